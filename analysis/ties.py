@@ -18,7 +18,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from analysis.measurements.observations import Observations, kernel_names
-from analysis.time.kernel_roofline import TimeModel, fit_time
 from dvfs.setting import Setting
 
 TIE = 1e-9
@@ -36,13 +35,11 @@ def first_least(values: np.ndarray) -> np.ndarray:
         return np.asarray((known <= least + TIE * np.abs(least)).argmax(axis=0))
 
 
-def time_noise(data: Observations, times: TimeModel | None = None) -> dict[str, float]:
+def time_noise(data: Observations, once: float = 0.0) -> dict[str, float]:
     """Kernel -> the relative standard deviation of one measurement of its time.
 
     That of its repeats at the same settings; of a kernel without repeats that of all kernels;
-    where there are none at all, what the time model leaves
-    (:attr:`~analysis.time.kernel_roofline.TimeModel.spread`). ``times``: that model, where it is
-    known already.
+    where there are none at all, ``once``.
     """
     labels = kernel_names(data)
     code = {label: i for i, label in enumerate(labels)}
@@ -53,7 +50,7 @@ def time_noise(data: Observations, times: TimeModel | None = None) -> dict[str, 
     squares = np.bincount(number, (data.time_s / mean_s[cell] - 1.0) ** 2, len(labels))
     freedom = np.maximum(n - 1, 0).reshape(len(labels), -1).sum(axis=1)
     if not freedom.any():
-        return dict.fromkeys(labels, (times or fit_time(data)).spread)
+        return dict.fromkeys(labels, once)
     of_all = squares.sum() / freedom.sum()
     variance = np.where(freedom > 0, squares / np.maximum(freedom, 1), of_all)
     return dict(zip(labels, np.sqrt(variance).tolist(), strict=True))

@@ -1,13 +1,12 @@
-"""The energy model where every setting was measured, beside models that know no physics.
+"""The posterior where every setting was measured, beside models that know no physics.
 
     .venv/bin/python benchmarks/all_measured.py --data DIR [--only NAME] [--phones 10]
 
 ``DIR``: as for ``real_data.py``. Leave-one-setting-out, the times of the setting that is left out
 given. Printed are the mean error of energy out of fold and what the picks by these predictions
-lose, the mean over kernels, both in %. ``ours``: the energy model averaged with a process, the
-weights chosen by what the other folds lose (:mod:`analysis.choice.stacked`); ``model``: without
-that. Beside them, all on the same folds, of the logarithm of power less the kernel's mean over the
-other settings:
+lose, the mean over kernels, both in %. ``ours``: the posterior; ``physics``: the physics fit.
+Beside them, all on the same folds, of the logarithm of power less the kernel's mean over the other
+settings:
 
 - ``boosting``, ``forest``, ``extra``: gradient boosting, a random forest, extra trees
   (scikit-learn), from log clocks, the kernel's mean log power and its log time relative to the
@@ -47,7 +46,7 @@ from analysis.measurements.observations import CantFit, kernel_names  # noqa: E4
 
 TREES = ("boosting", "forest", "extra")
 OTHERS = (*TREES, "process", "quadratic", "mixed")
-COLUMNS = ("ours", "model", *OTHERS)
+COLUMNS = ("ours", "physics", *OTHERS)
 
 
 def of_trees(name):
@@ -111,9 +110,8 @@ def judged(data):
         lost = truth.above_pct[np.arange(len(labels)), energy_j.argmin(axis=1)]
         result[name] = (np.abs(energy_j / table.energy_j - 1.0).ravel() * 100.0, lost)
     ours = cross_validate(data, "leave-one-setting-out", time="measured")
-    result["model"] = (ours.error_pct, np.array([case.model_pct for case in ours.cases]))
-    lost = np.array([case.model_pct for case in ours.stacked_cases])
-    result["ours"] = (ours.stacked_error_pct, lost)
+    result["physics"] = (ours.error_pct, np.array([case.physics_pct for case in ours.cases]))
+    result["ours"] = (ours.picks_error_pct, np.array([case.picks_pct for case in ours.cases]))
     return result
 
 

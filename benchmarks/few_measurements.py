@@ -172,13 +172,12 @@ def judged(data, new, draws, form):
             energy_j = energy_j.reshape(log_time.shape)
             energy_j[:, few] = table.energy_j[np.ix_(rows, few)]
             lost[name] += truth.above_pct[rows, energy_j.argmin(axis=1)].tolist()
-        ours = picks(fitted, training, fold.judged, volts=measured_volts(data))
-        for pick in ours:
+        for pick in picks(training, fold.judged, volts=measured_volts(data)):
             at = truth.column[pick.setting]
             lost["ours"].append(truth.above_pct[truth.row[pick.label], at])
         best = few[truth.above_pct[np.ix_(rows, few)].argmin(axis=1)]
         lost["measured"] += truth.above_pct[rows, best].tolist()
-        lost["fastest"] += truth.above_pct[rows, truth.fastest[rows]].tolist()
+        lost["fastest"] += truth.above_pct[rows, np.array(truth.fastest)[rows]].tolist()
         known = data.take(fold.others)
         rank = rank_single_settings(known, kernel_numbers(known), ENERGY)
         lost["single"] += truth.above_pct[rows, int(np.argmin(rank[table.settings]))].tolist()

@@ -94,21 +94,20 @@ def constants(quiet, model: str, seeds: int) -> tuple[dict, dict, dict, Picks]:
             true = costs_at(exact, pair, *volt).constant_w[0]
             held["constant power"].append(low <= true <= high)
             width["constant power"].append((high - low) / 2 / power_w)
-        for kernel, among in all_candidates(fitted, data).items():
+        for kernel, among in all_candidates(data).items():
             made.add(among, true_j[kernel], seed)
     return held, width, forms, made
 
 
-def boards(quiet, model: str, seeds: int) -> Picks:
+def boards(quiet, seeds: int) -> Picks:
     """Campaigns of boards whose settings have gains of their own, which are true."""
     from analysis.choice.candidates import all_candidates
-    from analysis.energy.fit import fit
 
     made = Picks()
     for seed in range(seeds):
         data, board = campaign(quiet, seed)
         true_j = true_energies(board)
-        for kernel, among in all_candidates(fit(data, model, "known"), data).items():
+        for kernel, among in all_candidates(data).items():
             made.add(among, true_j[kernel], seed)
     return made
 
@@ -116,8 +115,6 @@ def boards(quiet, model: str, seeds: int) -> Picks:
 def kept_back_settings(sites: list, splits: int) -> Picks:
     """Half of the settings fitted (three at least), all to choose from, judged by all."""
     from analysis.choice.candidates import all_candidates
-    from analysis.energy.fit import fit
-    from analysis.measurements.observations import CantFit
 
     made = Picks()
     for number, data in enumerate(sites):
@@ -132,10 +129,7 @@ def kept_back_settings(sites: list, splits: int) -> Picks:
         for split in range(splits):
             seen = np.random.default_rng(split).permutation(n)[: max(n // 2, min(3, n - 1))]
             training = data.take(np.isin(data.setting, seen))
-            try:
-                among = all_candidates(fit(training), training, None, volts)
-            except CantFit:
-                continue
+            among = all_candidates(training, None, volts)
             part = number * splits + split
             for kernel, candidates in among.items():
                 made.add(candidates, true_j[kernel], part, as_measured=True)
@@ -144,21 +138,21 @@ def kept_back_settings(sites: list, splits: int) -> Picks:
 
 def kept_back_repeats(sites: list) -> Picks | None:
     """The even repeats fitted and judged by the odd ones, and the other way round."""
-    from analysis.choice.candidates import all_candidates
-    from analysis.energy.fit import fit
+    from analysis.choice.candidates import all_candidates, measured_volts
+    from analysis.predict.site import site_posterior
 
     made = Picks()
     for number, data in enumerate(sites):
         repeat = repeats(data)
         if not repeat.any():
             continue
-        whole = fit(data).discrepancy
+        noise_once = site_posterior(data, measured_volts(data)).noise[2]
         for half in (0, 1):
             training, kept = data.take(repeat % 2 == half), data.take(repeat % 2 != half)
             true_j = true_energies(kept)
-            for kernel, among in all_candidates(fit(training), training).items():
+            for kernel, among in all_candidates(training).items():
                 each = (kept.kernel == kernel).sum() / len(true_j[kernel])
-                noise = whole.noise[kernel] / each
+                noise = noise_once / each
                 made.add(among, true_j[kernel], 2 * number + half, noise=noise)
     return made if made.made else None
 
@@ -222,7 +216,7 @@ def simulated(arguments: argparse.Namespace) -> None:
         made.show("smooth model (simulated)")
     if arguments.boards:
         print(f"\n{HEADER}")
-        boards(quiet, "auto", arguments.boards).show("board (simulated)")
+        boards(quiet, arguments.boards).show("board (simulated)")
 
 
 def kept_back(arguments: argparse.Namespace) -> None:

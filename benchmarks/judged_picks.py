@@ -55,7 +55,6 @@ class Picks:
     any_held: list[tuple[bool, float]] = field(default_factory=list)
     bare: list[bool] = field(default_factory=list)
     verdicts: list[bool] = field(default_factory=list)
-    unsaid: int = 0
 
     def add(
         self,
@@ -71,9 +70,6 @@ class Picks:
         from analysis.choice.pick import pick
 
         chosen = pick(among)
-        if among.energy_draws_j is None:
-            self.unsaid += 1
-            return
         true_j = np.array([truth.get(setting, np.nan) for setting in among.settings])
         best = among.settings.index(chosen.setting)
         fastest = int(np.argmin(among.time_s))

@@ -32,6 +32,7 @@ sys.path.insert(0, str(ROOT))
 
 from analysis.energy import known_site  # noqa: E402
 from analysis.energy.fit import fit  # noqa: E402
+from analysis.energy.scatter import Scatter  # noqa: E402
 from analysis.measurements.observations import observations, pooled  # noqa: E402
 from analysis.search.like_cells import like_cells  # noqa: E402
 from tests.analysis.twin_data import other_board, twin_dataset  # noqa: E402
@@ -41,12 +42,12 @@ PER_FAMILY = 16
 SPREADS = (0.0, 0.05, 0.15, 0.40)
 
 
-def anything(data, known):
+def anything(data, known, known_data):
     """The fit where the coefficients may be anything."""
     found = known_site._spread
     known_site._spread = lambda rows: known_site.ANYTHING
     try:
-        return known_site.fit_like(data, known)
+        return known_site.fit_like(data, known, known_data)
     finally:
         known_site._spread = found
 
@@ -68,20 +69,20 @@ def one_site(nodes):
     return replace(together, node=np.array([node.site for node in nodes], object)[place])
 
 
-def judged(own, whole, known, at):
+def judged(own, whole, known, known_data, at):
     """A board's row of the table: from its points ``at``, the known fit and that of all points."""
     few, there = own.take(at), own.take(np.delete(np.arange(len(own)), at))
 
     def error(made):
         return np.mean(np.abs(made.energy_j(there) / there.energy_j - 1.0)) * 100
 
-    with_few = known_site.fit_like(few, known)
+    with_few = known_site.fit_like(few, known, known_data)
     return (
         error(whole),
         error(known),
         error(with_few),
         error(with_few) / error(whole),
-        error(anything(few, known)),
+        error(anything(few, known, known_data)),
         with_few.like.spread_pct,
         100.0 * (not with_few.like.helps),
     )
@@ -111,8 +112,9 @@ def main() -> int:
     print(f"simulated; errors in %\nanother board\n{head}")
     failed = []
 
-    def chosen(known, points):
-        return like_cells(known, data, everything, cost, np.inf, points).rows
+    def chosen(known, known_data, points):
+        scatter = Scatter.of(known, known_data)
+        return like_cells(known, scatter, data, everything, cost, np.inf, points).rows
 
     for spread in SPREADS:
         boards = boards_apart(spread, arguments.boards)
@@ -123,8 +125,8 @@ def main() -> int:
                 for seed, (own, whole) in enumerate(zip(boards, full, strict=True)):
                     at = np.random.default_rng(seed).choice(len(own), points, replace=False)
                     if by == "chosen":
-                        at = chosen(known, points)
-                    rows.append(judged(own, whole, known, at))
+                        at = chosen(known, data, points)
+                    rows.append(judged(own, whole, known, data, at))
                 mean = show(spread, points, by, rows)
                 if by == "chosen" and points == 8:
                     if spread == 0.15 and mean[3] > 1.2:
@@ -137,11 +139,12 @@ def main() -> int:
     for spread in SPREADS:
         nodes = boards_apart(spread, arguments.nodes)
         full = [fit(own, intervals=False) for own in nodes]
-        others = [fit(one_site(nodes[:i] + nodes[i + 1 :])) for i in range(len(nodes))]
+        others = [one_site(nodes[:i] + nodes[i + 1 :]) for i in range(len(nodes))]
+        fits = [fit(other) for other in others]
         for points in counts:
             rows = [
-                judged(own, whole, known, chosen(known, points))
-                for own, whole, known in zip(nodes, full, others, strict=True)
+                judged(own, whole, known, other, chosen(known, other, points))
+                for own, whole, known, other in zip(nodes, full, fits, others, strict=True)
             ]
             mean = show(spread, points, "chosen", rows)
             if spread == 0.15 and points == 8 and mean[3] > 1.2:

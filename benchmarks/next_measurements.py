@@ -65,7 +65,7 @@ from analysis.choice.next_measurements import Cells, next_measurements  # noqa: 
 from analysis.choice.objectives import ENERGY  # noqa: E402
 from analysis.choice.pick import picks  # noqa: E402
 from analysis.energy.fit import fit  # noqa: E402
-from analysis.measurements.observations import CantFit  # noqa: E402
+from analysis.predict.site import site_posterior  # noqa: E402
 from analysis.search.next_cells import spread_settings  # noqa: E402
 
 COLUMNS = ("ours", "quadratic", "process", "single", "measured", "fastest")
@@ -97,7 +97,7 @@ class Set:
     def lost(self, cells):
         """What our picks lose, (K,), from some cells."""
         rows = self.training(cells)
-        made = picks(fit(rows), rows, self.labels, volts=self.volts)
+        made = picks(rows, self.labels, volts=self.volts)
         at = [self.truth.column[pick.setting] for pick in made]
         return self.truth.above_pct[[self.truth.row[pick.label] for pick in made], at]
 
@@ -141,10 +141,7 @@ class Set:
         cells = np.zeros(self.shape, bool) if cells is None else cells.copy()
         while (left := count - int(cells.sum())) > 0:
             rows = self.training(cells) if cells.any() else None
-            try:
-                fitted = None if rows is None else fit(rows)
-            except CantFit:
-                fitted = None
+            found = None if rows is None else site_posterior(rows, self.volts)
             offer = Cells(
                 labels=[label if cells[k].any() else None for k, label in enumerate(self.labels)],
                 settings=self.settings,
@@ -153,9 +150,9 @@ class Set:
                 measurements=np.ones(cells.shape, int),
                 node_hours=lambda kernel, time_s: np.ones(len(time_s)),
             )
-            batch = len(self.labels) * 5 if fitted is None else max(5, len(self.labels) // 2)
+            batch = len(self.labels) * 5 if found is None else max(5, len(self.labels) // 2)
             chosen = next_measurements(
-                rows, fitted, offer, self.volts, ENERGY,
+                rows, found, offer, ENERGY,
                 budget_h=np.inf, most=min(left, batch), enough=0.0,
             )  # fmt: skip
             if not chosen.cells:

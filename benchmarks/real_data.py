@@ -212,7 +212,7 @@ def show(name: str, sites: list, time_of: str, bar: str) -> None:
         print(f"{name:<30} nothing can be fitted")
         return
     choosers = losses_by_chooser(cases)
-    lost = [f"{choosers[w].mean_lost_pct:9.2f}" for w in ("model", "race_to_halt", "random")]
+    lost = [f"{choosers[w].mean_lost_pct:9.2f}" for w in ("picks", "race_to_halt", "random")]
     against = contest(cases)
     interval = f"{against.mean_gain_pct:+.2f} ({against.low_pct:.2f} to {against.high_pct:.2f})"
     form, folds = chosen.most_common(1)[0]

@@ -54,5 +54,5 @@ def crossvalidate(
     among_all = []
     if scheme == "holdout":
         (predicted,) = folds(data[0], scheme, train)
-        among_all = judge_holdout(data[0], ~predicted, **fit)
+        among_all = judge_holdout(data[0], ~predicted, objective=objective)
     return CrossvalResult(made, unproven, among_all)

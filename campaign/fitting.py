@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from campaign.errors import BadArgument
@@ -23,6 +23,14 @@ class KnownSite:
     fit: Fit
     data: Observations
     volts: Mapping[Setting, tuple[float, float]]
+
+    def measured_as(self, fit: Fit) -> tuple[Observations, Mapping[Setting, tuple[float, float]]]:
+        """Its measurements, their energies as the site of ``fit``, which started from this one's,
+        should have them; and the voltages of the settings that were measured."""
+        present = {self.data.settings[s] for s in set(self.data.setting.tolist())}
+        ratio = fit.energy_j(self.data) / self.fit.energy_j(self.data)
+        data = replace(self.data, energy_j=self.data.energy_j * ratio)
+        return data, {s: v for s, v in self.volts.items() if s in present}
 
 
 def check_like(site: str, request: Request) -> None:
@@ -50,15 +58,5 @@ def fitted(data: Observations, request: Request, known: KnownSite | None) -> Fit
     from analysis.energy.known_site import fit_like  # noqa: PLC0415
 
     if known is not None:
-        return fit_like(data, known.fit, known.volts)
+        return fit_like(data, known.fit, known.data, known.volts)
     return fit(data, request.model, request.voltage, robust=request.robust)
-
-
-def kernels_at(known: KnownSite, settings: Iterable[Setting]) -> Observations:
-    """A known site's kernels at ``settings``, for their times: measured ones where there are, else
-    those of its time model."""
-    from analysis.choice.known_kernels import at_each_setting  # noqa: PLC0415
-
-    wanted = set(settings)
-    volts = {setting: v for setting, v in known.volts.items() if setting in wanted}
-    return at_each_setting(known.fit, known.data, volts)

@@ -14,7 +14,6 @@ from analysis.choice.candidates import (
     Candidates,
     Volts,
     all_candidates,
-    operation_classes,
     profile_candidates,
 )
 from analysis.choice.limits import OutsideLimits, not_too_slow
@@ -22,7 +21,6 @@ from analysis.choice.objectives import objective as objective_of
 from analysis.choice.pick import Pick, pick
 from analysis.choice.simple_choices import best_single_setting
 from analysis.dataset import CLOCK_UNPROVEN
-from analysis.energy.fitted import Fit
 from analysis.figures.labels import unit_name
 from analysis.measurements.kernels import KernelInstance, short_labels
 from analysis.measurements.observations import (
@@ -46,31 +44,29 @@ ROOF_MARGIN = 0.05
 
 
 def asked_candidates(
-    fit: Fit,
     data: Observations,
     kernel: str | None,
     profile: str | Path | None,
     volts: Volts | None,
-    known: Observations | None = None,
+    like: tuple[Observations, Volts] | None = None,
 ) -> tuple[list[Candidates], list[str]]:
     """The candidates of a profile's application, or else of the kernels that are called so; and
     what is doubtful about the profile."""
     if profile is None:
-        return kernel_candidates(fit, data, kernel, volts, known), []
-    application, warnings = application_candidates(Path(profile), fit, data, volts)
+        return kernel_candidates(data, kernel, volts, like), []
+    application, warnings = application_candidates(Path(profile), data, volts)
     return [application], warnings
 
 
 def kernel_candidates(
-    fit: Fit,
     data: Observations,
     kernel: str | None,
     volts: Volts | None,
-    known: Observations | None = None,
+    like: tuple[Observations, Volts] | None = None,
 ) -> list[Candidates]:
     """The candidates of the kernels of this name, label or short name, of all by default."""
     labels = kernel_names(data) if kernel is None else _labels_of(kernel, data)
-    return list(all_candidates(fit, data, labels, volts, known).values())
+    return list(all_candidates(data, labels, volts, like).values())
 
 
 def _labels_of(kernel: str, data: Observations) -> list[str]:
@@ -128,7 +124,7 @@ def _wrong_clock(profile: Profile, settings: Iterable[Setting], site: str) -> tu
 
 
 def application_candidates(
-    path: Path, fit: Fit, data: Observations, volts: Volts | None
+    path: Path, data: Observations, volts: Volts | None
 ) -> tuple[Candidates, list[str]]:
     """The candidates of an application that was profiled at one setting, from its profile; and
     what is doubtful about the profile."""
@@ -136,7 +132,7 @@ def application_candidates(
     settings = dict.fromkeys([*data.settings, *(volts or {})])
     measured_at = Setting(profile.core_mhz, profile.mem_mhz)
     if measured_at not in settings:
-        key, found = _wrong_clock(profile, settings, fit.site)
+        key, found = _wrong_clock(profile, settings, data.site)
         known = ", ".join(setting_text(pair) for pair in data.settings[:6])
         more = " ..." if len(data.settings) > 6 else ""
         nearest = setting_text(_nearest(profile, settings))
@@ -145,12 +141,12 @@ def application_candidates(
             found,
             f"give the clocks of the run: the nearest setting is {nearest}; known: {known}{more}",
         )
-    if classes := operation_classes(fit):
+    if classes := list(data.counts):
         raise_all(
             [
                 source.error(
                     ("counts", name),
-                    f"the fit of {fit.site} has no class {name!r}",
+                    f"the kernels of {data.site} count no {name!r}",
                     known_names(name, sorted(classes)),
                 )
                 for name in profile.counts
@@ -158,7 +154,6 @@ def application_candidates(
             ]
         )
     candidates = profile_candidates(
-        fit,
         data,
         profile.kernel,
         counts=profile.counts,
@@ -211,14 +206,6 @@ def check_limits(max_slowdown: float | None, max_power_w: float | None) -> None:
         raise BadArgument(
             f"--max-power-w: found {max_power_w:g}; must be more than 0, such as 150 for 150 W"
         )
-
-
-def older_fit(store: Path, site: str) -> str:
-    """What is said of a fit that an earlier version kept."""
-    return (
-        "these intervals are of a fit of an earlier version, and too narrow; for new ones run: "
-        f"campaign fit {store} --site {site}"
-    )
 
 
 def picks_within_limits(

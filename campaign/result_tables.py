@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from analysis.choice.pick import Pick
     from analysis.energy.fit_summary import FitSummary
     from analysis.energy.fitted import Fit
+    from analysis.predict.site import PosteriorCheck
     from campaign.fits import FitSource
     from campaign.store.mixtures import Mixture
     from campaign.store.states import PartitionStatus
@@ -78,6 +79,9 @@ class FitResult:
     source: FitSource
     variant_prices: tuple[Mapping[str, Any], ...] = ()
     """What variants are predicted from (:func:`campaign.variant_models.variant_prices`)."""
+    check: PosteriorCheck | None = None
+    """How the posterior that picks come from predicts settings left out, None with fewer than three
+    settings."""
 
     @property
     def summary(self) -> FitSummary:
@@ -96,6 +100,7 @@ class FitResult:
             | {
                 "findings": [finding.as_dict() for finding in self.findings],
                 "fit": self.source.as_dict(),
+                "posterior_check": None if self.check is None else asdict(self.check),
             }
         )
 
@@ -214,16 +219,11 @@ class Predictions:
     """A line for each kernel that no setting within the limits is left for."""
     warnings: tuple[str, ...] = ()
     """What is doubtful about a profile, a line each."""
-    time_error_pct: float | None = None
-    """Of a profile: what the predicted times of the other kernels are off by on average, in %; NaN
-    where that could not be tried. None without a profile."""
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """``campaign predict --json``."""
         more: dict[str, Any] = {"fit": self.fit.as_dict()}
         more |= {"warnings": list(self.warnings)} if self.warnings else {}
-        if self.time_error_pct is not None:
-            more["time_error_pct"] = self.time_error_pct
         return [prediction.as_dict() | more for prediction in self.predictions]
 
     def to_pandas(self) -> pd.DataFrame:

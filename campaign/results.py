@@ -50,11 +50,11 @@ class Results(StoredFits):
         fit: str = fits.DEFAULT,
         accept_unproven: bool = False,
     ) -> CrossvalResult:
-        """Cross-validate a site's model; several sites for ``leave-one-site-out``.
+        """Cross-validate a site's fit and picks; several sites for ``leave-one-site-out``.
 
         ``model``, ``voltage``, ``robust``: as for :meth:`fit`; where none is given, what the kept
         fit of the name ``fit`` was asked for (several sites: all chosen). ``train``: the settings
-        that a holdout fits on. ``time``: the run time that the model is given: ``measured``,
+        that a holdout fits on. ``time``: the run time that both are given: ``measured``,
         ``predicted`` or ``profile``. ``objective``: what the picks minimise and are judged by, as
         for :meth:`predict`. ``fitted_on``: fit on that store's measurements of the site, and
         predict those of this one. ``accept_unproven``: as for :meth:`fit`.
@@ -98,18 +98,13 @@ class Results(StoredFits):
         settings: int | None,
         new: int | None = None,
         *,
-        model: str | None = None,
-        voltage: str | None = None,
-        robust: bool | None = None,
-        fit: str = fits.DEFAULT,
         accept_unproven: bool = False,
         **options: Any,
     ) -> FewCrossvalResult:
         """What picks lose where all kernels were measured at ``settings`` settings (all of them
         where None), and with ``new`` a new one at so few.
 
-        ``model``, ``voltage``, ``robust``, ``fit``: as for :meth:`crossval`. ``options``:
-        ``draws`` and ``objective``.
+        ``options``: ``draws`` and ``objective``.
 
         Raises:
             CantFit: there are too few measurements (:mod:`analysis.choice.few_crossval`).
@@ -117,8 +112,7 @@ class Results(StoredFits):
         from analysis.choice.few_crossval import few_cross_validate  # noqa: PLC0415
 
         data, _ = self.usable_data(site, accept_unproven)
-        form = self.form([site], fit, model, voltage, robust)
-        made = few_cross_validate(data, settings, new, **vars(form), **options)
+        made = few_cross_validate(data, settings, new, **options)
         return FewCrossvalResult(made, data.unproven_clocks)
 
     def crossval_variants(
@@ -165,7 +159,10 @@ class Results(StoredFits):
         fit: str = fits.DEFAULT,
         accept_unproven: bool = False,
     ) -> Predictions:
-        """The best setting for each kernel by the fit of this name that the store keeps.
+        """The best setting for each kernel of a site.
+
+        By the posterior of its measurements (:mod:`analysis.predict.site`), and of those of the
+        site that the fit of the name ``fit`` started from.
 
         ``kernel``: a kernel's name, its label with parameters, or its short name in a table.
         ``objective``: ``energy``, ``time``, ``edp``, ``ed2p`` or ``weighted:ALPHA``.
@@ -180,7 +177,6 @@ class Results(StoredFits):
             CantFit: no setting of any kernel keeps the limits, or the objective is unknown.
         """
         from campaign import picking  # noqa: PLC0415
-        from campaign.fitting import kernels_at  # noqa: PLC0415
 
         picking.check_limits(max_slowdown, max_power_w)
         kept, data = self.kept_fit(site, fit), self.observations(site)
@@ -189,15 +185,12 @@ class Results(StoredFits):
             self.usable_data(site, accept_unproven)
             source = replace(source, unproven_clocks=True)
         volts = self.setting_volts(site) if all_settings else None
-        known = None
+        like = None
         if kept.like is not None and (kept.like.site, fits.DEFAULT) in self.kept_fits:
-            site_known = self.known_site(kept.like.site)
-            known = kernels_at(site_known, [*data.settings, *(volts or {})])
-        among, warnings = picking.asked_candidates(kept, data, kernel, profile, volts, known)
+            like = self.known_site(kept.like.site).measured_as(kept)
+        among, warnings = picking.asked_candidates(data, kernel, profile, volts, like)
         if kept.like is not None and kept.like.warning:
             warnings.append(kept.like.warning)
-        if kept.is_of_older_version:
-            warnings.append(picking.older_fit(self.store.root, site))
         picks, without = picking.picks_within_limits(
             among, objective, max_slowdown, max_power_w, data
         )
@@ -214,7 +207,6 @@ class Results(StoredFits):
             predictions=picking.with_flags(picks, kept.simulated, device),
             without_pick=tuple(without),
             warnings=tuple(warnings),
-            time_error_pct=among[0].time_error_pct if profile is not None else None,
         )
 
     def predict_space(

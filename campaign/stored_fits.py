@@ -51,6 +51,8 @@ class StoredFits(StoredMeasurements):
             NoKeptFit: the store has no fit of the site ``like``.
             CantFit: there are too few measurements, or the names are unknown.
         """
+        from analysis.choice.candidates import measured_volts  # noqa: PLC0415
+        from analysis.predict.site import site_posterior  # noqa: PLC0415
         from campaign.fitting import check_like, fitted  # noqa: PLC0415
         from campaign.variant_models import variant_prices  # noqa: PLC0415
 
@@ -61,9 +63,10 @@ class StoredFits(StoredMeasurements):
             fits.check_replaceable(self.store, site, name, request)
         data, findings = self.usable_data(site, accept_unproven)
         made = fitted(data, request, known)
+        check = site_posterior(data, measured_volts(data)).check() if known is None else None
         prices = variant_prices(self.store, self.scalars, site)
         fits.keep_fit(self.store, made, name, request, fits.data_id(self.scalars, site), prices)
-        return FitResult(made, findings, self.fit_source(site, name), tuple(prices))
+        return FitResult(made, findings, self.fit_source(site, name), tuple(prices), check)
 
     def known_site(self, site: str) -> KnownSite:
         """A site that the fit of another one may start from.

@@ -64,14 +64,15 @@ def assert_report_shows(html: str, judged: dict) -> None:
         elif group == scheme:
             shown[row[0]] = row[1:]
     choosers = {
-        "model": "model",
+        "picks": "picks",
+        "physics": "physics fit",
         "race_to_halt": "race to halt",
         "race_to_halt_best": "race to halt, best tie",
         "highest_clocks": "highest clocks",
         "best_single": "best single setting",
         "random": "random setting",
     }
-    assert {"model", "race to halt", "random setting"} <= set(shown)
+    assert {"picks", "physics fit", "race to halt", "random setting"} <= set(shown)
     for key, name in choosers.items():
         assert (key in decision) == (name in shown)
         if name in shown:

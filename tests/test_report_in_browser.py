@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 
-from analysis.choice.candidates import candidates
+from analysis.choice.candidates import all_candidates
 from analysis.choice.crossval import cross_validate
 from analysis.choice.pick import picks
 from analysis.energy.fit import fit
@@ -174,7 +174,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = replace(data, kernel=np.array(words, object))
     names = kernel_names(data)
     assert len(names) >= KERNELS
-    model = fit(data)
     site = SiteReport(
         site="tk1",
         simulated=True,
@@ -186,10 +185,10 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
             meters=["board (node, power)"],
         ),
         data=data,
-        fit=model,
+        fit=fit(data),
         crossvals=[cross_validate(data, s) for s in ("leave-one-setting-out", "holdout")],
-        picks=picks(model, data),
-        candidates={kernel: candidates(model, data, kernel) for kernel in names},
+        picks=picks(data),
+        candidates=all_candidates(data),
     )
     bare = SiteReport(
         site="bare",

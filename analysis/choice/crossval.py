@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from analysis.choice.fold_times import with_predicted_time, with_profile_time
+from analysis.choice.candidates import measured_volts
 from analysis.choice.folds import folds
 from analysis.choice.losses import (
     CaseLoss,
     Chooser,
     FoldRankings,
+    Predicted,
     case_losses,
     contest,
     kernel_numbers,
@@ -23,16 +24,18 @@ from analysis.choice.losses import (
 )
 from analysis.choice.objectives import Objective
 from analysis.choice.objectives import objective as objective_of
-from analysis.choice.stacked import process_energies, stacked_energies
 from analysis.energy.fit import fit
-from analysis.energy.fitted import Fit
 from analysis.energy.models import AUTO, Form
 from analysis.measurements.observations import (
     CantFit,
     Observations,
+    kernel_names,
     pooled,
     setting_text,
 )
+from analysis.predict.site import SitePosterior, site_posterior
+from analysis.rooflines.class_roofline import fit_class_roofline
+from analysis.rooflines.roofline import fastest_setting
 from analysis.ties import time_noise
 from analysis.unknown_name import unknown_name
 from dvfs.setting import Setting
@@ -40,13 +43,15 @@ from dvfs.setting import Setting
 FEW_SETTINGS = 12
 """Up to so many settings of a holdout are named in text."""
 TIMES = ("measured", "predicted", "profile")
+HELD = ("leave-one-setting-out", "leave-one-kernel-out", "leave-one-node-out", "kfold")
+"""Schemes whose folds leave out so little that the prior's sizes are those of all measurements."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CrossValidation:
-    """A model judged out of fold.
+    """The physics fit and the picks of the posterior, judged out of fold.
 
-    ``predicted_j``: float64 (rows,), each row predicted by the model fitted without it; NaN
+    ``predicted_j``: float64 (rows,), each row predicted by the fit without it; NaN
     where no fold predicted it. ``error_pct``, ``time_error_pct``: float64, of the predicted rows
     alone; the latter of the times that the model was given, 0 where they are the measured ones.
     ``fold_error_pct``: float64 (folds,), the mean of ``error_pct`` in each fold that predicted a
@@ -54,12 +59,9 @@ class CrossValidation:
     ``form``: what each fold's fit was asked for. ``chosen``: the forms that the folds have, and in
     how many folds; ``model`` and ``voltage`` are the first. ``train``, ``test``: of a holdout, the
     settings that it fitted on and those that it predicted; empty otherwise. ``objective``: what
-    the picks of ``cases`` minimise. ``with_predicted_times``: where the model was given the
-    measured times, what it loses with the times that a time model of the same fold predicts; None
-    where these cannot be predicted for every case.
-    ``stacked_error_pct``, ``stacked_cases``: as ``error_pct`` and ``cases``, of the average with a
-    prediction that knows no physics (:mod:`analysis.choice.stacked`); empty where that cannot
-    predict all rows.
+    the picks of ``cases`` minimise. ``picks_error_pct``: as ``error_pct``, of the posterior's
+    energies. ``with_predicted_times``: where the measured times were given, what picks lose without
+    them; None where these cannot be predicted for every case.
     """
 
     site: str
@@ -78,15 +80,14 @@ class CrossValidation:
     fold_error_pct: np.ndarray
     time_error_pct: np.ndarray
     cases: list[CaseLoss]
-    stacked_error_pct: np.ndarray
-    stacked_cases: list[CaseLoss]
+    picks_error_pct: np.ndarray
     with_predicted_times: Chooser | None = None
     train: Sequence[Setting] = ()
     test: Sequence[Setting] = ()
 
     @property
     def choosers(self) -> dict[str, Chooser]:
-        """What the model's picks lose, beside race to halt, the best single setting and chance."""
+        """What picks lose, beside race to halt, the best single setting and chance."""
         return losses_by_chooser(self.cases)
 
     def as_dict(self) -> dict[str, Any]:
@@ -94,9 +95,7 @@ class CrossValidation:
         error = self.error_pct
         choosers = self.choosers
         if self.with_predicted_times is not None:
-            choosers["model_predicted_time"] = self.with_predicted_times
-        if self.stacked_cases:
-            choosers["stacked"] = losses_by_chooser(self.stacked_cases)["model"]
+            choosers["picks_predicted_time"] = self.with_predicted_times
         return {
             "site": self.site,
             "simulated": self.simulated,
@@ -115,7 +114,7 @@ class CrossValidation:
                 **_spread_pct(self.fold_error_pct),
             },
             "time_mape_pct": float(self.time_error_pct.mean()),
-            "stacked_mape_pct": _mean(self.stacked_error_pct),
+            "picks_mape_pct": float(self.picks_error_pct.mean()),
             "decision": {
                 "cases": len(self.cases),
                 "time": self.time,
@@ -137,10 +136,6 @@ def _clocks(settings: Sequence[Setting]) -> list[dict[str, float | None]]:
     return [{"core_mhz": at.core_mhz, "mem_mhz": at.mem_mhz} for at in settings]
 
 
-def _mean(values: np.ndarray) -> float | None:
-    return float(values.mean()) if values.size else None
-
-
 def _spread_pct(error_pct: np.ndarray) -> dict[str, float]:
     return {
         "std_pct": float(error_pct.std(ddof=1)) if error_pct.size > 1 else 0.0,
@@ -154,74 +149,77 @@ class _FoldResults:
 
     def __init__(self, data: Observations, objective: Objective, form: Form) -> None:
         self.data, self.objective, self.form = data, objective, form
-        self.predicted_j = np.full(len(data), np.nan)
-        self.given_s = np.full(len(data), np.nan)
-        self.with_predicted_times = np.full((2, len(data)), np.nan)
-        self.process_j = np.full(len(data), np.nan)
+        self.physics_j, self.picks_j, self.given_s = np.full((3, len(data)), np.nan)
+        self.untimed = np.full((2, len(data)), np.nan)
         self.number = kernel_numbers(data)
         self.fold = np.full(len(data), -1)
         self.rankings: list[np.ndarray] = []
+        self.rough_time = 0.0
         self.forms: Counter[tuple[str, str]] = Counter()
 
-    def add(
-        self, fitted: Fit, training: Observations, held_out: Observations, test: np.ndarray
-    ) -> None:
-        """Predict the rows ``test`` (bool) by a fold's fit; ``held_out``: those rows, with the
-        times that the model is given."""
+    def add(self, test: np.ndarray, time: str, found: SitePosterior | None) -> None:
+        """Fit without the rows ``test`` (bool), and predict them by the fit and by the posterior.
+
+        ``found``: the posterior of all rows, whose sizes are held; None: it is made anew.
+        """
+        data = self.data
+        training, held_out = data.take(~test), data.take(test)
+        form = self.form
+        fitted = fit(training, form.model, form.voltage, robust=form.robust, intervals=False)
         self.forms[fitted.model, fitted.voltage] += 1
-        known = _predictable(training, held_out)
+        if found is None:
+            found = site_posterior(training, measured_volts(data), kernels=kernel_names(data))
+        self.rough_time = found.rough_time
+        also = held_out if time == "measured" else None
+        predicted = found.from_rows(training, also).of_rows(held_out)
+        measured = np.isin(held_out.kernel.astype(str), training.kernel.astype(str))
+        if time == "measured":
+            untimed = found.from_rows(training, None).of_rows(held_out)
+            self.untimed[:, test] = np.where(measured, [untimed.energy_j, untimed.time_s], np.nan)
+            predicted = Predicted(
+                predicted.energy_j / predicted.time_s * held_out.time_s, held_out.time_s
+            )
+        elif time == "profile":
+            predicted = replace(predicted, time_s=_profile_times(data, training, held_out))
+            measured = np.zeros(len(held_out), bool)
         rows = np.flatnonzero(test)
-        self.given_s[rows] = held_out.time_s
-        self.predicted_j[rows[known]] = fitted.energy_j(held_out.take(known))
+        known = np.isfinite(predicted.time_s) & _predictable(training, held_out)
+        given = replace(held_out, time_s=predicted.time_s).take(known)
+        self.given_s[rows] = predicted.time_s
+        self.physics_j[rows[known]] = fitted.energy_j(given)
+        # Nothing but counts is known of a kernel that was not measured.
+        physics_j = self.physics_j[rows]
+        self.picks_j[rows] = np.where(measured, predicted.energy_j, physics_j)
+        self.picks_j[rows[~known]] = np.nan
         self.fold[rows] = len(self.rankings)
-        number = self.number[~test]
-        self.rankings.append(rank_single_settings(training, number, self.objective))
-
-    def add_predicted_times(
-        self, fitted: Fit, training: Observations, held_out: Observations, test: np.ndarray
-    ) -> None:
-        """Predict the same rows a second time, with times of a time model of the fold. Of a kernel
-        that the fold lacks none can be predicted."""
-        if not set(held_out.kernel.tolist()) <= set(training.kernel.tolist()):
-            return
-        there = with_predicted_time(training, held_out)
-        known = np.isfinite(there.time_s) & _predictable(training, there)
-        rows = np.flatnonzero(test)[known]
-        there = there.take(known)
-        self.with_predicted_times[:, rows] = fitted.energy_j(there), there.time_s
-
-    def add_process(self, training: Observations, held_out: Observations, test: np.ndarray) -> None:
-        """Predict the same rows without physics."""
-        self.process_j[test] = process_energies(training, held_out)
+        self.rankings.append(rank_single_settings(training, self.number[~test], self.objective))
 
     def judged(self, scheme: str, time: str, labelled: Observations) -> CrossValidation:
         """The errors over all folds, and the losses of the kernels as ``labelled`` names them."""
         data = self.data
-        known = np.flatnonzero(np.isfinite(self.predicted_j))
+        known = np.flatnonzero(np.isfinite(self.physics_j))
         if not len(known):
             raise CantFit(
                 "no fold could be predicted; measure more settings, or kernels with counts"
             )
         (model, voltage), _ = self.forms.most_common(1)[0]
-        error_pct = np.abs(self.predicted_j[known] / data.energy_j[known] - 1.0) * 100.0
+        error_pct, picks_error_pct = (
+            np.abs(of[known] / data.energy_j[known] - 1.0) * 100.0
+            for of in (self.physics_j, self.picks_j)
+        )
         in_fold = np.bincount(self.fold[known], minlength=1)
-        rankings = FoldRankings(self.fold, np.array(self.rankings))
-        noise = time_noise(data)
+        noise = time_noise(data, self.rough_time)
         if labelled is not data:  # its kernels have other names
             noise = {
                 new: noise[old]
                 for new, old in zip(labelled.kernel.tolist(), data.kernel.tolist(), strict=True)
             }
-        also_j, also_s = self.with_predicted_times
-        also = None
-        if np.isfinite(also_j[known]).all():
-            cases = case_losses(labelled, also_j, also_s, objective=self.objective, noise=noise)
-            also = losses_by_chooser(cases).get("model")
-        stacked_j = stacked_energies(
-            data, self.predicted_j, self.process_j, self.given_s, self.fold, self.objective
-        )
-        of_stacked = np.flatnonzero(np.isfinite(stacked_j))
-        stacked_error_pct = np.abs(stacked_j[of_stacked] / data.energy_j[of_stacked] - 1.0) * 100.0
+        untimed = None
+        if np.isfinite(self.untimed[:, known]).all():
+            cases = case_losses(
+                labelled, Predicted(*self.untimed), objective=self.objective, noise=noise
+            )
+            untimed = losses_by_chooser(cases).get("picks")
         sums = np.bincount(self.fold[known], error_pct, minlength=1)
         return CrossValidation(
             site=data.site,
@@ -238,23 +236,20 @@ class _FoldResults:
             objective=self.objective.name,
             n=len(known),
             n_folds=len(self.rankings),
-            predicted_j=self.predicted_j,
+            predicted_j=self.physics_j,
             error_pct=error_pct,
             fold_error_pct=sums[in_fold > 0] / in_fold[in_fold > 0],
             time_error_pct=np.abs(self.given_s[known] / data.time_s[known] - 1.0) * 100.0,
             cases=case_losses(
                 labelled,
-                self.predicted_j,
-                self.given_s,
+                Predicted(self.picks_j, self.given_s),
+                Predicted(self.physics_j, self.given_s),
                 objective=self.objective,
-                rankings=rankings,
+                rankings=FoldRankings(self.fold, np.array(self.rankings)),
                 noise=noise,
             ),
-            with_predicted_times=also,
-            stacked_error_pct=stacked_error_pct,
-            stacked_cases=case_losses(
-                labelled, stacked_j, self.given_s, objective=self.objective, noise=noise
-            ),
+            with_predicted_times=untimed,
+            picks_error_pct=picks_error_pct,
         )
 
 
@@ -269,16 +264,15 @@ def cross_validate(
     train: Sequence[Setting] | None = None,
     objective: str = "energy",
 ) -> CrossValidation:
-    """Fit without each fold in turn, and predict the fold.
+    """Fit without each fold in turn, and predict the fold; the same by the posterior.
 
     What ``model`` and ``voltage`` leave open is chosen anew in each fold, from its own rows
     alone; so are voltages that are estimated.
 
     ``scheme``: one of :data:`analysis.choice.folds.SCHEMES`. ``train``: for ``holdout``, the
     settings to fit on (the rest is predicted); without it a random half. ``time``: ``measured``
-    gives the model the measured time of what it predicts, ``predicted`` the time of a time model
-    fitted on the same rows, ``profile`` a time from the kernel's counts and its time at the
-    fastest setting.
+    gives both the measured time of what they predict, ``predicted`` the posterior's time,
+    ``profile`` that given the kernel's counts and its time at the fastest setting alone.
     ``objective``: what the picks minimise and are judged by
     (:func:`analysis.choice.objectives.objective`).
 
@@ -289,19 +283,13 @@ def cross_validate(
     if time not in TIMES:
         raise CantFit(unknown_name("time", time, TIMES))
     results = _FoldResults(data, objective_of(objective), Form(model, voltage, robust))
-    for test in folds(data, scheme, train):
-        training, held_out = data.take(~test), data.take(test)
-        if scheme == "leave-one-kernel-out" and not data.has_counts.all():
-            raise CantFit("leave-one-kernel-out needs operation counts; these kernels have none")
-        fitted = fit(training, model, voltage, robust=robust, intervals=False)
-        if time == "predicted":
-            held_out = with_predicted_time(training, held_out)
-        elif time == "profile":
-            held_out = with_profile_time(data, training, held_out)
-        else:
-            results.add_predicted_times(fitted, training, held_out, test)
-        results.add(fitted, training, held_out, test)
-        results.add_process(training, held_out, test)
+    if scheme == "leave-one-kernel-out" and not data.has_counts.all():
+        raise CantFit("leave-one-kernel-out needs operation counts; these kernels have none")
+    masks = list(folds(data, scheme, train))
+    held = scheme.startswith(HELD)
+    found = site_posterior(data, measured_volts(data)) if held else None
+    for test in masks:
+        results.add(test, time, found)
     judged = results.judged(scheme, time, data)
     if scheme != "holdout":
         return judged
@@ -337,9 +325,7 @@ def leave_one_site_out(
     data, place = pooled(sites)
     results = _FoldResults(data, objective_of(objective), Form(model, voltage, robust))
     for i in range(len(sites)):
-        training, held_out = data.take(place != i), data.take(place == i)
-        fitted = fit(training, model, voltage, robust=robust, intervals=False)
-        results.add(fitted, training, held_out, place == i)
+        results.add(place == i, TIMES[0], None)
     # One kernel at two sites is two cases.
     by_site = np.array([f"{sites[i].site}: {k}" for i, k in zip(place, data.kernel, strict=True)])
     instances = {
@@ -377,9 +363,7 @@ def fitted_elsewhere(
     both, place = pooled([training, data])
     both = replace(both, site=data.site)
     results = _FoldResults(both, objective_of(objective), Form(model, voltage, robust))
-    own = both.take(place == 0)
-    fitted = fit(own, model, voltage, robust=robust, intervals=False)
-    results.add(fitted, own, both.take(place == 1), place == 1)
+    results.add(place == 1, TIMES[0], None)
     judged = results.judged("fitted-on", TIMES[0], both)
     return replace(judged, predicted_j=judged.predicted_j[place == 1])
 
@@ -404,6 +388,28 @@ def halves_text(judged: CrossValidation) -> str:
         f"Fitted on {len(judged.train)} of {len(judged.train) + len(judged.test)} settings{few}. "
         f"The other {len(judged.test)} were predicted, and settings are chosen among these."
     )
+
+
+def _profile_times(
+    data: Observations, training: Observations, held_out: Observations
+) -> np.ndarray:
+    """The times of held-out rows, (rows,), by the class roofline of the training rows, from each
+    kernel's counts and its time at the fastest setting: that alone is taken of the kernel."""
+    ceilings, base = fit_class_roofline(training), fastest_setting(training)
+    time_s = np.full(len(held_out), np.nan)
+    for kernel in kernel_names(held_out):
+        profile = data.take((data.kernel == kernel) & (data.setting == base))
+        if not len(profile):
+            continue
+        mine = held_out.kernel == kernel
+        time_s[mine] = ceilings.time_s(
+            {name: float(values[0]) for name, values in profile.counts.items()},
+            float(profile.time_s.mean()),
+            data.settings[base],
+            held_out.core_mhz[mine],
+            held_out.mem_mhz[mine],
+        )
+    return time_s
 
 
 def _predictable(training: Observations, held_out: Observations) -> np.ndarray:

@@ -27,19 +27,17 @@ from analysis.choice.losses import (
 from analysis.choice.objectives import Objective
 from analysis.choice.objectives import objective as objective_of
 from analysis.choice.pick import picks
-from analysis.energy.fit import fit
-from analysis.energy.fitted import Fit
-from analysis.energy.models import AUTO
 from analysis.measurements.cells import cell_means
 from analysis.measurements.observations import CantFit, Observations, kernel_names
-from analysis.ties import fastest, time_noise
+from analysis.predict.site import site_time_noise
+from analysis.ties import fastest
 from dvfs.setting import Setting
 
 PARTS = 10
 """New kernels are tried a tenth of all at a time."""
 DRAWS = 3
 FEW_CHOOSERS = {
-    "model": "model",
+    "picks": "picks",
     "best_measured": "best measured setting",
     "highest_clocks": "highest clocks",
     "best_single": "best single setting",
@@ -54,7 +52,7 @@ class FewCase:
     """What each chooser of :data:`FEW_CHOOSERS` loses a kernel in a draw, in % of the score.
 
     ``kernel``, ``params``, ``label``: as :class:`~analysis.measurements.kernels.KernelInstance`.
-    ``expected_loss_pct``, ``best_probability``: as the model's pick states them.
+    ``expected_loss_pct``, ``best_probability``: as the pick states them.
     """
 
     kernel: str
@@ -84,7 +82,7 @@ class FewCrossValidation:
         over the draws; None where it has no choice."""
         gains: dict[str, list[float]] = {}
         for case in self.cases:
-            more_pct = case.lost_pct[other] - case.lost_pct["model"]
+            more_pct = case.lost_pct[other] - case.lost_pct["picks"]
             gains.setdefault(case.label, []).append(more_pct)
         gain = np.array([np.mean(of) for of in gains.values()])
         return gain_contest(gain, other) if np.isfinite(gain).all() else None
@@ -129,9 +127,6 @@ def few_cross_validate(
     new: int | None = None,
     *,
     draws: int = DRAWS,
-    model: str = AUTO,
-    voltage: str = AUTO,
-    robust: bool = False,
     objective: str = "energy",
 ) -> FewCrossValidation:
     """Judge the picks where all kernels were measured at ``settings`` of the settings (all where
@@ -140,8 +135,7 @@ def few_cross_validate(
     Only kernels that were measured at every setting are judged.
 
     Raises:
-        CantFit: more settings than there are, no kernel that was measured at all of them, or too
-            few measurements for a fit.
+        CantFit: more settings than there are, or no kernel that was measured at all of them.
     """
     goal = objective_of(objective)
     present = np.unique(data.setting)
@@ -162,8 +156,7 @@ def few_cross_validate(
         raise CantFit("no kernel was measured at every setting; measure some at all of them")
     cases = []
     for fold in few_folds(data, list(truth.row), settings, new, draws):
-        fitted = fit(data.take(fold.seen), model, voltage, robust=robust)
-        cases += _judged_picks(data, fitted, truth, fold, goal)
+        cases += _judged_picks(data, truth, fold, goal)
     return FewCrossValidation(
         site=data.site,
         simulated=data.simulated,
@@ -179,35 +172,27 @@ def judge_holdout(
     data: Observations,
     fitted_on: np.ndarray,
     *,
-    model: str = AUTO,
-    voltage: str = AUTO,
-    robust: bool = False,
     objective: str = "energy",
 ) -> list[FewCase]:
     """The picks among all settings, of the kernels that were measured at all of them, where only
     the rows ``fitted_on``, bool (rows,), are looked at.
-
-    Raises:
-        CantFit: too few measurements for a fit.
     """
     goal = objective_of(objective)
     truth = FewTruth.of(data, goal)
     if not truth.row:
         return []
     own = np.unique(data.setting[fitted_on])
-    fitted = fit(data.take(fitted_on), model, voltage, robust=robust)
     fold = FewFold(0, list(truth.row), own, fitted_on, fitted_on)
-    return _judged_picks(data, fitted, truth, fold, goal)
+    return _judged_picks(data, truth, fold, goal)
 
 
 def _judged_picks(
-    data: Observations, fitted: Fit, truth: FewTruth, fold: FewFold, goal: Objective
+    data: Observations, truth: FewTruth, fold: FewFold, goal: Objective
 ) -> list[FewCase]:
-    """The cases of a fold; ``fitted``: the fit to the rows that it has seen."""
+    """The cases of a fold."""
     others = data.take(fold.others)
     rank = rank_single_settings(others, kernel_numbers(others), goal)[truth.settings]
     made = picks(
-        fitted,
         data.take(fold.seen),
         fold.judged,
         objective=goal.name,
@@ -217,7 +202,7 @@ def _judged_picks(
     for pick in made:
         above = truth.above_pct[truth.row[pick.label]]
         lost_pct = {
-            "model": above[truth.column[pick.setting]],
+            "picks": above[truth.column[pick.setting]],
             "best_measured": above[truth.least(pick.label, fold.own)],
             "highest_clocks": np.nan if truth.top is None else above[truth.top],
             "best_single": above[int(np.argmin(rank))],
@@ -241,7 +226,7 @@ def _judged_picks(
 @dataclass(frozen=True)
 class FewFold:
     """``judged``: labels of the kernels whose picks are judged; ``own``: numbers of the settings
-    that these count as measured at; bool (rows,): ``seen``, what a fit may use, and ``others``,
+    that these count as measured at; bool (rows,): ``seen``, what picks may use, and ``others``,
     those of it by which the best single setting is chosen."""
 
     draw: int
@@ -294,7 +279,7 @@ class FewTruth:
         whole = np.flatnonzero(np.isfinite(time_s).all(axis=1))
         energy_j, time_s = energy_j[whole], time_s[whole]
         clocks = [data.settings[s] for s in settings.tolist()]
-        noise = time_noise(data)
+        noise = site_time_noise(data, measured_volts(data))
         raced = []
         for k, times in zip(whole.tolist(), time_s, strict=True):
             of = data.setting[data.kernel == labels[k]]

@@ -1,4 +1,4 @@
-"""What the choice of a setting loses: the model's picks beside simple rules, kernel by kernel."""
+"""What the choice of a setting loses: picks beside simple rules, kernel by kernel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ RESAMPLED_FROM = 10
 """From this many kernels on, the interval of a mean is estimated by resampling them."""
 
 CHOOSERS = {
-    "model": "model",
+    "picks": "picks",
+    "physics": "physics fit",
     "race_to_halt": "race to halt",
     "race_to_halt_best": "race to halt, best tie",
     "highest_clocks": "highest clocks",
@@ -46,6 +47,7 @@ class CaseLoss:
     """How far each chooser's setting is above a kernel's best measured one, in % of the score.
 
     ``kernel``, ``params``, ``label``: as :class:`~analysis.measurements.kernels.KernelInstance`.
+    ``picks_pct``: of the posterior's picks; ``physics_pct``: of those by the physics fit.
     ``random_pct``, ``most_pct``: over all its settings, the mean and the most;
     ``random_exact``: how likely a random setting is the best. ``best_single_pct``,
     ``best_single_most_pct``, ``best_single_exact``: the same over the folds that predicted the
@@ -60,7 +62,8 @@ class CaseLoss:
     kernel: str
     params: Mapping[str, Any]
     label: str
-    model_pct: float
+    picks_pct: float
+    physics_pct: float
     race_to_halt_pct: float
     random_pct: float
     most_pct: float
@@ -71,6 +74,14 @@ class CaseLoss:
     race_to_halt_best_pct: float = np.nan
     highest_clocks_pct: float = np.nan
     perf_per_watt_pct: float = np.nan
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Predicted energies (J) and times (s) of rows, float64 (rows,), NaN where there is none."""
+
+    energy_j: np.ndarray
+    time_s: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -143,32 +154,35 @@ def _by_setting(data: Observations, rows: np.ndarray, *more: np.ndarray) -> tupl
 
 def case_losses(
     data: Observations,
-    predicted_j: np.ndarray,
-    given_s: np.ndarray | None = None,
+    predicted: Predicted,
+    physics: Predicted | None = None,
     *,
     objective: Objective = ENERGY,
     rankings: FoldRankings | None = None,
     noise: Mapping[str, float] | None = None,
 ) -> list[CaseLoss]:
-    """What the picks by ``predicted_j`` (rows,) lose, kernel by kernel.
+    """What the picks by ``predicted`` and by ``physics`` (by default the same) lose, kernel by
+    kernel.
 
     A case is a kernel that was measured at two settings or more; repeats are averaged, and rows
     without a prediction (NaN) left out. A pick loses what its measured score has above the least
     measured score of the kernel. Race to halt takes the fastest measured setting, of equally fast
     ones that of the highest clocks (:mod:`analysis.ties`; ``noise`` is its
-    :func:`~analysis.ties.time_noise`, by default that of ``data``). ``given_s``: float64
-    (rows,), the times that the model was given, by default the measured ones.
+    :func:`~analysis.ties.time_noise`, by default that of ``data``).
     """
     noise = time_noise(data) if noise is None else noise
     top = highest_clocks(data.settings)
-    known = np.isfinite(predicted_j)
+    known = np.isfinite(predicted.energy_j)
     fold = None if rankings is None else rankings.fold[known]
-    data, predicted_j = data.take(known), predicted_j[known]
-    given_s = data.time_s if given_s is None else given_s[known]
+    physics = predicted if physics is None else physics
+    data = data.take(known)
+    by_row = [
+        values[known] for one in (predicted, physics) for values in (one.energy_j, one.time_s)
+    ]
     cases = []
     for kernel in kernel_names(data):
         mine = data.kernel == kernel
-        settings, measured_j, time_s, mean_j, mean_s = _by_setting(data, mine, predicted_j, given_s)
+        settings, measured_j, time_s, *means = _by_setting(data, mine, *by_row)
         if len(settings) < 2:
             continue
         repeats = np.unique(data.setting[mine], return_counts=True)[1]
@@ -183,7 +197,8 @@ def case_losses(
         cases.append(
             CaseLoss(
                 **data.instance(kernel).as_dict(),
-                model_pct=float(over_pct[first_least(objective.score(mean_j, mean_s))]),
+                picks_pct=float(over_pct[first_least(objective.score(*means[:2]))]),
+                physics_pct=float(over_pct[first_least(objective.score(*means[2:]))]),
                 race_to_halt_pct=float(over_pct[raced]),
                 race_to_halt_best_pct=float(over_pct[tied].min()),
                 highest_clocks_pct=float(over_pct[at_top[0]]) if len(at_top) else np.nan,
@@ -233,7 +248,10 @@ def losses_by_chooser(cases: Sequence[CaseLoss]) -> dict[str, Chooser]:
         return {}
     # Of each chooser its mean and most by case, and how often it was the best.
     by_case = {
-        "model": [(case.model_pct, case.model_pct, case.model_pct == 0.0) for case in cases],
+        "picks": [(case.picks_pct, case.picks_pct, case.picks_pct == 0.0) for case in cases],
+        "physics": [
+            (case.physics_pct, case.physics_pct, case.physics_pct == 0.0) for case in cases
+        ],
         "race_to_halt": [
             (case.race_to_halt_pct, case.race_to_halt_pct, case.race_to_halt_pct == 0.0)
             for case in cases
@@ -270,9 +288,9 @@ def losses_by_chooser(cases: Sequence[CaseLoss]) -> dict[str, Chooser]:
 
 @dataclass(frozen=True)
 class Contest:
-    """How much more another chooser loses than the model's picks, in % of the score, over kernels.
+    """How much more another chooser loses than the picks, in % of the score, over kernels.
 
-    ``verdict``: ``model`` or the other's name where the 95 % interval of the mean leaves out 0,
+    ``verdict``: ``picks`` or the other's name where the 95 % interval of the mean leaves out 0,
     otherwise ``open``: these measurements do not show which is better.
     """
 
@@ -283,10 +301,10 @@ class Contest:
 
 
 def contest(cases: Sequence[CaseLoss], other: str = "race_to_halt") -> Contest:
-    """The model against ``race_to_halt``, ``highest_clocks``, ``best_single`` or
+    """The picks against ``race_to_halt``, ``highest_clocks``, ``best_single`` or
     ``perf_per_watt``; the interval by resampling kernels, with few by t. Cases that the other has
     no choice for do not count."""
-    gain = np.array([getattr(case, f"{other}_pct") - case.model_pct for case in cases], float)
+    gain = np.array([getattr(case, f"{other}_pct") - case.picks_pct for case in cases], float)
     return gain_contest(gain[np.isfinite(gain)], other)
 
 
@@ -300,5 +318,5 @@ def gain_contest(gain: np.ndarray, other: str) -> Contest:
     if len(gain) >= RESAMPLED_FROM:
         drawn = np.random.default_rng(SEED).integers(len(gain), size=(RESAMPLES, len(gain)))
         low, high = np.percentile(gain[drawn].mean(axis=1), [2.5, 97.5])
-    verdict = "model" if low > 0 else other if high < 0 else "open"
+    verdict = "picks" if low > 0 else other if high < 0 else "open"
     return Contest(mean, float(low), float(high), verdict)

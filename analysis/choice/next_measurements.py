@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.choice.candidates import Volts, all_candidates
-from analysis.choice.known_kernels import at_each_setting
+from analysis.choice.candidates import measured_volts
 from analysis.choice.losses import highest_clocks
 from analysis.choice.objectives import Objective
-from analysis.choice.posterior import has_posterior, measurement_variance
 from analysis.energy.fitted import Fit
+from analysis.energy.scatter import Scatter
 from analysis.measurements.observations import CantFit, Observations
+from analysis.predict.site import SitePosterior, Volts, site_posterior
 from analysis.search.like_cells import like_cells
 from analysis.search.next_cells import ENOUGH, Belief, next_cells, spread_settings
 from dvfs.setting import Setting, clock_columns
@@ -86,9 +86,8 @@ def measured_settings(data: Observations | None) -> set[Setting]:
 
 def next_measurements(
     data: Observations | None,
-    fitted: Fit | None,
+    found: SitePosterior | None,
     offer: Cells,
-    volts: Volts,
     objective: Objective,
     *,
     budget_h: float,
@@ -99,9 +98,8 @@ def next_measurements(
 ) -> NextMeasurements:
     """The cells to measure next, for at most ``budget_h`` node-hours.
 
-    ``data``: what was measured at the site, None where nothing was. ``fitted``: its fit, None where
-    there are too few measurements for one that says how sure it is. ``volts``: the settings that
-    may be picked, with their voltages. ``most``: the most cells, anchors among them. ``enough``:
+    ``data``: what was measured at the site, None where nothing was. ``found``: the posterior of
+    it, or of a site like it. ``most``: the most cells, anchors among them. ``enough``:
     the loss, a fraction, that is small enough. ``anchors``: the most of these, which are at most a
     tenth (:data:`ANCHOR_SHARE`) of all.
     """
@@ -116,8 +114,8 @@ def next_measurements(
     room = None if most is None else most - len(again)
     cells: list[tuple[int, int]] = []
     hours: list[float] = []
-    spread = _spread(offer, measured)
-    for k, s in spread:
+    first = _spread(offer, measured)
+    for k, s in first:
         cost = float(offer.cost(k, unknown)[s])
         if cost > left_h or room == 0:
             break
@@ -125,8 +123,8 @@ def next_measurements(
         hours.append(cost)
         left_h, room = left_h - cost, None if room is None else room - 1
     known = [k for k, label in enumerate(offer.labels) if label is not None]
-    at_start = measured.sum() < FIRST_SETTINGS or not known or len(cells) < len(spread)
-    if at_start or data is None or fitted is None or not has_posterior(fitted):
+    at_start = measured.sum() < FIRST_SETTINGS or len(cells) < len(first)
+    if at_start or not known or data is None or found is None:
         kept = _anchors_for(len(cells), len(again))
         return NextMeasurements(
             cells=cells,
@@ -136,9 +134,9 @@ def next_measurements(
             lost_pct=np.nan,
             then_lost_pct=np.nan,
             more_lost_pct=np.nan,
-            ended="spread" if spread else "settled",
+            ended="spread" if first else "settled",
         )
-    beliefs = _beliefs(fitted, data, offer, known, volts, objective)
+    beliefs = _beliefs(found, offer, known, objective)
     chosen = next_cells(beliefs, left_h, most=room, enough=enough, more=more_h)
     cells += [(known[k], s) for k, s in chosen.cells]
     hours += [float(beliefs[k].cost[s]) for k, s in chosen.cells]
@@ -220,10 +218,15 @@ def measurements_like(
     Raises:
         CantFit: the known site has none of the kernels, or its fit does not say how sure it is.
     """
+    if not np.isfinite(fitted.deviations).all():
+        raise CantFit(
+            f"the fit of {fitted.site} does not say how sure it is, for its measurements are at "
+            f"fewer than three settings; measure more there"
+        )
     kernels = {label: k for k, label in enumerate(offer.labels) if label is not None}
     if not kernels:
         raise CantFit(f"{data.site} has measured none of these kernels; name another site")
-    there = at_each_setting(fitted, data, volts, list(kernels))
+    there = _at_each_setting(data, volts, list(kernels))
     place = {setting: s for s, setting in enumerate(offer.settings)}
     of_kernel = np.array([kernels[label] for label in there.kernel.tolist()])
     at = np.array([place.get(pair, -1) for pair in there.settings])
@@ -237,6 +240,7 @@ def measurements_like(
         cost[mine] = offer.cost(k, time_s)[of_setting[mine]]
     chosen = like_cells(
         fitted,
+        Scatter.of(fitted, data),
         there,
         offered & (offer.free & ~offer.measured)[of_kernel, of_setting],
         cost,
@@ -253,6 +257,30 @@ def measurements_like(
         more_lost_pct=np.nan,
         ended="like",
         error_ratio=float(chosen.error_ratio[-1]),
+    )
+
+
+def _at_each_setting(data: Observations, volts: Volts, kernels: Sequence[str]) -> Observations:
+    """A row for each of ``kernels`` at each setting that was measured or is one of ``volts``, with
+    the median time and energy of the posterior: a kernel's settings together, sorted."""
+    known = {**volts, **measured_volts(data)}
+    found = site_posterior(data, known)
+    settings, row = found.settings, {label: k for k, label in enumerate(found.labels)}
+    first = {label: i for i, label in reversed(list(enumerate(data.kernel.tolist())))}
+    at = np.repeat([row[label] for label in kernels], len(settings))
+    setting = np.tile(np.arange(len(settings)), len(kernels))
+    core_v, mem_v = np.array([known[one] for one in settings])[setting].T
+    core_mhz, mem_mhz = clock_columns(settings)[setting].T
+    return replace(
+        data.take(np.repeat([first[label] for label in kernels], len(settings))),
+        core_mhz=core_mhz,
+        mem_mhz=mem_mhz,
+        core_v=core_v,
+        mem_v=mem_v,
+        time_s=found.time_s[at, setting],
+        energy_j=found.energy_j[at, setting],
+        setting=setting,
+        settings=settings,
     )
 
 
@@ -282,35 +310,26 @@ def _fastest(settings: Sequence[Setting]) -> int:
 
 
 def _beliefs(
-    fitted: Fit,
-    data: Observations,
-    offer: Cells,
-    known: Sequence[int],
-    volts: Volts,
-    objective: Objective,
+    found: SitePosterior, offer: Cells, known: Sequence[int], objective: Objective
 ) -> list[Belief]:
     """Of every kernel that was measured, at all settings of the offer; those that cannot be judged
     may not be measured."""
-    labels = [label for label in offer.labels if label is not None]
-    # Other predictions would have every cell measured at which they differ.
-    among = all_candidates(fitted, data, labels, volts, averaged=False)
-    beliefs = []
-    for k, label in zip(known, labels, strict=True):
-        kernel = among[label]
-        place = {setting: s for s, setting in enumerate(kernel.settings)}
-        at = np.array([place.get(setting, -1) for setting in offer.settings])
-        if kernel.energy_draws_j is None or kernel.time_draws_s is None:
-            raise AssertionError(f"{label}: the fit has no posterior")
-        score = objective.score(kernel.energy_draws_j, kernel.time_draws_s)
+    place = {setting: s for s, setting in enumerate(found.settings)}
+    at = np.array([place.get(setting, -1) for setting in offer.settings])
+    row = {label: k for k, label in enumerate(offer.labels) if label is not None}
+    beliefs = {}
+    for label, energy_j, time_s in found.draws():
+        k = row.get(label)
+        if k is None:
+            continue
+        score = objective.score(energy_j, time_s)
         # A setting that cannot be judged is as bad as the worst, and nothing can be learned there.
         draws = np.log(np.maximum(score, 1e-300))[at]
         draws[at < 0] = np.log(score.max())
-        beliefs.append(
-            Belief(
-                draws=draws,
-                noise=measurement_variance(fitted.discrepancy, label) / offer.measurements[k],
-                free=offer.free[k] & (at >= 0),
-                cost=offer.cost(k, np.where(at >= 0, kernel.time_s[at], np.nan)),
-            )
+        beliefs[k] = Belief(
+            draws=draws,
+            noise=np.full(len(at), found.noise[2]) / offer.measurements[k],
+            free=offer.free[k] & (at >= 0),
+            cost=offer.cost(k, np.where(at >= 0, np.median(time_s, axis=1)[at], np.nan)),
         )
-    return beliefs
+    return [beliefs[k] for k in known]

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from analysis.choice.averaged import cautious
 from analysis.choice.candidates import Candidates, Volts, all_candidates
 from analysis.choice.limits import within_limits
 from analysis.choice.losses import highest_clocks
 from analysis.choice.objectives import TIME, Objective
 from analysis.choice.objectives import objective as objective_of
 from analysis.choice.simple_choices import best_single_setting, better_than
-from analysis.energy.fitted import Fit
 from analysis.measurements.observations import Observations
 from analysis.ties import TIE, first_least, highest
 from dvfs.setting import Setting
@@ -44,19 +42,18 @@ class Pick:
     is. ``race_to_halt``: ``right`` where the fastest setting is the pick or, with 95 %
     probability, costs less energy; ``worse`` where it costs more with 95 % probability; else
     ``open``: neither is sure. Of equally fast settings all must be right (the one of the most
-    energy), or all worse (the one of the least). All NaN, and the last ``unknown``, where the fit
-    has no covariance.
-    ``chosen_by``: ``model``, or ``best_single``: the setting that is best on average over the
-    other kernels. ``model_lost_pct``, ``best_single_lost_pct``: of a kernel measured at few
-    settings, what the two lose where they were tried on the others
-    (:mod:`analysis.choice.few_trial`), else NaN; the one that loses less chooses.
+    energy), or all worse (the one of the least).
+    ``chosen_by``: ``model``, or ``best_single`` or ``highest_clocks`` where these lose less than
+    the model's picks when tried on measured kernels (:class:`~analysis.predict.site.Trial`):
+    ``model_lost_pct``, ``best_single_lost_pct``, ``highest_clocks_lost_pct``, NaN where that could
+    not be tried.
     ``best_single``: the measured setting that is best on average over all kernels, None where that
     is not known. ``gain_over_best_single_pct``,
     ``better_than_best_single``: what it is expected to cost above this pick, and the probability
     that it costs more. ``gain_over_highest_clocks_pct``, ``better_than_highest_clocks``: the same
     of the highest clocks. ``gain_over_best_measured_pct``, ``better_than_best_measured``: the same
     of the kernel's best measured setting within the limits. 0 where the pick is that setting, NaN
-    without draws, and where the best single setting is not within the limits.
+    where the best single setting is not within the limits.
     """
 
     kernel: str
@@ -68,16 +65,17 @@ class Pick:
     saving_pct: float
     slowdown_pct: float
     measured: bool
+    saving_low_pct: float
+    saving_high_pct: float
+    best_probability: float
+    expected_loss_pct: float
+    race_to_halt: str
     equally_fast: int = 1
     saving_vs_highest_clocks_pct: float = np.nan
-    saving_low_pct: float = np.nan
-    saving_high_pct: float = np.nan
-    best_probability: float = np.nan
-    expected_loss_pct: float = np.nan
-    race_to_halt: str = "unknown"
     chosen_by: str = "model"
     model_lost_pct: float = np.nan
     best_single_lost_pct: float = np.nan
+    highest_clocks_lost_pct: float = np.nan
     best_single: Setting | None = None
     gain_over_best_single_pct: float = np.nan
     better_than_best_single: float = np.nan
@@ -136,42 +134,15 @@ def pick(
         among.label, among.settings, energy_j, time_s, max_slowdown, max_power_w
     )
     drawn_j, drawn_s = among.energy_draws_j, among.time_draws_s
+    scores = score_of(drawn_j[allowed], drawn_s[allowed])
+    expected = (scores / scores.min(axis=0)).mean(axis=1)
     score = score_of(energy_j[allowed], time_s[allowed])
-    scores = None
-    if drawn_j is not None and drawn_s is not None:
-        scores = score_of(drawn_j[allowed], drawn_s[allowed])
-        if among.apart is None or not among.apart.any():
-            expected = scores.mean(axis=1)
-            score = np.where(expected <= expected.min() * (1.0 + ALIKE), score, np.inf)
-        else:
-            # An expectation would count again that a setting is not sure.
-            score = score_of(cautious(energy_j, among.apart)[allowed], time_s[allowed])
-    chosen = int(first_least(score))
-    single: dict[str, Any] = {}
-    if among.few is not None:
-        by_model, by_single = among.few.lost_pct(goal)
-        single = {"model_lost_pct": by_model, "best_single_lost_pct": by_single}
-        at = among.settings.index(among.few.best_single(goal))
-        if by_single < by_model and allowed[at]:
-            chosen = int(np.count_nonzero(allowed[:at]))
-            single["chosen_by"] = "best_single"
+    chosen = int(first_least(np.where(expected <= expected.min() * (1.0 + ALIKE), score, np.inf)))
+    tried: dict[str, Any] = {}
+    if among.trial is not None:
+        tried, at = _tried(among, goal, allowed)
+        chosen = chosen if at is None else int(np.count_nonzero(allowed[:at]))
     best = int(np.flatnonzero(allowed)[chosen])
-    best_pick = Pick(
-        kernel=among.kernel,
-        params=among.params,
-        label=among.label,
-        setting=among.settings[best],
-        energy_j=float(energy_j[best]),
-        time_s=float(time_s[best]),
-        saving_pct=float((1.0 - energy_j[best] / energy_j[fastest]) * 100.0),
-        slowdown_pct=float((time_s[best] / time_s[fastest] - 1.0) * 100.0),
-        measured=bool(among.measured[best]),
-        equally_fast=int(tied.sum()),
-        saving_vs_highest_clocks_pct=_saving_vs_highest_pct(among, best),
-        **single,
-    )
-    if scores is None or drawn_j is None:
-        return best_pick
     saving_pct = (1.0 - drawn_j[best] / drawn_j[fastest]) * 100.0
     low, high = np.percentile(saving_pct, [2.5, 97.5])
     least = scores.min(axis=0)
@@ -186,8 +157,19 @@ def pick(
 
     raced = np.flatnonzero(tied)
     raced = raced[np.argsort(energy_j[raced], kind="stable")]
-    return replace(
-        best_pick,
+    return Pick(
+        kernel=among.kernel,
+        params=among.params,
+        label=among.label,
+        setting=among.settings[best],
+        energy_j=float(energy_j[best]),
+        time_s=float(time_s[best]),
+        saving_pct=float((1.0 - energy_j[best] / energy_j[fastest]) * 100.0),
+        slowdown_pct=float((time_s[best] / time_s[fastest] - 1.0) * 100.0),
+        measured=bool(among.measured[best]),
+        equally_fast=int(tied.sum()),
+        saving_vs_highest_clocks_pct=_saving_vs_highest_pct(among, best),
+        **tried,
         **_compared(among, goal, best, best_single, allowed),
         saving_low_pct=float(low),
         saving_high_pct=float(high),
@@ -206,10 +188,7 @@ def _compared(
 ) -> dict[str, Any]:
     """A pick's fields about the best single and the best measured setting, of those ``allowed``:
     bool (settings,)."""
-    drawn_j, drawn_s = among.energy_draws_j, among.time_draws_s
-    if drawn_j is None or drawn_s is None:
-        return {}
-    scores = goal.score(drawn_j, drawn_s)
+    scores = goal.score(among.energy_draws_j, among.time_draws_s)
     fields: dict[str, Any] = {}
     known = among.measured & allowed
     if known.any():
@@ -227,6 +206,25 @@ def _compared(
             gain, better = better_than(scores, best, at)
             fields |= {"gain_over_best_single_pct": gain, "better_than_best_single": better}
     return fields
+
+
+def _tried(
+    among: Candidates, goal: Objective, allowed: np.ndarray
+) -> tuple[dict[str, Any], int | None]:
+    """A pick's fields about who chose; and, where a rule that needs no model loses less than the
+    model when both are tried, the setting of the one that loses least, of those ``allowed``."""
+    assert among.trial is not None  # noqa: S101
+    lost = among.trial.lost_pct(goal)
+    fields: dict[str, Any] = {f"{name}_lost_pct": of for name, of in lost.items()}
+    rules = {"best_single": among.settings.index(among.trial.best_single(goal))}
+    top = highest_clocks(among.settings)
+    if top is not None:
+        rules["highest_clocks"] = top
+    better = [name for name, at in rules.items() if allowed[at] and lost[name] < lost["model"]]
+    if not better:
+        return fields, None
+    best = min(better, key=lost.__getitem__)
+    return fields | {"chosen_by": best}, rules[best]
 
 
 def not_surely_better(picks: Sequence[Pick], than: str) -> tuple[list[Pick], int]:
@@ -259,7 +257,6 @@ def _verdict(is_fastest: bool, saves_least: float, saves_most: float) -> str:
 
 
 def picks(
-    fitted: Fit,
     data: Observations,
     kernels: list[str] | None = None,
     *,
@@ -269,7 +266,7 @@ def picks(
     volts: Volts | None = None,
 ) -> list[Pick]:
     """The pick of each kernel (all by default, named by their labels), by label."""
-    among = all_candidates(fitted, data, kernels, volts)
+    among = all_candidates(data, kernels, volts)
     single = best_single_setting(data, objective_of(objective))
     return [
         pick(

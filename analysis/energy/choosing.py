@@ -3,19 +3,16 @@
 Every form is fitted without a group of settings in turn and predicts that group. The form with
 the least mean relative error is the best; chosen is the simplest whose error is not more than one
 standard error larger (Breiman, Friedman, Olshen and Stone, Classification and Regression Trees,
-1984, section 3.4.3), the error being that of the difference, setting by setting. The terms and
-the voltage are chosen first, on their own; then whether the surface of the residuals is worth
-adding. So the physics is not traded for a surface that hides its lack.
+1984, section 3.4.3), the error being that of the difference, setting by setting.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from analysis.energy.forms import Form
-from analysis.energy.surface import ResidualCells, relative_residual
 from analysis.energy.training import FormSolution, Training, predict, prepare, solve_form
 from analysis.measurements.observations import Observations
 
@@ -27,7 +24,7 @@ NEGLIGIBLE_PCT = 0.01
 MIN_SETTINGS = 3
 """With fewer settings none can be held out, and nothing be compared. Then all terms are taken,
 since every synchronous chip has a clock tree, and coefficients that are not needed come out as 0;
-and the simplest voltage, no surface."""
+and the simplest voltage."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +53,9 @@ class FormChoice:
 
 
 def choose(
-    data: Observations,
-    candidates: list[Form],
-    surfaces: tuple[bool, ...],
-    weight: np.ndarray | None = None,
+    data: Observations, candidates: list[Form], weight: np.ndarray | None = None
 ) -> FormChoice:
-    """Choose among ``candidates``, the simplest first, and whether to add a surface.
+    """Choose among ``candidates``, the simplest first.
 
     ``weight``: float64 (rows,), 1 by default. Candidates that estimate more numbers than there are
     rows are left out, unless all do.
@@ -72,47 +66,26 @@ def choose(
         candidates = [training.form for training in trainings]
     solutions = [solve_form(training) for training in trainings]
     n = len(trainings[0].equations.settings)
-    if n < MIN_SETTINGS or len(candidates) * len(surfaces) == 1:
+    if n < MIN_SETTINGS or len(candidates) == 1:
         at = next(
             i
             for i, form in reversed(list(enumerate(candidates)))
             if form.voltage == candidates[0].voltage
         )
-        form = replace(candidates[at], surface=surfaces[0])
-        asked = len(candidates) * len(surfaces) == 1
+        asked = len(candidates) == 1
         why = (
             "the model and the voltage were given"
             if asked
             else f"there are too few settings ({n}) to compare models, so all terms are used"
         )
-        return FormChoice(form, trainings[at], solutions[at], [], why)
+        return FormChoice(candidates[at], trainings[at], solutions[at], [], why)
     groups = np.random.default_rng(SEED).permutation(n) % min(GROUPS, n)
-    tried: list[TriedForm] = []
-    folds: list[list[np.ndarray]] = []
-    at, why = 0, ""
-    if len(candidates) > 1:
-        folds = [
-            _folds(training, solution, groups)
-            for training, solution in zip(trainings, solutions, strict=True)
-        ]
-        errors = [
-            _errors(training, fold, groups) for training, fold in zip(trainings, folds, strict=True)
-        ]
-        at, tried, why = _simplest_near_best(candidates, errors)
-    form = candidates[at]
-    if True in surfaces:
-        fold = folds[at] if folds else _folds(trainings[at], solutions[at], groups)
-        plain = _errors(trainings[at], fold, groups)
-        with_surface = _surface_errors(trainings[at], fold, groups)
-        both = [form, replace(form, surface=True)]
-        last, more, _ = _simplest_near_best(both, [plain, with_surface])
-        tried = tried + more[1:] if tried else more
-        form = both[last] if len(surfaces) > 1 else both[1]
-        verdict = "is worth adding" if form.surface else "is not worth adding"
-        verdict = verdict if len(surfaces) > 1 else "was asked for"
-        verdict = f"a surface of the residuals {verdict} (error {more[1].error_pct:.2f} % with it)"
-        why = "; ".join(part for part in (why, verdict) if part)
-    return FormChoice(form, trainings[at], solutions[at], tried, why)
+    errors = [
+        _errors(training, _folds(training, solution, groups), groups)
+        for training, solution in zip(trainings, solutions, strict=True)
+    ]
+    at, tried, why = _simplest_near_best(candidates, errors)
+    return FormChoice(candidates[at], trainings[at], solutions[at], tried, why)
 
 
 def _simplest_near_best(
@@ -161,13 +134,3 @@ def _errors(training: Training, folds: list[np.ndarray], groups: np.ndarray) -> 
     predicted_j = np.stack(folds)[groups[training.block], np.arange(len(training.block))]
     error = np.abs(predicted_j / training.data.energy_j - 1.0)
     return np.asarray(np.bincount(training.block, error) / np.bincount(training.block) * 100.0)
-
-
-def _surface_errors(training: Training, folds: list[np.ndarray], groups: np.ndarray) -> np.ndarray:
-    """The same with a surface of the residuals of the other groups' predictions."""
-    cells = ResidualCells(training.data, training.block, training.mhz)
-    corrected = []
-    for group, predicted_j in enumerate(folds):
-        residual = relative_residual(training.data.energy_j, predicted_j)
-        corrected.append(predicted_j * (1 + cells.predicted(residual, groups != group)))
-    return _errors(training, corrected, groups)

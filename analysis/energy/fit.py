@@ -13,18 +13,13 @@ from analysis.energy.curves import at_voltage
 from analysis.energy.fitted import CONFIDENCE, Fit
 from analysis.energy.forms import Form, forms
 from analysis.energy.intervals import (
-    MIN_SETTINGS_FOR_INTERVALS,
     choosing_without_each_setting,
     coefficient_deviations,
     node_deviations,
     without_each_setting,
 )
 from analysis.energy.models import AUTO
-from analysis.energy.node_differences import scatter_of_one_node
-from analysis.energy.out_of_fold import estimate_discrepancy
-from analysis.energy.refits import Refits
 from analysis.energy.remarks import inseparable, outliers
-from analysis.energy.surface import fit_surface
 from analysis.energy.terms.registry import design_matrix
 from analysis.energy.terms.term import MEM
 from analysis.energy.training import FormSolution, Training, predict, prepare, solve_form
@@ -67,8 +62,8 @@ def fit(
     """
     if not len(data):
         raise CantFit("no measurement is left to fit; measure more kernels or settings")
-    candidates, surfaces = forms(data, model, voltage)
-    choice, weight = _chosen(data, candidates, surfaces, robust)
+    candidates = forms(data, model, voltage)
+    choice, weight = _chosen(data, candidates, robust)
     training, solution = choice.training, choice.solution
     if len(data) < len(training.terms):
         text = f"{len(training.terms)} coefficients cannot be fitted to {len(data)} measurements"
@@ -92,27 +87,20 @@ def fit(
     at = np.array([place[term.name] for term in terms])
     order = numbers[at]
     predicted_j = predict(training, solution)
-    surface = fit_surface(data, predicted_j) if choice.form.surface else None
-    if surface is not None:
-        predicted_j = predicted_j * (1.0 + surface.at(data))
     value = solution.value[order]
     least = most = value
     deviations = with_choice = np.full((1, len(terms)), np.nan)
     condition_number, freedom = np.nan, np.inf
-    refits, discrepancy, confounded = None, None, []
+    confounded = []
     if intervals:
         of_nodes, freedom = node_deviations(choice, data, weight)
-        solutions = without_each_setting(training, solution)
-        by_setting = np.stack([without.value for without in solutions])
+        left_out = without_each_setting(training, solution)
+        by_setting = np.stack([without.value for without in left_out])
         chosen_again = choosing_without_each_setting(choice, by_setting, candidates, data, weight)
         deviations, with_choice = (
-            np.vstack([coefficient_deviations(left_out), of_nodes])[:, order]
-            for left_out in (by_setting, chosen_again)
+            np.vstack([coefficient_deviations(values), of_nodes])[:, order]
+            for values in (by_setting, chosen_again)
         )
-        if len(solutions) >= MIN_SETTINGS_FOR_INTERVALS:
-            curves = [without.curves for without in solutions] if training.estimated else []
-            refits = Refits(by_setting[:, order], curves)
-            discrepancy = estimate_discrepancy(training, solution, solutions, surface)
         factor = columns.factor()
         condition_number = factor.condition_number()
         lengths = np.where(length > 0, length, 1.0)
@@ -125,7 +113,7 @@ def fit(
     high = np.maximum(value + reach, most)
     # What rounding leaves of a 0 is 0.
     high = np.where(high * length[at] < ROUNDING, 0.0, high)
-    made = Fit(
+    return Fit(
         site=data.site,
         simulated=data.simulated,
         model=choice.form.model,
@@ -141,9 +129,6 @@ def fit(
         condition_number=condition_number,
         dropped=dropped,
         curves=solution.curves,
-        surface=surface,
-        refits=refits,
-        discrepancy=discrepancy,
         tried=choice.tried,
         why=choice.why,
         robust=robust,
@@ -152,10 +137,6 @@ def fit(
         unproven_clocks=data.unproven_clocks,
         stated_clocks=data.stated_clocks,
     )
-    if discrepancy is None or (scatter := scatter_of_one_node(made, data)) is None:
-        return made
-    noise, setting = scatter
-    return replace(made, discrepancy=replace(discrepancy, node_noise=noise, node_setting=setting))
 
 
 def _columns(training: Training, solution: FormSolution) -> tuple[ArrowColumns, np.ndarray]:
@@ -178,10 +159,10 @@ def _columns(training: Training, solution: FormSolution) -> tuple[ArrowColumns, 
 
 
 def _chosen(
-    data: Observations, candidates: list[Form], surfaces: tuple[bool, ...], robust: bool
+    data: Observations, candidates: list[Form], robust: bool
 ) -> tuple[FormChoice, np.ndarray | None]:
     """The form with its solution, and the rows' weights, None where all count the same."""
-    choice = choose(data, candidates, surfaces)
+    choice = choose(data, candidates)
     known = data.energy_std_j is not None and bool(np.isfinite(data.energy_std_j).any())
     if not (known or robust):
         return choice, None

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated, Any, Self
 
 import numpy as np
-from pydantic import AfterValidator, Field, FiniteFloat, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from analysis.energy.curves import Curves, VoltageCurve
-from analysis.energy.discrepancy import Discrepancy
-from analysis.energy.fit_summary import FitSummary, NotNegative, Part, first_error
-from analysis.energy.fitted import Fit, deviations_of, finite
+from analysis.energy.fit_summary import FitSummary, Part, first_error
+from analysis.energy.fitted import Fit, deviations_of
 from analysis.energy.likeness import Likeness
-from analysis.energy.refits import Refits
-from analysis.energy.surface import Surface
 from analysis.energy.terms.registry import KINDS, term_of
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Matrix = Annotated[list[list[float]], Field(min_length=1)]
-Pair = Annotated[list[FiniteFloat | None], Field(min_length=2, max_length=2)]
-Shape = Annotated[list[Positive], Field(min_length=2, max_length=2)]
 
 
 def _known_kind(kind: str) -> str:
@@ -56,47 +50,6 @@ class _Curves(Part):
         return self
 
 
-class _Surface(Part):
-    mhz: list[Pair]
-    kernels: list[str]
-    residual: list[list[FiniteFloat | None]]
-    shape: Shape
-    own_shape: Shape
-
-    @model_validator(mode="after")
-    def _sizes_agree(self) -> Self:
-        rows = {len(row) for row in self.residual}
-        if len(self.residual) != len(self.mhz) or rows != {len(self.kernels)}:
-            raise ValueError("a surface must have a residual for each setting and kernel")
-        return self
-
-
-class _Discrepancy(Part):
-    kernel: NotNegative
-    setting: NotNegative
-    own: NotNegative
-    freedom: Positive
-    scale: dict[str, NotNegative]
-    noise: dict[str, NotNegative]
-    rough: NotNegative = 1.0
-    reach: Positive = 1.0
-    node_noise: NotNegative | None = None
-    node_setting: NotNegative = 0.0
-
-
-class _Refits(Part):
-    value: Annotated[list[list[FiniteFloat]], Field(min_length=2)]
-    curves: list[_Curves]
-
-    @model_validator(mode="after")
-    def _sizes_agree(self) -> Self:
-        if len({len(row) for row in self.value}) != 1:
-            raise ValueError("every refit must have as many values")
-        if self.curves and len(self.curves) != len(self.value):
-            raise ValueError("every refit must have its curves, or none")
-        return self
-
-
 class _KeptFit(FitSummary):
     """What is read of :func:`as_kept`: the summary, and what predictions are computed from."""
 
@@ -107,9 +60,6 @@ class _KeptFit(FitSummary):
     """Of fits of earlier versions, in place of the deviations; with the choice as well."""
     covariance_with_choice: Matrix | None = None
     curves: _Curves
-    surface: _Surface | None = None
-    refits: _Refits | None = None
-    discrepancy: _Discrepancy | None = None
 
     @model_validator(mode="after")
     def _sizes_agree(self) -> Self:
@@ -126,10 +76,6 @@ class _KeptFit(FitSummary):
                 raise ValueError("deviations must have a column for each term")
             if covariance is not None and columns != {len(covariance), *map(len, covariance)}:
                 raise ValueError("a covariance must have a row and a column for each term")
-        if self.refits is not None and len(self.refits.value[0]) != len(self.terms):
-            raise ValueError("a refit must have a value for each term")
-        if (self.refits is None) != (self.discrepancy is None) and self.like is None:
-            raise ValueError("refits and discrepancy must both be there, or neither")
         return self
 
 
@@ -139,28 +85,12 @@ class NoFit(Exception):
 
 def as_kept(fitted: Fit) -> dict[str, Any]:
     """What a store keeps of a fit, as JSON; :func:`fit_of` makes the same fit of it."""
-    kept = fitted.as_dict() | {
+    return fitted.as_dict() | {
         "terms": [term.as_dict() for term in fitted.terms],
         "deviations": fitted.deviations.tolist(),
         "deviations_with_choice": fitted.deviations_with_choice.tolist(),
         "curves": _kept_curves(fitted.curves),
     }
-    if fitted.refits is not None:
-        kept["refits"] = {
-            "value": fitted.refits.value.tolist(),
-            "curves": [_kept_curves(curves) for curves in fitted.refits.curves],
-        }
-    if fitted.discrepancy is not None:
-        kept["discrepancy"] = asdict(fitted.discrepancy)
-    if fitted.surface is not None:
-        kept["surface"] = {
-            "mhz": [[finite(mhz) for mhz in pair] for pair in fitted.surface.mhz],
-            "kernels": fitted.surface.kernels,
-            "residual": [[finite(r) for r in row] for row in fitted.surface.residual],
-            "shape": list(fitted.surface.shape),
-            "own_shape": list(fitted.surface.own_shape),
-        }
-    return kept
 
 
 def _kept_curves(curves: Curves) -> dict[str, list[list[float]]]:
@@ -193,20 +123,6 @@ def fit_of(kept: object) -> Fit:
         read = _KeptFit.model_validate(kept)
     except ValidationError as error:
         raise NoFit(first_error(error)) from None
-    surface = None
-    if read.surface is not None:
-        surface = Surface(
-            np.array(read.surface.mhz, float),
-            read.surface.kernels,
-            np.array(read.surface.residual, float),
-            (read.surface.shape[0], read.surface.shape[1]),
-            (read.surface.own_shape[0], read.surface.own_shape[1]),
-        )
-    refits = discrepancy = None
-    if read.refits is not None:
-        refits = Refits(np.array(read.refits.value), [_curves_of(c) for c in read.refits.curves])
-    if read.discrepancy is not None:
-        discrepancy = Discrepancy(**read.discrepancy.model_dump())
 
     def column(name: str) -> np.ndarray:
         return np.array([getattr(one, name) for one in read.coefficients], float)
@@ -229,9 +145,6 @@ def fit_of(kept: object) -> Fit:
         condition_number=np.inf if read.condition_number is None else read.condition_number,
         dropped=[dropped.model_dump() for dropped in read.dropped],
         curves=_curves_of(read.curves),
-        surface=surface,
-        refits=refits,
-        discrepancy=discrepancy,
         why=read.why,
         robust=read.robust,
         outliers=[outlier.model_dump() for outlier in read.outliers],

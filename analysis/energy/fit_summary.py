@@ -18,6 +18,8 @@ from pydantic import (
     model_validator,
 )
 
+from analysis.energy.models import without_surface
+
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=2**53)]
 
@@ -140,7 +142,7 @@ class FitSummary(Part):
 
     site: str
     simulated: bool
-    model: str
+    model: Annotated[str, AfterValidator(without_surface)]
     voltage: str
     n: Count
     n_settings: Count
@@ -176,7 +178,8 @@ NOT_IN_SUMMARY = (
 
 def summary_json(kept: dict[str, Any]) -> dict[str, Any]:
     """A fit's file without what predictions are computed from: ``coefficients --json``."""
-    return {name: value for name, value in kept.items() if name not in NOT_IN_SUMMARY}
+    shown = {name: value for name, value in kept.items() if name not in NOT_IN_SUMMARY}
+    return shown | {"model": without_surface(kept["model"])}
 
 
 def first_error(error: ValidationError) -> str:

@@ -13,8 +13,6 @@ from scipy import sparse, special
 
 from analysis.energy.curves import Curves, at_voltage
 from analysis.energy.models import ESTIMATED
-from analysis.energy.refits import Refits
-from analysis.energy.surface import Surface
 from analysis.energy.terms.registry import sparse_design_matrix
 from analysis.energy.terms.term import OperatingPoint, Term
 from analysis.measurements.observations import Observations
@@ -22,7 +20,6 @@ from dvfs.setting import Setting, clock_columns
 
 if TYPE_CHECKING:
     from analysis.energy.choosing import TriedForm
-    from analysis.energy.discrepancy import Discrepancy
     from analysis.energy.likeness import Likeness
 
 CONFIDENCE = 0.95
@@ -39,11 +36,9 @@ class Fit:
     settings out; ``deviations_with_choice``: the same with the form chosen again without each
     setting, as the intervals have it; NaN where low and high are. ``voltage``: measured, table,
     unit (V = 1), or the family that was estimated (floor, free): then ``curves`` hold V(f),
-    relative to the highest clock. ``surface``: the residuals as a smooth surface, None where it
-    is not part of the model. ``refits``, ``discrepancy``: what intervals of energies and savings
-    come from; None with fewer than three settings, and in fits that an earlier version kept.
-    ``tried``, ``why``: the forms that were compared, and why this one. ``outliers``: rows far
-    from the model; ``confounded``: terms that these measurements cannot separate.
+    relative to the highest clock. ``tried``, ``why``: the forms that were compared, and why this
+    one. ``outliers``: rows far from the model; ``confounded``: terms that these measurements cannot
+    separate.
     ``unproven_clocks``: some measurements were taken to be at the settings that were
     asked for, which nothing showed; ``stated_clocks``: or as an imported table states them.
     ``like``: how far the site is from the one whose fit this one started from, None where it
@@ -65,9 +60,6 @@ class Fit:
     condition_number: float
     dropped: list[dict[str, str]]
     curves: Curves
-    surface: Surface | None = None
-    refits: Refits | None = None
-    discrepancy: Discrepancy | None = None
     tried: list[TriedForm] = field(default_factory=list)
     why: str = ""
     robust: bool = False
@@ -76,11 +68,6 @@ class Fit:
     unproven_clocks: bool = False
     stated_clocks: bool = False
     like: Likeness | None = None
-
-    @property
-    def is_of_older_version(self) -> bool:
-        """Whether it has a covariance, but not what an interval of a saving needs."""
-        return self.discrepancy is None and bool(np.isfinite(self.deviations).all())
 
     @property
     def covariance(self) -> np.ndarray:
@@ -97,19 +84,13 @@ class Fit:
         return np.asarray(self.sparse_parts_j(data).sum(axis=1))
 
     def parts_j(self, data: Observations) -> np.ndarray:
-        """Predicted joules of every row by term: float64 (rows, terms).
-
-        What the surface adds is shared out in proportion, so that the parts are the prediction.
-        """
+        """Predicted joules of every row by term: float64 (rows, terms)."""
         return np.asarray(self.sparse_parts_j(data).toarray())
 
     def sparse_parts_j(self, data: Observations) -> sparse.csr_array:
         """:meth:`parts_j` without its zeros: a kernel without counts has only terms of its own."""
         parts = sparse_design_matrix(at_voltage(data, self.voltage, self.curves), self.terms)
-        parts = parts * self.value
-        if self.surface is not None:
-            parts = parts * (1.0 + self.surface.at(data)[:, None])
-        return sparse.csr_array(parts)
+        return sparse.csr_array(parts * self.value)
 
     def as_dict(self) -> dict[str, Any]:
         """``campaign fit --json``: the coefficients with their units and intervals. Errors of the

@@ -1,7 +1,7 @@
 """The forms that a model can take, from the simplest on.
 
-A form is the terms (choi or choi+clock), where the voltage comes from, and whether the smooth
-surface of the residuals is added. ``--model auto --voltage auto`` chooses among them.
+A form is the terms (choi or choi+clock) and where the voltage comes from. ``--model auto --voltage
+auto`` chooses among them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from analysis.energy.models import (
     ESTIMATED,
     MODEL_NAMES,
     MODELS,
-    SURFACE,
     VOLTAGE_NAMES,
 )
 from analysis.measurements.observations import CantFit, Observations
@@ -22,22 +21,15 @@ from analysis.unknown_name import unknown_name
 
 @dataclass(frozen=True)
 class Form:
-    """``terms``: a name in :data:`~analysis.energy.models.MODELS`; ``voltage``: known, unit or a
+    """``model``: a name in :data:`~analysis.energy.models.MODELS`; ``voltage``: known, unit or a
     family that is estimated."""
 
-    terms: str
+    model: str
     voltage: str
-    surface: bool
-
-    @property
-    def model(self) -> str:
-        """The form's name without its voltage: ``choi+clock+surface``."""
-        return self.terms + SURFACE * self.surface
 
 
-def forms(data: Observations, model: str, voltage: str) -> tuple[list[Form], tuple[bool, ...]]:
-    """The forms without surface that two names leave open, the simplest first; and whether a
-    surface is to be added: (False,), (True,) or, where that is open, (False, True).
+def forms(data: Observations, model: str, voltage: str) -> list[Form]:
+    """The forms that two names leave open, the simplest first.
 
     Where voltages are known they are taken; where none is, V = 1 comes before the families
     that are estimated.
@@ -59,6 +51,5 @@ def forms(data: Observations, model: str, voltage: str) -> tuple[list[Form], tup
         voltages = ("unit", *ESTIMATED)
     else:
         voltages = ("known",)
-    term_lists = tuple(MODELS) if model == AUTO else (model.removesuffix(SURFACE),)
-    surfaces = (False, True) if model == AUTO else (model.endswith(SURFACE),)
-    return [Form(terms, v, False) for terms in term_lists for v in voltages], surfaces
+    models = tuple(MODELS) if model == AUTO else (model,)
+    return [Form(one, v) for one in models for v in voltages]

@@ -9,7 +9,6 @@ import numpy as np
 from analysis.energy.choosing import MIN_SETTINGS, NEGLIGIBLE_PCT, FormChoice, choose
 from analysis.energy.curves import at_voltage
 from analysis.energy.forms import Form
-from analysis.energy.refits import jackknife_deviations
 from analysis.energy.training import FormSolution, Training, prepare, solve_form
 from analysis.measurements.observations import Observations
 from dvfs.setting import Setting
@@ -21,10 +20,19 @@ OUT_OF_REACH = 3.0
 setting is left out."""
 
 
+def jackknife_deviations(left_out: np.ndarray) -> np.ndarray:
+    """Deviations (S, n) whose products sum to the jackknife's covariance of n numbers.
+
+    sqrt((S - 1) / S) (x_-s - mean), of float64 (S, n) that were found without each of S settings
+    (Efron & Tibshirani 1993, section 11.5).
+    """
+    n = len(left_out)
+    return np.asarray((left_out - left_out.mean(axis=0)) * np.sqrt((n - 1) / n))
+
+
 def coefficient_deviations(left_out: np.ndarray) -> np.ndarray:
     """Deviations (S, p) whose products sum to the covariance of p coefficients, of float64 (S, p),
-    a setting left out in each (:func:`~analysis.energy.refits.jackknife_deviations`); NaN with too
-    few settings."""
+    a setting left out in each (:func:`jackknife_deviations`); NaN with too few settings."""
     if len(left_out) < MIN_SETTINGS_FOR_INTERVALS:
         return np.full((1, left_out.shape[1]), np.nan)
     return jackknife_deviations(left_out)
@@ -65,8 +73,8 @@ def choosing_without_each_setting(
     left_out = given.copy()
     for block, setting in enumerate(settings):
         kept = np.flatnonzero(data.setting != setting)
-        chosen = choose(data.take(kept), near, (False,))
-        if (chosen.form.terms, chosen.form.voltage) == (choice.form.terms, choice.form.voltage):
+        chosen = choose(data.take(kept), near)
+        if chosen.form == choice.form:
             continue
         training, solution = chosen.training, chosen.solution
         if weight is not None:

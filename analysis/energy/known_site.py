@@ -9,7 +9,8 @@ Their prior covariance is
 with the known coefficients x, their covariance C, and s, how far two such sites are apart: each
 coefficient by itself, and all together, as where a meter sits elsewhere. The voltage curves are
 those of the known site; where they were estimated, how far they fall from the highest clock may be
-off by s too. Each measurement differs from the model by what the known site's discrepancy says.
+off by s too. Each measurement differs from the model by as much as the known site's do
+(:mod:`analysis.energy.scatter`).
 
 s is found from the measurements: the mean of its logarithm, given what they are
 (:data:`SPREADS`, a wide prior about :data:`USUAL_SPREAD`). Where it is large, the known site
@@ -25,10 +26,10 @@ import numpy as np
 from scipy import optimize, special
 
 from analysis.energy.curves import LEVEL, NO_CURVES, Curves, VoltageCurve, at_voltage
-from analysis.energy.discrepancy import Discrepancy
 from analysis.energy.fitted import CONFIDENCE, Fit, deviations_of
 from analysis.energy.likeness import Likeness
-from analysis.energy.models import ESTIMATED, NOT_KNOWN, SURFACE
+from analysis.energy.models import ESTIMATED, NOT_KNOWN
+from analysis.energy.scatter import Scatter
 from analysis.energy.terms.registry import design_matrix, model_terms
 from analysis.energy.terms.term import CORE, MEM, Term
 from analysis.energy.voltage import LOWEST_V
@@ -51,28 +52,30 @@ Volts = Mapping[Setting, tuple[float, float]]
 """Setting -> (core V, memory V)."""
 
 
-def fit_like(data: Observations, known: Fit, known_volts: Volts | None = None) -> Fit:
+def fit_like(
+    data: Observations, known: Fit, known_data: Observations, known_volts: Volts | None = None
+) -> Fit:
     """Fit a site's coefficients, starting from those of a site like it.
 
-    ``known_volts``: the voltages of the known site's settings, which are taken where the fit
-    has used them and ``data`` has none.
+    ``known_data``: the measurements of the known fit. ``known_volts``: the voltages of the known
+    site's settings, which are taken where the fit has used them and ``data`` has none.
 
     Raises:
         CantFit: there is no measurement, or the known fit does not say how sure it is.
     """
     if not len(data):
         raise CantFit("no measurement is left to fit; measure a few points")
-    if known.discrepancy is None:
+    if not np.isfinite(known.deviations).all():
         raise CantFit(
             f"the fit of {known.site} does not say how sure it is, for its measurements are at "
             f"fewer than three settings; measure more there, or fit without --like"
         )
-    known = replace(known, discrepancy=known.discrepancy.on_another_node())
+    scatter = Scatter.of(known, known_data)
     known = _with_curves(data, known, known_volts or {})
-    rows = _Rows.of(data, known)
+    rows = _Rows.of(data, known, scatter)
     spread = _spread(rows)
     curves = rows.curves(rows.solved(spread))
-    rows = _Rows.of(data, known, curves)
+    rows = _Rows.of(data, known, scatter, curves)
     numbers, covariance = rows.solved(spread), rows.posterior(spread)
     p = len(rows.terms)
     value = numbers[:p]
@@ -104,7 +107,6 @@ def fit_like(data: Observations, known: Fit, known_volts: Volts | None = None) -
         deviations_with_choice=deviations,
         condition_number=np.nan,
         curves=curves,
-        refits=None,
         tried=[],
         why=f"that of {known.site}, from whose coefficients this fit starts",
         robust=False,
@@ -135,13 +137,14 @@ class _Rows:
     known_curves: Curves
 
     @classmethod
-    def of(cls, data: Observations, known: Fit, curves: Curves | None = None) -> _Rows:
+    def of(
+        cls, data: Observations, known: Fit, scatter: Scatter, curves: Curves | None = None
+    ) -> _Rows:
         """``curves``: those to take, which are then not found again."""
         seen = at_voltage(data, known.voltage, curves or known.curves)
         more = _more_terms(seen, known)
         terms = [*known.terms, *more]
-        gain = np.ones(len(data)) if known.surface is None else 1.0 + known.surface.at(data)
-        columns = design_matrix(seen, terms) * (gain / data.energy_j)[:, None]
+        columns = design_matrix(seen, terms) / data.energy_j[:, None]
         p = len(known.terms)
         start = np.concatenate([known.value, np.zeros(len(more))])
         fixed, scaled = np.zeros((2, len(terms), len(terms)))
@@ -159,8 +162,7 @@ class _Rows:
             start = np.concatenate([start, np.zeros(2)])
             fixed, scaled = (_grown(matrix, 2) for matrix in (fixed, scaled))
             scaled[-2:, -2:] = np.eye(2)
-        assert known.discrepancy is not None  # noqa: S101
-        noise = _noise(data, known.discrepancy)
+        noise = _noise(data, scatter)
         return cls(
             terms=terms,
             columns=columns,
@@ -284,7 +286,7 @@ def _with_curves(data: Observations, known: Fit, known_volts: Volts) -> Fit:
 
 def _more_terms(data: Observations, known: Fit) -> list[Term]:
     """Terms of operations and of kernels that the known site did not have."""
-    terms, _ = model_terms(data, known.model.removesuffix(SURFACE), known.voltage in ESTIMATED)
+    terms, _ = model_terms(data, known.model, known.voltage in ESTIMATED)
     paid = {(term.pays_for, term.of) for term in known.terms}
     return [
         term for term in terms if term.pays_for != "time" and (term.pays_for, term.of) not in paid
@@ -299,20 +301,20 @@ def _by_fall(
     return np.asarray((columns * power) @ start * (1.0 - 1.0 / volts))
 
 
-def _noise(data: Observations, discrepancy: Discrepancy) -> np.ndarray:
+def _noise(data: Observations, scatter: Scatter) -> np.ndarray:
     """The covariance of the rows' relative errors: float64 (n, n)."""
     labels = data.kernel.tolist()
-    own = np.array([discrepancy.own * discrepancy.scale.get(label, 1.0) for label in labels])
-    noise = np.array([discrepancy.noise.get(label, 0.0) for label in labels]) + LEAST_NOISE
+    own = np.array([scatter.own * scatter.scale.get(label, 1.0) for label in labels])
+    noise = np.array([scatter.noise.get(label, 0.0) for label in labels]) + LEAST_NOISE
     if data.energy_std_j is not None:
         noise += np.nan_to_num(data.energy_std_j / data.energy_j) ** 2
     same_kernel = data.kernel[:, None] == data.kernel[None, :]
     same_setting = data.setting[:, None] == data.setting[None, :]
-    # Without repeats at the known site its own discrepancy is noise for the most part.
-    same_cell = same_kernel & same_setting if discrepancy.noise else np.eye(len(data))
+    # Without repeats at the known site a cell's own is noise for the most part.
+    same_cell = same_kernel & same_setting if scatter.noise else np.eye(len(data))
     return np.asarray(
-        discrepancy.kernel * same_kernel
-        + discrepancy.setting * same_setting
+        scatter.kernel * same_kernel
+        + scatter.setting * same_setting
         + own * same_cell
         + np.diag(noise)
     )

@@ -8,17 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 AUTO = "auto"
-SURFACE = "+surface"
 
 MODELS = {
     "choi": ("class", "lumped", "leak", "misc"),
     "choi+clock": ("class", "lumped", "leak", "misc", "clock"),
 }
 """Model -> its kinds of terms (see :mod:`analysis.energy.terms.registry`), the simpler first."""
-MODEL_NAMES = (AUTO, *MODELS, *(name + SURFACE for name in MODELS))
+MODEL_NAMES = (AUTO, *MODELS)
 MODEL_HELP = (
-    "choi: eq. 9 of Choi & Vuduc 2016; +clock: with the clock-tree terms; +surface: with a smooth "
-    "surface of the residuals; auto: chosen by cross-validation"
+    "choi: eq. 9 of Choi & Vuduc 2016; choi+clock: with the clock-tree terms; auto: chosen by "
+    "cross-validation"
 )
 
 ESTIMATED = ("floor", "free")
@@ -45,3 +44,9 @@ class Form:
     def is_chosen(self) -> bool:
         """Whether the measurements choose a part of it."""
         return AUTO in (self.model, self.voltage)
+
+
+def without_surface(model: str) -> str:
+    """A model's name in fits of earlier versions, which may name a surface of residuals that the
+    coefficients do not need."""
+    return model.removesuffix("+surface")

@@ -65,7 +65,7 @@ class FormSolution:
 def prepare(data: Observations, form: Form, weight: np.ndarray | None = None) -> Training:
     """Make ``data`` ready for a form; ``weight``: float64 (rows,), 1 by default."""
     data = at_voltage(data, form.voltage)
-    terms, dropped = model_terms(data, form.terms, form.voltage in ESTIMATED)
+    terms, dropped = model_terms(data, form.model, form.voltage in ESTIMATED)
     columns = design_matrix(data, [term for term in terms if term.pays_for != "kernel"])
     equations = normal_equations(data, terms, weight, columns)
     return Training(
@@ -107,7 +107,7 @@ def solve_form(
 
 
 def predict(training: Training, solution: FormSolution) -> np.ndarray:
-    """Predicted joules of the training's own rows, without a surface: float64 (rows,)."""
+    """Predicted joules of the training's own rows: float64 (rows,)."""
     equations, block, data = training.equations, training.block, training.data
     size = len(equations.shared)
     if not training.estimated and not equations.kernels:

@@ -10,7 +10,7 @@ from analysis.figures.figure import Figure, Panel
 from analysis.figures.labels import family_order
 from analysis.figures.range_panel import range_panel
 from analysis.measurements.hardware_counters import KernelCounters
-from analysis.time.roof_fractions import RoofFraction
+from analysis.rooflines.roof_fractions import RoofFraction
 
 
 def utilisation_figure(

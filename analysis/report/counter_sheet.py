@@ -7,7 +7,7 @@ import math
 from analysis.figures.labels import natural
 from analysis.report.content import SiteReport
 from analysis.report.tables import Field, Sheet
-from analysis.time.roof_fractions import roof_fractions
+from analysis.rooflines.roof_fractions import roof_fractions
 
 
 def utilisation_sheet(site: SiteReport) -> Sheet | None:

@@ -93,7 +93,7 @@ def overview(sites: Sequence[SiteReport]) -> Table | None:
         first = site.crossvals[0] if site.crossvals else None
         lost = [
             first.choosers[name].mean_lost_pct if first and name in first.choosers else math.nan
-            for name in ("model", "race_to_halt")
+            for name in ("picks", "race_to_halt")
         ]
         error = float(first.error_pct.mean()) if first else math.nan
         medians = [
@@ -107,7 +107,7 @@ def overview(sites: Sequence[SiteReport]) -> Table | None:
                 TableColumn("kernels"): f"{site.measured.kernels:,}",
                 TableColumn("settings"): f"{site.measured.settings:,}",
                 TableColumn("error out of fold", "%"): decimals(error),
-                TableColumn("lost by the model's picks", "%"): decimals(lost[0]),
+                TableColumn("lost by the picks", "%"): decimals(lost[0]),
                 TableColumn("lost by race to halt", "%"): decimals(lost[1]),
                 TableColumn("energy saved, median", "%"): decimals(medians[0]),
                 TableColumn("additional time, median", "%"): decimals(medians[1]),

@@ -106,7 +106,7 @@ def autotuning_sheet(crossval: CrossValidation, families: Mapping[str, str]) -> 
     for family in family_order(cases):
         mine = cases[family]
         for chooser, lost in (
-            (MODEL, [c.model_pct for c in mine]),
+            (MODEL, [c.physics_pct for c in mine]),
             (ORACLE, [c.race_to_halt_pct for c in mine]),
         ):
             wrong = [pct for pct in lost if pct > 0]

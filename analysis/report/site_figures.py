@@ -53,8 +53,8 @@ from analysis.report.sheets import (
 )
 from analysis.report.tables import Sheet
 from analysis.report.variant_sheets import variant_sheets
+from analysis.rooflines.roof_fractions import roof_fractions
 from analysis.rooflines.roofline import PairPoints, Roofline, fastest_setting, pair_points, roofline
-from analysis.time.roof_fractions import roof_fractions
 from dvfs.setting import Setting
 
 Listed = tuple[Sequence[str], Sequence[Setting]]

@@ -126,7 +126,7 @@ def site_report(
     notes += [why_none] if why_none else []
     if n_settings == 1:
         notes.append("No picks: this site was measured at one setting, so there is no choice.")
-    chosen = picks(model, data) if n_settings > 1 else []
+    chosen = picks(data) if n_settings > 1 else []
     flags = {p.label: slurm_flags(p.setting) for p in chosen} if slurm_flags else {}
     return replace(
         report,
@@ -136,7 +136,7 @@ def site_report(
         remarks=worst_first([*remarks, *of_fit(model, stale), *of_picks(chosen)]),
         crossvals=crossvals,
         picks=chosen,
-        candidates=all_candidates(model, data, volts=volts(data) if volts else None),
+        candidates=all_candidates(data, volts=volts(data) if volts else None),
         slurm=flags,
         notes=notes,
         applications=applications,

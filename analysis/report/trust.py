@@ -222,7 +222,6 @@ def of_picks(picks: Sequence[Pick]) -> list[Remark]:
     picks = sorted(picks, key=lambda p: natural(p.label))
     no_gain = [p for p in picks if p.saving_low_pct <= 0.0 < p.saving_high_pct]
     unsure = [p for p in picks if p.best_probability < SURE]
-    unknown = [p for p in picks if not np.isfinite(p.best_probability)]
     remarks = []
     if no_gain:
         text = "The 95 % interval of what they save includes 0."
@@ -254,10 +253,6 @@ def of_picks(picks: Sequence[Pick]) -> list[Remark]:
             lines = [f"{p.label}: {_below(getattr(p, f'better_than_{than}'))}" for p in open_]
             title = f"picks not surely better than {name}"
             remarks.append(_remark("warning", title, len(open_), "pick", text, lines))
-    if unknown:
-        text = "There are too few settings for intervals and probabilities."
-        title = "picks without an interval"
-        remarks.append(_remark("warning", title, len(unknown), "pick", text))
     return remarks
 
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from analysis.energy.fitted import Fit
 from analysis.energy.known_site import USUAL_SPREAD
-from analysis.measurements.observations import CantFit, Observations
+from analysis.energy.scatter import Scatter
+from analysis.measurements.observations import Observations
 
 NEAR_FULL = 1.2
 """Enough points: then the error expected is this many times the least, that of the model."""
@@ -37,6 +38,7 @@ class LikeCells:
 
 def like_cells(
     known: Fit,
+    scatter: Scatter,
     there: Observations,
     free: np.ndarray,
     cost: np.ndarray,
@@ -46,20 +48,14 @@ def like_cells(
 ) -> LikeCells:
     """Choose among points that ``known``, the fit of the known site, describes.
 
+    ``scatter``: what that fit leaves unexplained.
+
     ``there``: a row for each point, with the time that it takes; ``free``: bool (rows,), those
     that may be chosen; ``cost``: float64 (rows,), as ``budget``; ``measured``: the places of points
     that were measured at the new site. Ends at ``most`` points, where the budget is spent, or,
     without ``most``, where the error is near the least.
-
-    Raises:
-        CantFit: the known fit does not say how sure it is.
     """
-    if known.discrepancy is None:
-        raise CantFit(
-            f"the fit of {known.site} does not say how sure it is, for its measurements are at "
-            f"fewer than three settings; measure more there"
-        )
-    design = _Design.of(known, there)
+    design = _Design.of(known, scatter, there)
     first, rows, spent = list(measured), list[int](), 0.0
     cost = np.where(free, cost, np.inf)
     cost[first] = np.inf
@@ -118,10 +114,7 @@ class _Design:
     own: np.ndarray
 
     @classmethod
-    def of(cls, known: Fit, there: Observations) -> _Design:
-        """``known`` has a discrepancy."""
-        assert known.discrepancy is not None  # noqa: S101
-        discrepancy = known.discrepancy.on_another_node()
+    def of(cls, known: Fit, scatter: Scatter, there: Observations) -> _Design:
         parts = known.parts_j(there)
         p = parts.shape[1]
         labels = there.kernel.tolist()
@@ -129,9 +122,9 @@ class _Design:
             there=there,
             share=parts / parts.sum(axis=1, keepdims=True),
             prior=USUAL_SPREAD**2 * (np.eye(p) + np.ones((p, p))),
-            kernel=discrepancy.kernel,
-            setting=discrepancy.setting,
-            own=np.array([discrepancy.own * discrepancy.scale.get(x, 1.0) for x in labels]),
+            kernel=scatter.kernel,
+            setting=scatter.setting,
+            own=np.array([scatter.own * scatter.scale.get(x, 1.0) for x in labels]),
         )
 
     def ratio(self, variance: float) -> float:

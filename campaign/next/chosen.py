@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from analysis.choice.candidates import measured_volts
 from analysis.choice.next_measurements import Cells, NextMeasurements, next_measurements
 from analysis.choice.objectives import Objective
-from analysis.energy.fit import fit
-from analysis.energy.fitted import Fit
 from analysis.measurements.observations import CantFit, Observations
-from campaign import fits
+from analysis.predict.site import site_posterior
 from campaign.results import Results
 
 
@@ -37,16 +36,15 @@ def choose_next(
     more_h: float = 0.0,
     anchors: int = 0,
 ) -> NextMeasurements:
-    """What to measure next (:func:`analysis.choice.next_measurements.next_measurements`).
-
-    By the site's default fit where it is one of these measurements, else by a new one, which is
-    not kept.
-    """
+    """What to measure next (:func:`analysis.choice.next_measurements.next_measurements`), by the
+    posterior of the site's measurements."""
+    found = None
+    if data is not None:
+        found = site_posterior(data, {**results.setting_volts(site), **measured_volts(data)})
     return next_measurements(
         data,
-        None if data is None else _fitted(results, data, site),
+        found,
         cells,
-        {} if data is None else results.setting_volts(site),
         objective,
         budget_h=budget_h,
         most=most,
@@ -54,16 +52,3 @@ def choose_next(
         more_h=more_h,
         anchors=anchors,
     )
-
-
-def _fitted(results: Results, data: Observations, site: str) -> Fit | None:
-    """The site's fit; None where there are too few measurements for one."""
-    try:
-        if results.fit_source(site).stale is False:
-            return results.kept_fit(site)
-    except fits.NoKeptFit:
-        pass
-    try:
-        return fit(data)
-    except CantFit:
-        return None

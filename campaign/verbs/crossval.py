@@ -1,4 +1,4 @@
-"""crossval: how far to trust the model and its picks."""
+"""crossval: how far to trust a site's fit and its picks."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
 from campaign.errors import BadArgument
-from campaign.fits import UNPROVEN_CLOCKS
+from campaign.fits import DEFAULT, UNPROVEN_CLOCKS
 from campaign.verbs import options
 from campaign.verbs.printing import explain, print_computed, print_table
 
 if TYPE_CHECKING:
     from campaign.crossval_results import CrossvalResult
 
-SUMMARY = "cross-validate the model: its error, and what its picks lose"
+SUMMARY = "cross-validate a site: the error of its fit, and what picks lose"
 EXAMPLE = "campaign crossval campaign-demo/store --site jetson-tk1 --scheme leave-one-setting-out"
 
 OTHERS = {
@@ -58,7 +58,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--time",
         choices=("measured", "predicted", "profile"),
         default="measured",
-        help="the run time that the model is given; profile: from counts and the time at the "
+        help="the run time that fit and picks are given; profile: from counts and the time at the "
         "fastest setting, for kernels left out (default: %(default)s, and what is lost with "
         "predicted times beside it)",
     )
@@ -157,6 +157,11 @@ def _with_few(arguments: Namespace) -> int:
 
     if arguments.train or arguments.time != "measured":
         raise BadArgument("--train and --time: not with --scheme few:M")
+    if arguments.model or arguments.voltage or arguments.robust or arguments.fit != DEFAULT:
+        raise BadArgument(
+            "--model, --voltage, --robust and --fit: not with --scheme few:M, which judges the "
+            "picks of campaign predict"
+        )
     text = arguments.scheme.removeprefix("few:")
     if text != "all" and not text.isdigit():
         raise BadArgument(f"--scheme: few:M needs a whole number M, or few:all; found {text!r}")
@@ -177,10 +182,6 @@ def _with_few(arguments: Namespace) -> int:
         sites[0],
         None if text == "all" else int(text),
         arguments.new,
-        model=arguments.model,
-        voltage=arguments.voltage,
-        robust=arguments.robust or None,
-        fit=arguments.fit,
         objective=arguments.objective,
         accept_unproven=arguments.accept_unproven,
     )
@@ -216,10 +217,10 @@ def print_few(shown: dict[str, Any]) -> None:
     for key, name in OTHERS.items():
         if against := shown.get(f"against_{key}"):
             explain(contest_text(against, title, name))
-            if against["verdict"] != "model":
+            if against["verdict"] != "picks":
                 explain(f"warning: the picks are not surely better than {name}")
     if math.isfinite(shown["expected_loss_pct"]):
-        explain(f"the model expects its picks to lose {shown['expected_loss_pct']:.2f} %")
+        explain(f"the picks are expected to lose {shown['expected_loss_pct']:.2f} %")
 
 
 def _print_few_choosers(lost: dict[str, Any]) -> None:
@@ -294,14 +295,10 @@ def print_crossval(result: CrossvalResult) -> None:
     if result.crossval.train:
         explain(halves_text(result.crossval))
     explain(
-        f"error of {shown['n']} predictions out of fold: {shown['mape_pct']:.2f} % "
+        f"error of {shown['n']} energies by the physics fit out of fold: {shown['mape_pct']:.2f} % "
         f"(std {shown['std_pct']:.2f}, {shown['min_pct']:.2f} to {shown['max_pct']:.2f})"
     )
-    if shown["stacked_mape_pct"] is not None:
-        explain(
-            f"averaged with a process over the clocks, which knows no physics: "
-            f"{shown['stacked_mape_pct']:.2f} %"
-        )
+    explain(f"error of the energies that picks are by: {shown['picks_mape_pct']:.2f} %")
     if shown["n_folds"] > 1:
         by_fold = shown["folds"]
         explain(
@@ -311,11 +308,7 @@ def print_crossval(result: CrossvalResult) -> None:
     if shown["unproven_clocks"]:
         explain(UNPROVEN_CLOCKS)
     decision = shown["decision"]
-    titles = {
-        "model": CHOOSERS["model"],
-        "model_predicted_time": "model, predicted time",
-        "stacked": "model and process",
-    }
+    titles = {"picks": CHOOSERS["picks"], "picks_predicted_time": "picks, predicted time"}
     rows = [
         [title, entry["mean_lost_pct"], entry["max_lost_pct"], entry["exact"]]
         for name, title in (titles | CHOOSERS).items()
@@ -365,7 +358,7 @@ def contest_text(contest: dict[str, Any], title: str, other: str = "race to halt
     if math.isfinite(contest["low_pct"]):
         interval += f" (95 %: {contest['low_pct']:.2f} to {contest['high_pct']:.2f})"
     verdict = {
-        "model": "the picks are better",
+        "picks": "the picks are better",
         "race_to_halt": "race to halt is better here: run at the fastest setting",
         "highest_clocks": "the highest clocks are better here",
         "best_single": "one setting for all kernels is better here",

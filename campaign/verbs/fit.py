@@ -79,6 +79,13 @@ def run(arguments: Namespace) -> int:
     for text in finding_texts(result.findings, arguments.all, "--all"):
         explain(text)
     print_fit(result.summary, result.source, arguments.all)
+    if result.check is not None:
+        explain(result.check.text)
+        if result.check.is_unlike:
+            explain(
+                "warning: this site is unlike the devices that picks' model knows; trust its "
+                "intervals less, and measure more settings"
+            )
     return 0
 
 

@@ -256,7 +256,7 @@ def print_predictions(shown: Predictions, every_row: bool = False) -> None:
         "the fastest setting, is right, worse, or open (these measurements do not show which). "
         "--json has energies, times and expected losses."
     )
-    for line in (*simple_choices(shown), *few_settings(shown), *profile_error(shown)):
+    for line in (*simple_choices(shown), *tried_picks(shown)):
         explain(line)
     for line in (*unsure_picks(shown), *shown.warnings):
         explain(f"warning: {line}")
@@ -294,9 +294,7 @@ def simple_choices(shown: Predictions) -> list[str]:
     outside = [
         pick
         for pick in picks
-        if isnan(pick.better_than_best_single)
-        and pick.best_single is not None
-        and not isnan(pick.best_probability)
+        if isnan(pick.better_than_best_single) and pick.best_single is not None
     ]
     if outside and single is not None:
         setting = setting_name(single)
@@ -337,43 +335,26 @@ def unsure_picks(shown: Predictions) -> list[str]:
     return lines
 
 
-def few_settings(shown: Predictions) -> list[str]:
-    """Who picked for kernels that were measured at few settings, a line for each outcome."""
+def tried_picks(shown: Predictions) -> list[str]:
+    """Who picked, where picks could be tried on measured kernels: a line for each outcome."""
     tried = [entry.pick for entry in shown.predictions if not isnan(entry.pick.model_lost_pct)]
     lines = []
     for chosen_by, setting in (
-        ("best_single", "that setting was picked"),
-        ("model", "the model picked"),
+        ("best_single", "the best single setting was picked"),
+        ("highest_clocks", "the highest clocks were picked"),
     ):
         own = [pick for pick in tried if pick.chosen_by == chosen_by]
         if own:
-            by_model, by_single = (
-                sum(getattr(pick, name) for pick in own) / len(own)
-                for name in ("model_lost_pct", "best_single_lost_pct")
-            )
+            lost = [
+                sum(getattr(pick, f"{name}_lost_pct") for pick in own) / len(own)
+                for name in ("model", chosen_by)
+            ]
             names = ", ".join(pick.label for pick in own[:3]) + (", ..." if len(own) > 3 else "")
             lines.append(
-                f"measured at few settings: {len(own)} of the kernels ({names}). Tried on kernels "
-                f"that were measured everywhere, the model's picks lose {by_model:.2f} %, and the "
-                f"setting that is best for the other kernels on average {by_single:.2f} %, so "
-                f"{setting}"
+                f"{len(own)} of the kernels ({names}): tried on measured kernels, picks by the "
+                f"model lose {lost[0]:.2f} %, and this choice {lost[1]:.2f} %, so {setting}"
             )
     return lines
-
-
-def profile_error(shown: Predictions) -> list[str]:
-    """A line on how far the times of a profiled application may be off."""
-    if shown.time_error_pct is None:
-        return []
-    if isnan(shown.time_error_pct):
-        return [
-            "times are predicted from counts and the time at one setting; there are too few other "
-            "kernels to try how far they are off"
-        ]
-    return [
-        f"times of the other kernels, predicted in the same way from one setting: off by "
-        f"{shown.time_error_pct:.2g} % on average"
-    ]
 
 
 def _setting(prediction: Prediction) -> str:

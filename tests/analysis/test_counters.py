@@ -15,7 +15,7 @@ from analysis.measurements.hardware_counters import kernel_counters
 from analysis.measurements.observations import observations
 from analysis.report.content import SiteReport
 from analysis.report.counter_sheet import utilisation_sheet
-from analysis.time.roof_fractions import roof_fractions
+from analysis.rooflines.roof_fractions import roof_fractions
 from tests.analysis.test_report import measured as counted_rows
 
 

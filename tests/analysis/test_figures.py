@@ -18,7 +18,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from analysis.choice.candidates import candidates
+from analysis.choice.candidates import all_candidates, candidates, measured_volts
 from analysis.choice.crossval import cross_validate
 from analysis.choice.fronts import pareto_front
 from analysis.choice.pick import picks
@@ -43,6 +43,7 @@ from analysis.figures.tradeoffs import greenup_figure, pareto_figure
 from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import kernel_names, observations
 from analysis.measurements.power_trace import PowerTrace
+from analysis.predict.site import site_time_noise
 from analysis.report.sheets import (
     autotuning_sheet,
     costs_sheet,
@@ -52,7 +53,7 @@ from analysis.report.sheets import (
 from analysis.report.site_figures import phases
 from analysis.report.tables import Field, Sheet, as_csv, as_tex
 from analysis.rooflines.roofline import fastest_setting, pair_points, roofline
-from analysis.ties import equally_fast, time_noise
+from analysis.ties import equally_fast
 from campaign.errors import BadArgument
 from campaign.plan.campaign_file import read_campaign
 from campaign.plan.plan import listed_inputs
@@ -136,8 +137,8 @@ def every(data, model, crossval, families, setting, pair, trace):
         kind_figure(model, data, shown.inputs, shown.settings),
         phase_figure(model, data, np.array([families[k] for k in data.kernel]), "a code"),
         greenup_figure(pair[1], setting_label(pair[0].setting), True),
-        pareto_figure({k: candidates(model, data, k) for k in names[:3]}, {}, True, len(names)),
-        savings_figure(picks(model, data), families, "tk1", True),
+        pareto_figure(all_candidates(data, names[:3]), {}, True, len(names)),
+        savings_figure(picks(data), families, "tk1", True),
         trace_figure(trace, "tk1", True),
     ]
 
@@ -217,9 +218,9 @@ def test_a_cap_is_a_ceiling_on_power(pair):
     assert "capped" not in "".join(map(svg, free.panels))
 
 
-def test_pareto_dots_read_back_as_time_and_energy(data, model):
+def test_pareto_dots_read_back_as_time_and_energy(data):
     kernel = kernel_names(data)[0]
-    among, chosen = candidates(model, data, kernel), picks(model, data, [kernel])
+    among, chosen = candidates(data, kernel), picks(data, [kernel])
     image = drawn(pareto_figure({kernel: among}, {kernel: chosen[0]}, True, 1).panels[0])
     x, y = axis(image, True, True), axis(image, False, True)
     every = circles(image, "dot faint")
@@ -363,8 +364,8 @@ def test_phases_are_read_from_the_kernels_parameters(data):
     assert set(data.kernel[rows]) == {"sp-1", "dp-1"}
 
 
-def test_the_savings_are_the_medians_of_the_picks(data, model, families):
-    chosen = picks(model, data)
+def test_the_savings_are_the_medians_of_the_picks(data, families):
+    chosen = picks(data)
     figure = savings_figure(chosen, families, "tk1", True)
     for panel, attribute, style in zip(
         figure.panels, ("saving_pct", "slowdown_pct"), ("k2", "k1"), strict=True
@@ -496,12 +497,13 @@ def test_losses_by_family_are_table_ii(data, crossval, families):
         "min_lost_pct",
         "max_lost_pct",
     ]  # as the paper's numbers are kept: one name a column
+    noise = site_time_noise(data, measured_volts(data))
     for family, chooser, missed, n, mean, low, high in sheet.rows:
         lost = []
         for kernel in (k for k in kernel_names(data) if families[k] == family):
             mine = np.flatnonzero(data.kernel == kernel)
             if chooser == "time oracle":  # of the equally fast ones, the highest clocks
-                error_s = data.time_s[mine] * time_noise(data)[kernel]
+                error_s = data.time_s[mine] * noise[kernel]
                 fast = mine[equally_fast(data.time_s[mine], error_s)]
                 chosen = max(fast, key=lambda row: data.settings[data.setting[row]])
             else:

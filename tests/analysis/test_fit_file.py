@@ -29,8 +29,8 @@ def data():
 
 @pytest.fixture(scope="module")
 def fitted(data):
-    """A fit that has of everything: estimated voltages and a surface."""
-    return fit(data, "choi+clock+surface", "free")
+    """A fit with estimated voltages."""
+    return fit(data, "choi+clock", "free")
 
 
 def through_json(value: Fit) -> Fit:
@@ -43,8 +43,7 @@ def test_a_fit_comes_back_as_it_was(voltage, counted):
     data = grid_observations(
         3, counted=counted, noise=0.05, known_voltage=False, core_mhz=FIVE_CLOCKS
     )
-    fitted = fit(data.take(data.setting != 4), "choi+clock+surface", voltage)
-    assert fitted.surface is not None
+    fitted = fit(data.take(data.setting != 4), "choi+clock", voltage)
     assert len(fitted.curves.core.mhz) > 1
     again = through_json(fitted)
     for name in ("value", "low", "high", "deviations", "deviations_with_choice"):
@@ -60,22 +59,25 @@ def test_a_fit_comes_back_as_it_was(voltage, counted):
 
 
 def test_a_fit_of_an_earlier_version_is_read(fitted, data):
-    """Its file has covariances, and neither refits nor a discrepancy; one without the other is no
-    fit."""
+    """Its file may have covariances, and a surface, refits and a discrepancy, which energies by
+    the coefficients do not need; and another record of a site that it started from."""
     kept = json.loads(json.dumps(as_kept(fitted)))
-    newer = ("refits", "discrepancy", "deviations", "deviations_with_choice")
-    older = {name: kept[name] for name in kept if name not in newer}
+    older = {name: value for name, value in kept.items() if not name.startswith("deviations")}
     for name in ("covariance", "covariance_with_choice"):
         older[name] = getattr(fitted, name).tolist()
+    older |= {"model": "choi+clock+surface", "surface": {"mhz": []}, "refits": None}
+    apart = {"spread_pct": 5.0, "most_spread_pct": 9.0, "error_pct": 2.0}
+    apart |= {"as_it_is_error_pct": 4.0, "alone_error_pct": None, "helps": True}
+    older |= {"discrepancy": {"kernel": 0.1}, "like": {"site": "known"} | apart}
     again = fit_of(older)
     largest = fitted.covariance_with_choice.max()
     for name in ("covariance", "covariance_with_choice"):
         before, read = getattr(fitted, name), getattr(again, name)
         np.testing.assert_allclose(read, before, rtol=1e-9, atol=1e-12 * largest)
-    assert again.is_of_older_version
     np.testing.assert_array_equal(again.energy_j(data), fitted.energy_j(data))
-    with pytest.raises(NoFit, match="refits and discrepancy"):
-        fit_of(older | {"refits": kept["refits"]})
+    assert again.model == "choi+clock"
+    assert (again.like.site, again.like.as_it_is_error_pct) == ("known", 4.0)
+    assert (again.like.spread_pct, again.like.helps) == (5.0, True)
     with pytest.raises(NoFit, match="a row and a column for each term"):
         fit_of(older | {"covariance": [[1.0]]})
 
@@ -84,7 +86,6 @@ def test_a_fit_without_intervals_comes_back(data):
     one = fit(data.take(data.setting == 0))
     again = through_json(one)
     assert np.isnan(again.low).all()
-    assert again.surface is None
     np.testing.assert_array_equal(again.value, one.value)
 
 
@@ -123,7 +124,6 @@ def test_whatever_a_file_says_it_is_a_fit_that_can_be_used_or_none(fitted, data)
         (["coefficients", 0, "name"], "other", "the terms must be those"),
         (["curves", "core"], [[1.0, 2.0], [1.0]], "as many volts as MHz"),
         (["curves", "core"], [[2.0, 1.0], [1.0, 1.0]], "must rise"),
-        (["surface", "kernels"], [], "a residual for each setting and kernel"),
         (["n_settings"], 10**400, "n_settings"),
         (["simulated"], "no", "simulated"),
     ],

@@ -99,8 +99,7 @@ def jetson() -> SiteReport:
     kernel = np.array([named[label].label for label in data.kernel.tolist()], object)
     instances = {instance.label: instance for instance in named.values()}
     data = replace(data, kernel=kernel, instances=instances)
-    model = fit(data, "choi")
-    found = picks(model, data)
+    found = picks(data)
     return SiteReport(
         site="tk1",
         simulated=True,
@@ -110,12 +109,12 @@ def jetson() -> SiteReport:
             meters=["board (node, power)"], node_hours="1.5",
         ),
         data=data,
-        fit=model,
+        fit=fit(data, "choi"),
         fit_origin="default, made today",
         remarks=[Remark(severity="warning", title="t", count="3 rows", text="words", lines=["a"])],
         crossvals=[cross_validate(data, s, "choi") for s in ("leave-one-setting-out", "holdout")],
         picks=found,
-        candidates=all_candidates(model, data, None, {Setting(300.0, 300.0): (0.8, 0.85)}),
+        candidates=all_candidates(data, None, {Setting(300.0, 300.0): (0.8, 0.85)}),
         slurm={pick.label: f"--gpu-freq={pick.core_mhz:g}" for pick in found},
         notes=["A note."],
     )  # fmt: skip

@@ -21,7 +21,6 @@ from analysis.choice.candidates import all_candidates, profile_candidates
 from analysis.choice.correlations import correlation
 from analysis.choice.crossval import cross_validate, fitted_elsewhere, leave_one_site_out
 from analysis.choice.few_crossval import few_cross_validate
-from analysis.choice.few_trial import few_trials
 from analysis.choice.objectives import OBJECTIVES, objective
 from analysis.choice.pick import pick, picks
 from analysis.comparison.changes import Change
@@ -51,23 +50,18 @@ from analysis.rooflines.more_work import work_advice, work_limits
 from analysis.rooflines.platforms import PLATFORMS, platform_rooflines, platform_summaries
 from analysis.rooflines.power_cap import CappedRoofline
 from analysis.rooflines.regression import cache_energies, modelled_energy_j, regress
+from analysis.rooflines.roof_fractions import roof_fractions
 from analysis.rooflines.roofline import verdict
 from analysis.search.candidates import Measured
 from analysis.search.play import play
 from analysis.search.strategies import STRATEGIES, next_batch
-from analysis.time.class_roofline import fit_class_roofline
-from analysis.time.few_settings import few_setting_times
-from analysis.time.kernel_roofline import fit_time
-from analysis.time.refits import allowed_log_s, refit_times
-from analysis.time.roof_fractions import roof_fractions
-from analysis.time.shared_rooflines import few_times, fit_shared
 from dvfs.setting import Setting
 from tests.analysis.compared_data import Campaigns, changes_of
 from tests.analysis.platforms import FERMI, from_peaks
 from tests.analysis.platforms import PLATFORMS as PRINTED
 from tests.analysis.synthetic import grid_observations
 from tests.analysis.test_applications import machine
-from tests.analysis.test_few_settings import MHZ, RATIOS, measured, two_kinds, without
+from tests.analysis.test_few_crossval import measured, two_kinds, without
 from tests.analysis.test_search import TILES, tile_cost, tiled_sum
 from tests.analysis.test_stencil_costs import machine_of
 from tests.analysis.twin_data import twin_dataset
@@ -161,9 +155,9 @@ def gaps(data: Observations) -> Observations:
     return data.take(~few & ~((data.kernel == names[1]) & (data.setting == 2)))
 
 
-def chosen(name: str, data: Observations) -> dict[str, object]:
+def chosen(data: Observations) -> dict[str, object]:
     """Candidates and picks, by every objective and within limits."""
-    every = all_candidates(fitted(name), data, None, EXTRA)
+    every = all_candidates(data, None, EXTRA)
     found = {goal: [pick(one, goal) for one in every.values()] for goal in GOALS}
     found["slower by 10 %"] = [pick(one, max_slowdown=0.1) for one in every.values()]
     least_w = 1.4 * float((data.energy_j / data.time_s).min())
@@ -176,66 +170,27 @@ def validated(scheme: str, data: Observations, **more: object) -> object:
     return cross_validate(data, scheme, "choi", **more).as_dict()  # type: ignore[arg-type]
 
 
-def times_of(data: Observations) -> dict[str, object]:
-    model = fit_time(data)
-    names = sorted(model.paced_s)
-    mhz = np.array([*data.mhz, (700.0, 650.0), (1200.0, 450.0)]).T
-    mine = data.take(data.kernel == names[0])
-    return {
-        "model": model,
-        "times": [model.time_s(name, *mhz) for name in names[:2]],
-        "refits": refit_times(data, model, names[:3], *mhz),
-        "allowed": allowed_log_s(mine, *mhz),
-    }
-
-
-def few_measured(own: list[int]) -> dict[str, object]:
-    """Two kernels at few settings among twelve, learned from the others."""
-    log_s, watts = two_kinds(seed=3, noise=0.04)
-    data = without(without(measured(log_s, watts), "kernel-0", own), "kernel-5", own)
-    counts = np.exp(log_s[:, 7]) * 1e9 * (1 + np.arange(12) % 3)
-    number = np.array([int(label[7:]) for label in data.kernel])
-    data = replace(data, counts={"dp": counts[number]}, domains={"dp": "core"})
-    to = np.vstack([MHZ, [(700.0, 700.0)]]).T
-    return {
-        "times": few_setting_times(data, fit_time(data), ["kernel-0", "kernel-5", "kernel-1"], *to)
-    }
-
-
 def few_trial() -> dict[str, object]:
+    """A kernel at two settings among eleven at eight, and how picks for it do when tried."""
     log_s, watts = two_kinds(seed=4, noise=0.05)
     data = without(measured(log_s, watts), "kernel-3", [7, 1])
-    one = fit(data)
-    trial = few_trials(one, data, ["kernel-3"])["kernel-3"]
+    trial = all_candidates(data, ["kernel-3"])["kernel-3"].trial
     goals = [objective(name) for name in GOALS]
     return {
         "trial": trial,
         "lost": [trial.lost_pct(goal) for goal in goals],
         "single": [trial.best_single(goal) for goal in goals],
-        "picks": picks(one, data, ["kernel-3", "kernel-1"]),
-    }
-
-
-def shared() -> dict[str, object]:
-    rng = np.random.default_rng(4)
-    log_s, _ = two_kinds(seed=1, noise=0.05)
-    log_s[rng.random(log_s.shape) < 0.2] = np.nan
-    model = fit_shared(log_s, *RATIOS)
-    at = RATIOS[0][[0, 5]], RATIOS[1][[0, 5]]
-    return {
-        "model": model,
-        "few": few_times(model, model.membership[:3], log_s[4:7, [0, 7]] * 0 + 0.3, at, RATIOS),
+        "picks": picks(data, ["kernel-3", "kernel-1"]),
     }
 
 
 def from_counts() -> dict[str, object]:
-    model = fit_class_roofline(jetson())
     profile = profile_candidates(
-        fitted("jetson"), jetson(), "new", counts={"sp": 2e9, "int": 3e8, "dram": 5e7},
+        jetson(), "new", counts={"sp": 2e9, "int": 3e8, "dram": 5e7},
         measured_s=0.02, measured_at=Setting(852.0, 924.0),
         volts={Setting(852.0, 792.0): (1.03, 1.0)},
     )  # fmt: skip
-    return {"model": model, "profile": profile, "roofs": roof_fractions(jetson())}
+    return {"profile": profile, "roofs": roof_fractions(jetson())}
 
 
 def lines() -> dict[str, object]:
@@ -399,15 +354,8 @@ def clocks_by_timing() -> dict[str, object]:
 
 def few_validated(settings: int | None, new: int | None, goal: str) -> object:
     log_s, watts = two_kinds(seed=6, kernels=8, noise=0.03)
-    found = few_cross_validate(
-        measured(log_s, watts),
-        settings,
-        new,
-        draws=1,
-        model="choi",
-        voltage="unit",
-        objective=goal,
-    )
+    data = measured(log_s, watts)
+    found = few_cross_validate(data, settings, new, draws=1, objective=goal)
     return {**found.as_dict(), "cases": found.cases[::5]}
 
 
@@ -445,8 +393,8 @@ RESULTS: dict[str, Callable[[], object]] = {
     "energies: board": lambda: energies("board", board()),
     "energies: unknown voltages": lambda: energies("unknown", unknown_volts()),
     "applications": lambda: application_energies(machine(), "choi", "unit"),
-    "picks: board": lambda: chosen("board", gaps(board())),
-    "picks: unknown voltages": lambda: chosen("floor", gaps(unknown_volts())),
+    "picks: board": lambda: chosen(gaps(board())),
+    "picks: unknown voltages": lambda: chosen(gaps(unknown_volts())),
     "validation: settings": lambda: validated("leave-one-setting-out", board()),
     "validation: predicted times": lambda: validated(
         "leave-one-setting-out", board(), time="predicted", objective="edp"),
@@ -460,13 +408,8 @@ RESULTS: dict[str, Callable[[], object]] = {
     "validation: elsewhere": elsewhere,
     "validation: few": lambda: few_validated(3, None, "energy"),
     "validation: new": lambda: few_validated(None, 2, "edp"),
-    "times: board": lambda: times_of(board()),
-    "times: one clock": lambda: times_of(board().take(np.isin(board().setting, range(0, 12, 2)))),
-    "times: few": lambda: few_measured([7]),
-    "times: two": lambda: few_measured([6, 1]),
-    "times: few, tried": few_trial,
-    "times: shared": shared,
-    "times: from counts": from_counts,
+    "picks: few": few_trial,
+    "picks: from counts": from_counts,
     "rooflines": lines,
     "rooflines: platforms": platforms,
     "rooflines: regression": regressed,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.choice.candidates import all_candidates
-from analysis.choice.losses import case_losses
+from analysis.choice.losses import Predicted, case_losses
 from analysis.choice.pick import pick
 from analysis.energy.fit import fit
 from analysis.energy.fit_file import as_kept, fit_of
@@ -101,11 +101,11 @@ def test_what_is_derived_carries_the_parameters(data):
     spoiled = data.energy_j.copy()
     spoiled[3] *= 3.0
     fitted = fit(replace(data, energy_j=spoiled), "choi", "known", robust=True)
-    for label, among in all_candidates(fitted, data).items():
+    for label, among in all_candidates(data).items():
         kernel = data.instance(label).as_dict()
         for derived in (among, pick(among)):
             assert {name: getattr(derived, name) for name in kernel} == kernel
-    for case in case_losses(data, data.energy_j):
+    for case in case_losses(data, Predicted(data.energy_j, data.time_s)):
         assert data.instance(case.label) == KernelInstance(case.kernel, case.params)
     (outlier,) = fitted.outliers
     assert outlier["kernel"] == data.instance(str(data.kernel[3])).name

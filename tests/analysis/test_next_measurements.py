@@ -18,6 +18,7 @@ from analysis.choice.objectives import ENERGY
 from analysis.choice.pick import picks
 from analysis.energy.fit import fit
 from analysis.measurements.observations import CantFit
+from analysis.predict.site import site_posterior
 from dvfs.setting import Setting
 from tests.analysis.synthetic import grid_observations
 
@@ -64,18 +65,15 @@ class Board:
             node_hours=lambda kernel, time_s: np.full(len(time_s), hours),
         )
 
-    def fitted(self):
-        """A fit of fixed form: what is judged is the choice of cells."""
-        return fit(self.data, "choi", "floor")
+    def chosen(self, offer, **options):
+        """What is chosen of an offer, by what was measured."""
+        data = self.data
+        found = None if data is None else site_posterior(data, measured_volts(self.all))
+        return next_measurements(data, found, offer, ENERGY, **{"budget_h": np.inf} | options)
 
     def next(self, **options):
         """The next measurements, which are then made."""
-        data = self.data
-        fitted = None if data is None or len(np.unique(data.setting)) < 3 else self.fitted()
-        volts = dict.fromkeys(self.all.settings, (1.0, 1.0))
-        chosen = next_measurements(
-            data, fitted, self.offer(), volts, ENERGY, **{"budget_h": np.inf} | options
-        )
+        chosen = self.chosen(self.offer(), **options)
         for cell in chosen.cells:
             assert not self.measured[cell]
             self.measured[cell] = True
@@ -83,7 +81,7 @@ class Board:
 
     def lost_pct(self):
         """What the picks lose, (K,)."""
-        made = picks(self.fitted(), self.data, self.labels, volts=measured_volts(self.all))
+        made = picks(self.data, self.labels, volts=measured_volts(self.all))
         place = {setting: s for s, setting in enumerate(self.all.settings)}
         at = [place[pick.setting] for pick in made]
         least = self.joules.min(axis=1)
@@ -191,17 +189,8 @@ class NoisyBoard(Board):
     def spend(self, count, again):
         """So many measurements, chosen in batches of 24; the mean loss of the picks then."""
         while (left := count - len(self.rows)) > 0:
-            data = self.data
-            chosen = next_measurements(
-                data,
-                None if data is None or len(set(data.setting)) < 3 else self.fitted(),
-                self.offer(again=again),
-                dict.fromkeys(self.all.settings, (1.0, 1.0)),
-                ENERGY,
-                budget_h=np.inf,
-                most=min(left, 24) if self.rows else left,
-                enough=0.0,
-            )
+            most = min(left, 24) if self.rows else left
+            chosen = self.chosen(self.offer(again=again), most=most, enough=0.0)
             self.measure(chosen.cells)
         return self.lost_pct().mean()
 
@@ -221,10 +210,7 @@ def test_a_repeat_costs_one_measurement_and_a_new_cell_all_its_repeats():
     board = Board(3)
     board.measured[:, ::2] = True
     offer = board.offer(hours=0.5, again=True, repeats=3)
-    volts = dict.fromkeys(board.all.settings, (1.0, 1.0))
-    chosen = next_measurements(
-        board.data, board.fitted(), offer, volts, ENERGY, budget_h=30.0, enough=0.0
-    )
+    chosen = board.chosen(offer, budget_h=30.0, enough=0.0)
     cost = [0.5 if board.measured[cell] else 1.5 for cell in chosen.cells]
     assert chosen.node_hours == cost
     assert {0.5, 1.5} == set(cost)
@@ -234,13 +220,10 @@ def test_a_repeat_costs_one_measurement_and_a_new_cell_all_its_repeats():
 def test_anchors_are_measured_cells_at_settings_far_apart_and_a_tenth_of_all():
     board = Board(3)
     board.next()
-    volts = dict.fromkeys(board.all.settings, (1.0, 1.0))
 
     def chosen(most, anchors=4, budget_h=np.inf):
-        return next_measurements(
-            board.data, board.fitted(), board.offer(again=True), volts, ENERGY,
-            budget_h=budget_h, most=most, anchors=anchors, enough=0.0,
-        )  # fmt: skip
+        offer = board.offer(again=True)
+        return board.chosen(offer, budget_h=budget_h, most=most, anchors=anchors, enough=0.0)
 
     many = chosen(40)
     assert len(many.anchors) == 4
@@ -266,12 +249,7 @@ def test_anchors_are_measured_cells_at_settings_far_apart_and_a_tenth_of_all():
 
 def test_nothing_is_an_anchor_where_nothing_was_measured():
     board = Board(1)
-    assert (
-        next_measurements(
-            None, None, board.offer(again=True), {}, ENERGY, budget_h=np.inf, anchors=4
-        ).anchors
-        == []
-    )
+    assert board.chosen(board.offer(again=True), anchors=4).anchors == []
 
 
 def test_anchors_are_of_the_kernels_on_offer_and_never_cells_that_were_not_measured():
@@ -290,23 +268,11 @@ def test_anchors_are_of_the_kernels_on_offer_and_never_cells_that_were_not_measu
         measurements=every.measurements[rows],
         node_hours=lambda kernel, time_s: np.full(len(time_s), 1.0 + kernel),
     )
-    chosen = next_measurements(
-        board.data, board.fitted(), offer, dict.fromkeys(board.all.settings, (1.0, 1.0)), ENERGY,
-        budget_h=np.inf, most=100, anchors=9, enough=0.0,
-    )  # fmt: skip
+    chosen = board.chosen(offer, most=100, anchors=9, enough=0.0)
     assert len(chosen.anchors) == len(set(chosen.anchors)) == 6
     assert all(offer.measured[cell] for cell in chosen.anchors)
     assert [kernel for kernel, _ in chosen.anchors] == [0, 0, 1, 1, 2, 2]
     assert chosen.node_hours[-6:] == [1.0, 1.0, 2.0, 2.0, 3.0, 3.0]
-
-
-def test_a_known_site_that_measured_none_of_the_kernels_is_refused():
-    board = Board(3)
-    board.next()
-    offer = replace(board.offer(), labels=[None] * KERNELS)
-    volts = dict.fromkeys(board.all.settings, (1.0, 1.0))
-    with pytest.raises(CantFit, match="synthetic has measured none of these kernels; name another"):
-        measurements_like(board.data, board.fitted(), offer, volts, budget_h=np.inf)
 
 
 class NewSite:
@@ -362,3 +328,16 @@ def test_what_is_chosen_of_a_site_with_other_settings_costs_the_times_of_the_kno
     assert more.error_ratio < chosen.error_ratio
     new.measured[:] = True
     assert new.chosen(most=3).cells == []
+
+
+def test_a_known_site_that_cannot_say_what_to_measure_is_refused():
+    new = NewSite(3)
+    new.labels = [None] * 6
+    with pytest.raises(CantFit, match="synthetic has measured none of these kernels; name another"):
+        new.chosen()
+    new = NewSite(3)
+    new.data = new.data.take(new.data.setting < 4)
+    new.fitted = fit(new.data, "choi", "floor")
+    # A fit from this one is refused as well.
+    with pytest.raises(CantFit, match="synthetic does not say how sure it is"):
+        new.chosen()

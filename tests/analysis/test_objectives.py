@@ -41,6 +41,9 @@ def test_an_objective_is_its_formula_and_its_pick_the_least(name):
         time_s=time_s,
         measured=np.ones(5, bool),
         measured_j=energy_j,
+        energy_draws_j=energy_j[:, None],
+        time_draws_s=time_s[:, None],
+        time_error_s=np.zeros(5),
     )
     chosen = pick(among, name)
     assert chosen.setting == settings[BEST[name]]

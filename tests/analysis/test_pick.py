@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import special
 
 from analysis.choice.candidates import Candidates, all_candidates, measured_volts
 from analysis.choice.legal_settings import known_volts
@@ -14,13 +13,10 @@ from analysis.choice.limits import OutsideLimits, rounded_up
 from analysis.choice.losses import CaseLoss, contest, highest_clocks
 from analysis.choice.objectives import ENERGY, objective
 from analysis.choice.pick import pick, picks
-from analysis.choice.posterior import REAL_SHARE, measurement_variance
 from analysis.choice.simple_choices import best_single_setting
-from analysis.energy.fit import fit
-from analysis.energy.fitted import Fit
 from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import CantFit, Observations, observations
-from analysis.time.kernel_roofline import fit_time
+from analysis.predict.site import Trial, site_time_noise
 from dvfs.setting import Setting, distinct_settings
 from tests.analysis.raced import raced
 from tests.analysis.synthetic import grid_observations
@@ -33,35 +29,25 @@ def data() -> Observations:
 
 
 @pytest.fixture(scope="module")
-def fitted(data) -> Fit:
-    return fit(data, "choi", "known")
-
-
-@pytest.fixture(scope="module")
 def quiet() -> Observations:
     return observations(twin_dataset("off", per_family=4), "tk1")
 
 
-def chosen_by_hand(among: Candidates, alpha: float, legal) -> Setting:
-    least_s = min(t for i, t in enumerate(among.time_s))
-    least_j = min(e for i, e in enumerate(among.energy_j))
-    best, at = np.inf, None
-    for i, setting in enumerate(among.settings):
-        score = alpha * among.time_s[i] / least_s + (1 - alpha) * among.energy_j[i] / least_j
-        if legal(i) and score < best:
-            best, at = score, setting
-    return at
-
-
 @pytest.mark.parametrize("alpha", [0.0, 0.25, 0.5, 0.75, 1.0])
-def test_the_weighted_objective_by_brute_force(data, fitted, alpha):
-    for among in all_candidates(fitted, data).values():
-        chosen = pick(among, f"weighted:{alpha}")
-        assert chosen.setting == chosen_by_hand(among, alpha, lambda i: True)
+def test_the_weighted_objective_by_brute_force(data, alpha):
+    """The setting that is expected to cost the least above the best one, over all draws."""
+    for among in all_candidates(data).values():
+        above = np.zeros(len(among.settings))
+        for energy_j, time_s in zip(among.energy_draws_j.T, among.time_draws_s.T, strict=True):
+            score = alpha * time_s / min(time_s) + (1 - alpha) * energy_j / min(energy_j)
+            above += score / min(score)
+        chosen = pick(among, f"weighted:{alpha}").setting
+        # but for what is less than a thousandth of a percent
+        assert above[among.settings.index(chosen)] <= above.min() * (1 + 1e-5)
 
 
-def test_the_ends_of_the_weighted_objective_are_energy_and_time(data, fitted):
-    for among in all_candidates(fitted, data).values():
+def test_the_ends_of_the_weighted_objective_are_energy_and_time(data):
+    for among in all_candidates(data).values():
         for text, plain in (("weighted:0", "energy"), ("weighted:1", "time")):
             one, other = pick(among, text), pick(among, plain)
             assert one.setting == other.setting
@@ -70,20 +56,20 @@ def test_the_ends_of_the_weighted_objective_are_energy_and_time(data, fitted):
 @pytest.mark.parametrize(
     "text", ["weighted", "weighted:", "weighted:1.1", "weighted:-0.1", "power"]
 )
-def test_unknown_objectives_are_refused(data, fitted, text):
-    among = all_candidates(fitted, data, ["kernel-0"])["kernel-0"]
+def test_unknown_objectives_are_refused(data, text):
+    among = all_candidates(data, ["kernel-0"])["kernel-0"]
     with pytest.raises(CantFit, match="weighted:ALPHA"):
         pick(among, text)
 
 
-def test_the_first_kernel_that_was_not_measured_is_named(data, fitted):
+def test_the_first_kernel_that_was_not_measured_is_named(data):
     with pytest.raises(CantFit, match=r"no measurements of kernel 'a'; known: kernel-0, "):
-        all_candidates(fitted, data, ["b", "kernel-0", "a"])
+        all_candidates(data, ["b", "kernel-0", "a"])
 
 
-def test_limits_on_power_and_slowdown_by_brute_force(data, fitted):
-    binding = 0
-    for among in all_candidates(fitted, data).values():
+def test_limits_on_power_and_slowdown_by_brute_force(data):
+    binding, noise = 0, site_time_noise(data, measured_volts(data))
+    for among in all_candidates(data).values():
         power_w = among.energy_j / among.time_s
         free = pick(among, "time")
         for limit_w in np.quantile(power_w, [0.1, 0.5, 0.9]):
@@ -95,7 +81,7 @@ def test_limits_on_power_and_slowdown_by_brute_force(data, fitted):
             binding += chosen.time_s > free.time_s
             # Savings stay against the fastest of all settings, limits or not.
             times = dict(zip(among.settings, among.time_s, strict=True))
-            fastest = among.settings.index(raced(times, fit_time(data).spread))
+            fastest = among.settings.index(raced(times, noise[among.label]))
             at = among.settings.index(chosen.setting)
             saving = (1 - among.energy_j[at] / among.energy_j[fastest]) * 100
             assert chosen.saving_pct == pytest.approx(saving)
@@ -104,8 +90,8 @@ def test_limits_on_power_and_slowdown_by_brute_force(data, fitted):
     assert binding > 0
 
 
-def test_limits_that_no_setting_keeps_say_what_would_do(data, fitted):
-    among = all_candidates(fitted, data, ["kernel-2"])["kernel-2"]
+def test_limits_that_no_setting_keeps_say_what_would_do(data):
+    among = all_candidates(data, ["kernel-2"])["kernel-2"]
     power_w = among.energy_j / among.time_s
     least = int(np.argmin(power_w))
     with pytest.raises(OutsideLimits, match="no setting has a mean power of at most") as caught:
@@ -134,59 +120,12 @@ def test_a_least_power_is_rounded_up_to_four_digits(watts, up):
     assert rounded_up(watts) == pytest.approx(up, rel=1e-12)
 
 
-def columns_by_hand(data: Observations, fitted: Fit, kernel: str) -> tuple[np.ndarray, np.ndarray]:
-    """(settings, terms) of choi's columns of one kernel, and which of them are paid by time."""
-    settings = sorted(set(data.settings))
-    columns = np.zeros((len(settings), len(fitted.terms)))
-    for i, setting in enumerate(settings):
-        row = next(
-            r
-            for r in range(len(data))
-            if data.kernel[r] == kernel and data.settings[data.setting[r]] == setting
-        )
-        volt = {"core": data.core_v[row], "mem": data.mem_v[row]}
-        for j, term in enumerate(fitted.terms):
-            if term.name.startswith("c0_"):
-                columns[i, j] = data.counts[term.of][row] * 1e-12 * volt[term.domain] ** 2
-            elif term.name.startswith("c1_"):
-                columns[i, j] = volt[term.domain] * data.time_s[row]
-            else:
-                columns[i, j] = data.time_s[row]
-    return columns, np.array([not t.name.startswith("c0_") for t in fitted.terms])
-
-
-def posterior_by_hand(
-    data: Observations, fitted: Fit, kernel: str
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of log energy at the settings, by precisions: no repeats, no surface."""
-    columns, _ = columns_by_hand(data, fitted, kernel)
-    n = len(fitted.refits.value)
-    logs = np.log(columns @ fitted.refits.value.T)
-    lacks = fitted.discrepancy
-    wider = special.stdtrit(lacks.freedom, 0.975) / special.ndtri(0.975)
-    whole = (lacks.setting + lacks.own * lacks.scale[kernel]) * wider**2
-    prior = np.cov(logs, bias=True) * (n - 1) * wider**2
-    prior += lacks.kernel + 0.4 * whole * np.eye(len(columns))
-    precision = np.linalg.inv(prior)
-    seen = np.eye(len(columns)) / (0.6 * whole)
-    covariance = np.linalg.inv(precision + seen)
-    model = np.log(columns @ fitted.value)
-    measured = np.log(
-        [
-            data.energy_j[(data.kernel == kernel) & (data.setting == s)].mean()
-            for s in range(len(columns))
-        ]
-    )
-    return model + covariance @ seen @ (measured - model), covariance
-
-
-def test_how_sure_a_pick_is_by_monte_carlo(data, fitted):
-    """Log energies drawn from the posterior as written down by hand, 40,000 times."""
-    rng = np.random.default_rng(99)
-    unsure = 0
-    for kernel, among in all_candidates(fitted, data).items():
-        mean, covariance = posterior_by_hand(data, fitted, kernel)
-        np.testing.assert_allclose(np.exp(mean), among.energy_j, rtol=1e-6)
+def test_how_sure_a_pick_is_by_monte_carlo(data):
+    """Log energies drawn 40,000 times from a normal distribution of the same moments."""
+    rng, unsure = np.random.default_rng(99), 0
+    noise = site_time_noise(data, measured_volts(data))
+    for among in all_candidates(data).values():
+        mean, covariance = np.log(among.energy_j), np.cov(np.log(among.energy_draws_j))
         energy_j = np.exp(rng.multivariate_normal(mean, covariance, 40_000).T)
         chosen = pick(among)
         at = among.settings.index(chosen.setting)
@@ -197,7 +136,7 @@ def test_how_sure_a_pick_is_by_monte_carlo(data, fitted):
         lost = (energy_j[at] / energy_j.min(axis=0) - 1).mean() * 100
         assert chosen.expected_loss_pct == pytest.approx(lost, abs=0.05 + 0.2 * lost)
         times = dict(zip(among.settings, among.time_s, strict=True))
-        fastest = among.settings.index(raced(times, fit_time(data).spread))
+        fastest = among.settings.index(raced(times, noise[among.label]))
         saving = (1 - energy_j[at] / energy_j[fastest]) * 100
         low, high = np.percentile(saving, [2.5, 97.5])
         width = max(high - low, 0.5)
@@ -224,6 +163,7 @@ def with_draws(energy_j: list[float], spread: float, seed: int = 0) -> Candidate
         measured_j=energy,
         energy_draws_j=drawn,
         time_draws_s=time_s[:, None] + 0 * drawn,
+        time_error_s=np.zeros(n),
     )
 
 
@@ -244,9 +184,6 @@ def test_race_to_halt_is_right_worse_or_open_by_construction():
     assert close.race_to_halt == "open"
     # P(second < first) = Phi(0.005 / (0.01 sqrt 2)) = 0.638.
     assert close.best_probability == pytest.approx(0.638, abs=0.03)
-    no_draws = replace(with_draws([1.1, 1.0], 0.01), energy_draws_j=None, time_draws_s=None)
-    assert pick(no_draws).race_to_halt == "unknown"
-    assert np.isnan(pick(no_draws).best_probability)
 
 
 @pytest.mark.parametrize(("deviations", "verdict"), [(1.5, "open"), (1.8, "worse")])
@@ -274,18 +211,12 @@ def test_the_verdict_does_not_depend_on_the_order_of_the_settings(energy_j, verd
         assert (pick(among).core_mhz == 1000.0) == (verdict == "right")
 
 
-def test_the_fastest_setting_is_always_right_for_time(data, fitted):
-    assert {p.race_to_halt for p in picks(fitted, data, objective="time")} == {"right"}
+def test_the_fastest_setting_is_always_right_for_time(data):
+    assert {p.race_to_halt for p in picks(data, objective="time")} == {"right"}
 
 
-def test_a_fit_without_intervals_gives_picks_without_probabilities(data):
-    for chosen in picks(fit(data, "choi", "known", intervals=False), data):
-        assert np.isnan(chosen.best_probability)
-        assert chosen.race_to_halt == "unknown"
-
-
-def test_the_same_fit_gives_the_same_picks(data, fitted):
-    assert picks(fitted, data) == picks(fitted, data)
+def test_the_same_measurements_give_the_same_picks(data):
+    assert list(map(repr, picks(data))) == list(map(repr, picks(data)))
 
 
 def campaign(quiet: Observations, seed: int) -> tuple[Observations, Observations]:
@@ -304,8 +235,8 @@ def test_a_pick_that_is_said_to_be_best_with_70_percent_is_so_in_70_percent(quie
     said, hits, held = [], {"smooth": [], "board": []}, {"smooth": [], "board": []}
     for seed in range(40):
         noisy, board = campaign(quiet, seed)
-        noise = fit_time(noisy).spread
-        for chosen in picks(fit(noisy, "choi", "known"), noisy):
+        noise = site_time_noise(noisy, measured_volts(noisy))
+        for chosen in picks(noisy):
             said.append(chosen.best_probability)
             for name, truth in (("smooth", quiet), ("board", board)):
                 mine = truth.kernel == chosen.label
@@ -314,7 +245,7 @@ def test_a_pick_that_is_said_to_be_best_with_70_percent_is_so_in_70_percent(quie
                 chosen_j = joules[chosen.setting]
                 hits[name].append(chosen_j <= min(joules.values()) * (1 + 1e-7))
                 times = noisy.time_s[noisy.kernel == chosen.label]
-                top = raced(dict(zip(places, times, strict=True)), noise)
+                top = raced(dict(zip(places, times, strict=True)), noise[chosen.label])
                 saving = (1 - chosen_j / joules[top]) * 100
                 held[name].append(chosen.saving_low_pct <= saving <= chosen.saving_high_pct)
     probability = np.array(said)
@@ -334,7 +265,7 @@ def test_a_pick_that_is_said_to_be_best_with_70_percent_is_so_in_70_percent(quie
 def test_units_do_not_matter(data):
     """Picoseconds and millijoules, as a table might have them."""
     other = replace(data, time_s=data.time_s * 1e12, energy_j=data.energy_j * 1e3)
-    one, two = (picks(fit(rows, "choi", "floor"), rows) for rows in (data, other))
+    one, two = (picks(rows) for rows in (data, other))
     for mine, same in zip(one, two, strict=True):
         assert mine.setting == same.setting
         assert same.energy_j == pytest.approx(mine.energy_j * 1e3, rel=1e-5)
@@ -347,8 +278,7 @@ def test_units_do_not_matter(data):
 def test_no_draw_is_negative_and_no_loss_either(objective):
     """Of a machine that is far from the model, with few settings."""
     noisy = grid_observations(5, kernels=4, noise=0.5, known_voltage=False)
-    fitted = fit(noisy, "choi+clock", "free")
-    for among in all_candidates(fitted, noisy).values():
+    for among in all_candidates(noisy).values():
         assert (among.energy_draws_j > 0).all()
         assert (among.time_draws_s > 0).all()
         assert pick(among, objective).expected_loss_pct >= 0
@@ -369,7 +299,7 @@ def test_picks_become_the_best_measured_settings_as_repeats_grow():
     lost, said = [], []
     for repeats in (2, 250):
         data, true_j = off_the_model(repeats)
-        chosen = picks(fit(data, "choi", "known"), data)
+        chosen = picks(data)
         real = []
         for one in chosen:
             mine = data.kernel == one.label
@@ -384,65 +314,113 @@ def test_picks_become_the_best_measured_settings_as_repeats_grow():
     assert max(widths) < 4 * 1.5 * 100 * 0.03 / np.sqrt(250)
 
 
-def test_a_setting_that_was_not_measured_is_the_models_and_less_sure():
-    data = grid_observations(1, kernels=6, noise=0.03, setting_noise=0.01, clock_tree=False)
-    out = 3
-    pair = data.settings[out]
-    mine = data.setting == out
-    volts = {pair: (float(data.core_v[mine][0]), float(data.mem_v[mine][0]))}
-    known = data.take(~mine)
-    fitted = fit(known, "choi", "known")
-    slopes = 0
-    for kernel, among in all_candidates(fitted, known, volts=volts).items():
-        at = among.settings.index(pair)
-        spread = np.log(among.energy_draws_j).std(axis=1)
-        assert spread[at] > 1.3 * np.median(np.delete(spread, at))
-        row = data.take(mine & (data.kernel == kernel))
-        # The kernel's own effect moves the model's energy, and no more than that.
-        away = np.log(among.energy_j[at] / fitted.energy_j(row)[0])
-        assert abs(away) < 3 * np.sqrt(fitted.discrepancy.kernel) + 0.03
-        # A longer time costs more energy, by the share that constant power has in it.
-        log_s, log_j = np.log(among.time_draws_s[at]), np.log(among.energy_draws_j[at])
-        if log_s.std() > 0.005:
+def test_a_measured_energy_is_as_sure_as_its_repeats_at_least():
+    """The mean of four of 2 % at most, whatever else is known; how far other cells are off the
+    model, or a kernel is unlike the others, makes no measurement less sure."""
+    for seed in range(4):
+        data = grid_observations(seed, 6, noise=0.02, repeats=4)
+        of_mean = 0.02 / np.sqrt(3 * 4)  # evenly spread from -2 to 2 %
+        for among in all_candidates(data).values():
+            assert np.log(among.energy_draws_j).std(axis=1).max() < 1.2 * of_mean
+
+
+def held(draws: np.ndarray, true: float) -> bool:
+    low, high = np.percentile(draws, [2.5, 97.5])
+    return bool(low <= true <= high)
+
+
+def test_a_setting_that_was_not_measured_is_less_sure_and_its_intervals_hold_the_truth():
+    right, slope, share = [], [], []
+    for seed in range(20):
+        more = {"kernels": 8, "clock_tree": False}
+        data, true = (grid_observations(seed, noise=0.03, setting_noise=0.01, **more),
+                      grid_observations(seed, **more))  # fmt: skip
+        mine = data.setting == seed % 8
+        pair = data.settings[seed % 8]
+        volts = {pair: (float(data.core_v[mine][0]), float(data.mem_v[mine][0]))}
+        for kernel, among in all_candidates(data.take(~mine), volts=volts).items():
+            at = among.settings.index(pair)
+            spread = np.log(among.energy_draws_j).std(axis=1)
+            assert seed != 1 or spread[at] > 1.3 * np.median(np.delete(spread, at))
+            row = true.take(mine & (true.kernel == kernel))
+            energy_j, time_s = among.energy_draws_j[at], among.time_draws_s[at]
+            right.append([held(energy_j, row.energy_j[0]), held(time_s, row.time_s[0])])
+            # A longer time costs more energy, by the share that constant power has in it.
+            slope.append(np.polyfit(np.log(time_s), np.log(energy_j), 1)[0])
             constant_w = 3.0 * row.core_v[0] + 2.0 * row.mem_v[0] + 1.0
-            share = constant_w * row.time_s[0] / row.energy_j[0]
-            assert np.polyfit(log_s, log_j, 1)[0] == pytest.approx(share, abs=0.15)
-            slopes += 1
-    assert slopes
+            share.append(constant_w * row.time_s[0] / row.energy_j[0])
+    assert (np.mean(right, axis=0) >= 0.9).all()
+    assert np.mean(slope) == pytest.approx(np.mean(share), abs=0.15)
 
 
-def test_at_the_highest_clock_alone_the_voltage_is_as_unsure_as_the_clock_is_far():
-    """One setting at 1,000 MHz, which one kernel was not measured at, and the next at 800: the
-    voltage's square goes with the clock to the power of 1, give or take 1."""
-    data = grid_observations(4, kernels=6, known_voltage=False, clock_tree=False)
-    top = np.array([data.settings[s] == Setting(1000.0, 900.0) for s in data.setting])
-    known = data.take((data.core_mhz < 1000.0) | (top & (data.kernel != "kernel-0")))
-    among = all_candidates(fit(known, "choi", "floor"), known, ["kernel-0"])["kernel-0"]
-    of_top = data.take(top & (data.kernel == "kernel-0"))
-    mem_j = of_top.counts["dram"][0] * 300e-12 + 2.0 * of_top.time_s[0]  # at 1 V
-    far = np.log(1000 / 800) * (1.0 - mem_j / of_top.energy_j[0])
-    spread = np.log(among.energy_draws_j).std(axis=1)
-    assert spread[among.settings.index(Setting(1000.0, 900.0))] == pytest.approx(far, rel=0.2)
-    assert np.median(spread) < 0.1 * far
+def tried(rng: np.random.Generator, wrong: float) -> Trial:
+    """Of six kernels at four settings, three of which are hidden by turns: energies that are
+    predicted with an error of ``wrong``. Of one kernel one setting is not known."""
+    settings = [Setting(core, mem) for core in (400.0, 800.0) for mem in (500.0, 900.0)]
+    log_j = 0.1 * rng.standard_normal((6, 4)) + np.array([0.1, 0.0, 0.2, 0.3])
+    log_s = 0.1 * rng.standard_normal((6, 4)) - np.array([0.0, 0.1, 0.2, 0.3])
+    log_j[1, 2] = log_s[1, 2] = np.nan
+    closed = np.zeros((3, 4), bool)
+    closed[[0, 1, 2], [0, 1, 3]] = True
+    away = np.where(closed[:, None], wrong * rng.standard_normal((3, 6, 4)), 0.0)
+    return Trial(settings=settings, log_j=log_j + away, log_s=log_s + away / 2,
+                 measured_log_j=log_j, measured_log_s=log_s, closed=closed)  # fmt: skip
 
 
-def test_a_fit_of_an_earlier_version_picks_with_what_it_has(data, fitted):
-    older = replace(fitted, refits=None, discrepancy=None)
-    assert older.is_of_older_version
-    assert not fitted.is_of_older_version
-    for among in all_candidates(older, data).values():
-        np.testing.assert_allclose(
-            among.energy_j, columns_by_hand(data, fitted, among.label)[0] @ fitted.value, rtol=1e-9
-        )
-        assert np.isfinite(pick(among).saving_low_pct)
+@pytest.mark.parametrize("name", ["energy", "edp"])
+def test_what_tried_picks_and_rules_lose_by_brute_force(name):
+    """The best single setting is that of the other kernels, among those that are not hidden."""
+    trial = tried(np.random.default_rng(1), 0.2)
+    power = {"energy": 0, "edp": 1}[name]
+    score = np.exp(trial.measured_log_j + power * trial.measured_log_s)
+    guess = np.exp(trial.log_j + power * trial.log_s)
+    above = [[of / np.nanmin(row) - 1 for of in row] for row in score]
+    lost = {"model": [], "best_single": [], "highest_clocks": []}
+    for g, closed in enumerate(trial.closed):
+        for k in range(6):
+            there = [s for s in range(4) if np.isfinite(score[k, s])]
+            lost["model"].append(above[k][min(there, key=lambda s: guess[g, k, s])])
+            means = {s: np.nanmean([above[o][s] for o in range(6) if o != k])
+                     for s in there if not closed[s]}  # fmt: skip
+            lost["best_single"].append(above[k][min(means, key=means.get)])
+            lost["highest_clocks"].append(above[k][3])
+    expected = {rule: 100 * np.mean(of) for rule, of in lost.items()}
+    assert trial.lost_pct(objective(name)) == pytest.approx(expected)
+    everywhere = [s for s in range(4) if np.isfinite(score[:, s]).all()]
+    best = min(everywhere, key=lambda s: np.mean([above[k][s] for k in range(6)]))
+    assert trial.best_single(objective(name)) == trial.settings[best]
+
+
+def test_the_rule_that_lost_least_when_tried_makes_the_pick():
+    """A model that predicts well, or badly; and of kernels all alike in that the highest clocks
+    are best. Beyond a limit a rule is not followed."""
+    good, bad = (tried(np.random.default_rng(1), wrong) for wrong in (0.0, 3.0))
+    alike = np.array([0.3, 0.2, 0.1, 0.0]) + 0.0 * good.measured_log_j
+    fast = replace(bad, measured_log_j=alike, log_j=alike + bad.log_j - bad.measured_log_j)
+    single = bad.best_single(ENERGY)
+    of = with_draws([1.0, 1.1, 1.2, 1.3], 0.01)
+    order = [good.settings[0], *(one for one in good.settings if one != good.settings[0])]
+    for trial, rule, setting in ((good, "model", order[0]), (bad, "best_single", single),
+                                 (fast, "highest_clocks", order[-1])):  # fmt: skip
+        among = replace(of, settings=order, trial=trial)
+        made = pick(among)
+        lost = trial.lost_pct(ENERGY)
+        assert (made.chosen_by, made.setting) == (rule, setting)
+        assert lost[rule] == min(lost.values())
+        for name, pct in lost.items():
+            assert getattr(made, f"{name}_lost_pct") == pct
+    assert pick(among, max_slowdown=0.2).setting == order[0]
+    assert pick(among, max_slowdown=0.2).chosen_by == pick(of).chosen_by == "model"
+    assert np.isnan(pick(of).model_lost_pct)
 
 
 def cases(gains_pct: list[float]) -> list[CaseLoss]:
-    """Kernels whose race to halt loses so much more than the model's pick."""
+    """Kernels whose race to halt loses so much more than the pick."""
     return [
         CaseLoss(
             **KernelInstance(f"k{i}").as_dict(),
-            model_pct=1.0,
+            picks_pct=1.0,
+            physics_pct=1.0,
             race_to_halt_pct=1.0 + gain,
             random_pct=5.0,
             most_pct=9.0,
@@ -458,7 +436,7 @@ def test_the_contest_has_the_verdict_that_the_losses_leave():
         noise = rng.normal(0, 1, n)
         noise -= noise.mean()
         for scale in (1.0, 0.1):
-            assert contest(cases(list(scale * (3 + noise)))).verdict == "model"
+            assert contest(cases(list(scale * (3 + noise)))).verdict == "picks"
             assert contest(cases(list(scale * (-3 + noise)))).verdict == "race_to_halt"
         even = contest(cases(list(noise)))
         assert even.verdict == "open"
@@ -505,9 +483,9 @@ def test_the_best_single_setting_by_brute_force(data, name):
     assert best_single_setting(data, goal) == data.settings[int(np.argmin(above))]
 
 
-def test_a_pick_says_whether_it_is_better_than_choices_without_a_model(data, fitted):
+def test_a_pick_says_whether_it_is_better_than_choices_without_a_model(data):
     single = best_single_setting(data, ENERGY)
-    for label, among in all_candidates(fitted, data).items():
+    for label, among in all_candidates(data).items():
         chosen = pick(among, best_single=single)
         at = among.settings.index(chosen.setting)
         other = among.settings.index(single)
@@ -522,8 +500,8 @@ def test_a_pick_says_whether_it_is_better_than_choices_without_a_model(data, fit
     assert np.isnan(pick(among).better_than_best_single)
 
 
-def test_an_unmeasured_pick_is_compared_with_the_best_measured_setting(data, fitted):
-    among = next(iter(all_candidates(fitted, data).values()))
+def test_an_unmeasured_pick_is_compared_with_the_best_measured_setting(data):
+    among = next(iter(all_candidates(data).values()))
     best = int(np.argmin(among.energy_draws_j.mean(axis=1)))
     measured = np.ones(len(among.settings), bool)
     measured[best] = False
@@ -537,13 +515,13 @@ def test_an_unmeasured_pick_is_compared_with_the_best_measured_setting(data, fit
 def test_the_contest_with_the_best_single_setting():
     gains = [3.0, 3.5, 2.5, 3.2]
     others = [
-        replace(case, best_single_pct=case.model_pct + gain, race_to_halt_pct=0.0)
+        replace(case, best_single_pct=case.picks_pct + gain, race_to_halt_pct=0.0)
         for case, gain in zip(cases([0.0] * 4), gains, strict=True)
     ]
     won = contest(others, "best_single")
-    assert won.verdict == "model"
+    assert won.verdict == "picks"
     assert won.mean_gain_pct == pytest.approx(np.mean(gains))
-    lost = contest([replace(c, model_pct=c.best_single_pct + 2.0) for c in others], "best_single")
+    lost = contest([replace(c, picks_pct=c.best_single_pct + 2.0) for c in others], "best_single")
     assert lost.verdict == "best_single"
     # A case without a best single setting does not count.
     assert contest([*others, cases([0.0])[0]], "best_single") == won
@@ -563,17 +541,6 @@ def test_settings_may_be_picked_where_a_voltage_was_measured_or_is_in_the_table(
     assert known_volts(bare, legal) == dict.fromkeys(every, (1.0, 1.0))
 
 
-def test_a_further_measurement_is_as_uncertain_as_the_kernels_repeats(fitted):
-    """Or as the share of the rough part that counts as noise; a fit that an earlier version kept
-    knows of none."""
-    known = replace(fitted.discrepancy, noise={"kernel-0": 4e-4})
-    assert measurement_variance(known, "kernel-0") == 4e-4
-    whole = known.setting + known.own * known.scale.get("kernel-1", 1.0)
-    rough = known.rough * whole * known.widening**2
-    assert measurement_variance(known, "kernel-1") == pytest.approx((1.0 - REAL_SHARE) * rough)
-    assert measurement_variance(None, "kernel-0") == 0.0
-
-
 @pytest.mark.parametrize("there", [("core_mhz", "mem_mhz"), ("core_mhz",), ("mem_mhz",), ()])
 def test_legal_settings_that_were_all_measured_change_no_pick(there):
     """Whichever clocks a site has: a legal setting is the one that was measured."""
@@ -584,9 +551,8 @@ def test_legal_settings_that_were_all_measured_change_no_pick(there):
     data = replace(data, settings=settings, setting=setting)
     texts = {f"{core} {mem}" for core, mem in zip(data.core_mhz, data.mem_mhz, strict=True)}
     assert len(settings) == len(texts) == {2: 8, 0: 1}.get(len(there), len(settings))
-    fitted = fit(data)
     legal = {Setting.of(*row): (None, None) for row in data.mhz}
-    every = all_candidates(fitted, data, volts=known_volts(data, legal))
+    every = all_candidates(data, volts=known_volts(data, legal))
     assert all(one.settings == settings and one.measured.all() for one in every.values())
-    with_legal, without = picks(fitted, data, volts=known_volts(data, legal)), picks(fitted, data)
+    with_legal, without = picks(data, volts=known_volts(data, legal)), picks(data)
     assert list(map(repr, with_legal)) == list(map(repr, without))

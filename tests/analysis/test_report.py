@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from analysis.choice.candidates import Candidates, candidates
+from analysis.choice.candidates import Candidates, all_candidates
 from analysis.choice.crossval import cross_validate
 from analysis.choice.pick import Pick, picks
 from analysis.energy.fit import fit
@@ -107,6 +107,39 @@ def content(*sites):
     return ReportContent("a study", "store", "2026-01-01 00:00 UTC", list(sites))
 
 
+def exact(kernel, settings, energy_j, time_s, measured, measured_j):
+    """Candidates whose energies and times are surely these."""
+    return Candidates(
+        **kernel.as_dict(),
+        settings=settings,
+        energy_j=energy_j,
+        time_s=time_s,
+        measured=measured,
+        measured_j=measured_j,
+        energy_draws_j=energy_j[:, None],
+        time_draws_s=time_s[:, None],
+        time_error_s=np.zeros(len(settings)),
+    )
+
+
+def sure_pick(name, setting, energy_j, time_s, saving_pct, slowdown_pct):
+    """A pick that surely saves this, and surely is the best."""
+    return Pick(
+        **KernelInstance(name).as_dict(),
+        setting=setting,
+        energy_j=energy_j,
+        time_s=time_s,
+        saving_pct=saving_pct,
+        slowdown_pct=slowdown_pct,
+        measured=True,
+        saving_low_pct=saving_pct,
+        saving_high_pct=saving_pct,
+        best_probability=1.0,
+        expected_loss_pct=0.0,
+        race_to_halt="worse" if slowdown_pct else "right",
+    )
+
+
 @pytest.fixture(scope="module")
 def tk1():
     """Rows of the simulated Jetson TK1, with a site and a kernel whose names are markup."""
@@ -117,19 +150,15 @@ def tk1():
 
 @pytest.fixture(scope="module")
 def site(tk1):
-    model = fit(tk1)
     return SiteReport(
         site=EVIL,
         simulated=True,
         measured=measured(len(tk1), failed={"timed out": 2, "kernel failed": 1}, left=5),
         data=tk1,
-        fit=model,
+        fit=fit(tk1),
         crossvals=[cross_validate(tk1, s) for s in ("leave-one-setting-out", "holdout")],
-        picks=picks(model, tk1),
-        candidates={
-            k: candidates(model, tk1, k, {Setting(108.0, 300.0): (0.76, 0.824)})
-            for k in kernel_names(tk1)
-        },
+        picks=picks(tk1),
+        candidates=all_candidates(tk1, volts={Setting(108.0, 300.0): (0.76, 0.824)}),
         slurm={k: f"--gpu-freq=1,memory={k}" for k in kernel_names(tk1)},
     )
 
@@ -323,23 +352,15 @@ def test_a_site_without_meters_shows_times_and_no_energy(tk1):
 
 
 def test_a_clock_that_cannot_be_set_is_as_found(tk1):
-    among = Candidates(
-        **KernelInstance("k").as_dict(),
-        settings=[Setting(800.0), Setting(1200.0)],
-        energy_j=np.array([1.0, 2.0]),
-        time_s=np.array([2.0, 1.0]),
-        measured=np.array([True, True]),
-        measured_j=np.array([1.1, 2.0]),
+    among = exact(
+        KernelInstance("k"),
+        [Setting(800.0), Setting(1200.0)],
+        np.array([1.0, 2.0]),
+        np.array([2.0, 1.0]),
+        np.array([True, True]),
+        np.array([1.1, 2.0]),
     )
-    chosen = Pick(
-        **KernelInstance("k").as_dict(),
-        setting=Setting(800.0),
-        energy_j=1.0,
-        time_s=2.0,
-        saving_pct=50.0,
-        slowdown_pct=100.0,
-        measured=True,
-    )
+    chosen = sure_pick("k", Setting(800.0), 1.0, 2.0, 50.0, 100.0)
     site = SiteReport(
         site="cpu", simulated=False, measured=measured(2), picks=[chosen], candidates={"k": among}
     )
@@ -354,19 +375,8 @@ def test_energies_of_a_site_are_in_kwh_and_cost_what_a_kwh_costs(price):
     takes 30 J in 5 s, and none is saved. So 1,000 hours in equal parts take 1 kWh + 3 kWh, and the
     picks half a kWh less."""
     chosen = [
-        Pick(
-            **KernelInstance(name).as_dict(),
-            setting=Setting(800.0, 400.0),
-            energy_j=energy_j,
-            time_s=time_s,
-            saving_pct=saving_pct,
-            slowdown_pct=slowdown_pct,
-            measured=True,
-        )
-        for name, energy_j, time_s, saving_pct, slowdown_pct in (
-            ("a", 1.0, 2.0, 50.0, 100.0),
-            ("b", 30.0, 5.0, 0.0, 0.0),
-        )
+        sure_pick("a", Setting(800.0, 400.0), 1.0, 2.0, 50.0, 100.0),
+        sure_pick("b", Setting(800.0, 400.0), 30.0, 5.0, 0.0, 0.0),
     ]
     counts = measured(4, energy_j=1e6)
     site = SiteReport(site="s", simulated=False, measured=counts, picks=chosen, price=price)
@@ -444,16 +454,10 @@ def test_an_unmeasured_site_and_an_empty_store_have_a_page_too():
 def test_many_kernels_stay_within_three_megabytes(site):
     settings = [Setting(float(c), float(m)) for c in range(15) for m in range(10)]
     values = np.linspace(1.0, 3.0, len(settings))
+    kernels = [KernelInstance(f"family{i % 7}", {"i": i}) for i in range(140)]
     among = {
-        f"family{i % 7} i={i}": Candidates(
-            **KernelInstance(f"family{i % 7}", {"i": i}).as_dict(),
-            settings=settings,
-            energy_j=values,
-            time_s=values[::-1],
-            measured=values < 2,
-            measured_j=values,
-        )
-        for i in range(140)
+        kernel.label: exact(kernel, settings, values, values[::-1], values < 2, values)
+        for kernel in kernels
     }
     html = render(content(replace(site, candidates=among)))
     assert len(html.encode()) < 3e6

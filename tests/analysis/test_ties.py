@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.choice.candidates import Candidates, candidates
-from analysis.choice.losses import case_losses
+from analysis.choice.candidates import Candidates, candidates, measured_volts
+from analysis.choice.losses import Predicted, case_losses
 from analysis.choice.pick import pick
-from analysis.energy.fit import fit
 from analysis.measurements.observations import observations
+from analysis.predict.site import site_time_noise
 from analysis.ties import equally_fast, fastest, time_noise
 from dvfs.setting import Setting
 from tests.analysis.twin_data import twin_dataset
@@ -50,7 +50,9 @@ def test_noise_where_there_are_few_repeats_or_none():
     of_all = np.sqrt(np.mean(np.square(others)))
     assert of_all == pytest.approx(0.03, rel=0.1)
     assert noise[alone] == pytest.approx(of_all)
-    assert list(time_noise(one).values()) == pytest.approx([0.03] * (1 + len(others)), rel=0.2)
+    alone_noise = site_time_noise(one, measured_volts(one))
+    assert list(alone_noise.values()) == pytest.approx([0.03] * (1 + len(others)), rel=0.2)
+    assert site_time_noise(two, measured_volts(two)) == noise
 
 
 def test_means_of_many_repeats_are_tied_less_often():
@@ -69,7 +71,7 @@ def test_means_of_many_repeats_are_tied_less_often():
             energy_j=np.tile([2.0, 1.0], repeats),
         )
         assert time_noise(some)[kernel] == pytest.approx(noise, rel=0.05)
-        (case,) = case_losses(some, some.energy_j)
+        (case,) = case_losses(some, Predicted(some.energy_j, some.time_s))
         assert case.race_to_halt_pct == pytest.approx(lost_pct)
 
 
@@ -87,7 +89,7 @@ def test_a_candidates_time_has_the_error_of_the_mean_of_its_repeats():
     rng = np.random.default_rng(7)
     data = replace(data, time_s=data.time_s * (1.0 + 0.02 * rng.standard_normal(len(data))))
     kernel = str(data.kernel[0])
-    among = candidates(fit(data, intervals=False), data, kernel)
+    among = candidates(data, kernel)
     assert among.time_error_s == pytest.approx(time_noise(data)[kernel] * among.time_s / 2.0)
 
 
@@ -159,6 +161,6 @@ def test_noise_does_not_decide_what_race_to_halt_loses(faster):
     time_s = np.array([1.0, 1.0, 1.02, 1.02])
     time_s[[faster, faster + 2]] *= 0.993
     data = replace(data, time_s=time_s, energy_j=np.array([2.0, 1.0, 2.0, 1.0]))
-    (case,) = case_losses(data, data.energy_j)
+    (case,) = case_losses(data, Predicted(data.energy_j, data.time_s))
     assert case.race_to_halt_pct == case.highest_clocks_pct == pytest.approx(100.0)
     assert case.race_to_halt_best_pct == 0.0

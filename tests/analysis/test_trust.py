@@ -201,15 +201,7 @@ def test_of_many_findings_of_one_check_all_others_are_written_out(store):
     assert remark.lines == [f"Row {k} is odd." for k in range(1, 20)]
 
 
-def test_picks_without_an_interval_are_counted_and_no_rows_warn_of_nothing(store, site):
-    unknown = [replace(p, best_probability=np.nan, saving_low_pct=np.nan) for p in site.picks[:2]]
-    better = {"better_than_highest_clocks": 1.0, "better_than_best_single": 1.0}
-    sure = [replace(p, best_probability=1.0, saving_low_pct=1.0) for p in site.picks[2:]]
-    unknown, sure = ([replace(p, **better) for p in some] for some in (unknown, sure))
-    (remark,) = of_picks([*unknown, *sure])
-    assert (remark.severity, remark.title) == ("warning", "picks without an interval")
-    assert remark.count == "2 picks"
-    assert remark.text == "There are too few settings for intervals and probabilities."
+def test_no_rows_warn_of_nothing(store):
     dataset = open_dataset(store)
     odd = [Finding("outliers", "warning", np.array([0]), "row 0 is odd")]
     assert of_measurements(dataset, dataset["site"].values == "elsewhere", odd, True) == []

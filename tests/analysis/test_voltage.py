@@ -67,7 +67,7 @@ def test_the_coefficients_are_those_of_known_voltages(family):
 )
 def test_a_voltage_never_falls_as_the_clock_rises(seed, noise, counted, family):
     data = grid_observations(seed, noise=noise, counted=counted, known_voltage=False)
-    curves = solve_form(prepare(data, Form("choi+clock", family, False))).curves
+    curves = solve_form(prepare(data, Form("choi+clock", family))).curves
     for curve in (curves.core, curves.mem):
         mhz = np.linspace(100.0, 2000.0, 400)
         volt = curve.at(mhz)
@@ -96,7 +96,7 @@ def test_no_floor_and_knee_of_a_grid_fit_better(noise):
     """The search follows slopes from a few starts; the grid has no slopes and no starts."""
     for seed in range(2):
         data = unknown_volts(seed, kernels=6, noise=noise)
-        training = prepare(data, Form("choi+clock", "floor", False))
+        training = prepare(data, Form("choi+clock", "floor"))
         mhz = training.mhz
         curves = estimate_curves("floor", training.equations, mhz)
         core_v, mem_v = curves.core.at(mhz[:, 0]), curves.mem.at(mhz[:, 1])
@@ -117,7 +117,7 @@ def test_a_voltage_for_each_clock_fits_at_least_as_well_as_floor_and_knee():
         data = unknown_volts(seed, noise=0.05)
         cost = {}
         for family in ESTIMATED:
-            training = prepare(data, Form("choi+clock", family, False))
+            training = prepare(data, Form("choi+clock", family))
             curves = estimate_curves(family, training.equations, training.mhz)
             volts = curves.core.at(training.mhz[:, 0]), curves.mem.at(training.mhz[:, 1])
             cost[family] = solve(training.equations, None, *volts).cost
@@ -159,7 +159,7 @@ def test_the_clock_of_a_setting_held_out_lies_between_its_neighbours():
 def test_a_start_from_a_like_problem_finds_the_same_curves(family):
     """Folds start from the whole fit's numbers; they must end where a fresh search does."""
     data = unknown_volts(3, noise=0.02)
-    training = prepare(data, Form("choi+clock", family, False))
+    training = prepare(data, Form("choi+clock", family))
     whole = solve_form(training)
     weight = np.ones(len(training.mhz))
     weight[3] = 0.0
@@ -174,9 +174,7 @@ def test_a_start_from_a_like_problem_finds_the_same_curves(family):
 @pytest.mark.parametrize("seed", [2, 7])
 def test_no_setting_left_out_leaves_its_refit_in_a_worse_minimum(seed):
     """A knee has a minimum between any two clocks; the draws' spread needs each refit's least."""
-    training = prepare(
-        unknown_volts(seed, kernels=8, noise=0.05), Form("choi+clock", "floor", False)
-    )
+    training = prepare(unknown_volts(seed, kernels=8, noise=0.05), Form("choi+clock", "floor"))
 
     def cost(solution: FormSolution, weight: np.ndarray) -> float:
         curves, mhz = solution.curves, training.mhz

@@ -84,11 +84,9 @@ def test_a_few_points_are_chosen_measured_fitted_and_picked_from(folder, capsys)
     assert chosen["expected_loss_pct"] is None
 
     assert main([*words, "--points", "6", "--output", output]) == 0
-    text = capsys.readouterr().out
-    assert "0 of 637 points measured; like jetson-tk1" in " ".join(text.split())
-    assert f"{chosen['error_ratio']:.2f} times as much as a fit of all points" in " ".join(
-        text.split()
-    )
+    text = " ".join("".join(capsys.readouterr()).split())
+    assert "0 of 637 points measured; like jetson-tk1" in text
+    assert f"{chosen['error_ratio']:.2f} times as much as a fit of all points" in text
     assert main(["run", output, "--store", store, "--quiet"]) == 0
     assert len(open_store(store).observations("other")) == 6
 
@@ -106,7 +104,7 @@ def test_a_few_points_are_chosen_measured_fitted_and_picked_from(folder, capsys)
     ]
 
     assert main(["fit", store, "--site", "other", "--like", "jetson-tk1"]) == 0
-    text = " ".join(capsys.readouterr().out.split())
+    text = " ".join("".join(capsys.readouterr()).split())
     assert "started from the fit of jetson-tk1: coefficients are about" in text
     assert "warning" not in text
     assert main(["coefficients", store, "--site", "other", "--json"]) == 0
@@ -145,3 +143,12 @@ def test_a_wrong_usage_is_refused(folder, capsys, words, text):
     verb, *options = [str(folder / word) if word == "new.toml" else word for word in words]
     assert main([verb, str(folder / "S"), *options]) == 2
     assert text in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_known_site_that_measured_none_of_the_kernels_is_refused(folder, capsys):
+    text = (folder / "new.toml").read_text()
+    kernels = '[[kernels]]\nkernel = "int_mad"\nparams = { level = "dram", ops_per_word = 16 }\n'
+    (folder / "int.toml").write_text(text[: text.index("[[kernels]]")] + kernels)
+    words = ["next", str(folder / "S"), "--site", "other", "--like", "jetson-tk1", "--budget", "1"]
+    assert main([*words, "--campaign", str(folder / "int.toml")]) == 2
+    assert "jetson-tk1 has measured none of these kernels" in capsys.readouterr().err

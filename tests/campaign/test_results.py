@@ -128,7 +128,7 @@ def test_a_kernel_goes_by_its_name_its_label_or_its_short_name(store):
 
 
 def test_the_saving_against_the_highest_clocks_is_of_the_predicted_energies(store):
-    by_kernel = all_candidates(store.kept_fit(SITE), store.observations(SITE))
+    by_kernel = all_candidates(store.observations(SITE))
     for prediction in store.predict(SITE).predictions:
         pick, among = prediction.pick, by_kernel[prediction.pick.label]
         (top,) = (i for i, one in enumerate(among.settings) if one.core_mhz == max(CLOCKS))

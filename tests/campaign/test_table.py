@@ -179,5 +179,5 @@ def test_other_peoples_format_through_a_map_file(tmp_path, capsys):
     judged = json.loads(capsys.readouterr().out)
     assert judged["n_folds"] == 32
     assert judged["mape_pct"] < 5.5
-    lost = {name: judged["decision"][name]["mean_lost_pct"] for name in ("model", "race_to_halt")}
-    assert lost["model"] < 4.0 < 25.0 < lost["race_to_halt"]
+    lost = {name: judged["decision"][name]["mean_lost_pct"] for name in ("picks", "race_to_halt")}
+    assert lost["picks"] < 4.0 < 25.0 < lost["race_to_halt"]

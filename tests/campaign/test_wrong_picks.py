@@ -43,7 +43,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_a_limit_on_power_that_no_kernel_keeps_is_answered_once(folder, capsys, slowdown):
     store = open_store(folder)
     least_w = []
-    for among in all_candidates(store.kept_fit(SITE), store.observations(SITE)).values():
+    for among in all_candidates(store.observations(SITE)).values():
         most_s = among.time_s.min() * (1.1 if slowdown else 1e9)
         least_w.append((among.energy_j / among.time_s)[among.time_s <= most_s].min())
     words = [str(folder), *(["--max-slowdown", str(slowdown)] if slowdown else [])]
@@ -71,8 +71,8 @@ def test_one_setting_for_all_is_compared_only_within_the_limits(folder, capsys):
     store = open_store(folder)
     free = store.predict(SITE).predictions[0].pick
     single = free.best_single
-    cases = [(among, among.settings.index(single)) for among in all_candidates(
-        store.kept_fit(SITE), store.observations(SITE)).values()]  # fmt: skip
+    among_all = all_candidates(store.observations(SITE)).values()
+    cases = [(among, among.settings.index(single)) for among in among_all]
     power_w = [among.energy_j[at] / among.time_s[at] for among, at in cases]
     limit_w = float(min(power_w)) * 0.999
     chosen = store.predict(SITE, max_power_w=limit_w).predictions
@@ -94,7 +94,7 @@ def test_one_setting_for_all_is_compared_only_within_the_limits(folder, capsys):
         (
             "sp = ",
             "SP = ",
-            "p.toml:6: counts.SP: the fit of board has no class 'SP'; did you mean 'sp'? Known: ",
+            "p.toml:6: counts.SP: the kernels of board count no 'SP'; did you mean 'sp'? Known: ",
         ),
         ("sp = 2e9", 'sp = "x"', "p.toml:6: counts.sp: found 'x'; must be a number, without"),
         ("sp = 2e9", "sp = -1", "p.toml:6: counts.sp: found -1; must be greater than or equal"),

@@ -296,7 +296,7 @@ USAGES = {
     ),
     "fit one --model chio": (
         "campaign fit: --model: found 'chio'; did you mean 'choi'? Choices: auto, choi, "
-        "choi+clock, choi+surface, choi+clock+surface (campaign fit --help)"
+        "choi+clock (campaign fit --help)"
     ),
     "fit one --voltage high": (
         "campaign fit: --voltage: found 'high'; must be one of: auto, known, unit, floor, free "
@@ -318,6 +318,10 @@ USAGES = {
     ),
     "crossval one --scheme few:2 --time predicted": (
         "campaign: --train and --time: not with --scheme few:M"
+    ),
+    "crossval one --scheme few:2 --robust": (
+        "campaign: --model, --voltage, --robust and --fit: not with --scheme few:M, which judges "
+        "the picks of campaign predict"
     ),
     "crossval one --new 2": "campaign: --new: needs --scheme few:M or few:all",
     "predict one --site jetson": (

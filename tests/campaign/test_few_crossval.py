@@ -1,4 +1,4 @@
-"""Kernels measured at few settings, from the command line: who picks, and what few cost."""
+"""Few measurements from the command line: who picks, a profile's pick, and what few cost."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.choice.candidates import measured_volts
-from analysis.choice.pick import picks
-from analysis.energy.fit import fit
-from analysis.time.held_out_rooflines import ProfiledRun
-from analysis.time.profile_times import profile_times
+from analysis.choice.candidates import measured_volts, profile_candidates
+from analysis.choice.pick import pick, picks
 from campaign.command_line import main
 from campaign.results import open_store
 from dvfs.setting import Setting
@@ -27,9 +24,9 @@ def printed(value: float) -> object:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory) -> Path:
-    """Nine kernels at eight settings; kernel-2 at one of them alone."""
+    """Twelve kernels at eight settings; kernel-2 at one of them alone."""
     folder = tmp_path_factory.mktemp("few")
-    data = grid_observations(4, kernels=9, noise=0.02)
+    data = grid_observations(4, kernels=12, noise=0.02)
     data = data.take((data.kernel != "kernel-2") | (data.setting == 0))
     columns = {"kernel": data.kernel, "core_mhz": data.core_mhz, "mem_mhz": data.mem_mhz}
     columns |= {"core_v": data.core_v, "mem_v": data.mem_v}
@@ -42,60 +39,76 @@ def store(tmp_path_factory) -> Path:
     return path
 
 
-def test_predict_says_who_picked_for_kernels_with_few_settings(store, capsys):
+def test_predict_says_who_picked_where_that_was_tried(store, capsys):
+    """Of the kernel with one setting, the others of which have all."""
     capsys.readouterr()
     assert main(["predict", str(store)]) == 0
     out = " ".join("".join(capsys.readouterr()).split())
-    assert "measured at few settings: 1 of the kernels (kernel-2). Tried on kernels" in out
-    assert main(["predict", str(store), "--json"]) == 0
-    rows = {row["kernel"]: row for row in json.loads(capsys.readouterr().out)}
-    few = rows.pop("kernel-2")
-    by_single = few["best_single_lost_pct"] < few["model_lost_pct"]
-    assert few["chosen_by"] == ("best_single" if by_single else "model")
-    assert f"lose {few['model_lost_pct']:.2f} %" in out
-    assert all(row["chosen_by"] == "model" for row in rows.values())
-    assert all(row["model_lost_pct"] is None for row in rows.values())
+    assert main(["predict", str(store), "--kernel", "kernel-2", "--json"]) == 0
+    (few,) = json.loads(capsys.readouterr().out)
+    lost = {name: few[f"{name}_lost_pct"] for name in ("model", "best_single", "highest_clocks")}
+    assert lost[few["chosen_by"]] == min(lost.values())
+    said = (
+        f"(kernel-2): tried on measured kernels, picks by the model lose "
+        f"{few['model_lost_pct']:.2f} %"
+    )
+    assert (said in out) == (few["chosen_by"] != "model")
 
 
-def test_predict_says_how_far_the_times_of_a_profile_are_off(store, capsys, tmp_path):
+def test_predict_picks_for_a_profile(store, capsys, tmp_path):
     profile = tmp_path / "app.toml"
     setting = "core_mhz = 1000\nmem_mhz = 900\ntime_s = 0.1\n"
-    profile.write_text(f'kernel = "app"\n{setting}[counts]\nsp = 5e8\nint = 1e9\ndram = 1e9\n')
+    counts = {"sp": 5e8, "int": 1e9, "dram": 1e9}
+    lines = "".join(f"{name} = {n:g}\n" for name, n in counts.items())
+    profile.write_text(f'kernel = "app"\n{setting}[counts]\n{lines}')
     capsys.readouterr()
     assert main(["predict", str(store), "--profile", str(profile), "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
-    data = open_store(store).observations("few")
-    run = ProfiledRun({"sp": 5e8, "int": 1e9, "dram": 1e9}, 0.1, Setting(1000.0, 900.0))
-    stated = profile_times(data, run, *data.mhz.T).error_pct
-    assert row["time_error_pct"] == printed(stated)
-    assert main(["predict", str(store), "--profile", str(profile)]) == 0
-    out = " ".join("".join(capsys.readouterr()).split())
-    said = "times of the other kernels, predicted in the same way from one setting: off by"
-    assert f"{said} {stated:.2g} % on average" in out
-    assert main(["predict", str(store), "--json"]) == 0
-    assert "time_error_pct" not in json.loads(capsys.readouterr().out)[0]
+    known = open_store(store)
+    among = profile_candidates(
+        known.observations("few"),
+        "app",
+        counts=counts,
+        measured_s=0.1,
+        measured_at=Setting(1000.0, 900.0),
+        volts=known.setting_volts("few"),
+    )
+    own = pick(among)
+    assert (row["core_mhz"], row["mem_mhz"]) == own.setting.clocks
+    assert row["energy_j"] == printed(own.energy_j)
+    assert row["expected_loss_pct"] == printed(own.expected_loss_pct)
+    profile.write_text(f'kernel = "app"\n{setting}[counts]\ntensor = 1e9\n')
+    assert main(["predict", str(store), "--profile", str(profile)]) == 2
+    assert "count no 'tensor'" in capsys.readouterr().err
 
 
 def test_crossval_with_few_measurements(store, capsys):
-    options = ["--model", "choi", "--voltage", "known"]
     capsys.readouterr()
-    assert main(["crossval", str(store), "--scheme", "few:all", "--new", "1", *options]) == 0
+    assert main(["crossval", str(store), "--scheme", "few:all", "--new", "1"]) == 0
     out = " ".join("".join(capsys.readouterr()).split())
     assert "at 8 settings drawn at random, the kernels judged at 1 of these; 3 draws" in out
-    assert main(["crossval", str(store), "--scheme", "few:3", *options, "--json"]) == 0
+    assert main(["crossval", str(store), "--scheme", "few:3", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert (shown["scheme"], shown["new"], shown["draws"]) == ("few:3", None, 3)
-    assert shown["decision"]["cases"] == 8 * 3  # kernel-2 was not measured everywhere
-    made = open_store(store).crossval_few("few", 3, model="choi", voltage="known")
+    assert shown["decision"]["cases"] == 11 * 3  # kernel-2 was not measured everywhere
+    made = open_store(store).crossval_few("few", 3)
     table = made.to_pandas()
-    assert len(table) == 24
-    for chooser in ("model", "best_measured", "best_single", "race_to_halt", "random"):
+    assert len(table) == 33
+    for chooser in ("picks", "best_measured", "best_single", "race_to_halt", "random"):
         lost, of_all = made.as_dict()["decision"][chooser], table[chooser]
         assert lost["mean_lost_pct"] == pytest.approx(of_all.mean(), rel=1e-12)
         assert lost["max_lost_pct"] == of_all.max()
         assert lost["exact"] == np.sum(of_all == 0.0)
         assert shown["decision"][chooser] == {name: printed(value) for name, value in lost.items()}
     assert "few:3" in made._repr_html_()
+
+
+@pytest.mark.parametrize(
+    "words", [["--model", "choi"], ["--voltage", "known"], ["--robust"], ["--fit", "other"]]
+)
+def test_crossval_of_picks_refuses_the_form_of_a_fit(store, words, capsys):
+    assert main(["crossval", str(store), "--scheme", "few:3", *words]) == 2
+    assert words[0] in capsys.readouterr().err
 
 
 def test_a_holdout_is_judged_among_all_settings_too(store, capsys):
@@ -110,19 +123,18 @@ def test_a_holdout_is_judged_among_all_settings_too(store, capsys):
     shown = json.loads(capsys.readouterr().out)
     data = open_store(store).observations("few")
     seen = np.array([data.settings[s] in train for s in data.setting])
-    fitted = fit(data.take(seen), "choi", "known")
-    above, by_model = {}, {}
-    for made in picks(fitted, data.take(seen), volts=measured_volts(data)):
+    above, picked = {}, {}
+    for made in picks(data.take(seen), volts=measured_volts(data)):
         mine = data.kernel == made.label
         if len(np.unique(data.setting[mine])) < 8:
             continue
         order = np.argsort(data.setting[mine])
         own = data.energy_j[mine][order]
         above[made.label] = (own / own.min() - 1.0) * 100.0
-        by_model[made.label] = data.settings.index(made.setting)
+        picked[made.label] = data.settings.index(made.setting)
     known = [data.settings.index(pair) for pair in train]
     expected = {
-        "model": [above[label][by_model[label]] for label in above],
+        "picks": [above[label][picked[label]] for label in above],
         "best_measured": [one[known].min() for one in above.values()],
         "random": [one.mean() for one in above.values()],
     }
@@ -130,14 +142,14 @@ def test_a_holdout_is_judged_among_all_settings_too(store, capsys):
         "few", scheme="holdout", train=train, model="choi", voltage="known"
     )
     among_all = made.as_dict()["among_all_settings"]
-    assert among_all["cases"] == shown["among_all_settings"]["cases"] == len(above) == 8
+    assert among_all["cases"] == shown["among_all_settings"]["cases"] == len(above) == 11
     for chooser, lost in expected.items():
         mean_pct = among_all[chooser]["mean_lost_pct"]
         assert mean_pct == pytest.approx(np.mean(lost), rel=1e-9)
         assert shown["among_all_settings"][chooser]["mean_lost_pct"] == printed(mean_pct)
-    assert shown["decision"]["cases"] == 8, "and by the three settings left out alone"
+    assert shown["decision"]["cases"] == 11, "and by the three settings left out alone"
     assert main(["crossval", str(store), *options]) == 0
     out = " ".join("".join(capsys.readouterr()).split())
-    assert "among all settings, also those fitted on (8 kernels measured at all of them)" in out
+    assert "among all settings, also those fitted on (11 kernels measured at all of them)" in out
     assert main(["crossval", str(store), "--model", "choi", "--json"]) == 0
     assert "among_all_settings" not in json.loads(capsys.readouterr().out)

@@ -1,0 +1,276 @@
+"""Exact conditioning on measured cells.
+
+Kernels that were measured at the same cells, with the same noise, form a pattern. With the measured
+cells ``o`` of a pattern, ``S_o = Sigma_oo + noise`` and ``G = Sigma_:o S_o^-1``
+
+    mu | z:    precision M^-1 + sum_k P_o' S_o^-1 P_o
+    d_k | z:   G (z_ko - mu_o), covariance Sigma - G Sigma_o: + A Cov(mu) A',   A = I - G P_o
+
+and ``Sigma`` is its posterior mode by expectation and maximisation (Schwaighofer, Tresp & Yu 2005):
+
+    Sigma = (nu Sigma0 + sum_k E[d_k d_k' | z]) / (nu + K)
+
+where E is over ``mu`` too: of kernels measured completely, the scatter about their mean counts with
+K - 1 degrees of freedom. It starts from the pattern that knows most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from analysis.predict.covariance import JITTER, Prior, levels
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Kernels (numbers) that know the same ``columns``; ``noise``: variances of these."""
+
+    kernels: np.ndarray
+    columns: np.ndarray
+    noise: np.ndarray
+
+    def both(self, settings: int) -> np.ndarray:
+        """At which of the settings time and power are known: bool (S,)."""
+        time, power = (np.isin(np.arange(settings) + of, self.columns) for of in (0, settings))
+        return np.asarray(time & power)
+
+    def gain(self, sigma: np.ndarray) -> np.ndarray:
+        """G, (D, o)."""
+        held = sigma[np.ix_(self.columns, self.columns)] + np.diag(self.noise + JITTER)
+        return np.asarray(cho_solve(cho_factor(held, lower=True), sigma[self.columns]).T)
+
+
+def patterns(z: np.ndarray, noise: np.ndarray) -> list[Pattern]:
+    """The patterns of ``z`` (K, 2S), NaN where not measured, by their first kernels."""
+    found: dict[bytes, list[int]] = {}
+    known = np.isfinite(z)
+    for k, row in enumerate(np.where(known, noise, np.nan)):
+        found.setdefault(row.tobytes(), []).append(k)
+    result = []
+    for kernels in found.values():
+        columns = np.flatnonzero(known[kernels[0]])
+        result.append(Pattern(np.array(kernels), columns, noise[kernels[0], columns]))
+    return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditioned:
+    """The posterior of K kernels at S settings, given ``sigma``.
+
+    ``mean``: (K, 2S); ``mu`` (2S,) and ``cov_mu``: what kernels share; ``patterns``, and of each
+    its ``scale``, by which Sigma is multiplied for its kernels, ``gain`` G with that Sigma, and
+    ``freedom``, degrees of freedom of Student's t (:func:`scales`).
+    """
+
+    prior: Prior
+    z: np.ndarray
+    sigma: np.ndarray
+    mu: np.ndarray
+    cov_mu: np.ndarray
+    mean: np.ndarray
+    patterns: list[Pattern]
+    scale: list[float]
+    gain: list[np.ndarray]
+    freedom: list[float]
+
+    @property
+    def settings(self) -> int:
+        """S."""
+        return len(self.prior.parts.distance)
+
+    def covariances(self, pattern: int) -> tuple[np.ndarray, np.ndarray]:
+        """Of a kernel of the pattern: by itself, Sigma - G Sigma_o:, and by what is not known of
+        mu, A Cov(mu) A'."""
+        gain, columns = self.gain[pattern], self.patterns[pattern].columns
+        follow = np.eye(len(self.sigma))
+        follow[:, columns] -= gain
+        own = self.scale[pattern] * (self.sigma - gain @ self.sigma[columns])
+        return own, follow @ self.cov_mu @ follow.T
+
+
+STEPS = 4
+"""In which scales double."""
+ROUNDS, NEAR = 30, 1e-3
+"""More rounds predict cells that were not measured no better, and a little worse."""
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Of G patterns with as many cells o: their ``columns``, (G, o), and ``noise``; how many
+    kernels each has, (G,); and the ``sum`` and the ``square`` of these, (G, o) and (G, o, o)."""
+
+    columns: np.ndarray
+    noise: np.ndarray
+    kernels: np.ndarray
+    sum: np.ndarray
+    square: np.ndarray
+
+    @classmethod
+    def of(cls, found: Sequence[Pattern], z: np.ndarray, mean: np.ndarray) -> _Sums:
+        """About ``mean`` (D,)."""
+        columns = np.array([pattern.columns for pattern in found])
+        blocks = [
+            z[np.ix_(pattern.kernels, pattern.columns)] - mean[pattern.columns] for pattern in found
+        ]
+        return cls(
+            columns,
+            np.array([pattern.noise for pattern in found]),
+            np.array([len(block) for block in blocks]),
+            np.array([block.sum(axis=0) for block in blocks]),
+            np.array([block.T @ block for block in blocks]),
+        )
+
+    @property
+    def at(self) -> tuple[np.ndarray, np.ndarray]:
+        """The places of the cells' covariances."""
+        return self.columns[:, :, None], self.columns[:, None]
+
+    def whitening(self, sigma: np.ndarray) -> np.ndarray:
+        """S_o^-1/2, (G, o, o): the inverse of the triangular root."""
+        held = sigma[self.at]
+        o = np.arange(held.shape[1])
+        held[:, o, o] += self.noise + JITTER
+        return np.linalg.inv(np.linalg.cholesky(held))
+
+    def square_about(self, mu: np.ndarray) -> np.ndarray:
+        """The sum of squares about ``mu`` (D,), which is relative to the mean as the sums are."""
+        own = mu[self.columns]
+        cross = self.sum[:, :, None] * own[:, None]
+        n = self.kernels[:, None, None]
+        return np.asarray(
+            self.square - cross - cross.transpose(0, 2, 1) + n * own[:, :, None] * own[:, None]
+        )
+
+
+def condition(prior: Prior, z: np.ndarray, noise: np.ndarray) -> Conditioned:
+    """The posterior given the measured cells of ``z`` (K, 2S), NaN where not measured; ``noise``:
+    variances of measurements."""
+    sigma0, m = prior.covariances()
+    mean0 = prior.mean + levels(z, len(prior.parts.distance))
+    size, d = z.shape
+    found = patterns(z, noise)
+    by_size: dict[int, list[Pattern]] = {}
+    for pattern in found:
+        by_size.setdefault(len(pattern.columns), []).append(pattern)
+    groups = [_Sums.of(of, z, mean0) for of in by_size.values()]
+    root_m = np.linalg.cholesky(m + JITTER * np.eye(d))
+    sigma = _start(prior, sigma0, z, found)
+    for last in range(ROUNDS, 0, -1):
+        precision, right = np.zeros((d, d)), np.zeros(d)
+        root = np.linalg.cholesky(sigma)
+        whitened = [group.whitening(sigma) for group in groups]
+        for group, white in zip(groups, whitened, strict=True):
+            inverse = white.transpose(0, 2, 1) @ white
+            np.add.at(precision, group.at, group.kernels[:, None, None] * inverse)
+            np.add.at(right, group.columns, np.einsum("gop,gp->go", inverse, group.sum))
+        # of mu = mean + R x, with R R' = M and x standard normal
+        of_x = np.eye(d) + root_m.T @ precision @ root_m
+        half = np.linalg.inv(np.linalg.cholesky(of_x)) @ root_m.T
+        cov_mu = half.T @ half
+        away = cov_mu @ right
+        if size == 1 or last == 1:
+            break
+        # sum_k E[d_k d_k'] = L (K + sum_o V' (W - n) V) L', with L L' = Sigma and V = S_o^-1/2 L_o:
+        # differences of numbers of the size of K, however unlike the variances are.
+        told = size * np.eye(d)
+        for group, white in zip(groups, whitened, strict=True):
+            n = group.kernels[:, None, None]
+            w = white @ (group.square_about(away) + n * cov_mu[group.at]) @ white.transpose(0, 2, 1)
+            v = white @ root[group.columns]
+            told += v.reshape(-1, d).T @ (w @ v - n * v).reshape(-1, d)
+        new = (prior.nu * sigma0 + root @ told @ root.T) / (prior.nu + size)
+        if np.abs(np.diag(new) / np.diag(sigma) - 1.0).max() < NEAR:
+            break
+        sigma = 0.5 * (new + new.T)
+    mu = mean0 + away
+    mean = np.empty((size, d))
+    alike, gains = _alike(found, *scales(prior.nu, sigma0, sigma, z - mu, cov_mu, found)), []
+    for pattern, scale, _ in alike:
+        columns = pattern.columns
+        gain = pattern.gain(scale * sigma)
+        mean[pattern.kernels] = mu + (z[np.ix_(pattern.kernels, columns)] - mu[columns]) @ gain.T
+        gains.append(gain)
+    found, scale_of, freedom = (list(of) for of in zip(*alike, strict=True))
+    return Conditioned(
+        prior=prior,
+        z=z,
+        sigma=sigma,
+        mu=mu,
+        cov_mu=cov_mu,
+        mean=mean,
+        patterns=found,
+        scale=scale_of,
+        gain=gains,
+        freedom=freedom,
+    )
+
+
+def _alike(
+    found: list[Pattern], scale: list[np.ndarray], freedom: list[float]
+) -> list[tuple[Pattern, float, float]]:
+    """The patterns, divided where kernels have other scales, with these (to a tenth) and the
+    degrees of freedom."""
+    divided = []
+    for pattern, scales_of, nu in zip(found, scale, freedom, strict=True):
+        steps = np.round(np.log2(scales_of) * STEPS).astype(int)
+        for step in np.unique(steps).tolist():
+            kernels = pattern.kernels[steps == step]
+            divided.append((replace(pattern, kernels=kernels), 2.0 ** (step / STEPS), nu))
+    return divided
+
+
+def scales(
+    nu: float,
+    sigma0: np.ndarray,
+    sigma: np.ndarray,
+    away: np.ndarray,
+    cov_mu: np.ndarray,
+    found: list[Pattern],
+) -> tuple[list[np.ndarray], list[float]]:
+    """How much wider or narrower than Sigma says a kernel's unknown cells are, and the degrees of
+    freedom of Student's t, by pattern.
+
+    A kernel that is unusual in its measured cells ``o`` is so elsewhere: with Sigma ~ inverse
+    Wishart, its unknown cells have a t distribution of ``freedom`` nu' + |o| + 2 and the covariance
+
+        nu' / (nu' + |o|) (1 + E[d_o' (nu' Sigma'_oo)^-1 d_o]) Sigma_u.o
+
+    nu' = nu + n, n kernels having told how the unknown cells go with those of ``o``, and
+    Sigma' = (nu Sigma0 + n Sigma) / nu'. Where kernels have several patterns, n is the mean over
+    the unknown cells of the kernels that know it, each counted by the share of ``o`` it knows too.
+    """
+    known = np.zeros((sum(len(pattern.kernels) for pattern in found), len(sigma)))
+    for pattern in found:
+        known[np.ix_(pattern.kernels, pattern.columns)] = 1.0
+    scale, freedom = [], []
+    for pattern in found:
+        o = pattern.columns
+        unknown = np.setdiff1d(np.arange(len(sigma)), o)
+        alike = known[:, o].mean(axis=1) if len(o) else np.zeros(len(known))
+        told = float((alike @ known[:, unknown]).mean()) if len(unknown) else alike.sum() - 1.0
+        many = nu + told
+        square = np.ix_(o, o)
+        about = (nu * sigma0[square] + told * sigma[square]) / many
+        inverse = np.linalg.inv(about + np.diag(pattern.noise + JITTER))
+        d = away[np.ix_(pattern.kernels, o)]
+        squared = np.einsum("ko,op,kp->k", d, inverse, d) + float(np.sum(inverse * cov_mu[square]))
+        scale.append(many / (many + len(o)) * (1.0 + squared / many))
+        freedom.append(many + len(o) + 2.0)
+    return scale, freedom
+
+
+def _start(prior: Prior, sigma0: np.ndarray, z: np.ndarray, found: list[Pattern]) -> np.ndarray:
+    """Sigma given the kernels of one pattern alone: its cells by their scatter W,
+    ``(nu Sigma0_oo + W) / (nu + n)``, the rest by the regression on them that Sigma0 has."""
+    most = max(found, key=lambda pattern: len(pattern.kernels) * len(pattern.columns))
+    columns = most.columns
+    block = z[np.ix_(most.kernels, columns)]
+    away = block - block.mean(axis=0)
+    before = sigma0[np.ix_(columns, columns)]
+    after = (prior.nu * before + away.T @ away) / (prior.nu + len(block) - 1)
+    regression = np.linalg.solve(before, sigma0[columns]).T
+    return sigma0 + regression @ (after - before) @ regression.T

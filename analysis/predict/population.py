@@ -1,0 +1,161 @@
+"""The population of devices and kernels that physics allows, and its linearisation.
+
+A device has 14 numbers ``theta`` and a kernel 5 numbers ``phi``, all standard normal. At a setting
+of relative clocks ``f_c`` and ``f_m`` and voltages ``v_c`` and ``v_m`` (each 1 at its highest) a
+kernel takes, in units of its level,
+
+    t = ((t_c / f_c)^p + (t_m / f_m)^p)^(1/p) + r
+    w = c + l v_c + g_c v_c^2 f_c + g_m v_m^2 f_m + e_c x t_c v_c^n / t + e_m y t_m v_m^n / t
+
+seconds and watts: a roofline of sharpness ``p`` (Williams et al. 2009) and time that no clock
+shortens; constant power, leakage, two clock trees and the energy of operations in both domains
+(Choi & Vuduc 2016, eq. 9, with clock trees). An unknown voltage is flat up to a knee and straight
+from there.
+
+The population is wide on purpose: the ranges are those of processors from phones to server GPUs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+from scipy.stats import qmc
+
+DEVICE_NUMBERS = 14
+KERNEL_NUMBERS = 5
+WIDTH = 1.5
+"""Of the prior of the powers, by marginal likelihood (GTX 980 and Titan X; 1 is 22 worse)."""
+POWERS = np.log([0.25, 0.1, 0.3, 0.09, 0.4, 0.15])
+POWER_SPREADS = WIDTH * np.array([0.8, 0.8, 1.3, 1.1, 0.6, 0.8])
+"""Log of the six powers of a fully used device at the highest clocks, and their deviations."""
+BALANCE_WIDTH = 2.0
+
+
+def voltage_curve(mhz: np.ndarray, start: np.ndarray, fall: np.ndarray) -> np.ndarray:
+    """Relative voltages (..., S): flat up to a knee, then straight to 1.
+
+    ``start``, ``fall`` (...): standard normal numbers, of the knee and of the voltage below it,
+    which falls at most as fast as the clock.
+    """
+    f = mhz / mhz.max()
+    if np.ptp(f) == 0.0:
+        return np.ones((*np.shape(start), len(f)))
+    knee = f.min() + (1.2 * ndtr(start) - 0.3) * (1.0 - f.min())
+    depth = ndtr(fall) * (1.0 - np.maximum(knee, 0.0))
+    return np.asarray(1.0 - depth[..., None] * np.minimum((1.0 - f) / (1.0 - knee[..., None]), 1.0))
+
+
+def simulate(
+    mhz: np.ndarray, volts: np.ndarray | None, theta: np.ndarray, phi: np.ndarray
+) -> np.ndarray:
+    """Log times and then log powers, (..., K, 2S), of devices ``theta`` (..., 14) and the kernels
+    ``phi`` (K, 5) at settings of ``mhz`` (S, 2) and ``volts`` (S, 2), None where not known.
+
+    Levels are such that the mean of the least log times, and of the most log powers, is 0.
+    """
+    fc, fm = (mhz / mhz.max(axis=0)).T
+    # axes: devices, kernels, settings
+    of = np.moveaxis(theta, -1, 0)[..., None, None]
+    if volts is None:
+        vc = voltage_curve(mhz[:, 0], theta[..., [8]], theta[..., [9]])
+        vm = voltage_curve(mhz[:, 1], theta[..., [11]], theta[..., [10]] - 0.7)
+        # Power may rise faster than the assumed curve squared.
+        exponent = 2.0 + ndtr(of[7])
+    else:
+        vc, vm = (volts[:, i] / volts[np.argmax(mhz[:, i]), i] for i in (0, 1))
+        exponent = np.full((1, 1), 2.0)
+    const, leak, core_tree, mem_tree, core, mem = (
+        np.exp(POWERS[i] + POWER_SPREADS[i] * of[i]) for i in range(6)
+    )
+    balance = BALANCE_WIDTH * of[6] + 1.5 * np.exp(0.3 * of[12]) * phi[:, [0]]
+    tc, tm = np.exp(balance / 2), np.exp(-balance / 2)
+    rest = -0.08 * np.log(ndtr(-phi[:, [1]])) * (tc + tm)
+    p = 2.0 ** (3.0 * ndtr(phi[:, [2]]))
+    t = ((tc / fc) ** p + (tm / fm) ** p) ** (1 / p) + rest
+    x, y = (np.exp(0.5 * np.exp(0.4 * of[13]) * phi[:, [i]]) for i in (3, 4))
+    w = const + leak * vc + core_tree * vc**2 * fc + mem_tree * vm**2 * fm
+    w = w + (core * x * tc * vc**exponent + mem * y * tm * vm**exponent) / t
+    log_t, log_w = np.log(t), np.log(w)
+    log_t -= log_t.min(axis=-1, keepdims=True).mean(axis=-2, keepdims=True)
+    log_w -= log_w.max(axis=-1, keepdims=True).mean(axis=-2, keepdims=True)
+    return np.concatenate([log_t, log_w], axis=-1)
+
+
+@cache
+def even_normals(n: int, dimensions: int) -> np.ndarray:
+    """Evenly spread standard normal numbers (n, dimensions), n a power of 2: Sobol's sequence
+    and its mirror image, scaled to mean 0 and covariance I exactly. The same on every processor."""
+    points = qmc.Sobol(dimensions, scramble=False).random(n // 2)
+    half = ndtri(points + 1.0 / n)
+    both = np.vstack([half, -half])
+    values, vectors = np.linalg.eigh(both.T @ both / len(both))
+    return both @ (vectors / np.sqrt(values)) @ vectors.T
+
+
+def symmetric_root(matrix: np.ndarray, power: float = 0.5) -> np.ndarray:
+    """The symmetric root of a positive semidefinite matrix: unlike eigenvectors, it is unique."""
+    values, vectors = np.linalg.eigh(matrix)
+    values = np.maximum(values, 1e-12 * max(float(values[-1]), 1e-300))
+    return (vectors * values**power) @ vectors.T
+
+
+@dataclass(frozen=True)
+class Physics:
+    """The population linearised: a device's mean curve is ``mean + slopes @ theta + error`` with
+    ``error`` of covariance ``rest``; its kernels differ from the curve by ``kernel``, (2S, 2S).
+
+    ``theta``: about which device, (14,).
+    """
+
+    theta: np.ndarray
+    mean: np.ndarray
+    slopes: np.ndarray
+    rest: np.ndarray
+    kernel: np.ndarray
+
+    @property
+    def common(self) -> np.ndarray:
+        """The covariance of the mean curves of all devices, (2S, 2S)."""
+        return self.slopes @ self.slopes.T + self.rest
+
+
+DEVICES, DEVICE_KERNELS = 64, 32
+
+
+def linearised(
+    mhz: np.ndarray,
+    volts: np.ndarray | None,
+    theta: np.ndarray | None = None,
+    spread: np.ndarray | None = None,
+    width: float = 1.0,
+) -> Physics:
+    """The population about devices N(theta, width^2 spread), by statistical linear regression:
+
+        A = Cov(z, theta) spread^-1,   rest = Cov(z) - A spread A'
+
+    (Garcia-Fernandez et al. 2015). What is not known of a device keeps its full width, with all
+    that is not linear in it; what the measurements say makes the regression a tangent.
+    Without ``theta``: about the whole population. A small ``width``: the tangent at ``theta``.
+    """
+    theta = np.zeros(DEVICE_NUMBERS) if theta is None else theta
+    spread = width**2 * (np.eye(DEVICE_NUMBERS) if spread is None else spread)
+    unit = even_normals(DEVICES, DEVICE_NUMBERS)
+    phi = even_normals(DEVICE_KERNELS, KERNEL_NUMBERS)
+    root = symmetric_root(spread)
+    z = simulate(mhz, volts, theta + unit @ root, phi)
+    curves = z.mean(axis=1)
+    mean = curves.mean(axis=0)
+    by_unit = (curves - mean).T @ unit / len(unit)
+    away = curves - mean - unit @ by_unit.T
+    slopes = by_unit @ symmetric_root(spread, -0.5)
+    within = (z - curves[:, None]).reshape(-1, len(mean))
+    return Physics(
+        theta=theta,
+        mean=mean - slopes @ theta,
+        slopes=slopes,
+        rest=away.T @ away / (len(unit) - DEVICE_NUMBERS - 1),
+        kernel=within.T @ within / (len(unit) * (len(phi) - 1)),
+    )

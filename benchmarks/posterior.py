@@ -1,0 +1,297 @@
+"""The posterior on public data: what its picks lose, and whether what it states holds.
+
+    .venv/bin/python benchmarks/posterior.py --data DIR [--only NAME] [--settings 3,4,6,8,12]
+        [--new 1,2,3] [--seeds 5] [--draws 3] [--phone-seeds 1] [--speed]
+
+``DIR``: as for ``real_data.py``. ``m``: all kernels measured at so many random settings alone,
+the draws of ``next_measurements.py``. ``q``: all settings measured, but a tenth of the kernels at a
+time at so many alone, the draws of ``few_measurements.py``. ``out``: each setting left out in turn
+(by block formulas, the prior's sizes held), all kernels measured at the others; ``out, t``: with
+the measured time there given. Of the phones each
+cluster of cores is a site.
+
+``lost`` and ``shipped``: mean energy above each kernel's best, in %, of the picks and of those of
+``campaign predict`` before this model, on the same draws (``SHIPPED``; - where not known).
+``stated``: what the model expects its picks to lose. ``energy``, ``saving``: how many 95 %
+intervals hold, in %, of energies of cells that were not measured and of their savings against the
+fastest setting. ``P said``, ``hit``: P(best), and how often the pick was the best; ``deciles``: of
+P(best), with 20 cases and more, those within 10 points of all. ``s``: processor time of a fit with
+its picks.
+
+``--speed``: processor time of simulated sites instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parent))
+
+from few_measurements import Table  # noqa: E402
+from next_measurements import Set, clusters, random_settings  # noqa: E402
+from real_data import gtx_980, odroid, titan_x  # noqa: E402
+
+from analysis.choice.few_crossval import few_folds  # noqa: E402
+from analysis.predict.posterior import Posterior  # noqa: E402
+
+SHIPPED = {
+    ("GTX 980", "m"): {3: 5.96, 4: 4.92, 6: 1.29, 8: 0.95, 12: 0.36},
+    ("Titan X, voltages", "m"): {3: 2.19, 4: 4.53, 6: 5.11, 8: 1.20, 12: 0.89},
+    ("Titan X, no voltages", "m"): {3: 3.97, 4: 6.66, 6: 6.98, 8: 1.92, 12: 0.79},
+    ("phones", "m"): {3: 18.3, 4: 10.7, 6: 4.6, 8: 2.6, 12: 1.4},
+    ("GTX 980", "q"): {1: 6.63, 2: 3.61, 3: 1.82},
+    ("Titan X, voltages", "q"): {1: 8.28, 2: 1.40, 3: 0.41},
+    ("Titan X, no voltages", "q"): {1: 8.3, 2: 0.93, 3: 0.33},
+    ("GTX 980", "out"): {0: 0.23},
+    ("Titan X, voltages", "out"): {0: 0.14},
+    ("Titan X, no voltages", "out"): {0: 0.14},
+}
+"""Seeds 0 to 4, and 3 draws of q."""
+TIE_PCT = 1e-5
+HEADER = (
+    f"{'data':<22}{'row':>7}{'lost':>8}{'shipped':>9}{'stated':>8}{'energy':>8}{'saving':>8}"
+    f"{'P said':>8}{'hit':>6}{'deciles':>9}{'s':>7}"
+)
+
+
+class Site:
+    """The measured kernels of a data set at its settings."""
+
+    def __init__(self, data):
+        whole = Set(data)
+        table = Table(whole.data, whole.labels)
+        self.data, self.labels = whole.data, whole.labels
+        self.mhz, self.shape = whole.mhz, whole.shape
+        self.log_j = np.log(table.energy_j)
+        self.log_s = np.log(table.time_s)
+        self.above_pct = whole.truth.above_pct
+        self.fastest = np.array(whole.truth.fastest)
+        self.settings = whole.truth.settings
+        known = data.voltage != "unit"
+        self.volts = np.array(list(whole.volts.values())) if known else None
+
+    def posterior(self, cells):
+        """From some cells, bool (K, S)."""
+        times = np.where(cells, self.log_s, np.nan)
+        powers = np.where(cells, self.log_j - self.log_s, np.nan)
+        return Posterior.of(self.mhz, np.hstack([times, powers]), volts=self.volts)
+
+
+def pick_of(log_j):
+    """Of draws (n, S) of log energies: the setting of the least expected loss, how probable it is
+    that it is the best, and that loss in %."""
+    above = np.expm1(log_j - log_j.min(axis=1, keepdims=True))
+    loss = above.mean(axis=0)
+    setting = int(np.argmin(loss))
+    return setting, float((above[:, setting] <= 1e-7).mean()), float(loss[setting]) * 100.0
+
+
+@dataclass
+class Score:
+    """Picks and intervals of a row."""
+
+    lost: list[float] = field(default_factory=list)
+    cases: list[tuple[float, float, float, float]] = field(default_factory=list)
+    energy: list[bool] = field(default_factory=list)
+    saving: list[bool] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    def add(self, site: Site, posterior: Posterior, cells, kernels):
+        """Judge the picks of some kernels."""
+        lost = []
+        for k, drawn, _ in posterior.draws():
+            if k not in kernels:
+                continue
+            log_j = drawn.T
+            setting, probability, stated = pick_of(log_j)
+            lost.append(site.above_pct[k, setting])
+            self.cases.append((probability, lost[-1] <= TIE_PCT, stated, lost[-1]))
+            low, high = np.percentile(log_j, [2.5, 97.5], axis=0)
+            hidden, f = ~cells[k], site.fastest[k]
+            self.energy += ((low <= site.log_j[k]) & (site.log_j[k] <= high))[hidden].tolist()
+            low, high = np.percentile(log_j - log_j[:, [f]], [2.5, 97.5], axis=0)
+            true = site.log_j[k] - site.log_j[k, f]
+            judged = (hidden | hidden[f]) & (np.arange(len(true)) != f)
+            self.saving += ((low <= true) & (true <= high))[judged].tolist()
+        self.lost.append(float(np.mean(lost)))
+
+    def show(self, name: str, row: str, shipped: float | None):
+        """A line of the table."""
+        probability, hit, stated, _ = np.array(self.cases, float).T
+        decile = np.minimum((probability * 10).astype(int), 9)
+        judged = [decile == d for d in range(10) if (decile == d).sum() >= 20]
+        near = sum(abs(probability[d].mean() - hit[d].mean()) <= 0.1 for d in judged)
+        before = f"{shipped:9.2f}" if shipped is not None else f"{'-':>9}"
+        print(
+            f"{name:<22}{row:>7}{np.mean(self.lost):8.2f}{before}{stated.mean():8.2f}"
+            f"{np.mean(self.energy) * 100:8.1f}{np.mean(self.saving) * 100:8.1f}"
+            f"{probability.mean():8.2f}{hit.mean():6.2f}{f'{near}/{len(judged)}':>9}"
+            f"{np.mean(self.seconds):7.2f}",
+            flush=True,
+        )
+
+
+def few(sites: list[Site], count: int, seeds: int) -> Score:
+    """All kernels at ``count`` random settings."""
+    score = Score()
+    for site in sites:
+        for seed in range(seeds if site.shape[1] > count else 0):
+            cells = np.zeros(site.shape, bool)
+            cells[:, random_settings(_Shaped(site.shape), count, seed)] = True
+            begin = time.process_time()
+            posterior = site.posterior(cells)
+            score.add(site, posterior, cells, range(site.shape[0]))
+            score.seconds.append(time.process_time() - begin)
+    return score
+
+
+@dataclass(frozen=True)
+class _Shaped:
+    shape: tuple[int, int]
+
+
+def new(site: Site, count: int, draws: int) -> Score:
+    """A tenth of the kernels at ``count`` settings, the others everywhere."""
+    score, K, S = Score(), *site.shape
+    for fold in few_folds(site.data, site.labels, S, count, draws):
+        kernels = [site.labels.index(label) for label in fold.judged]
+        cells = np.ones((K, S), bool)
+        cells[kernels] = np.isin(site.settings, fold.own)
+        begin = time.process_time()
+        posterior = site.posterior(cells)
+        score.add(site, posterior, cells, set(kernels))
+        score.seconds.append(time.process_time() - begin)
+    return score
+
+
+def left_out(site: Site) -> list[tuple[float, float, float]]:
+    """Each setting left out in turn, its time predicted, and then given: what the setting of the
+    least energy so predicted loses, how many 95 % intervals of energies hold, both in %, and
+    processor time."""
+    K, S = site.shape
+    rows = []
+    for given in (False, True):
+        begin = time.process_time()
+        posterior = site.posterior(np.ones(site.shape, bool))
+        mean, held = np.empty(site.shape), []
+        for s in range(S):
+            out = np.zeros((K, 2 * S), bool)
+            out[:, S + s] = True
+            out[:, s] = not given
+            for k, drawn, _ in posterior.without(out).draws():
+                mean[k, s] = np.median(drawn[s])
+                low, high = np.percentile(drawn[s], [2.5, 97.5])
+                held.append(low <= site.log_j[k, s] <= high)
+        lost = site.above_pct[np.arange(K), np.argmin(mean, axis=1)]
+        seconds = time.process_time() - begin
+        rows.append((float(lost.mean()), float(np.mean(held)) * 100.0, seconds))
+    return rows
+
+
+def speed() -> None:
+    """Processor time of simulated sites, one thread."""
+    from analysis.predict.population import DEVICE_NUMBERS, KERNEL_NUMBERS, simulate
+
+    for kernels, cores, mems, each in ((116, 4, 4, 16), (200, 15, 7, 105), (200, 15, 7, 12)):
+        rng = np.random.default_rng(0)
+        mhz = np.array(
+            [(c, m) for c in np.linspace(300, 1500, cores) for m in np.linspace(400, 3000, mems)]
+        )
+        theta = 0.5 * rng.standard_normal(DEVICE_NUMBERS)
+        z = simulate(mhz, None, theta, rng.standard_normal((kernels, KERNEL_NUMBERS)))
+        z += 0.005 * rng.standard_normal(z.shape)
+        S = len(mhz)
+        for ragged in (False, True) if each < S else (False,):
+            known = np.zeros((kernels, S), bool)
+            same = rng.choice(S, each, replace=False)
+            for k in range(kernels):
+                known[k, rng.choice(S, each, replace=False) if ragged else same] = True
+            times, powers = (np.where(known, part, np.nan) for part in (z[:, :S], z[:, S:]))
+            begin = time.process_time()
+            posterior = Posterior.of(mhz, np.hstack([times, powers]))
+            fitted = time.process_time()
+            for _, drawn, _ in posterior.draws():
+                pick_of(drawn.T)
+            picked = time.process_time()
+            print(
+                f"{kernels} x {S}, {each} measured{' (ragged)' if ragged else ''}: fit "
+                f"{fitted - begin:.2f} s, picks {picked - fitted:.2f} s",
+                flush=True,
+            )
+
+
+def numbers(text: str) -> list[int]:
+    """``3,4`` as [3, 4]."""
+    return [int(part) for part in text.split(",") if part]
+
+
+def sets(folder: Path) -> Iterator[tuple[str, list]]:
+    """Name -> sites."""
+    yield "GTX 980", [gtx_980(folder, False)]
+    yield "Titan X, voltages", [titan_x(folder, True)]
+    yield "Titan X, no voltages", [titan_x(folder, False)]
+    yield "XU3 cBench", [odroid(folder, "cBench", False)]
+    yield "XU3 PARSEC", [odroid(folder, "PARSEC", False)]
+    yield "phones", clusters(folder)
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--only", default="", help="data sets whose name contains this")
+    parser.add_argument("--settings", type=numbers, default=[3, 4, 6, 8, 12])
+    parser.add_argument("--new", type=numbers, default=[1, 2, 3])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--phone-seeds", type=int, default=1)
+    parser.add_argument("--speed", action="store_true")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if arguments.speed:
+        speed()
+        return 0
+    if arguments.data is None:
+        parser.error("--data is needed")
+    print(HEADER)
+    for name, data in sets(arguments.data):
+        if arguments.only.lower() not in name.lower():
+            continue
+        sites = [Site(one) for one in data]
+        for count in arguments.settings:
+            if any(site.shape[1] > count for site in sites):
+                seeds = arguments.phone_seeds if name == "phones" else arguments.seeds
+                before = SHIPPED.get((name, "m"), {}).get(count)
+                few(sites, count, seeds).show(name, f"m = {count}", before)
+        if name == "phones":
+            continue
+        for count in arguments.new:
+            if sites[0].shape[1] > count:
+                before = SHIPPED.get((name, "q"), {}).get(count)
+                new(sites[0], count, arguments.draws).show(name, f"q = {count}", before)
+        before = SHIPPED.get((name, "out"), {}).get(0, float("nan"))
+        for row, (lost, held, seconds) in zip(("out", "out, t"), left_out(sites[0]), strict=True):
+            print(
+                f"{name:<22}{row:>7}{lost:8.2f}{before:9.2f}{'':8}{held:8.1f}{'':31}{seconds:7.2f}",
+                flush=True,
+            )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
