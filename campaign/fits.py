@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-from analysis.energy.models import NOT_KNOWN, Form, without_surface
+from analysis.energy.models import KNOWN, NOT_KNOWN, Form, without_surface
 from campaign.errors import BadArgument
 from campaign.store.layout import DamagedStore, Store, writing
 from campaign.store.site_record import has_site_record, recorded_sites, site_file_name
@@ -203,7 +203,7 @@ def request_of(kept: Any) -> Request | None:
             return Request(robust=kept["robust"])
         if kept["why"] != "the model and the voltage were given":
             return None
-        known = kept["voltage"] in ("table", "measured")
+        known = kept["voltage"] in KNOWN
         model = without_surface(kept["model"])
         return Request(model, "known" if known else kept["voltage"], kept["robust"])
     except (AttributeError, KeyError, TypeError):

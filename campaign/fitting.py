@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from campaign.errors import BadArgument
 from campaign.fits import Request
-from dvfs.setting import Setting
+from dvfs.setting import Volts
 
 if TYPE_CHECKING:
     from analysis.energy.fitted import Fit
@@ -22,9 +21,9 @@ class KnownSite:
 
     fit: Fit
     data: Observations
-    volts: Mapping[Setting, tuple[float, float]]
+    volts: Volts
 
-    def measured_as(self, fit: Fit) -> tuple[Observations, Mapping[Setting, tuple[float, float]]]:
+    def measured_as(self, fit: Fit) -> tuple[Observations, Volts]:
         """Its measurements, their energies as the site of ``fit``, which started from this one's,
         should have them; and the voltages of the settings that were measured."""
         present = {self.data.settings[s] for s in set(self.data.setting.tolist())}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from analysis.energy.fitted import costs_at
 from campaign.errors import BadArgument
 from campaign.result_tables import Cost, CostsAtSetting
-from dvfs.setting import Setting
+from dvfs.setting import Setting, Volts
 
 if TYPE_CHECKING:
     from analysis.energy.fitted import Fit
@@ -22,7 +21,7 @@ SHOWN = 8
 def costs_at_clocks(
     fit: Fit,
     source: FitSource,
-    volts: Mapping[Setting, tuple[float, float]],
+    volts: Volts,
     core_mhz: float | None,
     mem_mhz: float | None,
 ) -> CostsAtSetting:

@@ -33,7 +33,7 @@ from campaign.errors import BadArgument
 from campaign.plan.campaign_file import Campaign
 from campaign.stated_terms import stated_metrics, stated_terms
 from campaign.variant_study import tuned_parameters
-from dvfs.setting import Setting
+from dvfs.setting import Setting, Volts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +56,7 @@ class Energies:
     name: str
     fit: Fit
     data: Observations
-    volts: Mapping[Setting, tuple[float, float]]
+    volts: Volts
 
     def at_setting_j(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import total_ordering
 from typing import TYPE_CHECKING, SupportsFloat
@@ -67,6 +67,9 @@ class Setting:
 
 
 AS_FOUND = Setting()
+
+Volts = Mapping[Setting, tuple[float, float]]
+"""The core and the memory voltage of each setting, in V."""
 
 
 def distinct_settings(

@@ -10,9 +10,9 @@ import numpy as np
 
 from analysis.measurements.observations import CantFit, Observations, kernel_names
 from analysis.predict.profile import profiled
-from analysis.predict.site import SitePosterior, Trial, Volts, site_posterior
+from analysis.predict.site import SitePosterior, Trial, cells_of, site_posterior
 from analysis.ties import equally_fast, time_noise
-from dvfs.setting import Setting
+from dvfs.setting import Setting, Volts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,10 +78,8 @@ def of_posterior(
     found: SitePosterior, data: Observations, labels: Sequence[str]
 ) -> dict[str, Candidates]:
     """The candidates of some kernels of a site's posterior."""
-    row = {label: i for i, label in enumerate(found.labels)}
-    place = {setting: i for i, setting in enumerate(found.settings)}
-    at = np.array([row[label] for label in data.kernel.tolist()], np.int64) * len(place)
-    at += np.array([place.get(one, -1) for one in data.settings])[data.setting]
+    kernel, setting = cells_of(data, found.labels, found.settings)
+    at = kernel * len(found.settings) + setting
     n = np.bincount(at, minlength=found.repeats.size)
     with np.errstate(invalid="ignore"):
         measured_j, measured_s = (
@@ -97,7 +95,7 @@ def of_posterior(
     for label, energy_draws_j, time_draws_s in found.draws():
         if label not in wanted:
             continue
-        k = row[label]
+        k = found.labels.index(label)
         error_s = noise[label] * time_s[k] / np.sqrt(np.maximum(found.repeats[k], 1))
         made[label] = Candidates(
             **data.instance(label).as_dict(),

@@ -18,7 +18,6 @@ from analysis.choice.losses import (
     Predicted,
     case_losses,
     contest,
-    kernel_numbers,
     losses_by_chooser,
     rank_single_settings,
 )
@@ -26,6 +25,7 @@ from analysis.choice.objectives import Objective
 from analysis.choice.objectives import objective as objective_of
 from analysis.energy.fit import fit
 from analysis.energy.models import AUTO, Form
+from analysis.measurements.cells import kernel_numbers
 from analysis.measurements.observations import (
     CantFit,
     Observations,

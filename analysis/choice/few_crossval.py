@@ -21,13 +21,12 @@ from analysis.choice.losses import (
     Contest,
     gain_contest,
     highest_clocks,
-    kernel_numbers,
     rank_single_settings,
 )
 from analysis.choice.objectives import Objective
 from analysis.choice.objectives import objective as objective_of
 from analysis.choice.pick import picks
-from analysis.measurements.cells import cell_means
+from analysis.measurements.cells import cell_means, kernel_numbers
 from analysis.measurements.observations import CantFit, Observations, kernel_names
 from analysis.predict.site import site_time_noise
 from analysis.ties import fastest

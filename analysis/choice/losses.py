@@ -108,19 +108,13 @@ def highest_clocks(settings: Sequence[Setting]) -> int | None:
     return settings.index(top) if top in settings else None
 
 
-def kernel_numbers(data: Observations) -> np.ndarray:
-    """int64 (rows,): each row's kernel as a number, in order of the labels."""
-    numbers = {kernel: i for i, kernel in enumerate(kernel_names(data))}
-    return np.array([numbers[kernel] for kernel in data.kernel.tolist()], np.int64)
-
-
 def rank_single_settings(
     data: Observations, number: np.ndarray, objective: Objective
 ) -> np.ndarray:
     """Each setting's rank as a single setting for all kernels: float64 (settings,), 0 the best.
 
-    ``number``: int64 (rows,), of :func:`kernel_numbers`; kernels without rows do not count. Best
-    is the least mean of the score above each kernel's best, among the settings at which most
+    ``number``: int64 (rows,), each row's kernel; kernels without rows do not count. Best is the
+    least mean of the score above each kernel's best, among the settings at which most
     kernels were measured; those of fewer kernels come after; infinite where none was.
     """
     shape = (len(data.settings), int(number.max()) + 1)

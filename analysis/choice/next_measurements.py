@@ -13,11 +13,12 @@ from analysis.choice.losses import highest_clocks
 from analysis.choice.objectives import Objective
 from analysis.energy.fitted import Fit
 from analysis.energy.scatter import Scatter
+from analysis.measurements.cells import first_rows
 from analysis.measurements.observations import CantFit, Observations
-from analysis.predict.site import SitePosterior, Volts, site_posterior
+from analysis.predict.site import SitePosterior, site_posterior
 from analysis.search.like_cells import like_cells
 from analysis.search.next_cells import ENOUGH, Belief, next_cells, spread_settings
-from dvfs.setting import Setting, clock_columns
+from dvfs.setting import Setting, Volts, clock_columns
 
 FIRST_SETTINGS = 5
 """All kernels are first measured at so many settings, far from each other."""
@@ -266,13 +267,12 @@ def _at_each_setting(data: Observations, volts: Volts, kernels: Sequence[str]) -
     known = {**volts, **measured_volts(data)}
     found = site_posterior(data, known)
     settings, row = found.settings, {label: k for k, label in enumerate(found.labels)}
-    first = {label: i for i, label in reversed(list(enumerate(data.kernel.tolist())))}
     at = np.repeat([row[label] for label in kernels], len(settings))
     setting = np.tile(np.arange(len(settings)), len(kernels))
     core_v, mem_v = np.array([known[one] for one in settings])[setting].T
     core_mhz, mem_mhz = clock_columns(settings)[setting].T
     return replace(
-        data.take(np.repeat([first[label] for label in kernels], len(settings))),
+        data.take(np.repeat(first_rows(data, kernels).max(axis=1), len(settings))),
         core_mhz=core_mhz,
         mem_mhz=mem_mhz,
         core_v=core_v,

@@ -15,6 +15,7 @@ from analysis.choice.objectives import TIME, Objective
 from analysis.choice.objectives import objective as objective_of
 from analysis.choice.simple_choices import best_single_setting, better_than
 from analysis.measurements.observations import Observations
+from analysis.predict.site import Trial
 from analysis.ties import TIE, first_least, highest
 from dvfs.setting import Setting
 
@@ -140,7 +141,7 @@ def pick(
     chosen = int(first_least(np.where(expected <= expected.min() * (1.0 + ALIKE), score, np.inf)))
     tried: dict[str, Any] = {}
     if among.trial is not None:
-        tried, at = _tried(among, goal, allowed)
+        tried, at = _tried(among.trial, among.settings, goal, allowed)
         chosen = chosen if at is None else int(np.count_nonzero(allowed[:at]))
     best = int(np.flatnonzero(allowed)[chosen])
     saving_pct = (1.0 - drawn_j[best] / drawn_j[fastest]) * 100.0
@@ -209,15 +210,14 @@ def _compared(
 
 
 def _tried(
-    among: Candidates, goal: Objective, allowed: np.ndarray
+    trial: Trial, settings: Sequence[Setting], goal: Objective, allowed: np.ndarray
 ) -> tuple[dict[str, Any], int | None]:
     """A pick's fields about who chose; and, where a rule that needs no model loses less than the
     model when both are tried, the setting of the one that loses least, of those ``allowed``."""
-    assert among.trial is not None  # noqa: S101
-    lost = among.trial.lost_pct(goal)
+    lost = trial.lost_pct(goal)
     fields: dict[str, Any] = {f"{name}_lost_pct": of for name, of in lost.items()}
-    rules = {"best_single": among.settings.index(among.trial.best_single(goal))}
-    top = highest_clocks(among.settings)
+    rules = {"best_single": settings.index(trial.best_single(goal))}
+    top = highest_clocks(settings)
     if top is not None:
         rules["highest_clocks"] = top
     better = [name for name, at in rules.items() if allowed[at] and lost[name] < lost["model"]]

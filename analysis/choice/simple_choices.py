@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis.choice.losses import kernel_numbers, rank_single_settings
+from analysis.choice.losses import rank_single_settings
 from analysis.choice.objectives import Objective
+from analysis.measurements.cells import kernel_numbers
 from analysis.measurements.observations import Observations
 from dvfs.setting import Setting
 

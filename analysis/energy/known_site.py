@@ -19,7 +19,6 @@ teaches little, and the fit says so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,7 +33,7 @@ from analysis.energy.terms.registry import design_matrix, model_terms
 from analysis.energy.terms.term import CORE, MEM, Term
 from analysis.energy.voltage import LOWEST_V
 from analysis.measurements.observations import CantFit, Observations
-from dvfs.setting import Setting, clock_columns
+from dvfs.setting import Volts, clock_columns
 
 SPREADS = np.geomspace(0.005, 1.0, 25)
 USUAL_SPREAD, FACTOR = 0.15, 3.0
@@ -47,9 +46,6 @@ LEAST_NOISE = 1e-6
 """A thousandth, squared: the least that repeats are taken to differ by."""
 ANYTHING = 3.0
 """The spread of coefficients that may be anything."""
-
-Volts = Mapping[Setting, tuple[float, float]]
-"""Setting -> (core V, memory V)."""
 
 
 def fit_like(

@@ -23,7 +23,8 @@ MODEL_HELP = (
 ESTIMATED = ("floor", "free")
 """The families of voltage curves that are estimated, the simpler first."""
 NOT_KNOWN = ("unit", *ESTIMATED)
-"""Where a form's voltages are neither measured nor of a table."""
+KNOWN = ("table", "measured")
+"""Where a form's voltages are neither measured nor of a table, and where they are."""
 VOLTAGE_NAMES = (AUTO, "known", "unit", *ESTIMATED)
 VOLTAGE_HELP = (
     "known: measured or from a table; unit: V = 1; floor, free: estimated from the energies; "

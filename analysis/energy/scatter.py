@@ -8,11 +8,8 @@ import numpy as np
 
 from analysis.energy.fitted import Fit
 from analysis.energy.node_differences import scatter_of_one_node
-from analysis.measurements.cells import cell_means
+from analysis.measurements.cells import cell_means, kernel_numbers
 from analysis.measurements.observations import Observations, kernel_names
-
-LEAST = 1e-6
-"""A thousandth, squared: by at least so much a cell differs."""
 
 LEAST = 1e-6
 """A thousandth, squared: by at least so much a cell differs."""
@@ -77,16 +74,14 @@ def _noise_of_means(data: Observations, labels: list[str], noise: dict[str, floa
     """The mean over cells of the variance of a cell's mean by the noise of its measurements."""
     if not noise:
         return 0.0
-    row = {label: i for i, label in enumerate(labels)}
-    number = np.array([row[label] for label in data.kernel.tolist()])
+    number = kernel_numbers(data, labels)
     cells, n = np.unique(np.stack([number, data.setting]), axis=1, return_counts=True)
     return float(np.mean(np.array([noise[labels[k]] for k in cells[0]]) / n))
 
 
 def _noise(data: Observations, labels: list[str], log_j: np.ndarray) -> dict[str, float]:
     """Kernel -> the variance of one log energy about its cell's mean; empty without repeats."""
-    row = {label: i for i, label in enumerate(labels)}
-    number = np.array([row[label] for label in data.kernel.tolist()])
+    number = kernel_numbers(data, labels)
     within = log_j - cell_means(data, labels, log_j)[number, data.setting]
     cells = np.unique(np.stack([number, data.setting]), axis=1)
     freedom = np.bincount(number, minlength=len(labels)) - np.bincount(cells[0], None, len(labels))

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.measurements.observations import Observations
+from analysis.measurements.observations import Observations, kernel_names
+
+
+def kernel_numbers(data: Observations, kernels: Sequence[str] | None = None) -> np.ndarray:
+    """Each row's kernel by its number among ``kernels``, by default all, sorted: int64 (rows,), -1
+    for one that is not among them."""
+    names = kernel_names(data) if kernels is None else kernels
+    numbers = {label: i for i, label in enumerate(names)}
+    return np.array([numbers.get(label, -1) for label in data.kernel.tolist()], np.int64)
 
 
 def cell_means(data: Observations, kernels: Sequence[str], values: np.ndarray) -> np.ndarray:
@@ -14,8 +22,7 @@ def cell_means(data: Observations, kernels: Sequence[str], values: np.ndarray) -
 
     Float64 (kernels, settings of ``data``), NaN where a kernel was not measured.
     """
-    row = {label: i for i, label in enumerate(kernels)}
-    number = np.array([row.get(label, -1) for label in data.kernel.tolist()], np.int64)
+    number = kernel_numbers(data, kernels)
     mine = number >= 0
     shape = (len(kernels), len(data.settings))
     cell = number[mine] * shape[1] + data.setting[mine]
@@ -27,8 +34,7 @@ def cell_means(data: Observations, kernels: Sequence[str], values: np.ndarray) -
 def first_rows(data: Observations, kernels: Sequence[str]) -> np.ndarray:
     """The first row of each kernel at each setting of ``data``: int64 (kernels, settings), -1
     where it was not measured."""
-    row = {label: i for i, label in enumerate(kernels)}
-    number = np.array([row.get(label, -1) for label in data.kernel.tolist()], np.int64)
+    number = kernel_numbers(data, kernels)
     first = np.full((len(kernels), len(data.settings)), -1)
     mine = np.flatnonzero(number >= 0)[::-1]
     first[number[mine], data.setting[mine]] = mine

@@ -12,9 +12,10 @@ levels; of times and of powers. A time that is longer than physics knows why low
 ``slower`` times as much: the same operations in a longer time.
 
 The sizes a and b, ``nu``, ``slower`` and the reach of what is smooth are those of the largest
-posterior density. The likelihood is that of the kernels and settings measured completely (a matrix
-t for what the kernels differ by, a normal distribution for their mean), times that of what a few
-kernels were measured at besides, given their cells among these, kernel by kernel.
+posterior density. The likelihood is that of a block of kernels and settings that was measured
+completely (a matrix t for the kernels' differences, a normal distribution for their mean). It is
+multiplied by the likelihood of the further cells of a few kernels, each by itself and given its
+cells in the block.
 """
 
 from __future__ import annotations
@@ -332,10 +333,10 @@ class Likelihood:
                 step = np.linalg.solve(square, self(sizes)[1][free])
                 sizes = sizes.copy()
                 sizes[free] -= step.clip(-2.0 * width, 2.0 * width)
-        curvature = np.maximum(np.diag(hessian), PRIOR[:, 1] ** -2)
-        return rounded(
-            np.where(np.arange(len(sizes)) < COMMON.stop, sizes + 0.5 / curvature, sizes)
-        )
+        parts = slice(0, COMMON.stop)
+        mean = sizes.copy()
+        mean[parts] += 0.5 / np.maximum(np.diag(hessian), PRIOR[:, 1] ** -2)[parts]
+        return rounded(mean)
 
 
 def rounded(numbers: np.ndarray, parts: int = 20) -> np.ndarray:
@@ -382,9 +383,11 @@ def complete_block(known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def blocks_of(z: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, list[Block]]:
-    """The largest block of ``z`` (K, 2S), and the kernels that know most besides, each by itself:
-    with all the settings it knows, divided by the same with those of the block alone. And the
-    settings of these, of which the columns are."""
+    """The settings of all blocks, whose columns these have, and the blocks of ``z`` (K, 2S).
+
+    First the largest block. Then two for each of the kernels that were measured at most settings
+    outside it: with all its cells, and with its cells in the first block, by which it is divided.
+    """
     S = z.shape[1] // 2
     known = np.isfinite(z[:, :S]) & np.isfinite(z[:, S:])
     kernels, settings = complete_block(known)
@@ -407,6 +410,7 @@ def blocks_of(z: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, list[Block]
 
 
 MOST_FURTHER = 8
+"""The most kernels whose cells outside the largest block count: more take longer."""
 ROUNDS, NEAR = 6, 0.05
 WIDTHS = (1.0, 0.25)
 """Of the linearisation: over all likely devices, or a tangent. The more likely is taken."""

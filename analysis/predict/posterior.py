@@ -17,11 +17,10 @@ from analysis.predict.population import symmetric_root
 DRAWS = 512
 SEED = 20250101
 REAL_SHARE = np.array([0.9, 0.15])
-"""Of the variances of what is rough in times and in powers, by each cell and by what all kernels
-have in common at a setting, the shares that are real where no repeats show the noise. Times are
-measured well, and curves of kernels are rough. With that of powers picks on simulated boards are
-about as often the best as said, whether what the settings of a board differ by is real or an error
-of the campaign."""
+"""Shares of the rough variances of times and of powers that are taken as real where no repeats show
+the noise; the rest is taken as noise. They hold for single cells and for what all kernels share at
+a setting. Times are measured well. With the share of powers ``P(best)`` agrees with how often picks
+are the best on simulated boards, whether their settings differ or the campaign erred at each."""
 
 
 def cells(
@@ -41,8 +40,7 @@ def cells(
 
 @dataclass(frozen=True)
 class SettingNoise:
-    """What the measurements at a setting have in common and is not real, where no repeats show it:
-    the noise n of mu, given mu.
+    """The noise n that all measurements at a setting share, where no repeats show it, given mu.
 
     ``mean`` (D,), and what n is about it: ``follow`` times what mu is about its mean, and
     ``root`` times standard normal numbers, (D, D) both; 0 where nothing was measured.
@@ -59,8 +57,7 @@ class Posterior:
 
     ``z``: log times, then log powers and what else is known of kernels, (K, 2S + F), NaN where not
     measured; ``noise``: the variances of these, None where no repeats show them: then a share of
-    what ``prior`` has as rough, by each cell and by what cells of a setting have in common, is
-    taken for noise (:data:`REAL_SHARE`).
+    the rough variances of ``prior`` is taken as noise (:data:`REAL_SHARE`).
     """
 
     z: np.ndarray

@@ -16,19 +16,19 @@ import numpy as np
 
 from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit
+from analysis.energy.models import KNOWN
 from analysis.measurements.cells import cell_means, first_rows
 from analysis.measurements.observations import CantFit, Observations, kernel_names
 from analysis.predict.posterior import DRAWS
+from analysis.predict.site import log_rates
 from analysis.rooflines.class_roofline import ClassRoofline, fit_class_roofline
-from dvfs.setting import Setting, clock_columns
+from dvfs.setting import Setting, Volts, clock_columns
 
 PARTS = 10
 """The other kernels are left out in so many parts."""
 SEED = 20261124
 WIDTHS = (np.inf, 1.0, 0.5, 0.25, 0.1, 0.05)
 """How far rates may be apart, in units of what those of all kernels differ by, to be like."""
-Volts = Mapping[Setting, tuple[float, float]]
-"""Setting -> (core V, memory V)."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,7 @@ def profiled(
 def _weights(rates: np.ndarray, own: np.ndarray, off: np.ndarray) -> np.ndarray:
     """How much each of J kernels counts, (J,), by its ``rates`` (J, C) beside the ``own`` (C,);
     ``off``: their errors (J, n)."""
-    highest = np.maximum(rates.max(axis=0), 1e-300)
-    of_kernels, of_own = np.log1p(20.0 * rates / highest), np.log1p(20.0 * own / highest)
+    of_kernels, of_own = (log_rates(of, rates.max(axis=0)) for of in (rates, own))
     apart = ((of_kernels[:, None] - of_kernels) ** 2).sum(axis=2)
     usual = max(float(apart.mean()), 1e-300)
     best = None
@@ -173,7 +172,7 @@ def _tried(
     here = log_s[:, settings.index(measured_at)]
     rows = first_rows(data, labels).max(axis=1)
     counts = np.column_stack([np.nan_to_num(values[rows]) for values in data.counts.values()])
-    voltage = "known" if whole.voltage in ("table", "measured") else whole.voltage
+    voltage = "known" if whole.voltage in KNOWN else whole.voltage
     off, predicted, judged = [], [], []
     order = np.random.default_rng(SEED).permutation(np.flatnonzero(np.isfinite(here)))
     for part in np.array_split(order, min(PARTS, len(order))):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,16 +10,15 @@ import numpy as np
 
 from analysis.choice.losses import Predicted, highest_clocks
 from analysis.choice.objectives import Objective
+from analysis.energy.models import KNOWN
+from analysis.measurements.cells import first_rows, kernel_numbers
 from analysis.measurements.observations import Observations, kernel_names, setting_text
 from analysis.predict.covariance import Prior
 from analysis.predict.kernel_mixture import energies_and_times, everywhere
 from analysis.predict.posterior import Posterior, cells
 from analysis.ties import time_noise
-from dvfs.setting import Setting, clock_columns
+from dvfs.setting import Setting, Volts, clock_columns
 
-Volts = Mapping[Setting, tuple[float, float]]
-"""The core and the memory voltage of a setting."""
-KNOWN_VOLTAGES = ("table", "measured")
 FEWEST = 6
 """So many settings are enough to hide some of them: the others say how kernels go with clocks."""
 FEWEST_CHECKED = 3
@@ -71,8 +70,8 @@ class Trial:
         """What the model's picks lose, the best single setting of the other kernels and the
         highest clocks: means in % of the score; NaN where some kernel was not measured there.
 
-        The best single setting is among those that most of the other kernels know: which is known
-        of few may be known of those that it is good for.
+        The best single setting is chosen among those at which most of the other kernels were
+        measured: one with few may have been measured because it is good for these.
         """
         above = self._above(objective)
         kernels, known = np.arange(len(above)), np.isfinite(above)
@@ -149,7 +148,7 @@ class SitePosterior:
 
     def of_rows(self, data: Observations) -> Predicted:
         """The median energies and times of rows; NaN of kernels of which nothing is known."""
-        row, column = _cells_of(data, self.labels, self.settings)
+        row, column = cells_of(data, self.labels, self.settings)
         known = np.isfinite(self.posterior.z).any(axis=1)[row]
         return Predicted(
             np.where(known, self.energy_j[row, column], np.nan),
@@ -313,7 +312,7 @@ def site_posterior(
     settings = sorted(volts)
     labels = sorted({*kernel_names(data), *kernels, *(kernel_names(like[0]) if like else ())})
     log_s, log_w, repeats, noise = _measured(data, labels, settings)
-    mhz, known = clock_columns(settings), data.voltage in KNOWN_VOLTAGES
+    mhz, known = clock_columns(settings), data.voltage in KNOWN
     all_volts = [volts[one] for one in settings]
     means = repeats
     if like is not None:
@@ -326,7 +325,7 @@ def site_posterior(
             all_volts = [like[1][one] for one in settings]
             known = True
         all_volts += [like[1][one] for one in others]
-        known = known and like[0].voltage in KNOWN_VOLTAGES
+        known = known and like[0].voltage in KNOWN
         noise = (*np.maximum(noise[:2], other_noise[:2]), noise[2] or other_noise[2])
     posterior = Posterior.of(
         mhz,
@@ -356,15 +355,13 @@ def site_time_noise(data: Observations, volts: Volts) -> dict[str, float]:
     return time_noise(data, site_posterior(data, volts).rough_time)
 
 
-def _cells_of(
+def cells_of(
     data: Observations, labels: Sequence[str], settings: Sequence[Setting]
 ) -> tuple[np.ndarray, np.ndarray]:
     """The kernel and the setting of each row, by their numbers."""
-    number = {label: i for i, label in enumerate(labels)}
     place = {setting: i for i, setting in enumerate(settings)}
     column = np.array([place.get(one, -1) for one in data.settings])
-    row = np.array([number[label] for label in data.kernel.tolist()], np.int64)
-    return row, column[data.setting]
+    return kernel_numbers(data, labels), column[data.setting]
 
 
 def _measured(
@@ -372,7 +369,7 @@ def _measured(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[float, float, float]]:
     """Log times, log powers and how often each was measured, (K, S); and variances of one log time,
     log power and log energy, 0 without repeats."""
-    cell = _cells_of(data, labels, settings)
+    cell = cells_of(data, labels, settings)
     shape = (len(labels), len(settings))
     log_s, repeats, of_time = cells(*cell, data.time_s, shape)
     log_w, _, of_power = cells(*cell, data.energy_j / data.time_s, shape)
@@ -389,23 +386,28 @@ def _noise_of_means(noise: tuple[float, float, float], repeats: np.ndarray) -> n
 
 
 def _counts(sites: Sequence[Observations], labels: Sequence[str]) -> np.ndarray:
-    """Operations by class, (K, C), of each kernel's first row."""
+    """Operations by class, (K, C), of one row of each kernel."""
     names = sorted({name for data in sites for name in data.counts})
     counts = np.full((len(labels), len(names)), np.nan)
     for data in reversed(sites):
-        first = {label: i for i, label in reversed(list(enumerate(data.kernel.tolist())))}
-        of = [i for i, label in enumerate(labels) if label in first]
+        row = first_rows(data, labels).max(axis=1)
         for c, name in enumerate(names):
             if name in data.counts:
-                counts[of, c] = data.counts[name][[first[labels[i]] for i in of]]
+                counts[row >= 0, c] = data.counts[name][row[row >= 0]]
     return counts
+
+
+def log_rates(rate: np.ndarray, highest: np.ndarray) -> np.ndarray:
+    """log(1 + 20 rate / highest), which tells small rates of operations apart and may be 0: (K, C),
+    ``highest`` (C,)."""
+    return np.asarray(np.log1p(20.0 * rate / np.maximum(highest, 1e-300)))
 
 
 def _with_counts(posterior: Posterior, counts: np.ndarray) -> Posterior:
     """With the rates of operations of kernels as further things that are known of them.
 
-    A rate is at the fastest of the settings where most kernels' times are known, relative to the
-    highest of all kernels; log(1 + 20 rate) tells small ones apart, and may be 0.
+    A rate is at the fastest of the settings where most kernels' times are known
+    (:func:`log_rates`).
     """
     S = posterior.settings
     z, log_s = posterior.z[:, : 2 * S], posterior.log_s
@@ -416,7 +418,7 @@ def _with_counts(posterior: Posterior, counts: np.ndarray) -> Posterior:
     rate = rate[:, np.isfinite(rate).any(axis=0)]
     if not rate.size:
         return posterior
-    feature = np.log1p(20.0 * rate / np.maximum(np.nanmax(rate, axis=0), 1e-300))
+    feature = log_rates(rate, np.nanmax(rate, axis=0))
     feature -= np.nanmean(feature, axis=0)
     variance = np.nanmean(feature**2, axis=0)
     varied = variance > LEAST_FEATURE

@@ -13,7 +13,6 @@ from analysis.choice.folds import folds
 from analysis.choice.losses import (
     Predicted,
     case_losses,
-    kernel_numbers,
     losses_by_chooser,
     rank_single_settings,
 )
@@ -21,6 +20,7 @@ from analysis.choice.objectives import objective
 from analysis.choice.pick import pick
 from analysis.energy.fit import fit
 from analysis.energy.terms.registry import design_matrix, model_terms
+from analysis.measurements.cells import kernel_numbers
 from analysis.measurements.observations import CantFit, Observations, observations
 from analysis.predict.site import site_time_noise
 from dvfs.setting import Setting

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from analysis.choice.candidates import Candidates, all_candidates, measured_volts
 from analysis.choice.crossval import cross_validate
 from analysis.choice.few_crossval import FewTruth, few_cross_validate, few_folds, judge_holdout
-from analysis.choice.losses import kernel_numbers
 from analysis.choice.objectives import objective
 from analysis.choice.pick import pick, picks
+from analysis.measurements.cells import kernel_numbers
 from analysis.measurements.observations import CantFit, Observations
 from analysis.predict.site import SitePosterior, Trial, site_posterior
 from dvfs.setting import Setting
