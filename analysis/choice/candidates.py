@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from analysis.measurements.observations import CantFit, Observations, kernel_names
-from analysis.predict.profile import profiled
 from analysis.predict.site import SitePosterior, Trial, cells_of, site_posterior
 from analysis.ties import equally_fast, time_noise
 from dvfs.setting import Setting, Volts
@@ -128,6 +127,8 @@ def profile_candidates(
     Raises:
         CantFit: too few kernels of ``data`` have counts, or none has one of these.
     """
+    from analysis.predict.profile import profiled  # noqa: PLC0415 (slow)
+
     if not data.counts:
         raise CantFit(
             f"the kernels of {data.site} have no counts, so nothing can be predicted from counts; "

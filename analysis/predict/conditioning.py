@@ -94,7 +94,7 @@ class Conditioned:
 
 STEPS = 4
 """In which scales double."""
-ROUNDS, NEAR = 30, 1e-3
+ROUNDS, NEAR = 15, 1e-3
 """More rounds predict cells that were not measured no better, and a little worse."""
 
 
@@ -174,14 +174,17 @@ def condition(prior: Prior, z: np.ndarray, noise: np.ndarray) -> Conditioned:
         away = cov_mu @ right
         if size == 1 or last == 1:
             break
-        # sum_k E[d_k d_k'] = L (K + sum_o V' (W - n) V) L', with L L' = Sigma and V = S_o^-1/2 L_o:
-        # differences of numbers of the size of K, however unlike the variances are.
-        told = size * np.eye(d)
+        # sum_k E[d_k d_k'] = L (K + L' X L) L', with L L' = Sigma, V = S_o^-1/2 and
+        # X = sum_o P_o' V' (W - n) V P_o: differences of numbers of the size of K, however unlike
+        # the variances are.
+        told = np.zeros((d, d))
         for group, white in zip(groups, whitened, strict=True):
             n = group.kernels[:, None, None]
-            w = white @ (group.square_about(away) + n * cov_mu[group.at]) @ white.transpose(0, 2, 1)
-            v = white @ root[group.columns]
-            told += v.reshape(-1, d).T @ (w @ v - n * v).reshape(-1, d)
+            back = white.transpose(0, 2, 1)
+            w = white @ (group.square_about(away) + n * cov_mu[group.at]) @ back
+            w -= n * np.eye(w.shape[1])
+            np.add.at(told, group.at, back @ w @ white)
+        told = size * np.eye(d) + root.T @ told @ root
         new = (prior.nu * sigma0 + root @ told @ root.T) / (prior.nu + size)
         if np.abs(np.diag(new) / np.diag(sigma) - 1.0).max() < NEAR:
             break
@@ -232,7 +235,7 @@ def scales(
     found: list[Pattern],
 ) -> tuple[list[np.ndarray], list[float]]:
     """How much wider or narrower than Sigma says a kernel's unknown cells are, and the degrees of
-    freedom of Student's t, by pattern.
+    freedom of Student's t, a whole number, by pattern.
 
     A kernel that is unusual in its measured cells ``o`` is so elsewhere: with Sigma ~ inverse
     Wishart, its unknown cells have a t distribution of ``freedom`` nu' + |o| + 2 and the covariance
@@ -259,7 +262,7 @@ def scales(
         d = away[np.ix_(pattern.kernels, o)]
         squared = np.einsum("ko,op,kp->k", d, inverse, d) + float(np.sum(inverse * cov_mu[square]))
         scale.append(many / (many + len(o)) * (1.0 + squared / many))
-        freedom.append(many + len(o) + 2.0)
+        freedom.append(float(round(many + len(o) + 2.0)))
     return scale, freedom
 
 

@@ -1,6 +1,6 @@
 """The population of devices and kernels that physics allows, and its linearisation.
 
-A device has 14 numbers ``theta`` and a kernel 5 numbers ``phi``, all standard normal. At a setting
+A device has 15 numbers ``theta`` and a kernel 5 numbers ``phi``, all standard normal. At a setting
 of relative clocks ``f_c`` and ``f_m`` and voltages ``v_c`` and ``v_m`` (each 1 at its highest) a
 kernel takes, in units of its level,
 
@@ -9,8 +9,8 @@ kernel takes, in units of its level,
 
 seconds and watts: a roofline of sharpness ``p`` (Williams et al. 2009) and time that no clock
 shortens; constant power, leakage, two clock trees and the energy of operations in both domains
-(Choi & Vuduc 2016, eq. 9, with clock trees). An unknown voltage is flat up to a knee and straight
-from there.
+(Choi & Vuduc 2016, eq. 9, with clock trees). An unknown voltage is flat up to a knee and rises from
+there (:func:`voltage_curve`).
 
 The population is wide on purpose: the ranges are those of processors from phones to server GPUs.
 """
@@ -18,13 +18,13 @@ The population is wide on purpose: the ranges are those of processors from phone
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
-DEVICE_NUMBERS = 14
+DEVICE_NUMBERS = 15
 KERNEL_NUMBERS = 5
 WIDTH = 1.5
 """Of the prior of the powers, by marginal likelihood (GTX 980 and Titan X; 1 is 22 worse)."""
@@ -32,26 +32,34 @@ POWERS = np.log([0.25, 0.1, 0.3, 0.09, 0.4, 0.15])
 POWER_SPREADS = WIDTH * np.array([0.8, 0.8, 1.3, 1.1, 0.6, 0.8])
 """Log of the six powers of a fully used device at the highest clocks, and their deviations."""
 BALANCE_WIDTH = 2.0
+SHARPEST = 3.0
+"""Of a knee that is a corner to 2 % of the depth; a sharper one would not differ."""
 
 
-def voltage_curve(mhz: np.ndarray, start: np.ndarray, fall: np.ndarray) -> np.ndarray:
-    """Relative voltages (..., S): flat up to a knee, then straight to 1.
+def voltage_curve(
+    mhz: np.ndarray, start: np.ndarray, fall: np.ndarray, sharp: np.ndarray
+) -> np.ndarray:
+    """Relative voltages (..., S): they fall from 1 at the highest clock, and are flat below a knee,
 
-    ``start``, ``fall`` (...): standard normal numbers, of the knee and of the voltage below it,
-    which falls at most as fast as the clock.
+        v = 1 - depth x / (1 + x^s)^(1/s),   x = (1 - f) / (1 - knee)
+
+    ``start``, ``fall``, ``sharp`` (...): standard normal numbers, of the knee, of the depth (the
+    voltage falls at most as fast as the clock), and of ``s``, how sharp the knee is.
     """
     f = mhz / mhz.max()
     if np.ptp(f) == 0.0:
         return np.ones((*np.shape(start), len(f)))
     knee = f.min() + (1.2 * ndtr(start) - 0.3) * (1.0 - f.min())
     depth = ndtr(fall) * (1.0 - np.maximum(knee, 0.0))
-    return np.asarray(1.0 - depth[..., None] * np.minimum((1.0 - f) / (1.0 - knee[..., None]), 1.0))
+    x = (1.0 - f) / (1.0 - knee[..., None])
+    s = 1.0 + 2.0 * np.exp(np.minimum(sharp[..., None], SHARPEST))
+    return np.asarray(1.0 - depth[..., None] * x / (1.0 + x**s) ** (1.0 / s))
 
 
 def simulate(
     mhz: np.ndarray, volts: np.ndarray | None, theta: np.ndarray, phi: np.ndarray
 ) -> np.ndarray:
-    """Log times and then log powers, (..., K, 2S), of devices ``theta`` (..., 14) and the kernels
+    """Log times and then log powers, (..., K, 2S), of devices ``theta`` (..., 15) and the kernels
     ``phi`` (K, 5) at settings of ``mhz`` (S, 2) and ``volts`` (S, 2), None where not known.
 
     Levels are such that the mean of the least log times, and of the most log powers, is 0.
@@ -60,8 +68,8 @@ def simulate(
     # axes: devices, kernels, settings
     of = np.moveaxis(theta, -1, 0)[..., None, None]
     if volts is None:
-        vc = voltage_curve(mhz[:, 0], theta[..., [8]], theta[..., [9]])
-        vm = voltage_curve(mhz[:, 1], theta[..., [11]], theta[..., [10]] - 0.7)
+        vc = voltage_curve(mhz[:, 0], theta[..., [8]], theta[..., [9]], theta[..., [14]])
+        vm = voltage_curve(mhz[:, 1], theta[..., [11]], theta[..., [10]] - 0.7, theta[..., [14]])
         # Power may rise faster than the assumed curve squared.
         exponent = 2.0 + ndtr(of[7])
     else:
@@ -74,7 +82,9 @@ def simulate(
     tc, tm = np.exp(balance / 2), np.exp(-balance / 2)
     rest = -0.08 * np.log(ndtr(-phi[:, [1]])) * (tc + tm)
     p = 2.0 ** (3.0 * ndtr(phi[:, [2]]))
-    t = ((tc / fc) ** p + (tm / fm) ** p) ** (1 / p) + rest
+    # by exponentials, which are faster than powers
+    limits = np.exp(p * (balance / 2 - np.log(fc))) + np.exp(p * (-balance / 2 - np.log(fm)))
+    t = np.exp(np.log(limits) / p) + rest
     x, y = (np.exp(0.5 * np.exp(0.4 * of[13]) * phi[:, [i]]) for i in (3, 4))
     w = const + leak * vc + core_tree * vc**2 * fc + mem_tree * vm**2 * fm
     w = w + (core * x * tc * vc**exponent + mem * y * tm * vm**exponent) / t
@@ -107,7 +117,7 @@ class Physics:
     """The population linearised: a device's mean curve is ``mean + slopes @ theta + error`` with
     ``error`` of covariance ``rest``; its kernels differ from the curve by ``kernel``, (2S, 2S).
 
-    ``theta``: about which device, (14,).
+    ``theta``: about which device, (15,).
     """
 
     theta: np.ndarray
@@ -116,7 +126,7 @@ class Physics:
     rest: np.ndarray
     kernel: np.ndarray
 
-    @property
+    @cached_property
     def common(self) -> np.ndarray:
         """The covariance of the mean curves of all devices, (2S, 2S)."""
         return self.slopes @ self.slopes.T + self.rest

@@ -9,18 +9,13 @@ from functools import cached_property
 import numpy as np
 from scipy.special import gammaincinv, stdtrit
 
-from analysis.predict.conditioning import Conditioned, Pattern, condition
+from analysis.predict.conditioning import Conditioned, condition
 from analysis.predict.covariance import JITTER, Prior, fitted_prior, levels
 from analysis.predict.kernel_mixture import LeftOut, Mixture, mixture
 from analysis.predict.population import symmetric_root
 
 DRAWS = 512
 SEED = 20250101
-REAL_SHARE = np.array([0.9, 0.15])
-"""Shares of the rough variances of times and of powers that are taken as real where no repeats show
-the noise; the rest is taken as noise. They hold for single cells and for what all kernels share at
-a setting. Times are measured well. With the share of powers ``P(best)`` agrees with how often picks
-are the best on simulated boards, whether their settings differ or the campaign erred at each."""
 
 
 def cells(
@@ -57,7 +52,7 @@ class Posterior:
 
     ``z``: log times, then log powers and what else is known of kernels, (K, 2S + F), NaN where not
     measured; ``noise``: the variances of these, None where no repeats show them: then a share of
-    the rough variances of ``prior`` is taken as noise (:data:`REAL_SHARE`).
+    the rough variances of ``prior`` is taken as noise (``Prior.noise``).
     """
 
     z: np.ndarray
@@ -92,10 +87,10 @@ class Posterior:
         if noise is not None:
             return cls(z, noise, prior, condition(prior, z, noise))
         own = np.zeros(z.shape[1])
-        of_cells = np.repeat((1.0 - REAL_SHARE) * prior.rough, len(prior.parts.distance))
+        of_cells = np.repeat(prior.noise, len(prior.parts.distance))
         own[: len(of_cells)] = of_cells
         noise_once = np.tile(own, (len(z), 1))
-        return cls(z, None, prior, condition(prior.less_rough(REAL_SHARE), z, noise_once))
+        return cls(z, None, prior, condition(prior.without_noise(), z, noise_once))
 
     def without(self, left_out: np.ndarray) -> Posterior:
         """Without the values ``left_out``, bool (K, 2S); the prior's sizes are held."""
@@ -148,8 +143,9 @@ class Posterior:
             follow = whole - whole @ noise.follow
             follow[:, o] -= gain
             shared = (follow @ given.cov_mu * follow).sum(axis=1) + once.sum(axis=1)
-            hidden = (self._noise_of_hidden(pattern) * whole).sum(axis=1)
-            variance[pattern.kernels] = own.clip(0.0) + shared + hidden
+            hidden = self._noise_of_hidden.copy()
+            hidden[o] = 0.0
+            variance[pattern.kernels] = own.clip(0.0) + shared + whole @ hidden
         return variance
 
     def energy_reach(self) -> np.ndarray:
@@ -179,27 +175,32 @@ class Posterior:
         rng = np.random.default_rng(SEED)
         normal, shared, error, once = (_normal(rng, d) for _ in range(4))
         spread, kind = rng.random((2, DRAWS))
+        wide_of: dict[float, np.ndarray] = {}
         own = symmetric_root(given.sigma) @ normal
         shared = symmetric_root(given.cov_mu) @ shared
         noise = self.setting_noise
-        of_settings = noise.root @ _normal(rng, d) - noise.follow @ shared
+        once *= np.sqrt(self._noise_of_hidden)[:, None]
+        of_all = shared + noise.root @ _normal(rng, d) - noise.follow @ shared
         for i, pattern in enumerate(given.patterns):
             mixed, _ = self.mixtures[i]
             o, gain = pattern.columns, mixed.gain if mixed else given.gain[i]
             half = given.freedom[i] / 2.0
-            wide = np.sqrt((half - 1.0) / gammaincinv(half, spread))
-            alone = (
-                symmetric_root(mixed.covariance) @ normal
-                if mixed
-                else np.sqrt(given.scale[i]) * own
-            )
-            seen = alone[o] + np.sqrt(pattern.noise + JITTER)[:, None] * error[o]
-            alone = wide * (alone - gain @ seen)
-            alone += np.sqrt(self._noise_of_hidden(pattern))[:, None] * once
-            common = shared - gain @ shared[o] + of_settings
+            if half not in wide_of:
+                wide_of[half] = np.sqrt((half - 1.0) / gammaincinv(half, spread))
+            scale = 1.0 if mixed else given.scale[i]
+            before = symmetric_root(mixed.covariance) @ normal if mixed else own
+            seen = before[o] + np.sqrt((pattern.noise + JITTER) / scale)[:, None] * error[o]
+            # in place: arrays of this size cost more to make than to compute
+            alone, common = gain @ seen, gain @ shared[o]
+            np.subtract(before, alone, out=alone)
+            alone *= wide_of[half] * np.sqrt(scale)
+            alone += once
+            alone[o] -= once[o]
+            np.subtract(of_all, common, out=common)
             for n, k in enumerate(pattern.kernels.tolist()):
                 # kernels differ from what they share independently
-                drawn = common + alone[:, rng.permutation(DRAWS)]
+                drawn = alone[:, rng.permutation(DRAWS)]
+                drawn += common
                 if mixed:
                     upto = np.cumsum(mixed.weights[n])
                     like = np.minimum(np.searchsorted(upto, kind), len(upto) - 1)
@@ -214,27 +215,26 @@ class Posterior:
         d, S = self.z.shape[1], self.settings
         variance = np.zeros(d)
         if self.noise is None:
-            variance[: 2 * S] = np.repeat((1.0 - REAL_SHARE) * self.prior.common_rough, S)
+            variance[: 2 * S] = np.repeat(self.prior.common_noise, S)
             variance[~np.isfinite(self.z).any(axis=0)] = 0.0
         _, m = self.prior.covariances()
         follow = variance[:, None] * np.linalg.inv(m + JITTER * np.eye(d))
         mean = follow @ (self.given.mu - self.prior.mean - levels(self.z, S))
         return SettingNoise(mean, follow, symmetric_root(np.diag(variance) - follow * variance))
 
-    def _noise_of_hidden(self, pattern: Pattern) -> np.ndarray:
-        """The noise of one measurement of the values that a pattern lacks, (2S,), where no
-        repeats show it: what would be measured there is predicted, for it may be real."""
-        S = self.settings
-        hidden = np.zeros(self.z.shape[1])
+    @cached_property
+    def _noise_of_hidden(self) -> np.ndarray:
+        """The noise of one measurement of each value, (D,), where no repeats show it: what would be
+        measured is predicted, for it may be real."""
+        noise = np.zeros(self.z.shape[1])
         if self.noise is None:
-            hidden[: 2 * S] = np.repeat((1.0 - REAL_SHARE) * self.prior.rough, S)
-            hidden[pattern.columns] = 0.0
-        return hidden
+            noise[: 2 * self.settings] = np.repeat(self.prior.noise, self.settings)
+        return noise
 
     @property
     def noise_once(self) -> float:
         """The variance of one further log energy about its cell's, where no repeats show it."""
-        return float(np.sum((1.0 - REAL_SHARE) * self.prior.rough))
+        return float(self.prior.noise.sum())
 
 
 def _normal(rng: np.random.Generator, n: int) -> np.ndarray:

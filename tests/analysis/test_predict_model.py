@@ -25,6 +25,7 @@ from analysis.predict.population import (
     even_normals,
     linearised,
     simulate,
+    voltage_curve,
 )
 from analysis.predict.posterior import Posterior, cells
 
@@ -327,3 +328,50 @@ def test_sizes_of_the_parts_are_found_again() -> None:
     _, blocks = blocks_of(z, np.zeros_like(z))
     found, _ = Likelihood(of.parts, of.physics, blocks).most_likely(PRIOR[:, 0])
     assert np.exp(found[OWN][8] / 2) == pytest.approx(0.05, rel=0.1)
+
+
+ONE_CLOCK = np.column_stack([np.linspace(600.0, 3000.0, 17), np.full(17, 1.0)])
+
+
+def phone(volts: np.ndarray) -> np.ndarray:
+    """Log times and log powers, (1, 34), of one kernel bound by the core at one clock domain, as on
+    a phone: 5 % of the power is constant, 10 % leaks."""
+    f = ONE_CLOCK[:, 0] / 3000.0
+    power = 0.05 + 0.1 * volts + 0.85 * volts**2 * f
+    return np.concatenate([-np.log(f), np.log(power)])[None]
+
+
+def test_a_voltage_that_rises_smoothly_leaves_no_dip_between_measured_clocks() -> None:
+    """With V = 0.5 + 0.5 f^2 the energy rises with the clock: no clock between two measured ones is
+    expected to take less than the lower one, by more than the truth does by 3 %."""
+    f = ONE_CLOCK[:, 0] / 3000.0
+    z = phone(0.5 + 0.5 * f**2)
+    true = z[0, :17] + z[0, 17:]
+    known = np.tile(np.isin(np.arange(17), [4, 11, 14, 15, 16]), 2)
+    found = Posterior.of(ONE_CLOCK, np.where(known, z, np.nan)).log_j[0]
+    np.testing.assert_allclose(found[4:], true[4:], atol=0.05)
+    assert found[5:12].min() > found[4] - 0.03
+
+
+def test_a_power_that_jumps_is_not_taken_for_noise() -> None:
+    """Of a kernel measured once everywhere, whose powers jump by 20 %, the clock of the least
+    measured energy is the pick."""
+    z = phone(np.full(17, 1.0))
+    z[0, 17:] += 0.2 * np.random.default_rng(4).standard_normal(17)
+    measured_j = z[0, :17] + z[0, 17:]
+    found = Posterior.of(ONE_CLOCK, z)
+    (_, log_j, _) = next(found.draws())
+    loss = np.exp(log_j - log_j.min(axis=0)).mean(axis=1)
+    assert np.argmin(loss) == np.argmin(measured_j)
+    np.testing.assert_allclose(found.log_j[0], measured_j, atol=0.05)
+
+
+def test_a_voltage_curve_is_flat_below_a_sharp_knee_and_bends_without_one() -> None:
+    mhz, start, fall = np.linspace(500.0, 1000.0, 101), np.array(0.0), np.array(0.5)
+    sharp = voltage_curve(mhz, start, fall, np.array(9.0))
+    smooth = voltage_curve(mhz, start, fall, np.array(-9.0))
+    # knee: 0.5 + 0.3 * 0.5 = 0.65; it falls by Phi(0.5) (1 - 0.65) to there
+    straight = 1.0 - 0.69146 * np.minimum((1.0 - mhz / 1000.0), 0.35)
+    np.testing.assert_allclose(sharp, straight, atol=0.005)
+    x = (1.0 - mhz / 1000.0) / 0.35
+    np.testing.assert_allclose(smooth, 1.0 - 0.69146 * 0.35 * x / (1.0 + x), atol=1e-4)
