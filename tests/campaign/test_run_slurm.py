@@ -199,7 +199,12 @@ def test_a_cluster_that_sets_no_clock(tmp_path, tmp_path_factory):
     assert len(frame) == 12
     assert (frame["clock_proof"] == "").all()
     cpus, gpus = (frame[frame["site"] == name] for name in ("cpus", "gpus"))
-    assert set(cpus["status"]) == {"clock not achieved"}, set(cpus["text"])
+    for mhz, status, text in zip(cpus["core_mhz"], cpus["status"], cpus["text"], strict=True):
+        if status == "clock unproven":  # on a busy machine the loops said that it may be there
+            low, high = map(float, re.findall(r"(\d+) to (\d+) MHz$", text)[0])
+            assert low <= 1.1 * mhz and high >= 0.9 * mhz, text
+        else:
+            assert status == "clock not achieved", text
     assert cpus["text"].str.contains("a timed loop ran at").all()
     assert set(gpus["status"]) == {"clock not legal"}, set(gpus["text"])
     assert gpus["text"].str.contains("GpuFreq=control_disabled").all()
