@@ -132,7 +132,8 @@ def rank_single_settings(
     above = np.where(there, score / least - 1.0, 0.0)
     measured = there.sum(axis=1)
     mean = above.sum(axis=1) / np.maximum(measured, 1)
-    order = np.lexsort([np.arange(len(mean)), mean, -measured])
+    # equal but for rounding: the first, on every processor
+    order = np.lexsort([np.arange(len(mean)), mean.round(9), -measured])
     rank = np.empty(len(order))
     rank[order] = np.arange(len(order))
     return np.where(measured > 0, rank, np.inf)

@@ -16,7 +16,7 @@ from analysis.measurements.observations import Observations, kernel_names, setti
 from analysis.predict.covariance import Prior
 from analysis.predict.kernel_mixture import energies_and_times, everywhere
 from analysis.predict.posterior import Posterior, cells
-from analysis.ties import time_noise
+from analysis.ties import first_least, time_noise
 from dvfs.setting import Setting, Volts, clock_columns
 
 FEWEST = 6
@@ -64,7 +64,7 @@ class Trial:
         known = np.isfinite(above)
         mean = np.where(known, above, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
         most = known.sum(axis=0) == known.sum(axis=0).max()
-        return self.settings[int(np.argmin(np.where(most, mean, np.inf)))]
+        return self.settings[int(first_least(np.where(most, 1.0 + mean, np.inf)))]
 
     def lost_pct(self, objective: Objective) -> dict[str, float]:
         """What the model's picks lose, the best single setting of the other kernels and the
@@ -81,13 +81,15 @@ class Trial:
         top = highest_clocks(self.settings)
         for log_j, log_s, closed in zip(self.log_j, self.log_s, self.closed, strict=True):
             score = np.where(known, _score(objective, log_j, log_s), np.inf)
-            lost["model"].append(above[kernels, score.argmin(axis=1)])
+            lost["model"].append(above[kernels, first_least(score.T)])
             most = np.where(closed, 0, count).max(axis=1, keepdims=True)
             usable = known & ~closed & (count == np.maximum(most, 1))
             single = np.where(usable, others, np.inf)
             lost["best_single"].append(
                 np.where(
-                    np.isfinite(single.min(axis=1)), above[kernels, single.argmin(axis=1)], np.nan
+                    np.isfinite(single.min(axis=1)),
+                    above[kernels, first_least(1.0 + single.T)],
+                    np.nan,
                 )
             )
             lost["highest_clocks"].append(
@@ -413,7 +415,7 @@ def _with_counts(posterior: Posterior, counts: np.ndarray) -> Posterior:
     z, log_s = posterior.z[:, : 2 * S], posterior.log_s
     known = np.isfinite(z[:, :S]).sum(axis=0)
     mean = np.where(known == known.max(), log_s.mean(axis=0), np.inf)
-    rate = counts / np.exp(log_s[:, [int(np.argmin(mean))]])
+    rate = counts / np.exp(log_s[:, [int(first_least(np.exp(mean)))]])
     rate[~np.isfinite(z).any(axis=1)] = np.nan
     rate = rate[:, np.isfinite(rate).any(axis=0)]
     if not rate.size:
