@@ -191,6 +191,11 @@ def test_a_cluster_that_sets_no_clock(tmp_path, tmp_path_factory):
                 more='directives = ["--gres=gpu:1"]\n',
             ),
         ]
+        # so low that a timed loop on a busy machine does not come near
+        cpus_file = tmp_path / sites[0]
+        text = cpus_file.read_text(encoding="utf-8")
+        assert "[1400, 2000]" in text
+        cpus_file.write_text(text.replace("[1400, 2000]", "[200, 300]"), encoding="utf-8")
         campaign = campaign_file(tmp_path, sites, SLEEPS + "[retries]\nmax = 0\n")
         process = start(campaign, program())
         out, _ = process.communicate(timeout=240)
@@ -199,12 +204,7 @@ def test_a_cluster_that_sets_no_clock(tmp_path, tmp_path_factory):
     assert len(frame) == 12
     assert (frame["clock_proof"] == "").all()
     cpus, gpus = (frame[frame["site"] == name] for name in ("cpus", "gpus"))
-    for mhz, status, text in zip(cpus["core_mhz"], cpus["status"], cpus["text"], strict=True):
-        if status == "clock unproven":  # on a busy machine the loops said that it may be there
-            low, high = map(float, re.findall(r"(\d+) to (\d+) MHz$", text)[0])
-            assert low <= 1.1 * mhz and high >= 0.9 * mhz, text
-        else:
-            assert status == "clock not achieved", text
+    assert set(cpus["status"]) == {"clock not achieved"}, set(cpus["text"])
     assert cpus["text"].str.contains("a timed loop ran at").all()
     assert set(gpus["status"]) == {"clock not legal"}, set(gpus["text"])
     assert gpus["text"].str.contains("GpuFreq=control_disabled").all()
