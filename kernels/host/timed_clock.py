@@ -7,7 +7,9 @@ join or leave them out. They add a register and not a constant: processors since
 carry out additions of small constants before the execution, in less than a cycle.
 
 Interference (other threads, interrupts, a hypervisor) only slows the chain. So it is run many
-times, for a fraction of a millisecond each, and the fastest run counts. What this does not show:
+times, for a fraction of a millisecond each, and the fastest run counts. A core that was idle, or
+that a hypervisor moves the thread to, starts at its lowest clock and needs some 50 ms to reach the
+clock of a busy core: runs go on until none is faster any more. What this does not show:
 a clock that changes between the timing and the window, and clocks that depend on the
 instructions (AVX-512) or are paused for less than a run.
 
@@ -34,12 +36,11 @@ UNROLLED = 64
 """Additions without a jump."""
 CYCLES = 1 << 19
 """Of one run: some 0.2 ms, long beside reading the time, short beside the timer's interrupts."""
-TIMED_NS = 5_000_000
-"""How long runs are repeated on a core ..."""
-LEAST_RUNS = 8
-"""... and how many there are at least."""
+STEADY_RUNS = 100
+"""So many runs without one that is 1 % faster end the timing (20 ms at 3 GHz; a clock that rises
+stays at a step for up to 25 runs) ..."""
 LONGEST_NS = 200_000_000
-"""After this, one run is enough: the core is shared with others."""
+"""... and so does this time: the core is shared with others."""
 MOST_CPUS = 16
 """Of more CPUs, this many are timed, spread evenly."""
 CLOCK_MONOTONIC = 1
@@ -58,13 +59,14 @@ define i64 @now(ptr %time) {{
   ret i64 %all
 }}
 
-define i64 @fastest_ns(i64 %rounds, i64 %added, i64 %timed_ns, i64 %least, i64 %longest_ns) {{
+define i64 @fastest_ns(i64 %rounds, i64 %added, i64 %steady, i64 %longest_ns) {{
 entry:
   %time = alloca [2 x i64]
   %first = call i64 @now(ptr %time)
   br label %run
 run:
-  %runs = phi i64 [ 1, %entry ], [ %more, %after ]
+  %same = phi i64 [ 0, %entry ], [ %steady_runs, %after ]
+  %reference = phi i64 [ 9223372036854775807, %entry ], [ %last_rise, %after ]
   %best = phi i64 [ 9223372036854775807, %entry ], [ %better, %after ]
   %begin = call i64 @now(ptr %time)
   br label %chain
@@ -80,11 +82,14 @@ after:
   %took = sub i64 %end, %begin
   %is_better = icmp slt i64 %took, %best
   %better = select i1 %is_better, i64 %took, i64 %best
-  %more = add i64 %runs, 1
+  %hundredth = sdiv i64 %reference, 100
+  %rise = sub i64 %reference, %hundredth
+  %is_rise = icmp slt i64 %took, %rise
+  %last_rise = select i1 %is_rise, i64 %took, i64 %reference
+  %more = add i64 %same, 1
+  %steady_runs = select i1 %is_rise, i64 0, i64 %more
   %spent = sub i64 %end, %first
-  %short = icmp slt i64 %spent, %timed_ns
-  %few = icmp slt i64 %runs, %least
-  %again = or i1 %short, %few
+  %again = icmp slt i64 %steady_runs, %steady
   %patient = icmp slt i64 %spent, %longest_ns
   %repeat = and i1 %again, %patient
   br i1 %repeat, label %run, label %end_of_runs
@@ -104,7 +109,7 @@ def compile_chain() -> Callable[..., int] | None:
     machine, module = _parsed()
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
-    kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 5)
+    kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 4)
     function = kind(engine.get_function_address("fastest_ns"))
     function.engine = engine  # type: ignore[attr-defined]  # it owns the machine code
     return function
@@ -135,7 +140,7 @@ def _parsed() -> tuple[Any, Any]:
 
 
 def timed_core_mhz(cpus: Collection[int] | None = None) -> tuple[float, ...]:
-    """The clock in MHz of each of these CPUs, timed on all of them at once in some 5 ms.
+    """The clock in MHz of each of these CPUs, timed on all of them at once in 20 ms to 0.2 s.
 
     Args:
         cpus: numbers of CPUs (default: those on which this process may run).
@@ -154,7 +159,7 @@ def timed_core_mhz(cpus: Collection[int] | None = None) -> tuple[float, ...]:
             os.sched_setaffinity(0, {cpu})  # of this thread alone
         except OSError:  # not among those that this process may use
             return
-        took_ns = chain(CYCLES // UNROLLED, ADDED, TIMED_NS, LEAST_RUNS, LONGEST_NS)
+        took_ns = chain(CYCLES // UNROLLED, ADDED, STEADY_RUNS, LONGEST_NS)
         mhz[cpu] = 1e3 * CYCLES / took_ns
 
     every = sorted(os.sched_getaffinity(0) if cpus is None else cpus)
