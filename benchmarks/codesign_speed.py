@@ -27,7 +27,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from campaign.codesign import Codesign, run_study  # noqa: E402
+from campaign.codesign.designs import Codesign, run_study  # noqa: E402
 
 STUDY = ROOT / "examples" / "codesign-maxwell.toml"
 DATA = ROOT / "tests" / "data" / "prajapati2019"

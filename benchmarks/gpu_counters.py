@@ -17,8 +17,8 @@ from pathlib import Path
 
 from benchmarks.gpu_row import Row
 from campaign.profiles.profiler_tables import Selection, read_counted
+from dvfs.input_files import BadFile
 from kernels.registry import find_kernel
-from sites.located_toml import BadFile
 
 ROOT = Path(__file__).parents[1]
 METRICS = {

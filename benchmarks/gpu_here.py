@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from campaign.measure.gpu_examination import GpuExamination, examine_gpus  # noqa: E402
+from campaign.doctor.gpu_examination import GpuExamination, examine_gpus  # noqa: E402
 from kernels.cuda.device import NO_DRIVER_REMEDY  # noqa: E402
 from kernels.host.ranks import Team  # noqa: E402
 from kernels.registry import KERNELS, find_kernel  # noqa: E402

@@ -77,8 +77,7 @@ def domains(blk_k: int, narrowed: bool = False) -> dict[str, list[int]]:
 def ours() -> Callable[[int], Rows]:
     """This project's space, as the example declares it."""
     sys.path.insert(0, str(ROOT))
-    from kernels.space import read_space
-    from kernels.space_variants import variants
+    from kernels.space import read_space, variants
 
     example = tomllib.loads((ROOT / "examples/k20x-dgemm.toml").read_text())
     device = tomllib.loads((ROOT / "sites/builtin/tesla-k20x.toml").read_text())["device"]

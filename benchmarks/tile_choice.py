@@ -49,7 +49,7 @@ from analysis.costs.stencil_time import Machine, near_least, stencil_time_s  # n
 from analysis.search.candidates import Candidates  # noqa: E402
 from analysis.search.model import NEAR, START  # noqa: E402
 from analysis.search.play import play  # noqa: E402
-from campaign.stated_terms import stated_terms  # noqa: E402
+from campaign.variants.stated_terms import stated_terms  # noqa: E402
 from kernels.host.ranks import Team  # noqa: E402
 from kernels.stencils.kernel import stencil as kernel  # noqa: E402
 from kernels.stencils.params import StencilParams  # noqa: E402

@@ -31,8 +31,8 @@ from dvfs.setting import Setting
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from campaign.measurement import Measurement, Trace  # noqa: E402
 from campaign.store.journal import JournalWriter, encode  # noqa: E402
+from campaign.store.measurement import Measurement, Trace  # noqa: E402
 from tests.points import a_point  # noqa: E402
 
 SHAPES = {"8 channels of 10,000": (8, 10_000, 150), "1 channel of 1,000": (1, 1000, 1000)}

@@ -9,10 +9,13 @@ import sys
 def start() -> int:
     """Run the command line; its exit code. A SIGINT after it has ended changes nothing."""
     try:
-        from campaign.interrupts import defer_while_importing, ignore_further  # noqa: PLC0415
+        from campaign.launch.interrupts import (  # noqa: PLC0415
+            defer_while_importing,
+            ignore_further,
+        )
 
         defer_while_importing()
-        from campaign.command_line import main  # noqa: PLC0415
+        from campaign.verbs.command_line import main  # noqa: PLC0415
 
         code = main()
         ignore_further()

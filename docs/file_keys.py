@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from kernels.field_texts import field_texts
-from sites.located_toml import FileModel
+from dvfs.input_files import FileModel
+from kernels.parameters import field_texts
 from sites.site_file import NAME_CHECK, PARTITION_NAME_CHECK
 
 HEADER = ("key", "values", "default", "meaning")

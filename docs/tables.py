@@ -12,20 +12,20 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from analysis.dataset import CLASS_UNITS, MEMORY_CLASSES
+from campaign.codesign.study_file import Study
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.profile_file import Profile
-from campaign.plan.study_file import Study
 from campaign.profiles.counter_map import BUILT_IN_MAPS, CounterMap, read_counter_map
 from campaign.table.map_file import TableMap
 from campaign.table.units import STANDARD, UNITS
 from docs.file_keys import HEADER, key_tables
+from dvfs.dataset import CLASS_UNITS, MEMORY_CLASSES
+from dvfs.input_files import FileModel, built_in_files
 from kernels.classes import CLASSES
 from kernels.parameters import parameters_of
 from kernels.registry import KERNELS, find_kernel
 from sites.clocks import describe_controls
 from sites.counters.group_file import BUILT_IN_GROUPS, CounterGroup, read_group
-from sites.located_toml import FileModel, built_in_files
 from sites.meters import describe_meters
 from sites.site_file import Site
 

@@ -1,6 +1,6 @@
 """The classes of operations that the kernels here count, each with its meaning.
 
-``analysis.dataset`` has the unit of each class. A command may count classes of its own.
+``dvfs.dataset`` has the unit of each class. A command may count classes of its own.
 """
 
 from __future__ import annotations

@@ -1,20 +1,25 @@
-"""A space: a declaration of the variants of a kernel. :mod:`kernels.space_variants` lists them.
+"""A space: a declaration of the variants of a kernel, and all variants that its conditions let
+through.
 
 A parameter takes the values of a list, of a range ``first : last : step`` (the last included) or
 of one expression. Ranges and conditions may use the parameters declared above them, those that the
-kernel is given beside the space, and the site's numbers ``device.NAME``
-(:mod:`kernels.expression`).
-"""
+kernel is given beside the space, and the site's numbers ``device.NAME`` (:mod:`dvfs.expression`).
+
+Parameters are bound in the order in which they are declared, and a condition is tested as soon as
+all its names are bound, on all candidates at once. Candidates that agree in all that a range and
+its first conditions use have the same values of its parameter, and these are tested once for all
+of them: a range of a thousand values, of which a condition leaves the divisors of a product, is
+not walked again for every candidate."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from kernels.expression import DEVICE, BadExpression, Expression, parse_expression
+from dvfs.expression import DEVICE, BadExpression, Expression, parse_expression
 
 WHERE = "where"
 
@@ -151,3 +156,422 @@ def _check_names(
         else:
             what, remedy = f"unknown name {name!r}", f"known here: {known}"
         raise BadSpace(key, what, remedy, condition)
+
+
+MAX_VALUES = 1_000_000
+"""The most values of one parameter."""
+CHUNK = 1 << 19
+"""Candidates that are held at once, where a parameter has no more values."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Values of the parameters bound so far: ``columns`` as in
+    :class:`kernels.space.Variants`, ``size`` rows."""
+
+    size: int
+    columns: dict[str, np.ndarray]
+
+    def take(self, rows: np.ndarray) -> Candidates:
+        return Candidates(len(rows), {name: column[rows] for name, column in self.columns.items()})
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Candidates with one more parameter, ``name``: row i has the parameters of the row ``rows[i]``
+    of ``parents``, and ``column[i]``. The parents' columns are copied only where they are used."""
+
+    parents: Candidates
+    rows: np.ndarray
+    name: str
+    column: np.ndarray
+
+    def keep(self, passed: np.ndarray) -> Bound:
+        """Those that passed: indices into ``rows``."""
+        return Bound(self.parents, self.rows[passed], self.name, self.column[passed])
+
+    def candidates(self) -> Candidates:
+        taken = self.parents.take(self.rows)
+        return Candidates(taken.size, taken.columns | {self.name: self.column})
+
+
+@dataclass(frozen=True)
+class Series:
+    """The values of a parameter for each candidate (N,): ``counts`` of them, from ``first`` in
+    steps of ``step``; where there is ``of``, these are places in it."""
+
+    counts: np.ndarray
+    first: np.ndarray
+    step: np.ndarray
+    of: np.ndarray | None = None
+
+    def bound(self, name: str, parents: Candidates) -> Iterator[Bound]:
+        """The candidates with each of their values, in order, some at a time."""
+        ends = np.cumsum(self.counts)
+        total = int(ends[-1])
+        starts = np.searchsorted(ends, np.arange(0, total, CHUNK), side="right").tolist()
+        for a, b in zip(starts, [*starts[1:], parents.size], strict=True):
+            counts, first, step = self.counts[a:b], self.first[a:b], self.step[a:b]
+            rows = np.repeat(np.arange(a, b), counts)
+            before = np.cumsum(counts) - counts
+            if first.dtype.kind == step.dtype.kind == "i" and np.all(step == step[0]):
+                column = np.repeat(first - before * step, counts) + np.arange(len(rows)) * step[0]
+            else:
+                within = np.arange(len(rows)) - np.repeat(before, counts)
+                column = self.first[rows] + within * self.step[rows]
+            yield Bound(parents, rows, name, column if self.of is None else self.of[column])
+
+
+def range_counts(name: str, first: np.ndarray, last: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """How many values each range (N,) has; none where its last lies before its first."""
+    if any(part.dtype.kind not in "bif" for part in (first, last, step)):
+        raise BadSpace(name, "a range of texts", "give numbers")
+    if np.any(step == 0):
+        raise BadSpace(name, "a range with step 0", "give a step that is not 0")
+    steps = np.floor((last.astype(float) - first) / step * (1 + 1e-12) + 1e-12)
+    counts = np.maximum(steps + 1, 0)
+    if counts.max(initial=0) > MAX_VALUES:
+        raise BadSpace(
+            name,
+            f"a range of {counts.max():,.0f} values",
+            f"give a larger step: a parameter may have {MAX_VALUES:,} values",
+        )
+    return counts.astype(np.int64)
+
+
+MAX_VARIANTS = 20_000_000
+MAX_CANDIDATES = 1_000_000_000
+"""The most candidates that are tested before a space counts as too large."""
+LONG_RANGE = 16
+"""Values for each candidate on average, from which on it is worth to look for candidates that
+agree."""
+
+
+@dataclass(frozen=True)
+class Variants:
+    """The variants of a space, in the order of its declaration: the last parameter changes first.
+
+    ``columns``: parameter -> its values (N,), or the indices (N,) into ``listed`` of a parameter
+    whose values were listed. ``refused``: for each condition, how many candidates it refused.
+    """
+
+    size: int
+    columns: Mapping[str, np.ndarray]
+    listed: Mapping[str, tuple[Any, ...]]
+    refused: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Every variant: parameter -> value, with the type that it was declared with."""
+        columns = [
+            [self.listed[name][i] for i in column.tolist()]
+            if name in self.listed
+            else column.tolist()
+            for name, column in self.columns.items()
+        ]
+        for row in zip(*columns, strict=True):
+            yield dict(zip(self.columns, row, strict=True))
+
+
+def variants(space: Space, given: Mapping[str, Any], device: Mapping[str, float]) -> Variants:
+    """All variants of a space.
+
+    ``given``: the parameters given beside it, and ``device`` the site's numbers, both by name.
+
+    Raises:
+        BadSpace: no variant, too many, a step of 0, or arithmetic without a result.
+    """
+    fixed = {
+        name: value for name, value in given.items() if isinstance(value, bool | int | float | str)
+    }
+    fixed |= {f"{DEVICE}.{name}": value for name, value in device.items()}
+    walk = _Walk(space, {name: np.array([value]) for name, value in fixed.items()})
+    parts = list(walk.all())
+    size = sum(part.size for part in parts)
+    if not size:
+        raise _empty(space, walk)
+    columns = {
+        name: np.concatenate([part.columns[name] for part in parts]) for name in space.parameters
+    }
+    listed = {n: v.listed for n, v in space.parameters.items() if isinstance(v, Values)}
+    return Variants(size, columns, listed, tuple(walk.refused))
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Candidates with which some ``conditions`` come out the same: ``group`` (N,) of each, and of
+    each group (G,) one candidate, ``of_group``, and how many there are, ``weights``."""
+
+    conditions: Sequence[int]
+    group: np.ndarray
+    of_group: np.ndarray
+    weights: np.ndarray
+
+
+@dataclass(frozen=True)
+class _EmptyRange:
+    """A range without a value: the place of its parameter, its ends and its step, and the
+    ``values`` of the names in it, for one candidate."""
+
+    depth: int
+    declared: Range
+    first: float
+    last: float
+    step: float
+    values: Mapping[str, Any]
+
+    def error(self, name: str) -> BadSpace:
+        """The error for it; ``name``: its parameter."""
+        parts = (self.declared.first, self.declared.last, self.declared.step)
+        text = " : ".join(part.text.strip() for part in parts).removesuffix(" : 1")
+        given = ", ".join(f"{key} = {value}" for key, value in self.values.items())
+        side, limit, other = ("below", "more", "negative")
+        if self.step < 0:
+            side, limit, other = ("above", "less", "positive")
+        return BadSpace(
+            name,
+            f"the range '{text}' has no value{f' with {given}' if given else ''}: its last, "
+            f"{self.last:g}, is {side} its first, {self.first:g}, and its step is {self.step:g}",
+            f"give a last value of {self.first:g} or {limit}, or a {other} step",
+        )
+
+
+class _Walk:
+    """Goes down the parameters, a chunk of candidates at a time."""
+
+    def __init__(self, space: Space, fixed: dict[str, np.ndarray]) -> None:
+        self.space, self.fixed = space, fixed
+        self.names = list(space.parameters)
+        self.refused = [0] * len(space.conditions)
+        self.tested = self.kept = 0
+        self.empty_range: _EmptyRange | None = None
+        """Of the ranges that had no value for some candidate, the one that was declared last."""
+        self.ready = [
+            [i for i, ready in enumerate(space.ready) if ready == depth]
+            for depth in range(len(self.names) + 1)
+        ]
+        # How many candidates follow from one that has passed all conditions, before a range that
+        # depends on others: so that a space without conditions is refused before it is listed.
+        self.following = [1] * (len(self.names) + 1)
+        for depth in range(len(self.names) - 1, -1, -1):
+            values = self.space.parameters[self.names[depth]]
+            free = isinstance(values, Values) and not self.ready[depth + 1]
+            count = len(values.listed) if isinstance(values, Values) else 1
+            self.following[depth] = count * self.following[depth + 1] if free else 1
+
+    def all(self) -> Iterator[Candidates]:
+        """All variants."""
+        nothing = Candidates(1, {})
+        start = Bound(nothing, np.arange(1), "", np.zeros(1))
+        if self._passed(start, self.ready[0]).rows.size:
+            yield from self._below(0, nothing)
+
+    def _below(self, depth: int, candidates: Candidates) -> Iterator[Candidates]:
+        """The variants that begin with these candidates, ``depth`` of whose parameters are bound
+        and have passed their conditions."""
+        if not candidates.size:
+            return
+        if self.kept + candidates.size * self.following[depth] > MAX_VARIANTS:
+            raise BadSpace(
+                "",
+                f"more than {MAX_VARIANTS:,} variants",
+                "add conditions under where, or list fewer values",
+            )
+        if depth == len(self.names):
+            self.kept += candidates.size
+            yield candidates
+            return
+        declared = self.space.parameters[self.names[depth]]
+        most = max(1, CHUNK // (len(declared.listed) if isinstance(declared, Values) else 64))
+        for start in range(0, candidates.size, most):
+            rows = np.arange(start, min(start + most, candidates.size))
+            part = candidates if len(rows) == candidates.size else candidates.take(rows)
+            for expanded in self._expanded(depth, part):
+                yield from self._below(depth + 1, expanded)
+
+    def _expanded(self, depth: int, parents: Candidates) -> Iterator[Candidates]:
+        """The candidates with each value of their next parameter that passes its conditions."""
+        name, conditions = self.names[depth], self.ready[depth + 1]
+        declared = self.space.parameters[name]
+        if isinstance(declared, Expression):
+            column = self._evaluated(name, (declared,), parents)[0]
+            self._count(parents.size)
+            parts = iter([Bound(parents, np.arange(parents.size), name, column)])
+        else:
+            series = self._series(name, declared, parents)
+            if isinstance(declared, Range) and not series.counts.all():
+                self._note_empty(depth, declared, series, parents)
+            if not series.counts.any():
+                return
+            groups = self._groups(name, series, parents, conditions)
+            if groups is not None:
+                series = self._tested_once(name, series, parents, groups)
+                conditions = conditions[len(groups.conditions) :]
+                if not series.counts.any():
+                    return
+            parts = series.bound(name, parents)
+            if groups is None:
+                parts = self._counted(parts)
+        for part in parts:
+            yield self._passed(part, conditions).candidates()
+
+    def _series(self, name: str, declared: Values | Range, parents: Candidates) -> Series:
+        """The values of a parameter before any condition; of a list, their places in it."""
+        if isinstance(declared, Values):
+            zeros = np.zeros(parents.size, dtype=np.int64)
+            return Series(zeros + len(declared.listed), zeros, zeros + 1)
+        first, last, step = self._evaluated(
+            name, (declared.first, declared.last, declared.step), parents
+        )
+        return Series(range_counts(name, first, last, step), first, step)
+
+    def _evaluated(
+        self, name: str, expressions: Sequence[Expression], parents: Candidates
+    ) -> list[np.ndarray]:
+        names = {name for expression in expressions for name in expression.names}
+        columns = self._fixed(names, parents.size) | self._columns(names, parents)
+        try:
+            return [expression.values(columns, parents.size) for expression in expressions]
+        except BadExpression as error:
+            raise BadSpace(name, error.what, error.remedy) from None
+
+    def _note_empty(self, depth: int, declared: Range, series: Series, parents: Candidates) -> None:
+        """Keep a range that has no value for some of these candidates, with the first of them."""
+        if self.empty_range is not None and self.empty_range.depth >= depth:
+            return
+        one = parents.take(np.flatnonzero(series.counts == 0)[:1])
+        ends = self._evaluated(
+            self.names[depth], (declared.first, declared.last, declared.step), one
+        )
+        used = self._fixed(declared.names, 1) | self._columns(declared.names, one)
+        first, last, step = (end.item() for end in ends)
+        values = {name: column.item() for name, column in sorted(used.items())}
+        self.empty_range = _EmptyRange(depth, declared, first, last, step, values)
+
+    def _groups(
+        self, name: str, series: Series, parents: Candidates, conditions: Sequence[int]
+    ) -> _Groups | None:
+        """Candidates that have the same values of the parameter, and with which as many of its
+        first conditions as possible come out the same; None where there are too few of them."""
+        total = int(series.counts.sum())
+        if not conditions or total < LONG_RANGE * parents.size:
+            return None
+        declared = self.space.parameters[name]
+        used = set(declared.names)
+        group = _numbered(np.zeros(parents.size, dtype=np.int64), used, parents)
+        groups = None
+        for i, condition in enumerate(conditions):
+            more = self.space.conditions[condition].names - used - {name}
+            group = _numbered(group, more, parents)
+            used |= more
+            _, of_group, weights = np.unique(group, return_index=True, return_counts=True)
+            if int(series.counts[of_group].sum()) > min(total // 2, 4 * CHUNK):
+                break
+            groups = _Groups(conditions[: i + 1], group, of_group, weights)
+        return groups
+
+    def _tested_once(
+        self, name: str, series: Series, parents: Candidates, groups: _Groups
+    ) -> Series:
+        """The values that pass the conditions of the groups, tested once for each group."""
+        self._count(int(series.counts.sum()))
+        of_group = groups.of_group
+        one_each = Series(series.counts[of_group], series.first[of_group], series.step[of_group])
+        firsts = parents.take(of_group)
+        left = [
+            self._passed(part, groups.conditions, groups.weights)
+            for part in one_each.bound(name, firsts)
+        ]
+        rows = np.concatenate([part.rows for part in left])
+        counts = np.bincount(rows, minlength=firsts.size)
+        starts = np.cumsum(counts) - counts
+        ones = np.ones(parents.size, dtype=np.int64)
+        column = np.concatenate([part.column for part in left])
+        return Series(counts[groups.group], starts[groups.group], ones, column)
+
+    def _counted(self, parts: Iterator[Bound]) -> Iterator[Bound]:
+        for part in parts:
+            self._count(len(part.rows))
+            yield part
+
+    def _count(self, candidates: int) -> None:
+        self.tested += candidates
+        if self.tested > MAX_CANDIDATES:
+            raise BadSpace(
+                "",
+                f"more than {MAX_CANDIDATES:,} candidates were tested, of which {self.kept:,} "
+                f"are variants",
+                "declare the parameters that conditions use first, or list fewer values",
+            )
+
+    def _passed(
+        self, candidates: Bound, conditions: Sequence[int], weights: np.ndarray | None = None
+    ) -> Bound:
+        """The candidates that pass these conditions. ``weights`` (parents,): how many candidates
+        each stands for."""
+        for i in conditions:
+            condition, size = self.space.conditions[i], len(candidates.rows)
+            if not size:
+                break
+            names, own = condition.names, candidates.name
+            columns = {
+                n: column[candidates.rows]
+                for n, column in self._columns(names - {own}, candidates.parents).items()
+            }
+            columns |= self._columns(names & {own}, Candidates(size, {own: candidates.column}))
+            columns |= {
+                n: np.broadcast_to(self.fixed[n], (size,)) for n in names & self.fixed.keys()
+            }
+            try:
+                truth = condition.values(columns, size)
+            except BadExpression as error:
+                raise BadSpace(WHERE, error.what, error.remedy, i) from None
+            passed = np.flatnonzero(truth)
+            if len(passed) == size:
+                continue
+            if weights is None:
+                self.refused[i] += size - len(passed)
+            else:
+                weight = weights[candidates.rows]
+                self.refused[i] += int(weight.sum() - weight[passed].sum())
+            candidates = candidates.keep(passed)
+        return candidates
+
+    def _fixed(self, names: Iterable[str], size: int) -> dict[str, np.ndarray]:
+        """The values (size,) of those of these names that are the same for all candidates."""
+        return {n: np.broadcast_to(self.fixed[n], (size,)) for n in self.fixed.keys() & names}
+
+    def _columns(self, names: Iterable[str], candidates: Candidates) -> dict[str, np.ndarray]:
+        """The values (N,) of those of these names that are parameters of the candidates."""
+        columns = {}
+        for name in candidates.columns.keys() & names:
+            column, declared = candidates.columns[name], self.space.parameters[name]
+            columns[name] = declared.column[column] if isinstance(declared, Values) else column
+        return columns
+
+
+def _numbered(group: np.ndarray, names: Iterable[str], candidates: Candidates) -> np.ndarray:
+    """The groups (N,), divided where these parameters differ."""
+    for name in sorted(candidates.columns.keys() & names):
+        values, place = np.unique(candidates.columns[name], return_inverse=True)
+        group = np.unique(group * len(values) + place, return_inverse=True)[1]
+    return group
+
+
+def _empty(space: Space, walk: _Walk) -> BadSpace:
+    """Why no variant is left."""
+    refused, empty = np.array(walk.refused), walk.empty_range
+    ready = np.array(space.ready)
+    deepest = int(ready[refused > 0].max(initial=0))
+    if empty is not None and empty.depth >= deepest:
+        return empty.error(walk.names[empty.depth])
+    i = int(np.argmax(refused * (ready == deepest)))
+    return BadSpace(
+        WHERE,
+        f"no variant is left: {space.conditions[i].text!r} refused the last {refused[i]:,} "
+        f"candidates",
+        "relax this condition, or list more values",
+        i,
+    )

@@ -17,7 +17,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from sites.errors import WithRemedy
+from dvfs.errors import UserError
 
 SOURCES = Path("sys/bus/event_source/devices")
 CLOSE_ON_EXEC = 8
@@ -65,8 +65,10 @@ BITS = re.compile(r"(config[12]?):([0-9,-]+)")
 CONFIGS = ("config", "config1", "config2")
 
 
-class EventUnknown(WithRemedy):
+class EventUnknown(UserError):
     """The machine has no event of this name."""
+
+    exit_code = 1
 
 
 @dataclass(frozen=True)

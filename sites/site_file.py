@@ -8,16 +8,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
+from dvfs.input_files import BadValue, FileModel, matching
+from dvfs.names import known_names
 from dvfs.setting import AS_FOUND, Setting
 from sites.clocks import CONTROLS
 from sites.counters.group_file import CounterGroup
-from sites.located_toml import (
-    BadValue,
-    FileModel,
-    matching,
-)
 from sites.meters import METERS
-from sites.near_names import known_names
 from sites.slurm_environment import is_slurms
 
 RESERVED_VARIABLES = ("_", "UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS", "BASH_VERSINFO")
@@ -108,7 +104,7 @@ def voltage_pairs(value: Any) -> Any:
 LEAST_MHZ = 10.0
 MOST_MHZ = 1e4
 MOST_MEM_MHZ = 3e4
-"""Clocks that devices have; the same as those of imported tables (analysis.dataset.POSSIBLE)."""
+"""Clocks that devices have; the same as those of imported tables (dvfs.dataset.POSSIBLE)."""
 
 
 def _possible_clocks(values: list[float], most_mhz: float) -> None:

@@ -6,17 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from dvfs.input_files import BadFile, Check, KeyPath, Source, built_in_files, find_file, read_file
 from sites import clocks, meters
 from sites.counters.group_file import BUILT_IN_GROUPS, CounterGroup, read_group
-from sites.located_toml import (
-    BadFile,
-    Check,
-    KeyPath,
-    Source,
-    built_in_files,
-    find_file,
-    read_file,
-)
 from sites.site_file import Domain, Site
 
 BUILT_IN_SITES = "sites/builtin"

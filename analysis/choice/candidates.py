@@ -18,7 +18,7 @@ from dvfs.setting import Setting, Volts
 class Candidates:
     """A kernel at every setting that may be picked: arrays with one entry a setting.
 
-    ``kernel``, ``params``, ``label``: as :class:`~analysis.measurements.kernels.KernelInstance`.
+    ``kernel``, ``params``, ``label``: as :class:`~dvfs.kernel_instance.KernelInstance`.
     ``energy_j``: medians of the posterior; ``time_s``: means where measured, else medians.
     ``energy_draws_j``, ``time_draws_s``: float64 (settings, draws), what energy and time may be.
     ``time_error_s``: float64 (settings,), the standard error of the times by the noise of repeats

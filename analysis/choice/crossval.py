@@ -37,7 +37,7 @@ from analysis.predict.site import SitePosterior, site_posterior
 from analysis.rooflines.class_roofline import fit_class_roofline
 from analysis.rooflines.roofline import fastest_setting
 from analysis.ties import time_noise
-from analysis.unknown_name import unknown_name
+from dvfs.names import unknown_name
 from dvfs.setting import Setting
 
 FEW_SETTINGS = 12

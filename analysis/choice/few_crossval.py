@@ -50,7 +50,7 @@ FEW_CHOOSERS = {
 class FewCase:
     """What each chooser of :data:`FEW_CHOOSERS` loses a kernel in a draw, in % of the score.
 
-    ``kernel``, ``params``, ``label``: as :class:`~analysis.measurements.kernels.KernelInstance`.
+    ``kernel``, ``params``, ``label``: as :class:`~dvfs.kernel_instance.KernelInstance`.
     ``expected_loss_pct``, ``best_probability``: as the pick states them.
     """
 

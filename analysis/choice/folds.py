@@ -8,7 +8,7 @@ import numpy as np
 
 from analysis.choice.losses import SEED
 from analysis.measurements.observations import CantFit, Observations, kernel_names, setting_text
-from analysis.unknown_name import unknown_name
+from dvfs.names import unknown_name
 from dvfs.setting import Setting
 
 SCHEMES = (

@@ -46,7 +46,7 @@ class Chooser:
 class CaseLoss:
     """How far each chooser's setting is above a kernel's best measured one, in % of the score.
 
-    ``kernel``, ``params``, ``label``: as :class:`~analysis.measurements.kernels.KernelInstance`.
+    ``kernel``, ``params``, ``label``: as :class:`~dvfs.kernel_instance.KernelInstance`.
     ``picks_pct``: of the posterior's picks; ``physics_pct``: of those by the physics fit.
     ``random_pct``, ``most_pct``: over all its settings, the mean and the most;
     ``random_exact``: how likely a random setting is the best. ``best_single_pct``,

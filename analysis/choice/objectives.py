@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from analysis.unknown_name import unknown_name
+from dvfs.names import unknown_name
 
 if TYPE_CHECKING:
     import numpy as np

@@ -33,7 +33,7 @@ class Pick:
     ``equally_fast``: how many settings are as fast as that one, itself included; the slowdown of
     such a one can be below 0, by less than the noise.
 
-    ``kernel``, ``params``, ``label``: as :class:`~analysis.measurements.kernels.KernelInstance`.
+    ``kernel``, ``params``, ``label``: as :class:`~dvfs.kernel_instance.KernelInstance`.
     ``measured``: whether this kernel was measured there (its time is then the measured one).
     ``saving_low_pct``, ``saving_high_pct``: the 95 % interval of the saving.
     ``saving_vs_highest_clocks_pct``: the saving against the highest clocks, at which most sites

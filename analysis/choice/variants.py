@@ -25,9 +25,9 @@ from analysis.choice.fronts import (
     least_of_weighted_sums,
     pareto_front,
 )
-from analysis.measurements.kernels import KernelInstance, short_labels
 from analysis.measurements.variant_metrics import Metric
 from analysis.measurements.variants import KernelVariants
+from dvfs.kernel_instance import KernelInstance, short_labels
 
 UPPER, LOWER = "upper", "lower"
 Predicted = Callable[[KernelVariants], Mapping[str, tuple[float, float]]]

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from analysis.dataset import is_complete
-from analysis.measurements.kernels import KernelInstance, kernel_instances
+from dvfs.dataset import is_complete
+from dvfs.kernel_instance import KernelInstance, kernel_instances
 
 CELL = ["partition", "kernel", "params", "core_mhz", "mem_mhz"]
 """What makes a cell of one site: its point without the repeat."""

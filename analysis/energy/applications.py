@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.dataset import moves_data
 from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit
 from analysis.energy.models import AUTO
-from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import CantFit, Observations, kernel_names
+from dvfs.dataset import moves_data
+from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
 
 ARITHMETIC = ("sp", "dp", "int")

@@ -16,7 +16,7 @@ from analysis.energy.models import (
     VOLTAGE_NAMES,
 )
 from analysis.measurements.observations import CantFit, Observations
-from analysis.unknown_name import unknown_name
+from dvfs.names import unknown_name
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import xarray as xr
 
-from analysis.dataset import moves_data
 from analysis.energy.breakdown import by_class, by_kind, by_phase
 from analysis.energy.fitted import Fit
 from analysis.figures.figure import Axis, Bars, Figure, Panel
@@ -21,8 +20,9 @@ from analysis.figures.predictions import (
     numbered,
     which_cases,
 )
-from analysis.measurements.kernels import short_labels
 from analysis.measurements.observations import Observations
+from dvfs.dataset import moves_data
+from dvfs.kernel_instance import short_labels
 from dvfs.setting import Setting
 
 SHOWN = 16

@@ -6,9 +6,9 @@ import itertools
 import re
 from collections.abc import Iterable, Sequence
 
-from analysis.dataset import class_unit, moves_data
-from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import setting_text
+from dvfs.dataset import class_unit, moves_data
+from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import AS_FOUND, Setting
 
 OTHERS = "others"

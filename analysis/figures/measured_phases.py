@@ -10,8 +10,8 @@ import numpy as np
 from analysis.figures.energy_shares import SHOWN, stacked_panel
 from analysis.figures.figure import Figure
 from analysis.figures.labels import file_stem, natural
-from analysis.measurements.kernels import KernelInstance, short_labels
 from analysis.measurements.phase_energy import FASTEST, LEAST, PhaseSplit
+from dvfs.kernel_instance import KernelInstance, short_labels
 
 
 def measured_phase_figures(

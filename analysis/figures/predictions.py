@@ -12,8 +12,8 @@ from analysis.choice.crossval import CrossValidation
 from analysis.figures.figure import Axis, Bars, Figure, Line, Panel, Points, Rule, Texts, log_scale
 from analysis.figures.labels import family_order, setting_label, some_of, told_apart
 from analysis.figures.range_panel import range_panel
-from analysis.measurements.kernels import short_labels
 from analysis.measurements.observations import Observations, kernel_names
+from dvfs.kernel_instance import short_labels
 from dvfs.setting import Setting
 
 CASES_A_PANEL = 32

@@ -14,7 +14,6 @@ from analysis.choice.fronts import pareto_front, pareto_steps
 from analysis.choice.pick import Pick
 from analysis.figures.figure import Axis, Figure, Line, Panel, Points, Rule, log_scale
 from analysis.figures.labels import setting_label, told_apart, unit_name
-from analysis.measurements.kernels import KernelInstance, short_labels
 from analysis.rooflines.greenup import (
     BECOMES_COMPUTE_BOUND,
     BOTH_COMPUTE_BOUND,
@@ -25,6 +24,7 @@ from analysis.rooflines.greenup import (
     speedup,
 )
 from analysis.rooflines.roofline import Roofline
+from dvfs.kernel_instance import KernelInstance, short_labels
 
 CASE_TEXT = {
     BOTH_MEMORY_BOUND: "both memory-bound",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from analysis.dataset import CLOCK_UNPROVEN, READ_BACK, SIMULATED, STATED, TIMED
 from analysis.measurements.timed_clocks import shown_by_timing
+from dvfs.dataset import CLOCK_UNPROVEN, READ_BACK, SIMULATED, STATED, TIMED
 
 UNPROVEN = "unproven"
 """Of a measurement at a clock that was asked for, which nothing showed."""
@@ -15,7 +15,7 @@ UNPROVEN = "unproven"
 def clock_proofs(dataset: xr.Dataset, rows: np.ndarray) -> np.ndarray:
     """How the clocks of rows (int64 indices into the measurements) were shown: object (rows,).
 
-    As the store says: one of :data:`analysis.dataset.CLOCK_PROOFS`, :data:`UNPROVEN` for the
+    As the store says: one of :data:`dvfs.dataset.CLOCK_PROOFS`, :data:`UNPROVEN` for the
     status ``clock unproven``, or empty where no clock was asked for. Rows of earlier versions say
     nothing: simulated and imported ones are taken for that, and of the others a domain that was
     asked for at several clocks is proven where the achieved clock was read. Core clocks that one

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from analysis.dataset import COMPLETE, COUNT_PREFIX, COUNTERS
-from analysis.measurements.kernels import dataset_kernels
+from dvfs.dataset import COMPLETE, COUNT_PREFIX, COUNTERS
+from dvfs.kernel_instance import dataset_kernels
 
 
 @dataclass(frozen=True, kw_only=True)

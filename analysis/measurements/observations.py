@@ -9,14 +9,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import xarray as xr
 
-from analysis.dataset import COUNT_PREFIX, MEMORY_CLASSES, STATED, is_complete
 from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
-from analysis.measurements.kernels import KernelInstance, dataset_kernels, relabelled
-from analysis.unknown_name import unknown_name
+from dvfs.dataset import COUNT_PREFIX, MEMORY_CLASSES, STATED, is_complete
+from dvfs.errors import UserError
+from dvfs.kernel_instance import KernelInstance, dataset_kernels, relabelled
+from dvfs.names import unknown_name
 from dvfs.setting import Setting, clock_columns, distinct_settings
 
 
-class CantFit(Exception):
+class CantFit(UserError):
     """These measurements do not allow what was asked; the text says what is needed."""
 
 
@@ -110,11 +111,11 @@ def site_names(dataset: xr.Dataset) -> list[str]:
 def observations(
     dataset: xr.Dataset, site: str, domains: dict[str, str] | None = None
 ) -> Observations:
-    """The complete rows (:data:`analysis.dataset.COMPLETE`) of ``site`` with a positive time and
+    """The complete rows (:data:`dvfs.dataset.COMPLETE`) of ``site`` with a positive time and
     energy.
 
     ``domains`` says which classes pay which domain, where it differs from
-    :data:`analysis.dataset.MEMORY_CLASSES`.
+    :data:`dvfs.dataset.MEMORY_CLASSES`.
 
     Raises:
         CantFit: the site is not in the store, or no row of it has an energy.

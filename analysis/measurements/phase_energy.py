@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from analysis.dataset import OK, PHASE_PREFIX
-from analysis.measurements.kernels import KernelInstance, dataset_kernels
 from analysis.measurements.observations import CantFit, setting_text
+from dvfs.dataset import OK, PHASE_PREFIX
+from dvfs.kernel_instance import KernelInstance, dataset_kernels
 from dvfs.setting import Setting
 
 FASTEST, LEAST = "fastest", "least energy"
@@ -31,7 +31,7 @@ WINDOW = "window"
 class PhaseSplit:
     """Measured energy of one iteration of a kernel at a setting by phase, the mean of its repeats.
 
-    ``kernel``, ``params``, ``label``: as :class:`~analysis.measurements.kernels.KernelInstance`.
+    ``kernel``, ``params``, ``label``: as :class:`~dvfs.kernel_instance.KernelInstance`.
     ``energy_j``, ``time_s``: float64 (phases,), J and s. ``at``: which of the kernel's measured
     settings this is, :data:`FASTEST`, :data:`LEAST` or both. ``period_s``: of the meter's readings,
     NaN where not known.

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from analysis.dataset import OK, PHASE_PREFIX
-from analysis.measurements.kernels import kernel_instances
 from analysis.measurements.phase_energy import WINDOW
+from dvfs.dataset import OK, PHASE_PREFIX
+from dvfs.kernel_instance import kernel_instances
 from dvfs.setting import Setting
 
 

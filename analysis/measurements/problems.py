@@ -7,9 +7,9 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import CantFit
-from analysis.unknown_name import unknown_name
+from dvfs.kernel_instance import KernelInstance
+from dvfs.names import unknown_name
 
 SHOWN = 12
 """Values and problems that an error names."""

@@ -10,11 +10,11 @@ import numpy as np
 import xarray as xr
 
 from analysis.costs.linear_cost import at_clocks
-from analysis.dataset import COUNT_PREFIX, is_complete
-from analysis.measurements.kernels import KernelInstance, dataset_kernels
 from analysis.measurements.observations import CantFit, site_names
 from analysis.measurements.problems import of_problem
-from analysis.unknown_name import unknown_name
+from dvfs.dataset import COUNT_PREFIX, is_complete
+from dvfs.kernel_instance import KernelInstance, dataset_kernels
+from dvfs.names import unknown_name
 from dvfs.setting import Setting, distinct_settings
 
 CLOCKS = ("core_mhz", "mem_mhz")

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.dataset import COUNTERS, METRICS, class_unit, moves_data
-from analysis.measurements.kernels import KernelInstance
+from dvfs.dataset import COUNTERS, METRICS, class_unit, moves_data
+from dvfs.kernel_instance import KernelInstance
 
 LABELS = "labels"
 """The key of a measurement's provenance that has the further columns of an imported table."""

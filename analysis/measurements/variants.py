@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from analysis.dataset import CLOCK_UNPROVEN, COUNT_PREFIX, class_unit, is_complete
 from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
-from analysis.measurements.kernels import KernelInstance, dataset_kernels
 from analysis.measurements.observations import CantFit, setting_text, site_names
 from analysis.measurements.problems import (
     SHOWN,
@@ -27,7 +25,9 @@ from analysis.measurements.problems import (
     value_text,
 )
 from analysis.measurements.variant_metrics import Metric, variant_metrics
-from analysis.unknown_name import unknown_name
+from dvfs.dataset import CLOCK_UNPROVEN, COUNT_PREFIX, class_unit, is_complete
+from dvfs.kernel_instance import KernelInstance, dataset_kernels
+from dvfs.names import unknown_name
 from dvfs.setting import Setting, distinct_settings
 
 SAME_WORK = 1.01

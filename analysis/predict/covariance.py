@@ -132,11 +132,10 @@ class Prior:
         return np.concatenate([self.physics.mean, np.zeros(len(self.features))])
 
     @property
-    def rough(self) -> tuple[float, float]:
+    def rough(self) -> np.ndarray:
         """Variances of what is each cell's own: of a log time, and of a log power without what
-        follows from the time's."""
-        time, power = np.exp(self.sizes[OWN][7:9])
-        return float(time), float(power)
+        follows from the time's, (2,)."""
+        return np.exp(self.sizes[OWN][7:9])
 
     @property
     def lacking(self) -> np.ndarray:
@@ -157,7 +156,7 @@ class Prior:
     def noise(self) -> np.ndarray:
         """The parts of these variances that are taken as noise of a measurement where no repeats
         show it, (2,)."""
-        return _noise(np.array(self.rough))
+        return _noise(self.rough)
 
     @property
     def common_noise(self) -> np.ndarray:
@@ -167,7 +166,7 @@ class Prior:
     def without_noise(self) -> Prior:
         """With what is each cell's own less its noise."""
         sizes = self.sizes.copy()
-        sizes[OWN][7:9] = np.log(np.array(self.rough) - self.noise)
+        sizes[OWN][7:9] = np.log(self.rough - self.noise)
         return replace(self, sizes=sizes)
 
     def covariances(self) -> tuple[np.ndarray, np.ndarray]:
@@ -323,8 +322,8 @@ class Likelihood:
         return -value, -(slopes - from_prior / PRIOR[:, 1])
 
     def device(self, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The mean and covariance of the device's numbers by the linear model, (14,), (14, 14), and
-        the first block."""
+        """The mean and covariance of the device's numbers by the linear model and the first
+        block, (15,) and (15, 15)."""
         prior, block = Prior(self.parts, self.physics, sizes), self.blocks[0]
         _, _, big = block.spread_of_mean(prior.nu, *prior.covariances())
         slopes = np.exp(0.5 * sizes[COMMON.start]) * self.physics.slopes[block.columns]

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 import xarray as xr
 
-from analysis.measurements.kernels import KernelInstance, dataset_kernels
 from analysis.measurements.observations import setting_text
+from dvfs.kernel_instance import KernelInstance, dataset_kernels
 from dvfs.setting import Setting
 
 MAX_NAMED = 3

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis.dataset import POSSIBLE
 from analysis.quality.finding import MAX_NAMED, Finding, first_named
 from analysis.quality.rows import Rows
+from dvfs.dataset import POSSIBLE
 
 NODE_W = (0.005, 2e4)
 """The mean power of a kernel, from one small core of a phone with its idle power taken off (8 mW
@@ -26,7 +26,7 @@ BEST_PER_CYCLE = 0.02
 
 
 def possible_clocks_and_volts(rows: Rows) -> list[Finding]:
-    """Clocks and voltages that no device has; see :data:`analysis.dataset.POSSIBLE`."""
+    """Clocks and voltages that no device has; see :data:`dvfs.dataset.POSSIBLE`."""
     columns = {
         "core_mhz": (rows.mhz[rows.setting, 0], "clocks"),
         "mem_mhz": (rows.mhz[rows.setting, 1], "clocks"),

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import xarray as xr
 
-from analysis.dataset import RECORDED_PREFIX
 from analysis.quality.finding import Finding
 from analysis.quality.rows import Rows
+from dvfs.dataset import RECORDED_PREFIX
 
 
 def recorded_energies(dataset: xr.Dataset, rows: Rows) -> list[Finding]:

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from analysis.dataset import COUNT_PREFIX, MEMORY_CLASSES, is_complete
 from analysis.measurements.clock_proof import clock_proofs
-from analysis.measurements.kernels import KernelInstance, dataset_kernels
 from analysis.measurements.observations import setting_text
+from dvfs.dataset import COUNT_PREFIX, MEMORY_CLASSES, is_complete
+from dvfs.kernel_instance import KernelInstance, dataset_kernels
 from dvfs.setting import Setting, clock_columns, distinct_settings
 
 

@@ -15,7 +15,6 @@ from analysis.choice.pick import Pick
 from analysis.energy.fitted import Fit
 from analysis.energy.models import ESTIMATED
 from analysis.figures.labels import family_order, natural, setting_label
-from analysis.measurements.kernels import KernelInstance, short_labels
 from analysis.measurements.observations import Observations, kernel_names
 from analysis.report.content import EnergyPrice, MeasurementCounts, SiteReport
 from analysis.report.sheets import phases_sheet
@@ -32,6 +31,7 @@ from analysis.report.tables import (
     scaled,
 )
 from analysis.rooflines.roofline import PairPoints, Roofline
+from dvfs.kernel_instance import KernelInstance, short_labels
 
 SEVERITY_TEXT = {
     "refused": ("reason against any fit", "reasons against any fit"),

@@ -20,7 +20,6 @@ from analysis.energy.fitted import Fit, costs_at
 from analysis.energy.models import ESTIMATED
 from analysis.figures.labels import family_order, file_stem, unit_name
 from analysis.figures.predictions import Cases
-from analysis.measurements.kernels import short_labels
 from analysis.measurements.observations import Observations
 from analysis.measurements.phase_energy import PhaseSplit
 from analysis.report.tables import (
@@ -35,6 +34,7 @@ from analysis.report.tables import (
     Sheet,
     clock_fields,
 )
+from dvfs.kernel_instance import short_labels
 
 MODEL, ORACLE = "model", "time oracle"
 HOLDOUT = "holdout"

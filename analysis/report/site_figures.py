@@ -36,7 +36,6 @@ from analysis.figures.trace import trace_figure
 from analysis.figures.tradeoffs import PARETO_SHOWN, greenup_figure, pareto_figure
 from analysis.figures.utilisation import utilisation_figure
 from analysis.figures.variants import variant_figures
-from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import CantFit, Observations, kernel_names
 from analysis.report.content import SiteReport
 from analysis.report.counter_sheet import utilisation_sheet
@@ -55,6 +54,7 @@ from analysis.report.tables import Sheet
 from analysis.report.variant_sheets import variant_sheets
 from analysis.rooflines.roof_fractions import roof_fractions
 from analysis.rooflines.roofline import PairPoints, Roofline, fastest_setting, pair_points, roofline
+from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
 
 Listed = tuple[Sequence[str], Sequence[Setting]]

@@ -15,7 +15,6 @@ from analysis.choice.candidates import Volts, all_candidates
 from analysis.choice.crossval import cross_validate
 from analysis.choice.pick import picks
 from analysis.choice.variants import Predicted, study
-from analysis.dataset import CLOCK_UNPROVEN, is_complete
 from analysis.energy.applications import energies_or_why
 from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit
@@ -35,6 +34,7 @@ from analysis.quality.finding import Finding
 from analysis.quality.unproven_clocks import CHECK as CLOCK_PROOF
 from analysis.report.content import ListedOrder, MeasurementCounts, SiteReport, StoredFit
 from analysis.report.trust import of_fit, of_measurements, of_picks, worst_first
+from dvfs.dataset import CLOCK_UNPROVEN, is_complete
 from dvfs.setting import Setting
 
 NODES_NAMED = 4

@@ -17,15 +17,15 @@ import numpy as np
 import xarray as xr
 
 from analysis.choice.pick import SURE, Pick, not_surely_better
-from analysis.dataset import FAILURES, STATED, is_complete
 from analysis.energy.fitted import Fit
 from analysis.energy.models import ESTIMATED
 from analysis.figures.labels import natural, setting_label
 from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
-from analysis.measurements.kernels import dataset_kernels
 from analysis.quality.finding import SEPARATE, Finding, describe
 from analysis.quality.unproven_clocks import CHECK as CLOCK_PROOF
 from analysis.report.tables import RowGroup, Table, TableColumn, decimals
+from dvfs.dataset import FAILURES, STATED, is_complete
+from dvfs.kernel_instance import dataset_kernels
 
 LISTED = 500
 """The most rows that a remark names; of more the rest is counted."""

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from analysis.dataset import MEMORY_CLASSES
 from analysis.energy.fitted import Fit
 from analysis.measurements.observations import CantFit, Observations
 from analysis.rooflines.more_work import work_advice, work_limits
@@ -19,6 +18,7 @@ from analysis.rooflines.regression import (
     regress,
 )
 from analysis.rooflines.roofline import Roofline, pair_points, roofline, verdict
+from dvfs.dataset import MEMORY_CLASSES
 
 CAPPED_AT = (0.25, 0.5, 1.0, 2.0, 4.0)
 """The intensities at which a cap's effect is shown, in units of B_tau."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from analysis.rooflines.at_setting import line_as_dict
 from analysis.rooflines.roofline import Roofline
-from analysis.unknown_name import unknown_name
+from dvfs.names import unknown_name
 
 MEMORY = "dram"
 

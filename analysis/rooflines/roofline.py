@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.dataset import CLASS_UNITS, moves_data
 from analysis.energy.fitted import Fit, costs_at
-from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import CantFit, Observations, kernel_names
+from dvfs.dataset import CLASS_UNITS, moves_data
+from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
 
 

@@ -11,8 +11,6 @@ from collections.abc import Iterable
 
 from distributed.scheduler import KilledWorker
 
-from analysis.dataset import COMPLETE, NODE_LOST
-from campaign.kernel_names import kernel_names
 from campaign.launch.chooser import Chooser
 from campaign.launch.clusters import LOOPBACK_DASHBOARD
 from campaign.launch.live_status import LiveStatus
@@ -26,12 +24,13 @@ from campaign.launch.snapshot import ENDING
 from campaign.launch.task_end import task_end
 from campaign.launch.worker import PointResult, TaskResult
 from campaign.measure.subprocesses import ScratchUnwritable
-from campaign.measurement import CAN_PASS, Measurement
-from campaign.plan.plan import Plan
+from campaign.plan.plan import Plan, kernel_names
 from campaign.plan.point import Point
 from campaign.store.compaction import compact
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, writing
+from campaign.store.measurement import CAN_PASS, Measurement
+from dvfs.dataset import COMPLETE, NODE_LOST
 
 COMPACT_AFTER = 20_000
 TICK_S = 0.2

@@ -18,9 +18,9 @@ from dask.utils import parse_bytes
 from distributed import LocalCluster
 from distributed.core import Status
 
-from campaign.interrupts import keeping_handler
 from campaign.launch import ctrl_c, timers
 from campaign.launch.certificates import make_security
+from campaign.launch.interrupts import keeping_handler
 from campaign.launch.slurm import CantLaunch, SubmissionRefused, cancel_jobs, submit
 from sites.clocks.shared.private_files import NotOwned, open_folder
 from sites.site_file import Partition, Site

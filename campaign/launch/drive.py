@@ -11,11 +11,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from campaign.errors import exit_code
-from campaign.interrupts import INTERRUPTED
 from campaign.launch.campaign_run import CampaignRun, compact_store
 from campaign.launch.chooser import Chooser
 from campaign.launch.clusters import LOOPBACK_DASHBOARD, configure_dask
+from campaign.launch.interrupts import INTERRUPTED
 from campaign.launch.live_status import LiveStatus
 from campaign.launch.node_hours import NodeHours
 from campaign.launch.outcome import Outcome, missing_points, outcome
@@ -36,6 +35,7 @@ from campaign.store.site_record import SiteRecord, write_site_record
 from campaign.store.states import point_states
 from campaign.store.variables import recorded_site
 from campaign.store.verify import give_up_records, repair_samples
+from dvfs.errors import exit_code
 from sites.site_file import Site
 
 

@@ -6,13 +6,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from campaign.errors import BadArgument
 from campaign.launch.detached import command_line
 from campaign.launch.live_status import LiveStatus
 from campaign.launch.placement import planned_placement
 from campaign.launch.slurm import CantLaunch, call_slurm, job_name, queued_jobs, submit
 from campaign.plan.plan import Plan
 from campaign.store.layout import Store, driver_lock
+from dvfs.errors import BadArgument
 from sites.site_file import Site
 
 STOP_BEFORE_S = 120

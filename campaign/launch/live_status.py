@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from analysis.dataset import COMPLETE
 from campaign.launch.metrics_text import metrics_text
 from campaign.launch.outcome import limit_option
 from campaign.launch.partition_now import PartitionNow
@@ -36,6 +35,7 @@ from campaign.store.hours import Spent
 from campaign.store.layout import METRICS, PAGE, SNAPSHOT, Store, replace_file
 from campaign.store.seal import sealed
 from campaign.store.states import NEVER, State
+from dvfs.dataset import COMPLETE
 from dvfs.setting import Setting
 
 SNAPSHOT_EVERY_S = 2.0

@@ -9,9 +9,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from campaign.errors import BadArgument
 from campaign.launch.outcome import Outcome
-from campaign.printable import printable
+from dvfs.errors import BadArgument
+from dvfs.printable import printable
 
 NOTIFY_S = 60.0
 

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from analysis.dataset import CLOCK_UNPROVEN, COMPLETE, OK
-from campaign.interrupts import INTERRUPTED
-from campaign.measurement import will_be_tried_again
+from campaign.launch.interrupts import INTERRUPTED
 from campaign.plan.plan import Plan
 from campaign.plan.point import Point
+from campaign.store.measurement import will_be_tried_again
 from campaign.store.states import NEVER, State
+from dvfs.dataset import CLOCK_UNPROVEN, COMPLETE, OK
 
 
 @dataclass(frozen=True, kw_only=True)

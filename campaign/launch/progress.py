@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from analysis.dataset import COMPLETE
-from campaign.extras import missing_extra
 from campaign.launch.partition_now import PartitionNow
-from campaign.printable import printable
+from dvfs.dataset import COMPLETE
+from dvfs.extras import missing_extra
+from dvfs.printable import printable
 
 if TYPE_CHECKING:
     from rich.progress import TaskID

@@ -4,11 +4,14 @@ where it is made: the driver knows the plan, a worker its node and its Slurm job
 from __future__ import annotations
 
 import json
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, distribution, version
+from pathlib import Path
 from typing import Any
 
 from campaign.measure.point_life import PartitionSetup
 from campaign.store.mixtures import KERNEL_CODE
-from campaign.versions import package_versions
 from kernels.host.ranks import node_name
 from kernels.sources import kernel_identity
 from sites.node_facts import node_facts, slurm_facts
@@ -35,3 +38,40 @@ def node_record(setup: PartitionSetup) -> dict[str, Any]:
     if any(meter.kind == "nvml" for meter in setup.site.meters):
         facts["nvml_power_model"] = power_models()
     return planned_record(setup) | {name: fact for name, fact in facts.items() if fact}
+
+
+PACKAGE = "dvfs-campaign"
+ROOT = Path(__file__).parents[2]
+GIT_S = 10.0
+
+
+def package_versions() -> dict[str, Any]:
+    """``version`` of this package, its ``commit`` where it is known, and ``python``."""
+    facts = {"version": version(PACKAGE), "commit": _commit(), "python": platform.python_version()}
+    return {name: fact for name, fact in facts.items() if fact}
+
+
+def _commit() -> str:
+    """The commit: of the checkout that this file is in ("-dirty": with changes), or the one that
+    pip installed from (PEP 610); empty where there is none."""
+    if (ROOT / ".git").exists():
+        return _git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    try:
+        text = distribution(PACKAGE).read_text("direct_url.json")
+        return str(json.loads(text or "{}").get("vcs_info", {}).get("commit_id", ""))
+    except (PackageNotFoundError, ValueError, AttributeError):
+        return ""
+
+
+def _git(*words: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(ROOT), *words],
+            capture_output=True,
+            text=True,
+            timeout=GIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -18,6 +18,7 @@ from pathlib import Path
 from campaign.measure.slurm_clocks import read_configuration
 from campaign.plan.estimate import walltime_s
 from campaign.store.hours import JobTime
+from dvfs.errors import UserError
 from sites.site_file import Site
 from sites.slurm_environment import REMOTE, run_slurm, slurm_environment
 
@@ -46,12 +47,16 @@ some time (MinJobAge)."""
 ENDING = "COMPLETING"
 
 
-class CantLaunch(Exception):
+class CantLaunch(UserError):
     """A partition's jobs cannot be submitted. The text contains Slurm's error."""
+
+    exit_code = 1
 
 
 class SubmissionRefused(CantLaunch):
     """Slurm does not accept a partition's jobs as the site file describes them."""
+
+    exit_code = 2
 
 
 def slurm_command(site: Site, *words: str) -> tuple[list[str], dict[str, str]]:

@@ -1,7 +1,13 @@
-"""A watch on Slurm's queue: a campaign's jobs, by one squeue call for all partitions of a site."""
+"""A watch on Slurm's queue: a campaign's jobs, by one squeue call for all partitions of a site, and
+what to change where a job can never start as it is.
+
+The reasons that say so are those of squeue's manual (JOB REASON CODES) and of Slurm's
+job_state_reason_string. Any other reason may pass: resources, priorities, other jobs of the same
+user, reservations, nodes or partitions that are down."""
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Sequence
@@ -86,3 +92,37 @@ class QueueWatch:
             while time.monotonic() < until_s and not self._ended.wait(0.2):
                 if self.often:
                     until_s = min(until_s, began_s + SOON_S)
+
+
+REMEDIES = (
+    (
+        r"PartitionTimeLimit|.*MaxWallDurationPerJobLimit|QOSTimeLimit|AssociationTimeLimit",
+        "set a shorter walltime in the site file",
+    ),
+    (
+        r"PartitionNodeLimit|PartitionConfig",
+        "the partition's limits or nodes do not allow a job of one node; see: scontrol show "
+        "partition; then correct the site file or name another partition",
+    ),
+    (r"MaxMemPerLimit|(Assoc|QOS)MaxMem(ory)?Per(Job|Node)", "set less memory in the site file"),
+    (
+        r"(Assoc|QOS)Max\w+Per(Job|Node)(Limit)?",
+        "ask for less in the site file (cores, memory, walltime), or set another account or qos",
+    ),
+    (r"QOSMin\w+", "ask for more cores or memory in the site file, or set another qos"),
+    (r"AccountNotAllowed|InvalidAccount", "set an account that the partition allows"),
+    (r"QOSNotAllowed|InvalidQOS", "set a qos that the partition and the account allow"),
+    (
+        r"BadConstraints|DependencyNeverSatisfied|ReservationDeleted|DeadLine",
+        "correct the partition's directives, cores or memory in the site file",
+    ),
+)
+"""Reason -> what to change."""
+
+
+def remedy(reason: str) -> str | None:
+    """What to change where a job with this reason can never start; None where it may start."""
+    for words, change in REMEDIES:
+        if re.fullmatch(words, reason):
+            return change
+    return None

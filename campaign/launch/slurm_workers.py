@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from campaign.launch.partition_now import PartitionNow, duration
-from campaign.launch.queue_reasons import remedy
-from campaign.launch.slurm_queue import QueueWatch
+from campaign.launch.slurm_queue import QueueWatch, remedy
 from campaign.launch.starts import Starts, last_lines
 
 SUBMISSION_S = 20.0

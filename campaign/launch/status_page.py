@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from campaign.launch.partition_now import duration
 from campaign.launch.snapshot import ENDED, PartitionSnapshot, SettingCounts, Snapshot
-from campaign.printable import printable
+from dvfs.printable import printable
 
 RELOAD_S = 10
 STYLE = """\

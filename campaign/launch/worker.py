@@ -17,7 +17,6 @@ from distributed import Worker, get_worker
 from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from analysis.dataset import COMPLETE, NODE_LOST
 from campaign.launch.placement import check_placement
 from campaign.launch.setup_record import node_record
 from campaign.measure.point_life import PartitionSetup
@@ -26,6 +25,7 @@ from campaign.plan.point import Point
 from campaign.store.journal import JournalWriter, encode_setup, scalars_of
 from campaign.store.layout import StoreUnwritable
 from campaign.store.setups import setup_id
+from dvfs.dataset import COMPLETE, NODE_LOST
 
 PLUGIN = MEASURING = "measuring"
 """The plugin's name, and that of the metric in which it says the id of the point it measures."""

@@ -18,9 +18,9 @@ from pathlib import Path
 from types import FrameType
 
 from campaign.measure.point_life import PartitionSetup, measure
-from campaign.measurement import Measurement
 from campaign.plan.point import Point
 from campaign.store.journal import encode
+from campaign.store.measurement import Measurement
 from sites.clocks.shared.journal import put_back_held
 
 ASKED = "CAMPAIGN_POINT"

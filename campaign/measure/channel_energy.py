@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from campaign.measurement import Trace
+from campaign.store.measurement import Trace
 from sites.meters import Channel
 
 NS_PER_S = 1e9

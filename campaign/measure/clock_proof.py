@@ -13,8 +13,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analysis.dataset import READ_BACK, TIMED
 from campaign.measure.window import Window
+from dvfs.dataset import READ_BACK, TIMED
 from dvfs.setting import Setting
 from sites.site_file import Site
 

@@ -29,13 +29,13 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from analysis.dataset import OK
 from campaign.measure.__main__ import RecordUnwritten, end, first_out_of_memory, write_record
 from campaign.measure.point_life import VERSION, PartitionSetup
 from campaign.measure.simulated_window import simulate_window
-from campaign.measurement import Measurement, Trace
 from campaign.plan.point import Point, make_point
 from campaign.store.journal import encode
+from campaign.store.measurement import Measurement, Trace
+from dvfs.dataset import OK
 from kernels.host.timed_clock import compile_chain
 from kernels.registry import find_kernel
 from sites.clocks import ClocksUnavailable, device_of, open_control

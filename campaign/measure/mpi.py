@@ -12,9 +12,9 @@ import os
 import sys
 from pathlib import Path
 
-from campaign.extras import MissingExtra
 from campaign.measure.point_server import STEP_NAME
 from campaign.plan.point import Point
+from dvfs.extras import MissingExtra
 from kernels.host.programs import Launcher, site_launcher, wheel_programs
 from kernels.registry import find_kernel
 from sites.clocks.slurm import step_flags

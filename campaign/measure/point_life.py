@@ -15,21 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from analysis.dataset import (
-    CLOCK_NOT_ACHIEVED,
-    CLOCK_NOT_LEGAL,
-    CLOCK_UNPROVEN,
-    COMPLETE,
-    COUNTERS,
-    KERNEL_FAILED,
-    METER_UNREADABLE,
-    METRICS,
-    OK,
-    RECORDED_PREFIX,
-    SIMULATED,
-    WRONG_RESULT,
-)
-from campaign.extras import MissingExtra
 from campaign.measure.clock_proof import (
     ClockNotAchieved,
     ClockProof,
@@ -51,9 +36,24 @@ from campaign.measure.protocol import (
 from campaign.measure.sampler import OpenMeter
 from campaign.measure.simulated_window import simulate_window
 from campaign.measure.window import Window
-from campaign.measurement import Measurement, Trace
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.point import Point
+from campaign.store.measurement import Measurement, Trace
+from dvfs.dataset import (
+    CLOCK_NOT_ACHIEVED,
+    CLOCK_NOT_LEGAL,
+    CLOCK_UNPROVEN,
+    COMPLETE,
+    COUNTERS,
+    KERNEL_FAILED,
+    METER_UNREADABLE,
+    METRICS,
+    OK,
+    RECORDED_PREFIX,
+    SIMULATED,
+    WRONG_RESULT,
+)
+from dvfs.extras import MissingExtra
 from kernels.host.ranks import NoMpi, RankFailed, Team, WrongTeamSize, node_name
 from kernels.kernel import Flagged, Kernel, KernelFailed, WithMetrics, WrongResult
 from kernels.registry import find_kernel

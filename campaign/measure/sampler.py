@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from campaign.measurement import Trace
+from campaign.store.measurement import Trace
 from dvfs.setting import Setting
 from sites.clocks import ClockControl, ClockState
 from sites.meters import Buffered, Channel, FromFiles, Meter, MeterUnreadable, Reading

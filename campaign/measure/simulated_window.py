@@ -8,7 +8,7 @@ import numpy as np
 
 from campaign.measure.sampler import MeterTrace
 from campaign.measure.window import Window, phase_traces
-from campaign.measurement import Trace
+from campaign.store.measurement import Trace
 from dvfs.setting import Setting
 from kernels.kernel import Mark
 from sites.site_file import Site

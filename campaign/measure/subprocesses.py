@@ -24,8 +24,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from analysis.dataset import CLOCK_NOT_LEGAL, KERNEL_FAILED, NODE_LOST, TIMED_OUT
-from campaign.extras import MissingExtra
 from campaign.measure.__main__ import RecordUnwritten, asked_in_environment
 from campaign.measure.mpi import (
     measuring_mpiexec,
@@ -44,10 +42,12 @@ from campaign.measure.point_server import (
     kill_steps,
 )
 from campaign.measure.slurm_words import StepEnd, step_end
-from campaign.measurement import Measurement
 from campaign.plan.point import Point
 from campaign.store.journal import TornRecord, encode, scalars_of
 from campaign.store.layout import StoreUnwritable
+from campaign.store.measurement import Measurement
+from dvfs.dataset import CLOCK_NOT_LEGAL, KERNEL_FAILED, NODE_LOST, TIMED_OUT
+from dvfs.extras import MissingExtra
 from kernels.host.output import beginning_and_end
 from kernels.host.ranks import node_name
 from sites.clocks.slurm import refusal, step_flags

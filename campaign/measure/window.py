@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from analysis.dataset import PHASE_PREFIX
 from campaign.measure.energy import MeterChannel, counted_channels
 from campaign.measure.sampler import MeterTrace, OpenMeter, Sampler, needed_lead_s
-from campaign.measurement import Trace
+from campaign.store.measurement import Trace
+from dvfs.dataset import PHASE_PREFIX
 from dvfs.setting import Setting
 from kernels.host.ranks import Team
 from kernels.kernel import Mark, Marked, Prepared

@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analysis.choice.objectives import Objective
-from analysis.dataset import COMPLETE
 from campaign.launch.drive import plan_record, planned_points
-from campaign.measurement import will_be_tried_again
 from campaign.next.chosen import choose_next, site_data
 from campaign.next.offered import offered
 from campaign.plan.plan import Plan
@@ -18,9 +16,11 @@ from campaign.plan.planned_points import PartitionPoints, PlannedPoints
 from campaign.plan.point import Point
 from campaign.results import Results
 from campaign.store.layout import Store, writing
+from campaign.store.measurement import will_be_tried_again
 from campaign.store.planned import write_planned
 from campaign.store.states import NEVER, State, point_states
-from campaign.tuning.problems import ids_by_code
+from campaign.variants.problems import ids_by_code
+from dvfs.dataset import COMPLETE
 
 Names = tuple[str, str]
 """A site and a partition of it."""

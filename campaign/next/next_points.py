@@ -11,17 +11,16 @@ from typing import Any
 
 from analysis.choice.next_measurements import measurements_like
 from analysis.choice.objectives import objective as objective_of
-from campaign.errors import BadArgument
-from campaign.fits import Request
-from campaign.fitting import check_like
 from campaign.next.chosen import choose_next, site_data
 from campaign.next.next_file import next_file
 from campaign.next.offered import all_legal, of_kernels, offered
 from campaign.plan.plan import Plan, make_plan
 from campaign.plan.planned_points import PartitionPoints
 from campaign.results import Results
+from campaign.results.fits import Request, check_like
 from campaign.store.states import point_states
-from sites.near_names import known_names
+from dvfs.errors import BadArgument
+from dvfs.names import known_names
 
 MORE_H = 1.0
 """The further node-hours of which ``next`` says what they would buy."""

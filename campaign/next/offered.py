@@ -9,15 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.choice.next_measurements import Cells
-from analysis.dataset import COMPLETE
 from analysis.measurements.observations import Observations
-from campaign.measurement import will_be_tried_again
 from campaign.plan.estimate import launching_s, measuring_s
 from campaign.plan.plan import Plan
 from campaign.plan.planned_points import Input, PartitionPoints, partition_points
 from campaign.plan.point import canonical_json
+from campaign.store.measurement import will_be_tried_again
 from campaign.store.states import NEVER, State
-from campaign.tuning.problems import ids_by_code
+from campaign.variants.problems import ids_by_code
+from dvfs.dataset import COMPLETE
 
 
 @dataclass(frozen=True, kw_only=True)

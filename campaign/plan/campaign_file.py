@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from dvfs.input_files import BadFile, BadValue, Check, FileModel, Source, read_file
 from kernels.registry import KERNELS
 from kernels.space import WHERE
-from sites.located_toml import BadFile, BadValue, Check, FileModel, Source, read_file
 from sites.site_file import Name, NotNegative, OneLine, PartitionName, Positive, known
 from sites.site_reading import built_in_sites
 
@@ -204,7 +204,7 @@ class Campaign(FileModel):
 
 def read_campaign(path: Path, checks: Sequence[Check] = ()) -> tuple[Campaign, Source]:
     """Read and check a campaign file. The Source knows the lines of its keys. ``checks``: further
-    ones; see :func:`sites.located_toml.parse`.
+    ones; see :func:`dvfs.input_files.parse`.
 
     Raises:
         BadFile: with file, line, key, what was found and a remedy.

@@ -26,18 +26,12 @@ from campaign.plan.planned_points import (
     partition_points,
 )
 from campaign.plan.sweep import MAX_POINTS, Sweep, swept
+from dvfs.input_files import BadFile, KeyPath, NoSuchFile, Source, errors_of, raise_all
+from dvfs.kernel_instance import kernel_instances, short_labels
+from dvfs.names import known_names
 from dvfs.setting import Setting
 from kernels.kernel import KernelFailed
 from kernels.registry import find_kernel
-from sites.located_toml import (
-    BadFile,
-    KeyPath,
-    NoSuchFile,
-    Source,
-    errors_of,
-    raise_all,
-)
-from sites.near_names import known_names
 from sites.site_file import Site
 from sites.site_reading import find_site, read_site
 
@@ -395,3 +389,12 @@ def _first_twice(values: Iterable[T]) -> T | None:
             return value
         seen.add(value)
     return None
+
+
+def kernel_names(plan: Plan) -> dict[tuple[str, str], str]:
+    """(label, parameters as JSON) -> the kernel's name: its label, and what differs among the
+    campaign's kernels of this label."""
+    inputs = {(one.label, one.params) for part in plan.points.parts for one in part.inputs}
+    instances = kernel_instances(inputs)
+    short = short_labels(instances.values())
+    return {pair: short[instance.label] for pair, instance in instances.items()}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from sites.located_toml import FileModel, Source, read_file
+from dvfs.input_files import FileModel, Source, read_file
 from sites.site_file import Name, NotNegative, Positive
 
 

@@ -14,16 +14,15 @@ from pydantic_core import ErrorDetails
 
 from campaign.plan.campaign_file import KernelEntry
 from campaign.plan.point import canonical_json
+from dvfs.input_files import BadFile, KeyPath, Source, raise_all, value_remedy
+from dvfs.names import known_names
 from kernels.kernel import Kernel, KernelFailed
 from kernels.registry import find_kernel
 from kernels.space import WHERE, BadSpace, read_space
-from sites.located_toml import BadFile, KeyPath, Source, raise_all
-from sites.model_values import value_remedy
-from sites.near_names import known_names
 from sites.site_file import Site
 
 if TYPE_CHECKING:
-    from kernels.space_variants import Variants
+    from kernels.space import Variants
 
 MAX_POINTS = 20_000_000
 
@@ -128,7 +127,7 @@ def space_variants(
     Raises:
         BadFile: with the place and a remedy.
     """
-    from kernels.space_variants import variants  # noqa: PLC0415
+    from kernels.space import variants  # noqa: PLC0415
 
     assert entry.space is not None  # noqa: S101
 

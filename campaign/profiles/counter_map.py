@@ -17,8 +17,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from dvfs.input_files import FileModel, find_file, read_file
 from sites.counters.group_file import Number
-from sites.located_toml import FileModel, find_file, read_file
 from sites.site_file import Name
 
 Factors = dict[str, Number]

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from campaign.errors import BadArgument
 from campaign.profiles.counter_map import CounterMap, read_counter_map
 from campaign.profiles.profiler_tables import Counted, Selection, read_counted
-from sites.located_toml import BadFile
+from dvfs.errors import BadArgument
+from dvfs.input_files import BadFile
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from campaign.table.number_text import UnclearNumbers, read_numbers
-from sites.located_toml import BadFile, read_text
+from dvfs.input_files import BadFile, read_text
 
 UNIT_FACTORS = {
     **dict.fromkeys(("s", "second", "sec"), 1.0),

@@ -1,6 +1,6 @@
 """The columns and types of a store's tables, and of its arrays of samples.
 
-The columns of measurements and traces are those of :mod:`analysis.dataset`.
+The columns of measurements and traces are those of :mod:`dvfs.dataset`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.dataset import (
+from dvfs.dataset import (
     BOOLEAN_COLUMNS,
     COLUMN_UNITS,
     COUNT_PREFIX,

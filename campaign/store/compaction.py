@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import zarr
 
-from analysis.dataset import FAILURES, STATUSES, TRACE_TEXT_COLUMNS
 from campaign.store.columns import FAILURE_COLUMNS, column
 from campaign.store.generation import (
     STATE,
@@ -43,6 +42,7 @@ from campaign.store.rows import append, open_table, overwrite, rows_of
 from campaign.store.samples import ShardWriter, repair_descriptions
 from campaign.store.setups import write_setups
 from campaign.store.summary import updated
+from dvfs.dataset import FAILURES, STATUSES, TRACE_TEXT_COLUMNS
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analysis.dataset import COMPLETE
 from campaign.store.records import StoreContents
+from dvfs.dataset import COMPLETE
 
 COLUMNS = ("point_id", "status", "energy_j", "time_s")
 

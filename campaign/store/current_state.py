@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from analysis.dataset import STATUSES
 from campaign.store.generation import STATE
 from campaign.store.records import StoreContents
 from campaign.store.summary import updated
+from dvfs.dataset import STATUSES
 
 
 def summary_and_states(contents: StoreContents) -> tuple[dict[str, Any], np.ndarray]:

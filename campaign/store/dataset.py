@@ -18,16 +18,6 @@ import xarray as xr
 import zarr
 from zarr.storage import LocalStore, WrapperStore
 
-from analysis.dataset import (
-    BOOLEAN_COLUMNS,
-    FAILURES,
-    INTEGER_COLUMNS,
-    MEASUREMENT_COLUMNS,
-    TRACE_COLUMNS,
-    TRACE_INTEGER_COLUMNS,
-    TRACE_TEXT_COLUMNS,
-    is_float_column,
-)
 from campaign.store.columns import (
     CHUNK_SAMPLES,
     FAILURE_COLUMNS,
@@ -49,7 +39,17 @@ from campaign.store.rows import stored
 from campaign.store.samples import wrong_descriptions
 from campaign.store.setups import perf_per_watt_mhz, setup_uses
 from campaign.store.shard import BadChunk, read_shard
-from sites.regular_files import NotRegular
+from dvfs.dataset import (
+    BOOLEAN_COLUMNS,
+    FAILURES,
+    INTEGER_COLUMNS,
+    MEASUREMENT_COLUMNS,
+    TRACE_COLUMNS,
+    TRACE_INTEGER_COLUMNS,
+    TRACE_TEXT_COLUMNS,
+    is_float_column,
+)
+from dvfs.files import NotRegular
 
 if TYPE_CHECKING:
     from zarr.core.buffer import Buffer

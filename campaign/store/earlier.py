@@ -8,13 +8,13 @@ from collections import Counter
 
 import numpy as np
 
-from analysis.dataset import COMPLETE, STATUSES
 from campaign.store.dataset import open_tables, read_column
 from campaign.store.generation import Generation
 from campaign.store.layout import DamagedStore, Store
 from campaign.store.mixtures import as_read_now
 from campaign.store.setups import SetupUse, has_earlier, write_earlier
 from campaign.store.variables import without_values
+from dvfs.dataset import COMPLETE, STATUSES
 
 
 def keep_earlier(store: Store, generation: Generation | None) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analysis.dataset import COMPLETE, FAILURES
-from campaign.measurement import will_be_tried_again
 from campaign.store.columns import FAILURE_COLUMNS
 from campaign.store.dataset import open_tables, read_table
 from campaign.store.layout import Store
+from campaign.store.measurement import will_be_tried_again
 from campaign.store.planned import planned_ids
 from campaign.store.records import measurement_row, read_contents
 from campaign.store.states import point_states
+from dvfs.dataset import COMPLETE, FAILURES
 
 FAILED, WAITING, MEASURED = "failed", "waiting", "measured since"
 """What became of a point: no further attempt is made; a campaign that runs, or the next one,

@@ -32,7 +32,7 @@ from campaign.store.columns import SAMPLES, SHARD_SAMPLES
 from campaign.store.durable import sync, sync_tree
 from campaign.store.layout import INDEX, DamagedStore, Store
 from campaign.store.summary import Summary
-from sites.regular_files import open_regular, read_regular
+from dvfs.files import open_regular, read_regular
 
 STATE = np.dtype([("id", f"S{ID_CHARS}"), ("row", "<i8"), ("status", "u1")])
 """One measurement in ``states.bin``; ``status`` is an index into :data:`STATUSES`."""

@@ -28,14 +28,14 @@ import numpy as np
 from numcodecs import blosc
 from numcodecs.blosc import Blosc
 
-from analysis.dataset import STATUSES
-from campaign.measurement import Measurement, Trace
 from campaign.plan.point import ID_CHARS, Point
-from campaign.printable import printable
 from campaign.store.durable import sync
 from campaign.store.layout import JOURNAL_SUFFIX
+from campaign.store.measurement import Measurement, Trace
 from campaign.store.setups import setup_id
-from sites.regular_files import open_regular
+from dvfs.dataset import STATUSES
+from dvfs.files import open_regular
+from dvfs.printable import printable
 
 blosc.use_threads = False  # a forked child would start Blosc's threads for every record
 

@@ -12,7 +12,7 @@ A store is a folder::
                     (campaign.store.generation)
     setups/         how measurements were made (campaign.store.setups)
     hours/          the node-hours that runs have spent (campaign.store.hours)
-    fits/           fits by site and name, as JSON (campaign.fits)
+    fits/           fits by site and name, as JSON (campaign.results.fits)
     logs/, tls/     of a run on Slurm: the jobs' output; certificates while it runs
     variables.key   hides values of environment variables (campaign.store.variables)
     lock            locked by the running driver
@@ -37,9 +37,9 @@ from typing import Any
 
 from campaign.store.durable import sync
 from campaign.store.seal import sealed, unsealed
-from sites.near_names import did_you_mean
-from sites.regular_files import read_regular
-from sites.whole_files import replacing, temporary_of
+from dvfs.errors import UserError
+from dvfs.files import read_regular, replacing, temporary_of
+from dvfs.names import did_you_mean
 
 FORMAT = 4
 """Of a store whose JSON files are sealed and listed."""
@@ -64,20 +64,24 @@ PAGE = "status.html"
 METRICS = "status.prom"
 
 
-class NotAStore(Exception):
+class NotAStore(UserError):
     """The folder is not a store, or its format is not supported by this version."""
 
 
-class DamagedStore(Exception):
+class DamagedStore(UserError):
     """A file of the store is not what was written. The text contains its name and a remedy."""
 
 
-class StoreBusy(Exception):
+class StoreBusy(UserError):
     """Another process is using this store."""
 
+    exit_code = 1
 
-class StoreUnwritable(Exception):
+
+class StoreUnwritable(UserError):
     """The store cannot be written to, so that further measurements would be lost."""
+
+    exit_code = 1
 
 
 @dataclass(frozen=True)

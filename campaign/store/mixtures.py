@@ -18,7 +18,7 @@ from typing import Any
 
 from campaign.store.setups import Record, SetupUse
 from campaign.store.variables import key_of
-from sites.errors import WithRemedy
+from dvfs.errors import UserError
 
 WITHOUT_EFFECT = {
     "protocol": ("timeout_s",),
@@ -41,7 +41,7 @@ MOST_SHOWN = 6
 VALUE_CHARS = 60
 
 
-class ChangedSetup(WithRemedy):
+class ChangedSetup(UserError):
     """A run would add measurements that were made in another way than those of the store."""
 
     def __str__(self) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 
 from campaign.plan.point import ID_CHARS
 from campaign.store.layout import DamagedStore, Store, replace_file
-from sites.regular_files import read_regular
+from dvfs.files import read_regular
 
 RECORD = np.dtype([("partition", "<u2"), ("id", f"S{ID_CHARS}")])
 NAME = re.compile(r"planned\.[0-9a-f]{8}\.bin")

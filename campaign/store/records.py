@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from analysis.dataset import COMPLETE, COUNT_PREFIX, DAMAGED, STATUSES
-from campaign.measurement import Measurement
 from campaign.store.generation import STATE, Generation, generation_numbers, newest_generation
 from campaign.store.journal import JournalEntry, has_writer, scan
 from campaign.store.layout import Store
+from campaign.store.measurement import Measurement
+from dvfs.dataset import COMPLETE, COUNT_PREFIX, DAMAGED, STATUSES
 
 OF_MEASUREMENT = tuple(
     own.name

@@ -9,8 +9,8 @@ import numpy as np
 import zarr
 from zarr.codecs import ZstdCodec
 
-from analysis.dataset import COUNT_PREFIX, is_float_column
 from campaign.store.columns import TABLES, attributes, column
+from dvfs.dataset import COUNT_PREFIX, is_float_column
 
 CHUNK_ROWS = 1 << 16
 

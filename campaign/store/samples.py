@@ -22,12 +22,12 @@ from zarr.core.group import GroupMetadata
 from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import MemoryStore, StoreLike
 
-from campaign.measurement import Trace
 from campaign.store.columns import CHUNK_SAMPLES, PADDING, SAMPLE_ATTRIBUTES, SAMPLES, SHARD_SAMPLES
 from campaign.store.durable import sync, sync_tree
 from campaign.store.generation import FileDigest, checksum
 from campaign.store.layout import DamagedStore, Store, replace_file
-from sites.regular_files import NotRegular, read_regular
+from campaign.store.measurement import Trace
+from dvfs.files import NotRegular, read_regular
 
 BATCH_SAMPLES = 4 * SHARD_SAMPLES
 AHEAD_SAMPLES = 1 << 36

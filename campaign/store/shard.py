@@ -18,7 +18,7 @@ from numcodecs import blosc
 
 from campaign.store.columns import CHUNK_SAMPLES, SHARD_SAMPLES
 from campaign.store.layout import DamagedStore
-from sites.regular_files import open_regular
+from dvfs.files import open_regular
 
 CHUNKS = SHARD_SAMPLES // CHUNK_SAMPLES
 CRC_BYTES = 4

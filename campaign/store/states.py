@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from analysis.dataset import CLOCK_UNPROVEN, COMPLETE, FAILURES, STATUSES
-from campaign.measurement import CAN_PASS, will_be_tried_again
 from campaign.store.current_state import status_codes, summary_and_states
 from campaign.store.hours import Spent, spent_by_partition
 from campaign.store.layout import DamagedStore, Store
+from campaign.store.measurement import CAN_PASS, will_be_tried_again
 from campaign.store.mixtures import Mixture, mixtures
 from campaign.store.planned import planned_ids
 from campaign.store.records import StoreContents, read_contents
 from campaign.store.setups import setup_uses
+from dvfs.dataset import CLOCK_UNPROVEN, COMPLETE, FAILURES, STATUSES
 
 State = tuple[str | None, int]
 """A point's status (None: never measured) and the number of its failed attempts."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
-from analysis.dataset import COMPLETE, FAILURES
+from dvfs.dataset import COMPLETE, FAILURES
 
 LATEST = 200
 NUMBERS = re.compile(r"[-+.\d]+(e[-+]?\d+)?")

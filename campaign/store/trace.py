@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from analysis.dataset import PHASE_PREFIX
-from campaign.errors import BadArgument
+from dvfs.dataset import PHASE_PREFIX
+from dvfs.errors import BadArgument
 
 WINDOW = "window"
 """The channel that marks the windows of a measurement that has several."""

@@ -19,9 +19,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from campaign.store.layout import Store
-from sites.regular_files import read_regular
+from dvfs.files import read_regular, replacing
 from sites.site_file import Site
-from sites.whole_files import replacing
 
 KEY_FILE = "variables.key"
 KEY_BYTES = 32

@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 import zarr
 
-from analysis.dataset import COMPLETE, COUNT_PREFIX, DAMAGED
 from campaign.store import hours, setups
 from campaign.store.columns import CHUNK_SAMPLES, SAMPLES, SHARD_SAMPLES, column
 from campaign.store.compaction import NewRows, write_generation
@@ -46,7 +45,8 @@ from campaign.store.records import read_contents
 from campaign.store.samples import repair_descriptions, wrong_descriptions
 from campaign.store.shard import BadChunk, read_shard
 from campaign.store.summary import without
-from sites.regular_files import NotRegular
+from dvfs.dataset import COMPLETE, COUNT_PREFIX, DAMAGED
+from dvfs.files import NotRegular
 
 LOST = ".lost"
 """The suffix of a damaged record that the store goes on without."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from analysis.dataset import POSSIBLE
 from campaign.store.layout import Store
 from campaign.store.records import read_contents
 from campaign.store.setups import SetupUse, public_records, read_earlier, setup_id
@@ -21,8 +20,9 @@ from campaign.store.site_record import (
     read_site_record,
     record_of,
 )
-from sites.located_toml import BadFile, read_text
-from sites.whole_files import write_output
+from dvfs.dataset import POSSIBLE
+from dvfs.files import write_output
+from dvfs.input_files import BadFile, read_text
 
 SUFFIX = ".sites.json"
 

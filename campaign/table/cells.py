@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from analysis.dataset import COUNTERS, METRICS
 from campaign.plan.point import canonical_json
 from campaign.table.number_text import Numbers
 from campaign.table.reading import RawTable
+from dvfs.dataset import COUNTERS, METRICS
 
 MISSING = {"power_w": "energy_j: missing; every row needs energy_j or power_w"}
 INT64 = 2**63

@@ -11,15 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.dataset import (
-    CLOCK_PROOFS,
-    COUNT_PREFIX,
-    OK,
-    READ_BACK,
-    SIMULATED,
-    STATED,
-    STATUSES,
-)
 from campaign.plan.point import ID_CHARS
 from campaign.table.cells import (
     Cells,
@@ -34,7 +25,8 @@ from campaign.table.map_file import POINT_ID, TableMap
 from campaign.table.plausibility import note_impossible, note_power_caps
 from campaign.table.points import Attempts, attempts_of, numbered_repeats, point_ids_of, worth_of
 from campaign.table.reading import RawTable
-from sites.located_toml import BadFile
+from dvfs.dataset import CLOCK_PROOFS, COUNT_PREFIX, OK, READ_BACK, SIMULATED, STATED, STATUSES
+from dvfs.input_files import BadFile
 
 MAX_ROWS_NAMED = 10
 MAX_REPEAT = 2**53

@@ -15,8 +15,8 @@ from itertools import islice
 from pathlib import Path
 
 from campaign.table.map_file import COLUMNS, POINT_ID, TableMap, is_table_column
-from sites.located_toml import BadFile, readable
-from sites.regular_files import MAX_BYTES, read_input
+from dvfs.files import MAX_BYTES, read_input
+from dvfs.input_files import BadFile, readable
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "|"}
 """What is recognised, and its name."""

@@ -12,15 +12,15 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.dataset import COUNT_PREFIX, MEASUREMENT_COLUMNS
-from campaign.extras import explain_missing
 from campaign.store.columns import column, missing_column
 from campaign.store.dataset import current_tables
 from campaign.store.layout import Store
 from campaign.store.setups import public_records, setup_id
 from campaign.table.map_file import POINT_ID
 from campaign.table.reading import OF_STORE
-from sites.whole_files import writing_output
+from dvfs.dataset import COUNT_PREFIX, MEASUREMENT_COLUMNS
+from dvfs.extras import explain_missing
+from dvfs.files import writing_output
 
 FIRST = (
     POINT_ID,
@@ -48,7 +48,7 @@ ATTEMPT = [POINT_ID, "attempt", "start_unix_s", "status"]
 def export_table(store: Store) -> pd.DataFrame:
     """Every measurement, and every failed attempt that a later one replaced, a row each.
 
-    The columns are those of :data:`analysis.dataset.MEASUREMENT_COLUMNS` and the counts; then, for
+    The columns are those of :data:`dvfs.dataset.MEASUREMENT_COLUMNS` and the counts; then, for
     people, the labels and the power of imported rows, which ``provenance`` holds too.
     """
     tables, tail = current_tables(store)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.dataset import TRACE_TEXT_COLUMNS
 from campaign.store.columns import FAILURE_COLUMNS, column
 from campaign.store.compaction import (
     NewRows,
@@ -33,8 +32,9 @@ from campaign.table.map_file import POINT_ID, TableMap, read_map
 from campaign.table.points import worth_of
 from campaign.table.reading import read_table
 from campaign.table.trace_folder import TraceFolder
+from dvfs.dataset import TRACE_TEXT_COLUMNS
+from dvfs.input_files import BadFile
 from dvfs.setting import Setting
-from sites.located_toml import BadFile
 
 ATTEMPT = [POINT_ID, "attempt", "start_unix_s"]
 """What a failed attempt is recognised by."""

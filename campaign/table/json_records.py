@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sites.located_toml import BadFile
+from dvfs.input_files import BadFile
 
 SPACE = re.compile(r"[ \t\r\n]*")
 

@@ -16,12 +16,12 @@ import math
 from pathlib import Path
 from typing import Any
 
-from analysis.dataset import KERNEL_FAILED, OK
 from campaign.table.delimited import CACHE_KEY, read_table_text
 from campaign.table.json_records import JsonRecords, read_json_records
 from campaign.table.map_file import TableMap
 from campaign.table.number_text import number
-from sites.located_toml import BadFile
+from dvfs.dataset import KERNEL_FAILED, OK
+from dvfs.input_files import BadFile
 
 NAME, RECORDS = "kernel_name", "cache"
 RESULTS = "results"

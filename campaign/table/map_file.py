@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from analysis.dataset import COUNT_PREFIX, POSSIBLE
 from campaign.table.number_text import OTHER, NumberStyle
 from campaign.table.units import UNITS, quantity_of, unit_in_name
-from sites.located_toml import BadValue, FileModel, read_file
-from sites.near_names import known_names
+from dvfs.dataset import COUNT_PREFIX, POSSIBLE
+from dvfs.input_files import BadValue, FileModel, read_file
+from dvfs.names import known_names
 from sites.site_file import NAME, Name, Positive, voltage_pairs
 
 TEXT_COLUMNS = ("site", "kernel", "params", "node", "clock_proof")
@@ -48,7 +48,7 @@ def is_number_column(name: str) -> bool:
 
 
 def check_possible(name: str, value: float) -> None:
-    """Refuse a value that no device has; see :data:`analysis.dataset.POSSIBLE`.
+    """Refuse a value that no device has; see :data:`dvfs.dataset.POSSIBLE`.
 
     Raises:
         BadValue: it is beyond the bounds.

@@ -7,9 +7,9 @@ import re
 
 import numpy as np
 
-from analysis.dataset import COUNT_PREFIX, POSSIBLE, POSSIBLE_COUNT
 from campaign.table.cells import Cells
 from campaign.table.map_file import TableMap
+from dvfs.dataset import COUNT_PREFIX, POSSIBLE, POSSIBLE_COUNT
 
 UNITS = {
     "MHz": ((1e-3, "1e-3", "kHz"), (1e3, "1e3", "GHz"), (1e-6, "1e-6", "Hz")),
@@ -42,7 +42,7 @@ def note_impossible(
     mapping: TableMap,
 ) -> None:
     """Note the columns whose values (float64, NaN where there is none) are all in another unit, and
-    the rows whose value no device has; see :data:`analysis.dataset.POSSIBLE`.
+    the rows whose value no device has; see :data:`dvfs.dataset.POSSIBLE`.
 
     ``of_store``, ``failed``: bool, one a row. A store may hold a 0 that a meter or a clock gave,
     and of a failed measurement any number from 0 on.

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.dataset import COMPLETE, DAMAGED
 from campaign.plan.point import point_ids
 from campaign.table.cells import Cells
+from dvfs.dataset import COMPLETE, DAMAGED
 from dvfs.setting import Setting
 
 SAME_POINT = ["site", "partition", "kernel", "params", "ranks", "core_mhz", "mem_mhz"]

@@ -16,7 +16,6 @@ from typing import Any, BinaryIO
 import numpy as np
 import pandas as pd
 
-from analysis.dataset import MEASUREMENT_COLUMNS
 from campaign.table.delimited import MAX_VALUES, read_delimited
 from campaign.table.kernel_tuner import read_cache
 from campaign.table.map_file import (
@@ -37,8 +36,9 @@ from campaign.table.number_text import (
     readings,
 )
 from campaign.table.units import UNITS, quantity_of, suggested_unit
-from sites.located_toml import BadFile, raise_all, readable
-from sites.regular_files import MAX_BYTES, open_regular
+from dvfs.dataset import MEASUREMENT_COLUMNS
+from dvfs.files import MAX_BYTES, open_regular
+from dvfs.input_files import BadFile, raise_all, readable
 
 BATCH_ROWS = 4096
 """Rows of Parquet that are read at once, before their size is known."""

@@ -27,12 +27,12 @@ from zarr.core.buffer import Buffer
 from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import LocalStore, WrapperStore
 
-from campaign.measurement import Trace
 from campaign.store.columns import CHUNK_SAMPLES, SAMPLES
 from campaign.store.dataset import open_dataset
 from campaign.store.layout import Store
-from sites.located_toml import BadFile
-from sites.regular_files import MAX_BYTES, NotRegular, TooLarge
+from campaign.store.measurement import Trace
+from dvfs.files import MAX_BYTES, NotRegular, TooLarge
+from dvfs.input_files import BadFile
 
 TEXTS = ("point_id", "channel", "domain", "unit")
 WHOLES = ("row_start", "row_size")

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from analysis.dataset import COUNT_PREFIX, POSSIBLE
 from campaign.table.number_text import NumberStyle, number, only_number
+from dvfs.dataset import COUNT_PREFIX, POSSIBLE
 
 STANDARD = {"time": "s", "energy": "J", "power": "W", "clock": "MHz", "voltage": "V", "count": "1"}
 """Quantity -> its standard unit, that of our columns."""

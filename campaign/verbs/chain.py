@@ -5,9 +5,9 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from campaign.errors import BadArgument
 from campaign.verbs import options
 from campaign.verbs.printing import explain, print_json, print_table
+from dvfs.errors import BadArgument
 
 if TYPE_CHECKING:
     from kernels.products.chain_plan import ChainPlan, Node, Rates

@@ -10,7 +10,7 @@ from campaign.verbs import options
 from campaign.verbs.printing import explain, print_json, print_table, say
 
 if TYPE_CHECKING:
-    from campaign.codesign import Codesign, DesignOf
+    from campaign.codesign.designs import Codesign, DesignOf
 
 SUMMARY = "find the chip that would run a workload of stencils best within an area"
 EXAMPLE = "campaign codesign examples/codesign-maxwell.toml"
@@ -33,7 +33,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Print the study, and write the figures where they are asked for."""
-    from campaign.codesign import run_study, write_study_figures  # noqa: PLC0415
+    from campaign.codesign.designs import run_study, write_study_figures  # noqa: PLC0415
 
     result = run_study(Path(arguments.study))
     written = write_study_figures(result, Path(arguments.output)) if arguments.output else []

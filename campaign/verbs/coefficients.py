@@ -5,15 +5,15 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from campaign.errors import BadArgument
-from campaign.fits import DEFAULT
+from campaign.results.fits import DEFAULT
 from campaign.verbs.fit import print_fit
 from campaign.verbs.options import add_all, add_fit, add_json, add_store
 from campaign.verbs.printing import explain, print_computed, print_table
+from dvfs.errors import BadArgument
 from dvfs.setting import Setting
 
 if TYPE_CHECKING:
-    from campaign.result_tables import CostsAtSetting
+    from campaign.results.tables import CostsAtSetting
 
 SUMMARY = "list the fits with their coefficients, or show the costs at a setting"
 EXAMPLE = "campaign coefficients campaign-demo/store --site jetson-tk1 --core-mhz 852 --mem-mhz 924"
@@ -39,8 +39,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Print a site's or all sites' coefficients, or their costs at a setting."""
-    from analysis.unknown_name import unknown_name  # noqa: PLC0415
     from campaign.results import open_store  # noqa: PLC0415
+    from dvfs.names import unknown_name  # noqa: PLC0415
 
     store = open_store(arguments.store)
     kept = [

@@ -7,14 +7,14 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from campaign.errors import BadArgument
 from campaign.verbs.options import add_all, add_json, add_store
 from campaign.verbs.printing import explain, print_json, print_table, say, shortened
+from dvfs.errors import BadArgument
 from dvfs.setting import Setting
 
 if TYPE_CHECKING:
     from analysis.comparison.changes import Change
-    from campaign.comparison import Comparison
+    from campaign.results.comparison import Comparison
 
 SUMMARY = "compare two stores, or one before and after a change of driver or firmware"
 MORE = (

@@ -6,13 +6,13 @@ import math
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
-from campaign.errors import BadArgument
-from campaign.fits import DEFAULT, UNPROVEN_CLOCKS
+from campaign.results.fits import DEFAULT, UNPROVEN_CLOCKS
 from campaign.verbs import options
 from campaign.verbs.printing import explain, print_computed, print_table
+from dvfs.errors import BadArgument
 
 if TYPE_CHECKING:
-    from campaign.crossval_results import CrossvalResult
+    from campaign.results.crossval import CrossvalResult
 
 SUMMARY = "cross-validate a site: the error of its fit, and what picks lose"
 EXAMPLE = "campaign crossval campaign-demo/store --site jetson-tk1 --scheme leave-one-setting-out"
@@ -124,7 +124,7 @@ def _is_over_variants(scheme: str | None) -> bool:
 
 def _over_variants(arguments: Namespace) -> int:
     from campaign.results import open_store  # noqa: PLC0415
-    from campaign.variant_study import read_problem  # noqa: PLC0415
+    from campaign.variants.study import read_problem  # noqa: PLC0415
 
     if arguments.train or arguments.fitted_on:
         raise BadArgument("--train and --fitted-on: not with a scheme over variants")

@@ -7,11 +7,11 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from campaign.errors import BadArgument
 from campaign.verbs.crossval import print_crossval
 from campaign.verbs.fit import print_fit
 from campaign.verbs.predict import print_predictions
 from campaign.verbs.printing import print_table, say
+from dvfs.errors import BadArgument
 from dvfs.setting import Setting
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def run(arguments: Namespace) -> int:
     from campaign.store.layout import create_store  # noqa: PLC0415
     from campaign.table.beside import write_beside  # noqa: PLC0415
     from campaign.table.exporting import export_table, write_csv  # noqa: PLC0415
-    from sites.whole_files import write_output  # noqa: PLC0415
+    from dvfs.files import write_output  # noqa: PLC0415
 
     began = time.monotonic()
     folder = Path(arguments.folder or (GPU_FOLDER if arguments.gpu else FOLDER))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from campaign.errors import BadArgument
 from campaign.verbs.printing import explain, print_table, say
+from dvfs.errors import BadArgument
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -24,7 +24,7 @@ def check_gpu() -> None:
     Raises:
         BadArgument: with what is missing, and what to install or where to run.
     """
-    from campaign.measure.gpu_examination import examine_gpus  # noqa: PLC0415
+    from campaign.doctor.gpu_examination import examine_gpus  # noqa: PLC0415
     from kernels.cuda.device import NO_DRIVER_REMEDY  # noqa: PLC0415
 
     found = examine_gpus()
@@ -56,8 +56,8 @@ def show_measured(store: Results) -> None:
 def measured_rows(dataset: xr.Dataset) -> list[list[Any]]:
     """A row for each kernel that was measured: label, ms, J, W, pJ per operation, core MHz; the
     means over repeats, by the order of their energies per operation."""
-    from analysis.dataset import COUNT_PREFIX, is_complete  # noqa: PLC0415
-    from analysis.measurements.kernels import dataset_kernels  # noqa: PLC0415
+    from dvfs.dataset import COUNT_PREFIX, is_complete  # noqa: PLC0415
+    from dvfs.kernel_instance import dataset_kernels  # noqa: PLC0415
 
     done = is_complete(dataset["status"].values)
     labels = dataset_kernels(dataset)

@@ -6,13 +6,13 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from campaign.errors import BadArgument, CannotDo
 from campaign.verbs.options import add_json
 from campaign.verbs.printing import print_json, print_table, say
+from dvfs.errors import BadArgument, CannotDo
 
 if TYPE_CHECKING:
-    from campaign.measure.gpu_examination import GpuExamination
-    from campaign.measure.node_examination import ClockExamination, NodeExamination
+    from campaign.doctor.gpu_examination import GpuExamination
+    from campaign.doctor.node_examination import ClockExamination, NodeExamination
 
 SUMMARY = "show what this node can measure and set, and how to fix what fails"
 EXAMPLE = "campaign doctor localhost"
@@ -34,8 +34,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Examine this node, or a node of each Slurm partition; 0 when all can measure energy."""
-    from campaign.measure.node_examination import examine_node  # noqa: PLC0415
-    from sites.near_names import known_names  # noqa: PLC0415
+    from campaign.doctor.node_examination import examine_node  # noqa: PLC0415
+    from dvfs.names import known_names  # noqa: PLC0415
     from sites.site_reading import find_site, read_site  # noqa: PLC0415
 
     path = find_site(arguments.site, Path.cwd())
@@ -47,7 +47,7 @@ def run(arguments: Namespace) -> int:
     if only_here:
         examinations = [examine_node(site)]
     else:
-        from campaign.launch.examination_job import examine_partition  # noqa: PLC0415
+        from campaign.doctor.examination_job import examine_partition  # noqa: PLC0415
 
         chosen = arguments.partition or slurm
         for name in chosen:

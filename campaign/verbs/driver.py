@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from campaign.errors import BadArgument, CannotDo, exit_code
-from campaign.interrupts import INTERRUPTED, ignore_further
+from campaign.launch.interrupts import INTERRUPTED, ignore_further
 from campaign.verbs import options
 from campaign.verbs.printing import explain, print_json, say
+from dvfs.errors import BadArgument, CannotDo, exit_code
 
 if TYPE_CHECKING:
     from campaign.launch.chooser import Chooser

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from campaign.errors import BadArgument, reason
 from campaign.verbs.options import add_store
 from campaign.verbs.printing import say
+from dvfs.errors import BadArgument, reason
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +63,7 @@ def _write(
 ) -> None:
     """The table, and beside a file what the table cannot hold."""
     from campaign.table.beside import write_beside  # noqa: PLC0415
-    from sites.whole_files import is_stream  # noqa: PLC0415
+    from dvfs.files import is_stream  # noqa: PLC0415
 
     to = None if target == STDOUT else Path(target)
     try:

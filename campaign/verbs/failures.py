@@ -19,7 +19,7 @@ from campaign.verbs.printing import (
 )
 
 if TYPE_CHECKING:
-    from campaign.failures import FailureGroup
+    from campaign.results.failures import FailureGroup
 
 SUMMARY = "show what failed by kernel, reason and node, with the last output of one of each"
 MORE = (

@@ -7,9 +7,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from campaign.errors import BadArgument, CannotDo
 from campaign.verbs.options import add_fit, add_store, read_setting
 from campaign.verbs.printing import say
+from dvfs.errors import BadArgument, CannotDo
 
 if TYPE_CHECKING:
     from analysis.report.content import ReportContent
@@ -59,8 +59,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Write the figures and tables; prints a line for each file."""
-    from campaign.platforms import platform_named, write_platform_figures  # noqa: PLC0415
-    from campaign.reporting import FORMATS, write_figures  # noqa: PLC0415
+    from campaign.results.report import FORMATS, write_figures  # noqa: PLC0415
+    from campaign.results.rooflines import platform_named, write_platform_figures  # noqa: PLC0415
 
     if not (arguments.store or arguments.platform):
         raise BadArgument("name a store, or a paper's machine with --platform")
@@ -89,7 +89,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _content(arguments: Namespace) -> ReportContent:
-    from campaign.reporting import report_content  # noqa: PLC0415
+    from campaign.results.report import report_content  # noqa: PLC0415
     from campaign.store.layout import open_store  # noqa: PLC0415
 
     store = open_store(Path(arguments.store))
@@ -102,8 +102,8 @@ def _content(arguments: Namespace) -> ReportContent:
     )
     if not content.sites:
         from analysis.measurements.observations import site_names  # noqa: PLC0415
-        from analysis.unknown_name import unknown_name  # noqa: PLC0415
         from campaign.store.dataset import read_scalars  # noqa: PLC0415
+        from dvfs.names import unknown_name  # noqa: PLC0415
 
         known = site_names(read_scalars(store))
         raise BadArgument(

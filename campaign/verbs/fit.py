@@ -5,13 +5,13 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from campaign.fits import DEFAULT
+from campaign.results.fits import DEFAULT
 from campaign.verbs import options
 from campaign.verbs.printing import explain, print_computed, print_table
 
 if TYPE_CHECKING:
     from analysis.energy.fit_summary import FitSummary, VariantPrices
-    from campaign.fits import FitSource
+    from campaign.results.fits import FitSource
 
 SUMMARY = "fit the energy model to a site, and keep the fit in the store"
 EXAMPLE = "campaign fit campaign-demo/store --site jetson-tk1"
@@ -59,8 +59,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Fit, keep the fit, and print it."""
-    from campaign.findings import finding_texts  # noqa: PLC0415
     from campaign.results import open_store  # noqa: PLC0415
+    from campaign.results.findings import finding_texts  # noqa: PLC0415
 
     store = open_store(arguments.store)
     result = store.fit(

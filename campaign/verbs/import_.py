@@ -6,9 +6,9 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from campaign.errors import BadArgument
 from campaign.verbs.options import add_json
 from campaign.verbs.printing import explain, print_json, say
+from dvfs.errors import BadArgument
 
 SUMMARY = "import an existing table of measurements"
 EXAMPLE = "campaign import campaign-demo/table.csv --store imported"
@@ -36,7 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Import the table, all of it or nothing, and print what the checks find."""
-    from campaign.findings import finding_texts, site_findings  # noqa: PLC0415
+    from campaign.results.findings import finding_texts, site_findings  # noqa: PLC0415
     from campaign.store.dataset import as_dataset  # noqa: PLC0415
     from campaign.table.checking import listed  # noqa: PLC0415
     from campaign.table.importing import import_table  # noqa: PLC0415

@@ -7,8 +7,8 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from campaign.errors import BadArgument
 from campaign.verbs.printing import say
+from dvfs.errors import BadArgument
 
 SUMMARY = "write a first site file for this node or cluster"
 EXAMPLE = "campaign init -o mycluster.toml"
@@ -34,9 +34,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Write or print the site file."""
-    from campaign.site_draft import draft_sites  # noqa: PLC0415
-    from sites.located_toml import BadFile  # noqa: PLC0415
-    from sites.whole_files import is_stream, write_output  # noqa: PLC0415
+    from campaign.doctor.site_draft import draft_sites  # noqa: PLC0415
+    from dvfs.files import is_stream, write_output  # noqa: PLC0415
+    from dvfs.input_files import BadFile  # noqa: PLC0415
 
     path = None if arguments.output is None else Path(arguments.output)
     try:

@@ -10,7 +10,7 @@ from campaign.verbs.options import add_json
 from campaign.verbs.printing import explain, print_json, say
 
 if TYPE_CHECKING:
-    from campaign.kernel_guide import KernelGuide
+    from campaign.verbs.kernel_guide import KernelGuide
 
 SUMMARY = "list the kernels, or show one's parameters, counts and an example"
 EXAMPLE = "campaign kernels dp_fma"
@@ -24,7 +24,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Print all kernels, or one."""
-    from campaign.kernel_guide import kernel_guide, kernel_guides  # noqa: PLC0415
+    from campaign.verbs.kernel_guide import kernel_guide, kernel_guides  # noqa: PLC0415
 
     if arguments.name is not None:
         guide = kernel_guide(arguments.name)

@@ -9,9 +9,9 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from campaign.errors import BadArgument, CannotDo, reason
 from campaign.verbs import options
 from campaign.verbs.printing import explain, print_json, print_table, say
+from dvfs.errors import BadArgument, CannotDo, reason
 
 if TYPE_CHECKING:
     from campaign.next.next_points import NextPoints
@@ -141,7 +141,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _write(path: Path, text: str) -> None:
-    from sites.whole_files import write_output  # noqa: PLC0415
+    from dvfs.files import write_output  # noqa: PLC0415
 
     try:
         write_output(path, text)

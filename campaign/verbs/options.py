@@ -7,7 +7,7 @@ from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Sequence
 from typing import Any
 
-from campaign.errors import BadArgument
+from dvfs.errors import BadArgument
 from dvfs.setting import Setting
 
 

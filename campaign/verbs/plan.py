@@ -8,7 +8,6 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from campaign.errors import BadArgument
 from campaign.verbs.options import add_json
 from campaign.verbs.printing import (
     counted_on_terminal,
@@ -18,6 +17,7 @@ from campaign.verbs.printing import (
     say,
     shortened,
 )
+from dvfs.errors import BadArgument
 
 if TYPE_CHECKING:
     from campaign.plan.campaign_file import Search
@@ -63,7 +63,7 @@ def run(arguments: Namespace) -> int:
     from campaign.plan.plan import make_plan  # noqa: PLC0415
     from campaign.plan.uncounted import uncounted_commands, uncounted_text  # noqa: PLC0415
     from campaign.results import open_store  # noqa: PLC0415
-    from campaign.tuning.search_table import read_search  # noqa: PLC0415
+    from campaign.variants.search_table import read_search  # noqa: PLC0415
 
     if arguments.limit < 0:
         raise BadArgument(f"--limit: found {arguments.limit}; must be 0 or more")
@@ -110,7 +110,7 @@ def _print_search(search: Search) -> None:
 
 
 def _print_points(plan: Plan, limit: int) -> None:
-    from campaign.kernel_names import kernel_names  # noqa: PLC0415
+    from campaign.plan.plan import kernel_names  # noqa: PLC0415
 
     names = kernel_names(plan)
     rows = []

@@ -7,7 +7,6 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from campaign.errors import BadArgument
 from campaign.verbs import options
 from campaign.verbs.printing import (
     explain,
@@ -17,11 +16,12 @@ from campaign.verbs.printing import (
     say,
     shortened,
 )
+from dvfs.errors import BadArgument
 from dvfs.setting import Setting
 
 if TYPE_CHECKING:
-    from campaign.result_tables import Prediction, Predictions
-    from campaign.space_picks import SpacePick, SpacePredictions
+    from campaign.results.tables import Prediction, Predictions
+    from campaign.variants.space_predictions import SpacePick, SpacePredictions
 
 SUMMARY = "show the best setting for each kernel, with the Slurm flags that ask for it"
 EXAMPLE = "campaign predict campaign-demo/store --site jetson-tk1 --max-slowdown 0.05"
@@ -122,7 +122,7 @@ def _over_space(arguments: Namespace) -> int:
         if getattr(arguments, option):
             raise BadArgument(f"--{option.replace('_', '-')}: not with --space; leave one out")
     if arguments.store is None:
-        from campaign.device_predictions import predict_on_device  # noqa: PLC0415
+        from campaign.variants.device_predictions import predict_on_device  # noqa: PLC0415
 
         if arguments.objective not in (None, "time"):
             raise BadArgument(
@@ -196,7 +196,7 @@ def _mhz(pick: SpacePick) -> str:
 
 def print_predictions(shown: Predictions, every_row: bool = False) -> None:
     """Picks for people: how many kernels each setting suits, then kernel by kernel."""
-    from analysis.measurements.kernels import KernelInstance, short_labels  # noqa: PLC0415
+    from dvfs.kernel_instance import KernelInstance, short_labels  # noqa: PLC0415
 
     simulated = " (simulated)" if shown.simulated else ""
     outside = ", also where that is above the limit" if shown.max_power_w is not None else ""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
-from campaign.printable import printable, rounded
+from dvfs.printable import printable, rounded
 
 WIDTH = 100
 """Columns of a screen that every table and sentence fits."""

@@ -24,7 +24,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Write the report of a store; prints the path of the file."""
     from campaign.results import open_store  # noqa: PLC0415
-    from sites.whole_files import is_stream  # noqa: PLC0415
+    from dvfs.files import is_stream  # noqa: PLC0415
 
     path = open_store(arguments.store).report(arguments.output, arguments.fit)
     say(f"report: {path}", sys.stderr if is_stream(path) else None)

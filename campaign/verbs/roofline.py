@@ -6,13 +6,13 @@ import math
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
-from campaign.errors import BadArgument
 from campaign.verbs.options import add_fit, add_json, add_site, add_store
 from campaign.verbs.printing import explain, print_json, print_table
+from dvfs.errors import BadArgument
 from dvfs.setting import Setting
 
 if TYPE_CHECKING:
-    from campaign.fits import FitSource
+    from campaign.results.fits import FitSource
 
 SUMMARY = "show peaks and balances at a setting, and whether fast kernels are efficient there"
 EXAMPLE = """campaign roofline campaign-demo/store --site jetson-tk1 --cap-w 15
@@ -80,7 +80,7 @@ def _run_platform(arguments: Namespace) -> int:
         )
     if not arguments.platform:
         return _list_platforms(arguments.json)
-    from campaign.platforms import platform_roofline  # noqa: PLC0415
+    from campaign.results.rooflines import platform_roofline  # noqa: PLC0415
 
     shown = platform_roofline(arguments.platform, arguments.cap_w).as_dict()
     if arguments.json:

@@ -7,11 +7,11 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from campaign.errors import BadArgument
-from campaign.extras import missing_extra
 from campaign.verbs import options
 from campaign.verbs.driver import add_driver, check_driver, drive, store_of
 from campaign.verbs.printing import explain, print_json
+from dvfs.errors import BadArgument
+from dvfs.extras import missing_extra
 
 if TYPE_CHECKING:
     from campaign.launch.outcome import Outcome
@@ -59,7 +59,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run; 0 when every planned point is measured."""
     from campaign.plan.plan import make_plan  # noqa: PLC0415
-    from campaign.tuning.search_table import read_search  # noqa: PLC0415
+    from campaign.variants.search_table import read_search  # noqa: PLC0415
 
     _check_dashboard(arguments.dashboard)
     check_driver(arguments)

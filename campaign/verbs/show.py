@@ -14,7 +14,7 @@ from campaign.verbs.printing import WIDTH, began_text, explain, print_json, prin
 from dvfs.setting import Setting
 
 if TYPE_CHECKING:
-    from campaign.shown_measurement import ShownMeasurement
+    from campaign.results.measurement import ShownMeasurement
 
 SUMMARY = "show one measurement: times, energies, clocks, meters, counts, set-up and its trace"
 MORE = (
@@ -126,7 +126,7 @@ def _quantities(shown: ShownMeasurement) -> Iterator[list[Any]]:
 
 
 def _print_counts(shown: ShownMeasurement) -> None:
-    from analysis.dataset import class_unit  # noqa: PLC0415
+    from dvfs.dataset import class_unit  # noqa: PLC0415
 
     if not shown.counts:
         say("operation counts: not known")
@@ -182,7 +182,7 @@ def _flat(value: Any) -> str:
 
 
 def _print_trace(shown: ShownMeasurement, every_channel: bool) -> None:
-    from campaign.terminal_plot import can_show_braille, plot  # noqa: PLC0415
+    from campaign.verbs.terminal_plot import can_show_braille, plot  # noqa: PLC0415
 
     say()
     if shown.trace is None:

@@ -6,15 +6,15 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from campaign.errors import BadArgument
 from campaign.verbs import options
 from campaign.verbs.driver import add_driver, check_driver, drive, store_of
 from campaign.verbs.printing import counted_on_terminal, explain, print_json, print_table
+from dvfs.errors import BadArgument
 
 if TYPE_CHECKING:
     from campaign.launch.outcome import Outcome
-    from campaign.tuning.outcome import Choice, Found
-    from campaign.tuning.replaying import Replay
+    from campaign.variants.outcome import Choice, Found
+    from campaign.variants.replaying import Replay
 
 SUMMARY = "search the variants and settings of a campaign for the least energy"
 MORE = (
@@ -99,9 +99,9 @@ def run(arguments: Namespace) -> int:
 
 def _tune(arguments: Namespace) -> int:
     from campaign.plan.plan import make_plan  # noqa: PLC0415
-    from campaign.tuning.choosing import Tuning  # noqa: PLC0415
-    from campaign.tuning.outcome import found  # noqa: PLC0415
-    from campaign.tuning.search_table import read_search  # noqa: PLC0415
+    from campaign.variants.choosing import Tuning  # noqa: PLC0415
+    from campaign.variants.outcome import found  # noqa: PLC0415
+    from campaign.variants.search_table import read_search  # noqa: PLC0415
 
     check_driver(arguments)
     path = Path(arguments.campaign)
@@ -167,8 +167,8 @@ def _mhz(choice: Choice) -> str:
 def _replay(arguments: Namespace) -> int:
     from analysis.choice.objectives import ENERGY  # noqa: PLC0415
     from campaign.results import open_store  # noqa: PLC0415
-    from campaign.tuning.replaying import replay  # noqa: PLC0415
-    from campaign.variant_study import read_problem, tuned_parameters  # noqa: PLC0415
+    from campaign.variants.replaying import replay  # noqa: PLC0415
+    from campaign.variants.study import read_problem, tuned_parameters  # noqa: PLC0415
 
     store = open_store(arguments.replay)
     played = replay(

@@ -47,7 +47,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Print the study."""
     from campaign.results import open_store  # noqa: PLC0415
-    from campaign.variant_study import read_problem  # noqa: PLC0415
+    from campaign.variants.study import read_problem  # noqa: PLC0415
 
     problem = None if arguments.problem is None else read_problem(arguments.problem)
     setting = options.read_setting(arguments.setting, "--setting") if arguments.setting else None

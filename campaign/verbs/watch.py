@@ -8,10 +8,10 @@ import time
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from campaign.errors import BadArgument
-from campaign.interrupts import INTERRUPTED, ignore_further
+from campaign.launch.interrupts import INTERRUPTED, ignore_further
 from campaign.verbs.options import add_json, add_store
 from campaign.verbs.printing import print_json, say
+from dvfs.errors import BadArgument
 
 if TYPE_CHECKING:
     from campaign.launch.snapshot import PartitionSnapshot, Snapshot

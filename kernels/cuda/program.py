@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from kernels.kept_files import keep
+from dvfs.files import write_kept
 from kernels.kernel import KernelFailed
 
 EXTRA_REMEDY = (
@@ -88,7 +88,7 @@ def compile_program(source: Source, architecture: str) -> Program:
         cubin, log = _compiled(text, source, architecture)
         for path, data in ((log_path, log.encode()), (cubin_path, cubin)):
             with suppress(OSError):  # a cache that cannot be written is done without
-                keep(path, data)
+                write_kept(path, data)
     return Program(architecture=architecture, cubin=cubin, functions=_uses(log))
 
 

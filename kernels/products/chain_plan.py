@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from dvfs.errors import UserError
 from kernels.products.movement import (
     CORRECTED,
     FORMS,
@@ -37,7 +38,7 @@ LARGEST = 10**9
 """Sizes and capacities are at most this, so that products of three are exact enough as floats."""
 
 
-class WrongChain(ValueError):
+class WrongChain(UserError, ValueError):
     """A chain that cannot be planned."""
 
 

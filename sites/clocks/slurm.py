@@ -108,3 +108,14 @@ def open_control(site: ControlledSite, root: Path) -> SlurmStep:
     """See :mod:`sites.clocks`."""
     ABOUT.check_options(site.clocks.options)
     return SlurmStep(root, site.clocks.device)
+
+
+def slurm_flags(setting: Setting, device: str) -> str:
+    """The flags of ``srun`` that ask for a setting."""
+    return " ".join(step_flags(setting, device))
+
+
+def slurm_cannot_set(setting: Setting, device: str) -> str:
+    """``mem_mhz`` where a setting has a memory clock that srun has no option for: the uncore clock
+    of a CPU. Otherwise empty."""
+    return "mem_mhz" if device == "cpu" and setting.mem_mhz is not None else ""

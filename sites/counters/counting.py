@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from sites.errors import WithRemedy
+from dvfs.errors import UserError
 from sites.perf_event import EventSpec, EventUnknown, find_event, open_event
 
 RECORDED = Path("perf/counters")
@@ -35,8 +35,10 @@ COUNTED_SHARE = 0.999
 """Below this share of the time an event counts as multiplexed."""
 
 
-class CountersUnavailable(WithRemedy):
+class CountersUnavailable(UserError):
     """An event cannot be counted on this node, or by this user."""
+
+    exit_code = 1
 
 
 @dataclass(frozen=True)

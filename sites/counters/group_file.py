@@ -20,7 +20,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sites.located_toml import FileModel, matching, read_file
+from dvfs.input_files import FileModel, matching, read_file
 
 BUILT_IN_GROUPS = "sites/counters/groups"
 NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"

@@ -22,9 +22,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
+from dvfs.files import read_input
 from sites.meters.shared.domains import CONTAINS
 from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
-from sites.regular_files import read_input
 
 ABOUT = MeterDescription(
     kind="recorded",

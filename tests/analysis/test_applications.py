@@ -10,10 +10,10 @@ import pytest
 from analysis.energy.applications import application_energies
 from analysis.figures.applications import application_figure
 from analysis.figures.figure import Points
-from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import Observations
 from analysis.report.sheets import application_sheet
 from analysis.report.tables import as_csv
+from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
 
 EPS_J = {"sp": 30e-12, "int": 60e-12, "dram": 400e-12, "l1": 0.0}

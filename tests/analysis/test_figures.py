@@ -40,7 +40,6 @@ from analysis.figures.savings import savings_figure
 from analysis.figures.svg import svg
 from analysis.figures.trace import BINS, trace_figure
 from analysis.figures.tradeoffs import greenup_figure, pareto_figure
-from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import kernel_names, observations
 from analysis.measurements.power_trace import PowerTrace
 from analysis.predict.site import site_time_noise
@@ -54,10 +53,11 @@ from analysis.report.site_figures import phases
 from analysis.report.tables import Field, Sheet, as_csv, as_tex
 from analysis.rooflines.roofline import fastest_setting, pair_points, roofline
 from analysis.ties import equally_fast
-from campaign.errors import BadArgument
 from campaign.plan.campaign_file import read_campaign
 from campaign.plan.plan import listed_inputs
 from campaign.verbs.figures import run as figures
+from dvfs.errors import BadArgument
+from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
 from tests.analysis.test_report import store_of
 from tests.analysis.twin_data import twin_dataset
@@ -623,7 +623,7 @@ def test_without_matplotlib_the_message_says_what_to_install(tmp_path):
     store_of(tmp_path / "s", "lab", True, (500.0, 700.0, 900.0, 1000.0))
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"
-        "from campaign.command_line import main; sys.exit(main(sys.argv[1:]))"
+        "from campaign.verbs.command_line import main; sys.exit(main(sys.argv[1:]))"
     )
     command = [sys.executable, "-c", code]
     asked = subprocess.run(

@@ -14,7 +14,6 @@ from analysis.energy.intervals import coefficient_deviations, jackknife_deviatio
 from analysis.energy.remarks import inseparable, outliers
 from analysis.energy.terms.registry import model_terms
 from analysis.measurements.cells import cell_means
-from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import CantFit, Observations
 from analysis.measurements.problems import (
     check_one_problem,
@@ -23,6 +22,7 @@ from analysis.measurements.problems import (
     problems,
     value_text,
 )
+from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
 from tests.analysis.synthetic import grid_observations
 

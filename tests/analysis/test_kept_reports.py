@@ -30,7 +30,6 @@ from analysis.figures.paper import FILLS, LINES, POINTS, _drawing, palette
 from analysis.figures.platforms import comparison_figures, platform_figures
 from analysis.figures.rooflines import roofline_figure
 from analysis.figures.trace import trace_figure
-from analysis.measurements.kernels import KernelInstance, relabelled, short_labels
 from analysis.measurements.observations import observations
 from analysis.measurements.power_trace import PowerTrace
 from analysis.measurements.variants import studied_variants
@@ -42,10 +41,11 @@ from analysis.report.tables import as_csv, as_tex
 from analysis.report.trust import Remark
 from analysis.rooflines.platforms import PLATFORMS
 from analysis.rooflines.roofline import pair_points, roofline
-from campaign.reporting import report_content
 from campaign.results import open_store
+from campaign.results.report import report_content
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store
+from dvfs.kernel_instance import KernelInstance, relabelled, short_labels
 from dvfs.setting import Setting
 from tests.analysis.test_applications import machine
 from tests.analysis.test_phase_energy import marked_store

@@ -16,8 +16,8 @@ from analysis.choice.pick import pick
 from analysis.energy.fit import fit
 from analysis.energy.fit_file import as_kept, fit_of
 from analysis.figures.labels import kernel_families, told_apart
-from analysis.measurements.kernels import KernelInstance, kernel_instances, short_labels
 from analysis.measurements.observations import Observations, kernel_names, observations, pooled
+from dvfs.kernel_instance import KernelInstance, kernel_instances, short_labels
 from tests.analysis.twin_data import twin_dataset
 
 

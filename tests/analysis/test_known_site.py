@@ -19,7 +19,7 @@ from analysis.energy.voltage import LOWEST_V
 from analysis.measurements.observations import CantFit, observations, pooled
 from analysis.predict.site import site_posterior
 from analysis.search.like_cells import NEAR_FULL, like_cells
-from campaign.fitting import KnownSite
+from campaign.results.fits import KnownSite
 from tests.analysis.synthetic import COUNTED, core_volt, grid_observations
 from tests.analysis.twin_data import other_board, twin_dataset
 

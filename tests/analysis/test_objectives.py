@@ -8,7 +8,7 @@ import pytest
 from analysis.choice.candidates import Candidates
 from analysis.choice.objectives import objective
 from analysis.choice.pick import pick
-from analysis.measurements.kernels import KernelInstance
+from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
 
 # Joules and seconds of five settings: each of the objectives has another one as its best.

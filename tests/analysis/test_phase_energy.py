@@ -13,21 +13,21 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from analysis.dataset import PHASE_PREFIX, TIMED_OUT
 from analysis.figures.measured_phases import measured_phase_figures
-from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import CantFit
 from analysis.measurements.phase_energy import PhaseSplit, phase_energy, phase_splits
 from analysis.report.content import SiteReport
 from analysis.report.page import render
-from campaign.measurement import Measurement, Trace
-from campaign.reporting import report_content
+from campaign.results.report import report_content
 from campaign.store.compaction import compact
 from campaign.store.dataset import open_dataset
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, create_store
+from campaign.store.measurement import Measurement, Trace
 from campaign.verbs.figures import run as figures
 from campaign.verbs.report import run as report
+from dvfs.dataset import PHASE_PREFIX, TIMED_OUT
+from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
 from tests.analysis.test_report import Page, content, measured, store_of
 from tests.points import a_point

@@ -14,9 +14,9 @@ from analysis.choice.losses import CaseLoss, contest, highest_clocks
 from analysis.choice.objectives import ENERGY, objective
 from analysis.choice.pick import pick, picks
 from analysis.choice.simple_choices import best_single_setting
-from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import CantFit, Observations, observations
 from analysis.predict.site import Trial, site_time_noise
+from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting, distinct_settings
 from tests.analysis.raced import raced
 from tests.analysis.synthetic import grid_observations

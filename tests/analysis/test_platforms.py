@@ -15,7 +15,7 @@ from analysis.report.platform_sheets import platform_sheets
 from analysis.report.tables import as_tex
 from analysis.rooflines.more_work import work_advice, work_limits
 from analysis.rooflines.platforms import PLATFORMS, find_platform
-from campaign.command_line import main
+from campaign.verbs.command_line import main
 from tests.analysis import platforms as printed
 from tests.analysis.platforms import from_peaks
 from tests.analysis.test_greenup import counted

@@ -19,7 +19,7 @@ from analysis.energy.terms.registry import design_matrix, model_terms
 from analysis.measurements.observations import Observations
 from analysis.predict.population import symmetric_root
 from analysis.ties import first_least
-from campaign.printable import rounded
+from dvfs.printable import rounded
 from tests.analysis.synthetic import grid_observations
 from tests.processors import environments, without_choice
 

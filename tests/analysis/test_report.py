@@ -24,21 +24,21 @@ from analysis.figures.figure import Scale, log_scale, tick_text
 from analysis.figures.labels import kernel_families, natural
 from analysis.figures.predictions import error_histogram
 from analysis.figures.svg import svg
-from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import kernel_names, observations
 from analysis.report.content import EnergyPrice, MeasurementCounts, ReportContent, SiteReport
 from analysis.report.heat_maps import heat_maps, level
 from analysis.report.page import render
 from analysis.report.site_report import measurement_counts
 from analysis.report.tables import decimals, fixed, scaled
-from campaign.command_line import main
-from campaign.measurement import Measurement, Trace
-from campaign.reporting import report_content
 from campaign.results import open_store
+from campaign.results.report import report_content
 from campaign.store.compaction import compact
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, create_store
+from campaign.store.measurement import Measurement, Trace
+from campaign.verbs.command_line import main
 from campaign.verbs.report import run as report
+from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
 from tests.analysis.twin_data import twin_dataset
 from tests.points import a_point

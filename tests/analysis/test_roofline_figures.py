@@ -11,8 +11,8 @@ from analysis.figures.figure import Figure, Line, Panel, Rule
 from analysis.figures.paper import _drawing
 from analysis.figures.rooflines import roofline_figure
 from analysis.figures.tradeoffs import greenup_figure, trade_off_points
-from analysis.measurements.kernels import KernelInstance
 from analysis.rooflines.roofline import PairPoints
+from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
 from tests.analysis.platforms import FERMI, PLATFORMS, from_peaks
 

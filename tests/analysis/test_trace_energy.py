@@ -8,11 +8,11 @@ import xarray as xr
 
 from analysis.measurements import trace_energy
 from analysis.measurements.trace_energy import trace_energies
-from campaign.measurement import Measurement, Trace
 from campaign.store.compaction import compact
 from campaign.store.dataset import open_dataset
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store
+from campaign.store.measurement import Measurement, Trace
 from tests.campaign.test_journal import measurement
 
 

@@ -13,13 +13,13 @@ import pytest
 from analysis.quality import Finding, check
 from analysis.report.page import render
 from analysis.report.trust import Remark, of_measurements, of_picks
-from campaign.measurement import Measurement
 from campaign.plan.point import make_point
-from campaign.reporting import report_content
 from campaign.results import open_store
+from campaign.results.report import report_content
 from campaign.store.dataset import open_dataset
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, create_store
+from campaign.store.measurement import Measurement
 from dvfs.setting import Setting
 from tests.analysis.test_report import Page
 

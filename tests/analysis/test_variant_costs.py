@@ -18,9 +18,9 @@ from analysis.choice.variant_prices import (
     price_record,
     times_without,
 )
-from analysis.measurements.kernels import KernelInstance
 from analysis.measurements.observations import CantFit, observations
 from analysis.measurements.variant_costs import MeasuredVariants, measured_variants
+from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
 from tests.analysis.variant_data import dataset
 

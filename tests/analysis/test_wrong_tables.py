@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.dataset import CLOCK_UNPROVEN, POSSIBLE, READ_BACK, SIMULATED, STATED, TIMED
 from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
 from analysis.quality.clocks import against_the_clocks, name_only
 from analysis.quality.noise import MedianGrid
 from analysis.quality.repeats import level_changes
 from analysis.quality.rows import Rows, rows_of
 from campaign.store.dataset import as_dataset
+from dvfs.dataset import CLOCK_UNPROVEN, POSSIBLE, READ_BACK, SIMULATED, STATED, TIMED
 from sites.site_reading import built_in_sites, read_site
 from tests.analysis.test_quality import CORE_MHZ, MEM_MHZ, findings, only, sweep
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from campaign.measurement import Measurement
 from campaign.store.journal import JournalWriter, encode, encode_setup
 from campaign.store.layout import Store, create_store
+from campaign.store.measurement import Measurement
 from campaign.store.setups import setup_id
 from dvfs.setting import Setting
 from tests.points import a_point

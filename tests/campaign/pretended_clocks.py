@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from campaign.measure.point_life import PartitionSetup, measure
-from campaign.measurement import Measurement
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.point import make_point
+from campaign.store.measurement import Measurement
 from dvfs.setting import Setting
 from sites.clocks.shared.control import ClockState, ControlledSite
 from sites.clocks.shared.description import ControlDescription

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from analysis.dataset import CLOCK_UNPROVEN, OK
-from campaign.command_line import main
 from campaign.launch.drive import plan_record
 from campaign.launch.outcome import missing_points, outcome
-from campaign.measurement import Measurement
 from campaign.plan.plan import Plan, make_plan
 from campaign.store.compaction import compact
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, create_store
+from campaign.store.measurement import Measurement
 from campaign.store.planned import write_planned
 from campaign.store.states import point_states
+from campaign.verbs.command_line import main
+from dvfs.dataset import CLOCK_UNPROVEN, OK
 
 CAMPAIGN = """\
 name = "small"

@@ -22,8 +22,8 @@ from analysis.costs.codesign import (
 )
 from analysis.costs.gpu_area import MAXWELL_28NM_ROUNDED, area_parts_mm2, gpu_area_mm2
 from analysis.costs.stencil_time import CannotPredict, Machine, stencil_time, tile_bytes
-from campaign.codesign import run_study
-from campaign.command_line import main
+from campaign.codesign.designs import run_study
+from campaign.verbs.command_line import main
 
 DATA = Path(__file__).parents[1] / "data" / "prajapati2019"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "codesign-maxwell.toml"

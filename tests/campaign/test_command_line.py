@@ -17,8 +17,8 @@ import pytest
 
 from analysis.choice.candidates import measured_volts
 from analysis.predict.site import site_time_noise
-from campaign.command_line import main, parser
 from campaign.results import open_store
+from campaign.verbs.command_line import main, parser
 from tests.demo import copy_demo
 from tests.docs.pages import commands_of_pages
 from tests.report_tables import assert_report_shows
@@ -87,7 +87,7 @@ def help_of(verb: str) -> str:
 
 def test_help_imports_nothing_heavy():
     code = (
-        "import sys; from campaign.command_line import parser; parser().format_help();"
+        "import sys; from campaign.verbs.command_line import parser; parser().format_help();"
         "print([m for m in ('numpy', 'dask', 'pydantic', 'xarray', 'rich') if m in sys.modules])"
     )
     done = subprocess.run(

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from campaign.command_line import main
 from campaign.results import open_store
 from campaign.store.compaction import compact
 from campaign.store.layout import open_store as open_layout
 from campaign.store.setups import setup_id
+from campaign.verbs.command_line import main
 from tests.campaign.compared_stores import CLOCKS_MHZ, DRIVERS, KERNELS, SITE, setup_record, write
 
 IDS = [setup_id(setup_record(driver)) for driver in DRIVERS]

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from campaign.command_line import main
+from campaign.verbs.command_line import main
 from tests.report_tables import assert_report_shows
 
 CORE_MHZ = (300.0, 500.0, 700.0, 900.0, 1100.0)

@@ -14,17 +14,17 @@ import google_crc32c
 import numpy as np
 import pytest
 
-from analysis.dataset import DAMAGED
-from campaign.command_line import main
-from campaign.measurement import Measurement
 from campaign.store.compaction import compact, equalize_generations
 from campaign.store.dataset import current_tables, open_dataset, read_scalars
 from campaign.store.generation import verified_generation
 from campaign.store.journal import HEAD, JournalWriter, encode
 from campaign.store.layout import DamagedStore, Store, create_store, open_store
+from campaign.store.measurement import Measurement
 from campaign.store.planned import planned_ids, write_planned
 from campaign.store.states import point_states
 from campaign.store.verify import damaged_traces, repair_samples
+from campaign.verbs.command_line import main
+from dvfs.dataset import DAMAGED
 from tests.campaign.test_journal import measurement
 from tests.faults.fuzz.damage import sealed, unsealed
 

@@ -16,7 +16,7 @@ from campaign.verbs.demo_gpu import measured_rows
 from tests.sites.fake_nvml import TREE, build
 
 ROOT = Path(__file__).parents[2]
-MAIN = "import sys; {}from campaign.command_line import main; sys.exit(main(sys.argv[1:]))"
+MAIN = "import sys; {}from campaign.verbs.command_line import main; sys.exit(main(sys.argv[1:]))"
 WITHOUT_CUDA = MAIN.format("sys.modules['cuda'] = None; ")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from analysis.costs.stencil_time import Machine, stencil_time_s
-from campaign.command_line import main
+from campaign.verbs.command_line import main
 from kernels.cuda.stencils.counted import count_tiles
 from kernels.stencils.counts import count_stencil
 from kernels.stencils.params import StencilParams

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from campaign.command_line import main
-from campaign.measure.clock_trial import extreme_settings
-from campaign.measure.node_examination import NodeExamination, examine_node
+from campaign.doctor.clock_trial import extreme_settings
+from campaign.doctor.node_examination import NodeExamination, examine_node
 from campaign.verbs import doctor
+from campaign.verbs.command_line import main
 from dvfs.setting import Setting
 from sites.clocks.slurm import what_flags_set
 from sites.site_reading import built_in_sites, find_site, read_site
@@ -265,7 +265,7 @@ def test_what_slurms_flags_set(version, device, said):
 def test_a_job_prints_the_examination_of_its_node(tmp_path):
     """As the job of a partition runs it: a program that prints one line of JSON."""
     (tmp_path / "site.toml").write_text(LOCAL)
-    words = [sys.executable, "-m", "campaign.measure.node_examination", tmp_path / "site.toml"]
+    words = [sys.executable, "-m", "campaign.doctor.node_examination", tmp_path / "site.toml"]
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120, cwd=ROOT)
     there = NodeExamination.from_dict(json.loads(done.stdout))
     here = examine_node(read_site(tmp_path / "site.toml"))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from campaign.measure.channel_energy import Energy, channel_energy
 from campaign.measure.energy import mean_of, node_energy
 from campaign.measure.sampler import MeterTrace
-from campaign.measurement import Trace
+from campaign.store.measurement import Trace
 from sites.meters import Channel
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from campaign.extras import EXTRAS, MissingExtra, explain_missing, missing_extra
 from campaign.launch.progress import PlainProgress
+from dvfs.extras import EXTRAS, MissingExtra, explain_missing, missing_extra
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -20,7 +20,7 @@ def campaign_without(package: str, *words: str | Path) -> subprocess.CompletedPr
     """The command on a Python that lacks a package."""
     code = (
         f"import sys; sys.modules[{package!r}] = None\n"
-        "from campaign.command_line import main; sys.exit(main(sys.argv[1:]))"
+        "from campaign.verbs.command_line import main; sys.exit(main(sys.argv[1:]))"
     )
     return subprocess.run(
         [sys.executable, "-c", code, *map(str, words)],

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from campaign.command_line import main
-from campaign.measurement import Measurement
 from campaign.results import open_store as open_results
 from campaign.store.compaction import compact
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, create_store
+from campaign.store.measurement import Measurement
 from campaign.store.planned import write_planned
+from campaign.verbs.command_line import main
 from tests.points import a_point
 
 RETRIES = 1

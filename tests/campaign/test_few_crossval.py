@@ -11,8 +11,8 @@ import pytest
 
 from analysis.choice.candidates import measured_volts, profile_candidates
 from analysis.choice.pick import pick, picks
-from campaign.command_line import main
 from campaign.results import open_store
+from campaign.verbs.command_line import main
 from dvfs.setting import Setting
 from tests.analysis.synthetic import grid_observations
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from campaign.measure.gpu_examination import GpuExamination, examine_packages, known_architectures
-from campaign.measure.node_examination import NodeExamination, examine_node
+from campaign.doctor.gpu_examination import GpuExamination, examine_packages, known_architectures
+from campaign.doctor.node_examination import NodeExamination, examine_node
 from campaign.verbs import doctor
 from sites.site_reading import find_site, read_site
 from tests.sites.fake_nvml import installed, put

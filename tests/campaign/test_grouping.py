@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from campaign.command_line import main
 from campaign.results import open_store
 from campaign.table.grouping import grouped_clocks
+from campaign.verbs.command_line import main
 
 SETTINGS = np.arange(800.0, 2800.0, 100.0)
 

@@ -11,8 +11,8 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from campaign.command_line import main
 from campaign.plan.point import make_point, point_ids
+from campaign.verbs.command_line import main
 from dvfs.setting import Setting
 from tests.campaign.test_table import HEADER, ROOT, ROWS, imported, write
 

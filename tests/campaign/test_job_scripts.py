@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from campaign.command_line import main
+from campaign.doctor.examination_job import examine_partition
 from campaign.launch.clusters import job_script
-from campaign.launch.examination_job import examine_partition
 from campaign.launch.slurm import NOT_NOW, CantLaunch, call_slurm
+from campaign.verbs.command_line import main
 from sites.site_file import Environment, Partition, Site, Slurm
 from sites.site_reading import built_in_sites, read_site
 

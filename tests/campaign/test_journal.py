@@ -14,8 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from analysis.dataset import OK
-from campaign.measurement import Measurement, Trace
 from campaign.store.journal import (
     HEAD,
     LENGTHS,
@@ -28,6 +26,8 @@ from campaign.store.journal import (
     remove_if_done,
     scan,
 )
+from campaign.store.measurement import Measurement, Trace
+from dvfs.dataset import OK
 from dvfs.setting import Setting
 from tests.points import a_point
 

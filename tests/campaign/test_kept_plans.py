@@ -15,10 +15,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
-from campaign.command_line import main
 from campaign.plan.estimate import estimates
 from campaign.plan.plan import listed_inputs, make_plan
-from sites.located_toml import BadFile
+from campaign.verbs.command_line import main
+from dvfs.input_files import BadFile
 from tests.campaign.test_wrong_files import CAMPAIGN, SITE, WRONG, WRONG_OPTIONS, write_files
 from tests.docs.pages import ROOT
 from tests.kept import check_kept

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from campaign.command_line import main
-from campaign.kernel_guide import SIMULATED_AT, kernel_guide
 from campaign.plan.plan import make_plan
+from campaign.verbs.command_line import main
+from campaign.verbs.kernel_guide import SIMULATED_AT, kernel_guide
 from kernels.registry import KERNELS, find_kernel
 
 CAMPAIGN = 'name = "example"\n[[sites]]\nsite = "localhost"\n\n'

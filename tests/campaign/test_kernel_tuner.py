@@ -9,9 +9,9 @@ import math
 import pandas as pd
 import pytest
 
-from campaign.command_line import main
 from campaign.plan.point import canonical_json
 from campaign.table.json_records import read_json_records
+from campaign.verbs.command_line import main
 from tests.campaign.test_map_file import read, refusal
 from tests.campaign.test_table import ROOT, imported
 

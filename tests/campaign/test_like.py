@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from campaign.command_line import main
 from campaign.results import open_store
+from campaign.verbs.command_line import main
 from sites.site_reading import built_in_sites
 
 CAMPAIGN = """\

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from campaign.command_line import main
 from campaign.launch.metrics_text import metrics_text
 from campaign.launch.partition_now import PartitionNow
 from campaign.launch.snapshot import (
@@ -27,6 +26,7 @@ from campaign.launch.status_page import status_page
 from campaign.results import Results
 from campaign.store.hours import Spent
 from campaign.store.layout import open_store
+from campaign.verbs.command_line import main
 from tests.watched import CAMPAIGN
 
 HOSTILE = "<script>alert('\"&\x1b[31m')</script>\\n"

@@ -17,14 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from campaign.command_line import main
 from campaign.store.layout import open_store
 from campaign.store.site_record import read_site_record
 from campaign.table.checking import checked_rows
 from campaign.table.map_file import TableMap, read_map
 from campaign.table.reading import read_table
+from campaign.verbs.command_line import main
+from dvfs.input_files import BadFile
 from dvfs.setting import Setting
-from sites.located_toml import BadFile
 
 HEADER = ["site", "kernel", "core_mhz", "time_s", "energy_j"]
 ROWS = [["a", "k", "1000", "1.5", "3.25"], ["a", "k", "2000", "0.75", "2.5"]]

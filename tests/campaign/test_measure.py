@@ -17,11 +17,11 @@ import pytest
 from campaign.measure.__main__ import asked_in_environment
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import SubprocessRunner
-from campaign.measurement import Measurement
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.point import canonical_json
 from campaign.store.journal import decode
 from campaign.store.layout import StoreUnwritable
+from campaign.store.measurement import Measurement
 from dvfs.setting import AS_FOUND, Setting
 from kernels.registry import find_kernel
 from sites.site_file import Site
@@ -405,8 +405,8 @@ def test_a_fork_server_whose_worker_has_ended_meanwhile_says_nothing(tmp_path):
 
 def test_what_only_the_node_knows_of_a_variant_is_recorded(monkeypatch):
     """Beside the kernel's metrics, and in the place of those that it states as well."""
-    from analysis.dataset import METRICS
     from campaign.measure.point_life import measure
+    from dvfs.dataset import METRICS
     from kernels.registry import KERNELS
 
     monkeypatch.setitem(KERNELS, "waiting", "tests.campaign.kernel_with_metrics:waiting")

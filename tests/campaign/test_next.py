@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from campaign.command_line import main
 from campaign.launch.campaign_run import CampaignRun
 from campaign.plan.plan import make_plan
 from campaign.results import open_store
-from sites.located_toml import BadFile
+from campaign.verbs.command_line import main
+from dvfs.input_files import BadFile
 
 CAMPAIGN = """\
 name = "few"

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.report.display_tables import facts
-from campaign.command_line import main, parser
 from campaign.launch.campaign_run import CampaignRun
 from campaign.launch.live_status import LiveStatus
 from campaign.launch.node_hours import NodeHours
@@ -19,8 +18,8 @@ from campaign.launch.outcome import missing_points
 from campaign.launch.progress import PlainProgress
 from campaign.launch.slurm import _job_time
 from campaign.plan.plan import make_plan
-from campaign.reporting import report_content
 from campaign.results import open_store
+from campaign.results.report import report_content
 from campaign.store.hours import (
     FOLDER,
     JobTime,
@@ -34,6 +33,7 @@ from campaign.store.hours import (
 )
 from campaign.store.layout import create_store
 from campaign.store.states import point_states
+from campaign.verbs.command_line import main, parser
 from campaign.verbs.driver import driver_words
 from tests.campaign.begun_points import assert_none_was_cut_off, command_with_log
 

@@ -15,12 +15,12 @@ import pytest
 
 from analysis.choice.candidates import all_candidates, measured_volts
 from analysis.predict.site import site_time_noise
-from campaign import results
-from campaign.command_line import main
+from campaign.results import results
 from campaign.store.compaction import compact
 from campaign.store.dataset import current_tables, open_dataset, read_scalars
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import driver_lock, open_store
+from campaign.verbs.command_line import main
 from dvfs.setting import Setting
 from tests.analysis.raced import raced
 from tests.campaign.test_journal import measurement

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from campaign.own_packages import PACKAGES, foreign_package
+from campaign.verbs.own_packages import PACKAGES, foreign_package
 
 ROOT = Path(__file__).parents[2]
 FOREIGN = 'raise RuntimeError("a foreign package was imported")\n'
@@ -65,7 +65,8 @@ def test_a_package_that_another_one_overwrote_is_refused(tmp_path, name):
 def test_a_package_that_is_missing_is_named(tmp_path):
     for package in ("campaign", *PACKAGES[1:]):
         (tmp_path / package).symlink_to(ROOT / package)
-    code = "import sys; from campaign.command_line import main; sys.exit(main(['status', 'store']))"
+    code = "import sys; from campaign.verbs.command_line import main; "
+    code += "sys.exit(main(['status', 'store']))"
     done = subprocess.run(
         [sys.executable, "-S", "-c", code],
         cwd=tmp_path,

@@ -22,7 +22,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from campaign.command_line import main
 from campaign.measure import protocol
 from campaign.plan import estimate
 from campaign.plan import plan as plan_module
@@ -40,10 +39,11 @@ from campaign.plan.plan import make_plan
 from campaign.plan.point import Point, canonical_json, make_point
 from campaign.plan.profile_file import Profile
 from campaign.results import open_store
+from campaign.verbs.command_line import main
+from dvfs.input_files import BadFile, FileModel
 from dvfs.setting import Setting
-from kernels.field_texts import field_texts
+from kernels.parameters import field_texts
 from sites.clocks import CONTROLS
-from sites.located_toml import BadFile, FileModel
 
 
 def campaign_file(folder: Path, **changes: str) -> Path:

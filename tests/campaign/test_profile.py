@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from campaign.command_line import main
 from campaign.plan.profile_file import read_profile
 from campaign.profiles.counter_map import BUILT_IN_MAPS, read_counter_map
-from sites.located_toml import built_in_files
+from campaign.verbs.command_line import main
+from dvfs.input_files import built_in_files
 
 PERF = """# started on Sun Nov 22 18:38:34 2026
 

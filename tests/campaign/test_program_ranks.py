@@ -13,14 +13,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from analysis.dataset import KERNEL_FAILED, NODE_LOST, OK, TIMED_OUT
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.point_server import STEP_NAME
 from campaign.measure.subprocesses import SubprocessRunner
-from campaign.measurement import Measurement
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.point import canonical_json
 from campaign.store.journal import decode
+from campaign.store.measurement import Measurement
+from dvfs.dataset import KERNEL_FAILED, NODE_LOST, OK, TIMED_OUT
 from dvfs.setting import AS_FOUND, Setting
 from kernels.registry import find_kernel
 from sites.site_file import Environment, Partition, Site

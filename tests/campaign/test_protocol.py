@@ -21,8 +21,8 @@ from campaign.measure.protocol import PointSetup, energy_of, idle_power, meter_n
 from campaign.measure.sampler import MeterTrace, OpenMeter
 from campaign.measure.simulated_window import simulate_window
 from campaign.measure.window import Window
-from campaign.measurement import Trace
 from campaign.plan.campaign_file import Protocol
+from campaign.store.measurement import Trace
 from dvfs.setting import AS_FOUND
 from kernels.host.ranks import Team
 from sites.clocks.fixed import Fixed

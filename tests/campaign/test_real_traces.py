@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from campaign.measure.channel_energy import channel_energy
-from campaign.measurement import Trace
+from campaign.store.measurement import Trace
 from sites.meters import Channel
 from sites.meters.nvml import (
     GAIN_PCT,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from campaign.command_line import main
+from campaign.verbs.command_line import main
 
 
 @pytest.fixture

@@ -15,18 +15,18 @@ import pytest
 import xarray as xr
 
 from analysis.choice.candidates import all_candidates
-from campaign.command_line import main
-from campaign.errors import BadArgument
-from campaign.findings import finding_texts
-from campaign.fits import NoKeptFit, Request, data_id, request_of
-from campaign.picking import faster_than_measured
 from campaign.plan.profile_file import Profile
-from campaign.printable import rounded
-from campaign.result_tables import SiteFinding
 from campaign.results import Results, open_store
+from campaign.results.findings import finding_texts
+from campaign.results.fits import NoKeptFit, Request, data_id, request_of
+from campaign.results.predictions import faster_than_measured
+from campaign.results.tables import SiteFinding
 from campaign.store.compaction import compact
 from campaign.store.layout import NotAStore
 from campaign.store.layout import open_store as open_layout
+from campaign.verbs.command_line import main
+from dvfs.errors import BadArgument
+from dvfs.printable import rounded
 from dvfs.setting import Setting
 from tests.analysis.test_report import store_of
 
@@ -182,7 +182,7 @@ def test_what_cannot_be_done_is_said_in_one_line(store, tmp_path):
 
 def test_coefficients_are_read_without_numpy(folder):
     code = (
-        "import sys; from campaign.command_line import main;"
+        "import sys; from campaign.verbs.command_line import main;"
         f"main(['coefficients', {str(folder)!r}]);"
         "print([m for m in ('numpy', 'xarray', 'pandas', 'scipy') if m in sys.modules])"
     )

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from campaign.command_line import main
+from campaign.verbs.command_line import main
 
 PEAK = {"sp": 1581.06e9, "dp": 197.63e9, "dram": 192.4e9}
 EPS_J = {"sp": 99.7e-12, "dp": 212e-12, "dram": 513e-12, "l2": 257e-12}

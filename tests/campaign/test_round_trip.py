@@ -14,7 +14,21 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.dataset import (
+from campaign.results import open_store as open_results
+from campaign.store.columns import FAILURE_COLUMNS
+from campaign.store.compaction import compact
+from campaign.store.dataset import current_tables, open_dataset
+from campaign.store.journal import JournalWriter, encode
+from campaign.store.layout import create_store, open_store
+from campaign.store.measurement import Measurement, Trace
+from campaign.store.site_record import SiteRecord, read_site_record, write_site_record
+from campaign.table.checking import checked_rows
+from campaign.table.exporting import write_csv, write_parquet
+from campaign.table.map_file import TableMap
+from campaign.table.plausibility import DEVICE
+from campaign.table.reading import read_table
+from campaign.verbs.command_line import main
+from dvfs.dataset import (
     BOOLEAN_COLUMNS,
     COLUMN_UNITS,
     DAMAGED,
@@ -28,20 +42,6 @@ from analysis.dataset import (
     STATUSES,
     TIMED_OUT,
 )
-from campaign.command_line import main
-from campaign.measurement import Measurement, Trace
-from campaign.results import open_store as open_results
-from campaign.store.columns import FAILURE_COLUMNS
-from campaign.store.compaction import compact
-from campaign.store.dataset import current_tables, open_dataset
-from campaign.store.journal import JournalWriter, encode
-from campaign.store.layout import create_store, open_store
-from campaign.store.site_record import SiteRecord, read_site_record, write_site_record
-from campaign.table.checking import checked_rows
-from campaign.table.exporting import write_csv, write_parquet
-from campaign.table.map_file import TableMap
-from campaign.table.plausibility import DEVICE
-from campaign.table.reading import read_table
 from dvfs.setting import Setting
 from tests.campaign.test_journal import measurement
 

@@ -16,10 +16,10 @@ import pandas as pd
 import psutil
 import pytest
 
-from campaign.command_line import main
 from campaign.plan.plan import make_plan
 from campaign.store.dataset import current_tables, open_dataset
 from campaign.store.layout import open_store
+from campaign.verbs.command_line import main
 from sites.site_reading import built_in_sites
 from tests.shared_imports import program
 

@@ -17,7 +17,6 @@ import psutil
 import pytest
 from distributed import Client, LocalCluster
 
-from campaign.command_line import main
 from campaign.launch.certificates import make_security
 from campaign.launch.driver_job import away_from_workers
 from campaign.launch.slurm import cancel_jobs, job_name
@@ -30,6 +29,7 @@ from campaign.plan.point import Point
 from campaign.store.dataset import current_tables
 from campaign.store.hours import Spent, spent_by_partition
 from campaign.store.layout import open_store
+from campaign.verbs.command_line import main
 from sites.site_reading import built_in_sites, read_site
 from tests.points import a_point
 from tests.shared_imports import program

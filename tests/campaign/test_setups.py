@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from campaign.command_line import main
 from campaign.launch.drive import run as drive
 from campaign.launch.progress import PlainProgress
 from campaign.launch.setup_record import node_record, planned_record
@@ -25,6 +24,7 @@ from campaign.store.mixtures import changes, mixtures, not_comparable
 from campaign.store.setups import SetupUse, read_setup, setup_id, write_setups
 from campaign.store.states import store_status
 from campaign.store.verify import give_up_records
+from campaign.verbs.command_line import main
 from sites.site_file import Site
 from sites.site_reading import built_in_sites
 from tests.campaign.test_journal import measurement

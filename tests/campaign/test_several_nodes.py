@@ -11,20 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from analysis.dataset import (
-    CLOCK_NOT_ACHIEVED,
-    KERNEL_FAILED,
-    METER_UNREADABLE,
-    NODE_LOST,
-    OK,
-    READ_BACK,
-)
-from campaign.command_line import main
 from campaign.launch.scripts import job_scripts
 from campaign.launch.slurm import job_name
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import SubprocessRunner
-from campaign.measurement import Measurement
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.estimate import estimates
 from campaign.plan.plan import make_plan
@@ -33,10 +23,20 @@ from campaign.store.dataset import current_tables
 from campaign.store.hours import spent_by_partition
 from campaign.store.journal import decode
 from campaign.store.layout import open_store
+from campaign.store.measurement import Measurement
+from campaign.verbs.command_line import main
+from dvfs.dataset import (
+    CLOCK_NOT_ACHIEVED,
+    KERNEL_FAILED,
+    METER_UNREADABLE,
+    NODE_LOST,
+    OK,
+    READ_BACK,
+)
+from dvfs.input_files import BadFile
 from dvfs.setting import Setting
 from kernels.registry import find_kernel
 from sites.clocks import CONTROLS
-from sites.located_toml import BadFile
 from sites.meters import METERS
 from sites.site_file import Site
 from sites.site_reading import read_site

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from campaign.command_line import main
+from campaign.doctor.site_draft import draft_site
+from campaign.doctor.slurm_nodes import limit_seconds
 from campaign.launch.clusters import job_script
 from campaign.measure.slurm_clocks import SlurmClocks, read_configuration, slurm_clocks
-from campaign.site_draft import draft_site
-from campaign.slurm_nodes import limit_seconds
 from campaign.store.dataset import open_dataset
 from campaign.store.layout import open_store
-from sites.located_toml import BadFile
+from campaign.verbs.command_line import main
+from dvfs.input_files import BadFile
 from sites.site_file import Partition
 from sites.site_reading import built_in_sites, read_site
 from tests.sites.clock_layouts import answer_without_privileges

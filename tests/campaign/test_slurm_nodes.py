@@ -9,8 +9,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from campaign.command_line import main
-from campaign.slurm_nodes import SINFO, read_gpus
+from campaign.doctor.slurm_nodes import SINFO, read_gpus
+from campaign.verbs.command_line import main
 from sites.site_reading import read_site
 from tests.slurm_cluster import SlurmCluster
 from tests.slurm_fixtures import need_slurm

@@ -19,9 +19,8 @@ import pytest
 
 from campaign.launch.partition_now import PartitionNow
 from campaign.launch.progress import PLAIN_EVERY_S, UNCHANGED_EVERY_S, PlainProgress
-from campaign.launch.queue_reasons import remedy
 from campaign.launch.slurm import QueuedJob, job_name
-from campaign.launch.slurm_queue import Look, QueueWatch
+from campaign.launch.slurm_queue import Look, QueueWatch, remedy
 from campaign.launch.slurm_workers import SlurmWorkers
 from campaign.launch.starts import BACKOFF_S, MAX_BACKOFF_S, Starts, last_lines
 from campaign.plan.plan import make_plan

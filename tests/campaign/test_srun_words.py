@@ -16,9 +16,9 @@ import pytest
 from campaign.measure import subprocesses
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import AllocationGone, SubprocessRunner
-from campaign.measurement import Measurement
 from campaign.plan.campaign_file import Protocol
 from campaign.store.journal import decode
+from campaign.store.measurement import Measurement
 from dvfs.setting import Setting
 from sites.site_file import Site
 from tests.points import a_point

@@ -13,23 +13,23 @@ from pathlib import Path
 import psutil
 import pytest
 
-from analysis.dataset import CLOCK_UNPROVEN, KERNEL_FAILED, NODE_LOST, OK, TIMED_OUT
-from campaign.command_line import main
 from campaign.launch.drive import plan_record
 from campaign.launch.outcome import outcome
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.point_server import STEP_NAME
 from campaign.measure.slurm_words import StepEnd, step_end
 from campaign.measure.subprocesses import SubprocessRunner
-from campaign.measurement import CAN_PASS, Measurement
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.plan import make_plan
 from campaign.plan.point import Point
 from campaign.store.compaction import compact
 from campaign.store.journal import JournalWriter, decode, encode
 from campaign.store.layout import create_store
+from campaign.store.measurement import CAN_PASS, Measurement
 from campaign.store.planned import write_planned
 from campaign.store.states import point_states
+from campaign.verbs.command_line import main
+from dvfs.dataset import CLOCK_UNPROVEN, KERNEL_FAILED, NODE_LOST, OK, TIMED_OUT
 from sites.site_reading import built_in_sites, read_site
 from tests.points import a_point
 from tests.slurm_cluster import SlurmCluster

@@ -14,8 +14,6 @@ import pytest
 import xarray as xr
 import zarr
 
-from analysis.dataset import CLOCK_UNPROVEN, DAMAGED
-from campaign.measurement import Measurement, Trace
 from campaign.store.compaction import compact, equalize_generations
 from campaign.store.dataset import current_tables, open_dataset
 from campaign.store.generation import generation_numbers
@@ -29,8 +27,10 @@ from campaign.store.layout import (
     driver_lock,
     open_store,
 )
+from campaign.store.measurement import Measurement, Trace
 from campaign.store.states import point_states
 from campaign.store.verify import damaged_traces, repair_samples
+from dvfs.dataset import CLOCK_UNPROVEN, DAMAGED
 from tests.campaign.test_journal import measurement
 
 

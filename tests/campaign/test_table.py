@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from campaign.command_line import main
 from campaign.store.dataset import current_tables
 from campaign.store.layout import open_store
 from campaign.table.map_file import TableMap
 from campaign.table.reading import read_table
-from sites.located_toml import BadFile
+from campaign.verbs.command_line import main
+from dvfs.input_files import BadFile
 
 ROOT = Path(__file__).parents[2]
 GTX = ROOT / "tests/data/gtxtitanx/microbenchmarks.csv"

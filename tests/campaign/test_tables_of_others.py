@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from campaign.profiles.profiler_tables import Selection, read_counted
 from campaign.table.number_text import number
-from sites.located_toml import BadFile
+from dvfs.input_files import BadFile
 from tests.campaign.test_map_file import read, refusal
 
 HEADER = "site;kernel;core_mhz;time_s;energy_j"

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from campaign.command_line import main
 from campaign.launch.campaign_run import CampaignRun
 from campaign.launch.outcome import limit_text
 from campaign.plan.plan import make_plan
 from campaign.results import open_store
 from campaign.store.layout import open_store as open_folder
 from campaign.store.planned import planned_ids
-from campaign.tuning.choosing import Tuning
-from campaign.tuning.outcome import found
-from campaign.tuning.search_table import read_search
+from campaign.variants.choosing import Tuning
+from campaign.variants.outcome import found
+from campaign.variants.search_table import read_search
+from campaign.verbs.command_line import main
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from campaign.measure.channel_energy import Energy, channel_energy, updates
-from campaign.measurement import Trace
+from campaign.store.measurement import Trace
 from sites.meters import Channel
 
 WATTS = Channel(name="c", domain="node", kind="power", resolution=0.0, period_s=0.1, stamped=True)

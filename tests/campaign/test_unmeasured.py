@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from campaign.command_line import main
 from campaign.results import open_store
+from campaign.verbs.command_line import main
 
 ENERGIES = {"sp_add": 53.0, "sp_mul": 37.0, "l1": 55.0, "dram": 550.0, "barrier": 0.0}
 SITE = """
@@ -253,7 +253,7 @@ def test_a_fit_keeps_what_variants_are_predicted_from(folder, capsys):
 
 def test_the_report_draws_predicted_beside_measured(folder):
     from analysis.figures.variants import variant_figures
-    from campaign.reporting import report_content
+    from campaign.results.report import report_content
 
     (site,) = report_content(open_store(folder / "s").store).sites
     figures = {figure.name: figure for figure in variant_figures(site.variants)}

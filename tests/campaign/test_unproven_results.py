@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from analysis.dataset import CLOCK_UNPROVEN, OK
-from campaign.command_line import main
 from campaign.launch.drive import plan_record
-from campaign.measurement import Measurement
 from campaign.plan.plan import make_plan
 from campaign.results import open_store
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store
+from campaign.store.measurement import Measurement
 from campaign.store.planned import write_planned
+from campaign.verbs.command_line import main
+from dvfs.dataset import CLOCK_UNPROVEN, OK
 
 CAMPAIGN = """\
 name = "real"

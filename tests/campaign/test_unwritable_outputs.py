@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.dataset import POSSIBLE
-from campaign.codesign import write_study_figures
-from campaign.errors import BadArgument
-from campaign.policy import write_site_policy
+from campaign.codesign.designs import write_study_figures
+from campaign.policy.policy_file import write_site_policy
+from dvfs.dataset import POSSIBLE
+from dvfs.errors import BadArgument
 from sites.site_file import LEAST_MHZ, MOST_MEM_MHZ, MOST_MHZ
 from tests.campaign.test_codesign import EXAMPLE, run_study
 

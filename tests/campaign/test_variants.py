@@ -15,13 +15,13 @@ from analysis.measurements.variants import kernel_variants
 from analysis.report.page import render
 from analysis.report.site_figures import site_figures, site_sheets
 from analysis.report.tables import as_csv
-from campaign.command_line import main
 from campaign.launch.drive import plan_record
 from campaign.plan.plan import make_plan
-from campaign.reporting import report_content
 from campaign.results import open_store
+from campaign.results.report import report_content
 from campaign.store import layout
 from campaign.store.planned import write_planned
+from campaign.verbs.command_line import main
 from campaign.verbs.variants import print_study
 from tests.analysis.variant_data import dataset
 

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from campaign.command_line import main
+from campaign.verbs.command_line import main
 from tests.watched import CAMPAIGN
 
 COMMAND = (sys.executable, "-m", "campaign")

@@ -26,7 +26,7 @@ from campaign.measure.protocol import energy_of, meter_needs_s
 from campaign.measure.sampler import MeterTrace
 from campaign.measure.simulated_window import simulate_window
 from campaign.measure.window import Window
-from campaign.measurement import Trace
+from campaign.store.measurement import Trace
 from dvfs.setting import AS_FOUND, Setting
 from sites.meters import Channel
 from tests.analysis.twin_data import twin

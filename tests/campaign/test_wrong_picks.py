@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from analysis.choice.candidates import all_candidates
-from campaign.command_line import main
 from campaign.results import open_store
 from campaign.store.compaction import compact
 from campaign.store.layout import open_store as open_layout
+from campaign.verbs.command_line import main
 from tests.analysis.test_report import store_of
 
 SITE = "board"

@@ -9,17 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from campaign.command_line import main
+from campaign.codesign.study_file import Study
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.profile_file import Profile
-from campaign.plan.study_file import Study
 from campaign.profiles.counter_map import BUILT_IN_MAPS, CounterMap
 from campaign.results import open_store
 from campaign.table.map_file import MAPPED_COLUMNS, TableMap
+from campaign.verbs.command_line import main
+from dvfs.input_files import FILE_KINDS, built_in_files
 from kernels.registry import KERNELS
 from sites.counters.group_file import CounterGroup
-from sites.file_kinds import FILE_KINDS
-from sites.located_toml import built_in_files
 from sites.site_file import Site
 from sites.site_reading import built_in_sites
 from tests.campaign.test_wrong_files import CAMPAIGN, SITE

@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from campaign.codesign.study_file import Study
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.profile_file import Profile
-from campaign.plan.study_file import Study
 from campaign.profiles.counter_map import CounterMap
 from campaign.table.map_file import TableMap
 from docs.tables import DOCS, with_tables
-from kernels.field_texts import field_texts
+from dvfs.input_files import FileModel
+from kernels.parameters import field_texts
 from sites.counters.group_file import CounterGroup
-from sites.located_toml import FileModel
 from sites.site_file import Site
 from tests.docs.pages import ROOT
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from campaign.command_line import main
+from campaign.verbs.command_line import main
 from tests.faults.outcome import Outcome
 
 SITE = "jetson-tk1"

@@ -21,15 +21,15 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from analysis.dataset import FAILURES, OK
 from campaign.measure.protocol import energy_of
 from campaign.measure.simulated_window import simulate_window
-from campaign.measurement import Trace
 from campaign.plan.plan import Plan, make_plan
 from campaign.plan.point import Point
 from campaign.store.dataset import SAMPLES, current_tables, open_dataset
 from campaign.store.journal import TornRecord, read
 from campaign.store.layout import DamagedStore, NotAStore, Store, open_store
+from campaign.store.measurement import Trace
+from dvfs.dataset import FAILURES, OK
 from kernels.registry import find_kernel
 
 UNFINISHED = (".new", ".partial", ".tmp")

@@ -6,11 +6,11 @@ import json
 import re
 from pathlib import Path
 
-from analysis.dataset import OK
 from campaign.measure.point_life import PartitionSetup, measure
-from campaign.measurement import Measurement
 from campaign.plan.plan import Plan, make_plan
 from campaign.plan.point import Point
+from campaign.store.measurement import Measurement
+from dvfs.dataset import OK
 from sites.site_reading import built_in_sites
 
 NAME = "c.toml"

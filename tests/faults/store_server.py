@@ -28,13 +28,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from analysis.dataset import OK
 from campaign.plan.plan import Plan, make_plan
 from campaign.store.compaction import compact, equalize_generations
 from campaign.store.dataset import current_tables, open_dataset
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store, driver_lock, open_store
 from campaign.store.verify import repair_samples
+from dvfs.dataset import OK
 from tests.faults.checker import Expected, expected_of, judge
 from tests.faults.shim import arm, environment
 from tests.faults.small_campaign import measured_here

@@ -12,12 +12,12 @@ from random import Random
 import numpy as np
 import pytest
 
-from campaign.measurement import Measurement
 from campaign.plan.plan import Plan
 from campaign.store.compaction import compact, equalize_generations
 from campaign.store.dataset import open_dataset
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store, driver_lock, open_store
+from campaign.store.measurement import Measurement
 from tests.faults.checker import check_dataset, expected_of, judge, measured_ids
 from tests.faults.local_faults import Trial, lost
 from tests.faults.local_run import measured_again, points_acknowledged, points_said

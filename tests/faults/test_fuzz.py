@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from campaign.table.checking import checked_rows
 from campaign.table.map_file import TableMap, read_map
 from campaign.table.reading import read_table
+from dvfs.input_files import BadFile, FileModel, Source, parse
 from kernels.command import CommandParams, read_counts
 from kernels.kernel import KernelFailed
-from sites.located_toml import BadFile, FileModel, Source, parse
 from sites.meters.ipmi import parse_watts
 from sites.meters.shared.meter import MeterUnreadable
 from tests.faults.fuzz import trial

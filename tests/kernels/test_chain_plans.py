@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from campaign.command_line import main
+from campaign.verbs.command_line import main
 from kernels.products import Rates, plan_chain
 from kernels.products.chain_plan import WrongChain
 from kernels.products.movement import (

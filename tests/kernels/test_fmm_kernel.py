@@ -14,7 +14,6 @@ import pytest
 import xarray as xr
 from pydantic import ValidationError
 
-from analysis.dataset import CLASS_UNITS
 from analysis.measurements.observations import CantFit
 from analysis.measurements.phase_energy import phase_energy
 from campaign.measure.energy import node_energy
@@ -26,6 +25,8 @@ from campaign.store.compaction import compact
 from campaign.store.dataset import open_dataset
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store
+from dvfs.dataset import CLASS_UNITS
+from dvfs.input_files import BadFile
 from kernels.fmm.constants import BOTH_WAYS, ITSELF, ONE_WAY, PHASES
 from kernels.fmm.counts.by_phase import evaluation_counts, phase_counts, total_counts
 from kernels.fmm.counts.loops import Sizes
@@ -38,7 +39,6 @@ from kernels.fmm.phases import pair_loops, v_m2l
 from kernels.host.ranks import Team
 from kernels.host.vectors import estimate_bits, lanes_of
 from kernels.kernel import Mark, Marked, WrongResult
-from sites.located_toml import BadFile
 from sites.site_reading import find_site, read_site
 from sites.twin.machine import constant_w, iteration_s
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from analysis.dataset import CLASS_UNITS
+from dvfs.dataset import CLASS_UNITS
 from kernels.fmm.constants import BOTH_WAYS, ITSELF
 from kernels.fmm_u.kernel import (
     FmmUParams,

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from analysis.dataset import CLASS_UNITS
+from dvfs.dataset import CLASS_UNITS
 from kernels.host.caches import Cache, Level, memory_bytes, read_caches, working_set_bytes
 from kernels.host.ranks import Team
 from kernels.kernel import Kernel, KernelFailed, WrongResult

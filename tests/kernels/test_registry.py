@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.dataset import CLASS_UNITS, class_unit
+from dvfs.dataset import CLASS_UNITS, class_unit
 from kernels.classes import CLASSES
 from kernels.parameters import parameters_of
 from kernels.registry import KERNELS, find_kernel

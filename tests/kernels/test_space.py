@@ -14,10 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.expression import BadExpression, parse_expression
-from kernels.space import BadSpace, read_space
-from kernels.space_candidates import MAX_VALUES
-from kernels.space_variants import Variants, variants
+from dvfs.expression import BadExpression, parse_expression
+from kernels.space import MAX_VALUES, BadSpace, Variants, read_space, variants
 
 LIMITS = [(1024, 65536, 49152), (512, 32768, 32768), (768, 65536, 98304)]
 EXAMPLE = Path(__file__).parents[2] / "examples/k20x-dgemm.toml"

@@ -15,19 +15,19 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from campaign.command_line import main
 from campaign.launch.clusters import job_keywords, slurm_job_class
 from campaign.launch.drive import plan_record
 from campaign.launch.partition_run import partition_setup
 from campaign.launch.setup_record import planned_record
-from campaign.measurement import Measurement
 from campaign.plan.plan import make_plan
 from campaign.store.journal import JournalWriter, encode, encode_setup
 from campaign.store.layout import Store, create_store, open_store
+from campaign.store.measurement import Measurement
 from campaign.store.mixtures import Change, changes
 from campaign.store.setups import read_setup, setup_id, setup_uses, write_setups
 from campaign.store.variables import KEY_FILE
-from sites.located_toml import BadFile
+from campaign.verbs.command_line import main
+from dvfs.input_files import BadFile
 from sites.site_reading import built_in_sites, read_site
 from tests.campaign.test_setups import changed
 from tests.points import a_point

@@ -16,7 +16,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from campaign.command_line import main
 from campaign.launch.clusters import job_script
 from campaign.launch.slurm import CantLaunch, queued_jobs
 from campaign.measure.point_life import PartitionSetup
@@ -25,9 +24,10 @@ from campaign.plan.campaign_file import Protocol
 from campaign.plan.plan import make_plan
 from campaign.plan.point import canonical_json
 from campaign.store.journal import decode
+from campaign.verbs.command_line import main
+from dvfs.input_files import BadFile
 from kernels.host.ranks import Team
 from kernels.registry import find_kernel
-from sites.located_toml import BadFile
 from sites.site_file import Site
 from sites.site_reading import built_in_sites, read_site
 from sites.slurm_environment import REMOTE

@@ -19,13 +19,13 @@ import pytest
 import zarr
 from pyarrow import parquet
 
-from campaign.command_line import main
-from campaign.policy import write_site_policy
+from campaign.policy.policy_file import write_site_policy
 from campaign.table.trace_folder import TraceFolder, zstd_bytes
-from sites.located_toml import BadFile
+from campaign.verbs.command_line import main
+from dvfs.files import MAX_BYTES, TooLarge, read_input
+from dvfs.input_files import BadFile
 from sites.meters.recorded import read_recording
 from sites.meters.shared.meter import MeterUnreadable
-from sites.regular_files import MAX_BYTES, TooLarge, read_input
 
 ROOT = Path(__file__).parents[2]
 GIB = 1 << 30

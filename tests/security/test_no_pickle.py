@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from campaign.command_line import main
-from campaign.measurement import Measurement, Trace
 from campaign.store.dataset import read_scalars
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store, open_store
+from campaign.store.measurement import Measurement, Trace
+from campaign.verbs.command_line import main
 from tests.faults.fuzz.damage import sealed, unsealed
 from tests.points import a_point
 

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from campaign.command_line import main
-from campaign.measurement import Measurement, Trace
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import open_store
+from campaign.store.measurement import Measurement, Trace
+from campaign.verbs.command_line import main
 from tests.points import a_point
 from tests.requirement import need_root
 from tests.security.test_report_escapes import machine

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from campaign.command_line import main
+from campaign.verbs.command_line import main
 from tests.requirement import need_browser
 
 SITES = ("<script>alert(1)</script>", "</title></style><img src=x onerror=alert(2)>")
@@ -243,9 +243,9 @@ def steering(text: str) -> list[str]:
 
 def written_store(folder: Path, kernels: tuple[str, ...], node: str) -> Path:
     """A store of these names as another program may have written it: import refuses them."""
-    from campaign.measurement import Measurement
     from campaign.store.journal import JournalWriter, encode
     from campaign.store.layout import create_store
+    from campaign.store.measurement import Measurement
     from dvfs.setting import Setting
     from tests.points import a_point
 
@@ -314,9 +314,9 @@ def texts(value: object) -> Iterator[str]:
 
 def test_what_a_program_printed_does_not_steer_the_terminal(tmp_path, capsys):
     """A failed program's last output is kept in the store, and status prints it."""
-    from campaign.measurement import Measurement
     from campaign.store.journal import JournalWriter, encode
     from campaign.store.layout import create_store
+    from campaign.store.measurement import Measurement
     from tests.points import a_point
 
     store = create_store(tmp_path / "store", "s")

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from campaign.command_line import main
 from campaign.launch.detached import driver_log, start_detached
 from campaign.store.dataset import read_scalars
 from campaign.store.layout import (
@@ -24,8 +23,8 @@ from campaign.store.layout import (
     open_store,
     replace_file,
 )
-from kernels.kept_files import keep
-from sites.whole_files import replacing, write_output
+from campaign.verbs.command_line import main
+from dvfs.files import replacing, write_kept, write_output
 from tests.requirement import need_root
 
 ROOT = Path(__file__).parents[2]
@@ -141,7 +140,7 @@ def test_an_interrupt_leaves_the_earlier_file_and_no_other(tmp_path: Path) -> No
 def test_what_a_killed_writer_left_goes_with_the_next_one(tmp_path: Path) -> None:
     path = tmp_path / "file"
     program = (
-        "import os, sys; from pathlib import Path; from sites.whole_files import replacing\n"
+        "import os, sys; from pathlib import Path; from dvfs.files import replacing\n"
         "with replacing(Path(sys.argv[1])) as file:\n"
         "    file.write(b'half'); file.flush(); os.kill(os.getpid(), 9)\n"
     )
@@ -155,7 +154,7 @@ def test_what_a_killed_writer_left_goes_with_the_next_one(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", [".file.new", LEFT])
-@pytest.mark.parametrize("write", [write_output, replace_file, keep])
+@pytest.mark.parametrize("write", [write_output, replace_file, write_kept])
 def test_no_link_leads_the_bytes_elsewhere(
     tmp_path: Path, write: Callable[[Path, bytes], None], name: str
 ) -> None:
@@ -173,7 +172,7 @@ def test_not_even_a_link_at_the_name_that_is_drawn(
 ) -> None:
     (tmp_path / "victim").write_bytes(b"precious")
     (tmp_path / LEFT).symlink_to(tmp_path / "victim")
-    monkeypatch.setattr("sites.whole_files.secrets.token_hex", lambda n: "0" * (2 * n))
+    monkeypatch.setattr("dvfs.files.secrets.token_hex", lambda n: "0" * (2 * n))
     with pytest.raises(FileExistsError):
         write_output(tmp_path / "file", b"new")
     assert (tmp_path / "victim").read_bytes() == b"precious"

@@ -2,7 +2,8 @@
 
 One process of a test session (:mod:`tests.shared_imports.server`) has imported what the verbs
 import, and forks for each command. The command has its own arguments, folder, environment and
-standard streams, runs ``campaign.command_line.main``, and ends with its own exit code or signal.
+standard streams, runs ``campaign.verbs.command_line.main``, and ends with its own exit code or
+signal.
 Where it matters how a command starts (its imports, its speed, signals, other people's packages), a
 test starts ``python -m campaign`` itself.
 """

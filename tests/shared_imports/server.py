@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from campaign.command_line import main
+from campaign.verbs.command_line import main
 
 PACKAGES = ("campaign", "analysis", "sites", "kernels", "dvfs")
 LATER = (

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dvfs.input_files import BadFile, built_in_files
 from sites.counters.counting import (
     CountersUnavailable,
     EventReading,
@@ -20,7 +21,6 @@ from sites.counters.counting import (
     open_counters,
 )
 from sites.counters.group_file import BUILT_IN_GROUPS, CounterGroup, read_group
-from sites.located_toml import BadFile, built_in_files
 from sites.perf_event import EventSpec, EventUnknown, find_event
 from sites.site_reading import read_site
 from tests.sites.meter_layouts.layout import TREES

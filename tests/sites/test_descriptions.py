@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from campaign.measure.node_examination import examine_node
+from campaign.doctor.node_examination import examine_node
 from campaign.verbs import doctor
 from sites.clocks import CONTROLS, describe_controls, right_to_set
 from sites.meters import METERS, describe_meters, open_meter

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from campaign.slurm_flags import slurm_cannot_set, slurm_flags
 from dvfs.setting import AS_FOUND, Setting
 from sites.clocks import ClockNotLegal, open_control
-from sites.clocks.slurm import refusal, step_flags
+from sites.clocks.slurm import refusal, slurm_cannot_set, slurm_flags, step_flags
 from sites.site_file import Site
 
 NAN = math.nan

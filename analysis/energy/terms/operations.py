@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis.dataset import class_unit, moves_data
 from analysis.energy.terms.term import COMPUTATION, DATA, OperatingPoint, Term, Varying, volts
 from analysis.measurements.observations import CantFit, Observations
+from dvfs.dataset import class_unit, moves_data
 
 
 class OperationTerm(Term):

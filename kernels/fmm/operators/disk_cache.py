@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels.kept_files import keep
+from dvfs.files import write_kept
 
 VERSION = 1
 """The version of the files' content: to be increased with every change of surfaces, of the
@@ -46,5 +46,5 @@ def cached(name: str, compute: Callable[[], dict[str, np.ndarray]]) -> dict[str,
     archive = io.BytesIO()
     np.savez(archive, allow_pickle=False, **arrays)
     with contextlib.suppress(OSError):
-        keep(path, archive.getvalue())
+        write_kept(path, archive.getvalue())
     return arrays

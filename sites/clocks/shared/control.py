@@ -6,16 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from dvfs.errors import UserError
 from dvfs.setting import AS_FOUND, Setting
-from sites.errors import WithRemedy
 
 
 class ClockNotLegal(Exception):
     """This node cannot be set to the requested setting."""
 
 
-class ClocksUnavailable(WithRemedy):
+class ClocksUnavailable(UserError):
     """This node's clocks cannot be set or read: a file or device is missing, or forbidden."""
+
+    exit_code = 1
 
 
 @dataclass(frozen=True)

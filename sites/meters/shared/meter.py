@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from sites.errors import WithRemedy
+from dvfs.errors import UserError
 
 
-class MeterUnreadable(WithRemedy):
+class MeterUnreadable(UserError):
     """A meter, or one of its channels, cannot be read."""
+
+    exit_code = 1
 
 
 class MeterAbsent(MeterUnreadable):

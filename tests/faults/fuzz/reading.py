@@ -11,8 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from campaign.command_line import main as command_line
-from campaign.errors import exit_code
 from campaign.plan.profile_file import read_profile
 from campaign.store.dataset import open_dataset
 from campaign.store.journal import TornRecord, read
@@ -21,6 +19,8 @@ from campaign.store.layout import open_store
 from campaign.table.checking import checked_rows
 from campaign.table.map_file import read_map
 from campaign.table.reading import read_table
+from campaign.verbs.command_line import main as command_line
+from dvfs.errors import exit_code
 from kernels.command import read_counts
 from kernels.kernel import KernelFailed
 from sites.meters.cray import open_meter as open_cray

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from campaign.measurement import Measurement
 from campaign.store.compaction import compact
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store
+from campaign.store.measurement import Measurement
 from campaign.store.planned import write_planned
 from tests.campaign.test_journal import measurement
 from tests.faults.fuzz.damage import Files

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from campaign.command_line import main
 from campaign.plan.plan import Plan, make_plan
+from campaign.verbs.command_line import main
 from dvfs.setting import Setting
 from kernels.cuda.processor import TESLA_K20X
 from kernels.cuda.products.k20x_counts import (

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from campaign.command_line import main
 from campaign.plan.plan import Plan, make_plan
+from campaign.verbs.command_line import main
 from kernels.cuda.architectures import PROCESSORS, processor_of
 from kernels.cuda.products.dgemm import gpu_dgemm
 from kernels.cuda.products.dgemm_counts import GpuDgemmParams

@@ -1,0 +1,1 @@
+"""Studies of chips: which design runs a workload best."""

@@ -1,0 +1,343 @@
+"""A study of chips: which design runs a workload of stencils best (``campaign codesign``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.costs.codesign import (
+    BestTiles,
+    Constants,
+    Designs,
+    Energies,
+    StencilWork,
+    best_tiles,
+    by_weight,
+    designs_of,
+    pareto,
+    scores,
+    totals,
+)
+from analysis.costs.gpu_area import AREA_MODELS, AreaModel, area_parts_mm2, gpu_area_mm2
+from analysis.costs.stencil_time import CannotPredict
+from campaign.codesign.study_file import DESIGN, Study, Work, read_study, space_columns
+from dvfs.errors import BadArgument, reason
+from dvfs.files import write_output
+from dvfs.input_files import Source
+from kernels.kernel import WrongParameter
+from kernels.stencils.params import check_hexagon
+
+WORKLOAD = "workload"
+GIGA = 1e9
+
+
+@dataclass(frozen=True, kw_only=True)
+class DesignOf:
+    """The best design for a stencil, or for the whole workload, with its ``area_mm2``, the time,
+    energy (NaN without energies) and GFLOP/s of all its problems, and the tile and k of each.
+    ``parts_mm2``: its area by part."""
+
+    processors: int
+    lanes: int
+    on_chip_kb: float
+    area_mm2: float
+    time_s: float
+    energy_j: float
+    gflop_per_s: float
+    tiles: tuple[Mapping[str, Any], ...]
+    parts_mm2: Mapping[str, float]
+
+    def as_dict(self) -> dict[str, Any]:
+        """An entry of ``campaign codesign --json``."""
+        own = dict(vars(self))
+        own["energy_j"] = None if np.isnan(self.energy_j) else self.energy_j
+        return own | {"tiles": [dict(tile) for tile in self.tiles]}
+
+    @property
+    def name(self) -> str:
+        """Processors, vector units of each, and kB of on-chip memory of each."""
+        return f"{self.processors} x {self.lanes}, {self.on_chip_kb:g} kB"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Codesign:
+    """The result of a study.
+
+    ``costs``: float64 (designs, stencils), what the objective makes least, of each stencil's
+    problems together; ``time_s`` alike. ``best``: by stencil, and ``workload``. ``front``: rows of
+    the designs that no other beats in area and the workload's cost. ``existing``: chips that were
+    named, each with and without caches, with the workload's time.
+    """
+
+    study: Study
+    designs: Designs
+    stencils: tuple[str, ...]
+    weights: tuple[float, ...]
+    costs: np.ndarray
+    time_s: np.ndarray
+    best: Mapping[str, DesignOf]
+    front: np.ndarray
+    existing: tuple[Mapping[str, Any], ...]
+
+    def cost_of(self, weights: Sequence[float]) -> np.ndarray:
+        """The workload's cost (designs,) with other weights, from what is known (C.17)."""
+        return np.asarray(self.costs @ np.asarray(weights, float))
+
+    def row(self, place: int) -> dict[str, Any]:
+        """A design and the workload's time on it."""
+        own: dict[str, Any] = {
+            name: column[place].item() for name, column in vars(self.designs).items()
+        }
+        return own | {"time_s": float(self.time_s[place] @ np.array(self.weights))}
+
+    def shares(self) -> list[dict[str, Any]]:
+        """What other weights would choose; see :func:`analysis.costs.codesign.by_weight`."""
+        return [
+            {"stencil": self.stencils[own.stencil], "low": own.low, "high": own.high}
+            | {name: getattr(self.designs, name)[own.design].item() for name in DESIGN}
+            for own in by_weight(self.costs, self.weights)
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """``campaign codesign --json``."""
+        return {
+            "name": self.study.name,
+            "form": self.study.form,
+            "objective": self.study.objective,
+            "designs": len(self.designs),
+            "best": {name: own.as_dict() for name, own in self.best.items()},
+            "pareto": [self.row(place) for place in self.front.tolist()],
+            "existing": [dict(own) for own in self.existing],
+            "weights": self.shares() if len(self.stencils) > 1 else [],
+        }
+
+
+def run_study(path: Path) -> Codesign:
+    """Read a study, and try every design with every tile.
+
+    Raises:
+        BadFile: the file is wrong, no design is in the range, or no tile fits on any.
+    """
+    study, source = read_study(path)
+    model = _area_model(study)
+    space = space_columns(study.machine.space, ("machine", "space"), DESIGN, source)
+    for name in DESIGN:
+        if (np.asarray(space[name]) <= 0).any():
+            raise source.error(("machine", "space", name), "a value of 0 or less", "leave it out")
+    every = designs_of(*(space[name] for name in DESIGN), caches=study.area.caches, model=model)
+    low, high = study.area.range_mm2
+    inside = np.flatnonzero((every.area_mm2 >= low) & (every.area_mm2 <= high))
+    if not len(inside):
+        raise source.error(
+            ("area", "range_mm2"),
+            f"no design has {low:g} to {high:g} mm2; those of the space have "
+            f"{every.area_mm2.min():.0f} to {every.area_mm2.max():.0f}",
+            "change the range, or the space",
+        )
+    designs = every.take(inside)
+    works = [_work(own) for own in study.workload]
+    named = designs_of(
+        *(np.array([getattr(own, name) for own in study.existing]) for name in DESIGN),
+        caches=study.area.caches,
+        model=model,
+    )
+    found, of_named, tiles_of = [], [], []
+    for place, (own, work) in enumerate(zip(study.workload, works, strict=True)):
+        tiles = _tiles(study, own, source)
+        tiles_of.append(tiles)
+        try:
+            found.append(_searched(study, designs, work, tiles))
+            if len(named):
+                of_named.append(_searched(study, named, work, tiles))
+        except CannotPredict as error:
+            raise source.error(("tiles",), str(error), "") from None
+        if (found[-1].tile < 0).all():
+            raise source.error(
+                ("workload", place),
+                f"no tile of {own.stencil} fits on any design",
+                "declare smaller ones under [tiles]",
+            )
+    times, energies = (
+        np.stack(columns, axis=1) for columns in zip(*map(totals, found, works), strict=True)
+    )
+    costs = scores(times, energies, study.objective)
+    weights = np.array([work.weight for work in works])
+    result_best = {}
+    together = costs @ weights
+    for place, work in enumerate(works):
+        row = int(np.argmin(costs[:, place]))
+        result_best[work.name] = _best(study, designs, row, [place], works, found, tiles_of)
+    row = int(np.argmin(together))
+    every_place = [place for place, work in enumerate(works) if work.weight]
+    result_best[WORKLOAD] = _best(study, designs, row, every_place, works, found, tiles_of)
+    return Codesign(
+        study=study,
+        designs=designs,
+        stencils=tuple(work.name for work in works),
+        weights=tuple(weights.tolist()),
+        costs=costs,
+        time_s=times,
+        best=result_best,
+        front=pareto(designs.area_mm2, together),
+        existing=_existing(study, model, of_named, works),
+    )
+
+
+def _area_model(study: Study) -> AreaModel:
+    if study.area.constants is None:
+        return AREA_MODELS[study.area.model]
+    return AreaModel(**study.area.constants.model_dump())
+
+
+def _work(own: Work) -> StencilWork:
+    sizes = [[*size, 1.0][:3] for size in own.sizes]
+    points, steps, often = (np.array(column) for column in zip(*sizes, strict=True))
+    return StencilWork(
+        name=own.stencil,
+        axes=own.axes,
+        iteration_s=own.iteration_s,
+        flops=own.flops,
+        weight=own.weight,
+        sizes=points,
+        steps=steps,
+        often=often.astype(float),
+        iteration_j=own.iteration_j,
+    )
+
+
+def _tiles(study: Study, own: Work, source: Source) -> dict[str, np.ndarray]:
+    """The tiles of a stencil, each once: without the parameters of axes that it does not have."""
+    needed = ("tile_t", *(f"tile_{axis + 1}" for axis in range(own.axes)))
+    columns = space_columns(study.tiles, ("tiles",), needed, source)
+    distinct = np.unique(np.stack([columns[name] for name in needed], axis=1), axis=0)
+    if (distinct < 1).any():
+        raise source.error(("tiles",), "a value of 0 or less", "tiles are 1 or more")
+    for tile_t in np.unique(distinct[:, 0]).astype(int).tolist():
+        try:
+            check_hexagon(tile_t)
+        except WrongParameter as error:
+            raise source.error(("tiles", "tile_t"), error.what, error.remedy) from None
+    return dict(zip(needed, distinct.astype(np.int64).T, strict=True))
+
+
+def _searched(
+    study: Study, designs: Designs, work: StencilWork, tiles: dict[str, np.ndarray]
+) -> BestTiles:
+    machine = study.machine
+    constants = Constants(
+        seconds_per_word=machine.seconds_per_word,
+        barrier_s=machine.barrier_s,
+        launch_s=machine.launch_s,
+        block_bytes=machine.block_kb * 1024,
+        blocks=machine.blocks,
+    )
+    energies = None if study.energy is None else Energies(**study.energy.model_dump())
+    return best_tiles(
+        designs,
+        work,
+        tiles,
+        constants,
+        form=study.form,
+        objective=study.objective,
+        energies=energies,
+    )
+
+
+def _best(
+    study: Study,
+    designs: Designs,
+    row: int,
+    places: Sequence[int],
+    works: Sequence[StencilWork],
+    found: Sequence[BestTiles],
+    tiles_of: Sequence[Mapping[str, np.ndarray]],
+) -> DesignOf:
+    """A design with what some of the stencils take on it, by their weights."""
+    time_s = energy_j = flops = 0.0
+    tiles: list[dict[str, Any]] = []
+    for place in places:
+        work, own = works[place], found[place]
+        weight = work.weight if len(places) > 1 else 1.0
+        time_s += weight * float(own.time_s[row] @ work.often)
+        energy_j += weight * float(own.energy_j[row] @ work.often)
+        flops += weight * float(work.flops * work.points @ work.often)
+        for problem in range(len(work.sizes)):
+            chosen = own.tile[row, problem]
+            tiles.append(
+                {"stencil": work.name}
+                | {"size": int(work.sizes[problem]), "steps": int(work.steps[problem])}
+                | {name: int(column[chosen]) for name, column in tiles_of[place].items()}
+                | {"k": int(own.k[row, problem]), "time_s": float(own.time_s[row, problem])}
+            )
+    chip = {name: getattr(designs, name)[row].item() for name in DESIGN}
+    model, caches = _area_model(study), study.area.caches
+    parts = area_parts_mm2(
+        chip["processors"], chip["lanes"], chip["on_chip_kb"], caches=caches, model=model
+    )
+    return DesignOf(
+        **chip,
+        area_mm2=float(designs.area_mm2[row]),
+        time_s=time_s,
+        energy_j=energy_j if study.energy is not None else np.nan,
+        gflop_per_s=flops / time_s / GIGA,
+        tiles=tuple(tiles),
+        parts_mm2={name: float(part) for name, part in parts.items()},
+    )
+
+
+def _existing(
+    study: Study, model: AreaModel, found: Sequence[BestTiles], works: Sequence[StencilWork]
+) -> tuple[dict[str, Any], ...]:
+    rows = []
+    for row, own in enumerate(study.existing):
+        with_caches, without = (
+            float(
+                gpu_area_mm2(own.processors, own.lanes, own.on_chip_kb, caches=caches, model=model)
+            )
+            for caches in (True, False)
+        )
+        times = [totals(best, work)[0][row] for best, work in zip(found, works, strict=True)]
+        time_s = sum(work.weight * own_s for work, own_s in zip(works, times, strict=True))
+        areas = {"area_mm2": with_caches, "area_without_caches_mm2": without}
+        by_stencil = {work.name: float(own_s) for work, own_s in zip(works, times, strict=True)}
+        rows.append(own.model_dump() | areas | {"time_s": float(time_s), "times_s": by_stencil})
+    return tuple(rows)
+
+
+def write_study_figures(result: Codesign, folder: Path) -> list[Path]:
+    """Write the figures of a study as SVG (Prajapati 2019, figures C.3 and C.4); their paths.
+
+    Raises:
+        BadArgument: the folder cannot be written.
+    """
+    from analysis.figures.codesign import area_figure, front_figure  # noqa: PLC0415
+    from analysis.figures.paper import figure_files  # noqa: PLC0415
+
+    designs, study = result.designs, result.study
+    chips = zip(*(getattr(designs, name).tolist() for name in DESIGN), strict=True)
+    names = [f"{n} x {lanes}, {kb:g} kB" for n, lanes, kb in chips]
+    existing = {}
+    for own in result.existing:
+        existing[own["name"]] = (own["area_mm2"], own["time_s"])
+        existing[f"{own['name']} without caches"] = (own["area_without_caches_mm2"], own["time_s"])
+    time_s = result.time_s @ np.array(result.weights)
+    figures = [
+        front_figure(designs.area_mm2, time_s, result.front, names, existing, study.name),
+        area_figure({name: own.parts_mm2 for name, own in result.best.items()}, study.name),
+    ]
+    paths = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for figure in figures:
+            path = folder / f"{figure.name}.svg"
+            write_output(path, figure_files(figure, False, ("svg",))["svg"])
+            paths.append(path)
+    except OSError as error:
+        raise BadArgument(
+            f"{folder}: cannot be written ({reason(error, folder)}); name another folder"
+        ) from error
+    return paths

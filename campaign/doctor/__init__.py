@@ -1,0 +1,1 @@
+"""What a node or a cluster can measure and set."""

@@ -1,0 +1,316 @@
+"""What this node can measure and set, as ``campaign doctor`` reports it.
+
+``python -m campaign.doctor.node_examination SITE.toml`` prints it as JSON.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from campaign.doctor.clock_trial import ClockTrial, try_settings
+from campaign.doctor.gpu_examination import GpuExamination, examine_gpus
+from campaign.measure.energy import MeterChannel, counted_channels
+from campaign.measure.slurm_clocks import ask_here, read_configuration, slurm_clocks
+from kernels.host.ranks import node_name
+from sites.clocks import ClocksUnavailable, describe_controls, open_control, right_to_set
+from sites.clocks.cpufreq import means_turbo, turbo_mhz
+from sites.clocks.slurm import what_flags_set
+from sites.meters import MeterAbsent, MeterUnreadable, describe_meters, open_meter
+from sites.meters.shared.behaviour import observe
+from sites.site_file import MeterEntry, Site
+from sites.site_reading import read_site
+from sites.twin.machine import board_channel
+
+NEEDS = (
+    "ask the administrators for a Slurm that sets clocks (cpufreq, TaskPlugin and CpuFreqGovernors "
+    "for --cpu-freq, a plugin for the GPUs for --gpu-freq), or use another control"
+)
+OBSERVED_S = 1.0
+"""How long each meter is observed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeterExamination:
+    """A meter of the site file.
+
+    ``channels``: the fields of each :class:`sites.meters.Channel`, and ``measured_period_s`` and
+    ``measured_step`` (None where the reading did not change often enough). ``counts``: the names
+    of the channels that count in a measurement's energy. ``read_s``: the median time of a reading.
+    """
+
+    meter: str
+    use: str
+    channels: list[dict[str, Any]]
+    counts: list[str]
+    read_s: float | None = None
+    problem: str | None = None
+    remedy: str | None = None
+
+
+@dataclass(frozen=True)
+class ProbedMeter:
+    """A kind of meter that the site file does not name: its channels on this node, or why not.
+    ``absent``: nothing of it is there."""
+
+    meter: str
+    channels: list[str]
+    problem: str | None = None
+    remedy: str | None = None
+    absent: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClockExamination:
+    """The site's clock control on this node.
+
+    ``settings``: the number of settings in the site file; ``offered``: of settings that the
+    hardware offers; ``not_offered``: those of the site file that it does not offer. ``others``:
+    the controls that could set clocks here, where the site file names none. ``can_set``: None
+    where only a trial could show it, and there was none.
+
+    Of the control ``slurm``: ``slurm_version`` is what ``srun --version`` prints, ``flags_set``
+    what its option sets, ``obstacles`` why it sets nothing by Slurm's configuration, ``remarks``
+    what else it does, and ``trials`` what came of steps at the lowest and the highest setting.
+    """
+
+    control: str
+    settings: int
+    offered: int | None = None
+    not_offered: list[str] = dataclasses.field(default_factory=list)
+    core_mhz_now: float | None = None
+    mem_mhz_now: float | None = None
+    temperature_c: float | None = None
+    throttled: list[str] = dataclasses.field(default_factory=list)
+    can_set: bool | None
+    why: str
+    remedy: str | None
+    others: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    slurm_version: str | None = None
+    flags_set: str | None = None
+    obstacles: list[str] = dataclasses.field(default_factory=list)
+    remarks: list[str] = dataclasses.field(default_factory=list)
+    trials: list[ClockTrial] = dataclasses.field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeExamination:
+    """What a node can measure and set.
+
+    ``meters_elsewhere``: meters that the site file does not name, tried where no energy can be
+    measured. ``partition``: None where no Slurm job was needed. ``gpu``: whether GPU kernels can
+    run; None on a node without NVIDIA GPUs.
+    """
+
+    site: str
+    node: str
+    partition: str | None = None
+    simulated: bool
+    meters: list[MeterExamination]
+    meters_elsewhere: list[ProbedMeter]
+    clocks: ClockExamination
+    can_measure_energy: bool
+    gpu: GpuExamination | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> NodeExamination:
+        """The examination of :meth:`as_dict`."""
+        parts = {
+            "meters": [MeterExamination(**meter) for meter in fields["meters"]],
+            "meters_elsewhere": [ProbedMeter(**meter) for meter in fields["meters_elsewhere"]],
+            "clocks": ClockExamination(
+                **{
+                    **fields["clocks"],
+                    "trials": [ClockTrial(**trial) for trial in fields["clocks"]["trials"]],
+                }
+            ),
+            "gpu": GpuExamination(**fields["gpu"]) if fields.get("gpu") else None,
+        }
+        return cls(**{**fields, **parts})
+
+
+def examine_node(site: Site, root: Path = Path("/")) -> NodeExamination:
+    """Open and observe the site's meters on this node, and ask its clock control.
+
+    Which channels count is decided by the rule of a measurement
+    (:func:`campaign.measure.energy.counted_channels`) over all meters together. A measurement
+    needs every meter of the site file: if one cannot be read, no energy can be measured.
+
+    Args:
+        site: the site.
+        root: the folder under which the node's files are.
+    """
+    if site.simulated:
+        meters = [_simulated_meter(site)]
+    else:
+        meters = _with_counts([_examine_meter(entry, root) for entry in site.meters])
+    counts = any(meter.counts for meter in meters)
+    named = {entry.kind for entry in site.meters}
+    return NodeExamination(
+        site=site.name,
+        node=node_name(),
+        simulated=site.simulated,
+        meters=meters,
+        meters_elsewhere=[] if site.simulated or counts else probe_meters(named, root),
+        clocks=_examine_clocks(site, root),
+        can_measure_energy=counts and not any(meter.problem for meter in meters),
+        gpu=None if site.simulated else examine_gpus(root),
+    )
+
+
+def _simulated_meter(site: Site) -> MeterExamination:
+    channel = vars(board_channel(site))
+    return MeterExamination(
+        meter="twin (simulated)",
+        use="energy",
+        channels=[channel | {"measured_period_s": None, "measured_step": None}],
+        counts=[channel["name"]],
+    )
+
+
+_Examined = tuple[MeterExamination, list[MeterChannel]]
+
+
+def _examine_meter(entry: MeterEntry, root: Path) -> _Examined:
+    """A meter of the site file, opened and observed, and its channels."""
+    failed = MeterExamination(meter=entry.kind, use=entry.use, channels=[], counts=[])
+    try:
+        meter = open_meter(entry.kind, entry.options, root)
+    except MeterUnreadable as error:
+        return replace(failed, problem=error.what, remedy=error.remedy), []
+    except ValueError as error:
+        remedy = "correct the meter's options in the site file"
+        return replace(failed, problem=str(error), remedy=remedy), []
+    try:
+        behaviours = observe(meter, OBSERVED_S)
+    except MeterUnreadable as error:
+        return replace(failed, problem=error.what, remedy=error.remedy), []
+    finally:
+        meter.close()
+    channels = [
+        vars(channel) | {"measured_period_s": behaviour.period_s, "measured_step": behaviour.step}
+        for channel, behaviour in zip(meter.channels, behaviours, strict=True)
+    ]
+    examined = replace(failed, channels=channels, read_s=behaviours[0].read_s)
+    return examined, [MeterChannel(meter.name, channel, entry.use) for channel in meter.channels]
+
+
+def _with_counts(examined: list[_Examined]) -> list[MeterExamination]:
+    """The meters with the channels of each that count, by the rule for all of them together."""
+    every_channel = [channel for _, channels in examined for channel in channels]
+    counted = {id(channel) for channel in counted_channels(every_channel)}
+    return [
+        replace(meter, counts=[c.channel.name for c in channels if id(c) in counted])
+        for meter, channels in examined
+    ]
+
+
+def probe_meters(named: set[str], root: Path) -> list[ProbedMeter]:
+    """The kinds of meters that the site file does not name: whether they can be read here."""
+    probed = []
+    for about in describe_meters():
+        if not about.probed or about.kind in named:
+            continue
+        try:
+            meter = open_meter(about.kind, {}, root)
+        except MeterUnreadable as error:
+            absent = isinstance(error, MeterAbsent)
+            probed.append(ProbedMeter(about.kind, [], error.what, error.remedy, absent))
+            continue
+        except ValueError as error:
+            probed.append(ProbedMeter(about.kind, [], str(error), "give it options"))
+            continue
+        probed.append(ProbedMeter(about.kind, [channel.name for channel in meter.channels]))
+        meter.close()
+    return probed
+
+
+def _examine_clocks(site: Site, root: Path) -> ClockExamination:
+    right = right_to_set(site.clocks.control, root)
+    examined = ClockExamination(
+        control=site.clocks.control,
+        settings=len(site.settings),
+        can_set=right.can_set,
+        why=right.why,
+        remedy=right.remedy or None,
+    )
+    try:
+        control = open_control(site, root)
+        offered, state = control.legal(), control.state()
+    except ClocksUnavailable as error:
+        return replace(examined, can_set=False, why=error.what, remedy=error.remedy)
+    except ValueError as error:
+        remedy = "correct clocks.options in the site file"
+        return replace(examined, can_set=False, why=str(error), remedy=remedy)
+    if offered is not None:
+        missing = [str(setting) for setting in site.settings if setting not in offered]
+        examined = replace(examined, offered=len(offered), not_offered=missing)
+    if site.clocks.control == "slurm":
+        examined = _examine_slurm(site, examined, root)
+    if site.clocks.control == "fixed":
+        controls = [about.control for about in describe_controls() if about.sets_clocks]
+        rights = [right_to_set(name, root) for name in controls]
+        examined = replace(examined, others=[vars(right) for right in rights if right.can_set])
+    return replace(
+        examined,
+        core_mhz_now=state.setting.core_mhz,
+        mem_mhz_now=state.setting.mem_mhz,
+        temperature_c=state.temperature_c,
+        throttled=list(state.throttled),
+    )
+
+
+def _examine_slurm(site: Site, examined: ClockExamination, root: Path) -> ClockExamination:
+    """Slurm's version, what its option sets, and whether a step's clock follows it.
+
+    Without a job there is no trial: :mod:`campaign.doctor.examination_job` starts one.
+    """
+    printed = ask_here("srun", "--version").strip()
+    configuration = read_configuration(ask_here("scontrol", "show", "config"))
+    configured = slurm_clocks(configuration, site.clocks.device, root)
+    remarks = list(configured.remarks)
+    turbo = None if site.clocks.device == "gpu" else turbo_mhz(root)
+    if turbo is not None and turbo in {setting.core_mhz for setting in site.settings}:
+        remarks.append(means_turbo(turbo))
+    examined = replace(
+        examined,
+        slurm_version=printed or None,
+        flags_set=what_flags_set(printed, site.clocks.device),
+        obstacles=list(configured.obstacles),
+        remarks=remarks,
+    )
+    if "SLURM_JOB_ID" not in os.environ:
+        if examined.obstacles:
+            why = "Slurm's option sets none here"
+            return replace(examined, can_set=False, why=why, remedy=NEEDS)
+        why = "only a job step can show whether Slurm sets them"
+        remedy = "leave --here out, so that a job tries it"
+        return replace(examined, can_set=None, why=why, remedy=remedy)
+    trials = try_settings(site)
+    if all(trial.followed for trial in trials):
+        by = " and ".join(sorted({trial.proof for trial in trials}))
+        why = f"the clock followed at {' and at '.join(trial.asked for trial in trials)} ({by})"
+        return replace(examined, can_set=True, why=why, trials=trials)
+    idle = any(trial.core_mhz is not None for trial in trials) and site.clocks.device == "gpu"
+    return replace(
+        examined,
+        can_set=False,
+        why="the clock did not follow, or nothing shows it"
+        + ("; the GPU was idle, and may have a lower clock then" if idle else ""),
+        remedy=NEEDS,
+        trials=trials,
+    )
+
+
+if __name__ == "__main__":
+    print(json.dumps(examine_node(read_site(Path(sys.argv[1]))).as_dict()))

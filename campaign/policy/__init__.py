@@ -1,0 +1,1 @@
+"""Picks as a cluster applies them."""

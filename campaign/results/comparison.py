@@ -1,0 +1,255 @@
+"""Two stores, or two parts of one, beside each other: what changed, and in what they differ."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from analysis.comparison.changes import (
+    ALPHA,
+    Change,
+    SiteComparison,
+    common_sites,
+    compare_site,
+    with_adjusted,
+)
+from analysis.measurements.observations import site_names
+from campaign.store.dataset import read_scalars
+from campaign.store.mixtures import is_known, value_text, values_that_matter
+from campaign.store.records import read_contents
+from campaign.store.setups import Record, SetupUse, setup_uses
+from dvfs.dataset import is_complete
+from dvfs.errors import BadArgument
+
+if TYPE_CHECKING:
+    from campaign.store.layout import Store
+
+INFORMATIVE = {
+    "node.os_kernel": ("node", "os_kernel"),
+    "versions.commit": ("versions", "commit"),
+    "versions.python": ("versions", "python"),
+}
+"""Values that ``run`` accepts a change of, and that a comparison names."""
+
+
+@dataclass(frozen=True)
+class SetupChange:
+    """A key of the set-ups whose values differ: (value, measurements) before and after."""
+
+    site: str
+    key: str
+    before: tuple[tuple[Any, int], ...]
+    after: tuple[tuple[Any, int], ...]
+
+    def __str__(self) -> str:
+        sides = (
+            ", ".join(f"{value_text(value)} ({points})" for value, points in side)
+            for side in (self.before, self.after)
+        )
+        return f"{self.site}: {self.key}: {' -> '.join(sides)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What :func:`compare_stores` found. ``before``, ``after``: what was compared, in words."""
+
+    before: str
+    after: str
+    sites: tuple[SiteComparison, ...]
+    changes: tuple[Change, ...]
+    setup_changes: tuple[SetupChange, ...]
+
+    def regressions(self, above_pct: float = 0.0) -> list[Change]:
+        """The significant increases of time or energy by more than so many %."""
+        return [
+            change
+            for change in self.changes
+            if change.significant and change.change_pct > above_pct
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """``campaign compare --json``."""
+        return {
+            "before": self.before,
+            "after": self.after,
+            "alpha": ALPHA,
+            "correction": "Benjamini-Hochberg within sites, kernels and points, alpha / 3 each",
+            "sites": [asdict(site) for site in self.sites],
+            "setup_changes": [asdict(change) for change in self.setup_changes],
+            "changes": [change.as_dict() for change in self.changes],
+        }
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The changes, a row each."""
+        return pd.DataFrame([change.as_dict() for change in self.changes])
+
+
+@dataclass(frozen=True)
+class _Side:
+    """Measurements to compare: those of a store's Dataset where ``rows`` (bool) is."""
+
+    store: Store
+    dataset: xr.Dataset
+    rows: np.ndarray
+    name: str
+
+
+def compare_stores(
+    store: Store,
+    other: Store | None = None,
+    *,
+    before: str | None = None,
+    after: str | None = None,
+    alike_nodes: bool = False,
+) -> Comparison:
+    """Compare two stores; or, without ``other``, two parts of one.
+
+    ``before``, ``after``: the parts of one store, each a date (UTC; measured before it, or since)
+    or the begins of set-ups' ids with commas; where only one is given, the other part is the rest.
+    ``alike_nodes``: see :func:`analysis.comparison.changes.compare_site`.
+
+    Raises:
+        BadArgument: they have no site or no point in common, or the parts are not parts.
+        DamagedStore: a store cannot be read.
+    """
+    if other is not None and (before or after):
+        raise BadArgument("--before and --after divide one store: give one store, or none of them")
+    sides = _parts(store, before, after) if other is None else [_whole(store), _whole(other)]
+    first, second = sides
+    sites, changes, setups = [], [], []
+    for site in common_sites(first.dataset, second.dataset):
+        summary, own = compare_site(
+            first.dataset, second.dataset, site, first.rows, second.rows, alike_nodes=alike_nodes
+        )
+        if summary.common:
+            sites.append(summary)
+            changes += own
+            setups += _setup_changes(site, *([_setup_uses(side, site) for side in sides]))
+    if not sites:
+        has = [", ".join(site_names(side.dataset)) or "none" for side in sides]
+        raise BadArgument(
+            f"{first.name} and {second.name} have no measured point in common (site, partition, "
+            f"kernel, parameters and setting; sites: {has[0]}; {has[1]}); name two stores that the "
+            f"same campaign file was measured into"
+        )
+    return Comparison(
+        before=first.name,
+        after=second.name,
+        sites=tuple(sites),
+        changes=tuple(with_adjusted(changes)),
+        setup_changes=tuple(setups),
+    )
+
+
+def _whole(store: Store) -> _Side:
+    dataset = read_scalars(store)
+    return _Side(store, dataset, is_complete(dataset["status"].values), str(store.root))
+
+
+def _parts(store: Store, before: str | None, after: str | None) -> list[_Side]:
+    whole = _whole(store)
+    if before is None and after is None:
+        raise BadArgument(
+            f"{store.root}: found one store; name a second one, or divide this one by the date of "
+            f"a change (--after 2026-03-01) or by set-ups: {_setups_text(whole)}"
+        )
+    chosen = {
+        name: _chosen(whole, text, name)
+        for name, text in (("before", before), ("after", after))
+        if text is not None
+    }
+    rows_before = chosen.get("before", ~chosen.get("after", whole.rows)) & whole.rows
+    rows_after = chosen.get("after", ~rows_before) & whole.rows
+    if (rows_before & rows_after).any():
+        raise BadArgument("--before and --after have measurements in common")
+    return [
+        _Side(store, whole.dataset, rows_before, f"{store.root} before {before or after}"),
+        _Side(store, whole.dataset, rows_after, f"{store.root} after {after or before}"),
+    ]
+
+
+def _chosen(side: _Side, text: str, name: str) -> np.ndarray:
+    """The rows that a date or set-ups' ids choose, bool."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        begins = tuple(part.strip() for part in text.split(",") if part.strip())
+        setups = [str(own) for own in side.dataset["setup"].values.tolist()]
+        rows = np.array([bool(begins) and own.startswith(begins) for own in setups], bool)
+        if not rows.any():
+            raise BadArgument(
+                f"--{name}: found {text!r}; must be a date (2026-03-01, or 2026-03-01T12:00), or "
+                f"the beginning of a set-up's id: {_setups_text(side)}"
+            ) from None
+        return rows
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    start = side.dataset["start_unix_s"].values
+    return np.asarray(
+        start < moment.timestamp() if name == "before" else start >= moment.timestamp()
+    )
+
+
+def _setups_text(side: _Side) -> str:
+    """The set-ups of a store with how many measurements each has and since when."""
+    frame = pd.DataFrame(
+        {
+            "setup": [str(own) for own in side.dataset["setup"].values.tolist()],
+            "start": side.dataset["start_unix_s"].values,
+        }
+    )[side.rows]
+    parts = []
+    for name, own in frame.sort_values("start").groupby("setup", sort=False):
+        since = own["start"].min()
+        when = "" if not since > 0 else f" since {datetime.fromtimestamp(since, UTC):%F %H:%M}"
+        parts.append(f"{str(name) or 'no record'} ({len(own)} measurements{when})")
+    return ", ".join(parts) or "none"
+
+
+def _setup_uses(side: _Side, site: str) -> list[SetupUse]:
+    """How a side's measurements of a site were made."""
+    mine = side.rows & (side.dataset["site"].values == site)
+    points = Counter(str(own) for own in side.dataset["setup"].values[mine].tolist())
+    uses, _ = setup_uses(side.store, points, read_contents(side.store).tail.setups)
+    return [use for use in uses if use.site == site and use.id in points]
+
+
+def _setup_changes(
+    site: str, before: Sequence[SetupUse], after: Sequence[SetupUse]
+) -> list[SetupChange]:
+    """The keys whose values differ between two sets of set-ups."""
+    sides = [[(_named_values(use.record), use.points) for use in uses] for uses in (before, after)]
+    changes = []
+    for key in dict.fromkeys(key for side in sides for values, _ in side for key in values):
+        counted = [_counted(side, key) for side in sides]
+        if set(counted[0]) != set(counted[1]) and all(counted):
+            first, second = (
+                tuple((json.loads(value), points) for value, points in values.items())
+                for values in counted
+            )
+            changes.append(SetupChange(site, key, first, second))
+    return changes
+
+
+def _counted(uses: Sequence[tuple[Mapping[str, Any], int]], key: str) -> Counter[str]:
+    """Each value of a key, as JSON, with the measurements under it."""
+    counted: Counter[str] = Counter()
+    for values, points in uses:
+        if key in values or (key not in INFORMATIVE and is_known(values, key)):
+            counted[json.dumps(values.get(key), sort_keys=True)] += points
+    return counted
+
+
+def _named_values(record: Record) -> dict[str, Any]:
+    values = values_that_matter(record)
+    for key, (table, name) in INFORMATIVE.items():
+        if name in record.get(table, {}):
+            values[key] = record[table][name]
+    return values

@@ -1,0 +1,133 @@
+"""Cross-validation of one site or several, as a user asks for it, and what it returns to Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from analysis.choice.crossval import cross_validate, fitted_elsewhere, leave_one_site_out
+from analysis.choice.few_crossval import judge_holdout
+from analysis.choice.folds import folds
+from campaign.results.tables import html_table, simulated_mark
+from dvfs.errors import BadArgument
+from dvfs.setting import Setting
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from analysis.choice.crossval import CrossValidation
+    from analysis.choice.few_crossval import FewCase, FewCrossValidation
+    from analysis.energy.models import Form
+    from analysis.measurements.observations import Observations
+
+
+def crossvalidate(
+    data: Sequence[Observations],
+    scheme: str,
+    *,
+    time: str,
+    train: Sequence[Setting] | None,
+    fitted_on: Observations | None,
+    objective: str,
+    form: Form,
+) -> CrossvalResult:
+    """See :meth:`campaign.results.Results.crossval`, whose arguments these are; ``form``: what the
+    fits are asked for.
+
+    Raises:
+        BadArgument: arguments that do not go together.
+        CantFit: there are too few measurements, or the scheme is unknown.
+    """
+    over_sites = scheme == "leave-one-site-out"
+    if len(data) > 1 and not over_sites:
+        raise BadArgument("--site: several sites need --scheme leave-one-site-out")
+    if over_sites and time != "measured":
+        raise BadArgument("--time: leave-one-site-out uses measured times only")
+    if train and scheme != "holdout":
+        raise BadArgument("--train needs --scheme holdout")
+    fit: dict[str, Any] = vars(form) | {"objective": objective}
+    judged = data if fitted_on is None else [*data, fitted_on]
+    unproven = any(of_site.unproven_clocks for of_site in judged)
+    if fitted_on is not None:
+        if over_sites or train or time != "measured":
+            raise BadArgument("--fitted-on takes no --scheme, --train or --time")
+        return CrossvalResult(fitted_elsewhere(fitted_on, data[0], **fit), unproven)
+    if over_sites:
+        return CrossvalResult(leave_one_site_out(data, **fit), unproven)
+    made = cross_validate(data[0], scheme, time=time, train=train, **fit)
+    among_all = []
+    if scheme == "holdout":
+        (predicted,) = folds(data[0], scheme, train)
+        among_all = judge_holdout(data[0], ~predicted, objective=objective)
+    return CrossvalResult(made, unproven, among_all)
+
+
+@dataclass(frozen=True)
+class CrossvalResult:
+    """A cross-validation: the error out of fold, and what the picks lose.
+
+    ``among_all``: of a holdout, the picks of ``predict`` among all settings, those that it was
+    fitted on included.
+    """
+
+    crossval: CrossValidation
+    unproven_clocks: bool = False
+    among_all: Sequence[FewCase] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """``campaign crossval --json``."""
+        shown = self.crossval.as_dict() | {"unproven_clocks": self.unproven_clocks}
+        if not self.among_all:
+            return shown
+        from analysis.choice.few_crossval import choosers  # noqa: PLC0415
+
+        lost = {name: vars(chooser) for name, chooser in choosers(self.among_all).items()}
+        return shown | {"among_all_settings": {"cases": len(self.among_all)} | lost}
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The choosers, a row each: mean and most energy lost in %, and how often it was best."""
+        import pandas as pd  # noqa: PLC0415
+
+        choosers = {
+            name: chooser
+            for name, chooser in self.as_dict()["decision"].items()
+            if isinstance(chooser, dict)
+        }
+        return pd.DataFrame.from_dict(choosers, orient="index").rename_axis("chooser")
+
+    def _repr_html_(self) -> str:
+        shown = self.as_dict()
+        title = (
+            f"{shown['site']}: {shown['scheme']}, error {shown['mape_pct']:.2f} % out of fold"
+            f"{simulated_mark(shown['simulated'])}"
+        )
+        return html_table(self.to_pandas(), title)
+
+
+@dataclass(frozen=True)
+class FewCrossvalResult:
+    """What picks lose with few measurements."""
+
+    crossval: FewCrossValidation
+    unproven_clocks: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """``campaign crossval --scheme few:M --json``."""
+        return self.crossval.as_dict() | {"unproven_clocks": self.unproven_clocks}
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The cases, a row each: what each chooser loses a kernel in a draw, in %."""
+        import pandas as pd  # noqa: PLC0415
+
+        return pd.DataFrame(
+            [
+                {"kernel": case.label, "draw": case.draw} | dict(case.lost_pct)
+                for case in self.crossval.cases
+            ]
+        )
+
+    def _repr_html_(self) -> str:
+        shown = self.as_dict()
+        title = f"{shown['site']}: {shown['scheme']}{simulated_mark(shown['simulated'])}"
+        return html_table(self.to_pandas(), title)

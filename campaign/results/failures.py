@@ -1,0 +1,123 @@
+"""Failed attempts by kernel, reason and node, with the last output of one of each."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import pandas as pd
+
+from campaign.store.dataset import current_tables
+from campaign.store.failures import FAILED, MEASURED, WAITING, failed_attempts
+from dvfs.errors import BadArgument
+from dvfs.kernel_instance import KernelInstance, kernel_instances
+from dvfs.names import unknown_name
+from dvfs.setting import Setting
+
+if TYPE_CHECKING:
+    from campaign.store.layout import Store
+
+BY = ["site", "kernel", "status", "node"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureGroup:
+    """The failed attempts of one kernel on one node that have one reason.
+
+    ``attempts``: how many. Of the points whose last failed attempt is among them, ``failed`` have
+    no further attempt, ``waiting`` have one to come, and ``measured_since`` were measured by a
+    later one. The other fields are of the last attempt: ``text`` is its reason with the last
+    output, ``setting`` the clocks that were asked for.
+    """
+
+    site: str
+    kernel: str
+    reason: str
+    node: str
+    attempts: int
+    failed: int
+    waiting: int
+    measured_since: int
+    point_id: str
+    instance: KernelInstance
+    setting: Setting
+    attempt: int
+    start_unix_s: float
+    text: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """An entry of ``groups`` of ``campaign failures --json``."""
+        fields = asdict(self) | {"params": dict(self.instance.params)}
+        del fields["instance"]
+        return fields | fields.pop("setting")
+
+
+@dataclass(frozen=True)
+class Failures:
+    """A store's failed attempts, the groups with most points that failed first."""
+
+    groups: tuple[FailureGroup, ...]
+
+    def count(self, name: str) -> int:
+        """The sum over the groups of ``attempts``, ``failed``, ``waiting`` or
+        ``measured_since``."""
+        return sum(getattr(group, name) for group in self.groups)
+
+    def as_dict(self) -> dict[str, Any]:
+        """``campaign failures --json``."""
+        names = ("attempts", "failed", "waiting", "measured_since")
+        return {name: self.count(name) for name in names} | {
+            "groups": [group.as_dict() for group in self.groups]
+        }
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The groups, a row each."""
+        return pd.DataFrame([group.as_dict() for group in self.groups])
+
+
+def grouped_failures(store: Store, kernel: str | None = None, node: str | None = None) -> Failures:
+    """A store's failed attempts by site, kernel, reason and node; of one kernel or node only where
+    it is named.
+
+    Raises:
+        BadArgument: the store knows no such kernel or node.
+        DamagedStore: the store cannot be read.
+    """
+    frame = failed_attempts(store)
+    frame["last of point"] = ~frame["point_id"].duplicated(keep="last")
+    for name, wanted in (("kernel", kernel), ("node", node)):
+        if wanted is not None and wanted not in set(frame[name]):
+            tables, _ = current_tables(store)
+            known = sorted({*tables.measurements[name], *frame[name]} - {""})
+            if wanted not in known:
+                raise BadArgument(f"--{name}: {unknown_name(name, wanted, known)}")
+        if wanted is not None:
+            frame = frame[frame[name] == wanted]
+    groups = [_group(key, own) for key, own in frame.groupby(BY, sort=True)]
+    groups.sort(key=lambda group: (-group.failed, -group.waiting, -group.attempts))
+    return Failures(tuple(groups))
+
+
+def _group(key: Hashable, attempts: pd.DataFrame) -> FailureGroup:
+    site, kernel, reason, node = map(str, cast(tuple[str, ...], key))
+    outcomes = attempts[attempts["last of point"]]["outcome"]
+    counts = {name: int((outcomes == name).sum()) for name in (FAILED, WAITING, MEASURED)}
+    last = attempts.iloc[-1]
+    (instance,) = kernel_instances([(kernel, last["params"])]).values()
+    return FailureGroup(
+        site=site,
+        kernel=kernel,
+        reason=reason,
+        node=node,
+        attempts=len(attempts),
+        failed=counts[FAILED],
+        waiting=counts[WAITING],
+        measured_since=counts[MEASURED],
+        point_id=last["point_id"],
+        instance=instance,
+        setting=Setting.of(last["core_mhz"], last["mem_mhz"]),
+        attempt=int(last["attempt"]),
+        start_unix_s=float(last["start_unix_s"]),
+        text=last["text"],
+    )

@@ -1,0 +1,77 @@
+"""What the checks of a site's measurements find, with examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from analysis.quality import check, describe
+from analysis.quality.finding import SEPARATE
+from analysis.quality.unproven_clocks import CHECK as CLOCK_PROOF
+from campaign.results.tables import SiteFinding
+from dvfs.errors import BadArgument
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+EXAMPLES = 3
+"""Rows that are named of what a check finds."""
+NAMED_KERNELS = 5
+
+
+def site_findings(dataset: xr.Dataset, site: str) -> tuple[SiteFinding, ...]:
+    """What the checks of a site's measurements find in a store's Dataset."""
+    return tuple(
+        SiteFinding(
+            site,
+            finding.as_dict(),
+            tuple(describe(finding, dataset, EXAMPLES)),
+            tuple(dataset["point_id"].values[finding.rows].tolist()),
+        )
+        for finding in check(dataset, site)
+    )
+
+
+def finding_texts(findings: Sequence[SiteFinding], every_one: bool, remedy: str) -> Iterator[str]:
+    """Findings as text for people. Of a check that found more than :data:`SEPARATE` at a site, the
+    first, and the number and the kernels of the others, unless ``every_one`` is wanted.
+    ``remedy``: the option that prints all of them."""
+
+    def cause(entry: SiteFinding) -> tuple[str, str, str]:
+        return entry.site, entry.finding["severity"], entry.finding["check"]
+
+    for _, group in groupby(findings, key=cause):
+        first, *others = group
+        yield first.text_for_people()
+        if every_one or len(others) < SEPARATE:
+            yield from (entry.text_for_people() for entry in others)
+            continue
+        kernels = dict.fromkeys(k["label"] for e in others for k in e.finding["kernels"])
+        more = len(kernels) - NAMED_KERNELS
+        named = ", ".join(list(kernels)[:NAMED_KERNELS]) + (f" and {more} more" if more > 0 else "")
+        yield (
+            f"    and {len(others)} more findings of this check, of {named} ({remedy} prints them)"
+        )
+
+
+def usable_findings(
+    findings: Sequence[SiteFinding], accept_unproven: bool
+) -> tuple[SiteFinding, ...]:
+    """The findings, where the measurements can be used. ``accept_unproven``: clocks that nothing
+    showed are taken as they were asked for, and that finding is a warning.
+
+    Raises:
+        BadArgument: no fit can be true to these measurements.
+    """
+    shown = tuple(
+        replace(entry, finding={**entry.finding, "severity": "warning"})
+        if accept_unproven and entry.finding["check"] == CLOCK_PROOF
+        else entry
+        for entry in findings
+    )
+    for entry in shown:
+        if entry.refuses:
+            raise BadArgument(f"{entry.site}: {entry.finding['text']}")
+    return shown

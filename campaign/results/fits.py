@@ -1,0 +1,420 @@
+"""Fits of a site's measurements, alone or from the fit of a site like it, and the files that a
+store keeps of them: ``fits/SITE.json``, the default one of a site, and ``fits/SITE@NAME.json``,
+those that were given a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
+
+from analysis.energy.models import KNOWN, NOT_KNOWN, Form, without_surface
+from campaign.store.layout import DamagedStore, Store, writing
+from campaign.store.site_record import has_site_record, recorded_sites, site_file_name
+from dvfs.errors import BadArgument, UserError
+from dvfs.names import did_you_mean, known_names
+from dvfs.setting import Volts
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from analysis.energy.fit_summary import FitSummary
+    from analysis.energy.fitted import Fit
+    from analysis.measurements.observations import Observations
+
+
+DEFAULT = "default"
+"""The name of the fit that is used where none is named."""
+OF_DATA = ("core_mhz", "mem_mhz", "core_v", "mem_v", "time_s", "energy_j")
+"""The columns of the measurements that :func:`data_id` is a hash of, beside their points' ids."""
+
+
+UNPROVEN_CLOCKS = "clocks unproven: nothing showed that the settings differ"
+STATED_CLOCKS = "clocks as stated by the imported table"
+
+
+class NoKeptFit(UserError):
+    """The store has no such fit of a site, or its file is not one. The remedy is the command."""
+
+
+@dataclass(frozen=True)
+class Request(Form):
+    """What a fit was asked for."""
+
+    like: str = ""
+    """The site whose fit this one started from; empty for none."""
+
+    def __str__(self) -> str:
+        """As the options of ``campaign fit``."""
+        robust = ", --robust" if self.robust else ""
+        like = f", --like {self.like}" if self.like else ""
+        return f"--model {self.model}, --voltage {self.voltage}{robust}{like}"
+
+    def differences(self, earlier: Request) -> tuple[str, str]:
+        """The options in which two requests differ: the earlier one's, and these."""
+        pairs = [
+            (f"--{name} {getattr(earlier, name)}", f"--{name} {getattr(self, name)}")
+            for name in ("model", "voltage")
+            if getattr(earlier, name) != getattr(self, name)
+        ]
+        if earlier.robust != self.robust:
+            texts = {True: "--robust", False: "no --robust"}
+            pairs.append((texts[earlier.robust], texts[self.robust]))
+        if earlier.like != self.like:
+            sites = (earlier.like, self.like)
+            named = [f"--like {site}" if site else "no --like" for site in sites]
+            pairs.append((named[0], named[1]))
+        was, now = zip(*pairs, strict=True)
+        return ", ".join(was), ", ".join(now)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitSource:
+    """Which fit a result is from.
+
+    ``created``: date and time as ISO 8601; ``version``: of this package; ``data_id``: what
+    :func:`data_id` gave of its measurements. They are None of fits that an earlier version kept.
+    ``stale``: whether the store's measurements of the site are other ones now, None where that is
+    not known. ``unproven_clocks``, ``stated_clocks``: as the fit has them.
+    """
+
+    site: str
+    name: str
+    model: str
+    voltage: str
+    simulated: bool
+    n: int
+    created: str | None
+    version: str | None
+    data_id: str | None
+    stale: bool | None
+    unproven_clocks: bool
+    stated_clocks: bool
+    store: str = field(repr=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """``fit`` in JSON output."""
+        return {name: value for name, value in asdict(self).items() if name != "store"}
+
+    @property
+    def made(self) -> str:
+        """When it was made, for people."""
+        if self.created is None:
+            return "made by an earlier version"
+        when = datetime.fromisoformat(self.created)
+        return f"made {when:%Y-%m-%d %H:%M} {when.tzname()}"
+
+    def __str__(self) -> str:
+        """A line for people."""
+        text = (
+            f"fit {self.name}: model {self.model}, voltage {self.voltage}, {self.n} measurements, "
+            f"{self.made}"
+        )
+        parts = [text, *self.about_clocks, *([self.why_stale] if self.stale else [])]
+        return "; ".join(parts)
+
+    @property
+    def about_clocks(self) -> tuple[str, ...]:
+        """How the clocks of its measurements are known, where that is not by reading them."""
+        return (
+            *((UNPROVEN_CLOCKS,) if self.unproven_clocks else ()),
+            *((STATED_CLOCKS,) if self.stated_clocks else ()),
+        )
+
+    @property
+    def why_stale(self) -> str:
+        """What a stale fit lacks, and the command that makes it anew."""
+        named = "" if self.name == DEFAULT else f" --name {self.name}"
+        return (
+            f"the store has other measurements now, make it anew: campaign fit {self.store} "
+            f"--site {self.site}{named}"
+        )
+
+
+def fit_file_name(site: str, name: str = DEFAULT) -> str:
+    """The file of a site's fit in the folder of fits. No quoted name contains an ``@``."""
+    file = site_file_name(site)
+    return file if name == DEFAULT else f"{Path(file).stem}@{quote(name, safe='')}.json"
+
+
+def kept_fits(store: Store) -> list[tuple[str, str]]:
+    """(site, name) of every fit that the store keeps: by site, the default one first."""
+    stems = [Path(file).stem.partition("@") for file in store.json_names("fits")]
+    names = {(unquote(site), unquote(name) if at else DEFAULT) for site, at, name in stems}
+    return sorted(names, key=lambda pair: (pair[0], pair[1] != DEFAULT, pair[1]))
+
+
+def keep_fit(
+    store: Store,
+    fit: Fit,
+    name: str,
+    request: Request,
+    data: str,
+    variant_prices: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Keep a fit, in place of an earlier one of this name. ``data``: its :func:`data_id`;
+    ``variant_prices``: :func:`campaign.variants.models.variant_prices`."""
+    from importlib.metadata import version  # noqa: PLC0415
+
+    from analysis.energy.fit_file import as_kept  # noqa: PLC0415
+
+    about = {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "version": version("dvfs-campaign"),
+        "request": asdict(request),
+        "data_id": data,
+        "files": _data_files(store),
+    }
+    kept = as_kept(fit) | ({"variant_prices": list(variant_prices)} if variant_prices else {})
+    with writing(store):
+        store.write_json(f"fits/{fit_file_name(fit.site, name)}", kept | {"kept": about})
+
+
+def check_replaceable(store: Store, site: str, name: str, request: Request) -> None:
+    """Refuse to replace a fit that was asked for otherwise: picks may be in use that are its.
+
+    Raises:
+        BadArgument: the store keeps a fit of this name that was asked for otherwise.
+    """
+    try:
+        earlier = request_of(read_fit_json(store, site, name))
+    except NoKeptFit:
+        return
+    if earlier is not None and earlier != request:
+        was, now = request.differences(earlier)
+        raise BadArgument(
+            f"{site}: a fit {name!r} made with {was} exists; this one has {now}. Keep both "
+            f"with --name NAME, or overwrite it with --replace"
+        )
+
+
+def request_of(kept: Any) -> Request | None:
+    """What a kept fit was asked for; None where its file does not show it.
+
+    Earlier versions did not keep it, but did keep the forms that were compared, if any were.
+    """
+    try:
+        about = kept.get("kept")
+        if about is not None:
+            asked = about["request"]
+            return Request(**asked | {"model": without_surface(asked["model"])})
+        if kept["tried"]:
+            return Request(robust=kept["robust"])
+        if kept["why"] != "the model and the voltage were given":
+            return None
+        known = kept["voltage"] in KNOWN
+        model = without_surface(kept["model"])
+        return Request(model, "known" if known else kept["voltage"], kept["robust"])
+    except (AttributeError, KeyError, TypeError):
+        return None
+
+
+def kept_form(store: Store, site: str, name: str = DEFAULT) -> Form:
+    """What a fit to the same measurements is to be asked for, to be like the one that is kept;
+    everything chosen where no default one is.
+
+    That is what it was asked for itself; where it started from another site's fit, or its file
+    does not show it, the form that it has.
+
+    Raises:
+        NoKeptFit: there is no fit of this name, which is not the default one's.
+    """
+    try:
+        fit = read_fit(store, site, name)
+    except NoKeptFit:
+        if name == DEFAULT:
+            return Form()
+        raise
+    request = request_of(read_fit_json(store, site, name))
+    if request is not None and not request.like:
+        return Form(request.model, request.voltage, request.robust)
+    known = fit.voltage not in NOT_KNOWN
+    return Form(fit.model, "known" if known else fit.voltage, fit.robust)
+
+
+def read_fit_json(store: Store, site: str, name: str = DEFAULT) -> Any:
+    """What the store keeps of a fit, unchecked.
+
+    Raises:
+        NoKeptFit: there is none.
+    """
+    try:
+        kept = store.read_json(f"fits/{fit_file_name(site, name)}")
+    except DamagedStore as error:
+        why = str(error.__context__ or "its file is missing, or has no checksum")
+        raise not_a_fit(store, site, name, why) from None
+    if kept is None:
+        others = [other for known, other in kept_fits(store) if known == site]
+        sites = sorted({known for known, _ in kept_fits(store)})
+        if not others and sites and not has_site_record(store, site):
+            raise NoKeptFit(
+                f"{store.root}: has no fit of site {site!r}",
+                known_names(site, sites, "it has fits of"),
+            )
+        near = did_you_mean(site, recorded_sites(store))
+        if near and not others and not has_site_record(store, site):
+            raise NoKeptFit(f"{store.root}: has no site {site!r}", near.rstrip())
+        near_fit = did_you_mean(name, others).rstrip()
+        if near_fit:
+            what = f"{store.root}: has no fit {name!r} of site {site!r}"
+            raise NoKeptFit(what, f"{near_fit} It has: {', '.join(others)}")
+        which = "fit" if name == DEFAULT and not others else f"fit {name!r}"
+        has = f" (it has: {', '.join(others)})" if others else ""
+        raise NoKeptFit(
+            f"{store.root}: has no {which} of site {site!r}{has}", _command(store, site, name)
+        )
+    return kept
+
+
+def read_fit(store: Store, site: str, name: str = DEFAULT) -> Fit:
+    """The fit that the store keeps of a site under a name.
+
+    Raises:
+        NoKeptFit: there is none, or its file is not one.
+    """
+    from analysis.energy.fit_file import NoFit, fit_of  # noqa: PLC0415
+
+    try:
+        return fit_of(read_fit_json(store, site, name))
+    except NoFit as error:
+        raise not_a_fit(store, site, name, str(error)) from None
+
+
+def read_summary(store: Store, site: str, name: str = DEFAULT) -> tuple[FitSummary, Any]:
+    """A kept fit without what predictions are computed from, and the JSON of its file.
+
+    Raises:
+        NoKeptFit: there is none, or its file is not one.
+    """
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from analysis.energy.fit_summary import FitSummary, first_error  # noqa: PLC0415
+
+    kept = read_fit_json(store, site, name)
+    try:
+        return FitSummary.model_validate(kept), kept
+    except ValidationError as error:
+        raise not_a_fit(store, site, name, first_error(error)) from None
+
+
+def fit_source(
+    store: Store, summary: FitSummary, name: str, scalars: Callable[[], xr.Dataset]
+) -> FitSource:
+    """Which fit a summary is of. ``scalars``: reads the store, and is only called where the
+    store's files have changed since the fit."""
+    about = summary.kept
+    stale = None
+    if about is not None:
+        changed = about.files != _data_files(store)
+        stale = changed and about.data_id != data_id(scalars(), summary.site)
+    return FitSource(
+        site=summary.site,
+        name=name,
+        model=summary.model,
+        voltage=summary.voltage,
+        simulated=summary.simulated,
+        n=summary.n,
+        created=about.created if about else None,
+        version=about.version if about else None,
+        data_id=about.data_id if about else None,
+        stale=stale,
+        unproven_clocks=summary.unproven_clocks,
+        stated_clocks=summary.stated_clocks,
+        store=str(store.root),
+    )
+
+
+def data_id(scalars: xr.Dataset, site: str) -> str:
+    """A hash of a site's measurements, failures left out: 12 hexadecimal digits.
+
+    It depends on their points, clocks, voltages, times and energies, and on no order.
+    """
+    import hashlib  # noqa: PLC0415
+
+    import numpy as np  # noqa: PLC0415
+
+    from dvfs.dataset import FAILURES  # noqa: PLC0415
+
+    columns = (scalars[name].values.tolist() for name in ("site", "status", "point_id"))
+    measured = sorted(
+        (point_id, row)
+        for row, (own, status, point_id) in enumerate(zip(*columns, strict=True))
+        if own == site and status not in FAILURES
+    )
+    rows = np.array([row for _, row in measured], np.int64)
+    hashed = hashlib.sha256("\n".join(point_id for point_id, _ in measured).encode())
+    for name in OF_DATA:
+        hashed.update(scalars[name].values[rows].astype("<f8").tobytes())
+    return hashed.hexdigest()[:12]
+
+
+def _data_files(store: Store) -> dict[str, int]:
+    """The files that measurements are added to, and their sizes: while these are the same, so are
+    the measurements."""
+    files = {f"index/{max((path.name for path in store.index.glob('[0-9]*')), default='')}": 0}
+    for path in store.journal_paths():
+        with suppress(FileNotFoundError):  # compacted and removed meanwhile
+            files[path.name] = path.stat().st_size
+    return files
+
+
+def not_a_fit(store: Store, site: str, name: str, why: str) -> NoKeptFit:
+    """The error for a file that should hold a fit and does not."""
+    path = store.fits / fit_file_name(site, name)
+    return NoKeptFit(f"{path}: is not a fit ({why})", _command(store, site, name))
+
+
+def _command(store: Store, site: str, name: str) -> str:
+    named = "" if name == DEFAULT else f" --name {name}"
+    return f"run: campaign fit {store.root} --site {site}{named}"
+
+
+@dataclass(frozen=True)
+class KnownSite:
+    """The site that a fit starts from: its fit, its measurements, and the voltages of its
+    settings."""
+
+    fit: Fit
+    data: Observations
+    volts: Volts
+
+    def measured_as(self, fit: Fit) -> tuple[Observations, Volts]:
+        """Its measurements, their energies as the site of ``fit``, which started from this one's,
+        should have them; and the voltages of the settings that were measured."""
+        present = {self.data.settings[s] for s in set(self.data.setting.tolist())}
+        ratio = fit.energy_j(self.data) / self.fit.energy_j(self.data)
+        data = replace(self.data, energy_j=self.data.energy_j * ratio)
+        return data, {s: v for s, v in self.volts.items() if s in present}
+
+
+def check_like(site: str, request: Request) -> None:
+    """Refuse a request that no fit can start from.
+
+    Raises:
+        BadArgument: ``like`` goes with other options, or names the site itself.
+    """
+    if request.like == site:
+        raise BadArgument(f"--like: names the site {site} itself; name another one")
+    if request.like and request != Request(like=request.like):
+        raise BadArgument(
+            f"--like: the model and the voltages are those of the fit of {request.like}; leave "
+            f"--model, --voltage and --robust out"
+        )
+
+
+def fitted(data: Observations, request: Request, known: KnownSite | None) -> Fit:
+    """The fit that was asked for; ``known``: the site that it starts from, None for none.
+
+    Raises:
+        CantFit: there are too few measurements, or the names are unknown.
+    """
+    from analysis.energy.fit import fit  # noqa: PLC0415
+    from analysis.energy.known_site import fit_like  # noqa: PLC0415
+
+    if known is not None:
+        return fit_like(data, known.fit, known.data, known.volts)
+    return fit(data, request.model, request.voltage, robust=request.robust)

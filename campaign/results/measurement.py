@@ -1,0 +1,169 @@
+"""Everything that a store has of one measurement, found by the id of its point."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from analysis.measurements.clock_proof import clock_proofs
+from analysis.measurements.power_trace import PowerTrace, row_trace
+from campaign.store.planned import planned_ids
+from campaign.store.records import read_contents
+from campaign.store.setups import Record, public_record, read_setup
+from dvfs.dataset import BOOLEAN_COLUMNS, COLUMN_UNITS, COUNT_PREFIX, INTEGER_COLUMNS, class_unit
+from dvfs.errors import BadArgument, reason
+from dvfs.files import write_output
+from dvfs.kernel_instance import KernelInstance, dataset_kernels
+
+if TYPE_CHECKING:
+    from campaign.store.layout import Store
+
+TEXTS = ("point_id", "site", "partition", "node", "status", "text", "voltage_origin", "setup")
+SHOWN_IDS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownMeasurement:
+    """One measurement.
+
+    ``scalars``: column -> its value, NaN where it is missing, in the units of
+    :data:`dvfs.dataset.COLUMN_UNITS`. ``clock_proof``: how its clocks were shown, as
+    :func:`analysis.measurements.clock_proof.clock_proofs` says. ``counts``: class -> operations of
+    one iteration, those that are known. ``meters``: channel -> its properties and energy.
+    ``setup``: the record of how it was measured, None where the store has none. ``trace``: power
+    against time, None where it keeps no such trace, or none yet.
+    """
+
+    instance: KernelInstance
+    scalars: Mapping[str, Any]
+    clock_proof: str
+    counts: Mapping[str, float]
+    meters: Mapping[str, Mapping[str, Any]]
+    provenance: Mapping[str, Any]
+    setup: Mapping[str, Any] | None
+    trace: PowerTrace | None
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the machine is simulated."""
+        return bool(self.scalars["simulated"])
+
+    @property
+    def power_w(self) -> float:
+        """The mean power of the windows, W; NaN where time or energy is missing."""
+        return float(self.scalars["energy_j"] / self.scalars["time_s"])
+
+    def as_dict(self) -> dict[str, Any]:
+        """``campaign show --json``; a value that is missing is None."""
+        scalars = {
+            name: None if isinstance(value, float) and math.isnan(value) else value
+            for name, value in self.scalars.items()
+        }
+        counts = {
+            name: {"value": value, "unit": class_unit(name)} for name, value in self.counts.items()
+        }
+        return self.instance.as_dict() | {
+            **scalars,
+            "power_w": None if math.isnan(self.power_w) else self.power_w,
+            "clock_proof": self.clock_proof,
+            "units": {**COLUMN_UNITS, "power_w": "W"},
+            "counts": counts,
+            "meters": dict(self.meters),
+            "provenance": dict(self.provenance),
+            "setup_record": self.setup,
+            "trace_channels": sorted(self.trace.channels) if self.trace else [],
+            "windows_s": self.trace.windows_s.tolist() if self.trace else None,
+        }
+
+    def write_svg(self, path: str | Path) -> None:
+        """Write the trace as a drawing.
+
+        Raises:
+            BadArgument: there is no trace, or the file cannot be written.
+            MissingExtra: matplotlib is not installed.
+        """
+        from analysis.figures.paper import figure_files  # noqa: PLC0415
+        from analysis.figures.trace import trace_figure  # noqa: PLC0415
+        from dvfs.extras import explain_missing  # noqa: PLC0415
+
+        if self.trace is None:
+            raise BadArgument(
+                f"{path}: point {self.scalars['point_id']} has no trace of power to draw"
+            )
+        figure = trace_figure(self.trace, self.scalars["site"], self.simulated)
+        with explain_missing():
+            drawn = figure_files(figure, self.simulated, ["svg"])
+        try:
+            write_output(Path(path), drawn["svg"])
+        except OSError as error:
+            raise BadArgument(
+                f"{path}: cannot be written ({reason(error, Path(path))}); name another file"
+            ) from None
+
+
+def shown_measurement(store: Store, dataset: xr.Dataset, point: str) -> ShownMeasurement:
+    """The measurement of a point.
+
+    ``dataset``: that of the store, with its traces. ``point``: the point's id, or a beginning of it
+    that no other measured point has.
+
+    Raises:
+        BadArgument: there is no such measurement, or several.
+    """
+    row = _row(store, dataset, point)
+    scalars: dict[str, Any] = {name: str(dataset[name].values[row]) for name in TEXTS}
+    scalars |= {name: float(dataset[name].values[row]) for name in COLUMN_UNITS}
+    scalars |= {name: int(dataset[name].values[row]) for name in INTEGER_COLUMNS}
+    scalars |= {name: bool(dataset[name].values[row]) for name in BOOLEAN_COLUMNS}
+    counts = {
+        str(name).removeprefix(COUNT_PREFIX): float(dataset[name].values[row])
+        for name in dataset.data_vars
+        if str(name).startswith(COUNT_PREFIX)
+    }
+    of_site = np.flatnonzero(dataset["site"].values == scalars["site"])
+    proof = clock_proofs(dataset, of_site)[of_site == row][0]
+    kernel, params = (str(dataset[name].values[row]) for name in ("kernel", "params"))
+    setup: Record | None = None
+    if scalars["setup"]:
+        in_journals = read_contents(store).tail.setups
+        setup = in_journals.get(scalars["setup"]) or read_setup(store, scalars["setup"])
+        setup = None if setup is None else public_record(store, setup)
+    return ShownMeasurement(
+        instance=dataset_kernels(dataset)[kernel, params],
+        scalars=scalars,
+        clock_proof=str(proof),
+        counts={name: count for name, count in counts.items() if math.isfinite(count)},
+        meters=json.loads(str(dataset["meters"].values[row])),
+        provenance=json.loads(str(dataset["provenance"].values[row])),
+        setup=setup,
+        trace=row_trace(dataset, row),
+    )
+
+
+def _row(store: Store, dataset: xr.Dataset, point: str) -> int:
+    """The row of the measurement whose point's id begins so."""
+    ids = [str(own) for own in dataset["point_id"].values.tolist()]
+    rows = [i for i, own in enumerate(ids) if point and own.startswith(point)]
+    if len(rows) == 1:
+        return rows[0]
+    if rows:
+        first = ", ".join(sorted(ids[i] for i in rows)[:SHOWN_IDS])
+        raise BadArgument(
+            f"{len(rows)} measured points begin with {point!r}, such as {first}: give more "
+            f"characters"
+        )
+    planned = (own.decode() for part in planned_ids(store).values() for own in part.tolist())
+    if point and any(own.startswith(point) for own in planned):
+        raise BadArgument(f"point {point!r} is planned, and was not measured yet")
+    example = f", such as {ids[0]}" if ids else ""
+    raise BadArgument(
+        f"no measurement of a point {point!r} in the store; give an id or its beginning{example}: "
+        f"campaign export {store.root} --csv - lists them in the column point_id"
+    )

@@ -1,0 +1,258 @@
+"""Picks of a site's kernels, or of an application from its profile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from analysis.choice.candidates import (
+    Candidates,
+    Volts,
+    all_candidates,
+    profile_candidates,
+)
+from analysis.choice.limits import OutsideLimits, not_too_slow
+from analysis.choice.objectives import objective as objective_of
+from analysis.choice.pick import Pick, pick
+from analysis.choice.simple_choices import best_single_setting
+from analysis.figures.labels import unit_name
+from analysis.measurements.observations import (
+    Observations,
+    kernel_names,
+    setting_text,
+)
+from campaign.plan.profile_file import Profile, read_profile
+from campaign.results.tables import Prediction
+from dvfs.dataset import CLOCK_UNPROVEN
+from dvfs.errors import BadArgument
+from dvfs.input_files import raise_all
+from dvfs.kernel_instance import KernelInstance, short_labels
+from dvfs.names import did_you_mean, known_names
+from dvfs.setting import Setting
+from sites.clocks.slurm import slurm_cannot_set, slurm_flags
+
+LEFT_OUT = "\N{HORIZONTAL ELLIPSIS}"
+MOST_SLOWDOWN = 1.0
+"""A larger fraction is meant as percent."""
+ROOF_MARGIN = 0.05
+"""By how much a rate may be above the best one measured before it is doubtful: times vary."""
+
+
+def asked_candidates(
+    data: Observations,
+    kernel: str | None,
+    profile: str | Path | None,
+    volts: Volts | None,
+    like: tuple[Observations, Volts] | None = None,
+) -> tuple[list[Candidates], list[str]]:
+    """The candidates of a profile's application, or else of the kernels that are called so; and
+    what is doubtful about the profile."""
+    if profile is None:
+        return kernel_candidates(data, kernel, volts, like), []
+    application, warnings = application_candidates(Path(profile), data, volts)
+    return [application], warnings
+
+
+def kernel_candidates(
+    data: Observations,
+    kernel: str | None,
+    volts: Volts | None,
+    like: tuple[Observations, Volts] | None = None,
+) -> list[Candidates]:
+    """The candidates of the kernels of this name, label or short name, of all by default."""
+    labels = kernel_names(data) if kernel is None else _labels_of(kernel, data)
+    return list(all_candidates(data, labels, volts, like).values())
+
+
+def _labels_of(kernel: str, data: Observations) -> list[str]:
+    """The labels of the kernels that a user calls so: by their name, their label, or their short
+    name in a table of all kernels, of those of one name, or of it alone."""
+    instances = [data.instance(label) for label in kernel_names(data)]
+    families: dict[str, list[KernelInstance]] = {}
+    for instance in instances:
+        families.setdefault(instance.name, []).append(instance)
+    if kernel in families:
+        return [instance.label for instance in families[kernel]]
+    short = [
+        (name, label)
+        for group in (instances, *families.values(), *([instance] for instance in instances))
+        for label, name in short_labels(group).items()
+    ]
+    labels = {label for name, label in short if kernel == label or _is_called(name, kernel)}
+    if labels:
+        return sorted(labels)
+    known = dict.fromkeys([*families, *(name for name, _ in short)])
+    hint = did_you_mean(kernel, known)
+    raise BadArgument(
+        f"--kernel: {data.site} has no kernel {kernel!r}; {hint}it has {', '.join(families)}"
+    )
+
+
+def _is_called(name: str, text: str) -> bool:
+    """Whether a name is meant: as it is, or as a table shows it that left out its middle."""
+    head, left_out, tail = text.partition(LEFT_OUT)
+    return name == text or bool(left_out and name.startswith(head) and name.endswith(tail))
+
+
+def _nearest(profile: Profile, settings: Iterable[Setting]) -> Setting:
+    """The setting nearest to a profile's, by the ratios of its clocks."""
+    wanted = (profile.core_mhz, profile.mem_mhz)
+
+    def distance(setting: Setting) -> float:
+        clocks = zip(wanted, setting.clocks, strict=True)
+        return sum(abs(math.log(mhz / own)) for mhz, own in clocks if mhz and own)
+
+    return min(settings, key=distance)
+
+
+def _wrong_clock(profile: Profile, settings: Iterable[Setting], site: str) -> tuple[str, str]:
+    """The key of the clock that makes a profile's setting none of a site's, and what is found:
+    its memory clock where its core clock is known."""
+    clocks = {"core_mhz": profile.core_mhz, "mem_mhz": profile.mem_mhz}
+    keys = sorted(clocks, reverse=profile.core_mhz in [setting.core_mhz for setting in settings])
+    mhz, other = (clocks[key] for key in keys)
+    if mhz is None:
+        return keys[0], "missing"
+    beside = "" if other is None else f" with {keys[1]} {other:g}"
+    return keys[0], f"found {mhz:g}{beside}, which is not a setting of {site}"
+
+
+def application_candidates(
+    path: Path, data: Observations, volts: Volts | None
+) -> tuple[Candidates, list[str]]:
+    """The candidates of an application that was profiled at one setting, from its profile; and
+    what is doubtful about the profile."""
+    profile, source = read_profile(path)
+    settings = dict.fromkeys([*data.settings, *(volts or {})])
+    measured_at = Setting(profile.core_mhz, profile.mem_mhz)
+    if measured_at not in settings:
+        key, found = _wrong_clock(profile, settings, data.site)
+        known = ", ".join(setting_text(pair) for pair in data.settings[:6])
+        more = " ..." if len(data.settings) > 6 else ""
+        nearest = setting_text(_nearest(profile, settings))
+        raise source.error(
+            (key,),
+            found,
+            f"give the clocks of the run: the nearest setting is {nearest}; known: {known}{more}",
+        )
+    if classes := list(data.counts):
+        raise_all(
+            [
+                source.error(
+                    ("counts", name),
+                    f"the kernels of {data.site} count no {name!r}",
+                    known_names(name, sorted(classes)),
+                )
+                for name in profile.counts
+                if name not in classes
+            ]
+        )
+    candidates = profile_candidates(
+        data,
+        profile.kernel,
+        counts=profile.counts,
+        measured_s=profile.time_s,
+        measured_at=measured_at,
+        volts=volts,
+    )
+    return candidates, faster_than_measured(profile, data, measured_at)
+
+
+def faster_than_measured(profile: Profile, data: Observations, setting: Setting) -> list[str]:
+    """A line for each class whose rate in a profile is above every rate measured at its setting,
+    the roof of a roofline in time (Choi & Vuduc 2012, eq. 3), by more than :data:`ROOF_MARGIN`."""
+    rows = data.setting == data.settings.index(setting) if setting in data.settings else None
+    if rows is None:
+        return []
+    lines = []
+    for name, count in profile.counts.items():
+        rates = data.counts[name][rows] / data.time_s[rows]
+        best = float(np.nanmax(rates, initial=0.0))
+        rate = count / profile.time_s
+        if rate > best * (1.0 + ROOF_MARGIN):
+            lines.append(
+                f"{profile.kernel}: {rate / 1e9:.3g} G{unit_name(name)}/s of {name} at "
+                f"{setting_text(setting)} is above the roofline: the best rate measured there is "
+                f"{best / 1e9:.3g}; check its counts and its time"
+            )
+    return lines
+
+
+def clock_unproven(scalars: xr.Dataset, site: str) -> int:
+    """How many measurements of a site have no proof of their clocks."""
+    rows = scalars["site"].values == site
+    return scalars["status"].values[rows].tolist().count(CLOCK_UNPROVEN)
+
+
+def check_limits(max_slowdown: float | None, max_power_w: float | None) -> None:
+    """Refuse limits that no setting could keep."""
+    if max_slowdown is not None and not max_slowdown >= 0:
+        raise BadArgument(
+            f"--max-slowdown: found {max_slowdown:g}; must be 0 or more, such as 0.05 for 5 %"
+        )
+    if max_slowdown is not None and max_slowdown > MOST_SLOWDOWN:
+        raise BadArgument(
+            f"--max-slowdown: found {max_slowdown:g}, which allows {1 + max_slowdown:g} times the "
+            f"time; it is a fraction: {max_slowdown / 100:g} for {max_slowdown:g} %, and at most "
+            f"{MOST_SLOWDOWN:g}; without it there is no limit"
+        )
+    if max_power_w is not None and not max_power_w > 0:
+        raise BadArgument(
+            f"--max-power-w: found {max_power_w:g}; must be more than 0, such as 150 for 150 W"
+        )
+
+
+def picks_within_limits(
+    among: Sequence[Candidates],
+    objective: str,
+    max_slowdown: float | None,
+    max_power_w: float | None,
+    data: Observations,
+) -> tuple[list[Pick], list[str]]:
+    """The picks among the candidates, compared with the best single setting of ``data``, and a line
+    for each kernel that has none within the limits.
+
+    Raises:
+        BadArgument: none has.
+    """
+    picks: list[Pick] = []
+    without: list[OutsideLimits] = []
+    single = best_single_setting(data, objective_of(objective))
+    for candidates in among:
+        try:
+            picks.append(
+                pick(
+                    candidates,
+                    objective,
+                    max_slowdown=max_slowdown,
+                    max_power_w=max_power_w,
+                    best_single=single,
+                )
+            )
+        except OutsideLimits as error:
+            without.append(error)
+    if without and not picks:
+        least = min(without, key=lambda error: error.least_w)
+        raise BadArgument(
+            f"--max-power-w: found {max_power_w:g}, and no kernel has a setting"
+            f"{not_too_slow(max_slowdown)} with so little mean power; the least is "
+            f"{least.least_text}, of {least.label}; give at least that, or leave the limit out"
+        )
+    return picks, [str(error) for error in without]
+
+
+def with_flags(picks: Sequence[Pick], simulated: bool, device: str) -> tuple[Prediction, ...]:
+    """The picks with the Slurm flags that ask for their settings."""
+    return tuple(
+        Prediction(
+            one,
+            simulated,
+            slurm_flags(one.setting, device),
+            slurm_cannot_set(one.setting, device),
+        )
+        for one in picks
+    )

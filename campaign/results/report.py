@@ -1,0 +1,255 @@
+"""Reports and figure files of a store: what it holds, gathered for ``analysis.report``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from analysis.choice.legal_settings import known_volts
+from analysis.measurements.observations import CantFit, observations
+from analysis.report.content import EnergyPrice, ListedOrder, ReportContent, SiteReport, StoredFit
+from analysis.report.site_report import site_report, with_traces
+from campaign.plan.campaign_file import Campaign
+from campaign.plan.plan import listed_inputs
+from campaign.results.fits import (
+    DEFAULT,
+    NoKeptFit,
+    fit_source,
+    kept_fits,
+    kept_form,
+    read_fit,
+    read_summary,
+)
+from campaign.store.dataset import open_dataset, read_scalars
+from campaign.store.hours import Spent, spent_by_partition, total
+from campaign.store.layout import DamagedStore, Store
+from campaign.store.planned import planned_ids
+from campaign.store.site_record import read_site_record, site_file_name
+from campaign.variants.models import Energies, predicted_costs
+from campaign.variants.study import tuned_parameters
+from dvfs.errors import BadArgument, reason
+from dvfs.extras import explain_missing
+from dvfs.files import write_output
+from dvfs.kernel_instance import dataset_kernels
+from dvfs.setting import Setting
+from sites.clocks.slurm import slurm_cannot_set, slurm_flags
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+FORMATS = ("svg", "pdf", "png")
+
+
+def report_content(
+    store: Store,
+    only: str | None = None,
+    fit_name: str = DEFAULT,
+    *,
+    train: Sequence[Setting] | None = None,
+    setting: Setting | None = None,
+) -> ReportContent:
+    """The content of a store's report: every site that was measured or planned.
+
+    ``only``: the name of a site, to leave out all others. ``fit_name``: the kept fits to show.
+    ``train``: the settings that the holdout fits on; ``setting``: that of the rooflines.
+
+    Raises:
+        CantFit: ``train`` or ``setting`` has a setting that a site was not measured at.
+        NoKeptFit: no site has a fit of this name, which is not the default one's.
+    """
+    notes = []
+    try:
+        dataset = open_dataset(store)
+    except DamagedStore as error:  # the measurements may still be whole
+        dataset = read_scalars(store)
+        notes.append(f"The traces of this store cannot be read: {error}.")
+    damaged = int(dataset.attrs["damaged_records"])
+    if damaged:
+        notes.append(f"{damaged} records of this store are damaged and left out.")
+    if fit_name != DEFAULT and fit_name not in [name for _, name in kept_fits(store)]:
+        raise NoKeptFit(
+            f"{store.root}: has no fit {fit_name!r}",
+            f"list them: campaign coefficients {store.root}",
+        )
+    plan = store.read_json("campaign.json") or {}
+    spent, _ = spent_by_partition(store)
+    ids_by_partition = planned_ids(store)
+    spent = dict.fromkeys(ids_by_partition, Spent()) | spent
+    planned: dict[str, list[str]] = {}
+    for name, ids in ids_by_partition.items():
+        planned.setdefault(name.rpartition("/")[0], []).extend(ids.astype(str).tolist())
+    simulated = {name for name, site in plan.get("sites", {}).items() if site.get("twin")}
+    measured = dataset["site"].values.tolist() if "site" in dataset else []
+    reports = []
+    for site in sorted({*measured, *planned}):
+        if only not in (None, site):
+            continue
+        record = read_site_record(store, site)
+        report = site_report(
+            dataset,
+            site,
+            simulated=site in simulated,
+            planned=planned.get(site, []),
+            classes=record.classes,
+            stored=_stored_fit(store, site, fit_name, dataset),
+            volts=partial(known_volts, legal=record.legal),
+            slurm_flags=partial(_srun_options, device=record.device),
+            listed=_listed(plan, dataset),
+            train=train,
+            setting=setting,
+            tuned=tuned_parameters(store),
+            predicted=partial(
+                predicted_costs, store, dataset, energies=partial(_energies, store, dataset, site)
+            ),
+        )
+        try:
+            report = with_traces(report, dataset)
+        except DamagedStore as error:
+            report.notes.append(f"The traces of this site cannot be read: {error}.")
+        report.notes.extend(notes)
+        own = [hours for label, hours in spent.items() if label.rpartition("/")[0] == site]
+        if own:
+            counts = replace(report.measured, node_hours=total(own).number)
+            report = replace(report, measured=counts)
+        report = replace(report, price=_price(plan, site))
+        reports.append(report)
+    title = str((store.read_json("store.json") or {}).get("name") or store.root.name)
+    created = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
+    return ReportContent(title, store.root.name, created, reports)
+
+
+def _price(plan: dict[str, Any], site: str) -> EnergyPrice | None:
+    """What energy costs at a site, by its file as it was planned last."""
+    stated = plan.get("sites", {}).get(site, {}).get("energy") or {}
+    if not stated.get("price_per_kwh"):
+        return None
+    return EnergyPrice(float(stated["price_per_kwh"]), str(stated["currency"]))
+
+
+def _srun_options(setting: Setting, device: str) -> str:
+    """The options of srun, with the clock that they leave out."""
+    left_out = slurm_cannot_set(setting, device)
+    return slurm_flags(setting, device) + (f" (not {left_out})" if left_out else "")
+
+
+def _listed(plan: dict[str, Any], dataset: xr.Dataset) -> ListedOrder:
+    """The order of the campaign file that was planned last; none where it cannot be read."""
+    try:
+        campaign = Campaign.model_validate(plan.get("campaign"))
+    except ValidationError:  # no plan, or that of another version
+        return ListedOrder()
+    known = dataset_kernels(dataset) if "kernel" in dataset else {}
+    labels = [known[pair].label for pair in listed_inputs(campaign) if pair in known]
+    settings = [Setting(*pair[:2]) for pair in campaign.settings.pairs or []]
+    return ListedOrder(labels, settings)
+
+
+def _energies(store: Store, dataset: xr.Dataset, site: str) -> Energies | None:
+    """What energies of variants are predicted from: the default fit, where one is kept."""
+    try:
+        fit = read_fit(store, site)
+        record = read_site_record(store, site)
+        data = observations(dataset, site, record.classes)
+    except (NoKeptFit, CantFit):
+        return None
+    return Energies(name=DEFAULT, fit=fit, data=data, volts=known_volts(data, record.legal))
+
+
+def _stored_fit(store: Store, site: str, name: str, dataset: xr.Dataset) -> StoredFit | None:
+    if (site, name) not in kept_fits(store):
+        return None
+    try:
+        fit = read_fit(store, site, name)
+        summary, _ = read_summary(store, site, name)
+    except NoKeptFit:
+        if name == DEFAULT:
+            return None
+        raise
+    source = fit_source(store, summary, name, lambda: dataset)
+    # An earlier version did not keep which measurements a fit is of: site_report compares n.
+    return StoredFit(
+        fit, kept_form(store, site, name), name, source.made, source.stale, keep=name != DEFAULT
+    )
+
+
+def write_report(
+    store: Store,
+    path: Path,
+    fit_name: str = DEFAULT,
+    train: Sequence[Setting] | None = None,
+) -> Path:
+    """Write the report that a person reads, one HTML file; its path. ``fit_name``: the kept fits
+    to show; ``train``: the settings that the holdout fits on.
+
+    Raises:
+        BadArgument: the file cannot be written.
+        CantFit: a site was not measured at a setting of ``train``.
+    """
+    from analysis.report.page import render  # noqa: PLC0415
+
+    page = render(report_content(store, fit_name=fit_name, train=train))
+    try:
+        write_output(path, page)
+    except OSError as error:
+        raise BadArgument(
+            f"{path}: the report cannot be written ({reason(error, path)}); name another file"
+        ) from None
+    return path
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """A figure or table that was written, and whether its numbers are simulated."""
+
+    path: Path
+    simulated: bool
+
+
+def write_figures(
+    content: ReportContent,
+    folder: Path,
+    cap_w: float | None = None,
+    formats: Sequence[str] = FORMATS,
+) -> Iterator[WrittenFile]:
+    """Write every figure and table of a report as files; yields each as it is written.
+
+    Figures in ``formats``, tables as CSV and LaTeX. With several sites each has a folder of its
+    own. ``cap_w``: a cap on power in watts, drawn into the rooflines.
+
+    Raises:
+        CantFit: a cap at or below the constant power.
+        MissingExtra: matplotlib, which draws the files, is not installed.
+        OSError: a file cannot be written.
+    """
+    for site in content.sites:
+        inside = folder
+        if len(content.sites) > 1:
+            inside = folder / Path(site_file_name(site.site)).stem
+        inside.mkdir(parents=True, exist_ok=True)
+        for name, text in _files(site, cap_w, formats):
+            write_output(inside / name, text)
+            yield WrittenFile(inside / name, site.simulated)
+
+
+def _files(
+    site: SiteReport, cap_w: float | None, formats: Sequence[str]
+) -> Iterator[tuple[str, bytes]]:
+    """(name, content) of every file of a site, figures first."""
+    from analysis.figures.paper import figure_files  # noqa: PLC0415
+    from analysis.report.site_figures import site_figures, site_sheets  # noqa: PLC0415
+    from analysis.report.tables import as_csv, as_tex  # noqa: PLC0415
+
+    for figure in site_figures(site, cap_w).all:
+        with explain_missing():
+            drawn = figure_files(figure, site.simulated, formats)
+        for kind, text in drawn.items():
+            yield f"{figure.name}.{kind}", text
+    for sheet in site_sheets(site):
+        yield f"{sheet.name}.csv", as_csv(sheet).encode()
+        yield f"{sheet.name}.tex", as_tex(sheet).encode()

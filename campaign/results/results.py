@@ -1,0 +1,696 @@
+"""A store as its reader sees it. A method for each question; what it does is in a module of its
+name in this folder.
+
+Everything that is heavy is imported where it is used, so that what reads a JSON file alone
+answers at once."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analysis.energy.models import AUTO, Form
+from campaign.results import fits
+from campaign.results.crossval import CrossvalResult, FewCrossvalResult
+from campaign.results.tables import (
+    Coefficients,
+    CostsAtSetting,
+    FitResult,
+    Predictions,
+    RooflineResult,
+    SiteFinding,
+    Status,
+)
+from campaign.store import layout
+from campaign.store.layout import Store
+from campaign.store.site_record import SiteRecord, read_site_record
+from dvfs.errors import BadArgument
+from dvfs.setting import Setting
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from analysis.energy.fitted import Fit
+    from analysis.measurements.observations import Observations
+    from campaign.results.comparison import Comparison
+    from campaign.results.failures import Failures
+    from campaign.results.fits import KnownSite
+    from campaign.results.measurement import ShownMeasurement
+    from campaign.variants.models import Energies, VariantCrossvalResult
+    from campaign.variants.space_predictions import SpacePredictions
+    from campaign.variants.study import VariantResult
+
+
+@dataclass(frozen=True)
+class Results:
+    """A store as its reader sees it: its measurements, the fits to them, and what follows from
+    both. Open one with :func:`open_store`."""
+
+    store: Store
+
+    @property
+    def path(self) -> Path:
+        """The store's folder."""
+        return self.store.root
+
+    @cached_property
+    def dataset(self) -> xr.Dataset:
+        """All measurements, and their traces' samples, which are read when they are used.
+
+        See :func:`campaign.store.dataset.open_dataset` for its dimensions.
+        """
+        from campaign.store.dataset import open_dataset  # noqa: PLC0415
+
+        return open_dataset(self.store)
+
+    @cached_property
+    def scalars(self) -> xr.Dataset:
+        """:attr:`dataset` without traces, in memory."""
+        from campaign.store.dataset import read_scalars  # noqa: PLC0415
+
+        return read_scalars(self.store)
+
+    def trace(self, point_id: str, channel: str | None = None) -> xr.DataArray:
+        """One measurement's trace along ``time`` (s), in its unit (``units``).
+
+        ``channel``: may be left out where the measurement has one meter's channel.
+
+        Raises:
+            BadArgument: there is no such measurement, or not one such trace.
+        """
+        from campaign.store.trace import trace_of  # noqa: PLC0415
+
+        return trace_of(self.dataset, point_id, channel)
+
+    def measurement(self, point: str) -> ShownMeasurement:
+        """Everything that the store has of one measurement. ``point``: the point's id, or its
+        begin.
+
+        Raises:
+            BadArgument: there is no such measurement, or several.
+        """
+        from campaign.results.measurement import shown_measurement  # noqa: PLC0415
+
+        return shown_measurement(self.store, self.dataset, point)
+
+    @property
+    def sites(self) -> list[str]:
+        """The sites that the store has measurements of, sorted."""
+        from analysis.measurements.observations import site_names  # noqa: PLC0415
+
+        return site_names(self.scalars)
+
+    def only_site(self, site: str | None = None) -> str:
+        """``site``, or where that is None the only one of the store.
+
+        Raises:
+            BadArgument: none is named, and the store has several or none.
+        """
+        if site is not None:
+            return site
+        if len(self.sites) == 1:
+            return self.sites[0]
+        if not self.sites:
+            raise BadArgument(
+                f"{self.path}: has no measurements; run a campaign, or import a table"
+            )
+        named = " or ".join(f"--site {site}" for site in self.sites[:6])
+        raise BadArgument(f"{self.path}: has {len(self.sites)} sites; name one: {named}")
+
+    def status(self, verify: bool = False) -> Status:
+        """What is done, failed and left. ``verify``: read every file, all traces too, and name
+        damaged ones and those that do not belong to a store."""
+        from campaign.store.states import store_status  # noqa: PLC0415
+
+        now = store_status(self.store)
+        damage = list(now.damage)
+        if verify:
+            from campaign.store.verify import damaged_files, damaged_traces  # noqa: PLC0415
+
+            found = [*damaged_files(self.store), *damaged_traces(self.store)]
+            damage += [text for text in found if text not in damage]
+        return Status(
+            tuple(now.partitions),
+            now.failures,
+            tuple(now.flags.values()),
+            tuple(damage),
+            tuple(now.mixtures),
+        )
+
+    def iteration_times(self) -> dict[tuple[str, str], float]:
+        """(kernel, parameters as JSON) -> the median time of one iteration over its measurements,
+        in s."""
+        from dvfs.dataset import is_complete  # noqa: PLC0415
+
+        done = is_complete(self.scalars["status"].values)
+        times: dict[tuple[str, str], list[float]] = {}
+        names = ("kernel", "params", "time_s")
+        columns = [self.scalars[name].values[done].tolist() for name in names]
+        for kernel, params, time_s in zip(*columns, strict=True):
+            if math.isfinite(time_s):
+                times.setdefault((kernel, params), []).append(time_s)
+        return {own: statistics.median(some) for own, some in times.items()}
+
+    def point_times(self) -> dict[tuple[str, str], dict[tuple[str, str], float]]:
+        """(site, partition) -> (kernel, parameters as JSON) -> the median time from the start of a
+        point to that of the next one on its node, in s."""
+        names = ("site", "partition", "node", "start_unix_s", "kernel", "params")
+        columns = [self.scalars[name].values.tolist() for name in names]
+        rows = sorted(row for row in zip(*columns, strict=True) if row[2] and row[3] > 0)
+        gaps: dict[tuple[str, str], dict[tuple[str, str], list[float]]] = {}
+        for (*place, start_s, kernel, params), (*next_place, next_s, _, _) in pairwise(rows):
+            if place == next_place:
+                of_partition = gaps.setdefault((place[0], place[1]), {})
+                of_partition.setdefault((kernel, params), []).append(next_s - start_s)
+        return {
+            names: {pair: statistics.median(some) for pair, some in own.items()}
+            for names, own in gaps.items()
+        }
+
+    def failures(self, kernel: str | None = None, node: str | None = None) -> Failures:
+        """The failed attempts by kernel, reason and node; of one kernel or node where it is named.
+
+        Raises:
+            BadArgument: no attempt of this kernel, or on this node, has failed.
+        """
+        from campaign.results.failures import grouped_failures  # noqa: PLC0415
+
+        return grouped_failures(self.store, kernel, node)
+
+    def site_record(self, site: str) -> SiteRecord:
+        """What the store knows of a site beside its measurements."""
+        return read_site_record(self.store, site)
+
+    def observations(self, site: str) -> Observations:
+        """A site's measurements as the model takes them.
+
+        Raises:
+            CantFit: the site is not in the store, or none of its measurements has an energy.
+        """
+        from analysis.measurements.observations import observations  # noqa: PLC0415
+
+        return observations(self.scalars, site, self.site_record(site).classes)
+
+    def findings(self, site: str) -> tuple[SiteFinding, ...]:
+        """What the checks of a site's measurements find."""
+        from campaign.results.findings import site_findings  # noqa: PLC0415
+
+        return site_findings(self.scalars, site)
+
+    def fit(
+        self,
+        site: str,
+        model: str = "auto",
+        voltage: str = "auto",
+        robust: bool = False,
+        *,
+        like: str | None = None,
+        name: str = fits.DEFAULT,
+        replace: bool = False,
+        accept_unproven: bool = False,
+    ) -> FitResult:
+        """Fit the energy model to a site's measurements, and keep the fit in the store.
+
+        ``model`` and ``voltage``: names of :mod:`analysis.energy.forms`; ``auto`` chooses by
+        cross-validation. ``robust``: measurements far from the model count less (Huber). ``like``:
+        a site of the same chip or family, whose default fit this one starts from
+        (:mod:`analysis.energy.known_site`); the model is then that one's.
+        ``name``: what the fit is kept as, ``default`` being the one that is used where none is
+        named. It takes the place of an earlier one that was asked for in the same way; of another
+        one only with ``replace``. ``accept_unproven``: unproven clocks are taken as
+        they were asked for, which the fit keeps.
+
+        Raises:
+            BadArgument: no fit can be true to these measurements, or the store keeps a fit of
+                this name that was asked for otherwise, or ``like`` goes with other options.
+            NoKeptFit: the store has no fit of the site ``like``.
+            CantFit: there are too few measurements, or the names are unknown.
+        """
+        from analysis.choice.candidates import measured_volts  # noqa: PLC0415
+        from analysis.predict.site import site_posterior  # noqa: PLC0415
+        from campaign.results.fits import check_like, fitted  # noqa: PLC0415
+        from campaign.variants.models import variant_prices  # noqa: PLC0415
+
+        request = fits.Request(model, voltage, robust, like or "")
+        check_like(site, request)
+        known = self.known_site(like) if like else None
+        if not replace:
+            fits.check_replaceable(self.store, site, name, request)
+        data, findings = self.usable_data(site, accept_unproven)
+        made = fitted(data, request, known)
+        check = site_posterior(data, measured_volts(data)).check() if known is None else None
+        prices = variant_prices(self.store, self.scalars, site)
+        fits.keep_fit(self.store, made, name, request, fits.data_id(self.scalars, site), prices)
+        return FitResult(made, findings, self.fit_source(site, name), tuple(prices), check)
+
+    def known_site(self, site: str) -> KnownSite:
+        """A site that the fit of another one may start from.
+
+        Raises:
+            NoKeptFit: the store has no default fit of it.
+        """
+        from campaign.results.fits import KnownSite  # noqa: PLC0415
+
+        kept = self.kept_fit(site)
+        return KnownSite(kept, self.observations(site), self.setting_volts(site))
+
+    def usable_data(
+        self, site: str, accept_unproven: bool
+    ) -> tuple[Observations, tuple[SiteFinding, ...]]:
+        """A site's measurements for the energy model, and what the checks find.
+
+        Raises:
+            BadArgument: no fit can be true to them.
+            CantFit: none has an energy.
+        """
+        from campaign.results.findings import usable_findings  # noqa: PLC0415
+
+        return self.observations(site), usable_findings(self.findings(site), accept_unproven)
+
+    @property
+    def fitted_sites(self) -> list[str]:
+        """The sites that the store has a fit of, sorted."""
+        return sorted({site for site, _ in self.kept_fits})
+
+    @property
+    def kept_fits(self) -> list[tuple[str, str]]:
+        """(site, name) of every fit that the store keeps."""
+        return fits.kept_fits(self.store)
+
+    def kept_fit(self, site: str, name: str = fits.DEFAULT) -> Fit:
+        """The fit that the store keeps of a site under a name.
+
+        Raises:
+            NoKeptFit: there is none.
+        """
+        return fits.read_fit(self.store, site, name)
+
+    def fit_source(self, site: str, name: str = fits.DEFAULT) -> fits.FitSource:
+        """When a kept fit was made, of what, and whether the measurements are other ones now.
+
+        Raises:
+            NoKeptFit: there is none.
+        """
+        summary, _ = fits.read_summary(self.store, site, name)
+        return fits.fit_source(self.store, summary, name, lambda: self.scalars)
+
+    def coefficients(self, site: str, name: str = fits.DEFAULT) -> Coefficients:
+        """The coefficients of a fit that the store keeps. Reads one JSON file.
+
+        Raises:
+            NoKeptFit: there is none.
+        """
+        from analysis.energy.fit_summary import summary_json  # noqa: PLC0415
+
+        summary, kept = fits.read_summary(self.store, site, name)
+        source = fits.fit_source(self.store, summary, name, lambda: self.scalars)
+        return Coefficients(summary, summary_json(kept) | {"fit": source.as_dict()}, source)
+
+    def costs(
+        self,
+        site: str,
+        core_mhz: float | None = None,
+        mem_mhz: float | None = None,
+        fit: str = fits.DEFAULT,
+    ) -> CostsAtSetting:
+        """What operations and time cost at a setting, by the fit of this name.
+
+        Raises:
+            NoKeptFit: there is no fit.
+            BadArgument: not one setting of known voltage is at these clocks.
+        """
+        from campaign.results.costs import costs_at_clocks  # noqa: PLC0415
+
+        kept, source = self.kept_fit(site, fit), self.fit_source(site, fit)
+        return costs_at_clocks(kept, source, self.setting_volts(site), core_mhz, mem_mhz)
+
+    def costs_by_setting(self, site: str, fit: str = fits.DEFAULT) -> list[CostsAtSetting]:
+        """:meth:`costs` at every setting that was measured."""
+        from campaign.results.costs import setting_costs  # noqa: PLC0415
+
+        kept, source = self.kept_fit(site, fit), self.fit_source(site, fit)
+        volts = self.setting_volts(site)
+        settings = self.observations(site).settings
+        return [setting_costs(kept, source, pair, volts[pair]) for pair in settings]
+
+    def setting_volts(self, site: str) -> dict[Setting, tuple[float, float]]:
+        """The voltages of every setting that was measured or is legal, where they are known."""
+        from analysis.choice.legal_settings import known_volts  # noqa: PLC0415
+
+        return known_volts(self.observations(site), self.site_record(site).legal)
+
+    def crossval(
+        self,
+        site: str | Sequence[str],
+        scheme: str = "leave-one-setting-out",
+        *,
+        model: str | None = None,
+        voltage: str | None = None,
+        robust: bool | None = None,
+        time: str = "measured",
+        train: Sequence[Setting] | None = None,
+        objective: str = "energy",
+        fitted_on: Results | None = None,
+        fit: str = fits.DEFAULT,
+        accept_unproven: bool = False,
+    ) -> CrossvalResult:
+        """Cross-validate a site's fit and picks; several sites for ``leave-one-site-out``.
+
+        ``model``, ``voltage``, ``robust``: as for :meth:`fit`; where none is given, what the kept
+        fit of the name ``fit`` was asked for (several sites: all chosen). ``train``: the settings
+        that a holdout fits on. ``time``: the run time that both are given: ``measured``,
+        ``predicted`` or ``profile``. ``objective``: what the picks minimise and are judged by, as
+        for :meth:`predict`. ``fitted_on``: fit on that store's measurements of the site, and
+        predict those of this one. ``accept_unproven``: as for :meth:`fit`.
+
+        Raises:
+            BadArgument: arguments that do not go together, or no fit can be true to these
+                measurements.
+            NoKeptFit: there is no fit of this name, which is not the default one's.
+            CantFit: there are too few measurements, or the scheme is unknown.
+        """
+        from campaign.results.crossval import crossvalidate  # noqa: PLC0415
+
+        sites = [site] if isinstance(site, str) else list(site)
+        elsewhere = fitted_on.usable_data(sites[0], accept_unproven)[0] if fitted_on else None
+        return crossvalidate(
+            [self.usable_data(name, accept_unproven)[0] for name in sites],
+            scheme,
+            time=time,
+            train=train,
+            objective=objective,
+            fitted_on=elsewhere,
+            form=(fitted_on or self).form(sites, fit, model, voltage, robust),
+        )
+
+    def form(
+        self,
+        sites: Sequence[str],
+        fit: str,
+        model: str | None = None,
+        voltage: str | None = None,
+        robust: bool | None = None,
+    ) -> Form:
+        """What the fits of a cross-validation are asked for: see :meth:`crossval`."""
+        if (model, voltage, robust) != (None, None, None) or len(sites) > 1:
+            return Form(model or AUTO, voltage or AUTO, bool(robust))
+        return fits.kept_form(self.store, sites[0], fit)
+
+    def crossval_few(
+        self,
+        site: str,
+        settings: int | None,
+        new: int | None = None,
+        *,
+        accept_unproven: bool = False,
+        **options: Any,
+    ) -> FewCrossvalResult:
+        """What picks lose where all kernels were measured at ``settings`` settings (all of them
+        where None), and with ``new`` a new one at so few.
+
+        ``options``: ``draws`` and ``objective``.
+
+        Raises:
+            CantFit: there are too few measurements (:mod:`analysis.choice.few_crossval`).
+        """
+        from analysis.choice.few_crossval import few_cross_validate  # noqa: PLC0415
+
+        data, _ = self.usable_data(site, accept_unproven)
+        made = few_cross_validate(data, settings, new, **options)
+        return FewCrossvalResult(made, data.unproven_clocks)
+
+    def crossval_variants(
+        self,
+        site: str,
+        *,
+        model: str | None = None,
+        voltage: str | None = None,
+        robust: bool | None = None,
+        fit: str = fits.DEFAULT,
+        accept_unproven: bool = False,
+        **options: Any,
+    ) -> VariantCrossvalResult:
+        """Predict each variant of a kernel by models fitted without it, and judge picks by them.
+
+        ``model``, ``voltage``, ``robust``, ``fit``: as for :meth:`crossval`. ``options``:
+        ``scheme``, ``kernel``, ``problem``, ``objective`` and ``time``, as the command line has
+        them.
+
+        Raises:
+            BadArgument, CantFit: see :mod:`campaign.variants.models`.
+        """
+        from campaign.variants.models import crossvalidate_variants  # noqa: PLC0415
+
+        return crossvalidate_variants(
+            self.store,
+            self.scalars,
+            site,
+            lambda: self.usable_data(site, accept_unproven)[0],
+            **vars(self.form([site], fit, model, voltage, robust)),
+            **options,
+        )
+
+    def predict(
+        self,
+        site: str,
+        *,
+        kernel: str | None = None,
+        objective: str = "energy",
+        max_slowdown: float | None = None,
+        max_power_w: float | None = None,
+        all_settings: bool = False,
+        profile: str | Path | None = None,
+        fit: str = fits.DEFAULT,
+        accept_unproven: bool = False,
+    ) -> Predictions:
+        """The best setting for each kernel of a site.
+
+        By the posterior of its measurements (:mod:`analysis.predict.site`), and of those of the
+        site that the fit of the name ``fit`` started from.
+
+        ``kernel``: a kernel's name, its label with parameters, or its short name in a table.
+        ``objective``: ``energy``, ``time``, ``edp``, ``ed2p`` or ``weighted:ALPHA``.
+        ``max_slowdown``: at most this fraction slower than the fastest setting. ``all_settings``:
+        legal settings that were not measured as well. ``profile``: a profile file's application
+        instead of the measured kernels. ``accept_unproven``: as for :meth:`fit`, where the fit
+        was made without.
+
+        Raises:
+            NoKeptFit: there is no fit.
+            BadArgument: a wrong limit, no such kernel, or unproven clocks.
+            CantFit: no setting of any kernel keeps the limits, or the objective is unknown.
+        """
+        from campaign.results import predictions as picking  # noqa: PLC0415
+
+        picking.check_limits(max_slowdown, max_power_w)
+        kept, data = self.kept_fit(site, fit), self.observations(site)
+        source = self.fit_source(site, fit)
+        if data.unproven_clocks and not kept.unproven_clocks:
+            self.usable_data(site, accept_unproven)
+            source = replace(source, unproven_clocks=True)
+        volts = self.setting_volts(site) if all_settings else None
+        like = None
+        if kept.like is not None and (kept.like.site, fits.DEFAULT) in self.kept_fits:
+            like = self.known_site(kept.like.site).measured_as(kept)
+        among, warnings = picking.asked_candidates(data, kernel, profile, volts, like)
+        if kept.like is not None and kept.like.warning:
+            warnings.append(kept.like.warning)
+        picks, without = picking.picks_within_limits(
+            among, objective, max_slowdown, max_power_w, data
+        )
+        device = self.site_record(site).device
+        return Predictions(
+            site=site,
+            simulated=kept.simulated,
+            fit=source,
+            data_id=fits.data_id(self.scalars, site),
+            clock_unproven=picking.clock_unproven(self.scalars, site),
+            objective=objective,
+            max_slowdown=max_slowdown,
+            max_power_w=max_power_w,
+            predictions=picking.with_flags(picks, kept.simulated, device),
+            without_pick=tuple(without),
+            warnings=tuple(warnings),
+        )
+
+    def predict_space(
+        self,
+        site: str,
+        space: str | Path,
+        *,
+        kernel: str | None = None,
+        objective: str = "energy",
+        fit: str = fits.DEFAULT,
+    ) -> SpacePredictions:
+        """The best of the variants that a campaign file's spaces declare, measured or not.
+
+        Times follow from the measured variants of the kernel, energies from the kept fit of this
+        name.
+
+        Raises:
+            BadFile, BadArgument, CantFit: see :mod:`campaign.variants.space_predictions`.
+            NoKeptFit: there is no fit, and the objective is not the time.
+        """
+        from campaign.variants.space_predictions import predict_space  # noqa: PLC0415
+
+        return predict_space(
+            self.store,
+            self.scalars,
+            site,
+            Path(space),
+            energies=lambda: self._energies(site, fit),
+            objective=objective,
+            kernel=kernel,
+        )
+
+    def _energies(self, site: str, fit: str) -> Energies:
+        from campaign.variants.models import Energies  # noqa: PLC0415
+
+        return Energies(
+            name=fit,
+            fit=self.kept_fit(site, fit),
+            data=self.observations(site),
+            volts=self.setting_volts(site),
+        )
+
+    def variants(
+        self,
+        site: str,
+        kernel: str | None = None,
+        *,
+        problem: Mapping[str, Any] | None = None,
+        setting: Setting | None = None,
+    ) -> VariantResult:
+        """The study of a kernel's variants; see :func:`campaign.variants.study.study_variants`."""
+        from campaign.variants.models import predicted_costs  # noqa: PLC0415
+        from campaign.variants.study import study_variants  # noqa: PLC0415
+
+        def energies() -> Energies | None:
+            kept = (site, fits.DEFAULT) in self.kept_fits
+            return self._energies(site, fits.DEFAULT) if kept else None
+
+        return study_variants(
+            self.store,
+            self.scalars,
+            site,
+            kernel,
+            problem,
+            setting,
+            lambda variants: predicted_costs(self.store, self.scalars, variants, energies),
+        )
+
+    def policy(self, site: str, path: str | Path, **limits: Any) -> Predictions:
+        """:meth:`predict`, whose picks are also written to a policy file for a cluster."""
+        predictions = self.predict(site, **limits)
+        predictions.write_policy(path)
+        return predictions
+
+    def roofline(
+        self,
+        site: str,
+        setting: Setting | str | None = None,
+        cap_w: float | None = None,
+        fit: str | None = None,
+    ) -> RooflineResult:
+        """Balances in time and energy at a setting, and whether fast is efficient there.
+
+        ``setting``: also as ``--setting`` takes it; by default the fastest. ``cap_w``: also what a
+        cap on power would do. ``fit``: the name of the kept fit that energies are of; None: the
+        default one, or the regression at this setting where there is none.
+
+        Raises:
+            NoKeptFit: there is no fit of this name.
+            BadArgument: the setting was not measured, or not by kernels of varied intensity.
+        """
+        from campaign.results.rooflines import site_rooflines  # noqa: PLC0415
+
+        kept = source = None
+        if fit is not None or (site, fits.DEFAULT) in self.kept_fits:
+            name = fit or fits.DEFAULT
+            kept, source = self.kept_fit(site, name), self.fit_source(site, name)
+        shown = site_rooflines(self.observations(site), kept, setting, cap_w)
+        return RooflineResult(shown | {"fit": source and source.as_dict()}, source)
+
+    def compare(
+        self,
+        other: Results | None = None,
+        *,
+        before: str | None = None,
+        after: str | None = None,
+        alike_nodes: bool = False,
+    ) -> Comparison:
+        """What changed from this store to ``other``; or from one part of this one to another.
+
+        ``before``, ``after``: a date (UTC), or begins of set-ups' ids with commas.
+        ``alike_nodes``: take all nodes for equal.
+
+        Raises:
+            BadArgument: nothing is in common, or the parts are not parts.
+        """
+        from campaign.results.comparison import compare_stores  # noqa: PLC0415
+
+        return compare_stores(
+            self.store,
+            None if other is None else other.store,
+            before=before,
+            after=after,
+            alike_nodes=alike_nodes,
+        )
+
+    def report(
+        self,
+        path: str | Path,
+        fit: str = fits.DEFAULT,
+        train: Sequence[Setting] | None = None,
+    ) -> Path:
+        """Write the report that a person reads, one HTML file; its path.
+
+        ``fit``: the name of the kept fits that it shows. ``train``: the settings that its holdout
+        fits on; by default a random half.
+
+        Raises:
+            BadArgument: the file cannot be written.
+            CantFit: a site was not measured at a setting of ``train``.
+        """
+        from campaign.results.report import write_report  # noqa: PLC0415
+
+        return write_report(self.store, Path(path), fit, train)
+
+    def figures(
+        self,
+        folder: str | Path,
+        site: str | None = None,
+        cap_w: float | None = None,
+        fit: str = fits.DEFAULT,
+        formats: Sequence[str] = ("svg", "pdf", "png"),
+    ) -> list[Path]:
+        """Write every figure and table as files for a paper; their paths.
+
+        ``site``: one site (default: all, each in a folder of its own). ``cap_w``: draw a cap on
+        power into the rooflines. ``fit``: the name of the kept fits to show. ``formats``: of the
+        figures.
+
+        Raises:
+            CantFit: a cap at or below the constant power.
+            NoKeptFit: no site has a fit of this name.
+            OSError: a file cannot be written.
+        """
+        from campaign.results.report import report_content, write_figures  # noqa: PLC0415
+
+        content = report_content(self.store, site, fit)
+        return [file.path for file in write_figures(content, Path(folder), cap_w, formats)]
+
+
+def open_store(path: str | Path) -> Results:
+    """Open a store to read what is in it, and to fit it.
+
+    Raises:
+        NotAStore: there is no store at ``path``, or it has another format.
+    """
+    return Results(layout.open_store(Path(path)))

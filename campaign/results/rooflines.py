@@ -1,0 +1,137 @@
+"""The rooflines of a site at a setting, and of machines as papers print them, also as files.
+
+>>> from campaign.results.rooflines import platform_roofline
+>>> platform_roofline("gtx-580").to_pandas()"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analysis.rooflines.at_setting import CapTooLow, NoPairs, rooflines_at
+from analysis.rooflines.platforms import (
+    Platform,
+    UnknownPlatform,
+    find_platform,
+    platform_rooflines,
+)
+from analysis.rooflines.roofline import fastest_setting
+from campaign.results.report import FORMATS, WrittenFile
+from campaign.results.tables import RooflineResult
+from dvfs.errors import BadArgument
+from dvfs.extras import explain_missing
+from dvfs.files import write_output
+from dvfs.setting import Setting
+
+if TYPE_CHECKING:
+    from analysis.energy.fitted import Fit
+    from analysis.measurements.observations import Observations
+    from analysis.report.content import ReportContent
+
+
+SHOWN = 16
+"""Settings that an error names."""
+
+
+def site_rooflines(
+    data: Observations, fit: Fit | None, setting: Setting | str | None, cap_w: float | None
+) -> dict[str, Any]:
+    """What ``campaign roofline --json`` prints; ``setting``: by default the fastest.
+
+    Raises:
+        BadArgument: the setting was not measured, or not by kernels of varied intensity; or the
+            cap is too low.
+    """
+    index = fastest_setting(data) if setting is None else _setting_index(data, setting)
+    try:
+        return rooflines_at(data, index, fit, cap_w)
+    except NoPairs as error:
+        raise BadArgument(f"{data.site}: {error}") from None
+    except CapTooLow as error:
+        raise BadArgument(f"--cap-w: {error}") from None
+
+
+def _setting_index(data: Observations, setting: Setting | str) -> int:
+    wanted = setting.replace(" ", "") if isinstance(setting, str) else _setting_option(setting)
+    known = [_setting_option(pair) for pair in data.settings]
+    if wanted in known:
+        return known.index(wanted)
+    raise BadArgument(
+        f"--setting: found {wanted!r}; must be one that {data.site} was measured at: "
+        f"{' '.join(known[:SHOWN])}{' ...' if len(known) > SHOWN else ''}"
+    )
+
+
+def _setting_option(setting: Setting) -> str:
+    return ",".join(f"{mhz:g}" for mhz in setting.clocks if mhz is not None) or "as-found"
+
+
+def platform_named(name: str) -> Platform:
+    """A machine as papers print it, by its name, such as ``gtx-580``.
+
+    Raises:
+        BadArgument: there is no such platform.
+    """
+    try:
+        return find_platform(name)
+    except UnknownPlatform as error:
+        raise BadArgument(f"--platform: {error}") from None
+
+
+def platform_roofline(name: str, cap_w: float | None = None) -> RooflineResult:
+    """The rooflines of a machine as papers print it, by its name.
+
+    Raises:
+        BadArgument: there is no such platform, or the cap is below its constant power.
+    """
+    try:
+        return RooflineResult(platform_rooflines(platform_named(name), cap_w), None)
+    except CapTooLow as error:
+        raise BadArgument(f"--cap-w: {error}") from None
+
+
+def write_platform_figures(
+    platforms: Sequence[Platform],
+    folder: Path,
+    content: ReportContent | None = None,
+    cap_w: float | None = None,
+    formats: Sequence[str] = FORMATS,
+) -> Iterator[WrittenFile]:
+    """Write the figures and tables of machines as papers print them.
+
+    ``content``: sites that are drawn beside them. Two machines or more are also drawn together.
+
+    Raises:
+        BadArgument: a cap at or below a platform's constant power.
+        MissingExtra: matplotlib, which draws the files, is not installed.
+        OSError: a file cannot be written.
+    """
+    from analysis.figures.paper import figure_files  # noqa: PLC0415
+    from analysis.figures.platforms import comparison_figures, platform_figures  # noqa: PLC0415
+    from analysis.report.platform_sheets import platform_sheets  # noqa: PLC0415
+    from analysis.report.site_figures import site_lines  # noqa: PLC0415
+    from analysis.report.tables import as_csv, as_tex  # noqa: PLC0415
+
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        figures = [(f, False) for platform in platforms for f in platform_figures(platform, cap_w)]
+    except ValueError as error:
+        raise BadArgument(f"--cap-w: {error}") from None
+    lines = [(p.name, p.line(operation)) for p in platforms for operation in p.operations]
+    sites = content.sites if content else []
+    lines += [(site.site, line) for site in sites for line in site_lines(site)]
+    simulated = any(site.simulated for site in sites)
+    figures += [(figure, simulated) for figure in comparison_figures(lines, simulated)]
+    for figure, marked in figures:
+        with explain_missing():
+            drawn = figure_files(figure, marked, formats)
+        for kind, text in drawn.items():
+            path = folder / f"{figure.name}.{kind}"
+            write_output(path, text)
+            yield WrittenFile(path, marked)
+    for sheet in platform_sheets(platforms):
+        for kind, table in (("csv", as_csv(sheet)), ("tex", as_tex(sheet))):
+            path = folder / f"{sheet.name}.{kind}"
+            write_output(path, table)
+            yield WrittenFile(path, False)

@@ -1,0 +1,394 @@
+"""What the Python interface returns: frozen dataclasses, each also as a table, as JSON, and as a
+notebook shows it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dvfs.setting import AS_FOUND, Setting
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+    from analysis.choice.pick import Pick
+    from analysis.energy.fit_summary import FitSummary
+    from analysis.energy.fitted import Fit
+    from analysis.predict.site import PosteriorCheck
+    from campaign.results.fits import FitSource
+    from campaign.store.mixtures import Mixture
+    from campaign.store.states import PartitionStatus
+
+
+def html_table(frame: pd.DataFrame, title: str) -> str:
+    """A table below its title."""
+    return f"<p>{escape(title)}</p>\n{frame.to_html(float_format='{:.4g}'.format, na_rep='-')}"
+
+
+def simulated_mark(simulated: bool) -> str:
+    """What a title says at its end."""
+    return " (simulated)" if simulated else ""
+
+
+POLICY_KEYS = (
+    "kernel",
+    "params",
+    "label",
+    "core_mhz",
+    "mem_mhz",
+    "slurm",
+    "slurm_cannot_set",
+    "saving_pct",
+    "saving_vs_highest_clocks_pct",
+    "slowdown_pct",
+    "best_probability",
+    "race_to_halt",
+)
+"""What a policy file says of a pick."""
+
+
+@dataclass(frozen=True)
+class SiteFinding:
+    """What a check of a site's measurements found.
+
+    ``finding``: ``check`` (its name), ``severity`` (``refused``: no fit can be true to these
+    measurements; ``warning``; ``note``), ``text`` and ``kernels``. ``examples``: the first rows
+    concerned, a line each; ``point_ids``: of all of them.
+    """
+
+    site: str
+    finding: Mapping[str, Any]
+    examples: tuple[str, ...]
+    point_ids: tuple[str, ...]
+
+    @property
+    def refuses(self) -> bool:
+        """Whether no fit can be true to these measurements."""
+        return bool(self.finding["severity"] == "refused")
+
+    def as_dict(self) -> dict[str, Any]:
+        """An entry of ``findings`` of ``campaign fit --json``."""
+        return dict(self.finding)
+
+    def text_for_people(self) -> str:
+        """The finding in a sentence, and the first rows, a line each."""
+        severity = "cannot be used for a fit" if self.refuses else self.finding["severity"]
+        first = f"{self.site}: {severity}: {self.finding['check']}: {self.finding['text']}"
+        return "\n".join([first, *(f"    {line}" for line in self.examples)])
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """A fit, what the checks of its measurements found, and what it is kept as."""
+
+    fit: Fit
+    findings: tuple[SiteFinding, ...]
+    source: FitSource
+    variant_prices: tuple[Mapping[str, Any], ...] = ()
+    """What variants are predicted from (:func:`campaign.variants.models.variant_prices`)."""
+    check: PosteriorCheck | None = None
+    """How the posterior that picks come from predicts settings left out, None with fewer than three
+    settings."""
+
+    @property
+    def summary(self) -> FitSummary:
+        """The fit without what predictions are computed from."""
+        from analysis.energy.fit_summary import FitSummary  # noqa: PLC0415
+
+        prices = {"variant_prices": list(self.variant_prices)}
+        return FitSummary.model_validate(self.fit.as_dict() | prices)
+
+    def as_dict(self) -> dict[str, Any]:
+        """``campaign fit --json``."""
+        prices = {"variant_prices": list(self.variant_prices)} if self.variant_prices else {}
+        return (
+            self.fit.as_dict()
+            | prices
+            | {
+                "findings": [finding.as_dict() for finding in self.findings],
+                "fit": self.source.as_dict(),
+                "posterior_check": None if self.check is None else asdict(self.check),
+            }
+        )
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The coefficients, a row each: ``name``, ``value``, ``low``, ``high`` (95 %), ``unit``."""
+        return _coefficient_frame(self.summary)
+
+    def _repr_html_(self) -> str:
+        return html_table(self.to_pandas(), _fit_title(self.summary))
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """A kept fit's coefficients; ``as_json`` is the fit's file without what predictions need."""
+
+    summary: FitSummary
+    as_json: Mapping[str, Any]
+    source: FitSource
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The coefficients, a row each: ``name``, ``value``, ``low``, ``high`` (95 %), ``unit``."""
+        return _coefficient_frame(self.summary)
+
+    def _repr_html_(self) -> str:
+        return html_table(self.to_pandas(), _fit_title(self.summary))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one operation of a class, or time, costs at a setting, with its 95 % interval."""
+
+    name: str
+    value: float
+    unit: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostsAtSetting:
+    """The coefficients at one setting (Choi & Vuduc 2016, Table I), by the fit ``fit``."""
+
+    site: str
+    simulated: bool
+    fit: FitSource
+    core_mhz: float | None
+    mem_mhz: float | None
+    core_v: float
+    mem_v: float
+    costs: tuple[Cost, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """``campaign coefficients --core-mhz ... --json``."""
+        return asdict(self) | {"fit": self.fit.as_dict()}
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The costs, a row each."""
+        import pandas as pd  # noqa: PLC0415
+
+        return pd.DataFrame([asdict(cost) for cost in self.costs])
+
+    def _repr_html_(self) -> str:
+        from analysis.measurements.observations import setting_text  # noqa: PLC0415
+
+        title = f"{self.site} at {setting_text(Setting(self.core_mhz, self.mem_mhz))}"
+        return html_table(self.to_pandas(), title + simulated_mark(self.simulated))
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A pick, with the Slurm flags that ask for its setting. ``slurm_cannot_set``: the clock for
+    which srun has no option; empty where there is none."""
+
+    pick: Pick
+    simulated: bool
+    slurm: str
+    slurm_cannot_set: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """An entry of ``campaign predict --json``; a clock that a site does not have is None."""
+        fields: dict[str, Any] = {}
+        for name, value in vars(self.pick).items():
+            if name == "setting":
+                fields |= asdict(self.pick.setting)
+            elif name == "best_single":
+                single = self.pick.best_single or AS_FOUND
+                fields |= {f"best_single_{domain}": mhz for domain, mhz in asdict(single).items()}
+            else:
+                fields[name] = value
+        return fields | {
+            "params": dict(self.pick.params),
+            "simulated": self.simulated,
+            "slurm": self.slurm,
+            "slurm_cannot_set": self.slurm_cannot_set,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predictions:
+    """The picks of a site's kernels, by an objective and within limits.
+
+    ``fit``: the fit that they are from; ``data_id``: of the measurements that they are among
+    (:func:`campaign.results.fits.data_id`); ``clock_unproven``: how many of these have that status.
+    """
+
+    site: str
+    simulated: bool
+    fit: FitSource
+    data_id: str
+    clock_unproven: int
+    objective: str
+    max_slowdown: float | None
+    max_power_w: float | None
+    predictions: tuple[Prediction, ...]
+    without_pick: tuple[str, ...]
+    """A line for each kernel that no setting within the limits is left for."""
+    warnings: tuple[str, ...] = ()
+    """What is doubtful about a profile, a line each."""
+
+    def as_dicts(self) -> list[dict[str, Any]]:
+        """``campaign predict --json``."""
+        more: dict[str, Any] = {"fit": self.fit.as_dict()}
+        more |= {"warnings": list(self.warnings)} if self.warnings else {}
+        return [prediction.as_dict() | more for prediction in self.predictions]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The picks, a row each; ``params`` is a dictionary."""
+        import pandas as pd  # noqa: PLC0415
+
+        return pd.DataFrame([prediction.as_dict() for prediction in self.predictions])
+
+    def to_xarray(self) -> xr.Dataset:
+        """The picks along the dimension ``kernel``, whose coordinate is the kernels' labels."""
+        frame = (
+            self.to_pandas().drop(columns=["kernel", "params"]).rename(columns={"label": "kernel"})
+        )
+        return frame.set_index("kernel").to_xarray().assign_attrs(site=self.site)
+
+    def as_policy(self) -> dict[str, Any]:
+        """A site's entry in a policy file."""
+        from campaign.policy.policy_file import policy_origin  # noqa: PLC0415
+
+        return {
+            "objective": self.objective,
+            "max_slowdown": self.max_slowdown,
+            "max_power_w": self.max_power_w,
+            "model": self.fit.model,
+            "voltage": self.fit.voltage,
+            "simulated": self.simulated,
+            "clock_unproven": self.clock_unproven,
+            "fit": self.fit.as_dict(),
+            **policy_origin(self.fit.store, self.data_id),
+            "kernels": [
+                {name: _finite(row[name]) for name in POLICY_KEYS} for row in self.as_dicts()
+            ],
+        }
+
+    def write_policy(self, path: str | Path) -> None:
+        """Write the picks to a policy file; other sites that the file holds stay in it.
+
+        Raises:
+            BadArgument: the file is there and is not a policy, or it cannot be written.
+        """
+        from campaign.policy.policy_file import write_site_policy  # noqa: PLC0415
+
+        write_site_policy(Path(path), self.site, self.as_policy())
+
+    def _repr_html_(self) -> str:
+        shown = ["label", "core_mhz", "mem_mhz", "saving_pct", "slowdown_pct", "slurm"]
+        title = f"{self.site}: least {self.objective}{simulated_mark(self.simulated)}"
+        return html_table(self.to_pandas()[shown], title)
+
+
+@dataclass(frozen=True)
+class RooflineResult:
+    """Rooflines at one setting; ``shown`` is ``campaign roofline --json``.
+
+    ``source``: the fit that energies are of, None where they are the regression's.
+    """
+
+    shown: Mapping[str, Any]
+    source: FitSource | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """``campaign roofline --json``."""
+        return dict(self.shown)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row for each pair of classes: peaks, energies, balances and the verdict."""
+        import pandas as pd  # noqa: PLC0415
+
+        return pd.DataFrame(self.shown["pairs"])
+
+    def _repr_html_(self) -> str:
+        columns = ["operation", "memory", "time_balance", "effective_balance", "verdict"]
+        name = self.shown.get("site") or self.shown["platform"]
+        return html_table(self.to_pandas()[columns], name)
+
+
+@dataclass(frozen=True)
+class Status:
+    """What is done, failed and left in a store.
+
+    ``failures``: class of failure -> (attempts that ended so, the last one's text). ``flags``:
+    (measurements flagged so, an example) of each flag. ``damage``: a line each. ``mixtures``: of
+    sites whose measurements were made in several ways.
+    """
+
+    partitions: tuple[PartitionStatus, ...]
+    failures: Mapping[str, tuple[int, str]]
+    flags: tuple[tuple[int, str], ...]
+    damage: tuple[str, ...]
+    mixtures: tuple[Mixture, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing of a plan failed, and nothing is left."""
+        planned = [row for row in self.partitions if row.in_plan]
+        return all(row.failed == row.left == 0 for row in planned)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row a partition: its points by state, the seconds until its end, and the node-hours
+        spent on it (None: unknown), which are a lower bound unless ``node_hours_complete``."""
+        from campaign.launch.pace import seconds_to_end  # noqa: PLC0415
+
+        return [
+            {
+                "site": row.site,
+                "partition": row.partition,
+                "planned": row.planned,
+                "done": row.done,
+                "clock_unproven": row.clock_unproven,
+                "failed": row.failed,
+                "left": row.left,
+                "waiting": row.waiting,
+                "seconds_to_end": seconds_to_end(row.latest_unix_s, row.left) if row.left else 0.0,
+                "node_hours": row.spent.node_hours if row.spent else None,
+                "node_hours_complete": bool(row.spent and row.spent.complete),
+            }
+            for row in self.partitions
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """``campaign status --json``."""
+        attempts = {name: count for name, (count, _) in self.failures.items()}
+        return {
+            "partitions": self.rows(),
+            "failed_attempts": attempts,
+            "damage": list(self.damage),
+            "mixtures": [mixture.as_dict() for mixture in self.mixtures],
+        }
+
+    def to_pandas(self) -> pd.DataFrame:
+        """:meth:`rows` as a table."""
+        import pandas as pd  # noqa: PLC0415
+
+        return pd.DataFrame(self.rows())
+
+    def _repr_html_(self) -> str:
+        return html_table(self.to_pandas(), "complete" if self.complete else "not complete")
+
+
+def _coefficient_frame(summary: FitSummary) -> pd.DataFrame:
+    import pandas as pd  # noqa: PLC0415
+
+    columns = ["name", "value", "low", "high", "unit"]
+    rows = [[getattr(entry, name) for name in columns] for entry in summary.coefficients]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _fit_title(summary: FitSummary) -> str:
+    return (
+        f"{summary.site}: model {summary.model}, voltage {summary.voltage}, {summary.n} "
+        f"measurements{simulated_mark(summary.simulated)}"
+    )
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,1 +1,0 @@
-"""``campaign tune``: a search of variants and settings, and searches played on what is measured."""

@@ -1,0 +1,1 @@
+"""Variants of kernels: searched, studied, and predicted where they were not measured."""

@@ -1,0 +1,133 @@
+"""What a search has found: the best, the fastest and the least energy of each problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.choice.objectives import ENERGY, TIME, Objective
+from analysis.search.candidates import Measured
+from analysis.search.play import score
+from campaign.store.costs import Cost, measured_costs
+from campaign.store.records import read_contents
+from campaign.variants.choosing import Tuning
+from campaign.variants.problems import Problem
+from dvfs.setting import Setting
+from sites.clocks.slurm import slurm_flags
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A variant at a setting. ``variant``: the parameters that a space declares. Energy (J) and
+    time (s) are means of what was measured; what each is above the least that was measured, in
+    %. NaN where it is missing."""
+
+    variant: Mapping[str, Any]
+    core_mhz: float | None
+    mem_mhz: float | None
+    energy_j: float
+    time_s: float
+    energy_lost_pct: float
+    time_lost_pct: float
+    slurm: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a search has found for one problem of a partition.
+
+    ``params``: what is computed. ``candidates``: how many there are; ``measured`` and ``failed``:
+    of them. ``best``: by the objective; None where nothing was measured.
+    """
+
+    site: str
+    partition: str
+    kernel: str
+    params: Mapping[str, Any]
+    simulated: bool
+    objective: str
+    candidates: int
+    measured: int
+    failed: int
+    best: Choice | None
+    fastest: Choice | None
+    least_energy: Choice | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``--json``."""
+        choices = {
+            name: None if choice is None else choice.as_dict()
+            for name, choice in (
+                ("best", self.best),
+                ("fastest", self.fastest),
+                ("least_energy", self.least_energy),
+            )
+        }
+        return dict(vars(self)) | choices
+
+
+def found(tuning: Tuning) -> list[Found]:
+    """What is found so far, problem by problem of each partition."""
+    costs = measured_costs(read_contents(tuning.store))
+    results = []
+    for site, partition in tuning.plan.partitions:
+        for problem, known in zip(
+            tuning.problems[site, partition], tuning.known((site, partition)), strict=True
+        ):
+            results.append(_found_of(tuning, (site, partition), problem, known.rows, costs))
+    return results
+
+
+def _found_of(
+    tuning: Tuning,
+    names: tuple[str, str],
+    problem: Problem,
+    rows: np.ndarray,
+    costs: Mapping[str, Cost],
+) -> Found:
+    site = tuning.plan.sites[names[0]]
+    means = problem.mean_costs(rows, costs)
+    least = [
+        float(np.nanmin(column)) if np.isfinite(column).any() else np.nan for column in means.T
+    ]
+
+    def choice(objective: Objective) -> Choice | None:
+        order = Measured(rows, score(objective, means)).best_first
+        if not len(order):
+            return None
+        row = int(order[0])
+        energy_j, time_s = means[np.searchsorted(rows, row)].tolist()
+        setting: Setting = problem.settings[row]
+        return Choice(
+            variant=problem.of_variants[problem.variants[row]],
+            core_mhz=setting.core_mhz,
+            mem_mhz=setting.mem_mhz,
+            energy_j=energy_j,
+            time_s=time_s,
+            energy_lost_pct=(energy_j / least[0] - 1.0) * 100.0,
+            time_lost_pct=(time_s / least[1] - 1.0) * 100.0,
+            slurm=slurm_flags(setting, site.clocks.device),
+        )
+
+    done = int(np.isfinite(means[:, 1]).sum())
+    return Found(
+        site=names[0],
+        partition=names[1],
+        kernel=problem.label,
+        params=problem.params,
+        simulated=site.simulated,
+        objective=tuning.objective.title,
+        candidates=len(problem.codes),
+        measured=done,
+        failed=len(rows) - done,
+        best=choice(tuning.objective),
+        fastest=choice(TIME),
+        least_energy=choice(ENERGY),
+    )

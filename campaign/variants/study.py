@@ -1,0 +1,96 @@
+"""The study of a kernel's variants from what a store holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from analysis.choice.variants import Predicted, VariantStudy, study
+from analysis.measurements.problems import value_text
+from analysis.measurements.variants import kernel_variants
+from campaign.plan.campaign_file import Campaign
+from dvfs.errors import BadArgument
+from dvfs.setting import Setting
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+    from campaign.store.layout import Store
+
+
+@dataclass(frozen=True)
+class VariantResult:
+    """A study of variants; ``study`` has everything that :mod:`analysis.choice.variants` found."""
+
+    study: VariantStudy
+
+    def as_dict(self) -> dict[str, Any]:
+        """``campaign variants --json``."""
+        return self.study.as_dict()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The variants, a row each; their parameters are columns ``params.NAME``."""
+        import pandas as pd  # noqa: PLC0415
+
+        return pd.json_normalize([variant.as_dict() for variant in self.study.variants])
+
+    def _repr_html_(self) -> str:
+        return str(self.to_pandas()._repr_html_())  # type: ignore[operator]
+
+
+def study_variants(
+    store: Store,
+    scalars: xr.Dataset,
+    site: str,
+    kernel: str | None,
+    problem: Mapping[str, Any] | None,
+    setting: Setting | None,
+    predicted: Predicted,
+) -> VariantResult:
+    """Study the variants of a kernel; ``kernel`` may be None where the site has one only.
+    ``predicted``: label -> predicted time and energy of variants.
+
+    Raises:
+        BadArgument: no kernel is named, and the site has several.
+        CantFit: see :func:`analysis.measurements.variants.kernel_variants`.
+    """
+    if kernel is None:
+        mine = scalars["site"].values == site
+        kernels = sorted(set(scalars["kernel"].values[mine].tolist()))
+        if len(kernels) > 1:
+            named = ", ".join(kernels[:12]) + (" ..." if len(kernels) > 12 else "")
+            raise BadArgument(f"{site} has {len(kernels)} kernels; name one by --kernel: {named}")
+        kernel = kernels[0] if kernels else ""
+    texts = {name: value_text(value) for name, value in (problem or {}).items()}
+    tuned = tuned_parameters(store).get(kernel, ())
+    variants = kernel_variants(scalars, site, kernel, tuned=tuned, problem=texts, setting=setting)
+    return VariantResult(study(variants, predicted(variants)))
+
+
+def tuned_parameters(store: Store) -> dict[str, list[str]]:
+    """Kernel, as the store names it -> the parameters that the spaces of the campaign file that
+    was planned last declare for it."""
+    plan = store.read_json("campaign.json") or {}
+    try:
+        return Campaign.model_validate(plan.get("campaign")).tuned
+    except ValidationError:  # no plan, or that of another version
+        return {}
+
+
+def read_problem(text: str) -> dict[str, str]:
+    """A problem as ``--problem`` takes it: ``n=1920,precision=double``.
+
+    Raises:
+        BadArgument: it is not of this form.
+    """
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(name.strip() and equals and value.strip() for name, equals, value in pairs):
+        raise BadArgument(
+            f"--problem: found {text!r}; must be NAME=VALUE, several with commas, such as "
+            f"n=1920,precision=double"
+        )
+    return {name.strip(): value.strip() for name, _, value in pairs}

@@ -1,0 +1,48 @@
+"""Errors that a user can fix. The command line prints them in one line, without a traceback, and
+ends with their exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class UserError(Exception):
+    """An error that a user can fix. Its text is ``what; remedy``.
+
+    Args:
+        what: the file, device or value, and what is wrong with it.
+        remedy: how to fix it, with a command where there is one; empty where ``what`` says it.
+
+    ``exit_code``: 2 where something that was given is wrong, 1 where it cannot be done now.
+    """
+
+    exit_code = 2
+
+    def __init__(self, what: str, remedy: str = "") -> None:
+        super().__init__(f"{what}; {remedy}" if remedy else what)
+        self.what = what
+        self.remedy = remedy
+
+
+class BadArgument(UserError):
+    """An argument is wrong in a way that only the store or a file can show."""
+
+
+class CannotDo(UserError):
+    """What was asked for cannot be done now; nothing that was given is wrong."""
+
+    exit_code = 1
+
+
+def reason(error: OSError, path: Path) -> str:
+    """Why a file cannot be written, for a person."""
+    if not path.parent.exists():
+        return f"the folder {path.parent} does not exist"
+    return error.strerror or str(error)
+
+
+def exit_code(error: Exception) -> int | None:
+    """The exit code of an error that a user can fix; None for a fault of the program."""
+    if isinstance(error, UserError):
+        return error.exit_code
+    return 1 if isinstance(error, OSError | MemoryError) else None

@@ -1,0 +1,63 @@
+"""The packages that only some users need, and the message where one of them is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from dvfs.errors import UserError
+
+
+class Extra(NamedTuple):
+    """An extra of this distribution, and what needs it."""
+
+    name: str
+    what: str
+
+
+EXTRAS = {
+    "bokeh": Extra("dashboard", "showing Dask's dashboard"),
+    "pyarrow": Extra("parquet", "reading and writing Parquet"),
+    "sklearn": Extra("search", "the search strategies auto and model"),
+    "matplotlib": Extra("figures", "drawing figures for a paper"),
+    "mpich": Extra("mpi", "starting MPI ranks without an MPI of the site (load its module)"),
+}
+"""Package -> its extra in pyproject.toml. A package of a meter is named by the meter itself. mpich
+has no module to import: who starts ranks looks for an MPI (:mod:`campaign.measure.mpi`)."""
+
+
+class MissingExtra(UserError, ImportError):
+    """A package of an extra is missing.
+
+    Attributes:
+        what: what was asked for, and the package that it needs.
+        remedy: the command that installs it.
+    """
+
+    def __init__(self, package: str) -> None:
+        extra = EXTRAS[package]
+        remedy = f"pip install 'dvfs-campaign[{extra.name}]'"
+        super().__init__(f"{extra.what} needs {package}", remedy)
+        self.name = package
+
+
+@contextmanager
+def explain_missing() -> Iterator[None]:
+    """Raise :class:`MissingExtra` where what runs inside cannot import a package of an extra.
+
+    Also a decorator. What imports such a package does so where it needs it, and plainly.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        raise MissingExtra(package) from error
+
+
+def missing_extra(package: str) -> MissingExtra | None:
+    """The error to raise or to show where a package of an extra is not installed; else None."""
+    return MissingExtra(package) if find_spec(package) is None else None
