@@ -35,7 +35,8 @@ from pathlib import Path
 from distributed import Client, get_worker
 from distributed.security import Security
 from dask_jobqueue import SLURMCluster
-from campaign.launch.clusters import configure_dask, job_keywords, slurm_job_class
+from campaign.launch.dask_settings import configure_dask
+from campaign.launch.slurm import SlurmScheduler
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import SubprocessRunner
 from campaign.plan.plan import make_plan
@@ -59,8 +60,8 @@ configure_dask()
 keys = folder / "keys"
 keys.mkdir(mode=0o700, exist_ok=True)
 (folder / "logs").mkdir(exist_ok=True)
-keywords = job_keywords(site, "cpu-a", "baseline", str(folder / "logs"))
-with SLURMCluster(job_cls=slurm_job_class(site), security=Security.temporary(), protocol="tls://",
+keywords = SlurmScheduler(site).job_keywords("cpu-a", "baseline", str(folder / "logs"))
+with SLURMCluster(job_cls=SlurmScheduler(site).job_class(), security=Security.temporary(), protocol="tls://",
         shared_temp_directory=str(keys), silence_logs="critical",
         scheduler_options={"dashboard_address": "127.0.0.1:0"}, **keywords) as cluster:
     with Client(cluster) as client:

@@ -194,6 +194,11 @@ class Clocks(FileModel):
     """How far an achieved clock may be from the requested clock, in %. A measurement that is
     further off fails."""
 
+    @property
+    def in_steps(self) -> bool:
+        """Whether the scheduler sets the clocks, of each job step."""
+        return self.control == "slurm"
+
     @field_validator("control")
     @classmethod
     def _known(cls, value: str) -> str:
@@ -285,6 +290,11 @@ class Partition(FileModel):
     environment: Environment = Environment()
     """What a worker needs before it starts."""
 
+    @property
+    def has_jobs(self) -> bool:
+        """Whether workers run in jobs of a scheduler, and not as processes of this machine."""
+        return self.scheduler != "local"
+
     @field_validator("directives")
     @classmethod
     def _directive(cls, value: list[str]) -> list[str]:
@@ -303,7 +313,7 @@ class Partition(FileModel):
     @model_validator(mode="after")
     def _local_workers_have_no_job(self) -> Self:
         for name in ("modules", "python"):
-            if self.scheduler == "local" and (given := getattr(self.environment, name)):
+            if not self.has_jobs and (given := getattr(self.environment, name)):
                 raise BadValue(
                     f'found {given!r}, but workers of scheduler = "local" start in no job',
                     "remove it, and run campaign where it is loaded",
@@ -449,7 +459,7 @@ class Site(FileModel):
                 ("nodes_per_point",),
             )
         for name, partition in self.partitions.items() if together > 1 else ():
-            if partition.scheduler != "slurm":
+            if not partition.has_jobs:
                 raise BadValue(
                     f"found {together}, but partition {name} is of this machine alone",
                     'set its scheduler = "slurm", or leave nodes_per_point out',

@@ -255,7 +255,7 @@ def _examine_clocks(site: Site, root: Path) -> ClockExamination:
     if offered is not None:
         missing = [str(setting) for setting in site.settings if setting not in offered]
         examined = replace(examined, offered=len(offered), not_offered=missing)
-    if site.clocks.control == "slurm":
+    if site.clocks.in_steps:
         examined = _examine_slurm(site, examined, root)
     if site.clocks.control == "fixed":
         controls = [about.control for about in describe_controls() if about.sets_clocks]

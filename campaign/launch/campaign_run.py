@@ -12,14 +12,14 @@ from collections.abc import Iterable
 from distributed.scheduler import KilledWorker
 
 from campaign.launch.chooser import Chooser
-from campaign.launch.clusters import LOOPBACK_DASHBOARD
+from campaign.launch.dask_settings import LOOPBACK_DASHBOARD
+from campaign.launch.job_queue import QueueWatch
 from campaign.launch.live_status import LiveStatus
 from campaign.launch.node_hours import NodeHours
 from campaign.launch.partition_run import FinishedTask, PartitionRun, partition_setup
-from campaign.launch.placement import PlacedElsewhere
 from campaign.launch.progress import ShowsProgress
-from campaign.launch.slurm import QueuedJob, cancel_jobs, cluster_name, job_name
-from campaign.launch.slurm_queue import QueueWatch
+from campaign.launch.scheduler import Phase, QueuedJob, Scheduler, job_name, scheduler_of
+from campaign.launch.slurm_placement import PlacedElsewhere
 from campaign.launch.snapshot import ENDING
 from campaign.launch.task_end import task_end
 from campaign.launch.worker import PointResult, TaskResult
@@ -68,6 +68,7 @@ class CampaignRun:
         }
         self.partitions = _partition_runs(plan, store, todo, self.finished_tasks)
         self.watches: dict[str, QueueWatch] = {}
+        """By "site/partition"; partitions share those of their queue."""
         self.journal: JournalWriter | None = None
         self._shown_s = 0.0
         self._stopping = False
@@ -107,7 +108,7 @@ class CampaignRun:
                 self.hours.end(partition.label, not partition.problem)
             self.hours.write(now=True)
             self.live.spent = self.hours.spent()
-            for watch in self.watches.values():
+            for watch in set(self.watches.values()):
                 watch.stop()
             if self.journal is not None:
                 self.journal.close()
@@ -141,7 +142,7 @@ class CampaignRun:
                     partition.submit_tasks()
                 for note in partition.supervise():
                     self.progress.note(*note)
-        for watch in self.watches.values():
+        for watch in set(self.watches.values()):
             watch.often = any(p.starting for p in self.partitions if p.watch is watch)
             if text := watch.news():
                 self.progress.note(text)
@@ -178,23 +179,27 @@ class CampaignRun:
         shutil.rmtree(
             self.store.root / "tls", ignore_errors=True
         )  # left by a driver that was killed
-        names: dict[str, list[str]] = {}
+        # One queue for all partitions of a site that are of one scheduler.
+        queues: dict[tuple[str, type[Scheduler]], list[PartitionRun]] = {}
         for partition in self.partitions:
-            if partition.is_slurm:
-                names.setdefault(partition.site.name, []).append(partition.job_name)
-        for site, own in names.items():
-            before = cancel_jobs(self.plan.sites[site], own)
-            name = cluster_name(self.plan.sites[site])
-            for partition in self.partitions:
-                if partition.site.name == site:
-                    self._count_left(partition, before)
-                    partition.cluster_name = name
-            self.watches[site] = QueueWatch(self.plan.sites[site], own)
+            if partition.scheduler.has_jobs:
+                key = partition.site.name, type(partition.scheduler)
+                queues.setdefault(key, []).append(partition)
+        for partitions in queues.values():
+            scheduler = partitions[0].scheduler
+            names = [partition.job_name for partition in partitions]
+            before = scheduler.cancel_jobs(names)
+            cluster = scheduler.cluster_name()
+            watch = QueueWatch(scheduler, names)
+            for partition in partitions:
+                self._count_left(partition, before)
+                partition.cluster_name = cluster
+                self.watches[partition.label] = watch
         for number, partition in enumerate(self.partitions):
             if self.chooser is not None:
                 partition.kept_workers = partition.wanted
             dashboard = LOOPBACK_DASHBOARD if number else self.dashboard
-            partition.open(self.store, dashboard, self.watches.get(partition.site.name))
+            partition.open(self.store, dashboard, self.watches.get(partition.label))
         left = {partition.label: partition.left for partition in self.partitions}
         if self.chooser is not None:
             for partition in self.partitions:
@@ -210,9 +215,13 @@ class CampaignRun:
         ended before may be of another store, which was removed and had this one's path."""
         own = [job for job in jobs if job.name == partition.job_name]
         self._not_ours[partition.label] = frozenset(
-            job.id for job in own if job.over and not self.hours.knows(partition.label, job.id)
+            job.id
+            for job in own
+            if job.phase == Phase.OVER and not self.hours.knows(partition.label, job.id)
         )
-        self.hours.add(partition.label, {job.id: job.time for job in own if not job.over})
+        self.hours.add(
+            partition.label, {job.id: job.time for job in own if job.phase != Phase.OVER}
+        )
 
     def _collect_finished(self) -> int:
         """Account for the tasks that have ended; returns how many points came back."""
@@ -310,6 +319,7 @@ def _partition_runs(
             PartitionRun(
                 site=plan.sites[site],
                 partition=partition,
+                scheduler=scheduler_of(plan.sites[site], partition),
                 setup=partition_setup(
                     plan, store, site, partition, (point.kernel for point, _ in waiting)
                 ),

@@ -13,14 +13,14 @@ from typing import Any
 
 from campaign.launch.campaign_run import CampaignRun, compact_store
 from campaign.launch.chooser import Chooser
-from campaign.launch.clusters import LOOPBACK_DASHBOARD, configure_dask
+from campaign.launch.dask_settings import LOOPBACK_DASHBOARD, configure_dask
 from campaign.launch.interrupts import INTERRUPTED
 from campaign.launch.live_status import LiveStatus
 from campaign.launch.node_hours import NodeHours
 from campaign.launch.outcome import Outcome, missing_points, outcome
 from campaign.launch.partition_run import partition_setup
 from campaign.launch.progress import ShowsProgress
-from campaign.launch.scratch import tidy_scratch
+from campaign.launch.scheduler import scheduler_of
 from campaign.launch.setup_record import planned_record
 from campaign.launch.snapshot import STARTING, SUBMITTED, read_snapshot
 from campaign.plan.plan import Plan
@@ -37,6 +37,12 @@ from campaign.store.variables import recorded_site
 from campaign.store.verify import give_up_records, repair_samples
 from dvfs.errors import exit_code
 from sites.site_file import Site
+
+
+def _tidy(plan: Plan) -> None:
+    """Remove what dead workers have left on this host."""
+    for site, partition in plan.partitions:
+        scheduler_of(plan.sites[site], partition).tidy(partition)
 
 
 def plan_record(plan: Plan, store: Store) -> dict[str, Any]:
@@ -102,7 +108,7 @@ def run(
         CantLaunch: a partition's jobs cannot be submitted.
     """
     configure_dask()
-    tidy_scratch(plan)
+    _tidy(plan)
     with driver_lock(store), _interrupts() as interrupted:
         verb = "run" if chooser is None else chooser.command
         live = LiveStatus(plan, store, progress, campaign_file, max_node_hours, verb)
@@ -192,7 +198,7 @@ def _run_locked(
         with writing(store):
             compact_store(store, progress)
         state = point_states(store)
-        tidy_scratch(plan)
+        _tidy(plan)
     with writing(store):
         equalize_generations(store)
     chosen = plan if chooser is None else chooser.begin()

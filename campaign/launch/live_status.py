@@ -180,7 +180,7 @@ class LiveStatus:
             site=site,
             partition=partition,
             simulated=self._plan.sites[site].simulated,
-            slurm=self._plan.sites[site].partitions[partition].scheduler == "slurm",
+            slurm=self._plan.sites[site].partitions[partition].has_jobs,
             line=self._progress.line(label),
             energy_j=self._energy_j.get(label),
             node_hours=spent.node_hours,

@@ -18,12 +18,10 @@ from typing import Any
 from distributed import Client, Future
 from distributed.core import Status
 
-from campaign.launch.clusters import start_local, start_slurm
+from campaign.launch.job_queue import QueueWatch
+from campaign.launch.job_workers import JobWorkers, Note
 from campaign.launch.partition_now import PartitionNow, duration
-from campaign.launch.placement import planned_placement
-from campaign.launch.slurm import CantLaunch, SubmissionRefused, cancel_jobs
-from campaign.launch.slurm_queue import QueueWatch
-from campaign.launch.slurm_workers import Note, SlurmWorkers
+from campaign.launch.scheduler import CantLaunch, Scheduler, SubmissionRefused
 from campaign.launch.starts import Starts
 from campaign.launch.worker import (
     MEASURING,
@@ -67,6 +65,7 @@ class PartitionRun:
 
     site: Site
     partition: str
+    scheduler: Scheduler
     setup: PartitionSetup
     waiting: deque[Attempt]
     finished_tasks: queue.SimpleQueue[FinishedTask]
@@ -77,7 +76,7 @@ class PartitionRun:
     """(label, parameters) -> the kernel's name for people."""
     in_flight: dict[str, tuple[tuple[Attempt, ...], Future]] = field(default_factory=dict)
     cluster_name: str | None = None
-    """The site's cluster, by Slurm; None where it is not known."""
+    """The site's cluster, by the scheduler; None where it is not known."""
     point_s: float | None = None
     """Mean seconds of a point in the last finished task; None before the first."""
     task_s: float = 0.0
@@ -85,11 +84,11 @@ class PartitionRun:
     alone: set[str] = field(default_factory=set)
     """Ids of points from a task whose worker died: each is submitted in a task of its own."""
     submission_errors: list[CantLaunch] = field(default_factory=list)
-    """sbatch's errors for jobs that it did not accept."""
+    """The scheduler's errors for jobs that it did not accept."""
     watch: QueueWatch | None = None
     cluster: Any = None
     client: Any = None
-    slurm_workers: SlurmWorkers | None = None
+    job_workers: JobWorkers | None = None
     stopping: str = ""
     """Why no more points begin here in this run, while the last ones finish."""
     given_up: str = ""
@@ -112,26 +111,21 @@ class PartitionRun:
     _said_quiet: bool = False
 
     @property
-    def is_slurm(self) -> bool:
-        """Whether the partition's nodes are allocated by Slurm."""
-        return self.site.partitions[self.partition].scheduler == "slurm"
-
-    @property
     def label(self) -> str:
         """site/partition."""
         return f"{self.site.name}/{self.partition}"
 
     @property
     def starting(self) -> bool:
-        """Whether Slurm should be asked more often, since a job is expected to start."""
-        return self.slurm_workers is not None and self.slurm_workers.starting
+        """Whether the scheduler should be asked more often, since a job is expected to start."""
+        return self.job_workers is not None and self.job_workers.starting
 
     def now(self) -> PartitionNow:
         """The partition's jobs, workers and current point, for people."""
-        if self.slurm_workers is None:
+        if self.job_workers is None:
             now = PartitionNow(workers=len(self.cluster.scheduler_info["workers"]))
         else:
-            now = self.slurm_workers.now()
+            now = self.job_workers.now()
         return replace(now, measuring=self._measured_now())
 
     def _measured_now(self) -> str:
@@ -166,41 +160,26 @@ class PartitionRun:
 
     def open(self, store: Store, dashboard: str, watch: QueueWatch | None) -> None:
         """Start the cluster and register the measuring plugin on its workers."""
-        logs = store.root / "logs"
-        planned = None
         self.watch = watch
         self._opened_s = time.monotonic()
         partition = self.site.partitions[self.partition]
-        if self.is_slurm:
-            logs.mkdir(parents=True, exist_ok=True)
-            planned = planned_placement(
-                self.partition, partition, self.cluster_name, self.site.nodes_per_point
-            )
-            tls = store.root / "tls"
-            self.cluster = start_slurm(
-                site=self.site,
-                partition_name=self.partition,
-                job_name=self.job_name,
-                log_folder=logs,
-                tls_folder=tls,
-                dashboard=dashboard,
-                errors=self.submission_errors,
-            )
-        else:
-            self.cluster = start_local(partition, dashboard)
+        self.cluster = self.scheduler.start(
+            self.partition, self.job_name, store.root, dashboard, self.submission_errors
+        )
+        planned = self.scheduler.placement(self.partition, self.cluster_name)
         self.client = Client(self.cluster, set_as_default=False)
         self.client.register_plugin(
             MeasuringPlugin(
                 self.setup.as_dict(), str(store.journals), partition.local_directory, planned
             )
         )
-        if self.is_slurm:
-            assert watch is not None  # noqa: S101
-            self.slurm_workers = SlurmWorkers(
+        if watch is not None:
+            self.job_workers = JobWorkers(
                 cluster=self.cluster,
+                scheduler=self.scheduler,
                 label=self.label,
                 job_name=self.job_name,
-                logs=logs,
+                logs=store.root / "logs",
                 watch=watch,
                 starts=Starts(self.starts),
                 no_answer_s=self.site.slurm.no_answer_s,
@@ -208,9 +187,9 @@ class PartitionRun:
             self.cluster.scale(self.wanted)
 
     def job_times(self) -> dict[str, JobTime]:
-        """The time of each job by its id, as far as it is known now; without Slurm of each worker,
+        """The time of each job by its id, as far as it is known now; without jobs of each worker,
         which has the machine from the begin to the end."""
-        if self.is_slurm:
+        if self.scheduler.has_jobs:
             return ({} if self.watch is None else self.watch.look.times(self.job_name)) | (
                 self._last_times
             )
@@ -262,7 +241,7 @@ class PartitionRun:
         costs a job step; but no more than leaves work for every worker."""
         share = -(-len(self.waiting) // max(self.wanted, 1))
         fitting = 1 if self.point_s is None else int(TASK_S / max(self.point_s, 1e-6))
-        in_steps = self.site.clocks.control == "slurm"
+        in_steps = self.site.clocks.in_steps
         setting = self.waiting[0][0].setting
         for i in range(max(1, min(MOST_POINTS, MOST_POINTS if in_steps else fitting, share))):
             following = self.waiting[0][0]
@@ -283,7 +262,7 @@ class PartitionRun:
         """Replace workers that were lost; messages for people.
 
         Raises:
-            SubmissionRefused: sbatch does not accept the partition's jobs.
+            SubmissionRefused: the scheduler does not accept the partition's jobs.
         """
         now = time.monotonic()
         if now - self._supervised < SUPERVISE_S:
@@ -291,7 +270,7 @@ class PartitionRun:
         self._supervised = now
         if self.stopping:
             threading.Thread(target=self._stop_workers, daemon=True).start()
-        if self.slurm_workers is None:
+        if self.job_workers is None:
             # Dask itself does not always replace a process that was killed.
             workers = self.site.workers(self.partition)
             if not self.stopping and len(self.cluster.workers) < workers:
@@ -300,9 +279,9 @@ class PartitionRun:
         for error in self.submission_errors:
             if isinstance(error, SubmissionRefused):
                 raise error
-        messages = self.slurm_workers.supervise(self.wanted)
-        if self.slurm_workers.given_up:
-            self.give_up(self.slurm_workers.given_up)
+        messages = self.job_workers.supervise(self.wanted)
+        if self.job_workers.given_up:
+            self.give_up(self.job_workers.given_up)
         delays = ((text,) for text in self._submission_delays())
         return [*messages, *delays, *self._quiet(now)]
 
@@ -329,8 +308,8 @@ class PartitionRun:
         ]
 
     def _submission_delays(self) -> list[str]:
-        """sbatch's messages since the last call about jobs that it does not accept now, each
-        once."""
+        """The scheduler's messages since the last call about jobs that it does not accept now,
+        each once."""
         texts = (
             str(error)
             for error in self.submission_errors
@@ -338,7 +317,8 @@ class PartitionRun:
         )
         new_texts = [text for text in dict.fromkeys(texts) if text not in self._reported]
         self._reported.update(new_texts)
-        return [f"{text}; submission is repeated until Slurm accepts the job" for text in new_texts]
+        who = self.scheduler.title
+        return [f"{text}; submission is repeated until {who} accepts the job" for text in new_texts]
 
     def stop(self, reason: str) -> None:
         """Let no more points begin: the partition is given up when those that are measured now have
@@ -389,9 +369,9 @@ class PartitionRun:
             if part is not None:
                 with contextlib.suppress(Exception):
                     part.close(timeout=20)
-        if self.is_slurm and self.cluster is not None:
+        if self.cluster is not None:
             try:
-                jobs = cancel_jobs(self.site, [self.job_name])
+                jobs = self.scheduler.cancel_jobs([self.job_name])
                 self._last_times = {job.id: job.time for job in jobs}
             except CantLaunch as error:  # the next run cancels them before it submits its own
                 self.problem = f"{error}; jobs named {self.job_name} may be left"

@@ -6,8 +6,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from campaign.launch.clusters import job_script
-from campaign.launch.slurm import job_name
+from campaign.launch.scheduler import job_name, scheduler_of
 from campaign.measure.mpi import measuring_ranks, program_ranks, program_step_words
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import step_words
@@ -23,11 +22,12 @@ def job_scripts(plan: Plan, store: Path) -> dict[str, dict[str, Any]]:
     """Site/partition -> ``jobs`` (how many), ``script`` and ``steps`` (examples of job steps)."""
     scripts = {}
     for site, partition in plan.partitions:
-        entry = plan.sites[site].partitions[partition]
-        if entry.scheduler == "slurm":
+        name = job_name(store, site, partition)
+        script = scheduler_of(plan.sites[site], partition).job_script(partition, name)
+        if script:
             scripts[f"{site}/{partition}"] = {
                 "jobs": plan.sites[site].workers(partition),
-                "script": job_script(plan.sites[site], partition, job_name(store, site, partition)),
+                "script": script,
                 "steps": step_examples(plan, site, partition),
             }
     return scripts
@@ -44,7 +44,7 @@ def step_examples(plan: Plan, site: str, partition: str) -> list[str]:
     cores = entry.partitions[partition].cores
     lines = []
     for point in plan.of_partition(site, partition):
-        if entry.clocks.control == "slurm" or measuring_ranks(point, entry) > 1:
+        if entry.clocks.in_steps or measuring_ranks(point, entry) > 1:
             words = step_words(point, setup, cores)
             lines.append(shlex.join(words) + " PYTHON -m campaign.measure ...")
         if program_ranks(point, entry) > 1:

@@ -1,28 +1,48 @@
-"""Slurm's commands, as a site runs them: submit a job, list a campaign's jobs, cancel them.
+"""Workers in Slurm jobs: scripts, submission, the queue, and what a job that cannot start needs.
 
-They run without the user's variables of Slurm (:mod:`sites.slurm_environment`), and what they print
-is read from its parsable form. A job is cancelled only where it has a name of the campaign and is
-this user's.
+Slurm's commands run without the user's variables of Slurm (:mod:`sites.slurm_environment`), and
+what they print is read from its parsable form. A job is cancelled only where it has a name of the
+campaign and is this user's.
 """
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
+import contextlib
+import os
 import re
 import shlex
 import subprocess
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Self
 
+import psutil
+from dask.utils import parse_bytes
+from distributed.core import Status
+
+from campaign.launch import timers
+from campaign.launch.certificates import make_security
+from campaign.launch.dask_settings import LOOPBACK_DASHBOARD
+from campaign.launch.interrupts import ignore_further, keeping_handler
+from campaign.launch.scheduler import CantLaunch, Phase, QueuedJob, Scheduler, SubmissionRefused
+from campaign.launch.slurm_placement import planned_placement
 from campaign.measure.slurm_clocks import read_configuration
 from campaign.plan.estimate import walltime_s
 from campaign.store.hours import JobTime
-from dvfs.errors import UserError
-from sites.site_file import Site
+from dvfs.errors import BadArgument
+from sites.clocks.shared.private_files import NotOwned, open_folder
+from sites.site_file import Partition
 from sites.slurm_environment import REMOTE, run_slurm, slurm_environment
 
+with keeping_handler():  # dask_jobqueue.runner sets one that ends the process with 0
+    from dask_jobqueue.slurm import SLURMCluster, SLURMJob, slurm_format_bytes_ceil
+
 CALL_TIMEOUT_S = 60.0
+NOT_SHOWN = "***"
+MAX_OUTPUT_CHARS = 500
 NOT_NOW = re.compile(
     "unable to contact|timed out|connection refused|zero bytes|temporarily"
     "|partition (configuration )?not available|MaxSubmit",
@@ -38,46 +58,443 @@ FORMAT = "%i|%j|%T|%M|%D|%r"
 end."""
 JOB_LINE = re.compile(r"^(\d+)\|([^|\n]+)\|(\w+)\|([^|\n]*)\|([^|\n]*)\|(.*)$", re.MULTILINE)
 ELAPSED = re.compile(r"(\d+-)?\d+(:\d+){1,2}")
-OVER = (
-    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED"),
-    *("NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
+PHASES = {
+    "PENDING": Phase.WAITING,
+    "RUNNING": Phase.RUNNING,
+    "COMPLETING": Phase.ENDING,
+    **dict.fromkeys(
+        (
+            *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED"),
+            *("NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
+        ),
+        Phase.OVER,
+    ),
+}
+"""By squeue's words (its manual, JOB STATE CODES). Slurm lists a job that is over for some time
+(MinJobAge)."""
+REMEDIES = (
+    (
+        r"PartitionTimeLimit|.*MaxWallDurationPerJobLimit|QOSTimeLimit|AssociationTimeLimit",
+        "set a shorter walltime in the site file",
+    ),
+    (
+        r"PartitionNodeLimit|PartitionConfig",
+        "the partition's limits or nodes do not allow a job of one node; see: scontrol show "
+        "partition; then correct the site file or name another partition",
+    ),
+    (r"MaxMemPerLimit|(Assoc|QOS)MaxMem(ory)?Per(Job|Node)", "set less memory in the site file"),
+    (
+        r"(Assoc|QOS)Max\w+Per(Job|Node)(Limit)?",
+        "ask for less in the site file (cores, memory, walltime), or set another account or qos",
+    ),
+    (r"QOSMin\w+", "ask for more cores or memory in the site file, or set another qos"),
+    (r"AccountNotAllowed|InvalidAccount", "set an account that the partition allows"),
+    (r"QOSNotAllowed|InvalidQOS", "set a qos that the partition and the account allow"),
+    (
+        r"BadConstraints|DependencyNeverSatisfied|ReservationDeleted|DeadLine",
+        "correct the partition's directives, cores or memory in the site file",
+    ),
 )
-"""The states of jobs that have ended (squeue's manual, JOB STATE CODES). Slurm lists such a job for
-some time (MinJobAge)."""
-ENDING = "COMPLETING"
+"""Reasons for which a job can never start as it is (squeue's manual, JOB REASON CODES, and Slurm's
+job_state_reason_string), and what to change. Any other reason may pass: resources, priorities,
+other jobs of the same user, reservations, nodes or partitions that are down."""
+STOP_BEFORE_S = 120
+"""The driver is interrupted so long before its job's time limit, and ends in order."""
+DRIVER_SCRIPT = """\
+#!/bin/bash
+# The driver submits jobs of its own, which must not inherit what Slurm set for this one.
+for name in ${{!SLURM_@}}; do [ "$name" = SLURM_CONF ] || unset "$name"; done
+exec {command}
+"""
 
 
-class CantLaunch(UserError):
-    """A partition's jobs cannot be submitted. The text contains Slurm's error."""
+class SlurmScheduler(Scheduler):
+    """The Slurm of a site, where it is reached from this host."""
 
-    exit_code = 1
+    title = "Slurm"
+    has_jobs = True
+
+    def command(self, *words: str) -> tuple[list[str], dict[str, str]]:
+        """The command line of one of Slurm's commands, and its environment.
+
+        Behind a prefix, such as ssh, a command cleans its environment itself. ssh passes its
+        command to a shell of the other host, so that it is quoted as one word.
+        """
+        slurm = self.site.slurm
+        prefix = list(slurm.submit_prefix)
+        if not prefix:
+            return list(words), slurm_environment(conf=slurm.conf)
+        command = ["sh", "-c", REMOTE, "sh"]
+        if slurm.conf is not None:
+            command += ["env", f"SLURM_CONF={slurm.conf}"]
+        command += words
+        if Path(prefix[0]).name == "ssh":
+            command = [shlex.join(command)]
+        return [*prefix, *command], slurm_environment()
+
+    def call(self, *words: str, stdin: str = "") -> str:
+        """Run one of Slurm's commands with a text as its input, and return its output.
+
+        Raises:
+            CantLaunch: it failed, or did not answer in time.
+        """
+        argv, environment = self.command(*words)
+        name = self.site.name
+        try:
+            done = run_slurm(argv, environment, CALL_TIMEOUT_S, stdin)
+        except FileNotFoundError:
+            raise CantLaunch(
+                f"{name}: {argv[0]} is not on this host; run where Slurm's commands are, or set "
+                f"slurm.submit_prefix in the site file"
+            ) from None
+        except subprocess.TimeoutExpired:
+            raise CantLaunch(
+                f"{name}: {words[0]} did not answer in {CALL_TIMEOUT_S:g} s; is the controller up?"
+            ) from None
+        if done.returncode != 0:
+            output = _with_remedy(done.stderr.strip() or done.stdout.strip())
+            raise CantLaunch(f"{name}: {words[0]}: {output}")
+        return done.stdout
+
+    def cluster_name(self) -> str | None:
+        """As scontrol says it."""
+        try:
+            printed = self.call("scontrol", "show", "config")
+        except CantLaunch:
+            return None
+        return read_configuration(printed).get("ClusterName")
+
+    def placement(self, partition: str, cluster: str | None) -> dict[str, Any]:
+        """See :mod:`campaign.launch.slurm_placement`."""
+        entry = self.site.partitions[partition]
+        return planned_placement(partition, entry, cluster, self.site.nodes_per_point)
+
+    def submit(self, script: str, *options: str) -> str:
+        """Submit a batch script's text, which need not be on the host that submits; the job's id.
+
+        Raises:
+            SubmissionRefused: Slurm does not accept the job, or no id can be read from what sbatch
+                prints.
+            CantLaunch: Slurm does not accept it now.
+        """
+        try:
+            printed = self.call("sbatch", "--parsable", *options, stdin=script)
+        except CantLaunch as error:
+            raise error if NOT_NOW.search(str(error)) else SubmissionRefused(str(error)) from None
+        ids = JOB_ID.findall(printed)
+        if not ids:
+            raise SubmissionRefused(
+                f"{self.site.name}: sbatch: no line of its output is a job's id: "
+                f"{printed.strip()!r}"
+            )
+        return str(ids[-1])
+
+    def queued_jobs(self, names: Iterable[str]) -> tuple[QueuedJob, ...]:
+        """As squeue lists them."""
+        return jobs_listed(
+            self.call(
+                "squeue",
+                "--me",
+                "--noheader",
+                "--states=all",
+                f"--name={','.join(names)}",
+                f"--format={FORMAT}",
+            )
+        )
+
+    def cancel_jobs(
+        self, names: Sequence[str], only_id: str | None = None
+    ) -> tuple[QueuedJob, ...]:
+        """By scancel."""
+        jobs = self.queued_jobs(names)
+        left = [job.id for job in jobs if job.phase != Phase.OVER and only_id in (None, job.id)]
+        if left:
+            self.call("scancel", *left)
+        return tuple(
+            replace(job, phase=Phase.ENDING, time=job.time.model_copy(update={"ended": True}))
+            if job.id in left
+            else job
+            for job in jobs
+        )
+
+    def remedy(self, reason: str) -> str | None:
+        """See :data:`REMEDIES`."""
+        for words, change in REMEDIES:
+            if re.fullmatch(words, reason):
+                return change
+        return None
+
+    def job_script(self, partition: str, job_name: str) -> str:
+        """The job script for a node of a partition, to be shown. A running campaign fills in the
+        scheduler's address, the certificates' paths, the worker's name and the values of
+        secrets."""
+        shown = self._without_secrets(partition)
+        job = shown.job_class()(
+            scheduler="SCHEDULER",
+            name="WORKER",
+            **shown.job_keywords(partition, job_name, "STORE/logs"),
+        )
+        script: str = job.job_script()
+        return script
+
+    def _without_secrets(self, partition: str) -> Self:
+        """With :data:`NOT_SHOWN` in place of each value that a partition calls secret."""
+        entry = self.site.partitions[partition]
+        environment = entry.environment
+        shown = environment.variables | dict.fromkeys(environment.secrets, NOT_SHOWN)
+        environment = environment.model_copy(update={"variables": shown})
+        entry = entry.model_copy(update={"environment": environment})
+        partitions = self.site.partitions | {partition: entry}
+        return type(self)(self.site.model_copy(update={"partitions": partitions}))
+
+    def job_class(self, errors: list[CantLaunch] | None = None) -> type[SLURMJob]:
+        """dask-jobqueue's job, submitted and cancelled by this class.
+
+        sbatch's errors are added to ``errors``, because Dask's cluster does not report them.
+        """
+        slurm = self
+
+        class SiteJob(SLURMJob):
+            @contextlib.contextmanager
+            def job_file(self) -> Iterator[str]:
+                """No file, and no line in a log: the script may hold values that are secret."""
+                yield ""
+
+            async def _submit_job(self, script_filename: str) -> str:
+                try:
+                    return await asyncio.to_thread(slurm.submit, self.job_script())
+                except CantLaunch as error:
+                    if errors is not None:
+                        errors.append(error)
+                    raise
+
+            async def close(self) -> None:
+                if self.job_id:
+                    with contextlib.suppress(CantLaunch):  # the run's end cancels all jobs by name
+                        await asyncio.to_thread(slurm.cancel_jobs, [self.job_name], self.job_id)
+                # dask-jobqueue does not set it, and SpecCluster asserts it
+                self.status = Status.closed
+
+        return SiteJob
+
+    def job_keywords(self, partition: str, job_name: str, log_folder: str | None) -> dict[str, Any]:
+        """dask-jobqueue's keywords for a partition's jobs: one worker in each job, on its first
+        node."""
+        entry = self.site.partitions[partition]
+        # A lost job is replaced here. A requeued one would run after two minutes, beside the new
+        # one.
+        nodes = self.site.nodes_per_point
+        directives = [f"-N {nodes}", "--no-requeue"]
+        if nodes > 1:  # dask-jobqueue asks for one task, and the last of two options counts
+            directives.append(f"--ntasks={nodes}")
+        if entry.exclusive:
+            directives.append("--exclusive")
+        if entry.account is not None:
+            directives.append(f"--account={shlex.quote(entry.account)}")
+        if entry.qos is not None:
+            directives.append(f"--qos={shlex.quote(entry.qos)}")
+        if log_folder is not None:
+            # % begins a field of the name, and %% is a %
+            directives.append(f"-o {shlex.quote(log_folder.replace('%', '%%') + '/%x-%j.log')}")
+        directives += entry.directives
+        return {
+            "queue": partition,
+            "walltime": entry.walltime,
+            "cores": 1,
+            "job_cpu": entry.cores,
+            "processes": 1,
+            "job_mem": slurm_format_bytes_ceil(parse_bytes(entry.memory)),
+            # No limit: Dask must not pause a worker for the memory that a kernel or the node needs.
+            "memory": "0B",
+            "job_name": job_name,
+            "job_extra_directives": directives,
+            "job_script_prologue": prologue(entry),
+            "python": shlex.quote(entry.environment.python or sys.executable),
+            "local_directory": shlex.quote(entry.local_directory),
+            "interface": entry.interface,
+            "nanny": False,
+            "death_timeout": 60,
+            "worker_extra_args": [
+                *("--no-dashboard", "--dashboard-address", LOOPBACK_DASHBOARD),
+                *("--preload", timers.__name__),
+            ],
+        }
+
+    def start(
+        self, partition: str, job_name: str, store: Path, dashboard: str, errors: list[CantLaunch]
+    ) -> SLURMCluster:
+        """A job for each worker, with TLS between them and the scheduler.
+
+        The certificates are made for this cluster. While it runs they are in the store's folder
+        ``tls``, which only the owner can read.
+        """
+        logs, tls = store / "logs", store / "tls"
+        logs.mkdir(parents=True, exist_ok=True)
+        keywords = self.job_keywords(partition, job_name, str(logs))
+        self._check_interface(partition)
+        tls.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            folder = open_folder(tls)
+        except NotOwned as error:
+            raise CantLaunch(f"{error}, so no key can be kept there; remove it") from None
+        os.fchmod(folder, 0o700)
+        os.close(folder)
+        # The worker's command line contains the files' paths, and dask-jobqueue does not quote
+        # them.
+        if shlex.quote(str(tls)) != str(tls):
+            raise CantLaunch(
+                f"{tls}: the store's path has characters that a job script cannot contain; choose "
+                f"a path of letters, digits and . _ - /"
+            )
+        return SLURMCluster(
+            job_cls=self.job_class(errors),  # type: ignore[arg-type]  # its annotation names an instance
+            security=make_security(),
+            protocol="tls://",
+            shared_temp_directory=str(tls),
+            scheduler_options={"dashboard_address": dashboard},
+            silence_logs="critical",
+            **keywords,
+        )
+
+    def _check_interface(self, partition: str) -> None:
+        """Raise SubmissionRefused if this host lacks the partition's network interface."""
+        wanted = self.site.partitions[partition].interface
+        existing = psutil.net_if_addrs()
+        if wanted is not None and wanted not in existing:
+            raise SubmissionRefused(
+                f"{self.site.name}: partitions.{partition}.interface: this host has no network "
+                f"interface {wanted!r}; it has {', '.join(sorted(existing))}"
+            )
+
+    def run_in_job(
+        self, partition: str, job_name: str, script: str, minutes: int, timeout_s: float
+    ) -> str:
+        """By srun, after the partition's modules are loaded and its variables are set."""
+        entry = self.site.partitions[partition]
+        options = _srun_options(entry, partition, minutes)
+        argv, environment = self.command("srun", *options, f"--job-name={job_name}", "bash", "-s")
+        where = f"{self.site.name}/{partition}"
+        try:
+            text = "\n".join([*prologue(entry), script]) + "\n"
+            done = run_slurm(argv, environment, timeout_s, text)
+        except FileNotFoundError:
+            raise CantLaunch(
+                f"{where}: {argv[0]} is not on this host; run where Slurm's commands are, or "
+                f"examine only this node with --here"
+            ) from None
+        except KeyboardInterrupt:
+            ignore_further()
+            self._cancel_quietly(job_name)
+            raise
+        except subprocess.TimeoutExpired:
+            self._cancel_quietly(job_name)
+            raise CantLaunch(f"{where}: the job did not end within {timeout_s:g} s") from None
+        if done.returncode != 0:
+            output = (done.stderr.strip() or done.stdout.strip())[-MAX_OUTPUT_CHARS:]
+            raise CantLaunch(f"{where}: srun ended with {done.returncode}: {_with_remedy(output)}")
+        return done.stdout
+
+    def _cancel_quietly(self, job_name: str) -> None:
+        """Take the job out of the queue; a signal to this host's srun may not have reached it."""
+        with contextlib.suppress(CantLaunch):
+            self.cancel_jobs([job_name])
+
+    def submit_driver(
+        self,
+        command: Sequence[str],
+        name: str,
+        log: Path,
+        options: Sequence[str],
+        workers: Iterable[str],
+    ) -> str:
+        """By sbatch."""
+        return self.submit(
+            DRIVER_SCRIPT.format(command=shlex.join(command)),
+            f"--job-name={name}",
+            "--ntasks=1",
+            f"--chdir={Path.cwd()}",
+            f"--output={str(log).replace('%', '%%')}",
+            "--open-mode=append",
+            f"--signal=B:INT@{STOP_BEFORE_S}",
+            *options,
+            *self.away_from_workers(options, workers),
+        )
+
+    def away_from_workers(self, options: Sequence[str], workers: Iterable[str]) -> list[str]:
+        """The option that keeps a driver's job off the nodes for which the workers of partitions
+        wait; none where they leave it a node, or where the options choose the node.
+
+        Raises:
+            BadArgument: the workers want every node on which the driver's job can run.
+            CantLaunch: sinfo failed, or did not answer in time.
+        """
+        if any(word.startswith(("--nodelist", "--nodefile", "--exclude")) for word in options):
+            return []
+        nodes: dict[str, set[str]] = {}
+        default = ""
+        for line in self.call("sinfo", "--noheader", "--Node", "--format=%N|%P").splitlines():
+            node, _, name = line.strip().partition("|")
+            default = name.removesuffix("*") if name.endswith("*") else default
+            nodes.setdefault(name.removesuffix("*"), set()).add(node)
+        own = [word.partition("=")[2] for word in options if word.startswith("--partition=")]
+        for_driver = _nodes_of(own[-1] if own else default, nodes)
+        wanted: set[str] = set()
+        for name in workers:
+            entry = self.site.partitions[name]
+            for_workers = _nodes_of(planned_placement(name, entry, None)["partition"], nodes)
+            if for_driver & for_workers and len(for_workers) <= entry.nodes:
+                wanted |= for_workers
+        if for_driver and for_driver <= wanted:
+            raise BadArgument(
+                f"--submit: the driver's job would take one of the {len(for_driver)} nodes for "
+                f"which its workers wait; name another partition, such as "
+                f"--submit-options=--partition=OTHER, or have fewer nodes measure (key nodes of "
+                f"the partition in the site file), or run the driver on this host with --detach"
+            )
+        taken = sorted(for_driver & wanted)
+        return [f"--exclude={','.join(taken)}"] if taken else []
 
 
-class SubmissionRefused(CantLaunch):
-    """Slurm does not accept a partition's jobs as the site file describes them."""
+def jobs_listed(printed: str) -> tuple[QueuedJob, ...]:
+    """The jobs in what squeue printed by :data:`FORMAT`."""
+    jobs = []
+    for job_id, name, state, elapsed, nodes, reason in JOB_LINE.findall(printed):
+        known = ELAPSED.fullmatch(elapsed) is not None
+        phase = PHASES.get(state, Phase.OTHER)
+        # Slurm stops counting when a job begins to end.
+        time = JobTime(
+            elapsed_s=walltime_s(elapsed) if known else 0.0,
+            nodes=int(nodes) if nodes.isdecimal() else 1,
+            ended=known and phase in (Phase.ENDING, Phase.OVER),
+        )
+        jobs.append(
+            QueuedJob(
+                id=job_id,
+                name=name,
+                phase=phase,
+                state=state,
+                reason=reason.strip(),
+                time=time,
+                held=reason.strip().endswith("requeued held"),  # its launch failed
+            )
+        )
+    return tuple(jobs)
 
-    exit_code = 2
 
+def prologue(partition: Partition) -> list[str]:
+    """A job script's first lines: modules and variables, quoted for the shell.
 
-def slurm_command(site: Site, *words: str) -> tuple[list[str], dict[str, str]]:
-    """The command line of one of Slurm's commands, where the site's Slurm is, and its environment.
-
-    Behind a prefix, such as ssh, a command cleans its environment itself. ssh passes its command to
-    a shell of the other host, so that it is quoted as one word.
+    A module that cannot be loaded ends the job with the status of ``module load``.
     """
-    prefix = list(site.slurm.submit_prefix)
-    if not prefix:
-        return list(words), slurm_environment(conf=site.slurm.conf)
-    command = ["sh", "-c", REMOTE, "sh"]
-    if site.slurm.conf is not None:
-        command += ["env", f"SLURM_CONF={site.slurm.conf}"]
-    command += words
-    if Path(prefix[0]).name == "ssh":
-        command = [shlex.join(command)]
-    return [*prefix, *command], slurm_environment()
+    lines = [f"module load {shlex.quote(name)} || exit" for name in partition.environment.modules]
+    lines += [
+        f"export {name}={shlex.quote(value)}"
+        for name, value in partition.environment.variables.items()
+    ]
+    return lines
 
 
-def with_remedy(output: str) -> str:
+def _with_remedy(output: str) -> str:
     """What one of Slurm's commands printed as it failed, and a remedy where it knows no Slurm."""
     if "Could not establish a configuration source" not in output:
         return output
@@ -87,134 +504,18 @@ def with_remedy(output: str) -> str:
     )
 
 
-def call_slurm(site: Site, *words: str, stdin: str = "") -> str:
-    """Run one of Slurm's commands at the site with a text as its input, and return its output.
-
-    Raises:
-        CantLaunch: it failed, or did not answer in time.
-    """
-    argv, environment = slurm_command(site, *words)
-    try:
-        done = run_slurm(argv, environment, CALL_TIMEOUT_S, stdin)
-    except FileNotFoundError:
-        raise CantLaunch(
-            f"{site.name}: {argv[0]} is not on this host; run where Slurm's commands are, or set "
-            f"slurm.submit_prefix in the site file"
-        ) from None
-    except subprocess.TimeoutExpired:
-        raise CantLaunch(
-            f"{site.name}: {words[0]} did not answer in {CALL_TIMEOUT_S:g} s; is the controller up?"
-        ) from None
-    if done.returncode != 0:
-        output = with_remedy(done.stderr.strip() or done.stdout.strip())
-        raise CantLaunch(f"{site.name}: {words[0]}: {output}")
-    return done.stdout
+def _srun_options(partition: Partition, name: str, minutes: int) -> list[str]:
+    options = [f"--partition={name}", "--nodes=1", "--ntasks=1", f"--time={minutes}"]
+    options += ["--quiet", "--mpi=none", "--export=ALL"]
+    if partition.exclusive:
+        options.append("--exclusive")
+    if partition.account is not None:
+        options.append(f"--account={partition.account}")
+    if partition.qos is not None:
+        options.append(f"--qos={partition.qos}")
+    return [*options, *(word for line in partition.directives for word in shlex.split(line))]
 
 
-def submit(site: Site, script: str, *options: str) -> str:
-    """Submit a batch script's text, which need not be on the host that submits; the job's id.
-
-    Raises:
-        SubmissionRefused: Slurm does not accept the job, or no id can be read from what sbatch
-            prints.
-        CantLaunch: Slurm does not accept it now.
-    """
-    try:
-        printed = call_slurm(site, "sbatch", "--parsable", *options, stdin=script)
-    except CantLaunch as error:
-        raise error if NOT_NOW.search(str(error)) else SubmissionRefused(str(error)) from None
-    ids = JOB_ID.findall(printed)
-    if not ids:
-        raise SubmissionRefused(
-            f"{site.name}: sbatch: no line of its output is a job's id: {printed.strip()!r}"
-        )
-    return str(ids[-1])
-
-
-def cluster_name(site: Site) -> str | None:
-    """The name of the site's cluster; None where Slurm does not say it."""
-    try:
-        printed = call_slurm(site, "scontrol", "show", "config")
-    except CantLaunch:
-        return None
-    return read_configuration(printed).get("ClusterName")
-
-
-@dataclass(frozen=True, kw_only=True)
-class QueuedJob:
-    """A job: ``state`` and ``reason`` as squeue prints them."""
-
-    id: str
-    name: str
-    state: str
-    reason: str
-    time: JobTime
-
-    @property
-    def over(self) -> bool:
-        """Whether it is neither queued nor running, nor ending."""
-        return self.state in OVER
-
-
-def job_name(store_root: Path, site: str, partition: str) -> str:
-    """A Slurm job name that only this store and this partition use."""
-    digest = hashlib.sha256(f"{store_root.resolve()} {site} {partition}".encode()).hexdigest()
-    return f"dvfs-{digest[:10]}"
-
-
-def queued_jobs(site: Site, names: Iterable[str]) -> tuple[QueuedJob, ...]:
-    """This user's jobs of these names, those too that have ended, as long as Slurm lists them.
-
-    Raises:
-        CantLaunch: squeue failed, or did not answer in time.
-    """
-    out = call_slurm(
-        site,
-        "squeue",
-        "--me",
-        "--noheader",
-        "--states=all",
-        f"--name={','.join(names)}",
-        f"--format={FORMAT}",
-    )
-    return tuple(
-        QueuedJob(
-            id=job_id,
-            name=name,
-            state=state,
-            reason=reason.strip(),
-            time=_job_time(state, elapsed, nodes),
-        )
-        for job_id, name, state, elapsed, nodes, reason in JOB_LINE.findall(out)
-    )
-
-
-def _job_time(state: str, elapsed: str, nodes: str) -> JobTime:
-    """The time of a job. Slurm stops counting when a job begins to end."""
-    known = ELAPSED.fullmatch(elapsed) is not None
-    return JobTime(
-        elapsed_s=walltime_s(elapsed) if known else 0.0,
-        nodes=int(nodes) if nodes.isdecimal() else 1,
-        ended=known and state in (*OVER, ENDING),
-    )
-
-
-def cancel_jobs(
-    site: Site, names: Sequence[str], only_id: str | None = None
-) -> tuple[QueuedJob, ...]:
-    """Cancel this user's jobs of these names, such as those that a killed driver left, or only the
-    one of them that has an id. Returns :func:`queued_jobs`; those that were cancelled are ending.
-
-    Raises:
-        CantLaunch: squeue or scancel failed, or did not answer in time.
-    """
-    jobs = queued_jobs(site, names)
-    left = [job.id for job in jobs if not job.over and only_id in (None, job.id)]
-    if left:
-        call_slurm(site, "scancel", *left)
-    return tuple(
-        replace(job, state=ENDING, time=job.time.model_copy(update={"ended": True}))
-        if job.id in left
-        else job
-        for job in jobs
-    )
+def _nodes_of(partitions: str, nodes: Mapping[str, set[str]]) -> set[str]:
+    """The nodes of partitions, a list as sbatch takes it."""
+    return set().union(*(nodes.get(name, set()) for name in partitions.split(",")))

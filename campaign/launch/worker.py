@@ -17,8 +17,8 @@ from distributed import Worker, get_worker
 from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from campaign.launch.placement import check_placement
 from campaign.launch.setup_record import node_record
+from campaign.launch.slurm_placement import check_placement
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import AllocationGone, SubprocessRunner
 from campaign.plan.point import Point
@@ -92,7 +92,7 @@ class MeasuringPlugin(WorkerPlugin):
         records: list[bytes] = []
         results: list[PointResult] = []
         began = written_s = time.monotonic()
-        most_s = STEP_TASK_S if self._runner.setup.site.clocks.control == "slurm" else TASK_S
+        most_s = STEP_TASK_S if self._runner.setup.site.clocks.in_steps else TASK_S
         try:
             for fields, attempt in attempts:
                 now_s = time.monotonic()

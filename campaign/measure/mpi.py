@@ -118,7 +118,7 @@ def program_step_words(point: Point, site: Site, cores: int) -> list[str]:
     ]
     if mpi is not None:
         words.append(f"--mpi={mpi}")
-    if site.clocks.control == "slurm" and site.clocks.device == "cpu":
+    if site.clocks.in_steps and site.clocks.device == "cpu":
         words += step_flags(point.setting, "cpu")
     return words
 

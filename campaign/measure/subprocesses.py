@@ -137,7 +137,7 @@ class SubprocessRunner:
         """See :meth:`measure`; None where Slurm does not answer, so that no step could start."""
         result = self.folder / "result"
         log = self.folder / "log"
-        set_by_slurm = self.setup.site.clocks.control == "slurm"
+        set_by_slurm = self.setup.site.clocks.in_steps
         served = self._in_step if set_by_slurm else self._forked
         ranks = measuring_ranks(point, self.setup.site)
         start, messages = (served, self.step_log) if ranks == 1 else (self._launched, log)
@@ -245,7 +245,7 @@ class SubprocessRunner:
     def _launched(
         self, point: Point, attempt: int, result: Path, log: Path
     ) -> tuple[int | None, bool]:
-        if self.setup.site.clocks.control == "slurm":
+        if self.setup.site.clocks.in_steps:
             self._end_server()  # its step has clocks of its own
         argv = [
             *launcher(point, self.setup),
@@ -328,7 +328,7 @@ def step_words(point: Point, setup: PartitionSetup, cores: int) -> list[str]:
     ]
     if mpi is not None:
         words.append(f"--mpi={mpi}")
-    if setup.site.clocks.control == "slurm":
+    if setup.site.clocks.in_steps:
         words += step_flags(point.setting, setup.site.clocks.device)
     return words
 

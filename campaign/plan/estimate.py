@@ -89,7 +89,7 @@ def launching_s(site: Site, ranks: int = 1) -> float:
         return SIMULATED_S
     if ranks > 1:
         return STEP_S
-    return BATCHED_S if site.clocks.control == "slurm" else SUBPROCESS_S
+    return BATCHED_S if site.clocks.in_steps else SUBPROCESS_S
 
 
 def walltime_s(text: str) -> float:
@@ -102,9 +102,9 @@ def walltime_s(text: str) -> float:
 
 
 def holds_no_point(protocol: Protocol, site: Site, partition: Partition) -> str:
-    """Why a job's walltime cannot hold one point; empty where it can, and without Slurm."""
+    """Why a job's walltime cannot hold one point; empty where it can, and without jobs."""
     least_s = measuring_s(protocol, site)
-    if partition.scheduler != "slurm" or least_s <= walltime_s(partition.walltime):
+    if not partition.has_jobs or least_s <= walltime_s(partition.walltime):
         return ""
     return (
         f"a point takes at least {least_s:g} s by the protocol, and a job's walltime is "
@@ -141,7 +141,6 @@ def _estimate(
     point_times: KnownTimes,
 ) -> PartitionEstimate:
     partition = site.partitions[part.partition]
-    slurm = partition.scheduler == "slurm"
     beyond_s = [
         max(point_s - measuring_s(protocol, site, known.get(pair, 0.0)), 0.0)
         for pair, point_s in point_times.items()
@@ -158,7 +157,7 @@ def _estimate(
     nodes = workers * site.nodes_per_point
     own_s = math.ceil(len(part) / workers) * point_s
     start_s, holds = START_S, None
-    if slurm:
+    if partition.has_jobs:
         holds = max(1, int((walltime_s(partition.walltime) - START_S) / point_s))
         start_s *= math.ceil(len(part) / workers / holds)
     wall_s = own_s + start_s
@@ -169,7 +168,7 @@ def _estimate(
         nodes=nodes,
         point_s=point_s,
         wall_s=wall_s,
-        node_hours=nodes * wall_s / 3600.0 if slurm else None,
+        node_hours=nodes * wall_s / 3600.0 if partition.has_jobs else None,
         walltime_points=holds,
         inputs=len(part.inputs),
         known_inputs=known_inputs,

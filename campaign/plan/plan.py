@@ -161,7 +161,7 @@ def make_plan(
                 settings=settings,
                 repeats=[n for n, sweep in zip(repeats, sweeps, strict=True) for _ in sweep.params],
                 seed=campaign.seed,
-                batched=site.clocks.control == "slurm",
+                batched=site.clocks.in_steps,
                 show=partial(_shown_after, show, sum(map(len, parts))),
             )
             if cells < len(inputs) * len(settings):

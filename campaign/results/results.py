@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.energy.models import AUTO, Form
 from campaign.results import fits
-from campaign.results.crossval import CrossvalResult, FewCrossvalResult
 from campaign.results.tables import (
     Coefficients,
     CostsAtSetting,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from analysis.energy.fitted import Fit
     from analysis.measurements.observations import Observations
     from campaign.results.comparison import Comparison
+    from campaign.results.crossval import CrossvalResult, FewCrossvalResult
     from campaign.results.failures import Failures
     from campaign.results.fits import KnownSite
     from campaign.results.measurement import ShownMeasurement
@@ -420,6 +420,7 @@ class Results:
             CantFit: there are too few measurements (:mod:`analysis.choice.few_crossval`).
         """
         from analysis.choice.few_crossval import few_cross_validate  # noqa: PLC0415
+        from campaign.results.crossval import FewCrossvalResult  # noqa: PLC0415
 
         data, _ = self.usable_data(site, accept_unproven)
         made = few_cross_validate(data, settings, new, **options)

@@ -40,7 +40,7 @@ def run(arguments: Namespace) -> int:
 
     path = find_site(arguments.site, Path.cwd())
     site = read_site(path)
-    slurm = [name for name, p in site.partitions.items() if p.scheduler == "slurm"]
+    slurm = [name for name, p in site.partitions.items() if p.has_jobs]
     if arguments.partition and not slurm:
         raise BadArgument(f"{site.name} has no Slurm partition; leave --partition out")
     only_here = arguments.here or not slurm

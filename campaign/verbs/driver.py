@@ -104,12 +104,12 @@ def drive(
         show: prints the results before the last line, from the outcome and the store as named.
         chooser: as for :func:`campaign.launch.drive.run`.
     """
-    from campaign.launch.clusters import LOOPBACK_DASHBOARD  # noqa: PLC0415
+    from campaign.launch.dask_settings import LOOPBACK_DASHBOARD  # noqa: PLC0415
     from campaign.launch.drive import run  # noqa: PLC0415
     from campaign.launch.live_status import resume_command  # noqa: PLC0415
     from campaign.launch.notify import results  # noqa: PLC0415
     from campaign.launch.progress import progress_for  # noqa: PLC0415
-    from campaign.launch.slurm import CantLaunch, SubmissionRefused  # noqa: PLC0415
+    from campaign.launch.scheduler import CantLaunch, SubmissionRefused  # noqa: PLC0415
     from campaign.store.layout import StoreUnwritable  # noqa: PLC0415
 
     if arguments.submit:
@@ -190,8 +190,7 @@ def _submit(arguments: Namespace, plan: Plan, store: Store) -> int:
     """Submit the driver as a job; 0 when Slurm has accepted it."""
     from campaign.launch.detached import driver_log  # noqa: PLC0415
     from campaign.launch.driver_job import (  # noqa: PLC0415
-        away_from_workers,
-        slurm_site,
+        driver_scheduler,
         submission_options,
         submit_driver,
     )
@@ -200,12 +199,12 @@ def _submit(arguments: Namespace, plan: Plan, store: Store) -> int:
     from campaign.store.layout import writing  # noqa: PLC0415
 
     words = submission_options(arguments.submit_options or "")
-    site = slurm_site(plan)
-    words += away_from_workers(plan, site, words)
+    scheduler = driver_scheduler(plan)
     with writing(store):
         log = driver_log(store)
     job = submit_driver(
-        site=site,
+        scheduler=scheduler,
+        plan=plan,
         store=store,
         live=LiveStatus(
             plan,
@@ -220,10 +219,12 @@ def _submit(arguments: Namespace, plan: Plan, store: Store) -> int:
         options=words,
     )
     if arguments.json:
-        print_json({"site": site.name, "job": job, "log": str(log), "store": str(store.root)})
+        print_json(
+            {"site": scheduler.site.name, "job": job, "log": str(log), "store": str(store.root)}
+        )
         return 0
     say(
-        f"the driver is job {job} of {site.name}; its output: {log}\n"
+        f"the driver is job {job} of {scheduler.site.name}; its output: {log}\n"
         f"to watch it: campaign watch {shlex.quote(str(store.root))}\n"
         f"to stop it: scancel --batch --signal=INT {job}"
     )

@@ -120,7 +120,7 @@ def _check_dashboard(address: str) -> None:
         BadArgument: it is none.
         MissingExtra: the dashboard's package is not installed, and its address is given.
     """
-    from campaign.launch.clusters import LOOPBACK_DASHBOARD  # noqa: PLC0415
+    from campaign.launch.dask_settings import LOOPBACK_DASHBOARD  # noqa: PLC0415
 
     if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^\s:\[\]]+):[0-9]{1,5}", address):
         raise BadArgument(

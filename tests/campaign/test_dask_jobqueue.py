@@ -22,8 +22,9 @@ from dask_jobqueue.slurm import SLURMCluster, SLURMJob
 from distributed.deploy.spec import ProcessInterface
 from packaging.requirements import Requirement
 
-from campaign.launch.clusters import configure_dask, start_slurm
-from campaign.launch.slurm import CantLaunch, SubmissionRefused
+from campaign.launch.dask_settings import configure_dask
+from campaign.launch.scheduler import CantLaunch, SubmissionRefused
+from campaign.launch.slurm import SlurmScheduler
 from sites.site_file import Partition
 from sites.site_reading import built_in_sites, read_site
 
@@ -78,15 +79,7 @@ def cluster(
         }
     )
     configure_dask()
-    made = start_slurm(
-        site=site,
-        partition_name="p",
-        job_name="dvfs-0",
-        log_folder=tmp_path / "logs",
-        tls_folder=tmp_path / "tls",
-        dashboard="127.0.0.1:0",
-        errors=errors,
-    )
+    made = SlurmScheduler(site).start("p", "dvfs-0", tmp_path, "127.0.0.1:0", errors)
     yield made
     made.close(timeout=20)
     for key in ("ca_file", "cert", "key"):  # they would be removed at some time, with a warning

@@ -61,7 +61,7 @@ def test_an_interrupt_in_an_exec_does_not_change_the_exit_code(tmp_path: Path) -
     """As in the text of a dataclass, while modules are imported: CPython then kills itself."""
     text = """
 import sys
-from campaign.interrupts import ignore_further
+from campaign.launch.interrupts import ignore_further
 try:
     exec("import os, time; os.kill(os.getpid(), 2); time.sleep(9)")
 except KeyboardInterrupt:
@@ -78,7 +78,7 @@ sys.exit(130)
 
 WRAPPED = """
 import sys
-from campaign import command_line
+from campaign.verbs import command_line
 from campaign.__main__ import start
 from campaign.verbs import status
 
@@ -108,7 +108,7 @@ def test_an_interrupt_while_a_class_gets_its_attributes(early: bool) -> None:
 
 DROPPED = """
 import os, sys
-from campaign import command_line
+from campaign.verbs import command_line
 from campaign.__main__ import start
 
 class Deleted:
@@ -146,7 +146,7 @@ def test_importing_what_submits_jobs_keeps_the_handler() -> None:
     """dask-jobqueue sets one that ends the process with 0."""
     code = (
         "import signal; before = signal.getsignal(signal.SIGINT);"
-        "import campaign.launch.clusters;"
+        "import campaign.launch.slurm;"
         "assert signal.getsignal(signal.SIGINT) is before"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

@@ -12,8 +12,8 @@ import pytest
 from pydantic import ValidationError
 
 from campaign.doctor.examination_job import examine_partition
-from campaign.launch.clusters import job_script
-from campaign.launch.slurm import NOT_NOW, CantLaunch, call_slurm
+from campaign.launch.scheduler import CantLaunch
+from campaign.launch.slurm import NOT_NOW, SlurmScheduler
 from campaign.verbs.command_line import main
 from sites.site_file import Environment, Partition, Site, Slurm
 from sites.site_reading import built_in_sites, read_site
@@ -52,7 +52,7 @@ def odd_site() -> Site:
 def test_job_scripts_are_what_they_were(name):
     site = odd_site() if name == "odd" else read_site(built_in_sites()["slurm-example"])
     partition = "gpu" if name == "odd" else name
-    script = plain(job_script(site, partition, "dvfs-0123456789"))
+    script = plain(SlurmScheduler(site).job_script(partition, "dvfs-0123456789"))
     assert script == (GOLDEN / f"{name}.sh").read_text()
 
 
@@ -61,7 +61,7 @@ def test_a_host_without_a_slurm_configuration_comes_with_a_remedy():
     prefix = ["bash", "-c", f"echo '{says}' >&2; exit 1"]
     site = odd_site().model_copy(update={"slurm": Slurm(submit_prefix=prefix)})
     with pytest.raises(CantLaunch, match=rf"{says}; Slurm cannot be reached .* login node"):
-        call_slurm(site, "squeue")
+        SlurmScheduler(site).call("squeue")
 
 
 def test_an_error_of_doctors_job_that_is_no_utf_8_is_shown():
@@ -73,7 +73,7 @@ def test_an_error_of_doctors_job_that_is_no_utf_8_is_shown():
 
 def test_no_shell_runs_what_a_site_file_says(tmp_path):
     """The script's prologue, run by a real bash with a worker that prints its environment."""
-    script = job_script(odd_site(), "gpu", "dvfs-0")
+    script = SlurmScheduler(odd_site()).job_script("gpu", "dvfs-0")
     fake = tmp_path / "python"
     fake.write_text('#!/bin/sh\nprintf "%s\\n" "$WORDS" "$@"\n')
     fake.chmod(0o755)

@@ -16,7 +16,7 @@ from campaign.launch.live_status import LiveStatus
 from campaign.launch.node_hours import NodeHours
 from campaign.launch.outcome import missing_points
 from campaign.launch.progress import PlainProgress
-from campaign.launch.slurm import _job_time
+from campaign.launch.slurm import jobs_listed
 from campaign.plan.plan import make_plan
 from campaign.results import open_store
 from campaign.results.report import report_content
@@ -153,7 +153,8 @@ def test_times_as_squeue_prints_them(
     state: str, elapsed: str, nodes: str, expected: JobTime
 ) -> None:
     """By squeue's manual, %M: days-hours:minutes:seconds."""
-    assert _job_time(state, elapsed, nodes) == expected
+    (job,) = jobs_listed(f"7|name|{state}|{elapsed}|{nodes}|None\n")
+    assert job.time == expected
 
 
 class LimitAtFirst(PlainProgress):

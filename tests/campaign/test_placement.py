@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from campaign.launch.placement import PlacedElsewhere, check_placement, planned_placement
+from campaign.launch.slurm_placement import PlacedElsewhere, check_placement, planned_placement
 from sites.site_file import Partition
 
 HERE = {

@@ -18,8 +18,8 @@ import pytest
 from distributed import Client, LocalCluster
 
 from campaign.launch.certificates import make_security
-from campaign.launch.driver_job import away_from_workers
-from campaign.launch.slurm import cancel_jobs, job_name
+from campaign.launch.scheduler import job_name
+from campaign.launch.slurm import SlurmScheduler
 from campaign.launch.worker import MeasuringPlugin, measure_points
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import AllocationGone, SubprocessRunner
@@ -282,11 +282,11 @@ def test_only_a_campaigns_jobs_of_this_user_are_cancelled(tmp_path, slurm_cluste
     site = read_site(tmp_path / site_file(tmp_path, slurm_cluster, "alpha", ["cpu-a"]))
     try:
         for job_id in others:
-            cancel_jobs(site, ["dvfs-1"], job_id)
+            SlurmScheduler(site).cancel_jobs(["dvfs-1"], job_id)
         assert pending() == {*ours, *others}
-        cancel_jobs(site, ["dvfs-1"], ours[0])
+        SlurmScheduler(site).cancel_jobs(["dvfs-1"], ours[0])
         assert pending() == {ours[1], *others}
-        cancel_jobs(site, ["dvfs-1"])
+        SlurmScheduler(site).cancel_jobs(["dvfs-1"])
         assert pending() == others
     finally:
         for job_id in others:
@@ -578,6 +578,8 @@ def test_a_drivers_job_that_would_take_its_workers_nodes_is_refused(tmp_path, sl
     assert slurm_cluster.jobs() == []
     # Where the driver's partitions have other nodes too, it gets one of those.
     plan = make_plan(campaign)
-    away = away_from_workers(plan, plan.sites["alpha"], ["--partition=cpu-a,cpu-b"])
+    slurm = SlurmScheduler(plan.sites["alpha"])
+    partitions = [partition for _, partition in plan.partitions]
+    away = slurm.away_from_workers(["--partition=cpu-a,cpu-b"], partitions)
     assert away == ["--exclude=n1,n2"]
-    assert away_from_workers(plan, plan.sites["alpha"], ["--partition=cpu-b"]) == []
+    assert slurm.away_from_workers(["--partition=cpu-b"], partitions) == []

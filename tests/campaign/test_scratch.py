@@ -8,7 +8,7 @@ from pathlib import Path
 
 from distributed.diskutils import WorkSpace
 
-from campaign.launch.scratch import remove_dead_workers
+from campaign.launch.local import remove_dead_workers
 
 
 def test_folders_of_dead_workers_go_and_those_of_living_ones_stay(tmp_path: Path) -> None:

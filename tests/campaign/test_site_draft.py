@@ -15,7 +15,7 @@ import pytest
 
 from campaign.doctor.site_draft import draft_site
 from campaign.doctor.slurm_nodes import limit_seconds
-from campaign.launch.clusters import job_script
+from campaign.launch.slurm import SlurmScheduler
 from campaign.measure.slurm_clocks import SlurmClocks, read_configuration, slurm_clocks
 from campaign.store.dataset import open_dataset
 from campaign.store.layout import open_store
@@ -226,13 +226,10 @@ def test_a_partition_may_have_any_name_of_slurms(
     assert main(["import", "t.csv", "--store", "T"]) == 0
     assert set(open_dataset(open_store(Path("T"))).partition.values.tolist()) == {name}
     assert main(["report", "S", "-o", "r.html"]) == 0
-    script = job_script(
-        read_site(Path("s.toml")).model_copy(
-            update={"partitions": {name: Partition(scheduler="slurm")}}
-        ),
-        name,
-        "job",
+    site = read_site(Path("s.toml")).model_copy(
+        update={"partitions": {name: Partition(scheduler="slurm")}}
     )
+    script = SlurmScheduler(site).job_script(name, "job")
     assert f"#SBATCH -p {name}\n" in script
 
 

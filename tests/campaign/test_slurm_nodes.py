@@ -416,10 +416,10 @@ def test_a_real_slurm_takes_odd_names_and_nodes_without_memory(
         conf = cluster.conf.read_text()
         cluster.conf.write_text(conf.replace(" RealMemory=4000", ""))
         cluster.run("scontrol", "reconfigure")
-        from campaign.launch.clusters import job_script
+        from campaign.launch.slurm import SlurmScheduler
 
         for name in names:
-            script = job_script(read_site(tmp_path / "o.toml"), name, "try")
+            script = SlurmScheduler(read_site(tmp_path / "o.toml")).job_script(name, "try")
             cluster.run("sbatch", "--test-only", stdin=script)
             assert main(["doctor", "o.toml", "--partition", name]) in (0, 1)  # 2: srun refused it
         again = tmp_path / "again.toml"

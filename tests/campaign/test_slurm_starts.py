@@ -17,20 +17,23 @@ from typing import cast
 
 import pytest
 
+from campaign.launch.job_queue import Look, QueueWatch
+from campaign.launch.job_workers import JobWorkers
 from campaign.launch.partition_now import PartitionNow
 from campaign.launch.progress import PLAIN_EVERY_S, UNCHANGED_EVERY_S, PlainProgress
-from campaign.launch.slurm import QueuedJob, job_name
-from campaign.launch.slurm_queue import Look, QueueWatch, remedy
-from campaign.launch.slurm_workers import SlurmWorkers
+from campaign.launch.scheduler import Phase, QueuedJob, job_name
+from campaign.launch.slurm import SlurmScheduler
 from campaign.launch.starts import BACKOFF_S, MAX_BACKOFF_S, Starts, last_lines
 from campaign.plan.plan import make_plan
 from campaign.store.dataset import current_tables
 from campaign.store.hours import JobTime, Spent, spent_by_partition
 from campaign.store.layout import open_store
+from sites.site_reading import built_in_sites, read_site
 from tests.campaign.begun_points import assert_none_was_cut_off, command_with_log
 from tests.slurm_cluster import SlurmCluster, SlurmError
 
 ROOT = Path(__file__).parents[2]
+SLURM = SlurmScheduler(read_site(built_in_sites()["slurm-example"]))
 SITE = """\
 name = "{name}"
 [clocks]
@@ -298,7 +301,7 @@ def test_failed_starts_are_further_apart_each_time_and_bounded() -> None:
 )
 def test_reasons_that_never_pass(reason: str, never: bool) -> None:
     """By squeue's manual, JOB REASON CODES."""
-    assert (remedy(reason) is not None) == never
+    assert (SLURM.remedy(reason) is not None) == never
 
 
 def test_lines_come_when_something_has_changed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -341,6 +344,7 @@ def test_a_partition_is_given_up_when_two_looks_in_a_row_give_the_same_reason() 
     job = QueuedJob(
         id="7",
         name="mine",
+        phase=Phase.WAITING,
         state="PENDING",
         reason="PartitionNodeLimit",
         time=JobTime(elapsed_s=0.0, nodes=1, ended=False),
@@ -348,14 +352,15 @@ def test_a_partition_is_given_up_when_two_looks_in_a_row_give_the_same_reason() 
     limited = (job,)
     waits = (replace(job, reason="Resources"),)
     other_limit = (replace(job, reason="PartitionTimeLimit"),)
-    runs = (replace(job, state="RUNNING", reason="None"),)
+    runs = (replace(job, phase=Phase.RUNNING, state="RUNNING", reason="None"),)
     looks = [(), limited, waits, limited, other_limit, runs, other_limit, other_limit]
     watch = SimpleNamespace(look=Look(-1.0, ()), silent_since=None)
     cluster = SimpleNamespace(
         scheduler_info={"workers": {}}, workers={}, worker_spec={}, sync=lambda call: []
     )
-    workers = SlurmWorkers(
+    workers = JobWorkers(
         cluster=cluster,
+        scheduler=SLURM,
         label="site/part",
         job_name="mine",
         logs=Path("logs"),

@@ -11,9 +11,9 @@ import dask
 import pytest
 from distributed import Client, Nanny
 
-from campaign.launch.clusters import start_local
 from campaign.launch.task_end import TaskEnd, task_end
 from sites.site_file import Partition
+from tests.campaign.local_workers import start_local
 
 
 @pytest.fixture

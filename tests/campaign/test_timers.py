@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from campaign.launch.clusters import start_local
 from sites.site_file import Partition
+from tests.campaign.local_workers import start_local
 from tests.faults.shim import AtCall, environment
 
 TASKS = """

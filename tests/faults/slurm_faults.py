@@ -24,7 +24,7 @@ from typing import Any
 
 import psutil
 
-from campaign.launch.slurm import job_name
+from campaign.launch.scheduler import job_name
 from campaign.plan.plan import make_plan
 from tests.faults import local_run
 from tests.faults.checker import Expected, Judgement, expected_of, judge, measured_ids

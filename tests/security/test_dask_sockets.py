@@ -297,10 +297,10 @@ def test_a_worker_of_a_slurm_job_shows_its_pages_on_loopback_alone(tmp_path):
     """The command of a job script, run here without the interface that a site file may name."""
     from distributed import LocalCluster
 
-    from campaign.launch.clusters import job_script
+    from campaign.launch.slurm import SlurmScheduler
 
     site = read_site(built_in_sites()["slurm-example"])
-    command = job_script(site, "cpu-a", "dvfs-0").rstrip().rpartition("\n")[2]
+    command = SlurmScheduler(site).job_script("cpu-a", "dvfs-0").rstrip().rpartition("\n")[2]
     with LocalCluster(
         n_workers=0, host="tls://127.0.0.1", security=make_security(), dashboard_address=None
     ) as cluster:

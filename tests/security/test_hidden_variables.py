@@ -15,10 +15,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from campaign.launch.clusters import job_keywords, slurm_job_class
 from campaign.launch.drive import plan_record
 from campaign.launch.partition_run import partition_setup
 from campaign.launch.setup_record import planned_record
+from campaign.launch.slurm import SlurmScheduler
 from campaign.plan.plan import make_plan
 from campaign.store.journal import JournalWriter, encode, encode_setup
 from campaign.store.layout import Store, create_store, open_store
@@ -256,9 +256,9 @@ def test_the_script_goes_to_sbatch_without_a_file(
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     (tmp_path / "site.toml").write_text(SLURM)
     site = read_site(tmp_path / "site.toml")
-    job = slurm_job_class(site)(
-        scheduler="SCHEDULER", name="WORKER", **job_keywords(site, "p", "dvfs-0", None)
-    )
+    slurm = SlurmScheduler(site)
+    keywords = slurm.job_keywords("p", "dvfs-0", None)
+    job = slurm.job_class()(scheduler="SCHEDULER", name="WORKER", **keywords)
     asyncio.run(job.start())
     assert f"export TOKEN={TOKEN}\n" in (tmp_path / "script").read_text()
     assert (tmp_path / "files").read_text() == ""

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from campaign.launch.clusters import job_script
-from campaign.launch.slurm import CantLaunch, queued_jobs
+from campaign.launch.scheduler import CantLaunch
+from campaign.launch.slurm import SlurmScheduler
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import SubprocessRunner
 from campaign.plan.campaign_file import Protocol
@@ -200,7 +200,7 @@ def check_script(place: str, text: str) -> bool:
             environment = partition.environment.model_copy(update={"python": python})
             partition = partition.model_copy(update={"environment": environment})
             site = site.model_copy(update={"partitions": {"p": partition}})
-        script = job_script(site, "p", "dvfs-0")
+        script = SlurmScheduler(site).job_script("p", "dvfs-0")
         header = [line for line in script.split("\n") if line.startswith("#SBATCH")]
         more = place in ("account", "qos", "directive")
         assert len(header) == plain_header_lines() + more
@@ -230,7 +230,7 @@ def plain_header_lines() -> int:
     """How many lines of a partition's job script are Slurm's where the site file adds none."""
     with tempfile.TemporaryDirectory() as name:
         site = read_site(site_with(Path(name), "python", "/python"))
-    script = job_script(site, "p", "dvfs-0")
+    script = SlurmScheduler(site).job_script("p", "dvfs-0")
     return sum(line.startswith("#SBATCH") for line in script.split("\n"))
 
 
@@ -343,7 +343,7 @@ def test_a_variable_is_exported(tmp_path, name):
     environment = partition.environment.model_copy(update={"python": python})
     partition = partition.model_copy(update={"environment": environment})
     site = site.model_copy(update={"partitions": {"p": partition}})
-    _, variables, _ = run_script(job_script(site, "p", "dvfs-0"), tmp_path, python)
+    _, variables, _ = run_script(SlurmScheduler(site).job_script("p", "dvfs-0"), tmp_path, python)
     assert f"{name}=carried" in variables
 
 
@@ -501,7 +501,7 @@ def reached(folder: Path, slurm: str) -> None:
         encoding="utf-8",
     )
     with pytest.raises(CantLaunch, match="no controller here"):
-        queued_jobs(read_site(path), ["dvfs-0"])
+        SlurmScheduler(read_site(path)).queued_jobs(["dvfs-0"])
 
 
 def test_slurm_is_called_without_a_shell(tmp_path, monkeypatch):
@@ -549,7 +549,7 @@ def test_a_real_sbatch_reads_an_account_as_the_site_file_has_it(tmp_path, slurm_
     for text in texts:
         site = read_or_refuse(site_with(tmp_path, "account", text))
         assert site is not None, text
-        script = job_script(site, "p", "dvfs-0")
+        script = SlurmScheduler(site).job_script("p", "dvfs-0")
         script = script.replace("#SBATCH -p p\n", "").replace("#SBATCH --mem=2G\n", "")
         script = script.replace("#SBATCH -o STORE/logs", f"#SBATCH -o {tmp_path}")
         job = slurm_cluster.submit(script, "--hold")

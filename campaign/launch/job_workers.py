@@ -1,4 +1,4 @@
-"""The workers of a Slurm partition: a job each, replaced when it ends, within limits."""
+"""The workers of a partition that are jobs, each replaced when it ends, within limits."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from campaign.launch.job_queue import QueueWatch
 from campaign.launch.partition_now import PartitionNow, duration
-from campaign.launch.slurm_queue import QueueWatch, remedy
+from campaign.launch.scheduler import Phase, Scheduler
 from campaign.launch.starts import Starts, last_lines
 
 SUBMISSION_S = 20.0
-"""After this time a job without an id was not accepted by sbatch."""
+"""After this time a job without an id was not accepted."""
 START_S = 120.0
 """How long a job may run before its worker connects: Python may have to be read from a busy file
 system, and the worker itself gives up after a minute without a connection."""
 FRESH_S = 60.0
-"""Slurm is asked more often while a job is so young."""
+"""The scheduler is asked more often while a job is so young."""
 
 JobKey = tuple[str, str | None]
-"""A worker's name and the id of its job, None before sbatch has given one."""
+"""A worker's name and the id of its job, None before it has one."""
 
 
 Note = tuple[str, ...]
@@ -28,16 +29,17 @@ Note = tuple[str, ...]
 
 
 @dataclass(kw_only=True)
-class SlurmWorkers:
+class JobWorkers:
     """What is known of the workers of a partition that runs.
 
-    dask-jobqueue notices neither a Slurm job that was cancelled before its worker connected, nor
+    dask-jobqueue notices neither a job that was cancelled before its worker connected, nor
     one whose worker could not start. Here a worker is removed when it is not connected and its
     job is neither waiting nor running, or runs for too long without it. Removing it cancels the
     job, and scaling up submits another one.
     """
 
     cluster: Any
+    scheduler: Scheduler
     label: str
     """site/partition, for messages."""
     job_name: str
@@ -45,7 +47,7 @@ class SlurmWorkers:
     watch: QueueWatch
     starts: Starts
     no_answer_s: float
-    """How long Slurm may give no answer while no worker is connected."""
+    """How long the scheduler may give no answer while no worker is connected."""
     given_up: str = ""
     """Why no worker is started any more and none is connected; empty while there is hope."""
     _connected: frozenset[str] = frozenset()
@@ -56,7 +58,7 @@ class SlurmWorkers:
     _running_s: dict[JobKey, float] = field(default_factory=dict)
     """Since when its job runs."""
     _never_s: dict[tuple[str, str], float] = field(default_factory=dict)
-    """When squeue was called that first gave a job a reason for which it can never start."""
+    """When the scheduler was asked that first gave a job a reason for which it can never start."""
     _pending_s: dict[str, float] = field(default_factory=dict)
     """Since when each job that waits is seen to wait."""
     _job_ids: dict[str, str] = field(default_factory=dict)
@@ -82,7 +84,7 @@ class SlurmWorkers:
             for name, job in dict(self.cluster.workers).items()
             if str(name) not in connected
         }
-        # Read after the job ids: a call of squeue that begins later knows these jobs.
+        # Read after the job ids: a call that begins later knows these jobs.
         now_s = time.monotonic()
         self._job_ids |= {
             str(name): job.job_id
@@ -111,8 +113,8 @@ class SlurmWorkers:
             unanswered_s = now_s - max(silent_s, self._none_since_s)
             if unanswered_s >= self.no_answer_s:
                 self.given_up = (
-                    f"Slurm has not answered for {duration(unanswered_s)}, and no worker is "
-                    f"connected ({self.watch.problem})"
+                    f"{self.scheduler.title} has not answered for {duration(unanswered_s)}, and no "
+                    f"worker is connected ({self.watch.problem})"
                 )
         # After a failed submission Dask lists a worker that does not exist.
         there = min(len(self.cluster.worker_spec), len(self.cluster.workers))
@@ -127,11 +129,11 @@ class SlurmWorkers:
         messages: list[Note] = []
         for job_id, since_s in list(self._lost_s.items()):
             job = next((one for one in look.jobs if one.id == job_id), None)
-            ends = job is not None and not job.over and now_s - since_s < START_S
+            ends = job is not None and job.phase != Phase.OVER and now_s - since_s < START_S
             if look.began_s <= since_s or ends:
                 continue
             del self._lost_s[job_id]
-            state = "squeue does not list it" if job is None else job.state
+            state = "it is not in the queue" if job is None else job.state
             messages.append(
                 (
                     f"{self.label}: job {job_id} ended while its worker was connected ({state}); "
@@ -141,12 +143,13 @@ class SlurmWorkers:
         return messages
 
     def _never_starts(self) -> list[Note]:
-        """Start no more jobs where Slurm says twice that one can never start: the first reason
-        after a submission may be another than those that the scheduler gives."""
+        """Start no more jobs where the scheduler says twice that one can never start: right after a
+        submission it may give another reason."""
         look, seen = self.watch.look, self._never_s
         self._never_s = {}
         for job in look.named(self.job_name).values():
-            change = remedy(job.reason) if job.state == "PENDING" else None
+            waits = job.phase == Phase.WAITING
+            change = self.scheduler.remedy(job.reason) if waits else None
             if change is None:
                 continue
             key = (job.id, job.reason)
@@ -162,13 +165,13 @@ class SlurmWorkers:
     def now(self) -> PartitionNow:
         """The partition's jobs and workers, for people."""
         jobs = list(self.watch.look.named(self.job_name).values())
-        pending = [job for job in jobs if job.state == "PENDING"]
+        pending = [job for job in jobs if job.phase == Phase.WAITING]
         now_s = time.monotonic()
         self._pending_s = {job.id: self._pending_s.get(job.id, now_s) for job in pending}
         longest = min(pending, key=lambda job: self._pending_s[job.id], default=None)
         return PartitionNow(
             workers=len(self._connected),
-            running=sum(job.state == "RUNNING" for job in jobs),
+            running=sum(job.phase == Phase.RUNNING for job in jobs),
             pending=len(pending),
             pending_s=0.0 if longest is None else now_s - self._pending_s[longest.id],
             reason="" if longest is None else longest.reason,
@@ -196,11 +199,11 @@ class SlurmWorkers:
         if job_id is None:
             return now_s - self._absent_s[key] >= SUBMISSION_S
         if self.watch.look.began_s <= self._absent_s[key]:
-            return False  # the job may be younger than what squeue printed
+            return False  # the job may be younger than the look
         job = self.watch.look.named(self.job_name).get(job_id)
-        if job is None or job.state == "COMPLETING" or job.reason.endswith("requeued held"):
-            return True  # a job that Slurm holds since its launch failed waits for ever
-        if job.state != "RUNNING":
+        if job is None or job.phase == Phase.ENDING or job.held:
+            return True
+        if job.phase != Phase.RUNNING:
             self._running_s.pop(key, None)
             return False
         return now_s - self._running_s.setdefault(key, now_s) >= START_S

@@ -1,0 +1,161 @@
+"""Whether two builds give the same answers: every verb's ``--json``, number by number.
+
+    .venv/bin/python benchmarks/same_answers.py --before TREE [--after TREE] [--store STORE ...]
+
+``TREE`` is a checkout; both run in this environment. Stores are made by the build before: the demo,
+and three public tables that are part of the tests. ``--store`` adds others, such as one that a
+campaign on a real Slurm wrote. Each build asks its copies of them. Times, paths of the copies, and
+what a build says of itself are left out; what differs is printed with its place, and the exit
+code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+LEFT_OUT = re.compile(r"(made|version|commit|python|written|_unix_s|wall_s|elapsed)$")
+TABLES = {
+    "titanx": ("tests/data/gtxtitanx/microbenchmarks.csv", "examples/gtxtitanx.map.toml"),
+    "k20x": ("tests/data/anzt2015/table-2.csv", "examples/k20x-table-2.map.toml"),
+    "tuner": ("tests/data/kernel_tuner/convolution_a100.json.gz", "examples/kernel-tuner.map.toml"),
+}
+OF_A_SITE = [
+    "fit S --site {site} --json",
+    "fit S --site {site} --model choi --replace --json",
+    "fit S --site {site} --replace --json",
+    "fit S --site {site} --robust --name robust --json",
+    "coefficients S --json",
+    "coefficients S --site {site} --json",
+    "crossval S --site {site} --json",
+    "crossval S --site {site} --scheme leave-one-kernel-out --json",
+    "crossval S --site {site} --scheme leave-one-core-clock-out --json",
+    "crossval S --site {site} --scheme leave-one-memory-clock-out --json",
+    "crossval S --site {site} --scheme few:4 --json",
+    "crossval S --site {site} --scheme holdout --time predicted --json",
+    "predict S --site {site} --json",
+    "predict S --site {site} --all-settings --json",
+    "predict S --site {site} --objective edp --json",
+    "predict S --site {site} --max-slowdown 0.1 --json",
+    "roofline S --site {site} --json",
+    "next S --site {site} --points 8 --output n.toml --json",
+    "variants S --site {site} --json",
+]
+OF_A_STORE = ["status S --json", "failures S --json", "compare S S --json"]
+ALONE = [
+    "kernels --json",
+    "chain 400,40,400,40,400 --json",
+    "codesign {after}/examples/codesign-maxwell.toml --json",
+    "plan {after}/examples/tk1-fmm.toml --json",
+    "plan {after}/examples/stencil-tiles.toml --json",
+    "plan {after}/examples/gpu-microbenchmarks.toml --json",
+    "roofline --platform gtx-580 --json",
+]
+
+
+def ask(tree: Path, words: list[str], folder: Path) -> tuple[int, str, str]:
+    """Exit code, output and messages of ``campaign`` of a checkout."""
+    environment = os.environ | {"PYTHONPATH": str(tree), "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "campaign", *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def differences(before: Any, after: Any, place: str = "") -> list[str]:
+    """Where two JSON values differ; numbers must be equal to the last digit."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        found = []
+        for key in [*before, *(key for key in after if key not in before)]:
+            if LEFT_OUT.search(key):
+                continue
+            if (key in before) != (key in after):
+                found.append(f"{place}.{key}: {'gone' if key in before else 'new'}")
+            else:
+                found += differences(before[key], after[key], f"{place}.{key}")
+        return found
+    if isinstance(before, list) and isinstance(after, list):
+        if len(before) != len(after):
+            return [f"{place}: {len(before)} entries, {len(after)}"]
+        pairs = enumerate(zip(before, after, strict=True))
+        return [text for i, (a, b) in pairs for text in differences(a, b, f"{place}[{i}]")]
+    same = before == after or (before != before and after != after)
+    return [] if same else [f"{place}: {before!r}, {after!r}"]
+
+
+def parsed(text: str) -> Any:
+    """JSON where it is that, else the text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--before", type=Path, required=True)
+    parser.add_argument("--after", type=Path, default=ROOT)
+    parser.add_argument("--store", type=Path, action="append", default=[])
+    arguments = parser.parse_args()
+    before, after = arguments.before.resolve(), arguments.after.resolve()
+    asked = refused = 0
+    wrong: list[str] = []
+    with tempfile.TemporaryDirectory() as name:
+        made = Path(name) / "made"
+        made.mkdir()
+        stores = {f"other-{i}": path.resolve() for i, path in enumerate(arguments.store)}
+        ask(before, ["demo", "demo"], made)
+        stores["demo"] = made / "demo" / "store"
+        for table, (path, map_file) in TABLES.items():
+            words = ["import", str(after / path), "--store", table, "--map", str(after / map_file)]
+            code, _, text = ask(before, words, made)
+            if code:
+                raise SystemExit(f"{table}: {text}")
+            stores[table] = made / table
+        for label, store in stores.items():
+            folders = {}
+            for build in (before, after):
+                folders[build] = Path(name) / f"{len(folders)}-{label}"
+                shutil.copytree(store, folders[build] / "S")
+            status = json.loads(ask(before, ["status", "S", "--json"], folders[before])[1])
+            sites = sorted({part["site"] for part in status["partitions"]})
+            verbs = [*OF_A_STORE, *(line.format(site=s) for s in sites for line in OF_A_SITE)]
+            for line in verbs:
+                answers = [ask(build, line.split(), folders[build]) for build in (before, after)]
+                asked += 1
+                refused += answers[0][0] != 0
+                found = differences(
+                    [answers[0][0], parsed(answers[0][1]), answers[0][2]],
+                    [answers[1][0], parsed(answers[1][1]), answers[1][2]],
+                )
+                wrong += [f"{label}: campaign {line}: {text}" for text in found]
+                print(f"{label}: {line}: {'same' if not found else 'DIFFERS'}", flush=True)
+        for line in ALONE:
+            words = line.format(after=after).split()
+            answers = [ask(build, words, made) for build in (before, after)]
+            asked += 1
+            refused += answers[0][0] != 0
+            found = differences(*([code, parsed(out), text] for code, out, text in answers))
+            wrong += [f"campaign {line}: {text}" for text in found]
+            print(f"{line}: {'same' if not found else 'DIFFERS'}", flush=True)
+    print(f"{asked} questions, {refused} of them refused by both; {len(wrong)} differences")
+    print("\n".join(wrong))
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,26 @@
+"""Dask's settings for campaigns."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import dask
+
+LOOPBACK_DASHBOARD = "127.0.0.1:0"
+DASK_SETTINGS: dict[str, Any] = {
+    # A lost worker is removed at once, so that scaling up starts another one.
+    "distributed.deploy.lost-worker-timeout": "1s",
+    # How many workers may die with a task before it is given up.
+    "distributed.scheduler.allowed-failures": 2,
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.limit": "60s",
+    "distributed.comm.timeouts.connect": "30s",
+}
+
+
+def configure_dask() -> None:
+    """Configure Dask for campaigns, in this process."""
+    dask.config.set(DASK_SETTINGS)
+    # Lost workers are expected and handled; progress reports what a user needs to know.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)

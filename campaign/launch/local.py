@@ -1,0 +1,72 @@
+"""Workers as processes of this machine."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from distributed import LocalCluster
+from distributed.diskutils import WorkSpace
+
+from campaign.launch import ctrl_c, timers
+from campaign.launch.certificates import make_security
+from campaign.launch.scheduler import CantLaunch, Scheduler
+from campaign.measure.subprocesses import remove_dead_scratch
+
+STARTS = 3
+DASK_SCRATCH = "dask-scratch-space*"
+"""Where Dask's workers have their folders, in a partition's ``local_directory``."""
+
+
+class LocalScheduler(Scheduler):
+    """Worker processes on this machine, one for each node of a partition."""
+
+    title = "this machine"
+
+    def start(
+        self, partition: str, job_name: str, store: Path, dashboard: str, errors: list[CantLaunch]
+    ) -> LocalCluster:
+        """The workers have the partition's variables; all listen on loopback.
+
+        They use TLS: every user of the machine can connect to loopback, and Dask runs what its
+        sockets accept. The certificates stay in the memory of the driver and its workers.
+        """
+        entry = self.site.partitions[partition]
+        for _ in range(STARTS):
+            try:
+                with ctrl_c.held_back():
+                    return LocalCluster(
+                        n_workers=entry.nodes,
+                        threads_per_worker=1,
+                        processes=True,
+                        host="tls://127.0.0.1",
+                        protocol="tls://",
+                        security=make_security(),
+                        dashboard_address=dashboard,
+                        local_directory=entry.local_directory,
+                        memory_limit=0,
+                        env=dict(entry.environment.variables),
+                        preload=[timers.__name__, ctrl_c.__name__],
+                        silence_logs=logging.CRITICAL,  # of workers too, which share the terminal
+                    )
+            except RuntimeError as error:  # a worker was killed before it was up
+                problem = str(error)
+        raise CantLaunch(f"local workers did not start in {STARTS} attempts: {problem}")
+
+    def tidy(self, partition: str) -> None:
+        """Remove the scratch folders of dead processes. On a node of a job, its next worker does
+        that."""
+        folder = Path(self.site.partitions[partition].local_directory)
+        remove_dead_scratch(folder)
+        remove_dead_workers(folder)
+
+
+def remove_dead_workers(folder: Path) -> None:
+    """Remove the folders of dead Dask workers in ``folder``.
+
+    A new worker does so as it starts; where no point is missing, none starts.
+    """
+    for scratch in folder.glob(DASK_SCRATCH):
+        if scratch.is_dir() and os.access(scratch, os.W_OK):
+            WorkSpace(str(scratch)).new_work_dir(prefix="tidy-").release()
