@@ -1,12 +1,12 @@
-"""The kernels by name: one line each. A kernel's module is imported when it is asked for."""
+"""The kernels by name: one line each, and those of installed packages (:mod:`dvfs.registry`).
+A kernel's module is imported when it is asked for."""
 
 from __future__ import annotations
 
-from importlib import import_module
-
+from dvfs.registry import Registry
 from kernels.kernel import Kernel
 
-KERNELS = {
+OURS = {
     "sp_fma": "kernels.microbench.fma:sp_fma",
     "dp_fma": "kernels.microbench.fma:dp_fma",
     "int_mad": "kernels.microbench.integer:int_mad",
@@ -32,10 +32,15 @@ KERNELS = {
     "command": "kernels.command:command",
     "idle": "kernels.idle:idle",
 }
+KERNELS = Registry("kernels", OURS)
 
 
 def find_kernel(name: str) -> Kernel:
-    """The kernel registered as ``name``; KeyError if there is none."""
-    module, _, attribute = KERNELS[name].partition(":")
-    kernel: Kernel = getattr(import_module(module), attribute)
+    """The kernel registered as ``name``.
+
+    Raises:
+        KeyError: there is none.
+        UserError: an installed package gives it, and it cannot be loaded.
+    """
+    kernel: Kernel = KERNELS.load(name)
     return kernel

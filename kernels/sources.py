@@ -16,13 +16,15 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 from kernels.registry import KERNELS
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("kernels", "dvfs")
-"""The packages that kernels are made of."""
+"""The packages that this project's kernels are made of. Of a kernel of an installed package it is
+that package too."""
 HASH_CHARS = 12
 KEEPS_NO_FUNCTION = {
     *("cache", "cached_property", "contextmanager", "dataclass", "field_validator", "guvectorize"),
@@ -193,17 +195,31 @@ def _modules_of(dotted: str) -> list[str]:
 
 
 def _modules_in(package: str) -> list[str]:
-    folder = ROOT.joinpath(*package.split("."))
-    paths = (path.relative_to(ROOT).with_suffix("") for path in folder.rglob("*.py"))
+    root = _root(package.partition(".")[0]) or ROOT
+    folder = root.joinpath(*package.split("."))
+    paths = (path.relative_to(root).with_suffix("") for path in folder.rglob("*.py"))
     return [".".join(path.parts) for path in paths if path.name != "__init__"]
+
+
+@functools.cache
+def _root(package: str) -> Path | None:
+    """The folder that holds a package or a module whose code counts; None for another one."""
+    if package in PACKAGES:
+        return ROOT
+    installed = {re.split("[.:]", KERNELS[name])[0] for name in KERNELS.packages}
+    spec = find_spec(package) if package in installed else None
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parents[1 if spec.submodule_search_locations else 0]
 
 
 @functools.cache
 def _module(name: str) -> Module | None:
     """A module of :data:`PACKAGES`; None where there is no such file."""
-    path = ROOT.joinpath(*name.split("."))
-    if name.partition(".")[0] not in PACKAGES:
+    root = _root(name.partition(".")[0])
+    if root is None:
         return None
+    path = root.joinpath(*name.split("."))
     files = [path / "__init__.py", path.with_suffix(".py")]
     file = next((file for file in files if file.is_file()), None)
     if file is None:
@@ -284,7 +300,9 @@ def _text(node: object) -> str:
 
 def _cuda_sources(module: Module, defined: str) -> set[Path]:
     """The CUDA sources that a definition names; they stand beside its module."""
-    folder = ROOT.joinpath(*module.name.split(".")[: None if module.is_package else -1])
+    parts = module.name.split(".")
+    root = _root(parts[0]) or ROOT
+    folder = root.joinpath(*parts[: None if module.is_package else -1])
     constants = (
         node.value
         for statement in _statements(module, defined)

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator, mod
 
 from dvfs.input_files import BadValue, FileModel, matching
 from dvfs.names import known_names
+from dvfs.registry import Registry
 from dvfs.setting import AS_FOUND, Setting
 from sites.clocks import CONTROLS
 from sites.counters.group_file import CounterGroup
@@ -261,11 +262,22 @@ class Environment(FileModel):
         return self
 
 
+SCHEDULERS = Registry(
+    "schedulers",
+    {
+        "local": "campaign.launch.local:LocalScheduler",
+        "slurm": "campaign.launch.slurm:SlurmScheduler",
+    },
+)
+"""Name -> its class, a :class:`campaign.launch.scheduler.Scheduler`."""
+
+
 class Partition(FileModel):
     """A partition of the site, as its scheduler knows it."""
 
-    scheduler: Literal["local", "slurm"] = "local"
-    """local: workers run on this machine. slurm: workers run in Slurm jobs."""
+    scheduler: str = "local"
+    """local: workers run on this machine. slurm: workers run in Slurm jobs. Or the name of a
+    scheduler of an installed package."""
     nodes: Annotated[int, Field(ge=1)] = 1
     """How many nodes measure at the same time: each with one worker in an allocation of its own, or
     nodes_per_point of them together."""
@@ -289,6 +301,11 @@ class Partition(FileModel):
     """A folder on the node's local disk for temporary files."""
     environment: Environment = Environment()
     """What a worker needs before it starts."""
+
+    @field_validator("scheduler")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        return known(value, SCHEDULERS, "scheduler")
 
     @property
     def has_jobs(self) -> bool:

@@ -19,10 +19,10 @@ from campaign.doctor.gpu_examination import GpuExamination, examine_gpus
 from campaign.measure.energy import MeterChannel, counted_channels
 from campaign.measure.slurm_clocks import ask_here, read_configuration, slurm_clocks
 from kernels.host.ranks import node_name
-from sites.clocks import ClocksUnavailable, describe_controls, open_control, right_to_set
+from sites.clocks import CONTROLS, ClocksUnavailable, describe_controls, open_control, right_to_set
 from sites.clocks.cpufreq import means_turbo, turbo_mhz
 from sites.clocks.slurm import what_flags_set
-from sites.meters import MeterAbsent, MeterUnreadable, describe_meters, open_meter
+from sites.meters import METERS, MeterAbsent, MeterUnreadable, describe_meters, open_meter
 from sites.meters.shared.behaviour import observe
 from sites.site_file import MeterEntry, Site
 from sites.site_reading import read_site
@@ -43,6 +43,7 @@ class MeterExamination:
     ``channels``: the fields of each :class:`sites.meters.Channel`, and ``measured_period_s`` and
     ``measured_step`` (None where the reading did not change often enough). ``counts``: the names
     of the channels that count in a measurement's energy. ``read_s``: the median time of a reading.
+    ``package``: the installed package that the meter is of, None for this project's.
     """
 
     meter: str
@@ -52,6 +53,7 @@ class MeterExamination:
     read_s: float | None = None
     problem: str | None = None
     remedy: str | None = None
+    package: str | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,8 @@ class ClockExamination:
 
     ``settings``: the number of settings in the site file; ``offered``: of settings that the
     hardware offers; ``not_offered``: those of the site file that it does not offer. ``others``:
-    the controls that could set clocks here, where the site file names none. ``can_set``: None
+    the controls that could set clocks here, where the site file names none. ``package``: the
+    installed package that the control is of, None for this project's. ``can_set``: None
     where only a trial could show it, and there was none.
 
     Of the control ``slurm``: ``slurm_version`` is what ``srun --version`` prints, ``flags_set``
@@ -94,6 +97,7 @@ class ClockExamination:
     others: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     slurm_version: str | None = None
     flags_set: str | None = None
+    package: str | None = None
     obstacles: list[str] = dataclasses.field(default_factory=list)
     remarks: list[str] = dataclasses.field(default_factory=list)
     trials: list[ClockTrial] = dataclasses.field(default_factory=list)
@@ -183,7 +187,13 @@ _Examined = tuple[MeterExamination, list[MeterChannel]]
 
 def _examine_meter(entry: MeterEntry, root: Path) -> _Examined:
     """A meter of the site file, opened and observed, and its channels."""
-    failed = MeterExamination(meter=entry.kind, use=entry.use, channels=[], counts=[])
+    failed = MeterExamination(
+        meter=entry.kind,
+        use=entry.use,
+        channels=[],
+        counts=[],
+        package=METERS.packages.get(entry.kind),
+    )
     try:
         meter = open_meter(entry.kind, entry.options, root)
     except MeterUnreadable as error:
@@ -239,6 +249,7 @@ def _examine_clocks(site: Site, root: Path) -> ClockExamination:
     right = right_to_set(site.clocks.control, root)
     examined = ClockExamination(
         control=site.clocks.control,
+        package=CONTROLS.packages.get(site.clocks.control),
         settings=len(site.settings),
         can_set=right.can_set,
         why=right.why,

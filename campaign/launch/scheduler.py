@@ -1,6 +1,7 @@
 """What starts the workers of a partition: an interface, with a file in this folder for each kind.
 
-A new scheduler is a class in one file, and a line in :data:`SCHEDULERS`.
+A new scheduler is a class in one file, and a line in :data:`sites.site_file.SCHEDULERS` or an
+entry point of an installed package.
 """
 
 from __future__ import annotations
@@ -10,22 +11,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from campaign.store.hours import JobTime
 from dvfs.errors import BadArgument, UserError
-from sites.site_file import Site
+from sites.site_file import SCHEDULERS, Site
 
 if TYPE_CHECKING:
     from distributed import SpecCluster
-
-SCHEDULERS = {
-    "local": "campaign.launch.local:LocalScheduler",
-    "slurm": "campaign.launch.slurm:SlurmScheduler",
-}
-"""The schedulers that a partition of a site file may name."""
 
 
 class CantLaunch(UserError):
@@ -175,8 +169,7 @@ class Scheduler(ABC):
 
 def scheduler_of(site: Site, partition: str) -> Scheduler:
     """The scheduler of a site's partition."""
-    module, _, name = SCHEDULERS[site.partitions[partition].scheduler].partition(":")
-    made: Scheduler = getattr(import_module(module), name)(site)
+    made: Scheduler = SCHEDULERS.load(site.partitions[partition].scheduler)(site)
     return made
 
 

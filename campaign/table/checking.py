@@ -120,7 +120,7 @@ def _frame(cells: Cells, mapping: TableMap, kinds: _Kinds) -> tuple[pd.DataFrame
     partition = cells.texts(
         "partition", lambda v: one_line(v, "partition", exact) if is_present(v) else ""
     )
-    may_lack = mapping.of_kernel_tuner
+    may_lack = mapping.imported
     no_clock = may_lack and "core_mhz" not in table.columns
     core_mhz = cells.numbers("core_mhz", needed=~of_store & (not no_clock))
     mem_mhz = cells.numbers("mem_mhz")

@@ -18,7 +18,7 @@ from typing import Any
 
 from campaign.table.delimited import CACHE_KEY, read_table_text
 from campaign.table.json_records import JsonRecords, read_json_records
-from campaign.table.map_file import TableMap
+from campaign.table.map_file import Columns, TableMap
 from campaign.table.number_text import number
 from dvfs.dataset import KERNEL_FAILED, OK
 from dvfs.input_files import BadFile
@@ -35,9 +35,6 @@ REMEDY = (
     "name one that tune_kernel(..., cache=FILE) or store_output_file wrote, or leave layout out of "
     "the map"
 )
-
-Columns = tuple[list[str], list[int], list[list[Any]]]
-"""The header, each record's line in the file, and the values of each column."""
 
 
 def read_cache(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:

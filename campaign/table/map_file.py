@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -14,6 +14,7 @@ from campaign.table.units import UNITS, quantity_of, unit_in_name
 from dvfs.dataset import COUNT_PREFIX, POSSIBLE
 from dvfs.input_files import BadValue, FileModel, read_file
 from dvfs.names import known_names
+from dvfs.registry import Registry
 from sites.site_file import NAME, Name, Positive, voltage_pairs
 
 TEXT_COLUMNS = ("site", "kernel", "params", "node", "clock_proof")
@@ -162,12 +163,25 @@ class VoltageTables(FileModel):
         return value
 
 
+LAYOUTS = ("table", "blocks")
+IMPORTERS = Registry("importers", {"kernel_tuner": "campaign.table.kernel_tuner:read_cache"})
+"""Layout of a file that is no table of lines -> the function that reads it, an :data:`Importer`."""
+
+
+Columns = tuple[list[str], list[int], list[list[Any]]]
+"""The header, each record's line in the file, and the values of each column."""
+Importer = Callable[[Path, "TableMap"], tuple[Columns, list[str]]]
+"""Given a file and its map: the columns, and what was noticed, a sentence each. It raises
+:class:`~dvfs.input_files.BadFile`."""
+
+
 class TableMap(FileModel):
     """A map file: how a table with other column names or units is read."""
 
-    layout: Literal["table", "blocks", "kernel_tuner"] = "table"
+    layout: str = "table"
     """table: every line is a row. blocks: a line of one field names the kernel of the lines that
-    follow it. kernel_tuner: the file is a cache of Kernel Tuner, and every record a row."""
+    follow it. kernel_tuner: the file is a cache of Kernel Tuner, and every record a row. Or the
+    name of an importer of an installed package."""
     fields: list[str] | None = None
     """The names of the columns in order, where the file has no header line."""
     delimiter: Literal[",", ";", "\t", "|", " "] | None = None
@@ -306,11 +320,19 @@ class TableMap(FileModel):
                 )
         return self
 
+    @field_validator("layout")
+    @classmethod
+    def _known_layout(cls, value: str) -> str:
+        if value not in LAYOUTS and value not in IMPORTERS:
+            names = [*LAYOUTS, *sorted(IMPORTERS)]
+            raise BadValue(f"unknown layout {value!r}", known_names(value, names))
+        return value
+
     @property
-    def of_kernel_tuner(self) -> bool:
-        """Whether the table is a cache of Kernel Tuner, whose records may lack clocks and energy
-        and may be failures."""
-        return self.layout == "kernel_tuner"
+    def imported(self) -> bool:
+        """Whether an importer reads the file. Its rows may lack clocks and energy, and may be
+        failures."""
+        return self.layout not in LAYOUTS
 
     @property
     def style(self) -> NumberStyle | None:
@@ -336,9 +358,9 @@ class TableMap(FileModel):
             for n in ("fields", "delimiter", "decimal", "thousands", "params")
             if n in self.model_fields_set
         ]
-        if self.of_kernel_tuner and given:
+        if self.imported and given:
             raise BadValue(
-                f"{given[0]} with layout kernel_tuner, whose file names its fields itself",
+                f"{given[0]} with layout {self.layout}, whose file names its fields itself",
                 f"leave out {given[0]}",
             )
         return self

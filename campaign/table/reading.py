@@ -17,12 +17,13 @@ import numpy as np
 import pandas as pd
 
 from campaign.table.delimited import MAX_VALUES, read_delimited
-from campaign.table.kernel_tuner import read_cache
 from campaign.table.map_file import (
     COLUMNS,
+    IMPORTERS,
     POINT_ID,
     REQUIRED,
     ColumnSource,
+    Importer,
     Keep,
     TableMap,
     is_number_column,
@@ -84,9 +85,10 @@ def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> R
     notes: list[str] = []
     decimal = mapping.decimal
     standard: set[str] = {*COLUMNS}
-    if mapping.of_kernel_tuner:
+    if mapping.imported:
         standard |= {"status", "text"}
-        (header, lines, values), notes = read_cache(path, mapping)
+        importer: Importer = IMPORTERS.load(mapping.layout)
+        (header, lines, values), notes = importer(path, mapping)
     elif _is_parquet(path):
         header, lines, values = _parquet(path)
     else:
@@ -106,9 +108,8 @@ def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> R
     numbers, mark = _numbers(path, theirs, lines, own, mapping, decimal)
     if mark == "," and mapping.decimal is None:
         notes.append(f"{path}: its numbers have decimal commas")
-    columns: dict[str, list[Any] | Numbers] = {
-        name: numbers.get(name, theirs[name]) for name in own
-    }
+    columns: dict[str, list[Any] | Numbers] = {name: theirs[name] for name in own}
+    columns |= {name: numbers[name] for name in own if name in numbers}
     for ours, source in mapping.columns.items():
         columns[ours] = _converted(ours, source, theirs, numbers, mapping)
     if mapping.params:
@@ -184,9 +185,9 @@ def _check_columns(
     """Refuse columns that are missing, that nobody knows, or that the map contradicts: all of
     them."""
     have = {*mapping.columns, *own, *mapping.constants}
-    optional = {"core_mhz"} if mapping.of_kernel_tuner else set()
+    optional = {"core_mhz"} if mapping.imported else set()
     missing = [name for name in REQUIRED if name not in have | optional]
-    if not {"energy_j", "power_w", POINT_ID} & have and not mapping.of_kernel_tuner:
+    if not {"energy_j", "power_w", POINT_ID} & have and not mapping.imported:
         missing.append("energy_j or power_w")
     wrong = []
     if missing:

@@ -92,6 +92,8 @@ def print_examination(node: NodeExamination) -> None:
             rows,
         )  # fmt: skip
     for meter in node.meters:
+        if meter.package is not None:
+            say(f"{meter.meter} is of the package {meter.package}")
         if meter.read_s is not None:
             say(f"reading {meter.meter} takes {meter.read_s * 1e6:.3g} us")
         if meter.problem:
@@ -140,7 +142,8 @@ def _print_clocks(clocks: ClockExamination) -> None:
         ability = f"clocks {can}; {clocks.why}; "
         ability += f"{clocks.settings} setting{'s'[: clocks.settings != 1]} in the site file"
     state = f"now {', '.join(now)}" if now else "the current clock cannot be read"
-    say(f"clock control '{clocks.control}': {ability}; {state}")
+    package = "" if clocks.package is None else f" of the package {clocks.package}"
+    say(f"clock control '{clocks.control}'{package}: {ability}; {state}")
     if clocks.flags_set:
         say(f"  {clocks.slurm_version or 'Slurm of an unknown version'}: {clocks.flags_set}")
     for line in (*clocks.obstacles, *clocks.remarks):

@@ -82,9 +82,11 @@ LEVEL = "level"
 class KernelGuide:
     """A kernel for people. ``classes``: class -> (meaning, unit) of what it counts in an iteration.
     ``needs``: what a node must have, in sentences. ``example``: TOML, a part of a campaign file.
+    ``package``: the installed package that the kernel is of, None for this project's.
     """
 
     name: str
+    package: str | None
     summary: str
     counted: str
     classes: Mapping[str, tuple[str, str]]
@@ -122,9 +124,10 @@ def _guide(kernel: Kernel) -> KernelGuide:
     parameters = parameters_of(kernel)
     return KernelGuide(
         name=kernel.name,
+        package=KERNELS.packages.get(kernel.name),
         summary=kernel.summary,
         counted=kernel.counted,
-        classes={name: (CLASSES[name], class_unit(name)) for name in kernel.classes},
+        classes={name: (CLASSES.get(name, ""), class_unit(name)) for name in kernel.classes},
         parameters=parameters,
         needs=tuple(_needs(kernel, parameters)),
         example=_example(kernel, parameters),

@@ -38,12 +38,12 @@ def run(arguments: Namespace) -> int:
         print_json([guide.as_dict() for guide in guides])
         return 0
     for guide in guides:
-        explain(f"{guide.name:8} {guide.summary}")
+        explain(f"{guide.name:8} {guide.summary}{_package(guide)}")
     return 0
 
 
 def _print(guide: KernelGuide) -> None:
-    say(f"{guide.name}: {guide.summary}")
+    say(f"{guide.name}: {guide.summary}{_package(guide)}")
     say()
     say("parameters:")
     for parameter in guide.parameters:
@@ -62,3 +62,7 @@ def _print(guide: KernelGuide) -> None:
     say("example, a part of a campaign file:")
     for line in guide.example.splitlines():
         say(f"  {line}")
+
+
+def _package(guide: KernelGuide) -> str:
+    return "" if guide.package is None else f" (package {guide.package})"

@@ -1,4 +1,5 @@
-"""Clock controls: one file each, registered here by name.
+"""Clock controls: one file each, registered here by name, and those of installed packages
+(:mod:`dvfs.registry`).
 
 Each module has ``ABOUT``, a :class:`ControlDescription`,
 ``open_control(site, root: Path) -> ClockControl`` and ``rights(root: Path) -> Right``; one that
@@ -10,10 +11,10 @@ without touching the hardware.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from dvfs.registry import Registry
 from sites.clocks.shared.control import (
     ClockControl,
     ClockEntry,
@@ -26,7 +27,7 @@ from sites.clocks.shared.description import ControlDescription, Right
 from sites.clocks.shared.hwmon_voltage import with_voltage
 from sites.described_options import check_module_options
 
-CONTROLS = {
+OURS = {
     "cpufreq": "sites.clocks.cpufreq",
     "fixed": "sites.clocks.fixed",
     "jetson": "sites.clocks.jetson",
@@ -35,11 +36,12 @@ CONTROLS = {
     "twin": "sites.clocks.twin",
     "uncore": "sites.clocks.uncore",
 }
+CONTROLS = Registry("clocks", OURS)
 
 
 def open_control(site: ControlledSite, root: Path = Path("/")) -> ClockControl:
     """The site's clock control, ready to set and read clocks under ``root``."""
-    control: ClockControl = import_module(CONTROLS[site.clocks.control]).open_control(site, root)
+    control: ClockControl = CONTROLS.load(site.clocks.control).open_control(site, root)
     voltage = site.clocks.core_voltage
     if voltage is None:
         return control
@@ -52,23 +54,23 @@ def check_options(control: str, options: Mapping[str, Any]) -> None:
     Raises:
         ValueError: an unknown option, or one with a wrong value.
     """
-    check_module_options(import_module(CONTROLS[control]), options)
+    check_module_options(CONTROLS.load(control), options)
 
 
 def device_of(clocks: ClockEntry) -> str:
     """Whose clock a site's core clock is: ``cpu`` or ``gpu``."""
-    about: ControlDescription = import_module(CONTROLS[clocks.control]).ABOUT
+    about: ControlDescription = CONTROLS.load(clocks.control).ABOUT
     return about.device or clocks.device
 
 
 def describe_controls() -> list[ControlDescription]:
     """The description of every registered control. No vendor's library is loaded for it."""
-    return [import_module(module).ABOUT for module in CONTROLS.values()]
+    return [CONTROLS.load(name).ABOUT for name in CONTROLS]
 
 
 def right_to_set(control: str, root: Path = Path("/")) -> Right:
     """Whether this user can set clocks with a control on this node, without setting any."""
-    right: Right = import_module(CONTROLS[control]).rights(root)
+    right: Right = CONTROLS.load(control).rights(root)
     return right
 
 

@@ -1,4 +1,5 @@
-"""Meters: one file each, registered here by name.
+"""Meters: one file each, registered here by name, and those of installed packages
+(:mod:`dvfs.registry`).
 
 Each module has ``ABOUT``, a :class:`MeterDescription` with the options, and
 ``open_meter(root: Path, options: Mapping) -> Meter``. ``root`` is ``/`` on a machine, and a folder
@@ -11,10 +12,10 @@ where there is one, without opening anything.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from dvfs.registry import Registry
 from sites.described_options import check_module_options
 from sites.meters.shared.meter import (
     Buffered,
@@ -27,7 +28,7 @@ from sites.meters.shared.meter import (
     Reading,
 )
 
-METERS = {
+OURS = {
     "amdsmi": "sites.meters.amdsmi",
     "cray": "sites.meters.cray",
     "hwmon": "sites.meters.hwmon",
@@ -40,6 +41,7 @@ METERS = {
     "recorded": "sites.meters.recorded",
     "slurm": "sites.meters.slurm",
 }
+METERS = Registry("meters", OURS)
 
 
 def open_meter(kind: str, options: Mapping[str, Any], root: Path = Path("/")) -> Meter:
@@ -49,7 +51,7 @@ def open_meter(kind: str, options: Mapping[str, Any], root: Path = Path("/")) ->
         MeterUnreadable: it is not on this machine, or cannot be read.
         KeyError: no meter of that name is registered.
     """
-    meter: Meter = import_module(METERS[kind]).open_meter(root, options)
+    meter: Meter = METERS.load(kind).open_meter(root, options)
     return meter
 
 
@@ -59,12 +61,12 @@ def check_options(kind: str, options: Mapping[str, Any]) -> None:
     Raises:
         ValueError: an unknown option, or one with a wrong value.
     """
-    check_module_options(import_module(METERS[kind]), options)
+    check_module_options(METERS.load(kind), options)
 
 
 def describe_meters() -> list[MeterDescription]:
     """The description of every registered meter. No vendor's library is loaded for it."""
-    return [import_module(module).ABOUT for module in METERS.values()]
+    return [METERS.load(name).ABOUT for name in METERS]
 
 
 __all__ = [

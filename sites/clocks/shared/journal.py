@@ -33,7 +33,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -316,7 +315,7 @@ def _replay(root: Path, folder: int, path: Path, stem: str) -> tuple[list[str], 
 
 
 def _put_back(root: Path, control: str, found: list[Entry]) -> PutBack:
-    module = import_module(CONTROLS[control]) if control in CONTROLS else None
+    module = CONTROLS.load(control) if control in CONTROLS else None
     if not hasattr(module, "put_back"):
         raise Damaged(f"names a control {control!r} that writes nothing")
     try:

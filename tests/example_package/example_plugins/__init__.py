@@ -1,0 +1,1 @@
+"""A meter, a clock control, a kernel, a scheduler and an importer for dvfs-campaign."""

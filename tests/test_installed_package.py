@@ -1,0 +1,162 @@
+"""What an installed package gives by entry points: a package is installed, and used."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+PACKAGE = Path(__file__).parent / "example_package"
+SITE = """\
+name = "elsewhere"
+
+[domains.core]
+frequencies_mhz = [1000]
+
+[clocks]
+control = "as-found"
+device = "gpu"
+
+[[meters]]
+kind = "ten-watts"
+
+[partitions.p]
+scheduler = "here"
+"""
+CAMPAIGN = """\
+name = "installed"
+
+[[sites]]
+site = "site.toml"
+
+[protocol]
+idle_s = 0
+warm_up_s = 0
+min_duration_s = 0.2
+
+[[kernels]]
+kernel = "waits"
+params = { times = [1, 2] }
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the example package, installed by pip."""
+    folder = tmp_path_factory.mktemp("installed")
+    shutil.copytree(PACKAGE, folder / "source")  # a build writes into it
+    install(folder / "source", folder / "packages")
+    return folder / "packages"
+
+
+def install(package: Path, folder: Path) -> None:
+    words = ["install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run(
+        [sys.executable, "-m", "pip", *words, "--target", folder, package],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+
+def campaign(path: list[Path], folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command, where these folders are among those that Python searches."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [ROOT, *path]))}
+    return subprocess.run(
+        [sys.executable, "-m", "campaign", *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_its_kernel_is_listed_with_its_package(installed: Path, tmp_path: Path) -> None:
+    done = campaign([installed], tmp_path, "kernels", "waits", "--json")
+    assert json.loads(done.stdout)["package"] == "example-plugins", done.stderr
+    done = campaign([installed], tmp_path, "kernels", "idle", "--json")
+    assert json.loads(done.stdout)["package"] is None
+    assert "waits" not in campaign([], tmp_path, "kernels").stdout
+
+
+def test_its_meter_control_kernel_and_scheduler_measure(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "site.toml").write_text(SITE)
+    (tmp_path / "c.toml").write_text(CAMPAIGN)
+    done = campaign([installed], tmp_path, "doctor", "site.toml", "--here", "--json")
+    node = json.loads(done.stdout)
+    assert [meter["package"] for meter in node["meters"]] == ["example-plugins"], done.stderr
+    assert node["clocks"]["package"] == "example-plugins"
+    done = campaign([installed], tmp_path, "run", "c.toml", "--store", "S", "--quiet")
+    assert done.returncode == 0, done.stderr
+    done = campaign([installed], tmp_path, "export", "S", "--csv", "t.csv")
+    assert done.returncode == 0, done.stderr
+    header, *rows = (line.split(",") for line in (tmp_path / "t.csv").read_text().splitlines())
+    assert len(rows) == 2
+    for row in rows:
+        measured = dict(zip(header, row, strict=False))
+        assert measured["status"] == "ok"
+        power_w = float(measured["energy_j"]) / float(measured["time_s"])
+        assert power_w == pytest.approx(10.0, rel=0.01)
+
+
+def test_its_importer_reads_a_file(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("dgemm 1000 2.5 30\ndgemm 500 4.0 26\n")
+    (tmp_path / "map.toml").write_text('layout = "lines"\n\n[constants]\nsite = "s"\n')
+    words = ["import", "lines.txt", "--store", "S", "--map", "map.toml"]
+    done = campaign([installed], tmp_path, *words)
+    assert done.returncode == 0, done.stderr
+    done = campaign([installed], tmp_path, "export", "S", "--csv", "t.csv")
+    text = (tmp_path / "t.csv").read_text()
+    assert "30" in text and "26" in text
+    done = campaign([], tmp_path, *words)
+    assert done.returncode == 2
+    assert "map.toml" in done.stderr and "kernel_tuner" in done.stderr
+
+
+def test_without_it_a_site_file_that_names_its_parts_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "site.toml").write_text(SITE)
+    done = campaign([], tmp_path, "doctor", "site.toml", "--here")
+    assert done.returncode == 2
+    assert "site.toml" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_two_packages_of_one_name_are_refused(installed: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (other / "second").mkdir(parents=True)
+    (other / "second" / "__init__.py").write_text("raise RuntimeError('imported')\n")
+    (other / "pyproject.toml").write_text(
+        '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
+        '[project]\nname = "second-plugins"\nversion = "1"\n'
+        '[project.entry-points."dvfs_campaign.meters"]\nten-watts = "second.meter"\n'
+        '[tool.setuptools]\npackages = ["second"]\n'
+    )
+    install(other, tmp_path / "more")
+    (tmp_path / "site.toml").write_text(SITE)
+    folders = [installed, tmp_path / "more"]
+    done = campaign(folders, tmp_path, "doctor", "site.toml", "--here")
+    assert done.returncode == 2, done.stderr
+    assert "example-plugins" in done.stderr and "second-plugins" in done.stderr
+
+
+def test_a_package_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    (broken / "fails").mkdir(parents=True)
+    (broken / "fails" / "__init__.py").write_text("import a_package_that_is_not_there\n")
+    (broken / "pyproject.toml").write_text(
+        '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
+        '[project]\nname = "broken-plugins"\nversion = "1"\n'
+        '[project.entry-points."dvfs_campaign.kernels"]\nwaits = "fails:waits"\n'
+        '[tool.setuptools]\npackages = ["fails"]\n'
+    )
+    install(broken, tmp_path / "more")
+    done = campaign([tmp_path / "more"], tmp_path, "kernels", "waits")
+    assert done.returncode == 2
+    assert "broken-plugins" in done.stderr and "Traceback" not in done.stderr
