@@ -234,7 +234,7 @@ def _divided(
 
 def _divides(divisor: np.ndarray, value: np.ndarray) -> np.ndarray:
     none = divisor == 0
-    return np.where(none, value == 0, value % np.where(none, 1, divisor) == 0)
+    return np.asarray(np.where(none, value == 0, value % np.where(none, 1, divisor) == 0))
 
 
 def _rounded(compute: Callable[[Any], Any]) -> Callable[[np.ndarray], np.ndarray]:

@@ -229,7 +229,7 @@ def range_counts(name: str, first: np.ndarray, last: np.ndarray, step: np.ndarra
     if np.any(step == 0):
         raise BadSpace(name, "a range with step 0", "give a step that is not 0")
     steps = np.floor((last.astype(float) - first) / step * (1 + 1e-12) + 1e-12)
-    counts = np.maximum(steps + 1, 0)
+    counts: np.ndarray = np.maximum(steps + 1, 0)
     if counts.max(initial=0) > MAX_VALUES:
         raise BadSpace(
             name,

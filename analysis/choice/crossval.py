@@ -415,4 +415,5 @@ def _profile_times(
 def _predictable(training: Observations, held_out: Observations) -> np.ndarray:
     """bool (rows,): kernels with counts, and those without that the training rows have, too."""
     known = set(training.kernel.tolist())
-    return held_out.has_counts | np.array([k in known for k in held_out.kernel.tolist()], bool)
+    in_known = np.array([k in known for k in held_out.kernel.tolist()], bool)
+    return np.asarray(held_out.has_counts | in_known)

@@ -69,7 +69,7 @@ def within_limits(
     if max_power_w is None:
         return allowed
     power_w = energy_j / time_s
-    kept = allowed & (power_w <= max_power_w)
+    kept: np.ndarray = allowed & (power_w <= max_power_w)
     if not kept.any():
         least = int(np.argmin(np.where(allowed, power_w, np.inf)))
         raise OutsideLimits(

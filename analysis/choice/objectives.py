@@ -34,7 +34,8 @@ def _weighted(name: str, alpha: float) -> Objective:
 
     def score(energy_j: np.ndarray, time_s: np.ndarray) -> np.ndarray:
         relative_s, relative_j = time_s / time_s.min(axis=0), energy_j / energy_j.min(axis=0)
-        return alpha * relative_s + (1.0 - alpha) * relative_j
+        weighted: np.ndarray = alpha * relative_s + (1.0 - alpha) * relative_j
+        return weighted
 
     return Objective(name, f"weighted time and energy (alpha {alpha:g})", "1", score)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.choice.candidates import Candidates, Volts, all_candidates
+from analysis.choice.candidates import Candidates, all_candidates
 from analysis.choice.limits import within_limits
 from analysis.choice.losses import highest_clocks
 from analysis.choice.objectives import TIME, Objective
@@ -17,7 +17,7 @@ from analysis.choice.simple_choices import best_single_setting, better_than
 from analysis.measurements.observations import Observations
 from analysis.predict.site import Trial
 from analysis.ties import TIE, first_least, highest
-from dvfs.setting import Setting
+from dvfs.setting import Setting, Volts
 
 ALIKE = 1e-5
 """Expected costs that differ by less than this are alike; then the medians decide."""

@@ -41,7 +41,7 @@ class Rows:
     @property
     def cell_side(self) -> np.ndarray:
         """int64: the cell in one of the two sets; even of the first, odd of the second."""
-        return 2 * self.cell + self.after
+        return np.asarray(2 * self.cell + self.after)
 
 
 def site_frame(dataset: xr.Dataset, site: str) -> pd.DataFrame:
@@ -49,7 +49,7 @@ def site_frame(dataset: xr.Dataset, site: str) -> pd.DataFrame:
     names = [*CELL, "node", "repeat", "simulated", "status", "start_unix_s", "setup"]
     names += [*QUANTITIES.values()]
     mine = dataset["site"].values == site
-    frame = pd.DataFrame({name: dataset[name].values[mine] for name in names})
+    frame: pd.DataFrame = pd.DataFrame({name: dataset[name].values[mine] for name in names})
     frame = frame[is_complete(frame["status"])].reset_index(drop=True)
     for name in ("partition", "kernel", "params", "node"):
         frame[name] = [str(value) for value in frame[name]]

@@ -172,9 +172,8 @@ def _inverse_trigamma(value: float) -> float:
 def _within_df(rows: Rows, row_kernel: np.ndarray, kernels: int) -> np.ndarray:
     """Degrees of freedom within cells and sets, by kernel."""
     _, first = np.unique(rows.cell_side, return_index=True)
-    return np.bincount(row_kernel, minlength=kernels) - np.bincount(
-        row_kernel[first], minlength=kernels
-    ).astype(float)
+    cells = np.bincount(row_kernel[first], minlength=kernels).astype(float)
+    return np.asarray(np.bincount(row_kernel, minlength=kernels) - cells)
 
 
 def _centred(values: np.ndarray, group: np.ndarray) -> np.ndarray:
@@ -191,7 +190,7 @@ def _gram(rows: Rows, weight: np.ndarray, code: np.ndarray, codes: int) -> np.nd
     per_cell = np.zeros(shape[0])
     per_cell[rows.cell_side] = weight
     outer = counts.T @ (sparse.diags_array(per_cell / size) @ counts)
-    return np.diag(np.bincount(code, weight, codes)) - outer.toarray()
+    return np.asarray(np.diag(np.bincount(code, weight, codes)) - outer.toarray())
 
 
 def _inverse(gram: np.ndarray, scale: float, df: float) -> tuple[np.ndarray, int]:

@@ -192,7 +192,8 @@ def totals(found: BestTiles, work: StencilWork) -> tuple[np.ndarray, np.ndarray]
 
 def scores(time_s: np.ndarray, energy_j: np.ndarray, objective: str) -> np.ndarray:
     """What an objective makes least."""
-    return {TIME: time_s, ENERGY: energy_j, EDP: time_s * energy_j}[objective]
+    scored: dict[str, np.ndarray] = {TIME: time_s, ENERGY: energy_j, EDP: time_s * energy_j}
+    return scored[objective]
 
 
 def pareto(area_mm2: np.ndarray, cost: np.ndarray) -> np.ndarray:

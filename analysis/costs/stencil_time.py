@@ -167,8 +167,10 @@ def tile_bytes(tiles: ArrayLike, tile_t: ArrayLike) -> np.ndarray:
     to three, which the thesis does not print. ``tiles``: (..., axes)."""
     tile, high = np.asarray(tiles, float), np.asarray(tile_t, float)
     if tile.shape[-1] == 1:
-        return 2.0 * WORD_BYTES * (tile[..., 0] + high)
-    return 2.0 * WORD_BYTES * np.prod(tile + high[..., None] + 1, axis=-1)
+        size: np.ndarray = 2.0 * WORD_BYTES * (tile[..., 0] + high)
+    else:
+        size = 2.0 * WORD_BYTES * np.prod(tile + high[..., None] + 1, axis=-1)
+    return size
 
 
 def fits(machine: Machine, tiles: ArrayLike, tile_t: ArrayLike, k: ArrayLike = 1) -> np.ndarray:

@@ -65,7 +65,7 @@ class ApplicationEnergy:
     def errors_pct(self) -> np.ndarray:
         """Signed relative errors of the predicted variants, %: float64."""
         errors = np.array([variant.error_pct for variant in self.variants])
-        return errors[np.isfinite(errors)]
+        return np.asarray(errors[np.isfinite(errors)])
 
 
 def application_energies(

@@ -116,7 +116,7 @@ def predict(training: Training, solution: FormSolution) -> np.ndarray:
     mem_v = solution.curves.mem.at(training.mhz[:, 1])
     factor = core_v[:, None] ** equations.core_power * mem_v[:, None] ** equations.mem_power
     coefficients = factor * solution.value[:size]
-    energy_j = np.einsum("ij,ij->i", training.columns, coefficients[block])
+    energy_j: np.ndarray = np.einsum("ij,ij->i", training.columns, coefficients[block])
     own = solution.value[size:].reshape(-1, 2)
     rows = np.flatnonzero(training.number >= 0)
     if len(rows):

@@ -195,7 +195,9 @@ def _artist(axes: Axes, series: Series, x: Scale, y: Scale) -> Artist | None:
         start = series.start.clip(low)
         fill = _coloured(FILLS.get(series.style, {"color": series.style}))
         draw = axes.barh if series.across else axes.bar
-        return draw(series.at, series.end - start, series.width, start, linewidth=0, **fill)[0]
+        bars = draw(series.at, series.end - start, series.width, start, linewidth=0, **fill)
+        first: Artist = bars[0]
+        return first
     if isinstance(series, Band):
         return axes.axvspan(series.start, series.end, linewidth=0, **_coloured(FILLS[series.style]))
     if isinstance(series, Rule):

@@ -100,7 +100,7 @@ class Observations:
         """bool: whether a row's kernel has operation counts."""
         if not self.counts:
             return np.zeros(len(self), bool)
-        return np.any([np.isfinite(v) for v in self.counts.values()], axis=0)
+        return np.asarray(np.any([np.isfinite(v) for v in self.counts.values()], axis=0))
 
 
 def site_names(dataset: xr.Dataset) -> list[str]:

@@ -276,4 +276,4 @@ def _start(prior: Prior, sigma0: np.ndarray, z: np.ndarray, found: list[Pattern]
     before = sigma0[np.ix_(columns, columns)]
     after = (prior.nu * before + away.T @ away) / (prior.nu + len(block) - 1)
     regression = np.linalg.solve(before, sigma0[columns]).T
-    return sigma0 + regression @ (after - before) @ regression.T
+    return np.asarray(sigma0 + regression @ (after - before) @ regression.T)

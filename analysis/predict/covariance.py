@@ -135,7 +135,7 @@ class Prior:
     def rough(self) -> np.ndarray:
         """Variances of what is each cell's own: of a log time, and of a log power without what
         follows from the time's, (2,)."""
-        return np.exp(self.sizes[OWN][7:9])
+        return np.asarray(np.exp(self.sizes[OWN][7:9]))
 
     @property
     def lacking(self) -> np.ndarray:
@@ -189,7 +189,7 @@ class Prior:
 
 
 def _noise(rough: np.ndarray) -> np.ndarray:
-    return np.minimum((1.0 - REAL_SHARE) * rough, MOST_NOISE**2)
+    return np.asarray(np.minimum((1.0 - REAL_SHARE) * rough, MOST_NOISE**2))
 
 
 def _blocks(

@@ -102,14 +102,14 @@ def even_normals(n: int, dimensions: int) -> np.ndarray:
     half = ndtri(points + 1.0 / n)
     both = np.vstack([half, -half])
     values, vectors = np.linalg.eigh(both.T @ both / len(both))
-    return both @ (vectors / np.sqrt(values)) @ vectors.T
+    return np.asarray(both @ (vectors / np.sqrt(values)) @ vectors.T)
 
 
 def symmetric_root(matrix: np.ndarray, power: float = 0.5) -> np.ndarray:
     """The symmetric root of a positive semidefinite matrix: unlike eigenvectors, it is unique."""
     values, vectors = np.linalg.eigh(matrix)
     values = np.maximum(values, 1e-12 * max(float(values[-1]), 1e-300))
-    return (vectors * values**power) @ vectors.T
+    return np.asarray((vectors * values**power) @ vectors.T)
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Physics:
     @cached_property
     def common(self) -> np.ndarray:
         """The covariance of the mean curves of all devices, (2S, 2S)."""
-        return self.slopes @ self.slopes.T + self.rest
+        return np.asarray(self.slopes @ self.slopes.T + self.rest)
 
 
 DEVICES, DEVICE_KERNELS = 64, 32

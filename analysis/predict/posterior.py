@@ -151,7 +151,7 @@ class Posterior:
     def energy_reach(self) -> np.ndarray:
         """Half the width of 95 % intervals of log energies, (K, S), of kernels that are normally
         distributed."""
-        reach = np.sqrt(self.energy_variances())
+        reach: np.ndarray = np.sqrt(self.energy_variances())
         for i, pattern in enumerate(self.given.patterns):
             freedom = self.given.freedom[i]
             reach[pattern.kernels] *= stdtrit(freedom, 0.975) * np.sqrt(1.0 - 2.0 / freedom)

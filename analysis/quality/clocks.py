@@ -150,7 +150,7 @@ def _flat(grids: dict[str, MedianGrid], steps: list[tuple[np.ndarray, int]], x: 
     if information <= 0:
         return False
     share_seen = float(np.sum(e * o / of_o)) / information
-    return abs(share_seen) + 2.0 / np.sqrt(information) < NAME_ONLY
+    return bool(abs(share_seen) + 2.0 / np.sqrt(information) < NAME_ONLY)
 
 
 MAX_PAIRS = 40_000

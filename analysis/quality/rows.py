@@ -48,7 +48,7 @@ class Rows:
     @property
     def cell(self) -> np.ndarray:
         """int64: the kernel at the setting, one number for both."""
-        return self.kernel * len(self.mhz) + self.setting
+        return np.asarray(self.kernel * len(self.mhz) + self.setting)
 
     def kernels_at(self, rows: np.ndarray) -> tuple[KernelInstance, ...]:
         """The kernels of rows of the Dataset (indices into its measurements), by label."""

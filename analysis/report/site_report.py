@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from analysis.choice.candidates import Volts, all_candidates
+from analysis.choice.candidates import all_candidates
 from analysis.choice.crossval import cross_validate
 from analysis.choice.pick import picks
 from analysis.choice.variants import Predicted, study
@@ -35,7 +35,7 @@ from analysis.quality.unproven_clocks import CHECK as CLOCK_PROOF
 from analysis.report.content import ListedOrder, MeasurementCounts, SiteReport, StoredFit
 from analysis.report.trust import of_fit, of_measurements, of_picks, worst_first
 from dvfs.dataset import CLOCK_UNPROVEN, is_complete
-from dvfs.setting import Setting
+from dvfs.setting import Setting, Volts
 
 NODES_NAMED = 4
 """So many nodes of a meter are named; more are counted."""

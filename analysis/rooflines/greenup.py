@@ -36,7 +36,8 @@ class Bounds:
 def speedup(line: Roofline, intensity: ArrayLike, f: ArrayLike, m: ArrayLike) -> np.ndarray:
     """dT = T(W, Q) / T(fW, Q/m), float64 (eq. 15): above 1 the new kernel is faster."""
     i, f, m = _points(intensity, f, m)
-    return line.op_time_s(i) / (f * line.op_time_s(f * m * i))
+    ratio: np.ndarray = line.op_time_s(i) / (f * line.op_time_s(f * m * i))
+    return ratio
 
 
 def greenup(line: Roofline, intensity: ArrayLike, f: ArrayLike, m: ArrayLike) -> np.ndarray:
@@ -46,7 +47,8 @@ def greenup(line: Roofline, intensity: ArrayLike, f: ArrayLike, m: ArrayLike) ->
     operation costs neither energy nor constant power.
     """
     i, f, m = _points(intensity, f, m)
-    return line.op_total_energy_j(i) / (f * line.op_total_energy_j(f * m * i))
+    ratio: np.ndarray = line.op_total_energy_j(i) / (f * line.op_total_energy_j(f * m * i))
+    return ratio
 
 
 def case(line: Roofline, intensity: ArrayLike, f: ArrayLike, m: ArrayLike) -> np.ndarray:
@@ -143,7 +145,8 @@ def most_work_for_greenup(
         memory_bound = (baseline - memory_cost / m) / eta
     else:  # An operation is free while bytes take longer: then any byte saved is a greenup.
         memory_bound = np.where(m > 1.0, np.inf, 1.0)
-    return np.minimum(compute_bound, memory_bound)
+    most: np.ndarray = np.minimum(compute_bound, memory_bound)
+    return most
 
 
 def _points(intensity: ArrayLike, f: ArrayLike, m: ArrayLike) -> tuple[np.ndarray, ...]:

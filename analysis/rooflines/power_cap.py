@@ -70,11 +70,14 @@ class CappedRoofline:
 
     def op_time_s(self, intensity: np.ndarray) -> np.ndarray:
         """T_capped / W, seconds per operation."""
-        return np.maximum(self.line.op_time_s(intensity), self._active_j(intensity) / self.active_w)
+        uncapped_s, active_j = self.line.op_time_s(intensity), self._active_j(intensity)
+        time_s: np.ndarray = np.maximum(uncapped_s, active_j / self.active_w)
+        return time_s
 
     def slowdown(self, intensity: np.ndarray) -> np.ndarray:
         """T_capped / T, 1 where the cap does not bind."""
-        return self.op_time_s(intensity) / self.line.op_time_s(intensity)
+        ratio: np.ndarray = self.op_time_s(intensity) / self.line.op_time_s(intensity)
+        return ratio
 
     def op_total_energy_j(self, intensity: np.ndarray) -> np.ndarray:
         """E / W, joules per operation: eq. 4 with the capped time, so that pi_0 is paid longer."""
@@ -90,7 +93,8 @@ class CappedRoofline:
 
     def power_w(self, intensity: np.ndarray) -> np.ndarray:
         """E / T_capped, W: eq. 7 with the cap as its ceiling."""
-        return self.op_total_energy_j(intensity) / self.op_time_s(intensity)
+        power: np.ndarray = self.op_total_energy_j(intensity) / self.op_time_s(intensity)
+        return power
 
     def _active_j(self, intensity: np.ndarray) -> np.ndarray:
         """Joules per operation that operations and bytes take, however long they take."""

@@ -37,7 +37,7 @@ def choose(
             np.flatnonzero(free), min(count, missing, int(free.sum())), replace=False
         )
     near = near_least(expected(candidates, measured), NEAR)
-    return near[free[near]][:count]
+    return np.asarray(near[free[near]][:count])
 
 
 def expected(candidates: Candidates, measured: Measured) -> np.ndarray:

@@ -27,6 +27,7 @@ from campaign.launch.worker import (
     MEASURING,
     TASK_S,
     MeasuringPlugin,
+    TaskResult,
     measure_points,
     stop_measuring,
 )
@@ -56,7 +57,7 @@ class FinishedTask:
     partition: PartitionRun
     key: str
     attempts: tuple[Attempt, ...]
-    future: Future
+    future: Future[TaskResult]
 
 
 @dataclass(kw_only=True)
@@ -74,7 +75,9 @@ class PartitionRun:
     """How many starts may fail in a row."""
     kernel_names: Mapping[tuple[str, str], str]
     """(label, parameters) -> the kernel's name for people."""
-    in_flight: dict[str, tuple[tuple[Attempt, ...], Future]] = field(default_factory=dict)
+    in_flight: dict[str, tuple[tuple[Attempt, ...], Future[TaskResult]]] = field(
+        default_factory=dict
+    )
     cluster_name: str | None = None
     """The site's cluster, by the scheduler; None where it is not known."""
     point_s: float | None = None
@@ -252,8 +255,10 @@ class PartitionRun:
             if point.id in self.alone:
                 return
 
-    def _when_done(self, key: str, attempts: tuple[Attempt, ...]) -> Callable[[Future], None]:
-        def report(future: Future) -> None:
+    def _when_done(
+        self, key: str, attempts: tuple[Attempt, ...]
+    ) -> Callable[[Future[TaskResult]], None]:
+        def report(future: Future[TaskResult]) -> None:
             self.finished_tasks.put(FinishedTask(self, key, attempts, future))
 
         return report
@@ -348,7 +353,7 @@ class PartitionRun:
         self.in_flight.clear()
         self.release(futures)
 
-    def release(self, futures: Sequence[Future] = ()) -> None:
+    def release(self, futures: Sequence[Future[TaskResult]] = ()) -> None:
         """Begin to end the partition's workers, jobs and scheduler, in a thread."""
         if self._closing is None:
             futures = [*futures, *(future for _, future in self.in_flight.values())]
@@ -360,7 +365,7 @@ class PartitionRun:
         if self._closing is not None:
             self._closing.join()
 
-    def _close(self, futures: Sequence[Future]) -> None:
+    def _close(self, futures: Sequence[Future[TaskResult]]) -> None:
         """Cancel tasks that have not started, and end workers, jobs and scheduler."""
         for future in futures:
             with contextlib.suppress(Exception):

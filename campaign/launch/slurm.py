@@ -234,8 +234,7 @@ class SlurmScheduler(Scheduler):
             name="WORKER",
             **shown.job_keywords(partition, job_name, "STORE/logs"),
         )
-        script: str = job.job_script()
-        return script
+        return _script_of(job)
 
     def _without_secrets(self, partition: str) -> Self:
         """With :data:`NOT_SHOWN` in place of each value that a partition calls secret."""
@@ -262,7 +261,7 @@ class SlurmScheduler(Scheduler):
 
             async def _submit_job(self, script_filename: str) -> str:
                 try:
-                    return await asyncio.to_thread(slurm.submit, self.job_script())
+                    return await asyncio.to_thread(slurm.submit, _script_of(self))
                 except CantLaunch as error:
                     if errors is not None:
                         errors.append(error)
@@ -453,6 +452,11 @@ class SlurmScheduler(Scheduler):
             )
         taken = sorted(for_driver & wanted)
         return [f"--exclude={','.join(taken)}"] if taken else []
+
+
+def _script_of(job: SLURMJob) -> str:
+    script: str = job.job_script()
+    return script
 
 
 def jobs_listed(printed: str) -> tuple[QueuedJob, ...]:

@@ -19,7 +19,7 @@ class TaskEnd:
     error: BaseException | None = None
 
 
-def task_end(future: Future, timeout_s: float = RESULT_S) -> TaskEnd | None:
+def task_end(future: Future[Any], timeout_s: float = RESULT_S) -> TaskEnd | None:
     """How the task of ``future`` has ended; None where its result does not come in time.
 
     The worker that has the result may have died: then Dask runs the task again. The scheduler may
@@ -40,7 +40,7 @@ _AWAITED: dict[int, asyncio.Future[Any]] = {}
 alive, so that no other has the same identity."""
 
 
-async def _end(future: Future, timeout_s: float) -> TaskEnd | None:
+async def _end(future: Future[Any], timeout_s: float) -> TaskEnd | None:
     taken = _AWAITED.get(id(future))
     if taken is None:
         taken = _AWAITED[id(future)] = asyncio.ensure_future(future.result())

@@ -23,5 +23,5 @@ def _now(self: IOLoop) -> float:
 
 
 # All three together: Dask passes deadlines by its own clock to Tornado, which waits by its clock.
-batched.time = core.time = time.monotonic
+batched.time = core.time = time.monotonic  # type: ignore[attr-defined]  # they do not export it
 IOLoop.time = _now  # type: ignore[method-assign]

@@ -50,7 +50,8 @@ class FailureGroup:
         """An entry of ``groups`` of ``campaign failures --json``."""
         fields = asdict(self) | {"params": dict(self.instance.params)}
         del fields["instance"]
-        return fields | fields.pop("setting")
+        setting: dict[str, Any] = fields.pop("setting")
+        return fields | setting
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import xarray as xr
 
 from analysis.choice.candidates import (
     Candidates,
-    Volts,
     all_candidates,
     profile_candidates,
 )
@@ -32,7 +31,7 @@ from dvfs.errors import BadArgument
 from dvfs.input_files import raise_all
 from dvfs.kernel_instance import KernelInstance, short_labels
 from dvfs.names import did_you_mean, known_names
-from dvfs.setting import Setting
+from dvfs.setting import Setting, Volts
 from sites.clocks.slurm import slurm_cannot_set, slurm_flags
 
 LEFT_OUT = "\N{HORIZONTAL ELLIPSIS}"
@@ -185,7 +184,8 @@ def faster_than_measured(profile: Profile, data: Observations, setting: Setting)
 def clock_unproven(scalars: xr.Dataset, site: str) -> int:
     """How many measurements of a site have no proof of their clocks."""
     rows = scalars["site"].values == site
-    return scalars["status"].values[rows].tolist().count(CLOCK_UNPROVEN)
+    statuses: list[str] = scalars["status"].values[rows].tolist()
+    return statuses.count(CLOCK_UNPROVEN)
 
 
 def check_limits(max_slowdown: float | None, max_power_w: float | None) -> None:

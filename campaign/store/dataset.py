@@ -284,14 +284,14 @@ def _attributes(store: Store, contents: StoreContents) -> dict[str, Any]:
 
 
 def _opened(generation: Generation, table: str) -> xr.Dataset:
-    dataset = xr.open_zarr(_tables_of(generation), group=table, **LAZY)
+    dataset: xr.Dataset = xr.open_zarr(_tables_of(generation), group=table, **LAZY)
     dimension, columns = TABLES[table]
     for name in columns:
         if name not in dataset:  # an earlier version wrote the table
             values = stored(missing_column(name, dataset.sizes[dimension]))
             dataset[name] = (dimension, values, attributes(name))
-    for name in dataset.data_vars:
-        dataset[name].attrs = attributes(str(name))  # an earlier version may have written others
+    for held in dataset.data_vars:
+        dataset[held].attrs = attributes(str(held))  # an earlier version may have written others
     return dataset[sorted(map(str, dataset.data_vars))]
 
 

@@ -445,7 +445,8 @@ def _frame(path: Path, file: BinaryIO) -> pd.DataFrame:
         raise BadFile(f"unpacks to more than {MAX_BYTES >> 20} MiB", "divide it", str(path))
     # An index of pandas is a column as any other: what its metadata say of it is left aside.
     table = pa.Table.from_batches(batches, stored.schema_arrow)
-    return table.to_pandas(ignore_metadata=True)
+    frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)
+    return frame
 
 
 def _plain(value: Any) -> Any:

@@ -162,7 +162,7 @@ class Fmm:
         sums = np.zeros(self.targets.place.shape[1], self.dtype)
         self._phases(charges, sums)
         scale = 1 / (4 * math.pi * self.unit * unit_of(self.rule))
-        return np.multiply(sums[self.targets.slot], scale, dtype=np.float64)
+        return np.asarray(np.multiply(sums[self.targets.slot], scale, dtype=np.float64))
 
     def gradients(self, charges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The potentials, float64 (targets,), and their gradients, float64 (targets, 3)."""

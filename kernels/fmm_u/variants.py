@@ -202,4 +202,5 @@ def tolerance(variant: Variant, terms: int) -> float:
 def rounding(precision: Precision, terms: int) -> float:
     """The part of the tolerance for rounding: a few roundings in each term, and those of the
     additions, which grow as a random walk."""
-    return (8 + 2 * max(terms, 1) ** 0.5) * _ROUNDING[precision]
+    walk: float = max(terms, 1) ** 0.5
+    return (8 + 2 * walk) * _ROUNDING[precision]

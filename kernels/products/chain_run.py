@@ -13,17 +13,14 @@ from itertools import pairwise
 import numpy as np
 
 from kernels.products.chain_plan import (
-    LEFT,
     PARENT,
-    RIGHT,
-    TILES,
     Node,
     Rates,
     best_choice,
     checked_sizes,
     planned_nodes,
 )
-from kernels.products.movement import LEFT_OPERAND, OUTPUT, RIGHT_OPERAND
+from kernels.products.movement import LEFT, LEFT_OPERAND, OUTPUT, RIGHT, RIGHT_OPERAND, TILES
 from kernels.products.variants import Variant
 
 Shape = tuple[int, int, int, int, bool]
@@ -228,6 +225,11 @@ def _own_buffers(nodes: Sequence[Node]) -> Buffers:
     return buffers
 
 
+def _by_numpy(arrays: list[np.ndarray]) -> np.ndarray:
+    product: np.ndarray = np.linalg.multi_dot(arrays)
+    return product
+
+
 def multiply_chain(matrices: Sequence[np.ndarray], on_chip: int | None = None) -> np.ndarray:
     """The product of matrices, in the order and with the fusing of the least estimated time.
 
@@ -247,16 +249,16 @@ def multiply_chain(matrices: Sequence[np.ndarray], on_chip: int | None = None) -
     arrays = [np.asanyarray(matrix) for matrix in matrices]
     ours = all(type(own) is np.ndarray and own.dtype == np.float64 for own in arrays)
     if len(arrays) < 2 or not ours or any(own.ndim != 2 for own in arrays):
-        return np.linalg.multi_dot(arrays)
+        return _by_numpy(arrays)
     sizes = [len(arrays[0]), *(own.shape[1] for own in arrays)]
     fits = all(len(own) == size for own, size in zip(arrays, sizes, strict=False))
     if not fits or math.prod(sizes) == 0 or sizes[0] < FEWEST_RESULT_ROWS:
-        return np.linalg.multi_dot(arrays)
+        return _by_numpy(arrays)
     numbers = on_chip or second_cache_numbers()
     checked = checked_sizes(sizes, numbers, RATES, TILES)
     choice, ops, _ = best_choice(checked, numbers, RATES, TILES)
     if ops < SMALL_OPS:
-        return np.linalg.multi_dot(arrays)
+        return _by_numpy(arrays)
     nodes = planned_nodes(checked, numbers, TILES, choice)
     rows = [np.ascontiguousarray(own) for own in arrays]
     return run_nodes(rows, nodes, numbers, _own_buffers(nodes), tiled=False)

@@ -223,7 +223,7 @@ def shared_points(
     low: np.ndarray, high: np.ndarray, other_low: np.ndarray, other_high: np.ndarray
 ) -> np.ndarray:
     """How many points two ranges share."""
-    return np.maximum(np.minimum(high, other_high) - np.maximum(low, other_low), 0)
+    return np.asarray(np.maximum(np.minimum(high, other_high) - np.maximum(low, other_low), 0))
 
 
 def _tiles_of_cells(params: StencilParams) -> tuple[int, int]:

@@ -60,7 +60,7 @@ class PreparedStencil:
     @property
     def grid(self) -> np.ndarray:
         """The values now, with their fixed border: a view of shape (size + 2 of each axis)."""
-        return self._grids()[self._parity]
+        return np.asarray(self._grids()[self._parity])
 
     def _grids(self) -> np.ndarray:
         """The values of the last step and of the one before, at their places."""
@@ -147,7 +147,7 @@ def plain_steps(stencil: str, grids: np.ndarray, steps: int) -> np.ndarray:
     for wavefront in untiled(shape[0] - 2, steps):
         columns = (wavefront.steps, wavefront.lows, wavefront.highs)
         loop(STENCILS[stencil], flat, shape, 0, *columns, *inner)
-    return flat.reshape(grids.shape)[steps % 2]
+    return np.asarray(flat.reshape(grids.shape)[steps % 2])
 
 
 def _shared_out(wavefront: Wavefront, threads: int) -> Wavefront:

@@ -16,6 +16,7 @@ computed in vectors of the host's width, which are emitted here: left to itself 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,15 +36,15 @@ AHEAD_BYTES = 4096
 with each page of 4 KiB."""
 
 
-def _j1d(o, c, w, e):
+def _j1d(o: Vectors, c: Any, w: Any, e: Any) -> Any:
     return o.mul(o.constant(1 / 3), o.add(o.add(w, c), e))
 
 
-def _j2d(o, c, w, e, n, s):
+def _j2d(o: Vectors, c: Any, w: Any, e: Any, n: Any, s: Any) -> Any:
     return o.mul(o.constant(0.2), o.add(o.add(o.add(o.add(c, n), s), w), e))
 
 
-def _heat(o, c, *sides):
+def _heat(o: Vectors, c: Any, *sides: Any) -> Any:
     twice, eighth = o.mul(o.constant(2.0), c), o.constant(0.125)
     result = c
     for low, high in _along_axes(sides):
@@ -51,36 +52,36 @@ def _heat(o, c, *sides):
     return result
 
 
-def _l2d(o, c, w, e, n, s):
+def _l2d(o: Vectors, c: Any, w: Any, e: Any, n: Any, s: Any) -> Any:
     around = o.add(o.add(n, s), o.add(w, e))
     return o.add(o.mul(o.constant(0.5), c), o.mul(o.constant(0.125), around))
 
 
-def _g2d(o, c, w, e, n, s):
+def _g2d(o: Vectors, c: Any, w: Any, e: Any, n: Any, s: Any) -> Any:
     differences = [o.sub(side, c) for side in (n, s, w, e)]
     n2, s2, w2, e2 = (o.mul(own, own) for own in differences)
     squares = o.mul(o.constant(0.0625), o.add(o.add(n2, s2), o.add(w2, e2)))
     return o.add(o.add(o.constant(0.25), o.mul(o.constant(0.5), c)), squares)
 
 
-def _j3d(o, c, *sides):
+def _j3d(o: Vectors, c: Any, *sides: Any) -> Any:
     return o.mul(o.constant(1 / 7), o.add(c, _six(o, *sides)))
 
 
-def _l3d(o, c, *sides):
+def _l3d(o: Vectors, c: Any, *sides: Any) -> Any:
     return o.add(o.mul(o.constant(0.5), c), o.mul(o.constant(1 / 12), _six(o, *sides)))
 
 
-def _six(o, w, e, n, s, f, b):
+def _six(o: Vectors, w: Any, e: Any, n: Any, s: Any, f: Any, b: Any) -> Any:
     return o.add(o.add(o.add(f, b), o.add(n, s)), o.add(w, e))
 
 
-def _along_axes(sides):
+def _along_axes(sides: tuple[Any, ...]) -> list[tuple[Any, Any]]:
     """Pairs of neighbours, the first axis first."""
     return [sides[place : place + 2] for place in range(len(sides) - 2, -1, -2)]
 
 
-FORMULAS: dict[str, Any] = {
+FORMULAS: dict[str, Callable[..., Any]] = {
     "j1d": _j1d,
     "j2d": _j2d,
     "h2d": _heat,
@@ -114,12 +115,12 @@ def _row(typing, stencil, grids, out, middle, beside, count, streams):
         sides = [builder.extract_value(beside, place) for place in range(neighbours)]
         west_to_east = [builder.add(middle, ir.Constant(INDEX, shift)) for shift in (1, 0, 2)]
 
-        def compute(o, data, at):
+        def compute(o: Vectors, data: Any, at: Any) -> None:
             """The vector of the points from ``at`` on."""
             values = [o.load(data, builder.add(place, at)) for place in (*west_to_east, *sides)]
             o.store(formula(o, *values), data, builder.add(out, at))
 
-        def vectors(o, data, begin, end, ahead=0):
+        def vectors(o: Vectors, data: Any, begin: Any, end: Any, ahead: int = 0) -> Any:
             """As many vectors as lie between ``begin`` and ``end``; where the next would begin.
             ``ahead``: prefetch the points so far ahead."""
             none = builder.icmp_unsigned("<=", end, begin)
@@ -136,7 +137,7 @@ def _row(typing, stencil, grids, out, middle, beside, count, streams):
                     o.prefetch(data, builder.add(out, later), write=True)
             return builder.add(begin, builder.mul(number, width))
 
-        def row(lanes, *narrower):
+        def row(lanes: int, *narrower: int) -> None:
             """The row in vectors of ``lanes``, or of fewer where it is shorter than one."""
             o, width = Vectors(context, builder, bits, lanes), ir.Constant(INDEX, lanes)
             data = o.data(signature.args[1], array)

@@ -35,7 +35,7 @@ class Wavefront:
     @property
     def lengths(self) -> np.ndarray:
         """Points of each row."""
-        return self.highs - self.lows
+        return np.asarray(self.highs - self.lows)
 
 
 Divide = Callable[..., Iterator[Wavefront]]

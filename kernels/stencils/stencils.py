@@ -75,10 +75,10 @@ def next_step(stencil: str, grid: np.ndarray) -> np.ndarray:
     others = pairs[:-1]
     match stencil:
         case "j1d":
-            return number(1 / 3) * (w + c + e)
+            return np.asarray(number(1 / 3) * (w + c + e))
         case "j2d":
             ((n, s),) = others
-            return number(0.2) * (c + n + s + w + e)
+            return np.asarray(number(0.2) * (c + n + s + w + e))
         case "h2d" | "h3d":
             result, twice = c, number(2) * c
             for low, high in pairs:
@@ -87,11 +87,11 @@ def next_step(stencil: str, grid: np.ndarray) -> np.ndarray:
         case "g2d":
             ((n, s),) = others
             squares = (n - c) ** 2 + (s - c) ** 2 + ((w - c) ** 2 + (e - c) ** 2)
-            return number(0.25) + number(0.5) * c + number(0.0625) * squares
+            return np.asarray(number(0.25) + number(0.5) * c + number(0.0625) * squares)
         case _:
             around = sum((low + high for low, high in others[1:]), others[0][0] + others[0][1])
             around = around + (w + e)
             if stencil == "j3d":
-                return number(1 / 7) * (c + around)
+                return np.asarray(number(1 / 7) * (c + around))
             share = number(0.125 if stencil == "l2d" else 1 / 12)
-            return number(0.5) * c + share * around
+            return np.asarray(number(0.5) * c + share * around)

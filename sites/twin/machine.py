@@ -73,7 +73,7 @@ def iteration_s(site: Site, counts: Mapping[str, float], setting: Setting) -> fl
     if longest == 0.0:
         return added_s + twin.launch_s
     p = twin.overlap
-    overlapped_s = longest * sum((t / longest) ** p for t in times) ** (1.0 / p)
+    overlapped_s: float = longest * sum((t / longest) ** p for t in times) ** (1.0 / p)
     return overlapped_s + added_s + twin.launch_s
 
 

@@ -52,7 +52,7 @@ class OperationTerm(Term):
                 f"{self.name} needs; fit again"
             )
         n = data.counts[self.of]
-        return np.where(np.isfinite(n), n, 0.0) * 1e-12 * volts(data, self.domain) ** 2
+        return np.asarray(np.where(np.isfinite(n), n, 0.0) * 1e-12 * volts(data, self.domain) ** 2)
 
     def cost(self, at: OperatingPoint) -> float:
         """pJ of one operation."""

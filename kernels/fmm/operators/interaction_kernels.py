@@ -58,7 +58,8 @@ def _coulomb(r: np.ndarray, parameter: float) -> np.ndarray:
 
 
 def _screened(r: np.ndarray, parameter: float) -> np.ndarray:
-    return np.exp(-parameter * r) / r
+    potential: np.ndarray = np.exp(-parameter * r) / r
+    return potential
 
 
 INTERACTIONS = {

@@ -78,7 +78,9 @@ def _pairs_of_parents(count: int) -> Any:
     return pairs_of_parents
 
 
-def _split_parts(v, pm, m0, px, py, sources, targets):
+def _split_parts(
+    v: Vectors, pm: Any, m0: Any, px: Any, py: Any, sources: list[Any], targets: list[Any]
+) -> None:
     """Real and imaginary parts in separate vectors, 8 numbers each."""
     builder = v.builder
     eight = ir.Constant(INDEX, CHILDREN)
@@ -98,7 +100,9 @@ def _split_parts(v, pm, m0, px, py, sources, targets):
         v.store(i, py, builder.add(t, eight))
 
 
-def _single(narrow, pm, m0, px, py, sources, targets):
+def _single(
+    narrow: Vectors, pm: Any, m0: Any, px: Any, py: Any, sources: list[Any], targets: list[Any]
+) -> None:
     """Real and imaginary parts side by side in one vector of 16 numbers."""
     builder = narrow.builder
     v = Vectors(narrow.context, builder, 32, 2 * CHILDREN)
