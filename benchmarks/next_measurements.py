@@ -61,7 +61,7 @@ from smooth_models import (  # noqa: E402
 
 from analysis.choice.candidates import measured_volts  # noqa: E402
 from analysis.choice.few_crossval import FewTruth  # noqa: E402
-from analysis.choice.next_measurements import Cells, next_measurements  # noqa: E402
+from analysis.choice.next_measurements import MeasuredCells, next_measurements  # noqa: E402
 from analysis.choice.objectives import ENERGY  # noqa: E402
 from analysis.choice.pick import picks  # noqa: E402
 from analysis.energy.fit import fit  # noqa: E402
@@ -142,7 +142,7 @@ class Set:
         while (left := count - int(cells.sum())) > 0:
             rows = self.training(cells) if cells.any() else None
             found = None if rows is None else site_posterior(rows, self.volts)
-            offer = Cells(
+            offer = MeasuredCells(
                 labels=[label if cells[k].any() else None for k, label in enumerate(self.labels)],
                 settings=self.settings,
                 measured=cells,

@@ -23,10 +23,10 @@ from dvfs.dataset import CLASS_UNITS, MEMORY_CLASSES
 from dvfs.input_files import FileModel, built_in_files
 from kernels.classes import CLASSES
 from kernels.parameters import parameters_of
-from kernels.registry import KERNELS, find_kernel
-from sites.clocks import describe_controls
+from kernels.registry import OURS, find_kernel
+from sites.clocks import CONTROLS, describe_controls
 from sites.counters.group_file import BUILT_IN_GROUPS, CounterGroup, read_group
-from sites.meters import describe_meters
+from sites.meters import METERS, describe_meters
 from sites.site_file import Site
 
 DOCS = Path(__file__).parent
@@ -54,6 +54,7 @@ def meters() -> str:
         [
             [f"`{entry.kind}`", entry.reads, entry.domains, entry.needs, _options(entry.options)]
             for entry in describe_meters()
+            if entry.kind not in METERS.packages
         ],
     )
 
@@ -65,6 +66,7 @@ def controls() -> str:
         [
             [f"`{entry.control}`", entry.writes, entry.needs, _options(entry.options)]
             for entry in describe_controls()
+            if entry.control not in CONTROLS.packages
         ],
     )
 
@@ -80,7 +82,7 @@ def kernels() -> str:
                 kernel.counted,
                 ", ".join(f"`{parameter.name}`" for parameter in parameters_of(kernel)) or "none",
             ]
-            for kernel in map(find_kernel, KERNELS)
+            for kernel in map(find_kernel, OURS)
         ],
     )
 
@@ -88,7 +90,7 @@ def kernels() -> str:
 def parameters() -> str:
     """One row a parameter of each kernel."""
     rows = []
-    for kernel in map(find_kernel, KERNELS):
+    for kernel in map(find_kernel, OURS):
         for parameter in parameters_of(kernel):
             default = "required" if parameter.required else _default(parameter.default)
             cells = [f"`{kernel.name}`", f"`{parameter.name}`", parameter.description]

@@ -165,15 +165,17 @@ CHUNK = 1 << 19
 
 
 @dataclass(frozen=True)
-class Candidates:
+class PartialVariants:
     """Values of the parameters bound so far: ``columns`` as in
     :class:`kernels.space.Variants`, ``size`` rows."""
 
     size: int
     columns: dict[str, np.ndarray]
 
-    def take(self, rows: np.ndarray) -> Candidates:
-        return Candidates(len(rows), {name: column[rows] for name, column in self.columns.items()})
+    def take(self, rows: np.ndarray) -> PartialVariants:
+        return PartialVariants(
+            len(rows), {name: column[rows] for name, column in self.columns.items()}
+        )
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,7 @@ class Bound:
     """Candidates with one more parameter, ``name``: row i has the parameters of the row ``rows[i]``
     of ``parents``, and ``column[i]``. The parents' columns are copied only where they are used."""
 
-    parents: Candidates
+    parents: PartialVariants
     rows: np.ndarray
     name: str
     column: np.ndarray
@@ -190,9 +192,9 @@ class Bound:
         """Those that passed: indices into ``rows``."""
         return Bound(self.parents, self.rows[passed], self.name, self.column[passed])
 
-    def candidates(self) -> Candidates:
+    def candidates(self) -> PartialVariants:
         taken = self.parents.take(self.rows)
-        return Candidates(taken.size, taken.columns | {self.name: self.column})
+        return PartialVariants(taken.size, taken.columns | {self.name: self.column})
 
 
 @dataclass(frozen=True)
@@ -205,7 +207,7 @@ class Series:
     step: np.ndarray
     of: np.ndarray | None = None
 
-    def bound(self, name: str, parents: Candidates) -> Iterator[Bound]:
+    def bound(self, name: str, parents: PartialVariants) -> Iterator[Bound]:
         """The candidates with each of their values, in order, some at a time."""
         ends = np.cumsum(self.counts)
         total = int(ends[-1])
@@ -361,14 +363,14 @@ class _Walk:
             count = len(values.listed) if isinstance(values, Values) else 1
             self.following[depth] = count * self.following[depth + 1] if free else 1
 
-    def all(self) -> Iterator[Candidates]:
+    def all(self) -> Iterator[PartialVariants]:
         """All variants."""
-        nothing = Candidates(1, {})
+        nothing = PartialVariants(1, {})
         start = Bound(nothing, np.arange(1), "", np.zeros(1))
         if self._passed(start, self.ready[0]).rows.size:
             yield from self._below(0, nothing)
 
-    def _below(self, depth: int, candidates: Candidates) -> Iterator[Candidates]:
+    def _below(self, depth: int, candidates: PartialVariants) -> Iterator[PartialVariants]:
         """The variants that begin with these candidates, ``depth`` of whose parameters are bound
         and have passed their conditions."""
         if not candidates.size:
@@ -391,7 +393,7 @@ class _Walk:
             for expanded in self._expanded(depth, part):
                 yield from self._below(depth + 1, expanded)
 
-    def _expanded(self, depth: int, parents: Candidates) -> Iterator[Candidates]:
+    def _expanded(self, depth: int, parents: PartialVariants) -> Iterator[PartialVariants]:
         """The candidates with each value of their next parameter that passes its conditions."""
         name, conditions = self.names[depth], self.ready[depth + 1]
         declared = self.space.parameters[name]
@@ -417,7 +419,7 @@ class _Walk:
         for part in parts:
             yield self._passed(part, conditions).candidates()
 
-    def _series(self, name: str, declared: Values | Range, parents: Candidates) -> Series:
+    def _series(self, name: str, declared: Values | Range, parents: PartialVariants) -> Series:
         """The values of a parameter before any condition; of a list, their places in it."""
         if isinstance(declared, Values):
             zeros = np.zeros(parents.size, dtype=np.int64)
@@ -428,7 +430,7 @@ class _Walk:
         return Series(range_counts(name, first, last, step), first, step)
 
     def _evaluated(
-        self, name: str, expressions: Sequence[Expression], parents: Candidates
+        self, name: str, expressions: Sequence[Expression], parents: PartialVariants
     ) -> list[np.ndarray]:
         names = {name for expression in expressions for name in expression.names}
         columns = self._fixed(names, parents.size) | self._columns(names, parents)
@@ -437,7 +439,9 @@ class _Walk:
         except BadExpression as error:
             raise BadSpace(name, error.what, error.remedy) from None
 
-    def _note_empty(self, depth: int, declared: Range, series: Series, parents: Candidates) -> None:
+    def _note_empty(
+        self, depth: int, declared: Range, series: Series, parents: PartialVariants
+    ) -> None:
         """Keep a range that has no value for some of these candidates, with the first of them."""
         if self.empty_range is not None and self.empty_range.depth >= depth:
             return
@@ -451,7 +455,7 @@ class _Walk:
         self.empty_range = _EmptyRange(depth, declared, first, last, step, values)
 
     def _groups(
-        self, name: str, series: Series, parents: Candidates, conditions: Sequence[int]
+        self, name: str, series: Series, parents: PartialVariants, conditions: Sequence[int]
     ) -> _Groups | None:
         """Candidates that have the same values of the parameter, and with which as many of its
         first conditions as possible come out the same; None where there are too few of them."""
@@ -473,7 +477,7 @@ class _Walk:
         return groups
 
     def _tested_once(
-        self, name: str, series: Series, parents: Candidates, groups: _Groups
+        self, name: str, series: Series, parents: PartialVariants, groups: _Groups
     ) -> Series:
         """The values that pass the conditions of the groups, tested once for each group."""
         self._count(int(series.counts.sum()))
@@ -520,7 +524,7 @@ class _Walk:
                 n: column[candidates.rows]
                 for n, column in self._columns(names - {own}, candidates.parents).items()
             }
-            columns |= self._columns(names & {own}, Candidates(size, {own: candidates.column}))
+            columns |= self._columns(names & {own}, PartialVariants(size, {own: candidates.column}))
             columns |= {
                 n: np.broadcast_to(self.fixed[n], (size,)) for n in names & self.fixed.keys()
             }
@@ -543,7 +547,7 @@ class _Walk:
         """The values (size,) of those of these names that are the same for all candidates."""
         return {n: np.broadcast_to(self.fixed[n], (size,)) for n in self.fixed.keys() & names}
 
-    def _columns(self, names: Iterable[str], candidates: Candidates) -> dict[str, np.ndarray]:
+    def _columns(self, names: Iterable[str], candidates: PartialVariants) -> dict[str, np.ndarray]:
         """The values (N,) of those of these names that are parameters of the candidates."""
         columns = {}
         for name in candidates.columns.keys() & names:
@@ -552,7 +556,7 @@ class _Walk:
         return columns
 
 
-def _numbered(group: np.ndarray, names: Iterable[str], candidates: Candidates) -> np.ndarray:
+def _numbered(group: np.ndarray, names: Iterable[str], candidates: PartialVariants) -> np.ndarray:
     """The groups (N,), divided where these parameters differ."""
     for name in sorted(candidates.columns.keys() & names):
         values, place = np.unique(candidates.columns[name], return_inverse=True)

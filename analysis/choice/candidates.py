@@ -15,7 +15,7 @@ from dvfs.setting import Setting, Volts
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidates:
+class SettingCandidates:
     """A kernel at every setting that may be picked: arrays with one entry a setting.
 
     ``kernel``, ``params``, ``label``: as :class:`~dvfs.kernel_instance.KernelInstance`.
@@ -46,7 +46,7 @@ class Candidates:
         return equally_fast(self.time_s, self.time_error_s)
 
 
-def candidates(data: Observations, kernel: str, volts: Volts | None = None) -> Candidates:
+def candidates(data: Observations, kernel: str, volts: Volts | None = None) -> SettingCandidates:
     """A kernel's candidates: :func:`all_candidates` of it alone."""
     return all_candidates(data, [kernel], volts)[kernel]
 
@@ -56,7 +56,7 @@ def all_candidates(
     kernels: Sequence[str] | None = None,
     volts: Volts | None = None,
     like: tuple[Observations, Volts] | None = None,
-) -> dict[str, Candidates]:
+) -> dict[str, SettingCandidates]:
     """Label -> a kernel (all by default, named by label) at every setting that may be picked.
 
     These are the measured ones, and those of ``volts``, further legal settings and their voltages.
@@ -75,7 +75,7 @@ def all_candidates(
 
 def of_posterior(
     found: SitePosterior, data: Observations, labels: Sequence[str]
-) -> dict[str, Candidates]:
+) -> dict[str, SettingCandidates]:
     """The candidates of some kernels of a site's posterior."""
     kernel, setting = cells_of(data, found.labels, found.settings)
     at = kernel * len(found.settings) + setting
@@ -96,7 +96,7 @@ def of_posterior(
             continue
         k = found.labels.index(label)
         error_s = noise[label] * time_s[k] / np.sqrt(np.maximum(found.repeats[k], 1))
-        made[label] = Candidates(
+        made[label] = SettingCandidates(
             **data.instance(label).as_dict(),
             settings=found.settings,
             energy_j=energy_j[k],
@@ -119,7 +119,7 @@ def profile_candidates(
     measured_s: float,
     measured_at: Setting,
     volts: Volts | None = None,
-) -> Candidates:
+) -> SettingCandidates:
     """A kernel that only has counts and a time at one setting, at every setting of the site.
 
     By the class roofline and the physics fit (:mod:`analysis.predict.profile`).
@@ -142,7 +142,7 @@ def profile_candidates(
     known = {**(volts or {}), **measured_volts(data)}
     found = profiled(data, counts, measured_s, measured_at, known)
     settings = sorted(known)
-    return Candidates(
+    return SettingCandidates(
         kernel=kernel,
         params={},
         label=kernel,

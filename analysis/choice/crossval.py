@@ -24,7 +24,7 @@ from analysis.choice.losses import (
 from analysis.choice.objectives import Objective
 from analysis.choice.objectives import objective as objective_of
 from analysis.energy.fit import fit
-from analysis.energy.models import AUTO, Form
+from analysis.energy.models import AUTO, FormRequest
 from analysis.measurements.cells import kernel_numbers
 from analysis.measurements.observations import (
     CantFit,
@@ -69,7 +69,7 @@ class CrossValidation:
     scheme: str
     model: str
     voltage: str
-    form: Form
+    form: FormRequest
     chosen: list[dict[str, Any]]
     time: str
     objective: str
@@ -147,7 +147,7 @@ def _spread_pct(error_pct: np.ndarray) -> dict[str, float]:
 class _FoldResults:
     """What the folds predict, gathered fold by fold."""
 
-    def __init__(self, data: Observations, objective: Objective, form: Form) -> None:
+    def __init__(self, data: Observations, objective: Objective, form: FormRequest) -> None:
         self.data, self.objective, self.form = data, objective, form
         self.physics_j, self.picks_j, self.given_s = np.full((3, len(data)), np.nan)
         self.untimed = np.full((2, len(data)), np.nan)
@@ -282,7 +282,7 @@ def cross_validate(
     """
     if time not in TIMES:
         raise CantFit(unknown_name("time", time, TIMES))
-    results = _FoldResults(data, objective_of(objective), Form(model, voltage, robust))
+    results = _FoldResults(data, objective_of(objective), FormRequest(model, voltage, robust))
     if scheme == "leave-one-kernel-out" and not data.has_counts.all():
         raise CantFit("leave-one-kernel-out needs operation counts; these kernels have none")
     masks = list(folds(data, scheme, train))
@@ -323,7 +323,7 @@ def leave_one_site_out(
             f"be fitted to them; use sites of one origin"
         )
     data, place = pooled(sites)
-    results = _FoldResults(data, objective_of(objective), Form(model, voltage, robust))
+    results = _FoldResults(data, objective_of(objective), FormRequest(model, voltage, robust))
     for i in range(len(sites)):
         results.add(place == i, TIMES[0], None)
     # One kernel at two sites is two cases.
@@ -362,7 +362,7 @@ def fitted_elsewhere(
         )
     both, place = pooled([training, data])
     both = replace(both, site=data.site)
-    results = _FoldResults(both, objective_of(objective), Form(model, voltage, robust))
+    results = _FoldResults(both, objective_of(objective), FormRequest(model, voltage, robust))
     results.add(place == 1, TIMES[0], None)
     judged = results.judged("fitted-on", TIMES[0], both)
     return replace(judged, predicted_j=judged.predicted_j[place == 1])

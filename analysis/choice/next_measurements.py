@@ -32,7 +32,7 @@ ANCHOR_SHARE = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cells:
+class MeasuredCells:
     """What may be measured: K kernels at M settings.
 
     ``labels``: each kernel's label in the measurements, None where it was never measured.
@@ -88,7 +88,7 @@ def measured_settings(data: Observations | None) -> set[Setting]:
 def next_measurements(
     data: Observations | None,
     found: SitePosterior | None,
-    offer: Cells,
+    offer: MeasuredCells,
     objective: Objective,
     *,
     budget_h: float,
@@ -154,7 +154,7 @@ def next_measurements(
     )
 
 
-def _without(offer: Cells, cells: Sequence[tuple[int, int]]) -> Cells:
+def _without(offer: MeasuredCells, cells: Sequence[tuple[int, int]]) -> MeasuredCells:
     free = offer.free.copy()
     for cell in cells:
         free[cell] = False
@@ -167,7 +167,7 @@ def _anchors_for(cells: int, most: int) -> int:
 
 
 def _anchors(
-    data: Observations | None, offer: Cells, count: int, budget_h: float
+    data: Observations | None, offer: MeasuredCells, count: int, budget_h: float
 ) -> tuple[list[tuple[int, int]], list[float]]:
     """At most ``count`` measured cells, and the node-hours of each: of the kernels that take the
     least, at settings far from each other; the same from batch to batch, where times stay so."""
@@ -203,7 +203,7 @@ def _anchors(
 def measurements_like(
     data: Observations,
     fitted: Fit,
-    offer: Cells,
+    offer: MeasuredCells,
     volts: Volts,
     *,
     budget_h: float,
@@ -284,7 +284,7 @@ def _at_each_setting(data: Observations, volts: Volts, kernels: Sequence[str]) -
     )
 
 
-def _spread(offer: Cells, measured: np.ndarray) -> list[tuple[int, int]]:
+def _spread(offer: MeasuredCells, measured: np.ndarray) -> list[tuple[int, int]]:
     """The cells that come first: all kernels at settings far from each other, new ones at two."""
     mhz = clock_columns(offer.settings)
     first = _fastest(offer.settings)
@@ -310,7 +310,7 @@ def _fastest(settings: Sequence[Setting]) -> int:
 
 
 def _beliefs(
-    found: SitePosterior, offer: Cells, known: Sequence[int], objective: Objective
+    found: SitePosterior, offer: MeasuredCells, known: Sequence[int], objective: Objective
 ) -> list[Belief]:
     """Of every kernel that was measured, at all settings of the offer; those that cannot be judged
     may not be measured."""

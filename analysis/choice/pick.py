@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.choice.candidates import Candidates, all_candidates
+from analysis.choice.candidates import SettingCandidates, all_candidates
 from analysis.choice.limits import within_limits
 from analysis.choice.losses import highest_clocks
 from analysis.choice.objectives import TIME, Objective
@@ -109,7 +109,7 @@ class Pick:
 
 
 def pick(
-    among: Candidates,
+    among: SettingCandidates,
     objective: str = "energy",
     *,
     max_slowdown: float | None = None,
@@ -181,7 +181,7 @@ def pick(
 
 
 def _compared(
-    among: Candidates,
+    among: SettingCandidates,
     goal: Objective,
     best: int,
     best_single: Setting | None,
@@ -241,7 +241,7 @@ def not_surely_better(picks: Sequence[Pick], than: str) -> tuple[list[Pick], int
     return [p for p in other if getattr(p, f"better_than_{than}") < SURE], len(other)
 
 
-def _saving_vs_highest_pct(among: Candidates, best: int) -> float:
+def _saving_vs_highest_pct(among: SettingCandidates, best: int) -> float:
     highest = highest_clocks(among.settings)
     if highest is None:
         return np.nan

@@ -33,7 +33,7 @@ VOLTAGE_HELP = (
 
 
 @dataclass(frozen=True)
-class Form:
+class FormRequest:
     """What a fit is asked for, by the names above. ``robust``: rows far from the model count
     less."""
 

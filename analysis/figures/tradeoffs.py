@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from analysis.choice.candidates import Candidates
+from analysis.choice.candidates import SettingCandidates
 from analysis.choice.fronts import pareto_front, pareto_steps
 from analysis.choice.pick import Pick
 from analysis.figures.figure import Axis, Figure, Line, Panel, Points, Rule, log_scale
@@ -108,7 +108,7 @@ def greenup_figure(line: Roofline, machine: str, simulated: bool) -> Figure:
     )
 
 
-def shown_energy_j(among: Candidates) -> np.ndarray:
+def shown_energy_j(among: SettingCandidates) -> np.ndarray:
     """A kernel's energy at each setting: float64, J.
 
     Measured where it was measured, else predicted.
@@ -116,7 +116,9 @@ def shown_energy_j(among: Candidates) -> np.ndarray:
     return np.where(among.measured, among.measured_j, among.energy_j)
 
 
-def pareto_panel(among: Candidates, picked: Pick | None, simulated: bool, name: str) -> Panel:
+def pareto_panel(
+    among: SettingCandidates, picked: Pick | None, simulated: bool, name: str
+) -> Panel:
     """Energy against time of one kernel, with the Pareto front.
 
     Only measured settings, where there are any. ``name``: the kernel's name in the title.
@@ -149,7 +151,7 @@ def pareto_panel(among: Candidates, picked: Pick | None, simulated: bool, name: 
 
 
 def pareto_figure(
-    among: dict[str, Candidates], picked: dict[str, Pick], simulated: bool, n_kernels: int
+    among: dict[str, SettingCandidates], picked: dict[str, Pick], simulated: bool, n_kernels: int
 ) -> Figure:
     """Time and energy over the settings, a panel a kernel; ``n_kernels``: how many there are."""
     short = short_labels(

@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from analysis.choice.candidates import Candidates
+from analysis.choice.candidates import SettingCandidates
 from analysis.choice.crossval import CrossValidation
 from analysis.choice.pick import Pick
 from analysis.choice.variants import VariantStudy
 from analysis.energy.applications import ApplicationEnergy
 from analysis.energy.fitted import Fit
-from analysis.energy.models import Form
+from analysis.energy.models import FormRequest
 from analysis.measurements.hardware_counters import KernelCounters
 from analysis.measurements.observations import Observations
 from analysis.measurements.phase_energy import PhaseSplit
@@ -62,7 +62,7 @@ class StoredFit:
     are other ones now, None where that is not known. ``keep``: show it even then."""
 
     fit: Fit
-    form: Form
+    form: FormRequest
     name: str
     made: str
     stale: bool | None
@@ -104,7 +104,7 @@ class SiteReport:
     remarks: list[Remark] = field(default_factory=list)
     crossvals: list[CrossValidation] = field(default_factory=list)
     picks: list[Pick] = field(default_factory=list)
-    candidates: Mapping[str, Candidates] = field(default_factory=dict)
+    candidates: Mapping[str, SettingCandidates] = field(default_factory=dict)
     slurm: Mapping[str, str] = field(default_factory=dict)
     timing: Observations | None = None
     notes: list[str] = field(default_factory=list)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.choice.candidates import Candidates
+from analysis.choice.candidates import SettingCandidates
 from analysis.choice.pick import Pick
 from analysis.figures.labels import family_order, natural, setting_label
 from analysis.report.content import SiteReport
@@ -58,7 +58,7 @@ def level(percent: float) -> int:
     return sum(percent >= limit for limit in LEVELS)
 
 
-def _heat_map(among: Candidates, picked: Pick | None) -> HeatMap:
+def _heat_map(among: SettingCandidates, picked: Pick | None) -> HeatMap:
     """A kernel's energies over the settings: measured where they were measured, else predicted."""
     shown_j = np.where(among.measured, among.measured_j, among.energy_j)
     over = percent_over(shown_j)

@@ -18,7 +18,7 @@ from analysis.choice.variants import Predicted, study
 from analysis.energy.applications import energies_or_why
 from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit
-from analysis.energy.models import Form
+from analysis.energy.models import FormRequest
 from analysis.measurements.hardware_counters import kernel_counters
 from analysis.measurements.observations import (
     CantFit,
@@ -115,7 +115,7 @@ def site_report(
         return replace(report, data=data, why_no_fit=str(error))
     n_settings = len(np.unique(data.setting))
     crossvals = []
-    form = stored.form if stored else Form()
+    form = stored.form if stored else FormRequest()
     for scheme in ["leave-one-setting-out", *["holdout"] * (n_settings >= HOLDOUT_SETTINGS)]:
         try:
             own = (train or None) if scheme == "holdout" else None

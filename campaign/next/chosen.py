@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analysis.choice.candidates import measured_volts
-from analysis.choice.next_measurements import Cells, NextMeasurements, next_measurements
+from analysis.choice.next_measurements import MeasuredCells, NextMeasurements, next_measurements
 from analysis.choice.objectives import Objective
 from analysis.measurements.observations import CantFit, Observations
 from analysis.predict.site import site_posterior
@@ -27,7 +27,7 @@ def choose_next(
     results: Results,
     data: Observations | None,
     site: str,
-    cells: Cells,
+    cells: MeasuredCells,
     objective: Objective,
     *,
     budget_h: float,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.choice.next_measurements import Cells
+from analysis.choice.next_measurements import MeasuredCells
 from analysis.measurements.observations import Observations
 from campaign.plan.estimate import launching_s, measuring_s
 from campaign.plan.plan import Plan
@@ -27,7 +27,7 @@ class Offered:
     ``repeats``: int (K, M), how often each will have been measured once it is as offered."""
 
     part: PartitionPoints
-    cells: Cells
+    cells: MeasuredCells
     planned: int
     repeats: np.ndarray
 
@@ -121,7 +121,7 @@ def offered(
 
     return Offered(
         part=part,
-        cells=Cells(
+        cells=MeasuredCells(
             labels=labels,
             settings=part.settings,
             measured=measured,

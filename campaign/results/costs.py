@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from analysis.energy.fitted import costs_at
-from campaign.results.tables import Cost, CostsAtSetting
+from campaign.results.tables import CostsAtSetting, OperationCost
 from dvfs.errors import BadArgument
 from dvfs.setting import Setting, Volts
 
@@ -80,11 +80,11 @@ def setting_costs(
     """The costs at a setting of known voltages."""
     costs = costs_at(fit, setting, *volts)
     rows = [
-        Cost(f"energy_{name}", value, "pJ", low, high)
+        OperationCost(f"energy_{name}", value, "pJ", low, high)
         for name, (value, low, high) in costs.operation_pj.items()
     ]
     power_w, low_w, high_w = costs.constant_w
-    rows.append(Cost("constant_power", power_w, "W", low_w, high_w))
+    rows.append(OperationCost("constant_power", power_w, "W", low_w, high_w))
     return CostsAtSetting(
         site=fit.site,
         simulated=fit.simulated,

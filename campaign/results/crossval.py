@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from analysis.choice.crossval import CrossValidation
     from analysis.choice.few_crossval import FewCase, FewCrossValidation
-    from analysis.energy.models import Form
+    from analysis.energy.models import FormRequest
     from analysis.measurements.observations import Observations
 
 
@@ -30,7 +30,7 @@ def crossvalidate(
     train: Sequence[Setting] | None,
     fitted_on: Observations | None,
     objective: str,
-    form: Form,
+    form: FormRequest,
 ) -> CrossvalResult:
     """See :meth:`campaign.results.Results.crossval`, whose arguments these are; ``form``: what the
     fits are asked for.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-from analysis.energy.models import KNOWN, NOT_KNOWN, Form, without_surface
+from analysis.energy.models import KNOWN, NOT_KNOWN, FormRequest, without_surface
 from campaign.store.layout import DamagedStore, Store, writing
 from campaign.store.site_record import has_site_record, recorded_sites, site_file_name
 from dvfs.errors import BadArgument, UserError
@@ -42,7 +42,7 @@ class NoKeptFit(UserError):
 
 
 @dataclass(frozen=True)
-class Request(Form):
+class Request(FormRequest):
     """What a fit was asked for."""
 
     like: str = ""
@@ -213,7 +213,7 @@ def request_of(kept: Any) -> Request | None:
         return None
 
 
-def kept_form(store: Store, site: str, name: str = DEFAULT) -> Form:
+def kept_form(store: Store, site: str, name: str = DEFAULT) -> FormRequest:
     """What a fit to the same measurements is to be asked for, to be like the one that is kept;
     everything chosen where no default one is.
 
@@ -227,13 +227,13 @@ def kept_form(store: Store, site: str, name: str = DEFAULT) -> Form:
         fit = read_fit(store, site, name)
     except NoKeptFit:
         if name == DEFAULT:
-            return Form()
+            return FormRequest()
         raise
     request = request_of(read_fit_json(store, site, name))
     if request is not None and not request.like:
-        return Form(request.model, request.voltage, request.robust)
+        return FormRequest(request.model, request.voltage, request.robust)
     known = fit.voltage not in NOT_KNOWN
-    return Form(fit.model, "known" if known else fit.voltage, fit.robust)
+    return FormRequest(fit.model, "known" if known else fit.voltage, fit.robust)
 
 
 def read_fit_json(store: Store, site: str, name: str = DEFAULT) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from analysis.choice.candidates import (
-    Candidates,
+    SettingCandidates,
     all_candidates,
     profile_candidates,
 )
@@ -47,7 +47,7 @@ def asked_candidates(
     profile: str | Path | None,
     volts: Volts | None,
     like: tuple[Observations, Volts] | None = None,
-) -> tuple[list[Candidates], list[str]]:
+) -> tuple[list[SettingCandidates], list[str]]:
     """The candidates of a profile's application, or else of the kernels that are called so; and
     what is doubtful about the profile."""
     if profile is None:
@@ -61,7 +61,7 @@ def kernel_candidates(
     kernel: str | None,
     volts: Volts | None,
     like: tuple[Observations, Volts] | None = None,
-) -> list[Candidates]:
+) -> list[SettingCandidates]:
     """The candidates of the kernels of this name, label or short name, of all by default."""
     labels = kernel_names(data) if kernel is None else _labels_of(kernel, data)
     return list(all_candidates(data, labels, volts, like).values())
@@ -122,7 +122,7 @@ def _wrong_clock(profile: Profile, settings: Iterable[Setting], site: str) -> tu
 
 def application_candidates(
     path: Path, data: Observations, volts: Volts | None
-) -> tuple[Candidates, list[str]]:
+) -> tuple[SettingCandidates, list[str]]:
     """The candidates of an application that was profiled at one setting, from its profile; and
     what is doubtful about the profile."""
     profile, source = read_profile(path)
@@ -207,7 +207,7 @@ def check_limits(max_slowdown: float | None, max_power_w: float | None) -> None:
 
 
 def picks_within_limits(
-    among: Sequence[Candidates],
+    among: Sequence[SettingCandidates],
     objective: str,
     max_slowdown: float | None,
     max_power_w: float | None,

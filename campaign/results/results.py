@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.energy.models import AUTO, Form
+from analysis.energy.models import AUTO, FormRequest
 from campaign.results import fits
 from campaign.results.tables import (
     Coefficients,
@@ -396,10 +396,10 @@ class Results:
         model: str | None = None,
         voltage: str | None = None,
         robust: bool | None = None,
-    ) -> Form:
+    ) -> FormRequest:
         """What the fits of a cross-validation are asked for: see :meth:`crossval`."""
         if (model, voltage, robust) != (None, None, None) or len(sites) > 1:
-            return Form(model or AUTO, voltage or AUTO, bool(robust))
+            return FormRequest(model or AUTO, voltage or AUTO, bool(robust))
         return fits.kept_form(self.store, sites[0], fit)
 
     def crossval_few(

@@ -141,7 +141,7 @@ class Coefficients:
 
 
 @dataclass(frozen=True)
-class Cost:
+class OperationCost:
     """What one operation of a class, or time, costs at a setting, with its 95 % interval."""
 
     name: str
@@ -162,7 +162,7 @@ class CostsAtSetting:
     mem_mhz: float | None
     core_v: float
     mem_v: float
-    costs: tuple[Cost, ...]
+    costs: tuple[OperationCost, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """``campaign coefficients --core-mhz ... --json``."""

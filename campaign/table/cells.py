@@ -21,7 +21,7 @@ WHOLE = re.compile(r"([0-9]+)(?:\.0*)?")
 TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
-class Cells:
+class TableCells:
     """Goes through a table's columns, and keeps what is wrong in each, by row."""
 
     def __init__(self, table: RawTable) -> None:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from campaign.plan.point import ID_CHARS
 from campaign.table.cells import (
-    Cells,
+    TableCells,
     is_present,
     meters_json,
     one_line,
@@ -64,7 +64,7 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
         BadFile: columns in another unit; or rows with a value that is missing, no number, not
             finite or out of range, or that are the same point: of each column the first one.
     """
-    cells = Cells(table)
+    cells = TableCells(table)
     kinds = _kinds(cells)
     frame, power_w = _frame(cells, mapping, kinds)
     if mapping.number_repeats:
@@ -101,14 +101,14 @@ class _Kinds:
     worth: np.ndarray
 
 
-def _kinds(cells: Cells) -> _Kinds:
+def _kinds(cells: TableCells) -> _Kinds:
     ids = cells.texts(POINT_ID, _point_id)
     status = cells.texts("status", _status)
     of_store = np.array([point_id != "" for point_id in ids], bool)
     return _Kinds(ids, of_store, status, worth_of(status))
 
 
-def _frame(cells: Cells, mapping: TableMap, kinds: _Kinds) -> tuple[pd.DataFrame, np.ndarray]:
+def _frame(cells: TableCells, mapping: TableMap, kinds: _Kinds) -> tuple[pd.DataFrame, np.ndarray]:
     """The rows in the store's columns, without ids; and power (W, float64, NaN where not given)."""
     table = cells.table
     exact = table.of_store
@@ -255,7 +255,7 @@ def _point_id(value: Any) -> str:
 
 
 def _volts(
-    cells: Cells,
+    cells: TableCells,
     core_mhz: np.ndarray,
     mem_mhz: np.ndarray,
     of_store: np.ndarray,
@@ -289,7 +289,7 @@ def _volts(
     return core_v, mem_v, origin
 
 
-def _clock_proofs(cells: Cells, frame: pd.DataFrame, of_store: np.ndarray) -> list[str]:
+def _clock_proofs(cells: TableCells, frame: pd.DataFrame, of_store: np.ndarray) -> list[str]:
     """How the clocks were shown: as the row says; else by its achieved clocks, or stated."""
 
     def proof(value: Any) -> str:

@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 
-from campaign.table.cells import Cells
+from campaign.table.cells import TableCells
 from campaign.table.map_file import TableMap
 from dvfs.dataset import COUNT_PREFIX, POSSIBLE, POSSIBLE_COUNT
 
@@ -35,7 +35,7 @@ CLOCK_WORDS = {"clock", "clk", "freq", "frequency", "mhz", "ghz", "khz", "hz"}
 
 
 def note_impossible(
-    cells: Cells,
+    cells: TableCells,
     columns: dict[str, np.ndarray],
     of_store: np.ndarray,
     failed: np.ndarray,
@@ -136,7 +136,7 @@ def _advice(name: str, factor: float, text: str, theirs: str, mapping: TableMap)
 
 
 def note_power_caps(
-    cells: Cells,
+    cells: TableCells,
     core_mhz: np.ndarray,
     power_w: np.ndarray,
     read_back: np.ndarray,

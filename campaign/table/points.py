@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from campaign.plan.point import point_ids
-from campaign.table.cells import Cells
+from campaign.table.cells import TableCells
 from dvfs.dataset import COMPLETE, DAMAGED
 from dvfs.setting import Setting
 
@@ -51,7 +51,7 @@ def point_ids_of(frame: pd.DataFrame, given: list[str]) -> list[str]:
 
 
 def attempts_of(
-    cells: Cells, frame: pd.DataFrame, ids: list[str], given: list[str], worth: np.ndarray
+    cells: TableCells, frame: pd.DataFrame, ids: list[str], given: list[str], worth: np.ndarray
 ) -> Attempts:
     """Divide the rows into measurements and failed attempts.
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.choice.candidates import Candidates, all_candidates, measured_volts
+from analysis.choice.candidates import SettingCandidates, all_candidates, measured_volts
 from analysis.choice.crossval import cross_validate
 from analysis.choice.few_crossval import FewTruth, few_cross_validate, few_folds, judge_holdout
 from analysis.choice.objectives import objective
@@ -283,10 +283,10 @@ TOP = tried([[9, 1, 9]] * 3, [[1.0, 9.0, 1.3], [1.0, 9.0, 1.3], [1.2, 9.0, 1.0]]
 """The model loses most, then the highest clocks, and the first setting least."""
 
 
-def candidates_with(trial: Trial | None) -> Candidates:
+def candidates_with(trial: Trial | None) -> SettingCandidates:
     """The second setting is best by the model, and the third the fastest."""
     energy_j, time_s = np.array([2.0, 1.0, 3.0]), np.array([3.0, 2.0, 1.0])
-    return Candidates(
+    return SettingCandidates(
         kernel="k",
         params={},
         label="k",

@@ -10,7 +10,7 @@ import pytest
 from analysis.choice.candidates import measured_volts
 from analysis.choice.next_measurements import (
     FIRST_SETTINGS,
-    Cells,
+    MeasuredCells,
     measurements_like,
     next_measurements,
 )
@@ -54,7 +54,7 @@ class Board:
     def offer(self, hours=1.0, again=False, repeats=1):
         """All cells that are not measured, each measurement for so many hours; with ``again`` the
         measured ones too."""
-        return Cells(
+        return MeasuredCells(
             labels=[
                 label if self.measured[k].any() else None for k, label in enumerate(self.labels)
             ],
@@ -260,7 +260,7 @@ def test_anchors_are_of_the_kernels_on_offer_and_never_cells_that_were_not_measu
     board.measured[5:] = False
     rows = np.arange(2, KERNELS)
     every = board.offer(again=True)
-    offer = Cells(
+    offer = MeasuredCells(
         labels=every.labels[2:],
         settings=every.settings,
         measured=board.measured[rows],
@@ -291,7 +291,7 @@ class NewSite:
     def chosen(self, budget_h=np.inf, most=None):
         """What is chosen. Each cell is measured three times; a measurement takes as many node-hours
         as the kernel takes seconds."""
-        offer = Cells(
+        offer = MeasuredCells(
             labels=self.labels,
             settings=self.settings,
             measured=self.measured,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.choice.candidates import Candidates
+from analysis.choice.candidates import SettingCandidates
 from analysis.choice.objectives import objective
 from analysis.choice.pick import pick
 from dvfs.kernel_instance import KernelInstance
@@ -34,7 +34,7 @@ def test_an_objective_is_its_formula_and_its_pick_the_least(name):
     np.testing.assert_allclose(objective(name).score(energy_j, time_s), expected, rtol=1e-15)
     assert int(np.argmin(expected)) == BEST[name]
     settings = [Setting(100.0 * i, 500.0) for i in range(1, 6)]
-    among = Candidates(
+    among = SettingCandidates(
         **KernelInstance("k").as_dict(),
         settings=settings,
         energy_j=energy_j,

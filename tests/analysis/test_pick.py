@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.choice.candidates import Candidates, all_candidates, measured_volts
+from analysis.choice.candidates import SettingCandidates, all_candidates, measured_volts
 from analysis.choice.legal_settings import known_volts
 from analysis.choice.limits import OutsideLimits, rounded_up
 from analysis.choice.losses import CaseLoss, contest, highest_clocks
@@ -146,7 +146,7 @@ def test_how_sure_a_pick_is_by_monte_carlo(data):
     assert unsure > 0
 
 
-def with_draws(energy_j: list[float], spread: float, seed: int = 0) -> Candidates:
+def with_draws(energy_j: list[float], spread: float, seed: int = 0) -> SettingCandidates:
     """Settings from fast to slow, with independent normal draws of relative ``spread``."""
     energy = np.array(energy_j)
     n = len(energy)
@@ -154,7 +154,7 @@ def with_draws(energy_j: list[float], spread: float, seed: int = 0) -> Candidate
     drawn = energy[:, None] * (1 + spread * rng.normal(size=(n, 4000)))
     time_s = 1.0 + 0.1 * np.arange(n)
     settings = [Setting(1000.0 - 100 * i, 500.0) for i in range(n)]
-    return Candidates(
+    return SettingCandidates(
         **KernelInstance("k").as_dict(),
         settings=settings,
         energy_j=energy,

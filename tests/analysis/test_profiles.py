@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.choice.candidates import Candidates, profile_candidates
+from analysis.choice.candidates import SettingCandidates, profile_candidates
 from analysis.choice.crossval import cross_validate
 from analysis.choice.pick import pick
 from analysis.measurements.observations import CantFit, Observations, observations
@@ -67,7 +67,7 @@ def misleading(kernels: int = 15, noise: float = 0.0) -> Observations:
     return counted(log_s, counts)
 
 
-def profiled(data: Observations, label: str, setting: int = TOP) -> Candidates:
+def profiled(data: Observations, label: str, setting: int = TOP) -> SettingCandidates:
     """A kernel's candidates by its counts and its time at one setting, as if nothing else of it
     were known."""
     row = np.flatnonzero((data.kernel == label) & (data.setting == setting))[0]
@@ -81,7 +81,7 @@ def profiled(data: Observations, label: str, setting: int = TOP) -> Candidates:
     )
 
 
-def true_s(data: Observations, label: str, among: Candidates) -> np.ndarray:
+def true_s(data: Observations, label: str, among: SettingCandidates) -> np.ndarray:
     """The measured time at each setting of the candidates."""
     mine = data.kernel == label
     at = [data.settings.index(setting) for setting in among.settings]

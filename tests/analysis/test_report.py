@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from analysis.choice.candidates import Candidates, all_candidates
+from analysis.choice.candidates import SettingCandidates, all_candidates
 from analysis.choice.crossval import cross_validate
 from analysis.choice.pick import Pick, picks
 from analysis.energy.fit import fit
@@ -109,7 +109,7 @@ def content(*sites):
 
 def exact(kernel, settings, energy_j, time_s, measured, measured_j):
     """Candidates whose energies and times are surely these."""
-    return Candidates(
+    return SettingCandidates(
         **kernel.as_dict(),
         settings=settings,
         energy_j=energy_j,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.choice.candidates import Candidates, candidates, measured_volts
+from analysis.choice.candidates import SettingCandidates, candidates, measured_volts
 from analysis.choice.losses import Predicted, case_losses
 from analysis.choice.pick import pick
 from analysis.measurements.observations import observations
@@ -113,10 +113,10 @@ def test_the_core_clock_comes_first_and_a_site_may_have_one_clock(settings, expe
     assert fastest(settings, np.array([1.0, 1.001, 1.002]), np.full(3, 0.01)) == expected
 
 
-def among(energy_j: list[float], time_s: list[float], error: float) -> Candidates:
+def among(energy_j: list[float], time_s: list[float], error: float) -> SettingCandidates:
     rng = np.random.default_rng(1)
     energies = np.array(energy_j)
-    return Candidates(
+    return SettingCandidates(
         kernel="k",
         params={},
         label="k",
