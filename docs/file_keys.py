@@ -111,10 +111,8 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
-    if value is None:
-        return "not set"
-    if isinstance(value, FileModel):
-        return "those of its keys"
+    if value is None or isinstance(value, FileModel):
+        return ""
     return f"`{value:g}`" if isinstance(value, float) else f"`{json.dumps(value)}`"
 
 
@@ -159,4 +157,5 @@ def _limits(metadata: Sequence[Any]) -> list[str]:
         for part in parts
         if getattr(part, name, None) is not None
     ]
-    return [" and ".join(limits)] if limits else []
+    words = " and ".join(limits)
+    return [re.sub(r"^>= (\S+) and <= (\S+)$", r"\1 to \2", words)] if limits else []

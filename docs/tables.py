@@ -74,28 +74,24 @@ def controls() -> str:
 def kernels() -> str:
     """One row a kernel."""
     return _table(
-        ["kernel", "is", "counts", "parameters"],
-        [
-            [
-                f"`{kernel.name}`",
-                kernel.summary,
-                kernel.counted,
-                ", ".join(f"`{parameter.name}`" for parameter in parameters_of(kernel)) or "none",
-            ]
-            for kernel in map(find_kernel, OURS)
-        ],
+        ["kernel", "is", "counts"],
+        [[f"`{kernel.name}`", kernel.summary, kernel.counted] for kernel in map(find_kernel, OURS)],
     )
 
 
 def parameters() -> str:
-    """One row a parameter of each kernel."""
-    rows = []
+    """One row a parameter, with all kernels that have it with the same values and default."""
+    rows: dict[tuple[str, ...], list[str]] = {}
     for kernel in map(find_kernel, OURS):
         for parameter in parameters_of(kernel):
             default = "required" if parameter.required else _default(parameter.default)
-            cells = [f"`{kernel.name}`", f"`{parameter.name}`", parameter.description]
-            rows.append([*cells, parameter.values, default])
-    return _table(["kernel", "parameter", "is", "values", "default"], rows)
+            values = re.sub(r">= (\S+) and <= (\S+)", r"\1 to \2", parameter.values)
+            row = (f"`{parameter.name}`", parameter.description, values, default)
+            rows.setdefault(row, []).append(f"`{kernel.name}`")
+    return _table(
+        ["kernel", "parameter", "is", "values", "default"],
+        [[", ".join(names), *row] for row, names in rows.items()],
+    )
 
 
 def classes() -> str:

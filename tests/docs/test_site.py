@@ -36,10 +36,15 @@ def test_the_site_is_built_without_warnings_and_loads_nothing_from_outside(tmp_p
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "WARNING" not in ended.stderr
     pages = {str(path.relative_to(tmp_path)): path for path in tmp_path.rglob("*.html")}
-    assert {"index.html", "contributing.html", "api/index.html", "api/campaign.html"} <= set(pages)
+    assert {
+        "index.html",
+        "contributing.html",
+        "api/index.html",
+        "api/campaign.results.html",
+    } <= set(pages)
     reference = pages["file-reference.html"].read_text(encoding="utf-8")
     assert file_keys() <= set(re.findall(r"<td><code>(\w+)</code></td>", reference))
-    assert "open_store" in pages["api/campaign.html"].read_text(encoding="utf-8")
+    assert "open_store" in pages["api/campaign.results.html"].read_text(encoding="utf-8")
     for name, path in pages.items():
         loaded = LOADED.findall(path.read_text(encoding="utf-8"))
         assert not loaded, f"{name}: {loaded}"
