@@ -33,7 +33,7 @@ check: setup
 test: setup
 	.ci/install_slurm
 	.ci/install_chromium
-	$(BIN)/pytest $(PARALLEL)
+	$(BIN)/pytest $(PARALLEL) --durations=30
 
 # The numeric tests with the arithmetic of several processors.
 processors: setup
