@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-LEFT_OUT = re.compile(r"(made|version|commit|python|written|_unix_s|wall_s|elapsed)$")
+LEFT_OUT = re.compile(r"(made|created|version|commit|python|written|_unix_s|wall_s|elapsed)$")
 TABLES = {
     "titanx": ("tests/data/gtxtitanx/microbenchmarks.csv", "examples/gtxtitanx.map.toml"),
     "k20x": ("tests/data/anzt2015/table-2.csv", "examples/k20x-table-2.map.toml"),
@@ -122,6 +122,7 @@ def main() -> int:
         stores["demo"] = made / "demo" / "store"
         for table, (path, map_file) in TABLES.items():
             words = ["import", str(after / path), "--store", table, "--map", str(after / map_file)]
+            words += ["--site", "a100"] if table == "tuner" else []
             code, _, text = ask(before, words, made)
             if code:
                 raise SystemExit(f"{table}: {text}")

@@ -38,9 +38,9 @@ class MissingExtra(UserError, ImportError):
 
     def __init__(self, package: str) -> None:
         extra = EXTRAS[package]
-        remedy = f"pip install 'dvfs-campaign[{extra.name}]'"
-        super().__init__(f"{extra.what} needs {package}", remedy)
-        self.name = package
+        what, remedy = f"{extra.what} needs {package}", f"pip install 'dvfs-campaign[{extra.name}]'"
+        super().__init__(f"{what}: {remedy}")
+        self.what, self.remedy, self.name = what, remedy, package
 
 
 @contextmanager

@@ -87,6 +87,27 @@ def test_its_kernel_is_listed_with_its_package(installed: Path, tmp_path: Path) 
     assert "waits" not in campaign([], tmp_path, "kernels").stdout
 
 
+def test_a_change_of_its_kernel_is_another_identity(installed: Path, tmp_path: Path) -> None:
+    packages = tmp_path / "packages"
+    shutil.copytree(installed, packages)
+    kernel = packages / "example_plugins" / "kernel.py"
+
+    def identity() -> str:
+        code = "from kernels.sources import kernel_identity; print(kernel_identity('waits'))"
+        path = os.pathsep.join(map(str, [ROOT, packages]))
+        words = [sys.executable, "-c", code]
+        environment = os.environ | {"PYTHONPATH": path}
+        return subprocess.run(
+            words, env=environment, capture_output=True, text=True, check=True
+        ).stdout
+
+    first = identity()
+    kernel.write_text(kernel.read_text() + "\n# a comment\n")
+    assert identity() == first
+    kernel.write_text(kernel.read_text().replace("WAIT_S = 0.001", "WAIT_S = 0.002"))
+    assert identity() != first
+
+
 def test_its_meter_control_kernel_and_scheduler_measure(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "site.toml").write_text(SITE)
     (tmp_path / "c.toml").write_text(CAMPAIGN)

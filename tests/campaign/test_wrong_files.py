@@ -220,7 +220,7 @@ WRONG = [
         "",
         ["partitions", "missing"],
     ),
-    ("unknown scheduler", "s", '"local"', '"pbs"', ["s.toml:19", "'pbs'", "'slurm'"]),
+    ("unknown scheduler", "s", '"local"', '"pbs"', ["s.toml:19", "'pbs'", "slurm"]),
     ("clocks that nothing sets", "s", '"twin"', '"fixed"', ["s.toml:12", "fixed", "another"]),
 ]
 

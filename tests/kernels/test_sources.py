@@ -16,7 +16,10 @@ from kernels import sources
 from kernels.registry import KERNELS
 
 ROOT = Path(__file__).parents[2]
-CACHED = (sources.kernel_identity, sources.reached_by, sources._module, sources._references)
+CACHED = (
+    *(sources.kernel_identity, sources.reached_by, sources._root),
+    *(sources._module, sources._references),
+)
 
 
 def forget() -> None:

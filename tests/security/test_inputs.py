@@ -123,7 +123,7 @@ def test_a_pipe_of_this_process_is_read(tmp_path: Path) -> None:
 
 LIMITED_MEMORY = """
 import resource, sys
-from campaign.command_line import main
+from campaign.verbs.command_line import main
 import pandas, pyarrow.parquet, campaign.table.importing
 with open("/proc/self/statm") as file:
     used = int(file.read().split()[0]) * resource.getpagesize()

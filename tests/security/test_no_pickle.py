@@ -228,7 +228,7 @@ def planted(root: Path, kind: str, payload: bytes) -> int:
 READ = """
 import json, sys
 from pathlib import Path
-from campaign.command_line import main
+from campaign.verbs.command_line import main
 from campaign.store.dataset import open_dataset
 from campaign.store.layout import open_store
 

@@ -36,10 +36,11 @@ AS_OTHER = """
 import json, os, sys, traceback
 from pathlib import Path
 uid, home, warm, asked = int(sys.argv[1]), sys.argv[2], *map(json.loads, sys.argv[3:])
-from campaign.command_line import main
+from campaign.verbs.command_line import main
 from campaign.store.dataset import open_dataset
 from campaign.store.layout import open_store
 import campaign.launch.drive, campaign.launch.progress, campaign.launch.partition_run
+import campaign.launch.local, campaign.launch.slurm
 
 def do(words):
     if words[0] == "open_dataset":
