@@ -7,7 +7,8 @@ A file is written under a new random name in the same folder (``.NAME.RANDOM.new
 when it is on disk: who reads it sees the earlier file or the new one, never a part. Another user
 who can write in the folder cannot lead the bytes elsewhere, and after an error, an interrupt or a
 full disk the earlier file is as it was. The next writer of the same file removes what a killed one
-has left."""
+has left.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ Parameters are bound in the order in which they are declared, and a condition is
 all its names are bound, on all candidates at once. Candidates that agree in all that a range and
 its first conditions use have the same values of its parameter, and these are tested once for all
 of them: a range of a thousand values, of which a condition leaves the divisors of a product, is
-not walked again for every candidate."""
+not walked again for every candidate.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 name in this folder.
 
 Everything that is heavy is imported where it is used, so that what reads a JSON file alone
-answers at once."""
+answers at once.
+"""
 
 from __future__ import annotations
 

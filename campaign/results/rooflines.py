@@ -1,7 +1,8 @@
 """The rooflines of a site at a setting, and of machines as papers print them, also as files.
 
 >>> from campaign.results.rooflines import platform_roofline
->>> platform_roofline("gtx-580").to_pandas()"""
+>>> platform_roofline("gtx-580").to_pandas()
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from analysis.energy.fitted import Fit
     from analysis.measurements.observations import Observations
     from analysis.report.content import ReportContent
-
 
 SHOWN = 16
 """Settings that an error names."""
