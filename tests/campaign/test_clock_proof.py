@@ -32,7 +32,7 @@ def true_mhz() -> float:
 def test_a_control_that_does_nothing_proves_nothing():
     """At clocks below and above all that turbo gives this machine: none is taken as shown."""
     seen = [mhz for _ in range(10) for mhz in timed_core_mhz()]
-    mhz = [round(min(seen) * factor) for factor in (0.25, 0.5, 0.8)]
+    mhz = [round(min(seen) * factor) for factor in (0.25, 0.4, 0.6)]
     mhz += [round(max(seen) * factor) for factor in (1.25, 2.0)]
     site = pretending_site([float(m) for m in mhz])
     for setting in site.settings:
@@ -43,7 +43,7 @@ def test_a_control_that_does_nothing_proves_nothing():
 
 
 def test_the_machine_at_its_own_clock_is_shown_by_timing():
-    for _ in range(3):  # on a busy machine a timing may be interrupted all the time
+    for _ in range(8):  # turbo may change the clock between two timings
         site = pretending_site([true_mhz()], pct=8.0)  # its turbo has steps of 3 %
         done = measured(site, site.settings[0])
         if done.status == "ok":
@@ -54,9 +54,13 @@ def test_the_machine_at_its_own_clock_is_shown_by_timing():
 
 
 def test_nothing_is_asked_and_nothing_has_to_be_shown():
-    done = measured(pretending_site([10.0, 20.0]), AS_FOUND)
-    assert (done.status, done.clock_proof, done.text) == ("ok", "", "")
-    assert done.core_mhz_timed == pytest.approx(true_mhz(), rel=0.1)
+    for _ in range(5):  # turbo may change the clock between two timings
+        done = measured(pretending_site([10.0, 20.0]), AS_FOUND)
+        assert (done.status, done.clock_proof, done.text) == ("ok", "", "")
+        now_mhz = pytest.approx(true_mhz(), rel=0.1)
+        if done.core_mhz_timed == now_mhz:
+            break
+    assert done.core_mhz_timed == now_mhz
 
 
 def test_where_neither_reading_nor_timing_works_the_measurement_is_kept(monkeypatch):
