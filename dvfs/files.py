@@ -175,9 +175,12 @@ def write_output(path: Path, data: bytes | str) -> None:
 
 
 def write_kept(path: Path, data: bytes) -> None:
-    """Write a file of a cache, in a folder that is made. See :func:`replacing`."""
+    """Write a file of this user's cache, in a folder that is made. See :func:`replacing`.
+
+    Others may not write it, whatever the umask: compiled code is run from there.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
+    with replacing(path, mode=0o600) as file:
         file.write(data)
 
 

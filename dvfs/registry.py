@@ -69,7 +69,7 @@ class Registry(dict[str, str]):
         try:
             found = import_module(module)
             return getattr(found, attribute) if attribute else found
-        except (ImportError, AttributeError) as error:
+        except Exception as error:
             if name not in self.packages:
                 raise
             raise CannotLoad(

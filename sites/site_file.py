@@ -310,6 +310,8 @@ class Partition(FileModel):
     @property
     def has_jobs(self) -> bool:
         """Whether workers run in jobs of a scheduler, and not as processes of this machine."""
+        if self.scheduler in SCHEDULERS.packages:
+            return bool(SCHEDULERS.load(self.scheduler).has_jobs)
         return self.scheduler != "local"
 
     @field_validator("directives")

@@ -111,7 +111,8 @@ def test_a_change_of_its_kernel_is_another_identity(installed: Path, tmp_path: P
 def test_its_meter_control_kernel_and_scheduler_measure(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "site.toml").write_text(SITE)
     (tmp_path / "c.toml").write_text(CAMPAIGN)
-    done = campaign([installed], tmp_path, "doctor", "site.toml", "--here", "--json")
+    # Its scheduler says that it has no jobs: doctor examines this node, and no job is estimated.
+    done = campaign([installed], tmp_path, "doctor", "site.toml", "--json")
     node = json.loads(done.stdout)
     assert [meter["package"] for meter in node["meters"]] == ["example-plugins"], done.stderr
     assert node["clocks"]["package"] == "example-plugins"
@@ -150,34 +151,31 @@ def test_without_it_a_site_file_that_names_its_parts_is_refused(tmp_path: Path) 
 
 
 def test_two_packages_of_one_name_are_refused(installed: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    (other / "second").mkdir(parents=True)
-    (other / "second" / "__init__.py").write_text("raise RuntimeError('imported')\n")
-    (other / "pyproject.toml").write_text(
-        '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
-        '[project]\nname = "second-plugins"\nversion = "1"\n'
-        '[project.entry-points."dvfs_campaign.meters"]\nten-watts = "second.meter"\n'
-        '[tool.setuptools]\npackages = ["second"]\n'
-    )
-    install(other, tmp_path / "more")
+    more = another(tmp_path, "second-plugins", "meters", "ten-watts", "raise RuntimeError")
     (tmp_path / "site.toml").write_text(SITE)
-    folders = [installed, tmp_path / "more"]
-    done = campaign(folders, tmp_path, "doctor", "site.toml", "--here")
+    done = campaign([installed, more], tmp_path, "doctor", "site.toml", "--here")
     assert done.returncode == 2, done.stderr
     assert "example-plugins" in done.stderr and "second-plugins" in done.stderr
 
 
-def test_a_package_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
-    broken = tmp_path / "broken"
-    (broken / "fails").mkdir(parents=True)
-    (broken / "fails" / "__init__.py").write_text("import a_package_that_is_not_there\n")
-    (broken / "pyproject.toml").write_text(
-        '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
-        '[project]\nname = "broken-plugins"\nversion = "1"\n'
-        '[project.entry-points."dvfs_campaign.kernels"]\nwaits = "fails:waits"\n'
-        '[tool.setuptools]\npackages = ["fails"]\n'
-    )
-    install(broken, tmp_path / "more")
-    done = campaign([tmp_path / "more"], tmp_path, "kernels", "waits")
+@pytest.mark.parametrize("code", ["import a_package_that_is_not_there", "1 / 0", "x ="])
+def test_a_package_that_cannot_be_imported_is_named(tmp_path: Path, code: str) -> None:
+    more = another(tmp_path, "broken-plugins", "kernels", "waits", code)
+    done = campaign([more], tmp_path, "kernels", "waits")
     assert done.returncode == 2
     assert "broken-plugins" in done.stderr and "Traceback" not in done.stderr
+
+
+def another(folder: Path, name: str, group: str, entry: str, code: str) -> Path:
+    """A package of one entry point and this code, installed in a folder of its own."""
+    source = folder / "another"
+    (source / "plugins").mkdir(parents=True)
+    (source / "plugins" / "__init__.py").write_text(f"{code}\n")
+    (source / "pyproject.toml").write_text(
+        '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
+        f'[project]\nname = "{name}"\nversion = "1"\n'
+        f'[project.entry-points."dvfs_campaign.{group}"]\n{entry} = "plugins:thing"\n'
+        '[tool.setuptools]\npackages = ["plugins"]\n'
+    )
+    install(source, folder / "more")
+    return folder / "more"

@@ -43,11 +43,8 @@ MOST_NOISE = 0.05
 LEVEL = 100.0
 """Variance of the level of all times, and of all powers: not known."""
 SMOOTH, CORE, MEM, ROUGH = range(4)
-OWN_PARTS = (
-    "physics", "smooth time", "smooth power", "core time", "core power", "memory time",
-    "memory power", "rough time", "rough power", "level time", "level power",
-)  # fmt: skip
-COMMON_PARTS = OWN_PARTS[:9]
+# In this order: physics; smooth, core, memory and rough, each of time and of power; and of kernels
+# alone the levels of time and of power.
 OWN_SD = np.array([1.0, 0.06, 0.04, 0.003, 0.003, 0.005, 0.01, 0.004, 0.015, 2.0, 0.2])
 OWN_SPREAD = np.array([0.3, *[1.5] * 6, 3.0, 2.5, 1.0, 2.0])
 COMMON_SD = np.array([1.0, 0.025, 0.05, 0.005, 0.006, 0.01, 0.01, 0.002, 0.006])

@@ -16,6 +16,7 @@ from sites.site_file import Site
 JOB_MINUTES = 10
 JOB_TIMEOUT_S = 1800.0
 """How long the job may take, in the queue and on its node."""
+MAX_OUTPUT_CHARS = 500
 
 
 def examine_partition(site: Site, site_path: Path, partition_name: str) -> NodeExamination:
@@ -41,6 +42,7 @@ def examine_partition(site: Site, site_path: Path, partition_name: str) -> NodeE
     )
     begin = printed.find("{")  # modules may print lines before it
     if begin < 0:
-        raise CantLaunch(f"{site.name}/{partition_name}: the job printed no examination: {printed}")
+        end = printed.strip()[-MAX_OUTPUT_CHARS:]
+        raise CantLaunch(f"{site.name}/{partition_name}: the job printed no examination: {end}")
     examination = NodeExamination.from_dict(json.loads(printed[begin:]))
     return replace(examination, partition=partition_name)

@@ -67,8 +67,7 @@ class CampaignRun:
             p.id: (n if retry_failed else 0) + plan.campaign.retries.max for p, n in todo
         }
         self.partitions = _partition_runs(plan, store, todo, self.finished_tasks)
-        self.watches: dict[str, QueueWatch] = {}
-        """By "site/partition"; partitions share those of their queue."""
+        self.watches: list[QueueWatch] = []
         self.journal: JournalWriter | None = None
         self._shown_s = 0.0
         self._stopping = False
@@ -108,7 +107,7 @@ class CampaignRun:
                 self.hours.end(partition.label, not partition.problem)
             self.hours.write(now=True)
             self.live.spent = self.hours.spent()
-            for watch in set(self.watches.values()):
+            for watch in self.watches:
                 watch.stop()
             if self.journal is not None:
                 self.journal.close()
@@ -142,7 +141,7 @@ class CampaignRun:
                     partition.submit_tasks()
                 for note in partition.supervise():
                     self.progress.note(*note)
-        for watch in set(self.watches.values()):
+        for watch in self.watches:
             watch.often = any(p.starting for p in self.partitions if p.watch is watch)
             if text := watch.news():
                 self.progress.note(text)
@@ -191,15 +190,16 @@ class CampaignRun:
             before = scheduler.cancel_jobs(names)
             cluster = scheduler.cluster_name()
             watch = QueueWatch(scheduler, names)
+            self.watches.append(watch)
             for partition in partitions:
                 self._count_left(partition, before)
                 partition.cluster_name = cluster
-                self.watches[partition.label] = watch
+                partition.watch = watch
         for number, partition in enumerate(self.partitions):
             if self.chooser is not None:
                 partition.kept_workers = partition.wanted
             dashboard = LOOPBACK_DASHBOARD if number else self.dashboard
-            partition.open(self.store, dashboard, self.watches.get(partition.label))
+            partition.open(self.store, dashboard)
         left = {partition.label: partition.left for partition in self.partitions}
         if self.chooser is not None:
             for partition in self.partitions:

@@ -89,6 +89,7 @@ class PartitionRun:
     submission_errors: list[CantLaunch] = field(default_factory=list)
     """The scheduler's errors for jobs that it did not accept."""
     watch: QueueWatch | None = None
+    """Of the queue that its jobs are in; None without jobs."""
     cluster: Any = None
     client: Any = None
     job_workers: JobWorkers | None = None
@@ -161,9 +162,8 @@ class PartitionRun:
         """Points that are not measured yet."""
         return len(self.waiting) + sum(len(attempts) for attempts, _ in self.in_flight.values())
 
-    def open(self, store: Store, dashboard: str, watch: QueueWatch | None) -> None:
+    def open(self, store: Store, dashboard: str) -> None:
         """Start the cluster and register the measuring plugin on its workers."""
-        self.watch = watch
         self._opened_s = time.monotonic()
         partition = self.site.partitions[self.partition]
         self.cluster = self.scheduler.start(
@@ -176,14 +176,14 @@ class PartitionRun:
                 self.setup.as_dict(), str(store.journals), partition.local_directory, planned
             )
         )
-        if watch is not None:
+        if self.watch is not None:
             self.job_workers = JobWorkers(
                 cluster=self.cluster,
                 scheduler=self.scheduler,
                 label=self.label,
                 job_name=self.job_name,
                 logs=store.root / "logs",
-                watch=watch,
+                watch=self.watch,
                 starts=Starts(self.starts),
                 no_answer_s=self.site.slurm.no_answer_s,
             )

@@ -17,6 +17,10 @@ from kernels.sources import kernel_identity
 from sites.node_facts import node_facts, slurm_facts
 from sites.nvml_power_model import power_models
 
+PACKAGE = "dvfs-campaign"
+ROOT = Path(__file__).parents[2]
+GIT_S = 10.0
+
 
 def planned_record(setup: PartitionSetup) -> dict[str, Any]:
     """The part that is known before anything is measured."""
@@ -38,11 +42,6 @@ def node_record(setup: PartitionSetup) -> dict[str, Any]:
     if any(meter.kind == "nvml" for meter in setup.site.meters):
         facts["nvml_power_model"] = power_models()
     return planned_record(setup) | {name: fact for name, fact in facts.items() if fact}
-
-
-PACKAGE = "dvfs-campaign"
-ROOT = Path(__file__).parents[2]
-GIT_S = 10.0
 
 
 def package_versions() -> dict[str, Any]:

@@ -249,3 +249,12 @@ def test_a_pipe_is_written_to(store: Path, tmp_path: Path) -> None:
     assert page.rstrip().endswith(b"</html>")
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_nobody_else_may_write_what_a_cache_keeps(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        write_kept(tmp_path / "kept", b"code")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o600
