@@ -42,7 +42,7 @@ from smooth_models import by_process, by_quadratic, places, quadratic_columns  #
 from analysis.choice.crossval import cross_validate  # noqa: E402
 from analysis.choice.few_crossval import FewTruth  # noqa: E402
 from analysis.choice.objectives import ENERGY  # noqa: E402
-from analysis.measurements.observations import CantFit, kernel_names  # noqa: E402
+from analysis.measurements.observations import FitError, kernel_names  # noqa: E402
 
 TREES = ("boosting", "forest", "extra")
 OTHERS = (*TREES, "process", "quadratic", "mixed")
@@ -123,7 +123,7 @@ def show(name, sites):
         everywhere = [k for k in kernel_names(site) if measured_everywhere(site, k)]
         try:
             found = judged(site.take(np.isin(site.kernel.astype(str), everywhere)))
-        except CantFit:
+        except FitError:
             continue
         for column, (errors, lost) in found.items():
             parts[column][0].append(errors)

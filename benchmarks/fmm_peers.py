@@ -83,7 +83,7 @@ class Code:
         return [*self.program, row.file, str(row.n), *map(str, values)]
 
 
-class Failed(Exception):
+class PeerError(Exception):
     """A process that ended without a result."""
 
 
@@ -91,7 +91,7 @@ def run(code: Code, row: Row, order: float, q: int, threads: int, repeats: int) 
     """The result that one process of a code printed.
 
     Raises:
-        Failed: the process ended without a result.
+        PeerError: the process ended without a result.
     """
     command = code.command(row, order, q, threads, repeats)
     # The same for every code; without it, OpenBLAS in ours would compute operators on all cores.
@@ -106,11 +106,13 @@ def run(code: Code, row: Row, order: float, q: int, threads: int, repeats: int) 
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Failed(f"{code.name}: {error}") from error
+        raise PeerError(f"{code.name}: {error}") from error
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not lines:
         output = (done.stderr.strip() or done.stdout.strip())[-500:]
-        raise Failed(f"{code.name}: {' '.join(command)}: exit status {done.returncode}: {output}")
+        raise PeerError(
+            f"{code.name}: {' '.join(command)}: exit status {done.returncode}: {output}"
+        )
     result: dict[str, Any] = json.loads(lines[-1])
     return result
 
@@ -127,7 +129,7 @@ class Tuner:
         """(order, Q) of a code for a row.
 
         Raises:
-            Failed: no order reaches the error.
+            PeerError: no order reaches the error.
         """
         key = self.key(code, row, threads)
         if key not in self.kept:
@@ -166,7 +168,9 @@ class Tuner:
                 self.errors[key] = run(code, row, order, q, 1, 1)["error"]
             if self.errors[key] <= row.goal:
                 return order
-        raise Failed(f"{code.name}: no order reaches {row.goal:.0e} in {row.precision} precision")
+        raise PeerError(
+            f"{code.name}: no order reaches {row.goal:.0e} in {row.precision} precision"
+        )
 
     def fastest(
         self, code: Code, row: Row, settings: list[tuple[float, int]], threads: int
@@ -176,13 +180,13 @@ class Tuner:
         for order, q in settings:
             try:
                 result = run(code, row, order, q, threads, self.repeats)
-            except Failed as error:
+            except PeerError as error:
                 print(f"left out: {error}", file=sys.stderr)
                 continue
             if result["error"] <= row.goal:
                 seconds[order, q] = min(result["evaluation_s"])
         if not seconds:
-            raise Failed(f"{code.name}: none of {settings} reaches {row.goal:.0e}")
+            raise PeerError(f"{code.name}: none of {settings} reaches {row.goal:.0e}")
         return min(seconds, key=seconds.__getitem__)
 
 
@@ -200,7 +204,7 @@ def measure(
             chosen[code.name] = tuner.choose(code, row, threads)
             # Afterwards compiled code and operators are in the caches.
             run(code, row, *chosen[code.name], threads, 1)
-        except Failed as error:
+        except PeerError as error:
             print(f"left out of row {row.number}: {error}", file=sys.stderr)
             continue
         taking_part.append(code)
@@ -355,7 +359,7 @@ def main() -> None:
             for threads in asked.threads:
                 try:
                     measured = measure(codes, row, threads, tuner, rounds, repeats)
-                except Failed as error:
+                except PeerError as error:
                     print(f"row {row.number} left out: {error}", file=sys.stderr)
                     continue
                 measured["rounds"] = rounds

@@ -35,7 +35,7 @@ from kernels.fmm_u.kernel import FmmUParams, count_interactions, fmm_u
 from kernels.fmm_u.variants import Variant, flops, instructions, variants
 from kernels.host.ranks import Team
 from kernels.host.vectors import HOST
-from kernels.kernel import WrongResult
+from kernels.kernel import ResultError
 
 AT_A_TIME = 20
 """Variants that are prepared, and take turns."""
@@ -67,7 +67,7 @@ class TimedVariant:
         error = None
         try:
             self._prepared.check()
-        except WrongResult as wrong:
+        except ResultError as wrong:
             error = str(wrong)
         self._prepared.close()
         counts = self._prepared.counts() or {}

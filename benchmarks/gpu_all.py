@@ -35,7 +35,7 @@ from benchmarks.gpu_counters import counter_rows  # noqa: E402
 from benchmarks.gpu_here import Run, is_registered, need_gpu, open_clocks, run_for  # noqa: E402
 from benchmarks.gpu_row import MISSING, Row  # noqa: E402
 from kernels.cuda.microbench.chase import HOPS  # noqa: E402
-from kernels.kernel import KernelFailed, WrongResult  # noqa: E402
+from kernels.kernel import KernelError, ResultError  # noqa: E402
 
 EXAMPLE = ROOT / "examples/gpu-microbenchmarks.toml"
 PRODUCT_N = 8192
@@ -62,7 +62,7 @@ def tried(what: str, kernel: str, rows: Callable[[], list[Row]]) -> list[Row]:
         return [Row(what=what, kernel=kernel, note=MISSING)]
     try:
         return rows()
-    except (KernelFailed, WrongResult, ValueError, RuntimeError) as error:
+    except (KernelError, ResultError, ValueError, RuntimeError) as error:
         return [Row(what=what, kernel=kernel, note=f"failed: {error}")]
 
 
@@ -173,7 +173,7 @@ def variants(bench: Bench) -> list[Row]:
     for params in gpu_peers.variants_of_example(ROOT / "examples/gpu-dgemm.toml", 20):
         try:
             run = bench.run("gpu_dgemm", **params | {"n": PRODUCT_N})
-        except (KernelFailed, WrongResult, ValueError):
+        except (KernelError, ResultError, ValueError):
             failed += 1
             continue
         best = run if best is None or run.time_s < best.time_s else best

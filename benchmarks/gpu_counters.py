@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.gpu_row import Row
 from campaign.profiles.profiler_tables import Selection, read_counted
-from dvfs.input_files import BadFile
+from dvfs.input_files import FileError
 from kernels.registry import find_kernel
 
 ROOT = Path(__file__).parents[1]
@@ -108,7 +108,7 @@ def _counted(
         printed.write_text(done.stdout, encoding="utf-8")
         try:
             values = read_counted(printed, "ncu", Selection()).values
-        except BadFile:
+        except FileError:
             values = {}
     missing = [metric for metric in metrics if metric not in values]
     if missing:

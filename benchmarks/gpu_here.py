@@ -102,7 +102,7 @@ def run_for(name: str, params: dict[str, Any], seconds: float, clocks: GpuClocks
     """Run a registered kernel for about so long, after as long a warm-up, and check its result.
 
     Raises:
-        KernelFailed, WrongResult, ValueError: as the kernel and its parameters do.
+        KernelError, ResultError, ValueError: as the kernel and its parameters do.
     """
     kernel = find_kernel(name)
     assert kernel.prepare is not None

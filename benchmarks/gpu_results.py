@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.gpu_here import need_gpu  # noqa: E402
 from benchmarks.gpu_peers import variants_of_example  # noqa: E402
 from kernels.host.ranks import Team  # noqa: E402
-from kernels.kernel import KernelFailed, WrongResult  # noqa: E402
+from kernels.kernel import KernelError, ResultError  # noqa: E402
 from kernels.registry import find_kernel  # noqa: E402
 
 Case = tuple[str, dict[str, Any]]
@@ -108,7 +108,7 @@ def tried(kernel_name: str, params: dict[str, Any]) -> tuple[str, str]:
     assert kernel.prepare is not None
     try:
         prepared = kernel.prepare(kernel.params.model_validate(params), Team())
-    except KernelFailed as error:
+    except KernelError as error:
         return "cannot run", str(error)
     try:
         prepared.run(1)
@@ -116,7 +116,7 @@ def tried(kernel_name: str, params: dict[str, Any]) -> tuple[str, str]:
         prepared.run(REPEATS)
         one_s = (time.perf_counter() - begin_s) / REPEATS
         prepared.check()
-    except (KernelFailed, WrongResult) as error:
+    except (KernelError, ResultError) as error:
         return "WRONG", str(error)
     finally:
         prepared.close()

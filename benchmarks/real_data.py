@@ -185,13 +185,13 @@ def phones(folder: Path, files: int) -> Iterator:
 def judge(sites: list, time_of: str):
     """(error %, cases, forms chosen, sites left out) of all sites together."""
     from analysis.choice.crossval import cross_validate
-    from analysis.measurements.observations import CantFit
+    from analysis.measurements.observations import FitError
 
     errors, cases, chosen, left_out = [], [], Counter(), 0
     for data in sites:
         try:
             crossval = cross_validate(data, "leave-one-setting-out", time=time_of)
-        except CantFit:
+        except FitError:
             left_out += 1
             continue
         errors.append(float(crossval.error_pct.mean()))

@@ -24,11 +24,11 @@ class UserError(Exception):
         self.remedy = remedy
 
 
-class BadArgument(UserError):
+class ArgumentError(UserError):
     """An argument is wrong in a way that only the store or a file can show."""
 
 
-class CannotDo(UserError):
+class UnsupportedError(UserError):
     """What was asked for cannot be done now; nothing that was given is wrong."""
 
     exit_code = 1

@@ -25,7 +25,7 @@ Columns = Mapping[str, np.ndarray]
 """Name -> values (N,)."""
 
 
-class BadExpression(Exception):
+class ExpressionError(Exception):
     """What is wrong in the text of an expression, or with its values, and what would be right."""
 
     def __init__(self, what: str, remedy: str) -> None:
@@ -46,7 +46,7 @@ class Expression:
         expression is a name.
 
         Raises:
-            BadExpression: a division by zero, or a value that is too large.
+            ExpressionError: a division by zero, or a value that is too large.
         """
         return _Evaluation(columns, size).of(self.tree)
 
@@ -55,14 +55,14 @@ def parse_expression(text: str) -> Expression:
     """Check a text against what is allowed.
 
     Raises:
-        BadExpression: what is not allowed, and what is.
+        ExpressionError: what is not allowed, and what is.
     """
     if len(text) > MAX_CHARS:
-        raise BadExpression(f"{len(text)} characters long", f"use at most {MAX_CHARS}")
+        raise ExpressionError(f"{len(text)} characters long", f"use at most {MAX_CHARS}")
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise BadExpression(f"{text!r} is not an expression", ALLOWED) from None
+        raise ExpressionError(f"{text!r} is not an expression", ALLOWED) from None
     names: set[str] = set()
     _check(tree, names, MAX_DEPTH)
     return Expression(text, tree, frozenset(names))
@@ -71,7 +71,9 @@ def parse_expression(text: str) -> Expression:
 def _check(node: ast.expr, names: set[str], depth: int) -> None:
     """Refuse what is not allowed, and collect the names."""
     if not depth:
-        raise BadExpression(f"nested more than {MAX_DEPTH} deep", "write it in several conditions")
+        raise ExpressionError(
+            f"nested more than {MAX_DEPTH} deep", "write it in several conditions"
+        )
     for part in _parts(node, names):
         _check(part, names, depth - 1)
 
@@ -102,9 +104,9 @@ def _parts(node: ast.expr, names: set[str]) -> Sequence[ast.expr]:
             least, most, _ = FUNCTIONS[name]
             if not least <= len(parts) <= most:
                 number = f"{least}" if least == most else f"{least} or more"
-                raise BadExpression(f"{name} with {len(parts)} arguments", f"it takes {number}")
+                raise ExpressionError(f"{name} with {len(parts)} arguments", f"it takes {number}")
         case _:
-            raise BadExpression(f"{ast.unparse(node)!r} is not allowed here", ALLOWED)
+            raise ExpressionError(f"{ast.unparse(node)!r} is not allowed here", ALLOWED)
     return parts
 
 
@@ -162,7 +164,7 @@ class _Evaluation:
 
 def _number(value: np.ndarray) -> np.ndarray:
     if value.dtype.kind not in "bif":
-        raise BadExpression("arithmetic with a text", "compare texts with == or != only")
+        raise ExpressionError("arithmetic with a text", "compare texts with == or != only")
     return value.astype(np.int64) if value.dtype.kind == "b" else value
 
 
@@ -175,7 +177,7 @@ def _compared(
 ) -> np.ndarray:
     texts = [value.dtype.kind not in "bif" for value in (left, right)]
     if any(texts) and compare not in (operator.eq, operator.ne):
-        raise BadExpression("a text in a comparison by size", "compare texts with == or != only")
+        raise ExpressionError("a text in a comparison by size", "compare texts with == or != only")
     if texts[0] != texts[1]:
         return np.asarray(compare is operator.ne)
     return np.asarray(compare(left, right))
@@ -188,7 +190,7 @@ def _small(value: np.ndarray) -> np.ndarray:
     except TypeError:  # an integer that needs more than 64 bits
         fits = False
     if not fits:
-        raise BadExpression("a value of 2^62 or more", "use smaller numbers")
+        raise ExpressionError("a value of 2^62 or more", "use smaller numbers")
     return value
 
 
@@ -224,7 +226,7 @@ def _divided(
 ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     def operate(left: np.ndarray, right: np.ndarray) -> np.ndarray:
         if np.any(right == 0):
-            raise BadExpression(
+            raise ExpressionError(
                 "a division by zero", "leave 0 out, or test it before: `k > 0 and 8 % k == 0`"
             )
         return np.asarray(compute(left, right))

@@ -28,7 +28,7 @@ EXTRAS = {
 has no module to import: who starts ranks looks for an MPI (:mod:`campaign.measure.mpi`)."""
 
 
-class MissingExtra(UserError, ImportError):
+class MissingExtraError(UserError, ImportError):
     """A package of an extra is missing.
 
     Attributes:
@@ -45,7 +45,7 @@ class MissingExtra(UserError, ImportError):
 
 @contextmanager
 def explain_missing() -> Iterator[None]:
-    """Raise :class:`MissingExtra` where what runs inside cannot import a package of an extra.
+    """Raise :class:`MissingExtraError` where what runs inside cannot import a package of an extra.
 
     Also a decorator. What imports such a package does so where it needs it, and plainly.
     """
@@ -55,9 +55,9 @@ def explain_missing() -> Iterator[None]:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRAS:
             raise
-        raise MissingExtra(package) from error
+        raise MissingExtraError(package) from error
 
 
-def missing_extra(package: str) -> MissingExtra | None:
+def missing_extra(package: str) -> MissingExtraError | None:
     """The error to raise or to show where a package of an extra is not installed; else None."""
-    return MissingExtra(package) if find_spec(package) is None else None
+    return MissingExtraError(package) if find_spec(package) is None else None

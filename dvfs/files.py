@@ -32,14 +32,14 @@ LINKS = 40
 """So many links in a row are followed, as the system does."""
 
 
-class NotRegular(OSError):
+class NotRegularError(OSError):
     """A folder, a device or a pipe is in place of a file."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(errno.EINVAL, "is not a regular file", str(path))
 
 
-class TooLarge(OSError):
+class TooLargeError(OSError):
     """A file, or what is in it, has more bytes than are read."""
 
     def __init__(self, path: Path, most_bytes: int) -> None:
@@ -50,14 +50,14 @@ def open_regular(path: Path) -> BufferedReader:
     """Open a file to read it.
 
     Raises:
-        NotRegular: it is not a regular file.
+        NotRegularError: it is not a regular file.
         OSError: it cannot be opened.
     """
     # O_NONBLOCK: opening a pipe must not wait.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise NotRegular(path)
+        raise NotRegularError(path)
     return os.fdopen(descriptor, "rb")
 
 
@@ -71,20 +71,20 @@ def read_input(path: Path, most_bytes: int = MAX_BYTES) -> bytes:
     """All bytes of a file that a user names. ``/dev/stdin`` and ``/dev/fd/N`` may be pipes.
 
     Raises:
-        TooLarge: it has more than ``most_bytes``.
-        NotRegular: it is not a regular file.
+        TooLargeError: it has more than ``most_bytes``.
+        NotRegularError: it is not a regular file.
         OSError: it cannot be read.
     """
     with open_regular(path) if own_descriptor(path) is None else path.open("rb") as file:
         if os.fstat(file.fileno()).st_size > most_bytes:
-            raise TooLarge(path, most_bytes)
+            raise TooLargeError(path, most_bytes)
         parts: list[bytes] = []
         left = most_bytes
         while part := file.read(PART_BYTES):
             parts.append(part)
             left -= len(part)
             if left < 0:
-                raise TooLarge(path, most_bytes)
+                raise TooLargeError(path, most_bytes)
         return b"".join(parts)
 
 

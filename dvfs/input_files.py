@@ -21,7 +21,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, cre
 from pydantic_core import ErrorDetails
 
 from dvfs.errors import UserError
-from dvfs.files import MAX_BYTES, NotRegular, TooLarge, read_input
+from dvfs.files import MAX_BYTES, NotRegularError, TooLargeError, read_input
 from dvfs.names import did_you_mean, known_names
 from dvfs.printable import printable
 
@@ -51,7 +51,7 @@ class FileModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class BadFile(UserError):
+class FileError(UserError):
     """Something in an input file is wrong. Its text is ``place: what; remedy``, with a line for
     each further error.
 
@@ -71,7 +71,7 @@ class BadFile(UserError):
         what: str,
         remedy: str = "",
         place: str = "",
-        others: Sequence[BadFile] = (),
+        others: Sequence[FileError] = (),
         unlisted: int = 0,
     ) -> None:
         message = f"{place}: {what}" if place else what
@@ -87,16 +87,16 @@ class BadFile(UserError):
         self.remedy = _shortened(remedy)
 
 
-def _joined(errors: Sequence[BadFile], unlisted: int = 0) -> BadFile:
+def _joined(errors: Sequence[FileError], unlisted: int = 0) -> FileError:
     """One error that lists these, and those that they list, each once; ``unlisted``: how many more
     there are."""
     listed = [single for error in errors for single in (error, *error.others)]
     unlisted += sum(error.unlisted for error in errors) + max(len(listed) - MOST_ERRORS, 0)
-    first, *others = (BadFile(e.what, e.remedy, e.place) for e in listed[:MOST_ERRORS])
-    return BadFile(first.what, first.remedy, first.place, others, unlisted)
+    first, *others = (FileError(e.what, e.remedy, e.place) for e in listed[:MOST_ERRORS])
+    return FileError(first.what, first.remedy, first.place, others, unlisted)
 
 
-def raise_all(errors: Sequence[BadFile]) -> None:
+def raise_all(errors: Sequence[FileError]) -> None:
     """Raise one error that lists all of these, if there are any."""
     if len(errors) == 1:
         raise errors[0]
@@ -104,22 +104,22 @@ def raise_all(errors: Sequence[BadFile]) -> None:
         raise _joined(errors)
 
 
-def errors_of(checks: Iterable[Callable[[], None]]) -> list[BadFile]:
+def errors_of(checks: Iterable[Callable[[], None]]) -> list[FileError]:
     """Run every check; what they raise."""
     errors = []
     for check in checks:
         try:
             check()
-        except BadFile as error:
+        except FileError as error:
             errors.append(error)
     return errors
 
 
-class NoSuchFile(BadFile):
+class MissingFileError(FileError):
     """The input file does not exist."""
 
 
-class BadValue(ValueError):
+class BadValueError(ValueError):
     """What a model's validator raises: what was found, and what would be right. ``key``: below the
     key of the validator."""
 
@@ -137,7 +137,9 @@ def matching(pattern: str, remedy: str) -> AfterValidator:
     def check(value: str) -> str:
         if compiled.fullmatch(value) is None:
             shown = repr(value)
-            raise BadValue(f"found {shown if len(shown) <= 60 else shown[:57] + '...'}", remedy)
+            raise BadValueError(
+                f"found {shown if len(shown) <= 60 else shown[:57] + '...'}", remedy
+            )
         return value
 
     return AfterValidator(check)
@@ -172,14 +174,14 @@ class Source:
             return None
         return self.text.count("\n", 0, statements[index][0]) + 1
 
-    def error(self, key: KeyPath, what: str, remedy: str) -> BadFile:
+    def error(self, key: KeyPath, what: str, remedy: str) -> FileError:
         """The error for ``what`` was found at ``key``, with the line of the key or its parent."""
         for length in range(len(key), -1, -1):
             line = self.line_of(key[:length]) if length else None
             if line is not None:
                 break
         where = f"{self.path}:{line}" if line is not None else self.path
-        return BadFile(what, remedy, f"{where}: {dotted(key)}")
+        return FileError(what, remedy, f"{where}: {dotted(key)}")
 
 
 def _statements(text: str) -> list[tuple[int, int]]:
@@ -222,14 +224,14 @@ def dotted(key: KeyPath) -> str:
 
 Check = tuple[Sequence[str], Callable[[Any, Source], None]]
 """The keys at the top of a file that a check of its values reads, and the check, which is given the
-checked file and raises BadFile."""
+checked file and raises FileError."""
 
 
 def read_file(path: Path, model: type[Model], checks: Sequence[Check] = ()) -> tuple[Model, Source]:
     """Read a TOML file and check it against a model.
 
     Raises:
-        BadFile: it cannot be read, or see :func:`parse`.
+        FileError: it cannot be read, or see :func:`parse`.
     """
     return parse(path, read_text(path, _called(model)), model, checks)
 
@@ -241,7 +243,7 @@ def _called(model: type[BaseModel]) -> str:
 
 
 def read_text(path: Path, wanted: str = "") -> str:
-    """The text of an input file, or :class:`BadFile` with the reason. ``wanted``: what it should
+    """The text of an input file, or :class:`FileError` with the reason. ``wanted``: what it should
     be, where that is a TOML file: ``a site file``."""
     try:
         with readable(path, wanted):
@@ -250,8 +252,8 @@ def read_text(path: Path, wanted: str = "") -> str:
             return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig").read()
     except UnicodeDecodeError:
         if wanted and path.suffix != ".toml":
-            raise BadFile("is not text", _name(wanted), str(path)) from None
-        raise BadFile("is not UTF-8 text", "save it as UTF-8", str(path)) from None
+            raise FileError("is not text", _name(wanted), str(path)) from None
+        raise FileError("is not UTF-8 text", "save it as UTF-8", str(path)) from None
 
 
 def _name(wanted: str) -> str:
@@ -260,26 +262,28 @@ def _name(wanted: str) -> str:
 
 @contextlib.contextmanager
 def readable(path: Path, wanted: str = "") -> Iterator[None]:
-    """Around code that reads an input file: turns OSError into :class:`BadFile`. ``wanted``: see
+    """Around code that reads an input file: turns OSError into :class:`FileError`. ``wanted``: see
     :func:`read_text`."""
     try:
         yield
     except FileNotFoundError:
-        raise NoSuchFile("no such file", f"{_near_file(path)}check the path", str(path)) from None
-    except (IsADirectoryError, NotRegular):
+        raise MissingFileError(
+            "no such file", f"{_near_file(path)}check the path", str(path)
+        ) from None
+    except (IsADirectoryError, NotRegularError):
         if not path.is_dir():
-            raise BadFile("is a device, a pipe or a socket", "name a file", str(path)) from None
+            raise FileError("is a device, a pipe or a socket", "name a file", str(path)) from None
         what, remedy = "is a directory", "name a file in it"
         if (path / "store.json").exists():
             what, remedy = "is a store", f"campaign export {path} --csv F writes its table"
             if wanted:
                 what, remedy = f"is a store, not {wanted}", _name(wanted)
-        raise BadFile(what, remedy, str(path)) from None
-    except TooLarge as error:
-        raise BadFile(str(error.strerror), "divide it, or name another file", str(path)) from None
+        raise FileError(what, remedy, str(path)) from None
+    except TooLargeError as error:
+        raise FileError(str(error.strerror), "divide it, or name another file", str(path)) from None
     except OSError as error:
         what = f"cannot be read ({error.strerror})"
-        raise BadFile(what, "check its permissions", str(path)) from None
+        raise FileError(what, "check its permissions", str(path)) from None
 
 
 def _near_file(path: Path) -> str:
@@ -300,7 +304,7 @@ def parse(
     wrong, by those that do not read them.
 
     Raises:
-        BadFile: not TOML, a file of another kind, or not what the model requires; with all errors.
+        FileError: not TOML, another kind of file, or not what the model requires; with all errors.
     """
     source = Source(path, text)
     # The parser's time grows with the square of a key's parts.
@@ -308,21 +312,21 @@ def parse(
     if long_key:
         line = text.count("\n", 0, long_key.start()) + 1
         what = f"a key of more than {MAX_DEPTH} parts"
-        raise BadFile(what, "correct that line", f"{path}:{line}")
+        raise FileError(what, "correct that line", f"{path}:{line}")
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         what, remedy = f"is not TOML: {error}", "correct that line"
         if not str(path).endswith(".toml"):
             what, remedy = "is not TOML", _name(_called(model))
-        raise BadFile(what, remedy, str(path)) from None
+        raise FileError(what, remedy, str(path)) from None
     except RecursionError:
         what = "lists or tables are nested too deeply"
-        raise BadFile(what, "use fewer levels", str(path)) from None
+        raise FileError(what, "use fewer levels", str(path)) from None
     except ValueError as error:  # a number with more digits than Python reads
         # Python's remedy, after the semicolon, is for programmers.
         what = f"is not TOML: {str(error).partition(';')[0]}"
-        raise BadFile(what, "correct it", str(path)) from None
+        raise FileError(what, "correct it", str(path)) from None
     _check_values(source, table)
     try:
         read = model.model_validate(table)
@@ -346,7 +350,7 @@ def _errors_elsewhere(
     model: type[BaseModel],
     wrong: set[str],
     checks: Sequence[Check],
-) -> list[BadFile]:
+) -> list[FileError]:
     """What the checks find that read none of the keys that are wrong."""
     right = [check for reads, check in checks if wrong.isdisjoint(reads)]
     fields: Any = dict.fromkeys(wrong & model.model_fields.keys(), (Any, None))
@@ -365,7 +369,7 @@ def _check_kind(source: Source, table: dict[str, Any], model: type[BaseModel]) -
     wanted = FILE_KINDS.get(model.__name__)
     kind = other_kind(wanted, table.keys()) if wanted is not None else None
     if wanted is not None and kind is not None:
-        raise BadFile(
+        raise FileError(
             f"is {kind.name}, not {wanted.name}", kind.use.format(path=source.path), source.path
         )
 
@@ -386,7 +390,7 @@ def _check_values(source: Source, table: dict[str, Any]) -> None:
             raise source.error(key, "a whole number of more than 64 bits", "give a smaller one")
 
 
-def _error(source: Source, details: ErrorDetails, model: type[BaseModel]) -> tuple[int, BadFile]:
+def _error(source: Source, details: ErrorDetails, model: type[BaseModel]) -> tuple[int, FileError]:
     """The line of an error (0 where there is none), and the error."""
     key = tuple(part for part in details["loc"] if not _is_tag(part, source))
     value = repr(details["input"])
@@ -425,7 +429,7 @@ def find_file(name: str, beside: Path, folder: str, what: str) -> Path:
     """The path of a file that another names: of a built-in in ``folder``, or beside the other.
 
     Raises:
-        BadFile: it is neither.
+        FileError: it is neither.
     """
     if name.endswith(".toml"):
         return beside / name
@@ -434,7 +438,7 @@ def find_file(name: str, beside: Path, folder: str, what: str) -> Path:
         return built_in[name]
     kind = what.rsplit(maxsplit=1)[-1]
     other = _other_than_toml(beside / name) if name else ""
-    raise BadFile(
+    raise FileError(
         f"found {name!r}, which is {other}" if other else f"unknown {what} {name!r}",
         known_names(name, built_in, f"name a {kind} file (ending in .toml) or one of"),
     )

@@ -19,11 +19,11 @@ from dvfs.errors import UserError
 PREFIX = "dvfs_campaign."
 
 
-class TwoOfOneName(UserError):
+class DuplicateNameError(UserError):
     """Two packages give one name to different things."""
 
 
-class CannotLoad(UserError):
+class LoadError(UserError):
     """What an installed package gives cannot be imported."""
 
 
@@ -58,11 +58,11 @@ class Registry(dict[str, str]):
 
         Raises:
             KeyError: there is no such name.
-            TwoOfOneName: two packages give it.
-            CannotLoad: the package that gives it fails as it is imported.
+            DuplicateNameError: two packages give it.
+            LoadError: the package that gives it fails as it is imported.
         """
         if name in self._twice:
-            raise TwoOfOneName(
+            raise DuplicateNameError(
                 f"two packages have a {name!r}: {self._twice[name]}", "uninstall one of them"
             )
         module, _, attribute = self[name].partition(":")
@@ -72,7 +72,7 @@ class Registry(dict[str, str]):
         except Exception as error:
             if name not in self.packages:
                 raise
-            raise CannotLoad(
+            raise LoadError(
                 f"{name!r} of the package {self.packages[name]} cannot be loaded: {error}",
                 "correct that package, or uninstall it",
             ) from error

@@ -18,7 +18,7 @@ from pydantic import Field, StringConstraints
 from kernels.host.output import beginning_and_end
 from kernels.host.programs import Launcher, hidden_programs, mpi_library, world_sizes
 from kernels.host.ranks import Team
-from kernels.kernel import Counts, Kernel, KernelFailed, Params, WrongResult
+from kernels.kernel import Counts, Kernel, KernelError, Params, ResultError
 
 COUNTS_VARIABLE = "CAMPAIGN_COUNTS_FILE"
 LAUNCHER_END_S = 1.5
@@ -89,7 +89,7 @@ class _Command:
         sizes = world_sizes(launcher, library, self.environment) if library else ()
         wrong = [size for size in sizes if size != launcher.ranks]
         if wrong:
-            raise KernelFailed(
+            raise KernelError(
                 f"{program!r} would run as worlds of {wrong[0]} rank(s) in place of one of "
                 f"{launcher.ranks}: {shlex.join(launcher.words)} and its MPI library, {library}, "
                 f"use different start-up protocols; set mpi in the environment of the partition in "
@@ -113,7 +113,7 @@ class _Command:
             output.seek(0)
             self.output = output.read().decode("utf-8", "replace")
         if code != right:
-            raise KernelFailed(
+            raise KernelError(
                 f"{program!r} ended with exit code {code}, not {right}; its output:\n"
                 f"{beginning_and_end(self.output)}"
             )
@@ -133,7 +133,7 @@ class _Command:
             )
         except OSError as error:
             where = f" in {self.params.cwd!r}" if self.params.cwd else ""
-            raise KernelFailed(f"cannot start {argv[0]!r}{where}: {error.strerror}") from None
+            raise KernelError(f"cannot start {argv[0]!r}{where}: {error.strerror}") from None
         try:
             return process.wait()
         finally:
@@ -158,7 +158,7 @@ class _Command:
     def check(self) -> None:
         expect = self.params.expect
         if expect is not None and expect not in self.output:
-            raise WrongResult(
+            raise ResultError(
                 f"the output of {self.params.argv[0]!r} does not contain {expect!r}; its "
                 f"output:\n{beginning_and_end(self.output)}"
             )
@@ -171,29 +171,29 @@ def read_counts(path: Path) -> dict[str, float]:
     """The counts that a program reported: a JSON object of class to a number >= 0.
 
     Raises:
-        KernelFailed: there is no such file, or it contains something else.
+        KernelError: there is no such file, or it contains something else.
     """
     try:
         reported = json.loads(path.read_text())
     except FileNotFoundError:
-        raise KernelFailed(
+        raise KernelError(
             f"the program wrote no file at the path that {COUNTS_VARIABLE} contains"
         ) from None
     except (OSError, ValueError, RecursionError) as error:
-        raise KernelFailed(f"cannot read the reported counts: {error}") from None
+        raise KernelError(f"cannot read the reported counts: {error}") from None
     if not isinstance(reported, dict):
-        raise KernelFailed("the reported counts are not a JSON object of class to number")
+        raise KernelError("the reported counts are not a JSON object of class to number")
     counts = {}
     for name, value in reported.items():
         if re.fullmatch(CLASS, name) is None:
-            raise KernelFailed(
+            raise KernelError(
                 f"a class of the reported counts is named {name[:80]!r}; a name has at most 64 "
                 "letters, digits, _, . and -, and begins with a letter or digit"
             )
         number = isinstance(value, int | float) and not isinstance(value, bool)
         # Larger whole numbers cannot become a float.
         if not number or not 0 <= value < 2**1023:
-            raise KernelFailed(
+            raise KernelError(
                 f"the reported count of {name!r} is {str(value)[:40]!r}, not a number >= 0"
             )
         counts[name] = float(value)

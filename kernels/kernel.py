@@ -16,23 +16,23 @@ of ``shared``, ``l1``, ``l2``, ``l3`` and ``dram`` (each byte once, at the level
 cycles of ``stall``, operations of any other class."""
 
 
-class KernelFailed(Exception):
+class KernelError(Exception):
     """The kernel could not be prepared or run; the text says why."""
 
 
-def not_compiled(error: Exception) -> KernelFailed:
+def not_compiled(error: Exception) -> KernelError:
     """What to raise where Numba is missing, or finds no directory for its machine code."""
-    return KernelFailed(
+    return KernelError(
         f"cannot compile the kernel: {error} (set NUMBA_CACHE_DIR to a writable directory for the "
         f"machine code)"
     )
 
 
-class WrongResult(Exception):
+class ResultError(Exception):
     """The kernel ran, and its result is wrong."""
 
 
-class WrongParameter(ValueError):
+class ParameterError(ValueError):
     """What a check of several parameters raises: the ``parameter`` that is wrong beside the
     others, ``what`` was found, and the ``remedy``."""
 
@@ -60,7 +60,7 @@ class Prepared(Protocol):
         """Operations of one iteration on this rank; None where they are unknown."""
 
     def check(self) -> None:
-        """Raise :class:`WrongResult` if the last run's result is wrong."""
+        """Raise :class:`ResultError` if the last run's result is wrong."""
 
     def close(self) -> None:
         """Release memory, files and threads."""

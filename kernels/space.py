@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from dvfs.expression import DEVICE, BadExpression, Expression, parse_expression
+from dvfs.expression import DEVICE, Expression, ExpressionError, parse_expression
 
 WHERE = "where"
 
 
-class BadSpace(Exception):
+class SpaceError(Exception):
     """What is wrong in a space: ``key`` is the parameter's name, or WHERE with ``condition``, the
     index of a condition; ``what`` was found, and the ``remedy``."""
 
@@ -75,7 +75,7 @@ def read_space(
     the site's numbers.
 
     Raises:
-        BadSpace: with the place and a remedy.
+        SpaceError: with the place and a remedy.
     """
     bound = [*given, *(f"{DEVICE}.{name}" for name in device)]
     first = len(bound)
@@ -84,21 +84,21 @@ def read_space(
         if name == WHERE:
             continue
         if name in given:
-            raise BadSpace(name, "is given in params, too", "give it once")
+            raise SpaceError(name, "is given in params, too", "give it once")
         parameters[name] = _parameter(name, values)
         _check_names(name, parameters[name].names, bound, declaration)
         bound.append(name)
     if not parameters:
-        raise BadSpace("", "the space has no parameter", "add one: NAME = [VALUE, VALUE]")
+        raise SpaceError("", "the space has no parameter", "add one: NAME = [VALUE, VALUE]")
     conditions, ready = [], []
     where = declaration.get(WHERE, [])
     if not isinstance(where, list) or not all(isinstance(text, str) for text in where):
-        raise BadSpace(WHERE, f"found {where!r}", 'list conditions: where = ["a <= b"]')
+        raise SpaceError(WHERE, f"found {where!r}", 'list conditions: where = ["a <= b"]')
     for i, text in enumerate(where):
         try:
             condition = parse_expression(text)
-        except BadExpression as error:
-            raise BadSpace(WHERE, error.what, error.remedy, i) from None
+        except ExpressionError as error:
+            raise SpaceError(WHERE, error.what, error.remedy, i) from None
         _check_names(WHERE, condition.names, bound, declaration, i)
         places = [bound.index(name) + 1 - first for name in condition.names]
         conditions.append(condition)
@@ -117,21 +117,21 @@ def _parameter(name: str, values: Any) -> Values | Range | Expression:
                 return parts[0]
             if len(parts) in (2, 3):
                 return Range(parts[0], parts[1], parts[2] if parts[2:] else parse_expression("1"))
-            raise BadSpace(name, f"found {values!r}", "a range is 'first : last : step'")
-    except BadExpression as error:
-        raise BadSpace(name, error.what, error.remedy) from None
+            raise SpaceError(name, f"found {values!r}", "a range is 'first : last : step'")
+    except ExpressionError as error:
+        raise SpaceError(name, error.what, error.remedy) from None
     if not isinstance(values, list) or not values:
-        raise BadSpace(
+        raise SpaceError(
             name, f"found {values!r}", "give a list of values, or a range 'first : last : step'"
         )
     kinds = {str if isinstance(value, str) else type(value) for value in values}
     if kinds - {int, float, bool, str} or (str in kinds and len(kinds) > 1):
-        raise BadSpace(name, f"found {values!r}", "list numbers only, or texts only")
+        raise SpaceError(name, f"found {values!r}", "list numbers only, or texts only")
     if len(set(values)) < len(values):
         twice = next(value for value in values if values.count(value) > 1)
-        raise BadSpace(name, f"the value {twice!r} stands twice", "list each value once")
+        raise SpaceError(name, f"the value {twice!r} stands twice", "list each value once")
     if any(not isinstance(value, str) and not abs(value) < 1 << 62 for value in values):
-        raise BadSpace(name, "a value of 2^62 or more", "use smaller numbers")
+        raise SpaceError(name, "a value of 2^62 or more", "use smaller numbers")
     return Values(tuple(values), np.array(values))
 
 
@@ -145,7 +145,7 @@ def _check_names(
     """Refuse a name that is not bound where it stands."""
     for name in sorted(names.difference(bound)):
         if name in declaration and name != WHERE:
-            raise BadSpace(
+            raise SpaceError(
                 key, f"{name!r} is used before it is declared", f"declare {name} above {key}"
             )
         known = ", ".join(bound) or "none"
@@ -156,7 +156,7 @@ def _check_names(
             )
         else:
             what, remedy = f"unknown name {name!r}", f"known here: {known}"
-        raise BadSpace(key, what, remedy, condition)
+        raise SpaceError(key, what, remedy, condition)
 
 
 MAX_VALUES = 1_000_000
@@ -228,13 +228,13 @@ class Series:
 def range_counts(name: str, first: np.ndarray, last: np.ndarray, step: np.ndarray) -> np.ndarray:
     """How many values each range (N,) has; none where its last lies before its first."""
     if any(part.dtype.kind not in "bif" for part in (first, last, step)):
-        raise BadSpace(name, "a range of texts", "give numbers")
+        raise SpaceError(name, "a range of texts", "give numbers")
     if np.any(step == 0):
-        raise BadSpace(name, "a range with step 0", "give a step that is not 0")
+        raise SpaceError(name, "a range with step 0", "give a step that is not 0")
     steps = np.floor((last.astype(float) - first) / step * (1 + 1e-12) + 1e-12)
     counts: np.ndarray = np.maximum(steps + 1, 0)
     if counts.max(initial=0) > MAX_VALUES:
-        raise BadSpace(
+        raise SpaceError(
             name,
             f"a range of {counts.max():,.0f} values",
             f"give a larger step: a parameter may have {MAX_VALUES:,} values",
@@ -284,7 +284,7 @@ def variants(space: Space, given: Mapping[str, Any], device: Mapping[str, float]
     ``given``: the parameters given beside it, and ``device`` the site's numbers, both by name.
 
     Raises:
-        BadSpace: no variant, too many, a step of 0, or arithmetic without a result.
+        SpaceError: no variant, too many, a step of 0, or arithmetic without a result.
     """
     fixed = {
         name: value for name, value in given.items() if isinstance(value, bool | int | float | str)
@@ -325,7 +325,7 @@ class _EmptyRange:
     step: float
     values: Mapping[str, Any]
 
-    def error(self, name: str) -> BadSpace:
+    def error(self, name: str) -> SpaceError:
         """The error for it; ``name``: its parameter."""
         parts = (self.declared.first, self.declared.last, self.declared.step)
         text = " : ".join(part.text.strip() for part in parts).removesuffix(" : 1")
@@ -333,7 +333,7 @@ class _EmptyRange:
         side, limit, other = ("below", "more", "negative")
         if self.step < 0:
             side, limit, other = ("above", "less", "positive")
-        return BadSpace(
+        return SpaceError(
             name,
             f"the range '{text}' has no value{f' with {given}' if given else ''}: its last, "
             f"{self.last:g}, is {side} its first, {self.first:g}, and its step is {self.step:g}",
@@ -377,7 +377,7 @@ class _Walk:
         if not candidates.size:
             return
         if self.kept + candidates.size * self.following[depth] > MAX_VARIANTS:
-            raise BadSpace(
+            raise SpaceError(
                 "",
                 f"more than {MAX_VARIANTS:,} variants",
                 "add conditions under where, or list fewer values",
@@ -437,8 +437,8 @@ class _Walk:
         columns = self._fixed(names, parents.size) | self._columns(names, parents)
         try:
             return [expression.values(columns, parents.size) for expression in expressions]
-        except BadExpression as error:
-            raise BadSpace(name, error.what, error.remedy) from None
+        except ExpressionError as error:
+            raise SpaceError(name, error.what, error.remedy) from None
 
     def _note_empty(
         self, depth: int, declared: Range, series: Series, parents: PartialVariants
@@ -504,7 +504,7 @@ class _Walk:
     def _count(self, candidates: int) -> None:
         self.tested += candidates
         if self.tested > MAX_CANDIDATES:
-            raise BadSpace(
+            raise SpaceError(
                 "",
                 f"more than {MAX_CANDIDATES:,} candidates were tested, of which {self.kept:,} "
                 f"are variants",
@@ -531,8 +531,8 @@ class _Walk:
             }
             try:
                 truth = condition.values(columns, size)
-            except BadExpression as error:
-                raise BadSpace(WHERE, error.what, error.remedy, i) from None
+            except ExpressionError as error:
+                raise SpaceError(WHERE, error.what, error.remedy, i) from None
             passed = np.flatnonzero(truth)
             if len(passed) == size:
                 continue
@@ -565,7 +565,7 @@ def _numbered(group: np.ndarray, names: Iterable[str], candidates: PartialVarian
     return group
 
 
-def _empty(space: Space, walk: _Walk) -> BadSpace:
+def _empty(space: Space, walk: _Walk) -> SpaceError:
     """Why no variant is left."""
     refused, empty = np.array(walk.refused), walk.empty_range
     ready = np.array(space.ready)
@@ -573,7 +573,7 @@ def _empty(space: Space, walk: _Walk) -> BadSpace:
     if empty is not None and empty.depth >= deepest:
         return empty.error(walk.names[empty.depth])
     i = int(np.argmax(refused * (ready == deepest)))
-    return BadSpace(
+    return SpaceError(
         WHERE,
         f"no variant is left: {space.conditions[i].text!r} refused the last {refused[i]:,} "
         f"candidates",

@@ -61,7 +61,7 @@ NOT_SUPPORTED_CODES = (3, 13)
 """The errors for a function or field that a GPU or an older driver does not have."""
 
 
-class NvmlUnavailable(Exception):
+class NvmlError(Exception):
     """NVML, a GPU, or one of its functions cannot be used.
 
     Args:
@@ -96,19 +96,19 @@ class NvmlLibrary:
 
     @contextmanager
     def explained(self, what: str) -> Iterator[None]:
-        """Turn pynvml's errors in the body into :class:`NvmlUnavailable`, about ``what``."""
+        """Turn pynvml's errors in the body into :class:`NvmlError`, about ``what``."""
         try:
             yield
         except self.nvml.NVMLError as error:
             raise self.error(what, error.value) from error
         except self.nvml.NVMLLibraryMismatchError as error:
-            raise NvmlUnavailable(f"{what}: {error}", OLD_DRIVER_REMEDY, 13) from error
+            raise NvmlError(f"{what}: {error}", OLD_DRIVER_REMEDY, 13) from error
 
-    def error(self, what: str, code: int) -> NvmlUnavailable:
+    def error(self, what: str, code: int) -> NvmlError:
         """The error for an NVML return code, such as a field's own."""
         text = str(self.nvml.NVMLError(code)).rstrip(".")
         remedy = REMEDIES.get(code, OTHER_REMEDY)
-        return NvmlUnavailable(f"{what}: {text} (NVML error {code})", remedy, code)
+        return NvmlError(f"{what}: {text} (NVML error {code})", remedy, code)
 
 
 @dataclass(frozen=True)
@@ -135,11 +135,11 @@ def open_library(root: Path) -> NvmlLibrary:
             ``usr/lib/libnvidia-ml.so.1`` below this folder.
 
     Raises:
-        NvmlUnavailable: pynvml or the library is missing, or the library does not start.
+        NvmlError: pynvml or the library is missing, or the library does not start.
     """
     spec = find_spec("pynvml")
     if spec is None or spec.origin is None:
-        raise NvmlUnavailable("the Python package nvidia-ml-py is missing", PACKAGE_REMEDY)
+        raise NvmlError("the Python package nvidia-ml-py is missing", PACKAGE_REMEDY)
     nvml: Any
     if root == Path("/"):
         import pynvml  # noqa: PLC0415
@@ -152,7 +152,7 @@ def open_library(root: Path) -> NvmlLibrary:
         try:
             nvml.nvmlLib = ctypes.CDLL(path)
         except OSError as error:
-            raise NvmlUnavailable(f"{path} cannot be loaded: {error}", ABSENT_REMEDY) from error
+            raise NvmlError(f"{path} cannot be loaded: {error}", ABSENT_REMEDY) from error
     library = NvmlLibrary(path, nvml)
     with library.explained(path):
         nvml.nvmlInit()
@@ -164,7 +164,7 @@ def _copy_of_pynvml(source: str) -> Any:
     # The module looks itself up by name while it is executed, so the copy has a temporary name.
     spec = spec_from_file_location("_copy_of_pynvml", source)
     if spec is None or spec.loader is None:
-        raise NvmlUnavailable(f"{source} is not a Python module", PACKAGE_REMEDY)
+        raise NvmlError(f"{source} is not a Python module", PACKAGE_REMEDY)
     module = module_from_spec(spec)
     sys.modules[spec.name] = module
     try:
@@ -189,7 +189,7 @@ def find_gpus(
             are in CUDA's programming guide, appendix on environment variables.
 
     Raises:
-        NvmlUnavailable: there is no GPU, or not the selected one; a name is a MIG slice, whose
+        NvmlError: there is no GPU, or not the selected one; a name is a MIG slice, whose
             power cannot be separated from that of other slices; or CUDA's numbering may differ
             from NVML's.
     """
@@ -205,14 +205,14 @@ def find_gpus(
         indices = [word for word in words if word.isdigit()]
         is_by_bus = environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
         if indices and not is_by_bus and len({gpu.name for gpu in gpus}) > 1:
-            raise NvmlUnavailable(
+            raise NvmlError(
                 f"CUDA_VISIBLE_DEVICES={visible}: CUDA numbers GPUs by speed, NVML by bus",
                 "set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name the GPUs in the option `devices`",
             )
         chosen = tuple(_find_gpu(gpus, int(word) if word.isdigit() else word) for word in words)
     if not chosen:
         shown = "" if visible is None else f" (CUDA_VISIBLE_DEVICES={visible})"
-        raise NvmlUnavailable(f"{library.path} lists no GPU{shown}", ABSENT_REMEDY)
+        raise NvmlError(f"{library.path} lists no GPU{shown}", ABSENT_REMEDY)
     return chosen
 
 
@@ -235,7 +235,7 @@ def _all_gpus(library: NvmlLibrary) -> tuple[Gpu, ...]:
 
 def _find_gpu(gpus: Sequence[Gpu], name: int | str) -> Gpu:
     if isinstance(name, str) and name.startswith("MIG"):
-        raise NvmlUnavailable(
+        raise NvmlError(
             f"{name} is a MIG slice of a GPU, and NVML has no energy of single slices",
             "switch it off with `sudo nvidia-smi -mig 0`, or name a whole GPU in `devices`",
         )
@@ -244,7 +244,7 @@ def _find_gpu(gpus: Sequence[Gpu], name: int | str) -> Gpu:
         matching = [gpu for gpu in gpus if gpu.uuid.startswith(name)]
     if len(matching) != 1:
         shown = ", ".join(f"{gpu.index} = {gpu.uuid}" for gpu in gpus) or "none"
-        raise NvmlUnavailable(
+        raise NvmlError(
             f"there is no GPU {name}" if not matching else f"several UUIDs begin with {name}",
             f"the GPUs of this node are: {shown}",
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sites.nvml_library import Gpu, NvmlLibrary, NvmlUnavailable, find_gpus, open_library
+from sites.nvml_library import Gpu, NvmlError, NvmlLibrary, find_gpus, open_library
 
 
 def power_models(root: Path = Path("/")) -> list[dict[str, Any]]:
@@ -23,11 +23,11 @@ def power_models(root: Path = Path("/")) -> list[dict[str, Any]]:
     """
     try:
         library = open_library(root)
-    except NvmlUnavailable:
+    except NvmlError:
         return []
     try:
         models = [_power_model(library, gpu) for gpu in find_gpus(library)]
-    except NvmlUnavailable:
+    except NvmlError:
         return []
     finally:
         library.close()
@@ -43,7 +43,7 @@ def _power_model(library: NvmlLibrary, gpu: Gpu) -> dict[str, Any] | None:
     try:
         with library.explained(f"the power model of {gpu.label}"):
             nvml.nvmlDevicePerfMetricsGetSamples_v1(gpu.handle, samples)
-    except NvmlUnavailable:  # what is only recorded must not end a campaign
+    except NvmlError:  # what is only recorded must not end a campaign
         return None
     last = None
     for sample in samples.samples[: samples.numSamples]:

@@ -65,7 +65,7 @@ BITS = re.compile(r"(config[12]?):([0-9,-]+)")
 CONFIGS = ("config", "config1", "config2")
 
 
-class EventUnknown(UserError):
+class EventError(UserError):
     """The machine has no event of this name."""
 
     exit_code = 1
@@ -86,21 +86,21 @@ def find_event(root: Path, name: str) -> EventSpec:
     """The event of a name, by the event sources under ``root`` (``/`` or a recorded tree).
 
     Raises:
-        EventUnknown: the name is not one, or the machine does not have it.
+        EventError: the name is not one, or the machine does not have it.
     """
     if name in GENERIC:
         return EventSpec(name, *GENERIC[name])
     if raw := RAW_EVENT.fullmatch(name):
         return EventSpec(name, RAW, int(raw[1], 16))
     if (match := SOURCE_EVENT.fullmatch(name)) is None:
-        raise EventUnknown(
+        raise EventError(
             f"{name!r} is not the name of an event",
             f"write SOURCE/event=0xNN,umask=0xNN/, rNNNN, or one of {', '.join(GENERIC)}",
         )
     source = root / SOURCES / match[1]
     if not source.is_dir():
         have = ", ".join(sorted(path.name for path in (root / SOURCES).glob("*"))) or "none"
-        raise EventUnknown(
+        raise EventError(
             f"{source} does not exist", f"this machine's event sources are: {have}; see `perf list`"
         )
     configs = dict.fromkeys(CONFIGS, 0)
@@ -118,29 +118,29 @@ def _add_term(source: Path, term: str, configs: dict[str, int], name: str, insid
         return
     number = int(value, 0) if NUMBER.fullmatch(value) else 1 if not value else None
     if number is None:
-        raise EventUnknown(f"{name}: {value!r} is not a number", "write it as 12 or 0x0c")
+        raise EventError(f"{name}: {value!r} is not a number", "write it as 12 or 0x0c")
     if key in configs:
         configs[key] |= number
         return
     path = source / "format" / key
     if not path.is_file():
-        raise EventUnknown(f"{name}: {path} does not exist", "see `perf list` for this machine")
+        raise EventError(f"{name}: {path} does not exist", "see `perf list` for this machine")
     if (bits := BITS.fullmatch(_text(path))) is None:
-        raise EventUnknown(f"{path} holds {_text(path)[:40]!r}, not bits of config", "see `dmesg`")
+        raise EventError(f"{path} holds {_text(path)[:40]!r}, not bits of config", "see `dmesg`")
     for part in bits[2].split(","):
         low, _, high = part.partition("-")
         width = int(high or low) - int(low) + 1
         configs[bits[1]] |= (number & (1 << width) - 1) << int(low)
         number >>= width
     if number:
-        raise EventUnknown(f"{name}: {term} does not fit into {bits[0]}", "give a smaller number")
+        raise EventError(f"{name}: {term} does not fit into {bits[0]}", "give a smaller number")
 
 
 def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError as error:
-        raise EventUnknown(f"{path}: {error.strerror}", "check its permissions") from None
+        raise EventError(f"{path}: {error.strerror}", "check its permissions") from None
 
 
 def open_event(

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from dvfs.input_files import BadValue, FileModel, matching
+from dvfs.input_files import BadValueError, FileModel, matching
 from dvfs.names import known_names
 from dvfs.registry import Registry
 from dvfs.setting import AS_FOUND, Setting
@@ -23,9 +23,9 @@ RESERVED_VARIABLES = ("_", "UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS", "BASH
 
 def _settable(name: str) -> str:
     if name in RESERVED_VARIABLES:
-        raise BadValue("the shell reserves this name", "choose another")
+        raise BadValueError("the shell reserves this name", "choose another")
     if is_slurms(name):
-        raise BadValue(
+        raise BadValueError(
             "Slurm's commands do not get this variable", "write the option that it stands for in "
             "the partition's directives",
         )  # fmt: skip
@@ -97,7 +97,7 @@ def voltage_pairs(value: Any) -> Any:
     if isinstance(value, list):
         for pair in value:
             if not isinstance(pair, list) or len(pair) != 2:
-                raise BadValue(f"found {pair!r}", "each entry must be [MHz, V]")
+                raise BadValueError(f"found {pair!r}", "each entry must be [MHz, V]")
         return [tuple(pair) for pair in value]
     return value
 
@@ -113,7 +113,7 @@ def _possible_clocks(values: list[float], most_mhz: float) -> None:
     for mhz in values:
         if not LEAST_MHZ <= mhz <= most_mhz:
             unit = "GHz" if mhz < LEAST_MHZ else "kHz" if mhz < 1e8 else "Hz"
-            raise BadValue(
+            raise BadValueError(
                 f"found {mhz:g}; devices have {LEAST_MHZ:g} to {most_mhz:,g} MHz",
                 f"give MHz, not {unit}",
                 ("frequencies_mhz",),
@@ -136,7 +136,9 @@ class Domain(FileModel):
     def _volts(cls, value: list[tuple[float, float]] | None) -> list[tuple[float, float]] | None:
         for mhz, volt in value or []:
             if volt > 20:
-                raise BadValue(f"found {volt:g} V at {mhz:g} MHz", "give volts, not millivolts")
+                raise BadValueError(
+                    f"found {volt:g} V at {mhz:g} MHz", "give volts, not millivolts"
+                )
         return value
 
     @cached_property
@@ -254,7 +256,7 @@ class Environment(FileModel):
     def _secrets_are_variables(self) -> Self:
         for name in self.secrets:
             if name not in self.variables:
-                raise BadValue(
+                raise BadValueError(
                     f"found {name!r}, which is not set in variables",
                     "give its value there, or remove it here",
                     ("secrets",),
@@ -319,10 +321,12 @@ class Partition(FileModel):
     def _directive(cls, value: list[str]) -> list[str]:
         for option in value:
             if not option.startswith("-"):
-                raise BadValue(f"found {option!r}", "write only the option, such as --gres=gpu:1")
+                raise BadValueError(
+                    f"found {option!r}", "write only the option, such as --gres=gpu:1"
+                )
             nodes = NODES_OPTION.fullmatch(option)
             if nodes is not None and nodes[1] not in ("1", "1-1"):
-                raise BadValue(
+                raise BadValueError(
                     f"found {option!r}: the meters of the other nodes would not be read",
                     "leave it out; nodes_per_point = N, at the top of the file, runs each point on "
                     "N nodes",
@@ -333,7 +337,7 @@ class Partition(FileModel):
     def _local_workers_have_no_job(self) -> Self:
         for name in ("modules", "python"):
             if not self.has_jobs and (given := getattr(self.environment, name)):
-                raise BadValue(
+                raise BadValueError(
                     f'found {given!r}, but workers of scheduler = "local" start in no job',
                     "remove it, and run campaign where it is loaded",
                     ("environment", name),
@@ -366,7 +370,7 @@ class Energy(FileModel):
     def _both(self) -> Self:
         for given, other in (("price_per_kwh", "currency"), ("currency", "price_per_kwh")):
             if getattr(self, given) is not None and getattr(self, other) is None:
-                raise BadValue(f"{given} without {other}", "give both", (other,))
+                raise BadValueError(f"{given} without {other}", "give both", (other,))
         return self
 
 
@@ -472,20 +476,20 @@ class Site(FileModel):
     def _nodes_come_together(self) -> Self:
         together = self.nodes_per_point
         if together > 1 and self.twin is not None:
-            raise BadValue(
+            raise BadValueError(
                 f"found {together}, but a simulated machine is one node",
                 "leave it out",
                 ("nodes_per_point",),
             )
         for name, partition in self.partitions.items() if together > 1 else ():
             if not partition.has_jobs:
-                raise BadValue(
+                raise BadValueError(
                     f"found {together}, but partition {name} is of this machine alone",
                     'set its scheduler = "slurm", or leave nodes_per_point out',
                     ("nodes_per_point",),
                 )
             if partition.nodes % together:
-                raise BadValue(
+                raise BadValueError(
                     f"found {partition.nodes}, of which {together} measure each point",
                     f"must be a multiple of nodes_per_point, such as {together}",
                     ("partitions", name, "nodes"),
@@ -517,5 +521,5 @@ class Site(FileModel):
 def known(value: str, registry: dict[str, str], what: str) -> str:
     """``value``, if the registry has it; otherwise a ValueError that lists its names."""
     if value not in registry:
-        raise BadValue(f"unknown {what} {value!r}", known_names(value, sorted(registry)))
+        raise BadValueError(f"unknown {what} {value!r}", known_names(value, sorted(registry)))
     return value

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dvfs.input_files import BadFile, Check, KeyPath, Source, built_in_files, find_file, read_file
+from dvfs.input_files import Check, FileError, KeyPath, Source, built_in_files, find_file, read_file
 from sites import clocks, meters
 from sites.counters.group_file import BUILT_IN_GROUPS, CounterGroup, read_group
 from sites.site_file import Domain, Site
@@ -23,7 +23,7 @@ def read_site(path: Path) -> Site:
     """Read and check a site file.
 
     Raises:
-        BadFile: with file, line, key, what was found and what would be right.
+        FileError: with file, line, key, what was found and what would be right.
     """
     site, source = read_file(path, Site, CHECKS)
     return site.model_copy(update={"counters": _read_groups(site, source, path.parent)})
@@ -39,7 +39,7 @@ def _read_groups(site: Site, source: Source, beside: Path) -> dict[str, CounterG
         else:
             try:
                 path = find_file(entry, beside, BUILT_IN_GROUPS, "counter group")
-            except BadFile as error:
+            except FileError as error:
                 raise source.error(("counters", name), error.what, error.remedy) from None
             groups[name] = read_group(path)
         for event, counted in groups[name].events.items():
@@ -192,6 +192,6 @@ def find_site(name: str, beside: Path) -> Path:
     """The path of a site that a campaign file names: a built-in's name, or a path beside it.
 
     Raises:
-        BadFile: it is neither.
+        FileError: it is neither.
     """
     return find_file(name, beside, BUILT_IN_SITES, "site")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.measurements.observations import CantFit, Observations, kernel_names
+from analysis.measurements.observations import FitError, Observations, kernel_names
 from analysis.predict.site import SitePosterior, Trial, cells_of, site_posterior
 from analysis.ties import equally_fast, time_noise
 from dvfs.setting import Setting, Volts
@@ -63,12 +63,12 @@ def all_candidates(
     ``like``: measurements of a site of the same chip or family, and its settings' voltages.
 
     Raises:
-        CantFit: a kernel was not measured.
+        FitError: a kernel was not measured.
     """
     known = kernel_names(data)
     labels = list(kernels or known)
     if missing := sorted(set(labels) - set(known)):
-        raise CantFit(f"no measurements of kernel {missing[0]!r}; known: {', '.join(known[:12])}")
+        raise FitError(f"no measurements of kernel {missing[0]!r}; known: {', '.join(known[:12])}")
     found = site_posterior(data, {**(volts or {}), **measured_volts(data)}, like)
     return of_posterior(found, data, labels)
 
@@ -125,17 +125,17 @@ def profile_candidates(
     By the class roofline and the physics fit (:mod:`analysis.predict.profile`).
 
     Raises:
-        CantFit: too few kernels of ``data`` have counts, or none has one of these.
+        FitError: too few kernels of ``data`` have counts, or none has one of these.
     """
     from analysis.predict.profile import profiled  # noqa: PLC0415 (slow)
 
     if not data.counts:
-        raise CantFit(
+        raise FitError(
             f"the kernels of {data.site} have no counts, so nothing can be predicted from counts; "
             f"measure kernels with counts"
         )
     if strange := sorted(set(counts) - set(data.counts)):
-        raise CantFit(
+        raise FitError(
             f"the kernels of {data.site} count no {strange[0]!r}; they count "
             f"{', '.join(sorted(data.counts))}"
         )

@@ -27,7 +27,7 @@ from analysis.energy.fit import fit
 from analysis.energy.models import AUTO, FormRequest
 from analysis.measurements.cells import kernel_numbers
 from analysis.measurements.observations import (
-    CantFit,
+    FitError,
     Observations,
     kernel_names,
     pooled,
@@ -199,7 +199,7 @@ class _FoldResults:
         data = self.data
         known = np.flatnonzero(np.isfinite(self.physics_j))
         if not len(known):
-            raise CantFit(
+            raise FitError(
                 "no fold could be predicted; measure more settings, or kernels with counts"
             )
         (model, voltage), _ = self.forms.most_common(1)[0]
@@ -277,14 +277,14 @@ def cross_validate(
     (:func:`analysis.choice.objectives.objective`).
 
     Raises:
-        CantFit: an unknown scheme, time or objective, or a scheme that these measurements do not
+        FitError: an unknown scheme, time or objective, or a scheme that these measurements do not
             allow.
     """
     if time not in TIMES:
-        raise CantFit(unknown_name("time", time, TIMES))
+        raise FitError(unknown_name("time", time, TIMES))
     results = _FoldResults(data, objective_of(objective), FormRequest(model, voltage, robust))
     if scheme == "leave-one-kernel-out" and not data.has_counts.all():
-        raise CantFit("leave-one-kernel-out needs operation counts; these kernels have none")
+        raise FitError("leave-one-kernel-out needs operation counts; these kernels have none")
     masks = list(folds(data, scheme, train))
     held = scheme.startswith(HELD)
     found = site_posterior(data, measured_volts(data)) if held else None
@@ -312,13 +312,13 @@ def leave_one_site_out(
     A kernel without counts is predicted where another site measured it with the same parameters.
 
     Raises:
-        CantFit: fewer than two sites, or sites that know voltages in different ways.
+        FitError: fewer than two sites, or sites that know voltages in different ways.
     """
     if len(sites) < 2:
-        raise CantFit("leave-one-site-out needs two sites or more")
+        raise FitError("leave-one-site-out needs two sites or more")
     if len({data.voltage for data in sites}) > 1:
         known = ", ".join(f"{data.site}: {data.voltage}" for data in sites)
-        raise CantFit(
+        raise FitError(
             f"the voltages of these sites have different origins ({known}), so one model cannot "
             f"be fitted to them; use sites of one origin"
         )
@@ -353,10 +353,10 @@ def fitted_elsewhere(
     predicted. The times are the measured ones.
 
     Raises:
-        CantFit: nothing can be predicted, or the voltages of the two have different origins.
+        FitError: nothing can be predicted, or the voltages of the two have different origins.
     """
     if training.voltage != data.voltage:
-        raise CantFit(
+        raise FitError(
             f"the voltages have different origins ({training.voltage} in the store that is fitted "
             f"on, {data.voltage} in this one); use stores of one origin"
         )

@@ -27,7 +27,7 @@ from analysis.choice.objectives import Objective
 from analysis.choice.objectives import objective as objective_of
 from analysis.choice.pick import picks
 from analysis.measurements.cells import cell_means, kernel_numbers
-from analysis.measurements.observations import CantFit, Observations, kernel_names
+from analysis.measurements.observations import FitError, Observations, kernel_names
 from analysis.predict.site import site_time_noise
 from analysis.ties import fastest
 from dvfs.setting import Setting
@@ -134,25 +134,25 @@ def few_cross_validate(
     Only kernels that were measured at every setting are judged.
 
     Raises:
-        CantFit: more settings than there are, or no kernel that was measured at all of them.
+        FitError: more settings than there are, or no kernel that was measured at all of them.
     """
     goal = objective_of(objective)
     present = np.unique(data.setting)
     settings = len(present) if settings is None else settings
     most = len(present) if new is not None else len(present) - 1
     if most < 1:
-        raise CantFit(f"few:M needs measurements at two settings or more; {data.site} has one")
+        raise FitError(f"few:M needs measurements at two settings or more; {data.site} has one")
     if not 1 <= settings <= most:
         rest = "" if new is not None else ", as it leaves some settings to predict"
-        raise CantFit(
+        raise FitError(
             f"found few:{settings}; {data.site} was measured at {len(present)} settings: give a "
             f"whole number M from 1 to {most}{rest}"
         )
     if new is not None and not 1 <= new <= settings:
-        raise CantFit(f"new kernels need 1 to {settings} settings; found {new}")
+        raise FitError(f"new kernels need 1 to {settings} settings; found {new}")
     truth = FewTruth.of(data, goal)
     if not truth.row:
-        raise CantFit("no kernel was measured at every setting; measure some at all of them")
+        raise FitError("no kernel was measured at every setting; measure some at all of them")
     cases = []
     for fold in few_folds(data, list(truth.row), settings, new, draws):
         cases += _judged_picks(data, truth, fold, goal)

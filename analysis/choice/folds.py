@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from analysis.choice.losses import SEED
-from analysis.measurements.observations import CantFit, Observations, kernel_names, setting_text
+from analysis.measurements.observations import FitError, Observations, kernel_names, setting_text
 from dvfs.names import unknown_name
 from dvfs.setting import Setting
 
@@ -31,19 +31,19 @@ def folds(data: Observations, scheme: str, train: Sequence[Setting] | None) -> I
     ``train``: for ``holdout``, the settings to fit on; without it a random half.
 
     Raises:
-        CantFit: an unknown scheme, or one that these measurements do not allow.
+        FitError: an unknown scheme, or one that these measurements do not allow.
     """
     present = np.unique(data.setting)
     if scheme == "leave-one-setting-out":
         if len(present) < 2:
-            raise CantFit("leave-one-setting-out needs measurements at two settings or more")
+            raise FitError("leave-one-setting-out needs measurements at two settings or more")
         yield from (data.setting == s for s in present)
     elif scheme in ("leave-one-core-clock-out", "leave-one-memory-clock-out"):
         domain = scheme.split("-")[2]
         mhz = data.mhz[data.setting, ("core", "memory").index(domain)]
         clocks = np.unique(mhz[np.isfinite(mhz)])
         if len(clocks) < 2:
-            raise CantFit(f"{scheme} needs measurements at two {domain} clocks or more")
+            raise FitError(f"{scheme} needs measurements at two {domain} clocks or more")
         yield from (mhz == clock for clock in clocks)
     elif scheme == "holdout":
         yield _holdout(data, present, train)
@@ -52,18 +52,18 @@ def folds(data: Observations, scheme: str, train: Sequence[Setting] | None) -> I
     elif scheme == "leave-one-node-out":
         nodes = np.array([] if data.node is None else sorted(set(data.node.tolist()) - {""}))
         if len(nodes) < 2:
-            raise CantFit("leave-one-node-out needs measurements of two named nodes or more")
+            raise FitError("leave-one-node-out needs measurements of two named nodes or more")
         yield from (data.node == node for node in nodes)
     elif scheme.startswith("kfold:"):
         parts = _parts(data, scheme)
         fold = np.random.default_rng(SEED).permutation(len(data)) % parts
         yield from (fold == k for k in range(parts))
     elif scheme == "leave-one-site-out":
-        raise CantFit("leave-one-site-out needs two sites or more")
+        raise FitError("leave-one-site-out needs two sites or more")
     else:
         near = "leave-one-setting-out" if scheme == "leave-one-out" else scheme
         text = unknown_name("scheme", near, (*SCHEMES, *OTHER_SCHEMES))
-        raise CantFit(text.replace(repr(near), repr(scheme), 1))
+        raise FitError(text.replace(repr(near), repr(scheme), 1))
 
 
 def _parts(data: Observations, scheme: str) -> int:
@@ -71,9 +71,9 @@ def _parts(data: Observations, scheme: str) -> int:
     text = scheme.removeprefix("kfold:")
     parts = int(text) if text.isdigit() else 0
     if len(data) < 2:
-        raise CantFit(f"{scheme} needs two measurements or more; there is one")
+        raise FitError(f"{scheme} needs two measurements or more; there is one")
     if not 2 <= parts <= len(data):
-        raise CantFit(
+        raise FitError(
             f"found {scheme!r}; kfold:K divides the {len(data)} measurements of {data.site} into "
             f"K folds: give a whole number K from 2 to {len(data)}"
         )
@@ -91,12 +91,12 @@ def _holdout(
         stray = [setting for setting in train if setting not in data.settings]
         if stray:
             known = ",".join(f"{mhz:g}" for mhz in data.settings[-1].clocks if mhz is not None)
-            raise CantFit(
+            raise FitError(
                 f"holdout trains on {setting_text(stray[0])}, which was not measured; "
                 f"a measured setting is {known or 'as found'}"
             )
         chosen = np.array([data.settings.index(setting) for setting in train])
     test = ~np.isin(data.setting, chosen)
     if not test.any():
-        raise CantFit("holdout leaves no setting to predict; train on fewer")
+        raise FitError("holdout leaves no setting to predict; train on fewer")
     return test

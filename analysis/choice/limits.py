@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.measurements.observations import CantFit, setting_text
+from analysis.measurements.observations import FitError, setting_text
 from dvfs.setting import Setting
 
 
-class OutsideLimits(CantFit):
+class LimitsError(FitError):
     """No setting of a kernel keeps the limits: ``least_w`` is the least mean power, that of
     ``setting``, of those that are not too slow. ``label``: the kernel's."""
 
@@ -61,7 +61,7 @@ def within_limits(
     """Which settings keep the limits: bool (settings,). ``energy_j``, ``time_s``: of each.
 
     Raises:
-        OutsideLimits: none does.
+        LimitsError: none does.
     """
     allowed = np.ones(len(time_s), bool)
     if max_slowdown is not None:
@@ -72,7 +72,5 @@ def within_limits(
     kept: np.ndarray = allowed & (power_w <= max_power_w)
     if not kept.any():
         least = int(np.argmin(np.where(allowed, power_w, np.inf)))
-        raise OutsideLimits(
-            label, float(power_w[least]), settings[least], max_slowdown, max_power_w
-        )
+        raise LimitsError(label, float(power_w[least]), settings[least], max_slowdown, max_power_w)
     return kept

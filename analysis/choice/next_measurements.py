@@ -14,7 +14,7 @@ from analysis.choice.objectives import Objective
 from analysis.energy.fitted import Fit
 from analysis.energy.scatter import Scatter
 from analysis.measurements.cells import first_rows
-from analysis.measurements.observations import CantFit, Observations
+from analysis.measurements.observations import FitError, Observations
 from analysis.predict.site import SitePosterior, site_posterior
 from analysis.search.like_cells import like_cells
 from analysis.search.next_cells import ENOUGH, Belief, next_cells, spread_settings
@@ -217,16 +217,16 @@ def measurements_like(
     were measured at the new site.
 
     Raises:
-        CantFit: the known site has none of the kernels, or its fit does not say how sure it is.
+        FitError: the known site has none of the kernels, or its fit does not say how sure it is.
     """
     if not np.isfinite(fitted.deviations).all():
-        raise CantFit(
+        raise FitError(
             f"the fit of {fitted.site} does not say how sure it is, for its measurements are at "
             f"fewer than three settings; measure more there"
         )
     kernels = {label: k for k, label in enumerate(offer.labels) if label is not None}
     if not kernels:
-        raise CantFit(f"{data.site} has measured none of these kernels; name another site")
+        raise FitError(f"{data.site} has measured none of these kernels; name another site")
     there = _at_each_setting(data, volts, list(kernels))
     place = {setting: s for s, setting in enumerate(offer.settings)}
     of_kernel = np.array([kernels[label] for label in there.kernel.tolist()])

@@ -62,9 +62,9 @@ def objective(text: str) -> Objective:
     """The objective of a name: a key of :data:`OBJECTIVES`, or ``weighted:0.3``.
 
     Raises:
-        CantFit: there is no such objective.
+        FitError: there is no such objective.
     """
-    from analysis.measurements.observations import CantFit  # noqa: PLC0415
+    from analysis.measurements.observations import FitError  # noqa: PLC0415
 
     if text in OBJECTIVES:
         return OBJECTIVES[text]
@@ -74,7 +74,7 @@ def objective(text: str) -> Objective:
     except ValueError:
         alpha = -1.0
     if kind != WEIGHTED or not 0.0 <= alpha <= 1.0:
-        raise CantFit(
+        raise FitError(
             f"--objective: {unknown_name('objective', text, OBJECTIVES)}, or "
             f"{WEIGHTED}:ALPHA with ALPHA from 0 to 1, such as {WEIGHTED}:0.3"
         )

@@ -123,8 +123,8 @@ def pick(
     (:func:`~analysis.choice.simple_choices.best_single_setting`), to compare the pick with.
 
     Raises:
-        CantFit: an unknown objective.
-        OutsideLimits: no candidate keeps the limits.
+        FitError: an unknown objective.
+        LimitsError: no candidate keeps the limits.
     """
     goal = objective_of(objective)
     score_of = goal.score

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from analysis.energy.fitted import Fit
-from analysis.measurements.observations import CantFit, Observations
+from analysis.measurements.observations import FitError, Observations
 from dvfs.setting import Setting, clock_columns
 
 
@@ -26,13 +26,13 @@ def energies_j(
     ``time_s``: (n,); ``volts``: core and memory voltage at the setting.
 
     Raises:
-        CantFit: a class is counted that the fit has no coefficient of.
+        FitError: a class is counted that the fit has no coefficient of.
     """
     classes = {term.of for term in fitted.terms if term.pays_for == "operation"}
     left_out = {entry["name"].removeprefix("c0_") for entry in fitted.dropped}
     for name, values in counts.items():
         if values.any() and name not in classes | left_out:
-            raise CantFit(
+            raise FitError(
                 f"the fit of {fitted.site} has no class {name!r}; it has "
                 f"{', '.join(sorted(classes)) or 'none'}: measure a kernel that counts it, and fit "
                 f"again"

@@ -19,7 +19,7 @@ from analysis.choice.objectives import objective as objective_of
 from analysis.choice.variant_prices import times_without
 from analysis.energy.fit import fit
 from analysis.energy.models import AUTO
-from analysis.measurements.observations import CantFit, Observations
+from analysis.measurements.observations import FitError, Observations
 from analysis.measurements.variant_costs import CLOCKS, MeasuredVariants
 from dvfs.setting import distinct_settings
 
@@ -101,11 +101,11 @@ def cross_validate_variants(
     ``scheme``: one of :data:`SCHEMES`. ``time``: the time that an energy is predicted from.
 
     Raises:
-        CantFit: too few variants, an unknown scheme or objective, or energies are missing.
+        FitError: too few variants, an unknown scheme or objective, or energies are missing.
     """
     judged_by = objective_of(objective)
     if data is None and judged_by != TIME:
-        raise CantFit(
+        raise FitError(
             f"no energy of {variants.kernel} at {variants.site} was measured; use --objective time"
         )
     predicted_s = np.full(len(variants), np.nan)
@@ -129,11 +129,11 @@ def cross_validate_variants(
         if len(set(variants.variant[variants.problem == place].tolist())) >= FEWEST
     )
     if not problems:
-        raise CantFit(
+        raise FitError(
             f"no problem of {variants.kernel} at {variants.site} has {FEWEST} variants or more"
         )
     if not any(one.cases for one in problems):
-        raise CantFit(
+        raise FitError(
             f"no variant of {variants.kernel} at {variants.site} can be predicted from the others: "
             f"a time is predicted from counts, at prices of variants that differ in numbers alone"
         )
@@ -152,7 +152,7 @@ def cross_validate_variants(
 def folds(count: int, scheme: str) -> Iterator[np.ndarray]:
     """bool masks (variants,) of the variants that each fold predicts."""
     if count < FEWEST:
-        raise CantFit(
+        raise FitError(
             f"{scheme} needs {FEWEST} variants or more; there {'is' if count == 1 else 'are'} "
             f"{count}: measure more"
         )
@@ -162,7 +162,7 @@ def folds(count: int, scheme: str) -> Iterator[np.ndarray]:
         text = scheme.removeprefix(KFOLD)
         folds = int(text) if scheme.startswith(KFOLD) and text.isdigit() else 0
         if not 2 <= folds <= count:
-            raise CantFit(
+            raise FitError(
                 f"found {scheme!r}; {KFOLD}K divides the {count} variants into K folds: give a "
                 f"whole number K from 2 to {count}"
             )
@@ -181,7 +181,7 @@ def _rows_of(variants: MeasuredVariants, data: Observations) -> np.ndarray:
     for variant, setting in zip(variants.variant.tolist(), variants.settings, strict=True):
         key = (variants.instances[variant].label, setting)
         if key not in place:
-            raise CantFit(
+            raise FitError(
                 f"{key[0]} has a time and no energy at a setting; measure it again, or use "
                 f"--objective time"
             )

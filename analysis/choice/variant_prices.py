@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from analysis.costs.linear_cost import LEAST_ABSOLUTE, LinearCost, fit_linear_cost
-from analysis.costs.stencil_time import CannotPredict
+from analysis.costs.stencil_time import PredictionError
 from analysis.measurements.variant_costs import CLOCKS, MeasuredVariants
 from dvfs.setting import Setting, distinct_settings
 
@@ -62,7 +62,7 @@ def _fitted(variants: MeasuredVariants, rows: np.ndarray, intervals: bool) -> Li
     columns = {name: column[rows] for name, column in variants.columns.items()}
     try:
         return fit_linear_cost(columns, variants.time_s[rows], intervals=intervals)
-    except CannotPredict:
+    except PredictionError:
         return None
 
 

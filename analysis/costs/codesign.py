@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.costs.gpu_area import MAXWELL_28NM, AreaModel, area_parts_mm2
-from analysis.costs.stencil_time import FORMS, CannotPredict, tile_bytes
+from analysis.costs.stencil_time import FORMS, PredictionError, tile_bytes
 
 KB = 1024
 TIME, ENERGY, EDP = "time", "energy", "edp"
@@ -130,16 +130,16 @@ def best_tiles(
     ``tiles``: ``tile_t``, ``tile_1``, ... of each, int64 (tiles,).
 
     Raises:
-        CannotPredict: an unknown form or objective, or an odd ``tile_t``.
+        PredictionError: an unknown form or objective, or an odd ``tile_t``.
     """
     if form not in FORMS:
-        raise CannotPredict(f"unknown form {form!r}: use {' or '.join(FORMS)}")
+        raise PredictionError(f"unknown form {form!r}: use {' or '.join(FORMS)}")
     if objective not in OBJECTIVES:
-        raise CannotPredict(f"unknown objective {objective!r}: use {', '.join(OBJECTIVES)}")
+        raise PredictionError(f"unknown objective {objective!r}: use {', '.join(OBJECTIVES)}")
     high = np.asarray(tiles["tile_t"], np.int64)
     if (high % 2).any():
         odd = high[high % 2 != 0][0]
-        raise CannotPredict(f"tile_t: found {odd}, and hexagons need an even one")
+        raise PredictionError(f"tile_t: found {odd}, and hexagons need an even one")
     from analysis.costs.codesign_search import search  # noqa: PLC0415  (it needs Numba)
 
     own = np.ones((len(high), 3), np.int64)

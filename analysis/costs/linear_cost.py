@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.costs.stencil_time import CannotPredict
+from analysis.costs.stencil_time import PredictionError
 
 LEAST_SQUARES, LEAST_ABSOLUTE = "least_squares", "least_absolute"
 WAYS = (LEAST_SQUARES, LEAST_ABSOLUTE)
@@ -86,13 +86,13 @@ def fit_linear_cost(
     errors, not of relative ones.
 
     Raises:
-        CannotPredict: no row, no term, or an unknown way.
+        PredictionError: no row, no term, or an unknown way.
     """
     if way not in WAYS:
-        raise CannotPredict(f"unknown way to fit {way!r}: use {' or '.join(WAYS)}")
+        raise PredictionError(f"unknown way to fit {way!r}: use {' or '.join(WAYS)}")
     terms = tuple(name for name, column in columns.items() if np.any(column != 0))
     if not terms or not len(costs):
-        raise CannotPredict("no variant with counts was measured: measure some, then fit again")
+        raise PredictionError("no variant with counts was measured: measure some, then fit again")
     relative = _matrix(columns, terms) / costs[:, None]
     value = _solved(relative, costs, way)
     groups = _dependent(relative)

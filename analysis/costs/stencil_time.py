@@ -25,7 +25,7 @@ WORD_BYTES = 4
 FORMS = ("corrected", "printed")
 
 
-class CannotPredict(ValueError):
+class PredictionError(ValueError):
     """The equations cannot be applied; the text says why, and what would do."""
 
 
@@ -101,29 +101,29 @@ def stencil_time(
     All but ``machine`` and ``form`` are broadcast against each other, without the axes.
 
     Raises:
-        CannotPredict: an odd or missing ``tile_t``, a length of 0, another number of axes, or an
+        PredictionError: an odd or missing ``tile_t``, a length of 0, another number of axes, or an
             unknown form.
     """
     if form not in FORMS:
-        raise CannotPredict(f"unknown form {form!r}: use {' or '.join(FORMS)}")
+        raise PredictionError(f"unknown form {form!r}: use {' or '.join(FORMS)}")
     size, tile = np.asarray(sizes, float), np.asarray(tiles, float)
     if size.ndim == 0 or tile.ndim == 0 or size.shape[-1] != tile.shape[-1]:
-        raise CannotPredict(
+        raise PredictionError(
             "sizes and tiles need as many numbers each, one an axis, in the last axis"
         )
     axes = size.shape[-1]
     if axes not in (1, 2, 3):
-        raise CannotPredict(f"{axes} axes: a stencil has one to three")
+        raise PredictionError(f"{axes} axes: a stencil has one to three")
     step, high, threads = (np.asarray(given, float) for given in (steps, tile_t, k))
     for name, given in (("sizes", size), ("steps", step), ("tiles", tile), ("tile_t", high)):
         if not (given >= 1).all():
-            raise CannotPredict(f"{name}: found {given.min():g}, and each must be at least 1")
+            raise PredictionError(f"{name}: found {given.min():g}, and each must be at least 1")
     if (high % 2 != 0).any():
-        raise CannotPredict(
+        raise PredictionError(
             f"tile_t: found {high[high % 2 != 0][0]:g}, and hexagons need an even one"
         )
     if not (threads >= 1).all():
-        raise CannotPredict(f"k: found {threads.min():g}, and it must be at least 1")
+        raise PredictionError(f"k: found {threads.min():g}, and it must be at least 1")
     wide = tile[..., 0]
     inner = np.prod(tile[..., 1:], axis=-1)
     pitch = 2 * wide + high - 2

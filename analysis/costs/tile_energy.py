@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike
 
-from analysis.costs.stencil_time import CannotPredict
+from analysis.costs.stencil_time import PredictionError
 
 STENCILS = ("sw", "j1d", "j2d")
 NEEDED = {
@@ -43,14 +43,14 @@ def tile_energy_j(
         subtile: points of a subtile along the first axis (sS); not used by ``j2d``.
 
     Raises:
-        CannotPredict: an unknown stencil, or an energy is missing.
+        PredictionError: an unknown stencil, or an energy is missing.
     """
     if stencil not in STENCILS:
-        raise CannotPredict(
+        raise PredictionError(
             f"no energy model for stencil {stencil!r}: there is one for {', '.join(STENCILS)}"
         )
     if missing := [name for name in NEEDED[stencil] if name not in energies]:
-        raise CannotPredict(f"energies: {missing[0]} is missing; {stencil} needs it")
+        raise PredictionError(f"energies: {missing[0]} is missing; {stencil} needs it")
     tile, high = np.asarray(tiles, float), np.asarray(tile_t, float)
     wide, part = tile[..., 0], np.asarray(subtile, float)
     memory_j, store_j = energies["dram"], energies["shared"]

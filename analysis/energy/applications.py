@@ -14,7 +14,7 @@ import numpy as np
 from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit
 from analysis.energy.models import AUTO
-from analysis.measurements.observations import CantFit, Observations, kernel_names
+from analysis.measurements.observations import FitError, Observations, kernel_names
 from dvfs.dataset import moves_data
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
@@ -77,7 +77,7 @@ def application_energies(
     kernel that counts more. Empty where there are no applications or no microbenchmarks.
 
     Raises:
-        CantFit: the microbenchmarks do not allow a fit.
+        FitError: the microbenchmarks do not allow a fit.
     """
     single = {label: _is_single(data, label) for label in kernel_names(data)}
     names = {data.instance(label).name for label, one in single.items() if not one}
@@ -145,5 +145,5 @@ def energies_or_why(
     """:func:`application_energies`, and the reason where the microbenchmarks allow no fit."""
     try:
         return application_energies(data, model, voltage), ""
-    except CantFit as error:
+    except FitError as error:
         return [], f"No energy of applications by the microbenchmarks' fit: {error}."

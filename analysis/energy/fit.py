@@ -23,7 +23,7 @@ from analysis.energy.remarks import inseparable, outliers
 from analysis.energy.terms.registry import design_matrix
 from analysis.energy.terms.term import MEM
 from analysis.energy.training import FormSolution, Training, predict, prepare, solve_form
-from analysis.measurements.observations import CantFit, Observations
+from analysis.measurements.observations import FitError, Observations
 
 HUBER = 1.345
 """Huber's constant: 95 % efficient where the errors are normal."""
@@ -58,10 +58,10 @@ def fit(
     common is added.
 
     Raises:
-        CantFit: an unknown model or voltage, or fewer rows than terms.
+        FitError: an unknown model or voltage, or fewer rows than terms.
     """
     if not len(data):
-        raise CantFit("no measurement is left to fit; measure more kernels or settings")
+        raise FitError("no measurement is left to fit; measure more kernels or settings")
     candidates = forms(data, model, voltage)
     choice, weight = _chosen(data, candidates, robust)
     training, solution = choice.training, choice.solution
@@ -73,7 +73,7 @@ def fit(
             if len(data) > len(without.terms):
                 why = f"the voltages are not used, as with them {text}; {without.why}"
                 return replace(without, why=why)
-        raise CantFit(f"{text}; measure more settings or kernels")
+        raise FitError(f"{text}; measure more settings or kernels")
     columns, numbers = _columns(training, solution)
     arrow_terms = [training.equations.terms[i] for i in numbers]
     length = columns.lengths()

@@ -79,7 +79,7 @@ class _KeptFit(FitSummary):
         return self
 
 
-class NoFit(Exception):
+class NoFitError(Exception):
     """What should be a fit is none; the text says where it is wrong."""
 
 
@@ -115,14 +115,14 @@ def fit_of(kept: object) -> Fit:
     """The fit of :func:`as_kept`, without the forms that were compared.
 
     Raises:
-        NoFit: it is not what :func:`as_kept` gives.
+        NoFitError: it is not what :func:`as_kept` gives.
     """
     if not isinstance(kept, dict):
-        raise NoFit("must be an object")
+        raise NoFitError("must be an object")
     try:
         read = _KeptFit.model_validate(kept)
     except ValidationError as error:
-        raise NoFit(first_error(error)) from None
+        raise NoFitError(first_error(error)) from None
 
     def column(name: str) -> np.ndarray:
         return np.array([getattr(one, name) for one in read.coefficients], float)

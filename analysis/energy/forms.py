@@ -15,7 +15,7 @@ from analysis.energy.models import (
     MODELS,
     VOLTAGE_NAMES,
 )
-from analysis.measurements.observations import CantFit, Observations
+from analysis.measurements.observations import FitError, Observations
 from dvfs.names import unknown_name
 
 
@@ -35,14 +35,14 @@ def forms(data: Observations, model: str, voltage: str) -> list[Form]:
     that are estimated.
 
     Raises:
-        CantFit: an unknown name.
+        FitError: an unknown name.
     """
     if model not in MODEL_NAMES:
-        raise CantFit(unknown_name("model", model, MODEL_NAMES))
+        raise FitError(unknown_name("model", model, MODEL_NAMES))
     if voltage not in VOLTAGE_NAMES:
-        raise CantFit(unknown_name("voltage", voltage, VOLTAGE_NAMES))
+        raise FitError(unknown_name("voltage", voltage, VOLTAGE_NAMES))
     if voltage == "known" and data.voltage == "unit":
-        raise CantFit(
+        raise FitError(
             f"no voltage of {data.site} is known; give the site's table, or --voltage auto"
         )
     if voltage != AUTO:

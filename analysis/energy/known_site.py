@@ -32,7 +32,7 @@ from analysis.energy.scatter import Scatter
 from analysis.energy.terms.registry import design_matrix, model_terms
 from analysis.energy.terms.term import CORE, MEM, Term
 from analysis.energy.voltage import LOWEST_V
-from analysis.measurements.observations import CantFit, Observations
+from analysis.measurements.observations import FitError, Observations
 from dvfs.setting import Volts, clock_columns
 
 SPREADS = np.geomspace(0.005, 1.0, 25)
@@ -57,12 +57,12 @@ def fit_like(
     site's settings, which are taken where the fit has used them and ``data`` has none.
 
     Raises:
-        CantFit: there is no measurement, or the known fit does not say how sure it is.
+        FitError: there is no measurement, or the known fit does not say how sure it is.
     """
     if not len(data):
-        raise CantFit("no measurement is left to fit; measure a few points")
+        raise FitError("no measurement is left to fit; measure a few points")
     if not np.isfinite(known.deviations).all():
-        raise CantFit(
+        raise FitError(
             f"the fit of {known.site} does not say how sure it is, for its measurements are at "
             f"fewer than three settings; measure more there, or fit without --like"
         )

@@ -17,7 +17,7 @@ from dvfs.names import unknown_name
 from dvfs.setting import Setting, clock_columns, distinct_settings
 
 
-class CantFit(UserError):
+class FitError(UserError):
     """These measurements do not allow what was asked; the text says what is needed."""
 
 
@@ -118,11 +118,11 @@ def observations(
     :data:`dvfs.dataset.MEMORY_CLASSES`.
 
     Raises:
-        CantFit: the site is not in the store, or no row of it has an energy.
+        FitError: the site is not in the store, or no row of it has an energy.
     """
     known = site_names(dataset)
     if site not in known:
-        raise CantFit(f"--site: {unknown_name('site', site, known)}")
+        raise FitError(f"--site: {unknown_name('site', site, known)}")
     mine = dataset["site"].values == site
     energy_j = dataset["energy_j"].values
     time_s = dataset["time_s"].values
@@ -131,9 +131,9 @@ def observations(
     if not len(rows):
         none = f"none of the {int(mine.sum())} measurements of {site} can be fitted"
         if ok.any() and "imported" in dataset and dataset["imported"].values[ok].all():
-            raise CantFit(f"{none}: the imported table has their times, and no energy or power")
+            raise FitError(f"{none}: the imported table has their times, and no energy or power")
         reason = "their energy is missing: this site has no meter" if ok.any() else "none succeeded"
-        raise CantFit(f"{none} ({reason}); see `campaign doctor` for what this site can measure")
+        raise FitError(f"{none} ({reason}); see `campaign doctor` for what this site can measure")
     known_kernels = dataset_kernels(dataset)
     pairs = list(
         zip(
@@ -197,7 +197,7 @@ def _refuse_other_ranks(kernels: Sequence[KernelInstance], ranks: Sequence[int])
     for kernel, own in zip(kernels, ranks, strict=True):
         other = of_label.setdefault(kernel.label, own)
         if other != own:
-            raise CantFit(
+            raise FitError(
                 f"{kernel.label} was measured with {other} and with {own} ranks, which are two "
                 f"kernels: give each a label of its own in the campaign file; in a table to "
                 f"import, a name of its own"

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from analysis.measurements.observations import CantFit, setting_text
+from analysis.measurements.observations import FitError, setting_text
 from dvfs.dataset import OK, PHASE_PREFIX
 from dvfs.kernel_instance import KernelInstance, dataset_kernels
 from dvfs.setting import Setting
@@ -100,7 +100,7 @@ def phase_splits(dataset: xr.Dataset, site: str) -> tuple[list[PhaseSplit], list
         for setting, at in chosen.items():
             try:
                 splits.append(_mean_split(dataset, kernels[label], at, setting, mine[setting]))
-            except CantFit as why:
+            except FitError as why:
                 notes.append(f"{label}: {why}.")
     return splits, notes
 
@@ -115,7 +115,7 @@ def _mean_split(
     """One iteration's joules and seconds by phase, the mean over repeats.
 
     Raises:
-        CantFit: the repeats mark different phases, or no channel is marked as part of the energy.
+        FitError: the repeats mark different phases, or no channel is marked as part of the energy.
     """
     joules, seconds, named, periods = [], [], [], []
     for row in rows:
@@ -124,7 +124,7 @@ def _mean_split(
         split = phase_energy(dataset, row)
         missing = sorted(set(channels) - set(split["channel"].values.tolist()))
         if missing:
-            raise CantFit(f"no trace of {missing[0]} is kept in measurement {row}")
+            raise FitError(f"no trace of {missing[0]} is kept in measurement {row}")
         one_s = float(dataset["time_s"].values[row])
         iterations = max(1, round(float(split["marked_s"]) / one_s))
         joules.append(split["energy_j"].sel(channel=channels).sum("channel").values / iterations)
@@ -132,7 +132,7 @@ def _mean_split(
         named.append(split["phase"].values.tolist())
         periods += [float(meters[channel].get("period_s") or math.nan) for channel in channels]
     if any(names != named[0] for names in named):
-        raise CantFit(f"its repeats at {setting_text(setting)} mark different phases")
+        raise FitError(f"its repeats at {setting_text(setting)} mark different phases")
     return PhaseSplit(
         **kernel.as_dict(),
         at=at,
@@ -149,11 +149,11 @@ def _counted(meters: dict[str, dict[str, Any]]) -> list[str]:
     """The channels whose energies add up to that of the measurement.
 
     Raises:
-        CantFit: no channel is marked so.
+        FitError: no channel is marked so.
     """
     names = [name for name, meter in meters.items() if meter.get("counts")]
     if not names:
-        raise CantFit("no energy by phase: no channel is marked as part of the measured energy")
+        raise FitError("no energy by phase: no channel is marked as part of the measured energy")
     return names
 
 
@@ -173,7 +173,7 @@ def phase_energy(dataset: xr.Dataset, measurement: int) -> xr.Dataset:
         begin.
 
     Raises:
-        CantFit: the measurement marks no phases, or no meter was read.
+        FitError: the measurement marks no phases, or no meter was read.
     """
     marks, joules = {}, {}
     windows_s = np.array([[-np.inf, np.inf]])
@@ -186,7 +186,7 @@ def phase_energy(dataset: xr.Dataset, measurement: int) -> xr.Dataset:
             joules[name] = (time_s, value, unit)
     if not marks or not joules:
         what = "no phases are marked" if not marks else "no meter was read"
-        raise CantFit(f"no energy by phase of measurement {measurement}: {what}")
+        raise FitError(f"no energy by phase of measurement {measurement}: {what}")
     phases = sorted(marks, key=lambda name: float(marks[name][0, 0]))
     energy_j = np.array(
         [[_energy_j(marks[phase], *joules[channel]) for channel in joules] for phase in phases]

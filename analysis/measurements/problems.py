@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from analysis.measurements.observations import CantFit
+from analysis.measurements.observations import FitError
 from dvfs.kernel_instance import KernelInstance
 from dvfs.names import unknown_name
 
@@ -43,23 +43,23 @@ def of_problem(own: Sequence[KernelInstance], problem: Mapping[str, str]) -> lis
     """The places of the parameter sets that have these values, given as text.
 
     Raises:
-        CantFit: there are none.
+        FitError: there are none.
     """
     kept = list(range(len(own)))
     for name, value in problem.items():
         values = {value_text(own[i].params[name]): None for i in kept if name in own[i].params}
         if not values:
             known = sorted({key for i in kept for key in own[i].params})
-            raise CantFit(f"--problem: {unknown_name('parameter', name, known)}")
+            raise FitError(f"--problem: {unknown_name('parameter', name, known)}")
         kept = [i for i in kept if _is_value(own[i].params.get(name), value)]
         if not kept:
             shown = ", ".join(list(values)[:SHOWN]) + (" ..." if len(values) > SHOWN else "")
-            raise CantFit(f"--problem: found {name}={value}; {name} is one of {shown}")
+            raise FitError(f"--problem: found {name}={value}; {name} is one of {shown}")
     return kept
 
 
 def check_one_problem(own: Sequence[KernelInstance], tuned: Collection[str]) -> None:
-    """Refuse parameter sets of several problems (CantFit), and name these."""
+    """Refuse parameter sets of several problems (FitError), and name these."""
     several = list(problems(own, tuned).values())
     if len(several) < 2:
         return
@@ -73,7 +73,7 @@ def check_one_problem(own: Sequence[KernelInstance], tuned: Collection[str]) -> 
         for params in several
     ]
     shown = " or ".join(f"--problem {text}" for text in texts[:SHOWN])
-    raise CantFit(
+    raise FitError(
         f"{own[0].name} was measured for {len(several)} problems; name one: {shown}"
         f"{' ...' if len(texts) > SHOWN else ''}"
     )

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from analysis.costs.linear_cost import at_clocks
-from analysis.measurements.observations import CantFit, site_names
+from analysis.measurements.observations import FitError, site_names
 from analysis.measurements.problems import of_problem
 from dvfs.dataset import COUNT_PREFIX, is_complete
 from dvfs.kernel_instance import KernelInstance, dataset_kernels
@@ -84,19 +84,19 @@ def measured_variants(
     those that are fixed.
 
     Raises:
-        CantFit: unknown names, no measurement that succeeded, or no terms.
+        FitError: unknown names, no measurement that succeeded, or no terms.
     """
     known_sites = site_names(dataset)
     if site not in known_sites:
-        raise CantFit(f"--site: {unknown_name('site', site, known_sites)}")
+        raise FitError(f"--site: {unknown_name('site', site, known_sites)}")
     mine = dataset["site"].values == site
     if not (mine & (dataset["kernel"].values == kernel)).any():
         kernels = sorted(set(dataset["kernel"].values[mine].tolist()))
-        raise CantFit(f"{site} has no measurement of {kernel!r}; it has {', '.join(kernels)}")
+        raise FitError(f"{site} has no measurement of {kernel!r}; it has {', '.join(kernels)}")
     done = is_complete(dataset["status"].values) & (dataset["time_s"].values > 0)
     rows = np.flatnonzero(mine & done & (dataset["kernel"].values == kernel))
     if not len(rows):
-        raise CantFit(f"no measurement of {kernel} at {site} has succeeded")
+        raise FitError(f"no measurement of {kernel} at {site} has succeeded")
     known = dataset_kernels(dataset)
     own = [known[kernel, params] for params in dataset["params"].values[rows].tolist()]
     kept = of_problem(own, problem or {})
@@ -115,7 +115,7 @@ def measured_variants(
     family_of, families = _grouped(instances, tuned, texts_only=True)
     stated = terms(instances)
     if not stated:
-        raise CantFit(
+        raise FitError(
             f"{kernel} counts nothing that its time could be a sum of; use a kernel with counts"
         )
     clocks = {name: values[first] for name, values in mhz.items()}

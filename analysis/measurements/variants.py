@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 
 from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
-from analysis.measurements.observations import CantFit, setting_text, site_names
+from analysis.measurements.observations import FitError, setting_text, site_names
 from analysis.measurements.problems import (
     SHOWN,
     check_one_problem,
@@ -85,7 +85,7 @@ def kernel_variants(
     default the one with most variants, of several the one with the highest clocks.
 
     Raises:
-        CantFit: unknown names, several problems, or no variant that was measured with its energy.
+        FitError: unknown names, several problems, or no variant that was measured with its energy.
     """
     rows = _rows(dataset, site, kernel)
     own = _instances(dataset, rows)
@@ -97,7 +97,7 @@ def kernel_variants(
     usable = np.array([not reason for reason in why], bool)
     if not usable.any():
         counted = ", ".join(f"{n} {reason}" for reason, n in Counter(why).items())
-        raise CantFit(
+        raise FitError(
             f"{site} has no variant of {kernel} with a time and an energy at known clocks: it has "
             f"{counted}"
         )
@@ -148,12 +148,12 @@ def kernel_variants(
 def _rows(dataset: xr.Dataset, site: str, kernel: str) -> np.ndarray:
     known = site_names(dataset)
     if site not in known:
-        raise CantFit(f"--site: {unknown_name('site', site, known)}")
+        raise FitError(f"--site: {unknown_name('site', site, known)}")
     mine = dataset["site"].values == site
     rows = np.flatnonzero(mine & (dataset["kernel"].values == kernel))
     if not len(rows):
         kernels = sorted(set(dataset["kernel"].values[mine].tolist()))
-        raise CantFit(f"--kernel: {unknown_name('kernel', kernel, kernels)}")
+        raise FitError(f"--kernel: {unknown_name('kernel', kernel, kernels)}")
     return rows
 
 
@@ -194,7 +194,7 @@ def _at_setting(
             ",".join(f"{mhz:g}" for mhz in one.clocks if mhz is not None) or "as-found"
             for one in sorted(variants)
         ]
-        raise CantFit(
+        raise FitError(
             f"--setting: no variant was measured at {setting_text(setting)}; "
             f"there are {' '.join(texts[:SHOWN])}{' ...' if len(texts) > SHOWN else ''}"
         )
@@ -210,7 +210,7 @@ def _total(counts: Mapping[str, np.ndarray], unit: str) -> np.ndarray | None:
 
 
 def _check_same_work(instances: Sequence[KernelInstance], work: np.ndarray | None) -> None:
-    """Refuse parameter sets that count different work (CantFit), and name those that decide it."""
+    """Refuse parameter sets that count different work (FitError), and name those that decide it."""
     if work is None or np.nanmax(work) <= SAME_WORK * np.nanmin(work):
         return
     counted: dict[str, dict[str, list[float]]] = {}
@@ -223,7 +223,7 @@ def _check_same_work(instances: Sequence[KernelInstance], work: np.ndarray | Non
         if all(max(some) <= SAME_WORK * min(some) for some in by_value.values())
     ]
     example = ", such as --problem {1}={2}".format(*min(decide)) if decide else ""
-    raise CantFit(
+    raise FitError(
         f"the parameter sets of {instances[0].name} count {np.nanmin(work):.4g} to "
         f"{np.nanmax(work):.4g} operations: they are of several problems; name the parameters of "
         f"one{example}"
@@ -263,7 +263,7 @@ def studied_variants(
             problem = {name: value_text(value) for name, value in rest.items()}
             try:
                 variants = kernel_variants(dataset, site, kernel, tuned=names, problem=problem)
-            except CantFit:
+            except FitError:
                 continue
             if len(variants) >= FEWEST:
                 studied.append(variants)

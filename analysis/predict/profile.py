@@ -18,7 +18,7 @@ from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit
 from analysis.energy.models import KNOWN
 from analysis.measurements.cells import cell_means, first_rows
-from analysis.measurements.observations import CantFit, Observations, kernel_names
+from analysis.measurements.observations import FitError, Observations, kernel_names
 from analysis.predict.posterior import DRAWS
 from analysis.predict.site import log_rates
 from analysis.rooflines.class_roofline import ClassRoofline, fit_class_roofline
@@ -51,7 +51,7 @@ def profiled(
     """The energies and times of a profiled kernel at the settings of ``volts``, sorted.
 
     Raises:
-        CantFit: there are too few kernels with counts.
+        FitError: there are too few kernels with counts.
     """
     settings = sorted(volts)
     data = data.take(data.has_counts)
@@ -180,7 +180,7 @@ def _tried(
         try:
             roofline = fit_class_roofline(rest)
             fitted = fit(rest, whole.model, voltage, intervals=False)
-        except CantFit:
+        except FitError:
             continue
         runs = np.vstack([counts[part], run[0]]), np.append(np.exp(here[part]), run[1])
         both = np.array(_predicted(data, roofline, fitted, *runs, measured_at, settings, volts))

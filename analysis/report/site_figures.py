@@ -36,7 +36,7 @@ from analysis.figures.trace import trace_figure
 from analysis.figures.tradeoffs import PARETO_SHOWN, greenup_figure, pareto_figure
 from analysis.figures.utilisation import utilisation_figure
 from analysis.figures.variants import variant_figures
-from analysis.measurements.observations import CantFit, Observations, kernel_names
+from analysis.measurements.observations import FitError, Observations, kernel_names
 from analysis.report.content import SiteReport
 from analysis.report.counter_sheet import utilisation_sheet
 from analysis.report.sheets import (
@@ -120,7 +120,7 @@ def site_figures(site: SiteReport, cap_w: float | None = None) -> SiteFigures:
     """Every figure that a site's data allow. ``cap_w``: a cap on power, drawn in the rooflines.
 
     Raises:
-        CantFit: a cap at or below the constant power.
+        FitError: a cap at or below the constant power.
     """
     families = site_families(site)
     observed = site.data if site.data is not None else site.timing
@@ -128,7 +128,7 @@ def site_figures(site: SiteReport, cap_w: float | None = None) -> SiteFigures:
     try:
         rooflines = [roofline_figure(pp, line, site.simulated, cap_w) for pp, line in lines]
     except ValueError as error:
-        raise CantFit(str(error)) from None
+        raise FitError(str(error)) from None
     data, model = site.data, site.fit
     named = (site.site, site.simulated)
     return SiteFigures(
@@ -199,7 +199,7 @@ def roofline_lines(
     for points in pair_points(data, setting):
         try:
             line = roofline(data, points.operation, points.memory, setting, model)
-        except CantFit:  # the fit has dropped the class: only time can be shown
+        except FitError:  # the fit has dropped the class: only time can be shown
             line = roofline(data, points.operation, points.memory, setting)
         lines.append((points, line))
     return setting_label(data.settings[setting]), lines

@@ -21,7 +21,7 @@ from analysis.energy.fitted import Fit
 from analysis.energy.models import FormRequest
 from analysis.measurements.hardware_counters import kernel_counters
 from analysis.measurements.observations import (
-    CantFit,
+    FitError,
     Observations,
     observations,
     setting_text,
@@ -78,7 +78,7 @@ def site_report(
         predicted: from the variants of a problem to label -> predicted time and energy.
 
     Raises:
-        CantFit: ``train`` or ``setting`` has a setting that was not measured.
+        FitError: ``train`` or ``setting`` has a setting that was not measured.
     """
     rows = dataset["site"].values == site if "site" in dataset else np.zeros(0, bool)
     simulated = bool(dataset["simulated"].values[rows].any()) if rows.any() else simulated
@@ -102,16 +102,16 @@ def site_report(
     )
     try:
         data = observations(dataset, site, classes)
-    except CantFit as error:
+    except FitError as error:
         return replace(report, why_no_fit=str(error), timing=_timing(dataset, site, classes))
     for pair in [*(train or []), *([setting] if setting else [])]:
         if pair not in data.settings:
             known = ", ".join(setting_text(known) for known in data.settings[:8])
-            raise CantFit(f"{site} was not measured at {setting_text(pair)}; known: {known} ...")
+            raise FitError(f"{site} was not measured at {setting_text(pair)}; known: {known} ...")
     notes = []
     try:
         model, origin, stale = _fit_to_show(data, stored, findings)
-    except CantFit as error:
+    except FitError as error:
         return replace(report, data=data, why_no_fit=str(error))
     n_settings = len(np.unique(data.setting))
     crossvals = []
@@ -120,7 +120,7 @@ def site_report(
         try:
             own = (train or None) if scheme == "holdout" else None
             crossvals.append(cross_validate(data, scheme, **vars(form), train=own))
-        except CantFit as error:
+        except FitError as error:
             notes.append(f"No cross-validation by {scheme}: {error}.")
     applications, why_none = energies_or_why(data, form.model, form.voltage)
     notes += [why_none] if why_none else []
@@ -149,7 +149,7 @@ def _fit_to_show(
     """The stored fit, or a new one where there is none or it is of other measurements; which it
     is; and, where there is a stored one that is of other measurements, that it is."""
     if data.unproven_clocks and not (stored and stored.fit.unproven_clocks):
-        raise CantFit(
+        raise FitError(
             f"nothing showed at which clocks some measurements of {data.site} ran; to use them as "
             f"they were asked for, run `campaign fit` with --accept-unproven"
         )
@@ -162,7 +162,7 @@ def _fit_to_show(
             return stored.fit, which, "The fit is not of the measurements that the store has now"
     for finding in findings:
         if finding.severity == "refused" and finding.check != CLOCK_PROOF:
-            raise CantFit(finding.text.removesuffix("."))
+            raise FitError(finding.text.removesuffix("."))
     if stored is None:
         return fit(data), "made for this report; the store keeps none", ""
     return (
@@ -188,7 +188,7 @@ def _timing(dataset: xr.Dataset, site: str, classes: dict[str, str] | None) -> O
     filled = dataset.assign(energy_j=("measurement", np.ones(dataset.sizes["measurement"])))
     try:
         data = observations(filled, site, classes)
-    except CantFit:
+    except FitError:
         return None
     return replace(data, energy_j=np.full(len(data), math.nan))
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from analysis.energy.fitted import Fit
-from analysis.measurements.observations import CantFit, Observations
+from analysis.measurements.observations import FitError, Observations
 from analysis.rooflines.more_work import work_advice, work_limits
 from analysis.rooflines.power_cap import CappedRoofline
 from analysis.rooflines.regression import (
@@ -24,11 +24,11 @@ CAPPED_AT = (0.25, 0.5, 1.0, 2.0, 4.0)
 """The intensities at which a cap's effect is shown, in units of B_tau."""
 
 
-class NoPairs(Exception):
+class NoPairsError(Exception):
     """No pair of classes was measured at intensities that differ; the text says what to do."""
 
 
-class CapTooLow(ValueError):
+class CapError(ValueError):
     """A cap on power that is below what every kernel draws; the text says how much that is."""
 
 
@@ -41,8 +41,8 @@ def rooflines_at(
     the regression at that setting. ``cap_w``: also what a cap on power would do.
 
     Raises:
-        NoPairs: no kernels of one class of operations and one of bytes, at two intensities.
-        CapTooLow: a cap that is not above the constant power.
+        NoPairsError: no kernels of one class of operations and one of bytes, at two intensities.
+        CapError: a cap that is not above the constant power.
     """
     points = pair_points(data, setting)
     if not points:
@@ -51,7 +51,7 @@ def rooflines_at(
         if not here.has_counts.any():
             remedy = "its measurements have no counts of operations and bytes; import them as n_*"
         mhz = ",".join(f"{mhz:g}" for mhz in data.settings[setting].clocks if mhz is not None)
-        raise NoPairs(
+        raise NoPairsError(
             f"a roofline needs kernels that count one class of operations and one of bytes, at two "
             f"intensities; none was measured at {mhz or 'as-found'} MHz; {remedy}"
         )
@@ -62,7 +62,7 @@ def rooflines_at(
     try:
         regression = regress(data, setting, memory)
         caches = cache_energies(data, setting, regression)
-    except CantFit as error:
+    except FitError as error:
         missing = str(error)
     pairs = []
     for pair in points:
@@ -99,12 +99,12 @@ def _line(
     if fit is not None:
         try:
             return roofline(data, *classes, setting, fit), "fit", ""
-        except CantFit:  # The fit left the class out; the regression may have it.
+        except FitError:  # The fit left the class out; the regression may have it.
             pass
     line = roofline(data, *classes, setting)
     try:
         return (regression.on(line), "regression", "") if regression else (line, None, "")
-    except CantFit as error:
+    except FitError as error:
         return line, None, str(error)
 
 
@@ -114,7 +114,7 @@ def line_as_dict(line: Roofline, cap_w: float | None = None) -> dict[str, Any]:
     ``cap_w``: also what a cap on power would do.
 
     Raises:
-        CapTooLow: a cap that is not above the constant power.
+        CapError: a cap that is not above the constant power.
     """
     low_w, most_w, high_w = line.power_limits_w
     shown = {
@@ -147,7 +147,7 @@ def _capped(line: Roofline, cap_w: float) -> dict[str, Any]:
     try:
         capped = CappedRoofline(line, cap_w)
     except ValueError as error:
-        raise CapTooLow(str(error)) from None
+        raise CapError(str(error)) from None
     intensity = line.time_balance * np.array(CAPPED_AT)
     columns = {
         "intensity": intensity,

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.measurements.observations import CantFit, Observations, kernel_names
+from analysis.measurements.observations import FitError, Observations, kernel_names
 from analysis.rooflines.roofline import fastest_setting
 from dvfs.setting import Setting, clock_columns
 
@@ -116,18 +116,18 @@ def fit_class_roofline(data: Observations) -> ClassRoofline:
     """Fit the ceilings to the kernels with counts, each seen from the site's fastest setting.
 
     Raises:
-        CantFit: fewer than five kernels with counts were measured there and elsewhere.
+        FitError: fewer than five kernels with counts were measured there and elsewhere.
     """
     from scipy import optimize  # noqa: PLC0415
 
     data = data.take(data.has_counts)
     if not len(data):
-        raise CantFit("no kernel has operation counts; times cannot be predicted from counts")
+        raise FitError("no kernel has operation counts; times cannot be predicted from counts")
     base = fastest_setting(data)
     there = set(data.kernel[data.setting == base].tolist())
     kernels = [kernel for kernel in kernel_names(data) if kernel in there]
     if len(kernels) < MIN_KERNELS:
-        raise CantFit(
+        raise FitError(
             f"{len(kernels)} kernels with counts were measured at the fastest setting; predicting "
             f"times from counts needs at least {MIN_KERNELS}"
         )

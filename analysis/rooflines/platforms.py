@@ -20,7 +20,7 @@ from dvfs.names import unknown_name
 MEMORY = "dram"
 
 
-class UnknownPlatform(ValueError):
+class PlatformError(ValueError):
     """A name that no platform has; the text lists the names."""
 
 
@@ -85,10 +85,10 @@ def find_platform(name: str) -> Platform:
     """The platform of a name.
 
     Raises:
-        UnknownPlatform: there is none.
+        PlatformError: there is none.
     """
     if name.lower() not in PLATFORMS:
-        raise UnknownPlatform(unknown_name("platform", name, PLATFORMS))
+        raise PlatformError(unknown_name("platform", name, PLATFORMS))
     return PLATFORMS[name.lower()]
 
 
@@ -96,7 +96,7 @@ def platform_rooflines(platform: Platform, cap_w: float | None = None) -> dict[s
     """Every roofline of a platform: ``campaign roofline --platform NAME --json``.
 
     Raises:
-        CapTooLow: a cap that is not above the constant power.
+        CapError: a cap that is not above the constant power.
     """
     pairs = []
     for name, of in platform.operations.items():

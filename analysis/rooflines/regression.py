@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from analysis.energy.fitted import CONFIDENCE
-from analysis.measurements.observations import CantFit, Observations, setting_text
+from analysis.measurements.observations import FitError, Observations, setting_text
 from analysis.rooflines.roofline import Roofline
 from dvfs.setting import Setting
 
@@ -70,19 +70,19 @@ class Regression:
         """A line's times with these energies (the model instantiation of section 4.2).
 
         Raises:
-            CantFit: the line is of classes that the regression has no energy of, or one of these
+            FitError: the line is of classes that the regression has no energy of, or one of these
                 came out below 0.
         """
         eps_op_j = self.eps_op_j
         if line.operation not in eps_op_j or line.memory != self.memory:
-            raise CantFit(f"the regression has no energies of {line.operation} and {line.memory}")
+            raise FitError(f"the regression has no energies of {line.operation} and {line.memory}")
         used = {
             f"an operation of {line.operation}": eps_op_j[line.operation],
             f"a byte of {line.memory}": self.eps_mem_j.value,
             "constant power": self.constant_w.value,
         }
         if below := [name for name, value in used.items() if value < 0.0]:
-            raise CantFit(
+            raise FitError(
                 f"the regression at this setting puts {' and '.join(below)} below 0, so these "
                 f"measurements do not determine the energies; measure more intensities, or fit "
                 f"several settings with campaign fit"
@@ -123,7 +123,7 @@ def regress(data: Observations, setting: int, memory: str = "dram") -> Regressio
     row by its own energy.
 
     Raises:
-        CantFit: too few such rows, or rows that cannot separate the coefficients; the text says
+        FitError: too few such rows, or rows that cannot separate the coefficients; the text says
             which kernels would.
     """
     from statsmodels.regression.linear_model import OLS  # noqa: PLC0415
@@ -146,7 +146,7 @@ def regress(data: Observations, setting: int, memory: str = "dram") -> Regressio
     if both:
         columns.append(double.astype(float))
     if len(work) < len(columns):
-        raise CantFit(
+        raise FitError(
             f"{where}: the {len(columns)} coefficients of the regression cannot be fitted to "
             f"{len(work)} measurements; {remedy}"
         )
@@ -156,7 +156,7 @@ def regress(data: Observations, setting: int, memory: str = "dram") -> Regressio
     scale = np.linalg.norm(matrix, axis=0)
     condition = float(np.linalg.cond(matrix / scale))
     if condition > MOST_CONDITION:
-        raise CantFit(
+        raise FitError(
             f"{where}: time and bytes rise together in these {len(work)} measurements (condition "
             f"number {condition:.2g}), so constant power cannot be separated; {remedy}"
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.energy.fitted import Fit, costs_at
-from analysis.measurements.observations import CantFit, Observations, kernel_names
+from analysis.measurements.observations import FitError, Observations, kernel_names
 from dvfs.dataset import CLASS_UNITS, moves_data
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
@@ -228,7 +228,7 @@ def fastest_setting(data: Observations) -> int:
         rank = (-len(set(data.kernel[here].tolist())), float(slower[here].mean()), int(s))
         best = rank if best is None or rank < best else best
     if best is None:
-        raise CantFit("there are no measurements, so there is no fastest setting")
+        raise FitError("there are no measurements, so there is no fastest setting")
     return best[2]
 
 
@@ -288,12 +288,12 @@ def best_rate(data: Observations, name: str, setting: int) -> float:
     Over all kernels measured there, each kernel's repeats averaged.
 
     Raises:
-        CantFit: no kernel there has any of the class.
+        FitError: no kernel there has any of the class.
     """
     counts = np.nan_to_num(data.counts[name]) if name in data.counts else np.zeros(len(data))
     here = (data.setting == setting) & (counts > 0)
     if not here.any():
-        raise CantFit(f"no kernel measured at this setting counts {name}")
+        raise FitError(f"no kernel measured at this setting counts {name}")
     return max(
         float((counts[mine] / data.time_s[mine]).mean())
         for mine in (here & (data.kernel == k) for k in set(data.kernel[here].tolist()))
@@ -309,7 +309,7 @@ def roofline(
     the fit's at the setting's voltages, NaN without a fit.
 
     Raises:
-        CantFit: no kernel there has any of a class, or the fit has no term for it.
+        FitError: no kernel there has any of a class, or the fit has no term for it.
     """
     tau = [1.0 / best_rate(data, name, setting) for name in (operation, memory)]
     if fitted is None:
@@ -323,7 +323,7 @@ def roofline(
     )
     missing = [name for name in (operation, memory) if name not in costs.operation_pj]
     if missing:
-        raise CantFit(f"the fit has no coefficient of class {missing[0]}")
+        raise FitError(f"the fit has no coefficient of class {missing[0]}")
     eps = [costs.operation_pj[name][0] * 1e-12 for name in (operation, memory)]
     return _line(operation, memory, tau, eps, costs.constant_w[0])
 

@@ -23,12 +23,12 @@ from analysis.costs.codesign import (
     totals,
 )
 from analysis.costs.gpu_area import AREA_MODELS, AreaModel, area_parts_mm2, gpu_area_mm2
-from analysis.costs.stencil_time import CannotPredict
+from analysis.costs.stencil_time import PredictionError
 from campaign.codesign.study_file import DESIGN, Study, Work, read_study, space_columns
-from dvfs.errors import BadArgument, reason
+from dvfs.errors import ArgumentError, reason
 from dvfs.files import write_output
 from dvfs.input_files import Source
-from kernels.kernel import WrongParameter
+from kernels.kernel import ParameterError
 from kernels.stencils.params import check_hexagon
 
 WORKLOAD = "workload"
@@ -120,7 +120,7 @@ def run_study(path: Path) -> Codesign:
     """Read a study, and try every design with every tile.
 
     Raises:
-        BadFile: the file is wrong, no design is in the range, or no tile fits on any.
+        FileError: the file is wrong, no design is in the range, or no tile fits on any.
     """
     study, source = read_study(path)
     model = _area_model(study)
@@ -153,7 +153,7 @@ def run_study(path: Path) -> Codesign:
             found.append(_searched(study, designs, work, tiles))
             if len(named):
                 of_named.append(_searched(study, named, work, tiles))
-        except CannotPredict as error:
+        except PredictionError as error:
             raise source.error(("tiles",), str(error), "") from None
         if (found[-1].tile < 0).all():
             raise source.error(
@@ -219,7 +219,7 @@ def _tiles(study: Study, own: Work, source: Source) -> dict[str, np.ndarray]:
     for tile_t in np.unique(distinct[:, 0]).astype(int).tolist():
         try:
             check_hexagon(tile_t)
-        except WrongParameter as error:
+        except ParameterError as error:
             raise source.error(("tiles", "tile_t"), error.what, error.remedy) from None
     return dict(zip(needed, distinct.astype(np.int64).T, strict=True))
 
@@ -312,7 +312,7 @@ def write_study_figures(result: Codesign, folder: Path) -> list[Path]:
     """Write the figures of a study as SVG (Prajapati 2019, figures C.3 and C.4); their paths.
 
     Raises:
-        BadArgument: the folder cannot be written.
+        ArgumentError: the folder cannot be written.
     """
     from analysis.figures.codesign import area_figure, front_figure  # noqa: PLC0415
     from analysis.figures.paper import figure_files  # noqa: PLC0415
@@ -337,7 +337,7 @@ def write_study_figures(result: Codesign, folder: Path) -> list[Path]:
             write_output(path, figure_files(figure, False, ("svg",))["svg"])
             paths.append(path)
     except OSError as error:
-        raise BadArgument(
+        raise ArgumentError(
             f"{folder}: cannot be written ({reason(error, folder)}); name another folder"
         ) from error
     return paths

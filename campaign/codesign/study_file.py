@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from dvfs.input_files import BadValue, FileModel, Source, read_file
-from kernels.space import BadSpace, Space, read_space, variants
+from dvfs.input_files import BadValueError, FileModel, Source, read_file
+from kernels.space import Space, SpaceError, read_space, variants
 from kernels.stencils.stencils import STENCILS
 from sites.site_file import Name, NotNegative, Positive
 
@@ -17,7 +17,9 @@ Whole = Annotated[int, Field(ge=1, le=1 << 24)]
 
 def _two_or_three(value: list[int | float]) -> list[int | float]:
     if not 2 <= len(value) <= 3:
-        raise BadValue(f"found {value}", "must be [points, steps] or [points, steps, how often]")
+        raise BadValueError(
+            f"found {value}", "must be [points, steps] or [points, steps, how often]"
+        )
     return value
 
 
@@ -186,7 +188,7 @@ def read_study(path: Path) -> tuple[Study, Source]:
     """Read and check a study file.
 
     Raises:
-        BadFile: it cannot be read, or is not a study.
+        FileError: it cannot be read, or is not a study.
     """
     return read_file(path, Study)
 
@@ -197,7 +199,7 @@ def space_columns(
     """The values (n,) of the parameters of a space.
 
     Raises:
-        BadFile: it is no space, lacks one of ``needed``, or lets nothing through.
+        FileError: it is no space, lacks one of ``needed``, or lets nothing through.
     """
     try:
         space: Space = read_space(given, (), ())
@@ -207,7 +209,7 @@ def space_columns(
             what = f"has no {missing[0]}" if missing else f"unknown parameter {unknown[0]!r}"
             raise source.error(key, what, f"declare {', '.join(needed)}")
         found = variants(space, {}, {})
-    except BadSpace as error:
+    except SpaceError as error:
         place = [part for part in (error.key, error.condition) if part not in ("", None)]
         raise source.error((*key, *place), error.what, error.remedy) from None
     import numpy as np  # noqa: PLC0415

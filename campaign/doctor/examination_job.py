@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from campaign.doctor.node_examination import NodeExamination
-from campaign.launch.scheduler import CantLaunch, scheduler_of
+from campaign.launch.scheduler import LaunchError, scheduler_of
 from sites.site_file import Site
 
 JOB_MINUTES = 10
@@ -28,7 +28,7 @@ def examine_partition(site: Site, site_path: Path, partition_name: str) -> NodeE
         partition_name: one of the site's partitions that have jobs.
 
     Raises:
-        CantLaunch: the job could not be started, failed, or did not end in time.
+        LaunchError: the job could not be started, failed, or did not end in time.
     """
     entry = site.partitions[partition_name]
     python = shlex.quote(entry.environment.python or sys.executable)
@@ -43,6 +43,6 @@ def examine_partition(site: Site, site_path: Path, partition_name: str) -> NodeE
     begin = printed.find("{")  # modules may print lines before it
     if begin < 0:
         end = printed.strip()[-MAX_OUTPUT_CHARS:]
-        raise CantLaunch(f"{site.name}/{partition_name}: the job printed no examination: {end}")
+        raise LaunchError(f"{site.name}/{partition_name}: the job printed no examination: {end}")
     examination = NodeExamination.from_dict(json.loads(printed[begin:]))
     return replace(examination, partition=partition_name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernels.cuda.device import NEEDED_DRIVERS, cuda_major
-from sites.nvml_library import Gpu, NvmlLibrary, NvmlUnavailable, find_gpus, open_library
+from sites.nvml_library import Gpu, NvmlError, NvmlLibrary, find_gpus, open_library
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ def examine_gpus(root: Path = Path("/")) -> GpuExamination | None:
     """Ask NVML, the installed packages and the compiler. None: NVML lists no GPU here."""
     try:
         library = open_library(root)
-    except NvmlUnavailable:
+    except NvmlError:
         return None
     try:
         with library.explained(library.path):
@@ -43,7 +43,7 @@ def examine_gpus(root: Path = Path("/")) -> GpuExamination | None:
         architectures = sorted({_architecture(library, gpu) for gpu in gpus})
         with library.explained("the driver"):
             driver = str(library.nvml.nvmlSystemGetDriverVersion())
-    except NvmlUnavailable as error:
+    except NvmlError as error:
         return GpuExamination(
             gpus=[], uuids=[], architectures=[], driver="", problem=error.what, remedy=error.remedy
         )

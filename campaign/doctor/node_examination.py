@@ -19,10 +19,10 @@ from campaign.doctor.gpu_examination import GpuExamination, examine_gpus
 from campaign.measure.energy import MeterChannel, counted_channels
 from campaign.measure.slurm_clocks import ask_here, read_configuration, slurm_clocks
 from kernels.host.ranks import node_name
-from sites.clocks import CONTROLS, ClocksUnavailable, describe_controls, open_control, right_to_set
+from sites.clocks import CONTROLS, ClocksError, describe_controls, open_control, right_to_set
 from sites.clocks.cpufreq import means_turbo, turbo_mhz
 from sites.clocks.slurm import what_flags_set
-from sites.meters import METERS, MeterAbsent, MeterUnreadable, describe_meters, open_meter
+from sites.meters import METERS, AbsentMeterError, MeterError, describe_meters, open_meter
 from sites.meters.shared.behaviour import observe
 from sites.site_file import MeterEntry, Site
 from sites.site_reading import read_site
@@ -196,14 +196,14 @@ def _examine_meter(entry: MeterEntry, root: Path) -> _Examined:
     )
     try:
         meter = open_meter(entry.kind, entry.options, root)
-    except MeterUnreadable as error:
+    except MeterError as error:
         return replace(failed, problem=error.what, remedy=error.remedy), []
     except ValueError as error:
         remedy = "correct the meter's options in the site file"
         return replace(failed, problem=str(error), remedy=remedy), []
     try:
         behaviours = observe(meter, OBSERVED_S)
-    except MeterUnreadable as error:
+    except MeterError as error:
         return replace(failed, problem=error.what, remedy=error.remedy), []
     finally:
         meter.close()
@@ -233,8 +233,8 @@ def probe_meters(named: set[str], root: Path) -> list[ProbedMeter]:
             continue
         try:
             meter = open_meter(about.kind, {}, root)
-        except MeterUnreadable as error:
-            absent = isinstance(error, MeterAbsent)
+        except MeterError as error:
+            absent = isinstance(error, AbsentMeterError)
             probed.append(ProbedMeter(about.kind, [], error.what, error.remedy, absent))
             continue
         except ValueError as error:
@@ -258,7 +258,7 @@ def _examine_clocks(site: Site, root: Path) -> ClockExamination:
     try:
         control = open_control(site, root)
         offered, state = control.legal(), control.state()
-    except ClocksUnavailable as error:
+    except ClocksError as error:
         return replace(examined, can_set=False, why=error.what, remedy=error.remedy)
     except ValueError as error:
         remedy = "correct clocks.options in the site file"

@@ -23,7 +23,7 @@ from dvfs.input_files import parse
 from dvfs.printable import printable
 from dvfs.setting import Setting
 from kernels.host.ranks import node_name
-from sites.clocks import ClocksUnavailable, describe_controls, device_of, open_control, right_to_set
+from sites.clocks import ClocksError, describe_controls, device_of, open_control, right_to_set
 from sites.clocks.cpufreq import means_turbo, turbo_mhz
 from sites.node_facts import slurm_facts
 from sites.site_file import Site
@@ -170,7 +170,7 @@ def _found_clocks(root: Path) -> Iterator[FoundClocks]:
                     "partitions": {"local": {}},
                 }
             )
-            with contextlib.suppress(ClocksUnavailable, ValueError):
+            with contextlib.suppress(ClocksError, ValueError):
                 offered = offered or open_control(site, root).legal()
         if offered:
             right = right_to_set(about.control, root)

@@ -19,11 +19,11 @@ from campaign.launch.node_hours import NodeHours
 from campaign.launch.partition_run import FinishedTask, PartitionRun, partition_setup
 from campaign.launch.progress import ShowsProgress
 from campaign.launch.scheduler import Phase, QueuedJob, Scheduler, job_name, scheduler_of
-from campaign.launch.slurm_placement import PlacedElsewhere
+from campaign.launch.slurm_placement import PlacementError
 from campaign.launch.snapshot import ENDING
 from campaign.launch.task_end import task_end
 from campaign.launch.worker import PointResult, TaskResult
-from campaign.measure.subprocesses import ScratchUnwritable
+from campaign.measure.subprocesses import UnwritableScratchError
 from campaign.plan.plan import Plan, kernel_names
 from campaign.plan.point import Point
 from campaign.store.compaction import compact
@@ -262,7 +262,7 @@ class CampaignRun:
             point, attempt = attempts[0]
             self._record(Measurement(point=point, status=status, text=text, attempt=attempt))
             results: list[PointResult] = [(status, text, None)]
-        elif isinstance(error, ScratchUnwritable | PlacedElsewhere):
+        elif isinstance(error, UnwritableScratchError | PlacementError):
             partition.waiting.extendleft(reversed(attempts))
             partition.give_up(str(error))
             self.progress.note(f"{partition.label}: {partition.given_up}")

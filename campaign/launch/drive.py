@@ -27,7 +27,7 @@ from campaign.plan.plan import Plan
 from campaign.store.compaction import equalize_generations
 from campaign.store.earlier import keep_earlier
 from campaign.store.layout import Store, driver_lock, writing
-from campaign.store.mixtures import ChangedSetup, changes, not_comparable, refuse_changes
+from campaign.store.mixtures import ChangedSetupError, changes, not_comparable, refuse_changes
 from campaign.store.planned import write_planned
 from campaign.store.records import StoreContents, read_contents
 from campaign.store.setups import setup_uses
@@ -101,11 +101,11 @@ def run(
         chooser: chooses which of the plan's points are measured; without it all are.
 
     Raises:
-        StoreBusy: another process is using the store.
-        StoreUnwritable: it cannot be written to, here or on a worker.
-        DamagedStore: its index cannot be read.
-        ChangedSetup: the store's measurements were made in another way.
-        CantLaunch: a partition's jobs cannot be submitted.
+        StoreBusyError: another process is using the store.
+        UnwritableStoreError: it cannot be written to, here or on a worker.
+        DamagedStoreError: its index cannot be read.
+        ChangedSetupError: the store's measurements were made in another way.
+        LaunchError: a partition's jobs cannot be submitted.
     """
     configure_dask()
     _tidy(plan)
@@ -128,7 +128,7 @@ def run(
         except KeyboardInterrupt:
             live.end(INTERRUPTED, "interrupted; run it again to continue")
             raise
-        except ChangedSetup as error:
+        except ChangedSetupError as error:
             # What the store shows of its last run stays, unless it is that this driver waits.
             shown = read_snapshot(store)
             if shown is not None and shown.phase == SUBMITTED:
@@ -210,7 +210,7 @@ def _refuse_changes(plan: Plan, store: Store, contents: StoreContents) -> list[s
     Returns what cannot be compared, in sentences.
 
     Raises:
-        ChangedSetup: they were.
+        ChangedSetupError: they were.
     """
     summary = {} if contents.generation is None else contents.generation.summary
     kernels = {entry.kernel for entry in plan.campaign.kernels}

@@ -11,22 +11,22 @@ from campaign.launch.live_status import LiveStatus
 from campaign.launch.scheduler import Phase, Scheduler, job_name, scheduler_of
 from campaign.plan.plan import Plan
 from campaign.store.layout import Store, driver_lock
-from dvfs.errors import BadArgument, UserError
+from dvfs.errors import ArgumentError, UserError
 
 
 def submission_options(text: str) -> list[str]:
     """The words of ``--submit-options``.
 
     Raises:
-        BadArgument: a quote is not closed, or a word is no option.
+        ArgumentError: a quote is not closed, or a word is no option.
     """
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise BadArgument(f"--submit-options {text!r}: {error}") from None
+        raise ArgumentError(f"--submit-options {text!r}: {error}") from None
     for word in words:
         if not word.startswith("--"):
-            raise BadArgument(
+            raise ArgumentError(
                 f"--submit-options {text!r}: found {word!r}; must be options of sbatch in their "
                 f"long form, such as --partition=cpu --time=2-00:00:00"
             )
@@ -37,13 +37,13 @@ def driver_scheduler(plan: Plan) -> Scheduler:
     """The first scheduler of the plan that has jobs, where the driver's job is submitted.
 
     Raises:
-        BadArgument: there is none.
+        ArgumentError: there is none.
     """
     for site, partition in plan.partitions:
         scheduler = scheduler_of(plan.sites[site], partition)
         if scheduler.has_jobs:
             return scheduler
-    raise BadArgument("--submit: no site of this campaign has Slurm; use --detach")
+    raise ArgumentError("--submit: no site of this campaign has Slurm; use --detach")
 
 
 def submit_driver(
@@ -59,10 +59,10 @@ def submit_driver(
     """Submit this program with ``words`` as a job; the job's id.
 
     Raises:
-        CantLaunch: the scheduler does not accept it.
-        BadArgument: a driver's job of this store is queued already, or its workers want every node
-            on which it can run.
-        StoreBusy: a driver uses the store.
+        LaunchError: the scheduler does not accept it.
+        ArgumentError: a driver's job of this store is queued already, or its workers want every
+            node on which it can run.
+        StoreBusyError: a driver uses the store.
     """
     site = scheduler.site
     name = job_name(store.root, site.name, "")
@@ -75,7 +75,7 @@ def submit_driver(
         for job in scheduler.queued_jobs([name]):
             if job.phase == Phase.OVER:
                 continue
-            raise BadArgument(
+            raise ArgumentError(
                 f"--submit: job {job.id} is a driver of this store ({job.state}); wait for it, or "
                 f"cancel it: scancel {job.id}"
             )

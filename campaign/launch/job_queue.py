@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from campaign.launch.scheduler import CantLaunch, Phase, QueuedJob, Scheduler
+from campaign.launch.scheduler import LaunchError, Phase, QueuedJob, Scheduler
 from campaign.store.hours import JobTime
 
 LOOK_S = 10.0
@@ -81,7 +81,7 @@ class QueueWatch:
             try:
                 self.look = Look(began_s, self._scheduler.queued_jobs(self._names))
                 self.silent_since = None
-            except CantLaunch as error:
+            except LaunchError as error:
                 self.problem = str(error)
                 if self.silent_since is None:
                     self.silent_since = began_s

@@ -11,7 +11,7 @@ from distributed.diskutils import WorkSpace
 
 from campaign.launch import ctrl_c, timers
 from campaign.launch.certificates import make_security
-from campaign.launch.scheduler import CantLaunch, Scheduler
+from campaign.launch.scheduler import LaunchError, Scheduler
 from campaign.measure.subprocesses import remove_dead_scratch
 
 STARTS = 3
@@ -25,7 +25,7 @@ class LocalScheduler(Scheduler):
     title = "this machine"
 
     def start(
-        self, partition: str, job_name: str, store: Path, dashboard: str, errors: list[CantLaunch]
+        self, partition: str, job_name: str, store: Path, dashboard: str, errors: list[LaunchError]
     ) -> LocalCluster:
         """The workers have the partition's variables; all listen on loopback.
 
@@ -52,7 +52,7 @@ class LocalScheduler(Scheduler):
                     )
             except RuntimeError as error:  # a worker was killed before it was up
                 problem = str(error)
-        raise CantLaunch(f"local workers did not start in {STARTS} attempts: {problem}")
+        raise LaunchError(f"local workers did not start in {STARTS} attempts: {problem}")
 
     def tidy(self, partition: str) -> None:
         """Remove the scratch folders of dead processes. On a node of a job, its next worker does

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from campaign.launch.outcome import Outcome
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from dvfs.printable import printable
 
 NOTIFY_S = 60.0
@@ -20,14 +20,14 @@ def notify_command(text: str) -> list[str]:
     """The words of ``--notify``; no shell reads them.
 
     Raises:
-        BadArgument: there is no such command.
+        ArgumentError: there is no such command.
     """
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise BadArgument(f"--notify {text!r}: {error}; quote it as for a shell") from None
+        raise ArgumentError(f"--notify {text!r}: {error}; quote it as for a shell") from None
     if not words or shutil.which(words[0]) is None:
-        raise BadArgument(
+        raise ArgumentError(
             f"--notify {text!r}: no such command; name a program, and its arguments, such as "
             f"'mail -s campaign me@example.org'"
         )

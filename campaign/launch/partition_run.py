@@ -21,7 +21,7 @@ from distributed.core import Status
 from campaign.launch.job_queue import QueueWatch
 from campaign.launch.job_workers import JobWorkers, Note
 from campaign.launch.partition_now import PartitionNow, duration
-from campaign.launch.scheduler import CantLaunch, Scheduler, SubmissionRefused
+from campaign.launch.scheduler import LaunchError, Scheduler, SubmissionError
 from campaign.launch.starts import Starts
 from campaign.launch.worker import (
     MEASURING,
@@ -86,7 +86,7 @@ class PartitionRun:
     """Seconds of the last finished task."""
     alone: set[str] = field(default_factory=set)
     """Ids of points from a task whose worker died: each is submitted in a task of its own."""
-    submission_errors: list[CantLaunch] = field(default_factory=list)
+    submission_errors: list[LaunchError] = field(default_factory=list)
     """The scheduler's errors for jobs that it did not accept."""
     watch: QueueWatch | None = None
     """Of the queue that its jobs are in; None without jobs."""
@@ -267,7 +267,7 @@ class PartitionRun:
         """Replace workers that were lost; messages for people.
 
         Raises:
-            SubmissionRefused: the scheduler does not accept the partition's jobs.
+            SubmissionError: the scheduler does not accept the partition's jobs.
         """
         now = time.monotonic()
         if now - self._supervised < SUPERVISE_S:
@@ -282,7 +282,7 @@ class PartitionRun:
                 self.cluster.scale(workers)
             return self._quiet(now)
         for error in self.submission_errors:
-            if isinstance(error, SubmissionRefused):
+            if isinstance(error, SubmissionError):
                 raise error
         messages = self.job_workers.supervise(self.wanted)
         if self.job_workers.given_up:
@@ -316,9 +316,7 @@ class PartitionRun:
         """The scheduler's messages since the last call about jobs that it does not accept now,
         each once."""
         texts = (
-            str(error)
-            for error in self.submission_errors
-            if not isinstance(error, SubmissionRefused)
+            str(error) for error in self.submission_errors if not isinstance(error, SubmissionError)
         )
         new_texts = [text for text in dict.fromkeys(texts) if text not in self._reported]
         self._reported.update(new_texts)
@@ -378,7 +376,7 @@ class PartitionRun:
             try:
                 jobs = self.scheduler.cancel_jobs([self.job_name])
                 self._last_times = {job.id: job.time for job in jobs}
-            except CantLaunch as error:  # the next run cancels them before it submits its own
+            except LaunchError as error:  # the next run cancels them before it submits its own
                 self.problem = f"{error}; jobs named {self.job_name} may be left"
         self._closed_s = time.monotonic()
 

@@ -15,20 +15,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from campaign.store.hours import JobTime
-from dvfs.errors import BadArgument, UserError
+from dvfs.errors import ArgumentError, UserError
 from sites.site_file import SCHEDULERS, Site
 
 if TYPE_CHECKING:
     from distributed import SpecCluster
 
 
-class CantLaunch(UserError):
+class LaunchError(UserError):
     """A partition's workers cannot be started. The text contains the scheduler's error."""
 
     exit_code = 1
 
 
-class SubmissionRefused(CantLaunch):
+class SubmissionError(LaunchError):
     """The scheduler does not accept a partition's jobs as the site file describes them."""
 
     exit_code = 2
@@ -76,7 +76,7 @@ class Scheduler(ABC):
 
     @abstractmethod
     def start(
-        self, partition: str, job_name: str, store: Path, dashboard: str, errors: list[CantLaunch]
+        self, partition: str, job_name: str, store: Path, dashboard: str, errors: list[LaunchError]
     ) -> SpecCluster:
         """A Dask scheduler on this host, whose workers are on the partition's nodes.
 
@@ -88,7 +88,7 @@ class Scheduler(ABC):
             errors: errors of later submissions are added to it.
 
         Raises:
-            CantLaunch: it cannot start.
+            LaunchError: it cannot start.
         """
 
     def tidy(self, partition: str) -> None:  # noqa: B027  (there may be nothing)
@@ -108,7 +108,7 @@ class Scheduler(ABC):
         lists them.
 
         Raises:
-            CantLaunch: the scheduler does not answer.
+            LaunchError: the scheduler does not answer.
         """
         return ()
 
@@ -120,7 +120,7 @@ class Scheduler(ABC):
         ending.
 
         Raises:
-            CantLaunch: the scheduler does not answer.
+            LaunchError: the scheduler does not answer.
         """
         return ()
 
@@ -138,9 +138,9 @@ class Scheduler(ABC):
         """What a shell script prints that runs on a node of a partition, in a job of its own.
 
         Raises:
-            CantLaunch: the job could not be started, failed, or did not end in ``timeout_s``.
+            LaunchError: the job could not be started, failed, or did not end in ``timeout_s``.
         """
-        raise CantLaunch(f"{self.site.name}/{partition} has no jobs")
+        raise LaunchError(f"{self.site.name}/{partition} has no jobs")
 
     def submit_driver(
         self,
@@ -161,10 +161,10 @@ class Scheduler(ABC):
                 of the nodes for which they wait, unless ``options`` say where it runs.
 
         Raises:
-            BadArgument: the workers want every node on which the driver's job can run.
-            CantLaunch: the scheduler does not accept the job.
+            ArgumentError: the workers want every node on which the driver's job can run.
+            LaunchError: the scheduler does not accept the job.
         """
-        raise BadArgument(f"{self.site.name} has no jobs")
+        raise ArgumentError(f"{self.site.name} has no jobs")
 
 
 def scheduler_of(site: Site, partition: str) -> Scheduler:

@@ -27,13 +27,13 @@ from campaign.launch import timers
 from campaign.launch.certificates import make_security
 from campaign.launch.dask_settings import LOOPBACK_DASHBOARD
 from campaign.launch.interrupts import ignore_further, keeping_handler
-from campaign.launch.scheduler import CantLaunch, Phase, QueuedJob, Scheduler, SubmissionRefused
+from campaign.launch.scheduler import LaunchError, Phase, QueuedJob, Scheduler, SubmissionError
 from campaign.launch.slurm_placement import planned_placement
 from campaign.measure.slurm_clocks import read_configuration
 from campaign.plan.estimate import walltime_s
 from campaign.store.hours import JobTime
-from dvfs.errors import BadArgument
-from sites.clocks.shared.private_files import NotOwned, open_folder
+from dvfs.errors import ArgumentError
+from sites.clocks.shared.private_files import OwnershipError, open_folder
 from sites.site_file import Partition
 from sites.slurm_environment import REMOTE, run_slurm, slurm_environment
 
@@ -136,31 +136,31 @@ class SlurmScheduler(Scheduler):
         """Run one of Slurm's commands with a text as its input, and return its output.
 
         Raises:
-            CantLaunch: it failed, or did not answer in time.
+            LaunchError: it failed, or did not answer in time.
         """
         argv, environment = self.command(*words)
         name = self.site.name
         try:
             done = run_slurm(argv, environment, CALL_TIMEOUT_S, stdin)
         except FileNotFoundError:
-            raise CantLaunch(
+            raise LaunchError(
                 f"{name}: {argv[0]} is not on this host; run where Slurm's commands are, or set "
                 f"slurm.submit_prefix in the site file"
             ) from None
         except subprocess.TimeoutExpired:
-            raise CantLaunch(
+            raise LaunchError(
                 f"{name}: {words[0]} did not answer in {CALL_TIMEOUT_S:g} s; is the controller up?"
             ) from None
         if done.returncode != 0:
             output = _with_remedy(done.stderr.strip() or done.stdout.strip())
-            raise CantLaunch(f"{name}: {words[0]}: {output}")
+            raise LaunchError(f"{name}: {words[0]}: {output}")
         return done.stdout
 
     def cluster_name(self) -> str | None:
         """As scontrol says it."""
         try:
             printed = self.call("scontrol", "show", "config")
-        except CantLaunch:
+        except LaunchError:
             return None
         return read_configuration(printed).get("ClusterName")
 
@@ -173,17 +173,17 @@ class SlurmScheduler(Scheduler):
         """Submit a batch script's text, which need not be on the host that submits; the job's id.
 
         Raises:
-            SubmissionRefused: Slurm does not accept the job, or no id can be read from what sbatch
+            SubmissionError: Slurm does not accept the job, or no id can be read from what sbatch
                 prints.
-            CantLaunch: Slurm does not accept it now.
+            LaunchError: Slurm does not accept it now.
         """
         try:
             printed = self.call("sbatch", "--parsable", *options, stdin=script)
-        except CantLaunch as error:
-            raise error if NOT_NOW.search(str(error)) else SubmissionRefused(str(error)) from None
+        except LaunchError as error:
+            raise error if NOT_NOW.search(str(error)) else SubmissionError(str(error)) from None
         ids = JOB_ID.findall(printed)
         if not ids:
-            raise SubmissionRefused(
+            raise SubmissionError(
                 f"{self.site.name}: sbatch: no line of its output is a job's id: "
                 f"{printed.strip()!r}"
             )
@@ -246,7 +246,7 @@ class SlurmScheduler(Scheduler):
         partitions = self.site.partitions | {partition: entry}
         return type(self)(self.site.model_copy(update={"partitions": partitions}))
 
-    def job_class(self, errors: list[CantLaunch] | None = None) -> type[SLURMJob]:
+    def job_class(self, errors: list[LaunchError] | None = None) -> type[SLURMJob]:
         """dask-jobqueue's job, submitted and cancelled by this class.
 
         sbatch's errors are added to ``errors``, because Dask's cluster does not report them.
@@ -262,14 +262,14 @@ class SlurmScheduler(Scheduler):
             async def _submit_job(self, script_filename: str) -> str:
                 try:
                     return await asyncio.to_thread(slurm.submit, _script_of(self))
-                except CantLaunch as error:
+                except LaunchError as error:
                     if errors is not None:
                         errors.append(error)
                     raise
 
             async def close(self) -> None:
                 if self.job_id:
-                    with contextlib.suppress(CantLaunch):  # the run's end cancels all jobs by name
+                    with contextlib.suppress(LaunchError):  # the run's end cancels all jobs by name
                         await asyncio.to_thread(slurm.cancel_jobs, [self.job_name], self.job_id)
                 # dask-jobqueue does not set it, and SpecCluster asserts it
                 self.status = Status.closed
@@ -320,7 +320,7 @@ class SlurmScheduler(Scheduler):
         }
 
     def start(
-        self, partition: str, job_name: str, store: Path, dashboard: str, errors: list[CantLaunch]
+        self, partition: str, job_name: str, store: Path, dashboard: str, errors: list[LaunchError]
     ) -> SLURMCluster:
         """A job for each worker, with TLS between them and the scheduler.
 
@@ -334,14 +334,14 @@ class SlurmScheduler(Scheduler):
         tls.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             folder = open_folder(tls)
-        except NotOwned as error:
-            raise CantLaunch(f"{error}, so no key can be kept there; remove it") from None
+        except OwnershipError as error:
+            raise LaunchError(f"{error}, so no key can be kept there; remove it") from None
         os.fchmod(folder, 0o700)
         os.close(folder)
         # The worker's command line contains the files' paths, and dask-jobqueue does not quote
         # them.
         if shlex.quote(str(tls)) != str(tls):
-            raise CantLaunch(
+            raise LaunchError(
                 f"{tls}: the store's path has characters that a job script cannot contain; choose "
                 f"a path of letters, digits and . _ - /"
             )
@@ -356,11 +356,11 @@ class SlurmScheduler(Scheduler):
         )
 
     def _check_interface(self, partition: str) -> None:
-        """Raise SubmissionRefused if this host lacks the partition's network interface."""
+        """Raise SubmissionError if this host lacks the partition's network interface."""
         wanted = self.site.partitions[partition].interface
         existing = psutil.net_if_addrs()
         if wanted is not None and wanted not in existing:
-            raise SubmissionRefused(
+            raise SubmissionError(
                 f"{self.site.name}: partitions.{partition}.interface: this host has no network "
                 f"interface {wanted!r}; it has {', '.join(sorted(existing))}"
             )
@@ -377,7 +377,7 @@ class SlurmScheduler(Scheduler):
             text = "\n".join([*prologue(entry), script]) + "\n"
             done = run_slurm(argv, environment, timeout_s, text)
         except FileNotFoundError:
-            raise CantLaunch(
+            raise LaunchError(
                 f"{where}: {argv[0]} is not on this host; run where Slurm's commands are, or "
                 f"examine only this node with --here"
             ) from None
@@ -387,15 +387,15 @@ class SlurmScheduler(Scheduler):
             raise
         except subprocess.TimeoutExpired:
             self._cancel_quietly(job_name)
-            raise CantLaunch(f"{where}: the job did not end within {timeout_s:g} s") from None
+            raise LaunchError(f"{where}: the job did not end within {timeout_s:g} s") from None
         if done.returncode != 0:
             output = (done.stderr.strip() or done.stdout.strip())[-MAX_OUTPUT_CHARS:]
-            raise CantLaunch(f"{where}: srun ended with {done.returncode}: {_with_remedy(output)}")
+            raise LaunchError(f"{where}: srun ended with {done.returncode}: {_with_remedy(output)}")
         return done.stdout
 
     def _cancel_quietly(self, job_name: str) -> None:
         """Take the job out of the queue; a signal to this host's srun may not have reached it."""
-        with contextlib.suppress(CantLaunch):
+        with contextlib.suppress(LaunchError):
             self.cancel_jobs([job_name])
 
     def submit_driver(
@@ -424,8 +424,8 @@ class SlurmScheduler(Scheduler):
         wait; none where they leave it a node, or where the options choose the node.
 
         Raises:
-            BadArgument: the workers want every node on which the driver's job can run.
-            CantLaunch: sinfo failed, or did not answer in time.
+            ArgumentError: the workers want every node on which the driver's job can run.
+            LaunchError: sinfo failed, or did not answer in time.
         """
         if any(word.startswith(("--nodelist", "--nodefile", "--exclude")) for word in options):
             return []
@@ -444,7 +444,7 @@ class SlurmScheduler(Scheduler):
             if for_driver & for_workers and len(for_workers) <= entry.nodes:
                 wanted |= for_workers
         if for_driver and for_driver <= wanted:
-            raise BadArgument(
+            raise ArgumentError(
                 f"--submit: the driver's job would take one of the {len(for_driver)} nodes for "
                 f"which its workers wait; name another partition, such as "
                 f"--submit-options=--partition=OTHER, or have fewer nodes measure (key nodes of "

@@ -30,7 +30,7 @@ DIRECTIVES = {
 }
 
 
-class PlacedElsewhere(Exception):
+class PlacementError(Exception):
     """A worker is not where its partition's jobs were planned. No point has failed."""
 
 
@@ -73,7 +73,7 @@ def check_placement(
     be among those of the job. What Slurm does not say is not compared.
 
     Raises:
-        PlacedElsewhere: it differs.
+        PlacementError: it differs.
     """
     given = os.environ if environment is None else environment
     for thing, variable in VARIABLES.items():
@@ -85,7 +85,7 @@ def check_placement(
         else:  # of a list of nodes in brackets only Slurm knows the names
             right = found in expected.split(",") or "[" in expected
         if not right:
-            raise PlacedElsewhere(
+            raise PlacementError(
                 f"Slurm runs the job of this worker in {thing} {found!r} ({variable}), where "
                 f"{expected!r} was planned; nothing is measured there"
             )

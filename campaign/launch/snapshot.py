@@ -11,7 +11,7 @@ from typing import Any
 
 from campaign.launch.partition_now import PartitionNow
 from campaign.store.hours import Spent
-from campaign.store.layout import SNAPSHOT, DamagedStore, Store
+from campaign.store.layout import SNAPSHOT, DamagedStoreError, Store
 
 SUBMITTED = "submitted"
 STARTING = "starting"
@@ -154,7 +154,7 @@ def read_snapshot(store: Store) -> Snapshot | None:
     """The store's snapshot; None where no run has written one.
 
     Raises:
-        DamagedStore: it is none that this version can read.
+        DamagedStoreError: it is none that this version can read.
     """
     fields = store.read_json(SNAPSHOT)
     if fields is None:
@@ -170,7 +170,7 @@ def read_snapshot(store: Store) -> Snapshot | None:
         if snapshot.phase not in PHASES:
             raise ValueError(snapshot.phase)
     except (LookupError, TypeError, ValueError):
-        raise DamagedStore(
+        raise DamagedStoreError(
             f"{store.root / SNAPSHOT}: is no snapshot of a run that this version can read; the "
             f"next run writes it anew, or remove it"
         ) from None

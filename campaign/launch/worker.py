@@ -20,10 +20,10 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from campaign.launch.setup_record import node_record
 from campaign.launch.slurm_placement import check_placement
 from campaign.measure.point_life import PartitionSetup
-from campaign.measure.subprocesses import AllocationGone, SubprocessRunner
+from campaign.measure.subprocesses import LostAllocationError, SubprocessRunner
 from campaign.plan.point import Point
 from campaign.store.journal import JournalWriter, encode_setup, scalars_of
-from campaign.store.layout import StoreUnwritable
+from campaign.store.layout import UnwritableStoreError
 from campaign.store.setups import setup_id
 from dvfs.dataset import COMPLETE, NODE_LOST
 
@@ -80,7 +80,7 @@ class MeasuringPlugin(WorkerPlugin):
         or is stopped in between, or a task would take too long.
 
         Raises:
-            PlacedElsewhere: Slurm runs this worker where its partition's jobs were not planned.
+            PlacementError: Slurm runs this worker where its partition's jobs were not planned.
         """
         if self._runner is None:
             if self.planned is not None:
@@ -105,7 +105,7 @@ class MeasuringPlugin(WorkerPlugin):
                 self._measuring = point.id
                 try:
                     record = self._runner.measure(point, attempt)
-                except AllocationGone:
+                except LostAllocationError:
                     if not _is_ending(0.0):
                         os.kill(os.getpid(), signal.SIGTERM)  # as the job's end should have done
                         _is_ending(CLOSING_S)
@@ -132,7 +132,7 @@ class MeasuringPlugin(WorkerPlugin):
             self._journal.append(*records)
         except OSError as error:
             self._close_journal()  # a record may be cut off: the next one goes to a new journal
-            raise StoreUnwritable(f"{self.journals}: {error.strerror}") from None
+            raise UnwritableStoreError(f"{self.journals}: {error.strerror}") from None
 
     def teardown(self, worker: Worker) -> None:
         """End the subprocesses and close the journal."""

@@ -62,7 +62,7 @@ def main(result: str) -> None:
         put_back_held()
 
 
-class RecordUnwritten(Exception):
+class UnwrittenRecordError(Exception):
     """A point was measured, but its record cannot be written. The process ends with EX_IOERR."""
 
 
@@ -70,7 +70,7 @@ def write_record(setup: PartitionSetup, point: Point, attempt: int, result: Path
     """Measure, and on rank 0 put the record at ``result``.
 
     Raises:
-        RecordUnwritten: it cannot be written.
+        UnwrittenRecordError: it cannot be written.
     """
 
     def keep(measurement: Measurement) -> None:
@@ -79,7 +79,7 @@ def write_record(setup: PartitionSetup, point: Point, attempt: int, result: Path
             new.write_bytes(encode(measurement))
             new.rename(result)
         except OSError as error:
-            raise RecordUnwritten(f"{new}: {error.strerror}") from None
+            raise UnwrittenRecordError(f"{new}: {error.strerror}") from None
 
     measure(setup, point, attempt, keep)
 
@@ -87,6 +87,6 @@ def write_record(setup: PartitionSetup, point: Point, attempt: int, result: Path
 if __name__ == "__main__":
     try:
         main(*sys.argv[1:])
-    except RecordUnwritten as unwritten:
+    except UnwrittenRecordError as unwritten:
         print(unwritten, file=sys.stderr)
         sys.exit(os.EX_IOERR)

@@ -22,7 +22,7 @@ TIMED_PCT = 0.5
 """Timing is not compared more closely: a processor's reference clock may be 0.2 % off."""
 
 
-class ClockNotAchieved(Exception):
+class UnachievedClockError(Exception):
     """The hardware ran at another clock than the one requested."""
 
 
@@ -52,7 +52,7 @@ def prove(site: Site, asked: Setting, windows: Sequence[Window]) -> ClockProof:
     """What shows that all windows ran at the clocks that were asked for.
 
     Raises:
-        ClockNotAchieved: they did not.
+        UnachievedClockError: they did not.
     """
     by, missing = [], []
     for domain in ("core", "mem"):
@@ -83,10 +83,10 @@ def _read_back(site: Site, window: Window, name: str, mhz: float) -> bool:
         return False
     allowed_pct = site.clocks.tolerance_pct
     if abs(achieved - mhz) > allowed_pct / 100.0 * mhz:
-        raise ClockNotAchieved(f"{name}: asked for {mhz:g} MHz, ran at {achieved:g} MHz")
+        raise UnachievedClockError(f"{name}: asked for {mhz:g} MHz, ran at {achieved:g} MHz")
     apart_pct = window.conditions.get("clocks_apart_pct", 0.0)
     if apart_pct > 2.0 * allowed_pct:
-        raise ClockNotAchieved(
+        raise UnachievedClockError(
             f"{name}: asked for {mhz:g} MHz, and the clocks of the devices are {apart_pct:.3g} % "
             f"apart"
         )
@@ -101,7 +101,7 @@ def _timed(site: Site, window: Window, mhz: float) -> bool:
     typical = [statistics.median(timed) / mhz - 1.0 for timed in window.timed_mhz]
     if min(typical) > allowed or max(typical) < -allowed:
         before, after = (statistics.median(timed) for timed in window.timed_mhz)
-        raise ClockNotAchieved(
+        raise UnachievedClockError(
             f"core clock: asked for {mhz:g} MHz, and a timed loop ran at {before:.0f} MHz before "
             f"and {after:.0f} MHz after the window"
         )

@@ -29,7 +29,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from campaign.measure.__main__ import RecordUnwritten, end, first_out_of_memory, write_record
+from campaign.measure.__main__ import UnwrittenRecordError, end, first_out_of_memory, write_record
 from campaign.measure.point_life import VERSION, PartitionSetup
 from campaign.measure.simulated_window import simulate_window
 from campaign.plan.point import Point, make_point
@@ -38,7 +38,7 @@ from campaign.store.measurement import Measurement, Trace
 from dvfs.dataset import OK
 from kernels.host.timed_clock import compile_chain
 from kernels.registry import find_kernel
-from sites.clocks import ClocksUnavailable, device_of, open_control
+from sites.clocks import ClocksError, device_of, open_control
 from sites.clocks.shared.journal import put_back_held, restore_left_over
 
 GRACE_S = 2.0
@@ -61,7 +61,7 @@ def main(setup_file: str) -> None:
     for line in restore_left_over():
         print(line, file=sys.stderr)
     # Every point reports an error of the clock control itself.
-    with contextlib.suppress(ClocksUnavailable, ValueError):
+    with contextlib.suppress(ClocksError, ValueError):
         open_control(setup.site)
     for name in setup.kernels:
         kernel = find_kernel(name)
@@ -133,7 +133,7 @@ def _measure_here(setup: PartitionSetup, asked: dict[str, Any]) -> tuple[int | N
         return None, True
     except Exception as error:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        unwritten = isinstance(error, RecordUnwritten)
+        unwritten = isinstance(error, UnwrittenRecordError)
         with contextlib.suppress(OSError):
             why = str(error) if unwritten else traceback.format_exc()
             Path(asked["log"]).write_text(why, encoding="utf-8")
@@ -152,7 +152,7 @@ def _child(libc: ctypes.CDLL, setup: PartitionSetup, asked: dict[str, Any]) -> N
         try:
             log = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         except OSError as error:
-            raise RecordUnwritten(f"{asked['log']}: {error.strerror}") from None
+            raise UnwrittenRecordError(f"{asked['log']}: {error.strerror}") from None
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.dup2(log, 1)
@@ -163,7 +163,7 @@ def _child(libc: ctypes.CDLL, setup: PartitionSetup, asked: dict[str, Any]) -> N
         code = 0
     except SystemExit as exit_:
         code = exit_.code if isinstance(exit_.code, int) else 1
-    except RecordUnwritten as unwritten:
+    except UnwrittenRecordError as unwritten:
         print(unwritten, file=sys.stderr)
         code = os.EX_IOERR
     except BaseException:

@@ -8,7 +8,7 @@ from typing import Any
 
 from campaign.measure.window import Window
 from kernels.host.ranks import Team
-from sites.counters.counting import Counters, CountersUnavailable, EventCount, open_counters
+from sites.counters.counting import Counters, CountersError, EventCount, open_counters
 from sites.site_file import Site
 
 
@@ -39,7 +39,7 @@ def open_site_counters(site: Site, team: Team) -> tuple[Counters | None, list[st
         ]
     try:
         return open_counters(events), []
-    except CountersUnavailable as error:
+    except CountersError as error:
         return None, [f"hardware counters were not read: {error}"]
 
 

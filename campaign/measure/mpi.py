@@ -14,7 +14,7 @@ from pathlib import Path
 
 from campaign.measure.point_server import STEP_NAME
 from campaign.plan.point import Point
-from dvfs.extras import MissingExtra
+from dvfs.extras import MissingExtraError
 from kernels.host.programs import Launcher, site_launcher, wheel_programs
 from kernels.registry import find_kernel
 from sites.clocks.slurm import step_flags
@@ -68,7 +68,7 @@ def measuring_mpiexec() -> str:
     """The ``mpiexec`` of the library that mpi4py loads.
 
     Raises:
-        MissingExtra: there is none.
+        MissingExtraError: there is none.
     """
     in_environment = wheel_programs().get("mpiexec") or Path(sys.executable).with_name("mpiexec")
     if in_environment.exists() and not _other_library():
@@ -82,7 +82,7 @@ def program_launcher(point: Point, site: Site) -> Launcher | None:
     In a Slurm job this is srun, otherwise the site's mpiexec, or the wheel's where there is none.
 
     Raises:
-        MissingExtra: there is no mpiexec.
+        MissingExtraError: there is no mpiexec.
     """
     ranks = program_ranks(point, site)
     if ranks == 1:
@@ -129,5 +129,5 @@ def _other_library() -> bool:
 
 def _found(mpiexec: str | None) -> str:
     if mpiexec is None:
-        raise MissingExtra("mpich")
+        raise MissingExtraError("mpich")
     return mpiexec

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from campaign.measure.clock_proof import (
-    ClockNotAchieved,
     ClockProof,
+    UnachievedClockError,
     proof_of_all,
     prove,
     timed_mhz,
@@ -53,14 +53,14 @@ from dvfs.dataset import (
     SIMULATED,
     WRONG_RESULT,
 )
-from dvfs.extras import MissingExtra
-from kernels.host.ranks import NoMpi, RankFailed, Team, WrongTeamSize, node_name
-from kernels.kernel import Flagged, Kernel, KernelFailed, WithMetrics, WrongResult
+from dvfs.extras import MissingExtraError
+from kernels.host.ranks import MpiError, RankError, Team, TeamSizeError, node_name
+from kernels.kernel import Flagged, Kernel, KernelError, ResultError, WithMetrics
 from kernels.registry import find_kernel
-from sites.clocks import ClockControl, ClockNotLegal, ClocksUnavailable, device_of, open_control
-from sites.meters import MeterUnreadable, open_meter
+from sites.clocks import ClockControl, ClocksError, IllegalClockError, device_of, open_control
+from sites.meters import MeterError, open_meter
 from sites.site_file import Site
-from sites.twin.machine import NotSimulated
+from sites.twin.machine import SimulationError
 
 SLURM_VARIABLES = (
     "SLURM_JOB_ID",
@@ -69,11 +69,11 @@ SLURM_VARIABLES = (
     "SLURMD_TRES_FREQ",
 )
 STATUS_OF = (
-    ((ClockNotLegal, ClocksUnavailable), CLOCK_NOT_LEGAL),
-    (ClockNotAchieved, CLOCK_NOT_ACHIEVED),
-    (MeterUnreadable, METER_UNREADABLE),
-    (WrongResult, WRONG_RESULT),
-    ((KernelFailed, NotSimulated), KERNEL_FAILED),
+    ((IllegalClockError, ClocksError), CLOCK_NOT_LEGAL),
+    (UnachievedClockError, CLOCK_NOT_ACHIEVED),
+    (MeterError, METER_UNREADABLE),
+    (ResultError, WRONG_RESULT),
+    ((KernelError, SimulationError), KERNEL_FAILED),
 )
 """Errors that a measurement may end with, and the status of one that does."""
 VERSION = importlib.metadata.version("dvfs-campaign")
@@ -140,9 +140,11 @@ def measure(
     try:
         ranks = measuring_ranks(point, setup.site)
         team = Team.of_world(ranks, program_launcher(point, setup.site))
-    except (WrongTeamSize, MissingExtra, NoMpi) as error:
+    except (TeamSizeError, MissingExtraError, MpiError) as error:
         text = (
-            f"{MissingExtra('mpich')} (mpi4py: {error})" if isinstance(error, NoMpi) else str(error)
+            f"{MissingExtraError('mpich')} (mpi4py: {error})"
+            if isinstance(error, MpiError)
+            else str(error)
         )
         done = replace(started, status=KERNEL_FAILED, text=text)
         keep(done)
@@ -153,7 +155,7 @@ def measure(
         if done.status not in COMPLETE:
             at = f"rank {team.rank} on {team.node}: " if team.rank else ""
             team.tell_failed(done.status, at + done.text)
-    except RankFailed as error:
+    except RankError as error:
         done = replace(started, status=error.status, text=str(error))
     done = replace(done, provenance={**done.provenance, **_provenance(setup)})
     if team.rank == 0:
@@ -167,7 +169,7 @@ def _tried(setup: PartitionSetup, point: Point, team: Team, started: Measurement
     """The measurement, also of a failure on this rank."""
     try:
         return _measure(setup, point, team, started)
-    except RankFailed:
+    except RankError:
         raise
     except MemoryError:
         status, text = KERNEL_FAILED, "out of memory"
@@ -193,7 +195,7 @@ def _measure(setup: PartitionSetup, point: Point, team: Team, started: Measureme
         try:
             clocks = open_control(site)
         except ValueError as error:
-            raise ClocksUnavailable(str(error), "correct clocks.options in the site file") from None
+            raise ClocksError(str(error), "correct clocks.options in the site file") from None
         if team.first_on_node():  # the other ranks of the node only read them
             stack.callback(clocks.restore)
             clocks.set(point.setting)
@@ -249,7 +251,7 @@ def _measured(
         try:
             meter = open_meter(entry.kind, entry.options)
         except ValueError as error:
-            raise MeterUnreadable(
+            raise MeterError(
                 f"{entry.kind}: {error}", "correct the meter's options in the site file"
             ) from None
         stack.callback(meter.close)
@@ -260,7 +262,7 @@ def _measured(
     if counters is not None:
         stack.callback(counters.close)
     if kernel.prepare is None:
-        raise KernelFailed(f"{kernel.name} is counted only: there is no program to run")
+        raise KernelError(f"{kernel.name} is counted only: there is no program to run")
     prepared = kernel.prepare(params, team)
     stack.callback(prepared.close)
     measured = run_protocol(

@@ -40,7 +40,7 @@ from kernels.host.timed_clock import timed_core_mhz
 from kernels.kernel import Prepared
 from sites.clocks import ClockControl
 from sites.counters.counting import Counters
-from sites.meters import Channel, MeterUnreadable
+from sites.meters import Channel, MeterError
 from sites.meters.shared.stopped import stopped
 
 STRETCH_PERIODS = 20
@@ -126,7 +126,7 @@ def idle_power(
     """The idle power of all nodes in W; empty where ``idle_s`` is 0 or no meter is read.
 
     Raises:
-        MeterUnreadable: a meter fails.
+        MeterError: a meter fails.
     """
     if not protocol.idle_s or not team.decide(bool(meters)):
         return {}
@@ -149,7 +149,7 @@ def run_protocol(setup: PointSetup) -> WindowedMeasurement:
     """Warm up, and measure window after window.
 
     Raises:
-        MeterUnreadable: a meter fails, or does not update any more.
+        MeterError: a meter fails, or does not update any more.
     """
     protocol, team = setup.protocol, setup.team
     steps: dict[str, Any] = {}
@@ -298,18 +298,18 @@ def _again(setup: PointSetup, windows: list[Window], steps: dict[str, Any]) -> b
 
 
 def _refuse_stopped(window: Window) -> None:
-    """Raise MeterUnreadable for a channel that counts and does not update any more."""
+    """Raise MeterError for a channel that counts and does not update any more."""
     remedy = "see the kernel's log; reload the driver or reboot the node"
     for trace in counted_channels(window.traces):
         time_ns, value = trace.trace.time_ns, trace.trace.value
         inside = time_ns <= window.end_ns
         problem = stopped(trace.channel, time_ns[inside].tolist(), value[inside].tolist())
         if problem:
-            raise MeterUnreadable(f"{trace.name}: {problem}", remedy)
+            raise MeterError(f"{trace.name}: {problem}", remedy)
         # A stopped meter that stamps its readings gives no new ones.
         silent_s = (window.end_ns - int(time_ns[-1])) / 1e9 if time_ns.size else math.inf
         if silent_s > max(LONGEST_SILENCE_S, SILENT_PERIODS * trace.channel.period_s):
-            raise MeterUnreadable(f"{trace.name}: no reading for {silent_s:.3g} s", remedy)
+            raise MeterError(f"{trace.name}: no reading for {silent_s:.3g} s", remedy)
 
 
 def energy_of(windows: Sequence[Window], trim_s: float) -> tuple[Energy, list[NodeEnergy]]:
@@ -337,7 +337,7 @@ def joined(measured: WindowedMeasurement, team: Team) -> WindowedMeasurement:
     timed clocks, and the mean of the clocks that were read back.
 
     Raises:
-        MeterUnreadable: nothing counts on one of the nodes, so that their sum would lack it.
+        MeterError: nothing counts on one of the nodes, so that their sum would lack it.
     """
     windows = []
     for window in measured.windows:
@@ -348,7 +348,7 @@ def joined(measured: WindowedMeasurement, team: Team) -> WindowedMeasurement:
         counting = {trace.node for trace in counted_channels(traces)}
         for node in dict.fromkeys(team.nodes) if counting else ():
             if node not in counting:
-                raise MeterUnreadable(
+                raise MeterError(
                     f"{node}: no meter there counts, and {', '.join(sorted(counting))} have one",
                     "measure on nodes with the same meters",
                 )

@@ -15,7 +15,7 @@ import numpy as np
 from campaign.store.measurement import Trace
 from dvfs.setting import Setting
 from sites.clocks import ClockControl, ClockState
-from sites.meters import Buffered, Channel, FromFiles, Meter, MeterUnreadable, Reading
+from sites.meters import Buffered, Channel, FromFiles, Meter, MeterError, Reading
 
 if TYPE_CHECKING:
     from campaign.measure.ticker import Ticker
@@ -154,7 +154,7 @@ class Sampler(threading.Thread):
         ):
             if min(raw) < 0:
                 second = self.meters[i].meter.read()
-                raise MeterUnreadable(
+                raise MeterError(
                     f"{self.meters[i].meter.name}: one reading was not a number; the next one was "
                     f"{second.values}",
                     "measure again; if it happens again, see the kernel's log",

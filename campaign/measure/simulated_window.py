@@ -37,7 +37,7 @@ def simulate_window(
         phases: phase -> its counts, for a kernel whose phases follow one another.
 
     Raises:
-        NotSimulated: the simulated machine has no rate for a class, or the kernel takes no time.
+        SimulationError: the simulated machine has no rate for a class, or the kernel takes no time.
     """
     phase_counts = list((phases or {}).values())
     if phase_counts:
@@ -45,7 +45,7 @@ def simulate_window(
     else:
         iteration_s = machine.iteration_s(site, counts, setting)
     if not iteration_s > 0:
-        raise machine.NotSimulated(
+        raise machine.SimulationError(
             f"the kernel counts nothing that takes time at {site.name}, whose twin.launch_s is 0"
         )
     iterations = max(1, round(min_duration_s / iteration_s))

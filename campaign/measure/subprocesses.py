@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from campaign.measure.__main__ import RecordUnwritten, asked_in_environment
+from campaign.measure.__main__ import UnwrittenRecordError, asked_in_environment
 from campaign.measure.mpi import (
     measuring_mpiexec,
     measuring_ranks,
@@ -43,11 +43,11 @@ from campaign.measure.point_server import (
 )
 from campaign.measure.slurm_words import StepEnd, step_end
 from campaign.plan.point import Point
-from campaign.store.journal import TornRecord, encode, scalars_of
-from campaign.store.layout import StoreUnwritable
+from campaign.store.journal import TornRecordError, encode, scalars_of
+from campaign.store.layout import UnwritableStoreError
 from campaign.store.measurement import Measurement
 from dvfs.dataset import CLOCK_NOT_LEGAL, KERNEL_FAILED, NODE_LOST, TIMED_OUT
-from dvfs.extras import MissingExtra
+from dvfs.extras import MissingExtraError
 from kernels.host.output import beginning_and_end
 from kernels.host.ranks import node_name
 from sites.clocks.slurm import refusal, step_flags
@@ -76,12 +76,12 @@ STEP_STATUS = {
 """What a step that left no result is recorded as."""
 
 
-class AllocationGone(Exception):
+class LostAllocationError(Exception):
     """The worker's Slurm job has ended, or the worker ends, so that nothing can start. The point
     has not failed."""
 
 
-class ScratchUnwritable(StoreUnwritable):
+class UnwritableScratchError(UnwritableStoreError):
     """The scratch folder of a partition's nodes cannot be written to. No point has failed."""
 
 
@@ -89,7 +89,7 @@ class SubprocessRunner:
     """Measures points in subprocesses, with a scratch folder of its own.
 
     Raises:
-        ScratchUnwritable: the folder cannot be made.
+        UnwritableScratchError: the folder cannot be made.
     """
 
     def __init__(self, setup: PartitionSetup, scratch: Path | None = None) -> None:
@@ -99,7 +99,7 @@ class SubprocessRunner:
         try:
             self._make_folder(scratch)
         except OSError as error:
-            raise ScratchUnwritable(
+            raise UnwritableScratchError(
                 f"{error.filename or scratch}: {error.strerror}; make room in the partition's "
                 f"local_directory, or set another folder"
             ) from None
@@ -120,14 +120,14 @@ class SubprocessRunner:
         """Measure a point. Returns a whole record, also of a failure.
 
         Raises:
-            ScratchUnwritable: the scratch folder cannot be written to, in two attempts.
-            AllocationGone: the worker's Slurm job has ended, or Slurm does not answer for
+            UnwritableScratchError: the scratch folder cannot be written to, in two attempts.
+            LostAllocationError: the worker's Slurm job has ended, or Slurm does not answer for
                 :data:`STEP_WAIT_S`.
         """
         until_s = time.monotonic() + STEP_WAIT_S
         while (record := self._measured(point, attempt)) is None:
             if time.monotonic() >= until_s:
-                raise AllocationGone(
+                raise LostAllocationError(
                     f"Slurm does not answer: {beginning_and_end(_output(self.folder / 'log'))}"
                 )
             time.sleep(STEP_PAUSE_S)
@@ -148,16 +148,16 @@ class SubprocessRunner:
                     with _in_scratch(path):
                         path.unlink(missing_ok=True)
                 exit_code, timed_out = start(point, attempt, result, log)
-            except RecordUnwritten as unwritten:
+            except UnwrittenRecordError as unwritten:
                 problem = str(unwritten)
                 continue
-            except (OSError, MissingExtra) as error:
+            except (OSError, MissingExtraError) as error:
                 return _failure(point, attempt, started_unix_s, KERNEL_FAILED, str(error))
             if exit_code != os.EX_IOERR:
                 break
             problem = beginning_and_end(_output(log))
         else:
-            raise ScratchUnwritable(
+            raise UnwritableScratchError(
                 f"{self.folder}: the result cannot be written ({problem}); make room in the "
                 f"partition's local_directory, or set another folder"
             )
@@ -177,7 +177,7 @@ class SubprocessRunner:
         if end == StepEnd.NO_ANSWER:
             return None
         if end == StepEnd.GONE:
-            raise AllocationGone(kept)
+            raise LostAllocationError(kept)
         text = f"the measuring subprocess ended with {_exit_name(exit_code)}; output: {kept}"
         status = NODE_LOST if exit_code in FROM_OUTSIDE else KERNEL_FAILED
         if end in STEP_STATUS:
@@ -200,7 +200,7 @@ class SubprocessRunner:
         code = None
         for _ in range(2):
             if self._closed:
-                raise AllocationGone("this worker ends")
+                raise LostAllocationError("this worker ends")
             if self._server is None:
                 self._server = PointServer([], self.setup_file)
             try:
@@ -214,7 +214,7 @@ class SubprocessRunner:
     ) -> tuple[int | None, bool]:
         """Measure in the step of the point's setting, which is started where it does not run."""
         if self._closed:
-            raise AllocationGone("this worker ends")
+            raise LostAllocationError("this worker ends")
         words = launcher(point, self.setup)
         if self._server is not None and (
             self._server.launcher != words or not self._server.running
@@ -281,11 +281,11 @@ class SubprocessRunner:
 
 @contextlib.contextmanager
 def _in_scratch(path: Path) -> Iterator[None]:
-    """Turn an error of the scratch folder into RecordUnwritten: the point has not failed."""
+    """Turn an error of the scratch folder into UnwrittenRecordError: the point has not failed."""
     try:
         yield
     except OSError as error:
-        raise RecordUnwritten(f"{path}: {error.strerror}") from None
+        raise UnwrittenRecordError(f"{path}: {error.strerror}") from None
 
 
 def scratch_prefix() -> str:
@@ -349,7 +349,7 @@ def _left(ranks_started: bool, log: Path, result: Path | None) -> tuple[bytes | 
     point is treated as one whose own step failed. ``ranks_started``: whether it has such a step.
     """
     output = _output(log)
-    with contextlib.suppress(OSError, TornRecord):
+    with contextlib.suppress(OSError, TornRecordError):
         record = b"" if result is None else result.read_bytes()
         scalars = scalars_of(record)
         output = scalars["text"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from analysis.choice.candidates import measured_volts
 from analysis.choice.next_measurements import MeasuredCells, NextMeasurements, next_measurements
 from analysis.choice.objectives import Objective
-from analysis.measurements.observations import CantFit, Observations
+from analysis.measurements.observations import FitError, Observations
 from analysis.predict.site import site_posterior
 from campaign.results import Results
 
@@ -14,11 +14,11 @@ def site_data(results: Results, site: str) -> Observations | None:
     """A site's measurements as the model takes them; None where none has an energy.
 
     Raises:
-        BadArgument: no fit can be true to them.
+        ArgumentError: no fit can be true to them.
     """
     try:
         data, _ = results.usable_data(site, accept_unproven=False)
-    except CantFit:
+    except FitError:
         return None
     return data
 

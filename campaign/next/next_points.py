@@ -19,7 +19,7 @@ from campaign.plan.planned_points import PartitionPoints
 from campaign.results import Results
 from campaign.results.fits import Request, check_like
 from campaign.store.states import point_states
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from dvfs.names import known_names
 
 MORE_H = 1.0
@@ -114,10 +114,10 @@ def next_points(
         beside: the folder that the new campaign file will be in (default: the current one).
 
     Raises:
-        BadArgument: there is no campaign file, or it does not have the site, partition or kernels.
-        BadFile: the campaign file is wrong.
-        NoKeptFit: there is no fit of the site ``like``.
-        CantFit: there is no such objective, or the site ``like`` does not help.
+        ArgumentError: no campaign file, or one without the site, the partition or the kernels.
+        FileError: the campaign file is wrong.
+        NoKeptFitError: there is no fit of the site ``like``.
+        FitError: there is no such objective, or the site ``like`` does not help.
     """
     goal = objective_of(objective)
     file = _campaign_file(results, campaign_file)
@@ -208,18 +208,18 @@ def _campaign_file(results: Results, named: Path | None) -> Path:
     """The campaign file to choose from.
 
     Raises:
-        BadArgument: none is named, and the store's own is not there.
+        ArgumentError: none is named, and the store's own is not there.
     """
     if named is not None:
         return named
     kept = (results.store.read_json("campaign.json") or {}).get("file")
     if kept is None:
-        raise BadArgument(
+        raise ArgumentError(
             f"{results.path}: does not say which campaign file it was measured by; name one that "
             f"has these kernels: --campaign C.toml"
         )
     if not Path(kept).is_file():
-        raise BadArgument(
+        raise ArgumentError(
             f"{results.path}: its campaign file {kept} is not there; name it: --campaign C.toml"
         )
     return Path(kept)
@@ -227,13 +227,13 @@ def _campaign_file(results: Results, named: Path | None) -> Path:
 
 def _part(plan: Plan, file: Path, site: str, partition: str | None) -> PartitionPoints:
     if site not in plan.sites:
-        raise BadArgument(
+        raise ArgumentError(
             f"{file}: has no site {site!r}; {known_names(site, plan.sites, 'it has')}; for another "
             f"campaign file: --campaign C.toml"
         )
     own = [name for at, name in plan.partitions if at == site]
     if partition is not None and partition not in own:
-        raise BadArgument(
+        raise ArgumentError(
             f"--partition: {file} does not measure on partition {partition!r} of {site}; "
             f"{known_names(partition, own, 'it has')}"
         )
@@ -244,7 +244,7 @@ def _check_kernels(part: PartitionPoints, kernels: Sequence[str]) -> None:
     labels = list(dict.fromkeys(own.label for own in part.inputs))
     for name in kernels:
         if name not in labels:
-            raise BadArgument(
+            raise ArgumentError(
                 f"--kernel: the campaign has no kernel {name!r}; "
                 f"{known_names(name, labels, 'it has')}"
             )

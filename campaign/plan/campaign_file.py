@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from dvfs.input_files import BadFile, BadValue, Check, FileModel, Source, read_file
+from dvfs.input_files import BadValueError, Check, FileError, FileModel, Source, read_file
 from kernels.registry import KERNELS
 from kernels.space import WHERE
 from sites.site_file import Name, NotNegative, OneLine, PartitionName, Positive, known
@@ -34,13 +34,13 @@ class Settings(FileModel):
     def _pairs(cls, value: list[list[float]] | None) -> list[list[float]] | None:
         for pair in value or []:
             if len(pair) not in (1, 2):
-                raise BadValue(f"found {pair!r}", "each must be [core MHz, memory MHz]")
+                raise BadValueError(f"found {pair!r}", "each must be [core MHz, memory MHz]")
         return value
 
     @model_validator(mode="after")
     def _pairs_are_used(self) -> Self:
         if self.pairs is not None and self.choose == "random":
-            raise BadValue(
+            raise BadValueError(
                 'not used with choose = "random"',
                 'set choose = "pairs", or remove pairs',
                 ("pairs",),
@@ -207,11 +207,11 @@ def read_campaign(path: Path, checks: Sequence[Check] = ()) -> tuple[Campaign, S
     ones; see :func:`dvfs.input_files.parse`.
 
     Raises:
-        BadFile: with file, line, key, what was found and a remedy.
+        FileError: with file, line, key, what was found and a remedy.
     """
     name = str(path)
     if name in built_in_sites() and not path.exists():
-        raise BadFile(
+        raise FileError(
             "is a built-in site, not a campaign file",
             f"name it in a campaign file, under [[sites]], or examine it: campaign doctor {name}",
             name,

@@ -26,11 +26,11 @@ from campaign.plan.planned_points import (
     partition_points,
 )
 from campaign.plan.sweep import MAX_POINTS, Sweep, swept
-from dvfs.input_files import BadFile, KeyPath, NoSuchFile, Source, errors_of, raise_all
+from dvfs.input_files import FileError, KeyPath, MissingFileError, Source, errors_of, raise_all
 from dvfs.kernel_instance import kernel_instances, short_labels
 from dvfs.names import known_names
 from dvfs.setting import Setting
-from kernels.kernel import KernelFailed
+from kernels.kernel import KernelError
 from kernels.registry import find_kernel
 from sites.site_file import Site
 from sites.site_reading import find_site, read_site
@@ -68,7 +68,7 @@ def make_plan(
     instead of what the site files say.
 
     Raises:
-        BadFile: something in the files is wrong; with the place and a remedy.
+        FileError: something in the files is wrong; with the place and a remedy.
     """
     same_everywhere: dict[int, Sweep] = {}
     site_files: dict[int, tuple[Site, Path]] = {}
@@ -177,11 +177,11 @@ def _site_of(entry: SiteEntry, i: int, path: Path, source: Source) -> tuple[Site
         _check_unused(entry.settings, source, ("sites", i, "settings"))
     try:
         site_path = find_site(entry.site, path.parent)
-    except BadFile as error:
+    except FileError as error:
         raise source.error(("sites", i, "site"), error.what, error.remedy) from None
     try:
         return read_site(site_path), site_path
-    except NoSuchFile:
+    except MissingFileError:
         raise source.error(
             ("sites", i, "site"),
             f"no such file {site_path}",
@@ -256,7 +256,7 @@ def _check_classes(site: Site, sweeps: list[Sweep], source: Source) -> None:
         for text in sweep.params:
             try:
                 counts = kernel.counts(kernel.params.model_validate_json(text))
-            except KernelFailed as error:
+            except KernelError as error:
                 raise source.error(
                     ("kernels", i, "params"),
                     f"the operations of {entry.kernel} cannot be counted: {error}",

@@ -29,6 +29,6 @@ def read_profile(path: Path) -> tuple[Profile, Source]:
     """Read and check a profile file.
 
     Raises:
-        BadFile: it cannot be read, or is not a profile.
+        FileError: it cannot be read, or is not a profile.
     """
     return read_file(path, Profile)

@@ -14,11 +14,11 @@ from pydantic_core import ErrorDetails
 
 from campaign.plan.campaign_file import KernelEntry
 from campaign.plan.point import canonical_json
-from dvfs.input_files import BadFile, KeyPath, Source, raise_all, value_remedy
+from dvfs.input_files import FileError, KeyPath, Source, raise_all, value_remedy
 from dvfs.names import known_names
-from kernels.kernel import Kernel, KernelFailed
+from kernels.kernel import Kernel, KernelError
 from kernels.registry import find_kernel
-from kernels.space import WHERE, BadSpace, read_space
+from kernels.space import WHERE, SpaceError, read_space
 from sites.site_file import Site
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def swept(entry: KernelEntry, index: int, source: Source, site: Site | None = No
     space may use; not needed without a space.
 
     Raises:
-        BadFile: with the place and a remedy.
+        FileError: with the place and a remedy.
     """
     kernel = find_kernel(entry.kernel)
     sets = []
@@ -86,7 +86,7 @@ def _left_out(
         params = kernel.params.model_validate_json(text)
         try:
             reason = kernel.refused_on(params, site.architecture)
-        except KernelFailed as error:
+        except KernelError as error:
             raise source.error(
                 at,
                 f"cannot determine which variants {site.architecture}, the architecture of "
@@ -125,7 +125,7 @@ def space_variants(
     with them, which the kernel has not checked.
 
     Raises:
-        BadFile: with the place and a remedy.
+        FileError: with the place and a remedy.
     """
     from kernels.space import variants  # noqa: PLC0415
 
@@ -144,7 +144,7 @@ def space_variants(
         try:
             space = read_space(entry.space, list(raw), list(site.device))
             found = variants(space, raw, site.device)
-        except BadSpace as error:
+        except SpaceError as error:
             place = [part for part in (error.key, error.condition) if part not in ("", None)]
             raise source.error((*at, *place), error.what, error.remedy) from None
         yield raw, found
@@ -215,7 +215,7 @@ def place_of(name: str, entry: KernelEntry, index: int) -> KeyPath:
 
 def _params_error(
     entry: KernelEntry, kernel: Kernel, index: int, first: ErrorDetails, source: Source
-) -> BadFile:
+) -> FileError:
     error = first.get("ctx", {}).get("error")
     name = str(first["loc"][0]) if first["loc"] else getattr(error, "parameter", "")
     in_zip = next((z for z, table in enumerate(entry.zip) if name in table), None)

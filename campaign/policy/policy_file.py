@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from dvfs.files import read_input, write_output
 from dvfs.printable import rounded
 
@@ -29,20 +29,22 @@ def write_site_policy(path: Path, site: str, picks: Mapping[str, Any]) -> None:
     ``picks``: as :meth:`campaign.results.tables.Predictions.as_policy` gives them.
 
     Raises:
-        BadArgument: the file is there and is not a policy, or it cannot be written.
+        ArgumentError: the file is there and is not a policy, or it cannot be written.
     """
     if path.is_dir():
-        raise BadArgument(f"{path}: is a folder; name a JSON file")
+        raise ArgumentError(f"{path}: is a folder; name a JSON file")
     try:
         policy = json.loads(read_input(path)) if path.is_file() else {}
         policy.setdefault("sites", {})[site] = rounded(picks)
     except OSError as error:
-        raise BadArgument(f"{path}: cannot be read ({error.strerror}); name another file") from None
+        raise ArgumentError(
+            f"{path}: cannot be read ({error.strerror}); name another file"
+        ) from None
     except (ValueError, AttributeError, TypeError):
-        raise BadArgument(f"{path}: exists and is not a policy file; name another file") from None
+        raise ArgumentError(f"{path}: exists and is not a policy file; name another file") from None
     try:
         write_output(path, json.dumps(policy, indent=1) + "\n")
     except OSError as error:
-        raise BadArgument(
+        raise ArgumentError(
             f"{path}: cannot be written ({error.strerror}); name another file"
         ) from None

@@ -44,7 +44,7 @@ def read_counter_map(name: str) -> CounterMap:
     """Read and check a map: a built-in's name, or a path that ends in .toml.
 
     Raises:
-        BadFile: there is none, or with file, line, key, what was found and what would be right.
+        FileError: there is none, or with file, line, key, what was found and what would be right.
     """
     path = find_file(name, Path(), BUILT_IN_MAPS, "counter map")
     return read_file(path, CounterMap)[0]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from campaign.profiles.counter_map import CounterMap, read_counter_map
 from campaign.profiles.profiler_tables import Counted, Selection, read_counted
-from dvfs.errors import BadArgument
-from dvfs.input_files import BadFile
+from dvfs.errors import ArgumentError
+from dvfs.input_files import FileError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,13 +58,13 @@ def read_application(
     ``time_s``: the run's time, instead of what the maps give.
 
     Raises:
-        BadFile: a file or a map cannot be read, or lacks a counter that its map needs.
-        BadArgument: ``kernel`` is not a regular expression.
+        FileError: a file or a map cannot be read, or lacks a counter that its map needs.
+        ArgumentError: ``kernel`` is not a regular expression.
     """
     try:
         selection = Selection(re.compile(kernel) if kernel else None, region)
     except re.error as error:
-        raise BadArgument(f"--kernel: {kernel!r} is not a regular expression: {error}") from None
+        raise ArgumentError(f"--kernel: {kernel!r} is not a regular expression: {error}") from None
     counts: dict[str, float] = {}
     notes: list[str] = []
     for path, map_name in sources:
@@ -76,7 +76,7 @@ def read_application(
         if time_s is None and counter_map.time_s:
             time_s = _sum(counter_map.time_s, counted, path, "time_s")
     if not counts:
-        raise BadFile(
+        raise FileError(
             "the maps give no operation counts", "give a file whose map has [counts]", name
         )
     return ApplicationProfile(
@@ -103,7 +103,7 @@ def _counts(counter_map: CounterMap, counted: Counted, path: Path) -> dict[str, 
         if any(counter in counted.values or counter in counted.not_counted for counter in factors):
             counts[name] = _sum(factors, counted, path, name)
             if counts[name] < 0:
-                raise BadFile(
+                raise FileError(
                     f"the counters of {name} give {counts[name]:g}, below zero",
                     "count them in one run, or correct the map",
                     str(path),
@@ -115,14 +115,14 @@ def _sum(factors: Mapping[str, float], counted: Counted, path: Path, name: str) 
     missing = [counter for counter in factors if counter not in counted.values]
     refused = [counter for counter in missing if counter in counted.not_counted]
     if refused:
-        raise BadFile(
+        raise FileError(
             f"{refused[0]} is {counted.not_counted[refused[0]]}, which the map needs for {name}",
             "choose an event in the map that this processor counts (perf list shows them), or "
             f"leave {name} out of the map",
             str(path),
         )
     if missing:
-        raise BadFile(
+        raise FileError(
             f"has no value of {missing[0]}, which the map needs for {name}",
             "profile again with that counter, or leave it out of the map",
             str(path),

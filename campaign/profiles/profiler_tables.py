@@ -22,8 +22,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from campaign.table.number_text import UnclearNumbers, read_numbers
-from dvfs.input_files import BadFile, read_text
+from campaign.table.number_text import UnclearNumbersError, read_numbers
+from dvfs.input_files import FileError, read_text
 
 UNIT_FACTORS = {
     **dict.fromkeys(("s", "second", "sec"), 1.0),
@@ -85,18 +85,18 @@ def read_counted(
     groups of counters is chosen.
 
     Raises:
-        BadFile: it cannot be read, has nothing of this layout and selection, or its numbers may
+        FileError: it cannot be read, has nothing of this layout and selection, or its numbers may
             mean several things.
     """
     if path.suffix == ".toml":
-        raise BadFile(
+        raise FileError(
             "is a TOML file, not the output of a profiler", "give FILE=MAP, the map last", str(path)
         )
     lines = read_text(path).splitlines()
     groups = [g for g in LAYOUTS[layout](path, lines, selection) if g.values or g.not_counted]
     if not groups:
         selected = "" if selection == Selection() else ", or nothing of what is selected"
-        raise BadFile(
+        raise FileError(
             f"has no counter in the layout {layout!r}{selected}",
             f"check the file, --kernel and --region, and the map's layout: {', '.join(LAYOUTS)}",
             str(path),
@@ -113,12 +113,12 @@ def _one_group(path: Path, groups: Sequence[Counted], wanted: set[str]) -> Count
         return whole[0]
     names = ", ".join(group.name for group in (whole or groups))
     if whole:
-        raise BadFile(
+        raise FileError(
             f"has several groups with the counters of the map ({names})",
             "keep the tables of one of them",
             str(path),
         )
-    raise BadFile(
+    raise FileError(
         f"the map's counters are in several groups ({names}), each counted for a time of its own",
         "profile one group a run, and give each file a map of its own",
         str(path),
@@ -129,11 +129,11 @@ def _numbers(path: Path, texts: Sequence[str], lines: Sequence[int]) -> list[flo
     """Numbers of one program, NaN where it has no value. ``lines``: of the file, for messages."""
     try:
         read, _ = read_numbers({"": texts}, missing=NOT_A_VALUE, one_writer=True)
-    except UnclearNumbers as error:
+    except UnclearNumbersError as error:
         what, place = error.what, f"{path}:{lines[error.row]}"
-        raise BadFile(what, "run the profiler again with LC_ALL=C", place) from None
+        raise FileError(what, "run the profiler again with LC_ALL=C", place) from None
     for row, (_, why) in read[""].refused.items():
-        raise BadFile(
+        raise FileError(
             why.partition(";")[0],
             "must be a number; run the profiler again with LC_ALL=C",
             f"{path}:{lines[row]}",
@@ -194,7 +194,7 @@ def _perf_rows(path: Path, lines: Sequence[str]) -> Iterator[PerfRow]:
         if row is None:
             if fields.count(";") < 4:
                 continue  # what the program itself printed
-            raise BadFile(
+            raise FileError(
                 f"is no line of perf stat with {mark!r} between the fields",
                 "count again with perf stat -x\\; -o FILE, or with LC_ALL=C",
                 f"{path}:{number}",
@@ -244,7 +244,7 @@ def _finite(path: Path, texts: Sequence[str], line: int) -> list[float]:
     """The numbers of a line of LIKWID, which writes them with decimal points in every locale."""
     try:
         read, _ = read_numbers({"": texts}, ".", missing=NOT_A_VALUE)
-    except UnclearNumbers:
+    except UnclearNumbersError:
         return []
     return [value for value in read[""].values.tolist() if math.isfinite(value)]
 

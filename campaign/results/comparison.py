@@ -27,7 +27,7 @@ from campaign.store.mixtures import is_known, value_text, values_that_matter
 from campaign.store.records import read_contents
 from campaign.store.setups import Record, SetupUse, setup_uses
 from dvfs.dataset import is_complete
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 
 if TYPE_CHECKING:
     from campaign.store.layout import Store
@@ -117,11 +117,13 @@ def compare_stores(
     ``alike_nodes``: see :func:`analysis.comparison.changes.compare_site`.
 
     Raises:
-        BadArgument: they have no site or no point in common, or the parts are not parts.
-        DamagedStore: a store cannot be read.
+        ArgumentError: they have no site or no point in common, or the parts are not parts.
+        DamagedStoreError: a store cannot be read.
     """
     if other is not None and (before or after):
-        raise BadArgument("--before and --after divide one store: give one store, or none of them")
+        raise ArgumentError(
+            "--before and --after divide one store: give one store, or none of them"
+        )
     sides = _parts(store, before, after) if other is None else [_whole(store), _whole(other)]
     first, second = sides
     sites, changes, setups = [], [], []
@@ -135,7 +137,7 @@ def compare_stores(
             setups += _setup_changes(site, *([_setup_uses(side, site) for side in sides]))
     if not sites:
         has = [", ".join(site_names(side.dataset)) or "none" for side in sides]
-        raise BadArgument(
+        raise ArgumentError(
             f"{first.name} and {second.name} have no measured point in common (site, partition, "
             f"kernel, parameters and setting; sites: {has[0]}; {has[1]}); name two stores that the "
             f"same campaign file was measured into"
@@ -157,7 +159,7 @@ def _whole(store: Store) -> _Side:
 def _parts(store: Store, before: str | None, after: str | None) -> list[_Side]:
     whole = _whole(store)
     if before is None and after is None:
-        raise BadArgument(
+        raise ArgumentError(
             f"{store.root}: found one store; name a second one, or divide this one by the date of "
             f"a change (--after 2026-03-01) or by set-ups: {_setups_text(whole)}"
         )
@@ -169,7 +171,7 @@ def _parts(store: Store, before: str | None, after: str | None) -> list[_Side]:
     rows_before = chosen.get("before", ~chosen.get("after", whole.rows)) & whole.rows
     rows_after = chosen.get("after", ~rows_before) & whole.rows
     if (rows_before & rows_after).any():
-        raise BadArgument("--before and --after have measurements in common")
+        raise ArgumentError("--before and --after have measurements in common")
     return [
         _Side(store, whole.dataset, rows_before, f"{store.root} before {before or after}"),
         _Side(store, whole.dataset, rows_after, f"{store.root} after {after or before}"),
@@ -185,7 +187,7 @@ def _chosen(side: _Side, text: str, name: str) -> np.ndarray:
         setups = [str(own) for own in side.dataset["setup"].values.tolist()]
         rows = np.array([bool(begins) and own.startswith(begins) for own in setups], bool)
         if not rows.any():
-            raise BadArgument(
+            raise ArgumentError(
                 f"--{name}: found {text!r}; must be a date (2026-03-01, or 2026-03-01T12:00), or "
                 f"the beginning of a set-up's id: {_setups_text(side)}"
             ) from None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from analysis.energy.fitted import costs_at
 from campaign.results.tables import CostsAtSetting, OperationCost
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from dvfs.setting import Setting, Volts
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def costs_at_clocks(
     ``volts``: the core and memory voltage of every known setting.
 
     Raises:
-        BadArgument: not one setting of known voltage is at these clocks.
+        ArgumentError: not one setting of known voltage is at these clocks.
     """
     wanted = (core_mhz, mem_mhz)
     given = [k for k, mhz in enumerate(wanted) if mhz is not None]
@@ -39,7 +39,7 @@ def costs_at_clocks(
         if matches and len(given) == 1:
             name = ("--mem-mhz", "--core-mhz")[given[0]]
             others = [setting.clocks[1 - given[0]] for setting in sorted(matches)]
-            raise BadArgument(
+            raise ArgumentError(
                 f"{fit.site}: several settings have these clocks; also give {name}: "
                 f"{', '.join(dict.fromkeys(map(_clock_text, others)))}"
             )
@@ -59,7 +59,7 @@ def costs_at_clocks(
         if not matches and among:
             nearest = _option_text(min(among, key=distance))
             fits_what = f"is at no setting of known voltage; the nearest is {nearest}"
-        raise BadArgument(
+        raise ArgumentError(
             f"{fit.site}: {asked} {fits_what}; give --core-mhz and --mem-mhz of one of: "
             f"{known}{' ...' if len(among) > SHOWN else ''}"
         )

@@ -10,7 +10,7 @@ from analysis.choice.crossval import cross_validate, fitted_elsewhere, leave_one
 from analysis.choice.few_crossval import judge_holdout
 from analysis.choice.folds import folds
 from campaign.results.tables import html_table, simulated_mark
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from dvfs.setting import Setting
 
 if TYPE_CHECKING:
@@ -36,22 +36,22 @@ def crossvalidate(
     fits are asked for.
 
     Raises:
-        BadArgument: arguments that do not go together.
-        CantFit: there are too few measurements, or the scheme is unknown.
+        ArgumentError: arguments that do not go together.
+        FitError: there are too few measurements, or the scheme is unknown.
     """
     over_sites = scheme == "leave-one-site-out"
     if len(data) > 1 and not over_sites:
-        raise BadArgument("--site: several sites need --scheme leave-one-site-out")
+        raise ArgumentError("--site: several sites need --scheme leave-one-site-out")
     if over_sites and time != "measured":
-        raise BadArgument("--time: leave-one-site-out uses measured times only")
+        raise ArgumentError("--time: leave-one-site-out uses measured times only")
     if train and scheme != "holdout":
-        raise BadArgument("--train needs --scheme holdout")
+        raise ArgumentError("--train needs --scheme holdout")
     fit: dict[str, Any] = vars(form) | {"objective": objective}
     judged = data if fitted_on is None else [*data, fitted_on]
     unproven = any(of_site.unproven_clocks for of_site in judged)
     if fitted_on is not None:
         if over_sites or train or time != "measured":
-            raise BadArgument("--fitted-on takes no --scheme, --train or --time")
+            raise ArgumentError("--fitted-on takes no --scheme, --train or --time")
         return CrossvalResult(fitted_elsewhere(fitted_on, data[0], **fit), unproven)
     if over_sites:
         return CrossvalResult(leave_one_site_out(data, **fit), unproven)

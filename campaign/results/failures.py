@@ -10,7 +10,7 @@ import pandas as pd
 
 from campaign.store.dataset import current_tables
 from campaign.store.failures import FAILED, MEASURED, WAITING, failed_attempts
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from dvfs.kernel_instance import KernelInstance, kernel_instances
 from dvfs.names import unknown_name
 from dvfs.setting import Setting
@@ -82,8 +82,8 @@ def grouped_failures(store: Store, kernel: str | None = None, node: str | None =
     it is named.
 
     Raises:
-        BadArgument: the store knows no such kernel or node.
-        DamagedStore: the store cannot be read.
+        ArgumentError: the store knows no such kernel or node.
+        DamagedStoreError: the store cannot be read.
     """
     frame = failed_attempts(store)
     frame["last of point"] = ~frame["point_id"].duplicated(keep="last")
@@ -92,7 +92,7 @@ def grouped_failures(store: Store, kernel: str | None = None, node: str | None =
             tables, _ = current_tables(store)
             known = sorted({*tables.measurements[name], *frame[name]} - {""})
             if wanted not in known:
-                raise BadArgument(f"--{name}: {unknown_name(name, wanted, known)}")
+                raise ArgumentError(f"--{name}: {unknown_name(name, wanted, known)}")
         if wanted is not None:
             frame = frame[frame[name] == wanted]
     groups = [_group(key, own) for key, own in frame.groupby(BY, sort=True)]

@@ -11,7 +11,7 @@ from analysis.quality import check, describe
 from analysis.quality.finding import SEPARATE
 from analysis.quality.unproven_clocks import CHECK as CLOCK_PROOF
 from campaign.results.tables import SiteFinding
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -63,7 +63,7 @@ def usable_findings(
     showed are taken as they were asked for, and that finding is a warning.
 
     Raises:
-        BadArgument: no fit can be true to these measurements.
+        ArgumentError: no fit can be true to these measurements.
     """
     shown = tuple(
         replace(entry, finding={**entry.finding, "severity": "warning"})
@@ -73,5 +73,5 @@ def usable_findings(
     )
     for entry in shown:
         if entry.refuses:
-            raise BadArgument(f"{entry.site}: {entry.finding['text']}")
+            raise ArgumentError(f"{entry.site}: {entry.finding['text']}")
     return shown

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 from analysis.energy.models import KNOWN, NOT_KNOWN, FormRequest, without_surface
-from campaign.store.layout import DamagedStore, Store, writing
+from campaign.store.layout import DamagedStoreError, Store, writing
 from campaign.store.site_record import has_site_record, recorded_sites, site_file_name
-from dvfs.errors import BadArgument, UserError
+from dvfs.errors import ArgumentError, UserError
 from dvfs.names import did_you_mean, known_names
 from dvfs.setting import Volts
 
@@ -37,7 +37,7 @@ UNPROVEN_CLOCKS = "clocks unproven: nothing showed that the settings differ"
 STATED_CLOCKS = "clocks as stated by the imported table"
 
 
-class NoKeptFit(UserError):
+class NoKeptFitError(UserError):
     """The store has no such fit of a site, or its file is not one. The remedy is the command."""
 
 
@@ -178,15 +178,15 @@ def check_replaceable(store: Store, site: str, name: str, request: Request) -> N
     """Refuse to replace a fit that was asked for otherwise: picks may be in use that are its.
 
     Raises:
-        BadArgument: the store keeps a fit of this name that was asked for otherwise.
+        ArgumentError: the store keeps a fit of this name that was asked for otherwise.
     """
     try:
         earlier = request_of(read_fit_json(store, site, name))
-    except NoKeptFit:
+    except NoKeptFitError:
         return
     if earlier is not None and earlier != request:
         was, now = request.differences(earlier)
-        raise BadArgument(
+        raise ArgumentError(
             f"{site}: a fit {name!r} made with {was} exists; this one has {now}. Keep both "
             f"with --name NAME, or overwrite it with --replace"
         )
@@ -221,11 +221,11 @@ def kept_form(store: Store, site: str, name: str = DEFAULT) -> FormRequest:
     does not show it, the form that it has.
 
     Raises:
-        NoKeptFit: there is no fit of this name, which is not the default one's.
+        NoKeptFitError: there is no fit of this name, which is not the default one's.
     """
     try:
         fit = read_fit(store, site, name)
-    except NoKeptFit:
+    except NoKeptFitError:
         if name == DEFAULT:
             return FormRequest()
         raise
@@ -240,31 +240,31 @@ def read_fit_json(store: Store, site: str, name: str = DEFAULT) -> Any:
     """What the store keeps of a fit, unchecked.
 
     Raises:
-        NoKeptFit: there is none.
+        NoKeptFitError: there is none.
     """
     try:
         kept = store.read_json(f"fits/{fit_file_name(site, name)}")
-    except DamagedStore as error:
+    except DamagedStoreError as error:
         why = str(error.__context__ or "its file is missing, or has no checksum")
         raise not_a_fit(store, site, name, why) from None
     if kept is None:
         others = [other for known, other in kept_fits(store) if known == site]
         sites = sorted({known for known, _ in kept_fits(store)})
         if not others and sites and not has_site_record(store, site):
-            raise NoKeptFit(
+            raise NoKeptFitError(
                 f"{store.root}: has no fit of site {site!r}",
                 known_names(site, sites, "it has fits of"),
             )
         near = did_you_mean(site, recorded_sites(store))
         if near and not others and not has_site_record(store, site):
-            raise NoKeptFit(f"{store.root}: has no site {site!r}", near.rstrip())
+            raise NoKeptFitError(f"{store.root}: has no site {site!r}", near.rstrip())
         near_fit = did_you_mean(name, others).rstrip()
         if near_fit:
             what = f"{store.root}: has no fit {name!r} of site {site!r}"
-            raise NoKeptFit(what, f"{near_fit} It has: {', '.join(others)}")
+            raise NoKeptFitError(what, f"{near_fit} It has: {', '.join(others)}")
         which = "fit" if name == DEFAULT and not others else f"fit {name!r}"
         has = f" (it has: {', '.join(others)})" if others else ""
-        raise NoKeptFit(
+        raise NoKeptFitError(
             f"{store.root}: has no {which} of site {site!r}{has}", _command(store, site, name)
         )
     return kept
@@ -274,13 +274,13 @@ def read_fit(store: Store, site: str, name: str = DEFAULT) -> Fit:
     """The fit that the store keeps of a site under a name.
 
     Raises:
-        NoKeptFit: there is none, or its file is not one.
+        NoKeptFitError: there is none, or its file is not one.
     """
-    from analysis.energy.fit_file import NoFit, fit_of  # noqa: PLC0415
+    from analysis.energy.fit_file import NoFitError, fit_of  # noqa: PLC0415
 
     try:
         return fit_of(read_fit_json(store, site, name))
-    except NoFit as error:
+    except NoFitError as error:
         raise not_a_fit(store, site, name, str(error)) from None
 
 
@@ -288,7 +288,7 @@ def read_summary(store: Store, site: str, name: str = DEFAULT) -> tuple[FitSumma
     """A kept fit without what predictions are computed from, and the JSON of its file.
 
     Raises:
-        NoKeptFit: there is none, or its file is not one.
+        NoKeptFitError: there is none, or its file is not one.
     """
     from pydantic import ValidationError  # noqa: PLC0415
 
@@ -362,10 +362,10 @@ def _data_files(store: Store) -> dict[str, int]:
     return files
 
 
-def not_a_fit(store: Store, site: str, name: str, why: str) -> NoKeptFit:
+def not_a_fit(store: Store, site: str, name: str, why: str) -> NoKeptFitError:
     """The error for a file that should hold a fit and does not."""
     path = store.fits / fit_file_name(site, name)
-    return NoKeptFit(f"{path}: is not a fit ({why})", _command(store, site, name))
+    return NoKeptFitError(f"{path}: is not a fit ({why})", _command(store, site, name))
 
 
 def _command(store: Store, site: str, name: str) -> str:
@@ -395,12 +395,12 @@ def check_like(site: str, request: Request) -> None:
     """Refuse a request that no fit can start from.
 
     Raises:
-        BadArgument: ``like`` goes with other options, or names the site itself.
+        ArgumentError: ``like`` goes with other options, or names the site itself.
     """
     if request.like == site:
-        raise BadArgument(f"--like: names the site {site} itself; name another one")
+        raise ArgumentError(f"--like: names the site {site} itself; name another one")
     if request.like and request != Request(like=request.like):
-        raise BadArgument(
+        raise ArgumentError(
             f"--like: the model and the voltages are those of the fit of {request.like}; leave "
             f"--model, --voltage and --robust out"
         )
@@ -410,7 +410,7 @@ def fitted(data: Observations, request: Request, known: KnownSite | None) -> Fit
     """The fit that was asked for; ``known``: the site that it starts from, None for none.
 
     Raises:
-        CantFit: there are too few measurements, or the names are unknown.
+        FitError: there are too few measurements, or the names are unknown.
     """
     from analysis.energy.fit import fit  # noqa: PLC0415
     from analysis.energy.known_site import fit_like  # noqa: PLC0415

@@ -18,7 +18,7 @@ from campaign.store.planned import planned_ids
 from campaign.store.records import read_contents
 from campaign.store.setups import Record, public_record, read_setup
 from dvfs.dataset import BOOLEAN_COLUMNS, COLUMN_UNITS, COUNT_PREFIX, INTEGER_COLUMNS, class_unit
-from dvfs.errors import BadArgument, reason
+from dvfs.errors import ArgumentError, reason
 from dvfs.files import write_output
 from dvfs.kernel_instance import KernelInstance, dataset_kernels
 
@@ -86,15 +86,15 @@ class ShownMeasurement:
         """Write the trace as a drawing.
 
         Raises:
-            BadArgument: there is no trace, or the file cannot be written.
-            MissingExtra: matplotlib is not installed.
+            ArgumentError: there is no trace, or the file cannot be written.
+            MissingExtraError: matplotlib is not installed.
         """
         from analysis.figures.paper import figure_files  # noqa: PLC0415
         from analysis.figures.trace import trace_figure  # noqa: PLC0415
         from dvfs.extras import explain_missing  # noqa: PLC0415
 
         if self.trace is None:
-            raise BadArgument(
+            raise ArgumentError(
                 f"{path}: point {self.scalars['point_id']} has no trace of power to draw"
             )
         figure = trace_figure(self.trace, self.scalars["site"], self.simulated)
@@ -103,7 +103,7 @@ class ShownMeasurement:
         try:
             write_output(Path(path), drawn["svg"])
         except OSError as error:
-            raise BadArgument(
+            raise ArgumentError(
                 f"{path}: cannot be written ({reason(error, Path(path))}); name another file"
             ) from None
 
@@ -115,7 +115,7 @@ def shown_measurement(store: Store, dataset: xr.Dataset, point: str) -> ShownMea
     that no other measured point has.
 
     Raises:
-        BadArgument: there is no such measurement, or several.
+        ArgumentError: there is no such measurement, or several.
     """
     row = _row(store, dataset, point)
     scalars: dict[str, Any] = {name: str(dataset[name].values[row]) for name in TEXTS}
@@ -155,15 +155,15 @@ def _row(store: Store, dataset: xr.Dataset, point: str) -> int:
         return rows[0]
     if rows:
         first = ", ".join(sorted(ids[i] for i in rows)[:SHOWN_IDS])
-        raise BadArgument(
+        raise ArgumentError(
             f"{len(rows)} measured points begin with {point!r}, such as {first}: give more "
             f"characters"
         )
     planned = (own.decode() for part in planned_ids(store).values() for own in part.tolist())
     if point and any(own.startswith(point) for own in planned):
-        raise BadArgument(f"point {point!r} is planned, and was not measured yet")
+        raise ArgumentError(f"point {point!r} is planned, and was not measured yet")
     example = f", such as {ids[0]}" if ids else ""
-    raise BadArgument(
+    raise ArgumentError(
         f"no measurement of a point {point!r} in the store; give an id or its beginning{example}: "
         f"campaign export {store.root} --csv - lists them in the column point_id"
     )

@@ -14,7 +14,7 @@ from analysis.choice.candidates import (
     all_candidates,
     profile_candidates,
 )
-from analysis.choice.limits import OutsideLimits, not_too_slow
+from analysis.choice.limits import LimitsError, not_too_slow
 from analysis.choice.objectives import objective as objective_of
 from analysis.choice.pick import Pick, pick
 from analysis.choice.simple_choices import best_single_setting
@@ -27,7 +27,7 @@ from analysis.measurements.observations import (
 from campaign.plan.profile_file import Profile, read_profile
 from campaign.results.tables import Prediction
 from dvfs.dataset import CLOCK_UNPROVEN
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from dvfs.input_files import raise_all
 from dvfs.kernel_instance import KernelInstance, short_labels
 from dvfs.names import did_you_mean, known_names
@@ -86,7 +86,7 @@ def _labels_of(kernel: str, data: Observations) -> list[str]:
         return sorted(labels)
     known = dict.fromkeys([*families, *(name for name, _ in short)])
     hint = did_you_mean(kernel, known)
-    raise BadArgument(
+    raise ArgumentError(
         f"--kernel: {data.site} has no kernel {kernel!r}; {hint}it has {', '.join(families)}"
     )
 
@@ -191,17 +191,17 @@ def clock_unproven(scalars: xr.Dataset, site: str) -> int:
 def check_limits(max_slowdown: float | None, max_power_w: float | None) -> None:
     """Refuse limits that no setting could keep."""
     if max_slowdown is not None and not max_slowdown >= 0:
-        raise BadArgument(
+        raise ArgumentError(
             f"--max-slowdown: found {max_slowdown:g}; must be 0 or more, such as 0.05 for 5 %"
         )
     if max_slowdown is not None and max_slowdown > MOST_SLOWDOWN:
-        raise BadArgument(
+        raise ArgumentError(
             f"--max-slowdown: found {max_slowdown:g}, which allows {1 + max_slowdown:g} times the "
             f"time; it is a fraction: {max_slowdown / 100:g} for {max_slowdown:g} %, and at most "
             f"{MOST_SLOWDOWN:g}; without it there is no limit"
         )
     if max_power_w is not None and not max_power_w > 0:
-        raise BadArgument(
+        raise ArgumentError(
             f"--max-power-w: found {max_power_w:g}; must be more than 0, such as 150 for 150 W"
         )
 
@@ -217,10 +217,10 @@ def picks_within_limits(
     for each kernel that has none within the limits.
 
     Raises:
-        BadArgument: none has.
+        ArgumentError: none has.
     """
     picks: list[Pick] = []
-    without: list[OutsideLimits] = []
+    without: list[LimitsError] = []
     single = best_single_setting(data, objective_of(objective))
     for candidates in among:
         try:
@@ -233,11 +233,11 @@ def picks_within_limits(
                     best_single=single,
                 )
             )
-        except OutsideLimits as error:
+        except LimitsError as error:
             without.append(error)
     if without and not picks:
         least = min(without, key=lambda error: error.least_w)
-        raise BadArgument(
+        raise ArgumentError(
             f"--max-power-w: found {max_power_w:g}, and no kernel has a setting"
             f"{not_too_slow(max_slowdown)} with so little mean power; the least is "
             f"{least.least_text}, of {least.label}; give at least that, or leave the limit out"

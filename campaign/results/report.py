@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from analysis.choice.legal_settings import known_volts
-from analysis.measurements.observations import CantFit, observations
+from analysis.measurements.observations import FitError, observations
 from analysis.report.content import EnergyPrice, ListedOrder, ReportContent, SiteReport, StoredFit
 from analysis.report.site_report import site_report, with_traces
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.plan import listed_inputs
 from campaign.results.fits import (
     DEFAULT,
-    NoKeptFit,
+    NoKeptFitError,
     fit_source,
     kept_fits,
     kept_form,
@@ -28,12 +28,12 @@ from campaign.results.fits import (
 )
 from campaign.store.dataset import open_dataset, read_scalars
 from campaign.store.hours import Spent, spent_by_partition, total
-from campaign.store.layout import DamagedStore, Store
+from campaign.store.layout import DamagedStoreError, Store
 from campaign.store.planned import planned_ids
 from campaign.store.site_record import read_site_record, site_file_name
 from campaign.variants.models import Energies, predicted_costs
 from campaign.variants.study import tuned_parameters
-from dvfs.errors import BadArgument, reason
+from dvfs.errors import ArgumentError, reason
 from dvfs.extras import explain_missing
 from dvfs.files import write_output
 from dvfs.kernel_instance import dataset_kernels
@@ -60,20 +60,20 @@ def report_content(
     ``train``: the settings that the holdout fits on; ``setting``: that of the rooflines.
 
     Raises:
-        CantFit: ``train`` or ``setting`` has a setting that a site was not measured at.
-        NoKeptFit: no site has a fit of this name, which is not the default one's.
+        FitError: ``train`` or ``setting`` has a setting that a site was not measured at.
+        NoKeptFitError: no site has a fit of this name, which is not the default one's.
     """
     notes = []
     try:
         dataset = open_dataset(store)
-    except DamagedStore as error:  # the measurements may still be whole
+    except DamagedStoreError as error:  # the measurements may still be whole
         dataset = read_scalars(store)
         notes.append(f"The traces of this store cannot be read: {error}.")
     damaged = int(dataset.attrs["damaged_records"])
     if damaged:
         notes.append(f"{damaged} records of this store are damaged and left out.")
     if fit_name != DEFAULT and fit_name not in [name for _, name in kept_fits(store)]:
-        raise NoKeptFit(
+        raise NoKeptFitError(
             f"{store.root}: has no fit {fit_name!r}",
             f"list them: campaign coefficients {store.root}",
         )
@@ -110,7 +110,7 @@ def report_content(
         )
         try:
             report = with_traces(report, dataset)
-        except DamagedStore as error:
+        except DamagedStoreError as error:
             report.notes.append(f"The traces of this site cannot be read: {error}.")
         report.notes.extend(notes)
         own = [hours for label, hours in spent.items() if label.rpartition("/")[0] == site]
@@ -156,7 +156,7 @@ def _energies(store: Store, dataset: xr.Dataset, site: str) -> Energies | None:
         fit = read_fit(store, site)
         record = read_site_record(store, site)
         data = observations(dataset, site, record.classes)
-    except (NoKeptFit, CantFit):
+    except (NoKeptFitError, FitError):
         return None
     return Energies(name=DEFAULT, fit=fit, data=data, volts=known_volts(data, record.legal))
 
@@ -167,7 +167,7 @@ def _stored_fit(store: Store, site: str, name: str, dataset: xr.Dataset) -> Stor
     try:
         fit = read_fit(store, site, name)
         summary, _ = read_summary(store, site, name)
-    except NoKeptFit:
+    except NoKeptFitError:
         if name == DEFAULT:
             return None
         raise
@@ -188,8 +188,8 @@ def write_report(
     to show; ``train``: the settings that the holdout fits on.
 
     Raises:
-        BadArgument: the file cannot be written.
-        CantFit: a site was not measured at a setting of ``train``.
+        ArgumentError: the file cannot be written.
+        FitError: a site was not measured at a setting of ``train``.
     """
     from analysis.report.page import render  # noqa: PLC0415
 
@@ -197,7 +197,7 @@ def write_report(
     try:
         write_output(path, page)
     except OSError as error:
-        raise BadArgument(
+        raise ArgumentError(
             f"{path}: the report cannot be written ({reason(error, path)}); name another file"
         ) from None
     return path
@@ -223,8 +223,8 @@ def write_figures(
     own. ``cap_w``: a cap on power in watts, drawn into the rooflines.
 
     Raises:
-        CantFit: a cap at or below the constant power.
-        MissingExtra: matplotlib, which draws the files, is not installed.
+        FitError: a cap at or below the constant power.
+        MissingExtraError: matplotlib, which draws the files, is not installed.
         OSError: a file cannot be written.
     """
     for site in content.sites:

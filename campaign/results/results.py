@@ -30,7 +30,7 @@ from campaign.results.tables import (
 from campaign.store import layout
 from campaign.store.layout import Store
 from campaign.store.site_record import SiteRecord, read_site_record
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from dvfs.setting import Setting
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Results:
         ``channel``: may be left out where the measurement has one meter's channel.
 
         Raises:
-            BadArgument: there is no such measurement, or not one such trace.
+            ArgumentError: there is no such measurement, or not one such trace.
         """
         from campaign.store.trace import trace_of  # noqa: PLC0415
 
@@ -94,7 +94,7 @@ class Results:
         begin.
 
         Raises:
-            BadArgument: there is no such measurement, or several.
+            ArgumentError: there is no such measurement, or several.
         """
         from campaign.results.measurement import shown_measurement  # noqa: PLC0415
 
@@ -111,18 +111,18 @@ class Results:
         """``site``, or where that is None the only one of the store.
 
         Raises:
-            BadArgument: none is named, and the store has several or none.
+            ArgumentError: none is named, and the store has several or none.
         """
         if site is not None:
             return site
         if len(self.sites) == 1:
             return self.sites[0]
         if not self.sites:
-            raise BadArgument(
+            raise ArgumentError(
                 f"{self.path}: has no measurements; run a campaign, or import a table"
             )
         named = " or ".join(f"--site {site}" for site in self.sites[:6])
-        raise BadArgument(f"{self.path}: has {len(self.sites)} sites; name one: {named}")
+        raise ArgumentError(f"{self.path}: has {len(self.sites)} sites; name one: {named}")
 
     def status(self, verify: bool = False) -> Status:
         """What is done, failed and left. ``verify``: read every file, all traces too, and name
@@ -178,7 +178,7 @@ class Results:
         """The failed attempts by kernel, reason and node; of one kernel or node where it is named.
 
         Raises:
-            BadArgument: no attempt of this kernel, or on this node, has failed.
+            ArgumentError: no attempt of this kernel, or on this node, has failed.
         """
         from campaign.results.failures import grouped_failures  # noqa: PLC0415
 
@@ -192,7 +192,7 @@ class Results:
         """A site's measurements as the model takes them.
 
         Raises:
-            CantFit: the site is not in the store, or none of its measurements has an energy.
+            FitError: the site is not in the store, or none of its measurements has an energy.
         """
         from analysis.measurements.observations import observations  # noqa: PLC0415
 
@@ -228,10 +228,10 @@ class Results:
         they were asked for, which the fit keeps.
 
         Raises:
-            BadArgument: no fit can be true to these measurements, or the store keeps a fit of
+            ArgumentError: no fit can be true to these measurements, or the store keeps a fit of
                 this name that was asked for otherwise, or ``like`` goes with other options.
-            NoKeptFit: the store has no fit of the site ``like``.
-            CantFit: there are too few measurements, or the names are unknown.
+            NoKeptFitError: the store has no fit of the site ``like``.
+            FitError: there are too few measurements, or the names are unknown.
         """
         from analysis.choice.candidates import measured_volts  # noqa: PLC0415
         from analysis.predict.site import site_posterior  # noqa: PLC0415
@@ -254,7 +254,7 @@ class Results:
         """A site that the fit of another one may start from.
 
         Raises:
-            NoKeptFit: the store has no default fit of it.
+            NoKeptFitError: the store has no default fit of it.
         """
         from campaign.results.fits import KnownSite  # noqa: PLC0415
 
@@ -267,8 +267,8 @@ class Results:
         """A site's measurements for the energy model, and what the checks find.
 
         Raises:
-            BadArgument: no fit can be true to them.
-            CantFit: none has an energy.
+            ArgumentError: no fit can be true to them.
+            FitError: none has an energy.
         """
         from campaign.results.findings import usable_findings  # noqa: PLC0415
 
@@ -288,7 +288,7 @@ class Results:
         """The fit that the store keeps of a site under a name.
 
         Raises:
-            NoKeptFit: there is none.
+            NoKeptFitError: there is none.
         """
         return fits.read_fit(self.store, site, name)
 
@@ -296,7 +296,7 @@ class Results:
         """When a kept fit was made, of what, and whether the measurements are other ones now.
 
         Raises:
-            NoKeptFit: there is none.
+            NoKeptFitError: there is none.
         """
         summary, _ = fits.read_summary(self.store, site, name)
         return fits.fit_source(self.store, summary, name, lambda: self.scalars)
@@ -305,7 +305,7 @@ class Results:
         """The coefficients of a fit that the store keeps. Reads one JSON file.
 
         Raises:
-            NoKeptFit: there is none.
+            NoKeptFitError: there is none.
         """
         from analysis.energy.fit_summary import summary_json  # noqa: PLC0415
 
@@ -323,8 +323,8 @@ class Results:
         """What operations and time cost at a setting, by the fit of this name.
 
         Raises:
-            NoKeptFit: there is no fit.
-            BadArgument: not one setting of known voltage is at these clocks.
+            NoKeptFitError: there is no fit.
+            ArgumentError: not one setting of known voltage is at these clocks.
         """
         from campaign.results.costs import costs_at_clocks  # noqa: PLC0415
 
@@ -371,10 +371,10 @@ class Results:
         predict those of this one. ``accept_unproven``: as for :meth:`fit`.
 
         Raises:
-            BadArgument: arguments that do not go together, or no fit can be true to these
+            ArgumentError: arguments that do not go together, or no fit can be true to these
                 measurements.
-            NoKeptFit: there is no fit of this name, which is not the default one's.
-            CantFit: there are too few measurements, or the scheme is unknown.
+            NoKeptFitError: there is no fit of this name, which is not the default one's.
+            FitError: there are too few measurements, or the scheme is unknown.
         """
         from campaign.results.crossval import crossvalidate  # noqa: PLC0415
 
@@ -418,7 +418,7 @@ class Results:
         ``options``: ``draws`` and ``objective``.
 
         Raises:
-            CantFit: there are too few measurements (:mod:`analysis.choice.few_crossval`).
+            FitError: there are too few measurements (:mod:`analysis.choice.few_crossval`).
         """
         from analysis.choice.few_crossval import few_cross_validate  # noqa: PLC0415
         from campaign.results.crossval import FewCrossvalResult  # noqa: PLC0415
@@ -445,7 +445,7 @@ class Results:
         them.
 
         Raises:
-            BadArgument, CantFit: see :mod:`campaign.variants.models`.
+            ArgumentError, FitError: see :mod:`campaign.variants.models`.
         """
         from campaign.variants.models import crossvalidate_variants  # noqa: PLC0415
 
@@ -484,9 +484,9 @@ class Results:
         was made without.
 
         Raises:
-            NoKeptFit: there is no fit.
-            BadArgument: a wrong limit, no such kernel, or unproven clocks.
-            CantFit: no setting of any kernel keeps the limits, or the objective is unknown.
+            NoKeptFitError: there is no fit.
+            ArgumentError: a wrong limit, no such kernel, or unproven clocks.
+            FitError: no setting of any kernel keeps the limits, or the objective is unknown.
         """
         from campaign.results import predictions as picking  # noqa: PLC0415
 
@@ -536,8 +536,8 @@ class Results:
         name.
 
         Raises:
-            BadFile, BadArgument, CantFit: see :mod:`campaign.variants.space_predictions`.
-            NoKeptFit: there is no fit, and the objective is not the time.
+            FileError, ArgumentError, FitError: see :mod:`campaign.variants.space_predictions`.
+            NoKeptFitError: there is no fit, and the objective is not the time.
         """
         from campaign.variants.space_predictions import predict_space  # noqa: PLC0415
 
@@ -607,8 +607,8 @@ class Results:
         default one, or the regression at this setting where there is none.
 
         Raises:
-            NoKeptFit: there is no fit of this name.
-            BadArgument: the setting was not measured, or not by kernels of varied intensity.
+            NoKeptFitError: there is no fit of this name.
+            ArgumentError: the setting was not measured, or not by kernels of varied intensity.
         """
         from campaign.results.rooflines import site_rooflines  # noqa: PLC0415
 
@@ -633,7 +633,7 @@ class Results:
         ``alike_nodes``: take all nodes for equal.
 
         Raises:
-            BadArgument: nothing is in common, or the parts are not parts.
+            ArgumentError: nothing is in common, or the parts are not parts.
         """
         from campaign.results.comparison import compare_stores  # noqa: PLC0415
 
@@ -657,8 +657,8 @@ class Results:
         fits on; by default a random half.
 
         Raises:
-            BadArgument: the file cannot be written.
-            CantFit: a site was not measured at a setting of ``train``.
+            ArgumentError: the file cannot be written.
+            FitError: a site was not measured at a setting of ``train``.
         """
         from campaign.results.report import write_report  # noqa: PLC0415
 
@@ -679,8 +679,8 @@ class Results:
         figures.
 
         Raises:
-            CantFit: a cap at or below the constant power.
-            NoKeptFit: no site has a fit of this name.
+            FitError: a cap at or below the constant power.
+            NoKeptFitError: no site has a fit of this name.
             OSError: a file cannot be written.
         """
         from campaign.results.report import report_content, write_figures  # noqa: PLC0415
@@ -693,6 +693,6 @@ def open_store(path: str | Path) -> Results:
     """Open a store to read what is in it, and to fit it.
 
     Raises:
-        NotAStore: there is no store at ``path``, or it has another format.
+        NotAStoreError: there is no store at ``path``, or it has another format.
     """
     return Results(layout.open_store(Path(path)))

@@ -10,17 +10,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.rooflines.at_setting import CapTooLow, NoPairs, rooflines_at
+from analysis.rooflines.at_setting import CapError, NoPairsError, rooflines_at
 from analysis.rooflines.platforms import (
     Platform,
-    UnknownPlatform,
+    PlatformError,
     find_platform,
     platform_rooflines,
 )
 from analysis.rooflines.roofline import fastest_setting
 from campaign.results.report import FORMATS, WrittenFile
 from campaign.results.tables import RooflineResult
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from dvfs.extras import explain_missing
 from dvfs.files import write_output
 from dvfs.setting import Setting
@@ -40,16 +40,16 @@ def site_rooflines(
     """What ``campaign roofline --json`` prints; ``setting``: by default the fastest.
 
     Raises:
-        BadArgument: the setting was not measured, or not by kernels of varied intensity; or the
+        ArgumentError: the setting was not measured, or not by kernels of varied intensity; or the
             cap is too low.
     """
     index = fastest_setting(data) if setting is None else _setting_index(data, setting)
     try:
         return rooflines_at(data, index, fit, cap_w)
-    except NoPairs as error:
-        raise BadArgument(f"{data.site}: {error}") from None
-    except CapTooLow as error:
-        raise BadArgument(f"--cap-w: {error}") from None
+    except NoPairsError as error:
+        raise ArgumentError(f"{data.site}: {error}") from None
+    except CapError as error:
+        raise ArgumentError(f"--cap-w: {error}") from None
 
 
 def _setting_index(data: Observations, setting: Setting | str) -> int:
@@ -57,7 +57,7 @@ def _setting_index(data: Observations, setting: Setting | str) -> int:
     known = [_setting_option(pair) for pair in data.settings]
     if wanted in known:
         return known.index(wanted)
-    raise BadArgument(
+    raise ArgumentError(
         f"--setting: found {wanted!r}; must be one that {data.site} was measured at: "
         f"{' '.join(known[:SHOWN])}{' ...' if len(known) > SHOWN else ''}"
     )
@@ -71,24 +71,24 @@ def platform_named(name: str) -> Platform:
     """A machine as papers print it, by its name, such as ``gtx-580``.
 
     Raises:
-        BadArgument: there is no such platform.
+        ArgumentError: there is no such platform.
     """
     try:
         return find_platform(name)
-    except UnknownPlatform as error:
-        raise BadArgument(f"--platform: {error}") from None
+    except PlatformError as error:
+        raise ArgumentError(f"--platform: {error}") from None
 
 
 def platform_roofline(name: str, cap_w: float | None = None) -> RooflineResult:
     """The rooflines of a machine as papers print it, by its name.
 
     Raises:
-        BadArgument: there is no such platform, or the cap is below its constant power.
+        ArgumentError: there is no such platform, or the cap is below its constant power.
     """
     try:
         return RooflineResult(platform_rooflines(platform_named(name), cap_w), None)
-    except CapTooLow as error:
-        raise BadArgument(f"--cap-w: {error}") from None
+    except CapError as error:
+        raise ArgumentError(f"--cap-w: {error}") from None
 
 
 def write_platform_figures(
@@ -103,8 +103,8 @@ def write_platform_figures(
     ``content``: sites that are drawn beside them. Two machines or more are also drawn together.
 
     Raises:
-        BadArgument: a cap at or below a platform's constant power.
-        MissingExtra: matplotlib, which draws the files, is not installed.
+        ArgumentError: a cap at or below a platform's constant power.
+        MissingExtraError: matplotlib, which draws the files, is not installed.
         OSError: a file cannot be written.
     """
     from analysis.figures.paper import figure_files  # noqa: PLC0415
@@ -117,7 +117,7 @@ def write_platform_figures(
     try:
         figures = [(f, False) for platform in platforms for f in platform_figures(platform, cap_w)]
     except ValueError as error:
-        raise BadArgument(f"--cap-w: {error}") from None
+        raise ArgumentError(f"--cap-w: {error}") from None
     lines = [(p.name, p.line(operation)) for p in platforms for operation in p.operations]
     sites = content.sites if content else []
     lines += [(site.site, line) for site in sites for line in site_lines(site)]

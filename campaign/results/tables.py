@@ -274,7 +274,7 @@ class Predictions:
         """Write the picks to a policy file; other sites that the file holds stay in it.
 
         Raises:
-            BadArgument: the file is there and is not a policy, or it cannot be written.
+            ArgumentError: the file is there and is not a policy, or it cannot be written.
         """
         from campaign.policy.policy_file import write_site_policy  # noqa: PLC0415
 

@@ -29,8 +29,8 @@ from campaign.store.generation import (
     reading,
     verified_generation,
 )
-from campaign.store.journal import JournalEntry, TornRecord, read, remove_if_done
-from campaign.store.layout import DamagedStore, Store
+from campaign.store.journal import JournalEntry, TornRecordError, read, remove_if_done
+from campaign.store.layout import DamagedStoreError, Store
 from campaign.store.records import (
     JournalTail,
     accepted_entries,
@@ -93,7 +93,7 @@ def compact(store: Store) -> CompactionResult:
 
     Raises:
         OSError: the store cannot be written to; nothing is lost.
-        DamagedStore: every generation is damaged.
+        DamagedStoreError: every generation is damaged.
     """
     base, index_damage = newest_generation(store)
     repaired = [] if base is None else repair_descriptions(store, base.samples_end)
@@ -260,7 +260,7 @@ def _append_traces(
                 continue
             try:
                 measurement = read(entry)
-            except TornRecord as torn:
+            except TornRecordError as torn:
                 damaged.add(id(entry))
                 damage.append((entry.path.name, entry.offset, f"{torn}, of point {entry.point_id}"))
                 continue
@@ -280,7 +280,7 @@ def _generation_before(store: Store, base: Generation) -> Generation | None:
         if number < base.number:
             try:
                 return verified_generation(generation_folder(store, number))
-            except DamagedStore:
+            except DamagedStoreError:
                 continue
     return None
 

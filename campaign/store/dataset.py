@@ -32,13 +32,13 @@ from campaign.store.columns import (
 from campaign.store.current_state import summary_and_states
 from campaign.store.generation import MISSING, Generation, reading
 from campaign.store.journal import CUT_OFF
-from campaign.store.layout import DamagedStore, Store
+from campaign.store.layout import DamagedStoreError, Store
 from campaign.store.mixtures import mixtures
 from campaign.store.records import JournalTail, StoreContents, measurement_row, read_contents
 from campaign.store.rows import stored
 from campaign.store.samples import wrong_descriptions
 from campaign.store.setups import perf_per_watt_mhz, setup_uses
-from campaign.store.shard import BadChunk, read_shard
+from campaign.store.shard import BadChunkError, read_shard
 from dvfs.dataset import (
     BOOLEAN_COLUMNS,
     FAILURES,
@@ -49,7 +49,7 @@ from dvfs.dataset import (
     TRACE_TEXT_COLUMNS,
     is_float_column,
 )
-from dvfs.files import NotRegular
+from dvfs.files import NotRegularError
 
 if TYPE_CHECKING:
     from zarr.core.buffer import Buffer
@@ -92,7 +92,7 @@ class WrittenStore(WrapperStore[LocalStore]):
         if key not in self._files or path.is_file():  # a device in its place may have no end
             data = await super().get(key, *how, **options)
         if data is None and key in self._files:
-            raise DamagedStore(f"{path}: is missing; {OPEN_AGAIN}")
+            raise DamagedStoreError(f"{path}: is missing; {OPEN_AGAIN}")
         return data
 
 
@@ -106,7 +106,7 @@ def open_tables(generation: Generation) -> zarr.Group:
     """A generation's tables, for reading.
 
     Raises:
-        DamagedStore: they cannot be opened.
+        DamagedStoreError: they cannot be opened.
     """
     with reading(generation.tables):
         return zarr.open_group(_tables_of(generation), mode="r", zarr_format=3)
@@ -118,7 +118,7 @@ def current_tables(store: Store) -> tuple[Tables, JournalTail]:
     The traces of measurements that are still in a journal are not in ``traces``.
 
     Raises:
-        DamagedStore: every generation is damaged.
+        DamagedStoreError: every generation is damaged.
     """
     contents = read_contents(store)
     with reading(store.index):
@@ -179,7 +179,7 @@ def read_column(tables: zarr.Group, name: str) -> np.ndarray:
     """A whole column, ``table/column``; text as objects.
 
     Raises:
-        DamagedStore: it cannot be read.
+        DamagedStoreError: it cannot be read.
     """
     with reading(Path(name)):
         array = tables[name]
@@ -227,7 +227,7 @@ def open_dataset(store: Store, chunk_samples: int = CHUNK_SAMPLES) -> xr.Dataset
             three times as fast.
 
     Raises:
-        DamagedStore: every generation is damaged; or, when a value is used, its file is missing.
+        DamagedStoreError: every generation is damaged; or the file of a value in use is missing.
     """
     contents = read_contents(store)
     with reading(store.index):
@@ -253,7 +253,7 @@ def read_scalars(store: Store) -> xr.Dataset:
     """The Dataset of :func:`open_dataset` without samples and traces, in memory.
 
     Raises:
-        DamagedStore: it cannot be read.
+        DamagedStoreError: it cannot be read.
     """
     contents = read_contents(store)
     with reading(store.index):
@@ -269,7 +269,7 @@ def _attributes(store: Store, contents: StoreContents) -> dict[str, Any]:
     places = contents.tail.damage
     lost = [place for place in places if not place[2].startswith(CUT_OFF)]
     for name, at, what in lost[:1]:
-        raise DamagedStore(
+        raise DamagedStoreError(
             f"{store.journals / name}: byte {at}: {what} (damaged records: {len(lost)}); run the "
             f"campaign again to measure their points again, or import again to go on without them"
         )
@@ -336,13 +336,13 @@ class Samples:
             return np.full(end - start, PADDING[self._name], self.dtype)  # no trace is in it
         try:
             return read_shard(self._folder / name, self.dtype, start, end)
-        except BadChunk as error:
-            raise DamagedStore(
+        except BadChunkError as error:
+            raise DamagedStoreError(
                 f"{error}; campaign status --verify lists the points, and campaign run measures "
                 f"them again"
             ) from None
-        except (FileNotFoundError, NotRegular):
-            raise DamagedStore(f"{self._folder / name}: is missing; {OPEN_AGAIN}") from None
+        except (FileNotFoundError, NotRegularError):
+            raise DamagedStoreError(f"{self._folder / name}: is missing; {OPEN_AGAIN}") from None
 
     def __dask_tokenize__(self) -> object:
         return str(self._folder / self._name), sorted(self._shards.items()), self._unused
@@ -370,7 +370,7 @@ def _samples(
 
     wrong = wrong_descriptions(store, generation.samples_end)
     if wrong:
-        raise DamagedStore(
+        raise DamagedStoreError(
             f"{store.traces / wrong[0]}: does not describe the {generation.samples_end} samples "
             f"that were written; run or import again to repair it"
         )

@@ -10,7 +10,7 @@ import numpy as np
 
 from campaign.store.dataset import open_tables, read_column
 from campaign.store.generation import Generation
-from campaign.store.layout import DamagedStore, Store
+from campaign.store.layout import DamagedStoreError, Store
 from campaign.store.mixtures import as_read_now
 from campaign.store.setups import SetupUse, has_earlier, write_earlier
 from campaign.store.variables import without_values
@@ -28,7 +28,7 @@ def keep_earlier(store: Store, generation: Generation | None) -> None:
     if complete == sum(count for name, count in setups.items() if name):
         return
     # There may be no whole plan.
-    with contextlib.suppress(DamagedStore, LookupError, TypeError, AttributeError):
+    with contextlib.suppress(DamagedStoreError, LookupError, TypeError, AttributeError):
         plan = store.read_json("campaign.json")
         sites = {name: site for name, site in plan["sites"].items() if not has_earlier(store, name)}
         counts = _without_record(generation) if sites else Counter()

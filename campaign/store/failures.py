@@ -25,7 +25,7 @@ def failed_attempts(store: Store) -> pd.DataFrame:
     :data:`FAILED`, :data:`WAITING` and :data:`MEASURED`.
 
     Raises:
-        DamagedStore: every generation is damaged, or the plan cannot be read.
+        DamagedStoreError: every generation is damaged, or the plan cannot be read.
     """
     contents = read_contents(store)
     fresh = [

@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from campaign.plan.point import ID_CHARS
 from campaign.store.columns import SAMPLES, SHARD_SAMPLES
 from campaign.store.durable import sync, sync_tree
-from campaign.store.layout import INDEX, DamagedStore, Store
+from campaign.store.layout import INDEX, DamagedStoreError, Store
 from campaign.store.summary import Summary
 from dvfs.files import open_regular, read_regular
 
@@ -74,13 +74,13 @@ class Generation:
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Around code that reads files through Zarr: turns what Zarr and its codecs raise for damaged
-    files into :class:`DamagedStore`."""
+    files into :class:`DamagedStoreError`."""
     try:
         yield
-    except (OSError, MemoryError, DamagedStore):
+    except (OSError, MemoryError, DamagedStoreError):
         raise
     except Exception as error:
-        raise DamagedStore(
+        raise DamagedStoreError(
             f"{path}: is not what this program writes ({type(error).__name__}: {error}); restore "
             f"it from a copy"
         ) from None
@@ -127,7 +127,7 @@ def generation_numbers(store: Store) -> list[int]:
     """The numbers of the generations that have a folder, newest first.
 
     Raises:
-        DamagedStore: the folder of all cannot be read.
+        DamagedStoreError: the folder of all cannot be read.
     """
     numbers = (int(name) for name in store.entries(INDEX) if name.isdecimal())
     return sorted(numbers, reverse=True)
@@ -142,20 +142,20 @@ def read_manifest(path: Path) -> Generation:
     """A generation as its manifest describes it. Its other files are not read.
 
     Raises:
-        DamagedStore: the manifest is not what was written.
+        DamagedStoreError: the manifest is not what was written.
     """
     try:
         line, crc = read_regular(path / "manifest").split(b"\n")[:2]
         if int(crc, 16) != google_crc32c.value(line):
-            raise DamagedStore(f"{path}/manifest: its checksum does not match")
+            raise DamagedStoreError(f"{path}/manifest: its checksum does not match")
         manifest = _Manifest.model_validate_json(line)
     except ValidationError as errors:
         first = errors.errors()[0]
         where = ".".join(map(str, first["loc"]))[:80] or "shards"
         what = first["msg"].removeprefix("Value error, ")
-        raise DamagedStore(f"{path}/manifest: {where}: {what}") from None
+        raise DamagedStoreError(f"{path}/manifest: {where}: {what}") from None
     except (OSError, ValueError) as error:
-        raise DamagedStore(f"{path}/manifest: cannot be read ({error})") from None
+        raise DamagedStoreError(f"{path}/manifest: cannot be read ({error})") from None
     return Generation(
         path,
         manifest.consumed,
@@ -170,18 +170,18 @@ def verified_generation(path: Path) -> Generation:
     """The generation of a folder, after a check of all its files.
 
     Raises:
-        DamagedStore: a file is not what was written; the text names it.
+        DamagedStoreError: a file is not what was written; the text names it.
     """
     generation = read_manifest(path)
     for name, (size, crc) in generation.files.items():
         try:
             size_now, crc_now = checksum(path / name)
         except OSError as error:
-            raise DamagedStore(f"{path / name}: {error.strerror}") from None
+            raise DamagedStoreError(f"{path / name}: {error.strerror}") from None
         if size_now != size:
-            raise DamagedStore(f"{path / name}: has {size_now} bytes, {size} were written")
+            raise DamagedStoreError(f"{path / name}: has {size_now} bytes, {size} were written")
         if crc_now != crc:
-            raise DamagedStore(f"{path / name}: its checksum does not match")
+            raise DamagedStoreError(f"{path / name}: its checksum does not match")
     return generation
 
 
@@ -189,21 +189,21 @@ def newest_generation(store: Store) -> tuple[Generation | None, list[str]]:
     """The newest undamaged generation (None before the first), and the damage of newer ones.
 
     Raises:
-        DamagedStore: all generations are damaged or missing.
+        DamagedStoreError: all generations are damaged or missing.
     """
     damage: list[str] = []
     listed = generation_numbers(store)
     for number in listed:
         try:
             return verified_generation(generation_folder(store, number)), damage
-        except DamagedStore as error:
+        except DamagedStoreError as error:
             damage.append(str(error))
     if not listed and not _had_generation(store):
         return None, []
     if set(generation_numbers(store)) - set(listed):
         return newest_generation(store)  # a driver has written a new one meanwhile
     what = f"is damaged ({'; '.join(damage)})" if damage else "is missing"
-    raise DamagedStore(
+    raise DamagedStoreError(
         f"{store.root}: every generation of the index {what}; restore {store.index} from a copy, "
         f"or measure everything again into a new store"
     )

@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from campaign.store.layout import REMEDIES, DamagedStore, Store
+from campaign.store.layout import REMEDIES, DamagedStoreError, Store
 
 FOLDER = "hours"
 LEAST_SHOWN = 0.1
@@ -122,12 +122,12 @@ def read_run(store: Store, name: str) -> RunHours:
     """The file of a run.
 
     Raises:
-        DamagedStore: it is not one.
+        DamagedStoreError: it is not one.
     """
     try:
         return RunHours.model_validate(store.read_json(name) or {})
     except ValidationError:
-        raise DamagedStore(
+        raise DamagedStoreError(
             f"{store.root / name}: is not a file of node-hours; {REMEDIES[FOLDER]}"
         ) from None
 
@@ -139,7 +139,7 @@ def read_hours(store: Store) -> tuple[dict[str, PartitionHours], list[str]]:
     for name in store.json_names(FOLDER):
         try:
             runs.append(read_run(store, name))
-        except DamagedStore as error:
+        except DamagedStoreError as error:
             damage.append(f"{error}: what a run spent is not known")
     known = merged(run.partitions for run in runs)
     if damage or any(run.lost for run in runs):

@@ -73,10 +73,10 @@ SETUP = "setup_record"
 
 
 CUT_OFF = "cut off"
-"""How the text of a :class:`TornRecord` begins where the end of a record is not there."""
+"""How the text of a :class:`TornRecordError` begins where the end of a record is not there."""
 
 
-class TornRecord(Exception):
+class TornRecordError(Exception):
     """Bytes of a journal are not a whole record."""
 
 
@@ -145,7 +145,7 @@ def decode(record: bytes) -> Measurement:
     """The measurement of :func:`encode`.
 
     Raises:
-        TornRecord: the bytes are cut off, damaged, or not a record.
+        TornRecordError: the bytes are cut off, damaged, or not a record.
     """
     scalars, payload = _parts(record)
     try:
@@ -155,14 +155,16 @@ def decode(record: bytes) -> Measurement:
             **{name: value for name, value in scalars.items() if name not in ("point", "traces")},
         )
     except Exception as error:  # from another program: Blosc may raise anything
-        raise TornRecord(f"the record's values cannot be read ({printable(str(error))})") from None
+        raise TornRecordError(
+            f"the record's values cannot be read ({printable(str(error))})"
+        ) from None
 
 
 def scalars_of(record: bytes) -> dict[str, Any]:
     """The scalars of a record. Its traces are checked, but not unpacked.
 
     Raises:
-        TornRecord: the bytes are cut off, damaged, or not a record.
+        TornRecordError: the bytes are cut off, damaged, or not a record.
     """
     return _parts(record)[0]
 
@@ -171,24 +173,24 @@ def _parts(record: bytes) -> tuple[dict[str, Any], bytes]:
     scalars, text_end, end = _scalars(record, len(record))
     payload = record[text_end:end]
     if google_crc32c.value(payload) != HEAD.unpack_from(record)[4]:
-        raise TornRecord("the traces' checksum does not match")
+        raise TornRecordError("the traces' checksum does not match")
     return scalars, payload
 
 
 def _scalars(record: bytes, size: int) -> tuple[dict[str, Any], int, int]:
     """The scalars at the start of ``record``, the end of their text, and the end of the record."""
     if len(record) < HEAD.size:
-        raise TornRecord(f"{CUT_OFF} in its head")
+        raise TornRecordError(f"{CUT_OFF} in its head")
     magic, text_bytes, payload_bytes, text_crc, _, head_crc = HEAD.unpack_from(record)
     if magic != MAGIC or google_crc32c.value(record[: LENGTHS.size]) != head_crc:
-        raise TornRecord("no record begins here")
+        raise TornRecordError("no record begins here")
     text_end = HEAD.size + text_bytes
     end = text_end + payload_bytes
     if end > size:
-        raise TornRecord(CUT_OFF)
+        raise TornRecordError(CUT_OFF)
     text = record[HEAD.size : text_end]
     if google_crc32c.value(text) != text_crc:
-        raise TornRecord("the scalars' checksum does not match")
+        raise TornRecordError("the scalars' checksum does not match")
     try:
         scalars = json.loads(text)
         if isinstance(scalars.get(SETUP), dict):
@@ -196,7 +198,7 @@ def _scalars(record: bytes, size: int) -> tuple[dict[str, Any], int, int]:
         scalars = {**NOT_IN_EARLIER, **scalars}
         _check(scalars)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise TornRecord("the scalars are not those of a measurement") from None
+        raise TornRecordError("the scalars are not those of a measurement") from None
     return scalars, text_end, end
 
 
@@ -326,7 +328,7 @@ def scan(path: Path, start: int = 0) -> Scan:
                 if len(head) == HEAD.size and head[:4] == MAGIC:
                     head += file.read(min(HEAD.unpack(head)[1], MAX_SCALARS_BYTES))
                 scalars, _, length = _scalars(head, size - at)
-            except TornRecord as torn:
+            except TornRecordError as torn:
                 begin, at = at, _next_magic(file, at + 1)
                 if not damage or damage[-1][0] < end:
                     damage.append((begin, f"{torn}{_point_in(file, begin, at)}"))
@@ -392,7 +394,7 @@ def read(entry: JournalEntry) -> Measurement:
     """The measurement of an entry, with its traces.
 
     Raises:
-        TornRecord: it is damaged.
+        TornRecordError: it is damaged.
     """
     with open_regular(entry.path) as file:
         file.seek(entry.offset)

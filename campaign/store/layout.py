@@ -64,21 +64,21 @@ PAGE = "status.html"
 METRICS = "status.prom"
 
 
-class NotAStore(UserError):
+class NotAStoreError(UserError):
     """The folder is not a store, or its format is not supported by this version."""
 
 
-class DamagedStore(UserError):
+class DamagedStoreError(UserError):
     """A file of the store is not what was written. The text contains its name and a remedy."""
 
 
-class StoreBusy(UserError):
+class StoreBusyError(UserError):
     """Another process is using this store."""
 
     exit_code = 1
 
 
-class StoreUnwritable(UserError):
+class UnwritableStoreError(UserError):
     """The store cannot be written to, so that further measurements would be lost."""
 
     exit_code = 1
@@ -119,7 +119,7 @@ class Store:
         """The JSON files of a folder by their paths in the store, those that are missing too.
 
         Raises:
-            DamagedStore: the folder cannot be read.
+            DamagedStoreError: the folder cannot be read.
         """
         found = {f"{folder}/{name}" for name in self.entries(folder) if _is_json(name)}
         return sorted(found | {name for name in self.listed() if name.startswith(f"{folder}/")})
@@ -128,7 +128,7 @@ class Store:
         """The names in a folder, sorted; none where it does not exist.
 
         Raises:
-            DamagedStore: it cannot be read.
+            DamagedStoreError: it cannot be read.
         """
         try:
             return sorted(path.name for path in (self.root / folder).iterdir())
@@ -145,7 +145,7 @@ class Store:
         """A JSON file of the store; None if it does not exist.
 
         Raises:
-            DamagedStore: it is not what was written, is missing, or cannot be read.
+            DamagedStoreError: it is not what was written, is missing, or cannot be read.
         """
         wrong = ""
         for _ in range(2):  # a writer may have replaced it between the file and the head
@@ -158,7 +158,7 @@ class Store:
                 return found[0]
             else:
                 wrong = "has no checksum"
-        raise DamagedStore(f"{self.root / name}: {wrong}; {_remedy(name)}")
+        raise DamagedStoreError(f"{self.root / name}: {wrong}; {_remedy(name)}")
 
     def _format(self) -> Any:
         return (self._read_json(HEAD) or ({}, True))[0].get("format")
@@ -171,7 +171,7 @@ class Store:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:
-            raise DamagedStore(f"{path}: cannot be read ({error}); {_remedy(name)}") from None
+            raise DamagedStoreError(f"{path}: cannot be read ({error}); {_remedy(name)}") from None
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
         """Replace a JSON file of the store atomically and durably, and list it."""
@@ -204,7 +204,7 @@ class Store:
             for name in filter(_is_json, {SNAPSHOT, *JSON_FILES, *folders} - names):
                 try:
                     found = self._read_json(name)
-                except DamagedStore:
+                except DamagedStoreError:
                     continue  # reading it says so
                 if found is None:
                     continue
@@ -243,9 +243,9 @@ def _remedy(name: str) -> str:
     return REMEDIES.get(name.partition("/")[0], "restore it from a copy")
 
 
-def unreadable(path: Path, error: OSError) -> DamagedStore:
+def unreadable(path: Path, error: OSError) -> DamagedStoreError:
     """The error for a file or folder of a store that is there and cannot be read."""
-    return DamagedStore(
+    return DamagedStoreError(
         f"{path}: cannot be read ({error.strerror}); make it readable, or restore it from a copy"
     )
 
@@ -266,7 +266,7 @@ def create_store(root: Path, name: str) -> Store:
     """Create a store at ``root``, or open the existing one.
 
     Raises:
-        NotAStore: ``root`` is something else.
+        NotAStoreError: ``root`` is something else.
     """
     store = Store(root)
     if _lost_head(store):
@@ -280,14 +280,14 @@ def create_store(root: Path, name: str) -> Store:
     names = {path.name for path in root.iterdir()} if root.is_dir() else set()
     left = {name for name in names if temporary_of(name) == "store.json"}
     if names - ours - left or (root.exists() and not root.is_dir()):
-        raise NotAStore(f"{root}: exists and is not a store; name a new or empty folder")
+        raise NotAStoreError(f"{root}: exists and is not a store; name a new or empty folder")
     try:
         store.journals.mkdir(parents=True, exist_ok=True)
         store.index.mkdir(exist_ok=True)
         store.fits.mkdir(exist_ok=True)
         replace_file(root / HEAD, sealed(HEAD, {"format": FORMAT, "name": name, "files": []}))
     except OSError as error:
-        raise NotAStore(
+        raise NotAStoreError(
             f"{root}: a store cannot be created here ({error.strerror}); name another folder"
         ) from None
     return store
@@ -301,7 +301,7 @@ def _lost_head(store: Store) -> str:
             (*store.index.glob("*"), *store.journals.glob("*"))
         ):
             return "is missing"
-    except DamagedStore as error:
+    except DamagedStoreError as error:
         if not isinstance(error.__context__, OSError) and (
             store.journals.is_dir() or store.index.is_dir()
         ):
@@ -326,31 +326,31 @@ def open_store(root: Path) -> Store:
     """Open an existing store.
 
     Raises:
-        NotAStore: there is no store at ``root``, or it has another format.
+        NotAStoreError: there is no store at ``root``, or it has another format.
     """
     store = Store(root)
     if root.is_file():
-        raise NotAStore(_not_a_folder(root))
+        raise NotAStoreError(_not_a_folder(root))
     if not root.exists():
-        raise NotAStore(
+        raise NotAStoreError(
             f"{root}: is not a store (no such folder); {_near_store(root)}name one that campaign "
             "run or import created"
         )
     if lost := _lost_head(store):
-        raise NotAStore(
+        raise NotAStoreError(
             f"{root / HEAD}: {lost}. Run the campaign again: that rewrites the file and keeps the "
             f"measurements"
         )
     try:
         head = store.read_json(HEAD)
-    except DamagedStore as error:
-        raise NotAStore(f"{error}; check that this folder is a store") from None
+    except DamagedStoreError as error:
+        raise NotAStoreError(f"{error}; check that this folder is a store") from None
     if not isinstance(head, dict) or "format" not in head:
-        raise NotAStore(
+        raise NotAStoreError(
             f"{root}: is not a store; name a folder that campaign run or import created"
         )
     if head["format"] not in READABLE:
-        raise NotAStore(
+        raise NotAStoreError(
             f"{root}: store format {ascii(head['format'])[:20]}, but this version reads formats "
             f"{', '.join(map(str, READABLE))}; use the version that wrote the store, or measure "
             "into a new one"
@@ -365,8 +365,8 @@ def driver_lock(store: Store) -> Iterator[None]:
     What a killed writer did not list is listed: see :meth:`Store.adopt`.
 
     Raises:
-        StoreBusy: another process has locked it.
-        StoreUnwritable: the lock file cannot be written to.
+        StoreBusyError: another process has locked it.
+        UnwritableStoreError: the lock file cannot be written to.
     """
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     with writing(store):
@@ -377,11 +377,11 @@ def driver_lock(store: Store) -> Iterator[None]:
         except BlockingIOError:
             file.seek(0)
             holder = file.read(200).strip() or "another process"
-            raise StoreBusy(
+            raise StoreBusyError(
                 f"{store.root}: {holder} is using this store; wait for it, or stop it"
             ) from None
         except OSError as error:
-            raise StoreUnwritable(
+            raise UnwritableStoreError(
                 f"{store.root}/lock: cannot be locked ({error.strerror}); put the store on a file "
                 f"system that supports locks"
             ) from None
@@ -398,12 +398,12 @@ def driver_lock(store: Store) -> Iterator[None]:
 
 @contextmanager
 def writing(store: Store) -> Iterator[None]:
-    """Around code that writes to the store: turns OSError into :class:`StoreUnwritable`."""
+    """Around code that writes to the store: turns OSError into :class:`UnwritableStoreError`."""
     try:
         yield
     except shutil.Error as errors:  # of copying a folder: (from, to, reason) of each file
         _, where, reason = errors.args[0][0]
-        raise StoreUnwritable(f"{where}: {reason}") from None
+        raise UnwritableStoreError(f"{where}: {reason}") from None
     except OSError as error:
         where = error.filename or store.root
-        raise StoreUnwritable(f"{where}: {error.strerror or error}") from None
+        raise UnwritableStoreError(f"{where}: {error.strerror or error}") from None

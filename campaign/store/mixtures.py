@@ -41,7 +41,7 @@ MOST_SHOWN = 6
 VALUE_CHARS = 60
 
 
-class ChangedSetup(UserError):
+class ChangedSetupError(UserError):
     """A run would add measurements that were made in another way than those of the store."""
 
     def __str__(self) -> str:
@@ -311,11 +311,11 @@ def refuse_changes(store_path: str, found: Sequence[Change]) -> None:
     """Raise an error that names every change.
 
     Raises:
-        ChangedSetup: there are changes.
+        ChangedSetupError: there are changes.
     """
     if found:
         lines = "".join(f"\n  {change}" for change in found)
-        raise ChangedSetup(
+        raise ChangedSetupError(
             f"{store_path}: its measurements were made in another way than this run would make "
             f"them:{lines}\nuse a new store (--store NEW), or keep both here with --accept-changes",
             "campaign status then lists the differences",

@@ -16,7 +16,7 @@ import google_crc32c
 import numpy as np
 
 from campaign.plan.point import ID_CHARS
-from campaign.store.layout import DamagedStore, Store, replace_file
+from campaign.store.layout import DamagedStoreError, Store, replace_file
 from dvfs.files import read_regular
 
 RECORD = np.dtype([("partition", "<u2"), ("id", f"S{ID_CHARS}")])
@@ -38,7 +38,7 @@ def write_planned(store: Store, plan: Mapping[str, Any], ids: Mapping[str, Seque
     data = np.concatenate(parts).tobytes() if parts else b""
     file = _name_of(data)
     plan = {**plan, "planned": {"partitions": list(ids), "file": file}}
-    with contextlib.suppress(DamagedStore, OSError):
+    with contextlib.suppress(DamagedStoreError, OSError):
         if store.read_json("campaign.json") == plan and read_regular(store.root / file) == data:
             return
     replace_file(store.root / file, data)
@@ -52,7 +52,7 @@ def planned_ids(store: Store) -> dict[str, np.ndarray]:
     """The planned points' ids (bytes, shape (n,)) by "site/partition"; empty without a plan.
 
     Raises:
-        DamagedStore: the files do not belong together, or cannot be read.
+        DamagedStoreError: the files do not belong together, or cannot be read.
     """
     remedy = "run the campaign again to rewrite it"
     try:
@@ -64,11 +64,13 @@ def planned_ids(store: Store) -> dict[str, np.ndarray]:
             return {}
         names = [str(name) for name in plan["planned"]["partitions"]]
         if file.name != _name_of(data):
-            raise DamagedStore(f"{file}: its checksum does not match; {remedy}")
+            raise DamagedStoreError(f"{file}: its checksum does not match; {remedy}")
         records = np.frombuffer(data, RECORD)
     except (OSError, ValueError, LookupError, TypeError) as error:
         what = f"{type(error).__name__}: {error}"
-        raise DamagedStore(f"{store.root}: the plan cannot be read ({what}); {remedy}") from None
+        raise DamagedStoreError(
+            f"{store.root}: the plan cannot be read ({what}); {remedy}"
+        ) from None
     return {name: records["id"][records["partition"] == i] for i, name in enumerate(names)}
 
 

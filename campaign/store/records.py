@@ -126,7 +126,7 @@ def read_contents(store: Store) -> StoreContents:
     """Everything that is in the store now.
 
     Raises:
-        DamagedStore: every generation is damaged.
+        DamagedStoreError: every generation is damaged.
     """
     while True:
         base, index_damage = newest_generation(store)

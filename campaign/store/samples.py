@@ -25,9 +25,9 @@ from zarr.storage import MemoryStore, StoreLike
 from campaign.store.columns import CHUNK_SAMPLES, PADDING, SAMPLE_ATTRIBUTES, SAMPLES, SHARD_SAMPLES
 from campaign.store.durable import sync, sync_tree
 from campaign.store.generation import FileDigest, checksum
-from campaign.store.layout import DamagedStore, Store, replace_file
+from campaign.store.layout import DamagedStoreError, Store, replace_file
 from campaign.store.measurement import Trace
-from dvfs.files import NotRegular, read_regular
+from dvfs.files import NotRegularError, read_regular
 
 BATCH_SAMPLES = 4 * SHARD_SAMPLES
 AHEAD_SAMPLES = 1 << 36
@@ -74,7 +74,7 @@ class ShardWriter:
         """Write the collected samples. The rest of the last shard is padding.
 
         Raises:
-            DamagedStore: the arrays' metadata are not what this program writes.
+            DamagedStoreError: the arrays' metadata are not what this program writes.
         """
         if not self._collected:
             return
@@ -120,7 +120,7 @@ def _opened(store: Store, samples_end: int) -> zarr.Group:
         sync(store.root)
     wrong = wrong_descriptions(store, samples_end)
     if wrong:
-        raise DamagedStore(
+        raise DamagedStoreError(
             f"{store.traces / wrong[0]}: does not describe the samples any more; run or import "
             f"again to repair it"
         )
@@ -181,7 +181,7 @@ def _describes(
         return samples_end <= length <= samples_end + AHEAD_SAMPLES and any(
             empty == one.to_dict() for one in expected
         )
-    except (FileNotFoundError, NotRegular):
+    except (FileNotFoundError, NotRegularError):
         return False
     except OSError:
         raise  # it cannot be read now, but may be correct

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from campaign.store.layout import REMEDIES, DamagedStore, Store
+from campaign.store.layout import REMEDIES, DamagedStoreError, Store
 from campaign.store.site_record import site_file_name
 from campaign.store.variables import without_values
 
@@ -64,7 +64,7 @@ def write_setups(store: Store, records: Mapping[str, Record]) -> None:
 
 
 def _has(store: Store, name: str) -> bool:
-    with contextlib.suppress(DamagedStore):
+    with contextlib.suppress(DamagedStoreError):
         return read_setup(store, name) is not None
     return False
 
@@ -73,7 +73,7 @@ def read_setup(store: Store, name: str) -> Record | None:
     """The record of an id; None where the store has none.
 
     Raises:
-        DamagedStore: it is not what was written.
+        DamagedStoreError: it is not what was written.
     """
     return read_file(store, _file(name))
 
@@ -82,7 +82,7 @@ def read_file(store: Store, file: str) -> Record | None:
     """What is in a file of :data:`FOLDER`: a record, or what :func:`write_earlier` wrote.
 
     Raises:
-        DamagedStore: it is not what was written.
+        DamagedStoreError: it is not what was written.
     """
     kept = store.read_json(file)
     if kept is None:
@@ -92,7 +92,7 @@ def read_file(store: Store, file: str) -> Record | None:
         record, digest = (kept["record"], kept["digest"]) if is_earlier else (kept, Path(file).stem)
         if isinstance(record, dict) and setup_id(record) == digest:
             return dict(kept)
-    raise DamagedStore(f"{store.root / file}: is not what was written; {REMEDIES[FOLDER]}")
+    raise DamagedStoreError(f"{store.root / file}: is not what was written; {REMEDIES[FOLDER]}")
 
 
 def _file(name: str) -> str:
@@ -104,7 +104,7 @@ def public_records(store: Store, in_journals: Mapping[str, Record]) -> dict[str,
     this store name; :func:`setup_id` of one that an earlier version wrote is another.
 
     Raises:
-        DamagedStore: a record is not what was written.
+        DamagedStoreError: a record is not what was written.
     """
     records = dict(in_journals)
     for file in store.json_names(FOLDER):
@@ -132,7 +132,7 @@ def read_earlier(store: Store, site: str) -> SetupUse | None:
     """What :func:`write_earlier` keeps of a site; None where it is not there.
 
     Raises:
-        DamagedStore: it is not what was written.
+        DamagedStoreError: it is not what was written.
     """
     kept = read_file(store, f"{FOLDER}/{EARLIER}{site_file_name(site)}")
     return None if kept is None else _earlier(store, kept)
@@ -156,7 +156,7 @@ def setup_uses(
     ``points``: id -> complete measurements. ``in_journals``: records that may not be in files yet.
 
     Raises:
-        DamagedStore: a record is not what was written.
+        DamagedStoreError: a record is not what was written.
     """
     uses, damage = [], []
     for name in filter(None, points):

@@ -17,7 +17,7 @@ import numpy as np
 from numcodecs import blosc
 
 from campaign.store.columns import CHUNK_SAMPLES, SHARD_SAMPLES
-from campaign.store.layout import DamagedStore
+from campaign.store.layout import DamagedStoreError
 from dvfs.files import open_regular
 
 CHUNKS = SHARD_SAMPLES // CHUNK_SAMPLES
@@ -28,7 +28,7 @@ BLOSC_SIZES = struct.Struct("<4xI4xI")
 INDEX_BYTES = CHUNKS * ENTRY.itemsize + CRC_BYTES
 
 
-class BadChunk(DamagedStore):
+class BadChunkError(DamagedStoreError):
     """A chunk, or the index of a shard, is not what was written."""
 
 
@@ -36,7 +36,7 @@ def read_shard(path: Path, dtype: np.dtype[Any], start: int, end: int) -> np.nda
     """Samples ``start`` to ``end`` of a shard, counted from its first.
 
     Raises:
-        BadChunk: some of them cannot be unpacked any more.
+        BadChunkError: some of them cannot be unpacked any more.
         OSError: the file is missing, is not a regular file, or cannot be read.
     """
     first, last = start // CHUNK_SAMPLES, -(-end // CHUNK_SAMPLES)
@@ -46,7 +46,7 @@ def read_shard(path: Path, dtype: np.dtype[Any], start: int, end: int) -> np.nda
         length = os.fstat(descriptor).st_size
         index = _checked(os.pread(descriptor, INDEX_BYTES, max(0, length - INDEX_BYTES)))
         if index is None or len(index) != CHUNKS * ENTRY.itemsize:
-            raise BadChunk(f"{path}: its index is damaged")
+            raise BadChunkError(f"{path}: its index is damaged")
         places = np.frombuffer(index, ENTRY)[first:last]
         for i, (offset, size) in enumerate(places.tolist()):
             at = i * CHUNK_SAMPLES
@@ -55,7 +55,7 @@ def read_shard(path: Path, dtype: np.dtype[Any], start: int, end: int) -> np.nda
             )
             if packed is None or not _unpack(packed, samples[at : at + CHUNK_SAMPLES]):
                 from_ = (first + i) * CHUNK_SAMPLES
-                raise BadChunk(
+                raise BadChunkError(
                     f"{path}: its samples {from_} to {from_ + CHUNK_SAMPLES} are damaged"
                 )
     return samples[start - first * CHUNK_SAMPLES : end - first * CHUNK_SAMPLES]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, unquote
 
-from campaign.store.layout import DamagedStore, Store
+from campaign.store.layout import DamagedStoreError, Store
 from dvfs.setting import Setting
 
 Volts = dict[Setting, tuple[float | None, float | None]]
@@ -35,7 +35,7 @@ def site_file_name(site: str) -> str:
 
 def has_site_record(store: Store, site: str) -> bool:
     """Whether the store has a whole record of this site."""
-    with contextlib.suppress(DamagedStore):
+    with contextlib.suppress(DamagedStoreError):
         return store.read_json(f"sites/{site_file_name(site)}") is not None
     return False
 
@@ -63,7 +63,7 @@ def read_site_record(store: Store, site: str) -> SiteRecord:
     """A site's record; an empty one where the store has none.
 
     Raises:
-        DamagedStore: the file is not what :func:`write_site_record` writes.
+        DamagedStoreError: the file is not what :func:`write_site_record` writes.
     """
     name = f"sites/{site_file_name(site)}"
     kept = store.read_json(name)
@@ -71,7 +71,7 @@ def read_site_record(store: Store, site: str) -> SiteRecord:
         return SiteRecord()
     record = record_of(kept)
     if record is None:
-        raise DamagedStore(
+        raise DamagedStoreError(
             f"{store.root / name}: is not a site's record; run the campaign, or import the site's "
             f"table, again to rewrite it"
         )

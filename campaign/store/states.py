@@ -11,7 +11,7 @@ import numpy as np
 
 from campaign.store.current_state import status_codes, summary_and_states
 from campaign.store.hours import Spent, spent_by_partition
-from campaign.store.layout import DamagedStore, Store
+from campaign.store.layout import DamagedStoreError, Store
 from campaign.store.measurement import CAN_PASS, will_be_tried_again
 from campaign.store.mixtures import Mixture, mixtures
 from campaign.store.planned import planned_ids
@@ -29,7 +29,7 @@ def point_states(store: Store, contents: StoreContents | None = None) -> dict[st
     holds, where that has been read already.
 
     Raises:
-        DamagedStore: every generation is damaged.
+        DamagedStoreError: every generation is damaged.
     """
     contents = contents or read_contents(store)
     status: dict[str, str] = {}
@@ -98,7 +98,7 @@ def store_status(store: Store) -> StoreStatus:
     """A summary of a store, from a few files at any size.
 
     Raises:
-        DamagedStore: every generation is damaged, or the plan cannot be read.
+        DamagedStoreError: every generation is damaged, or the plan cannot be read.
     """
     contents = read_contents(store)
     summary, states = summary_and_states(contents)
@@ -166,7 +166,7 @@ def store_status(store: Store) -> StoreStatus:
             )
     try:
         uses, damage = setup_uses(store, summary.get("setups", {}), contents.tail.setups)
-    except DamagedStore as error:
+    except DamagedStoreError as error:
         uses, damage = [], [f"{error}: how measurements were made is not known"]
     return StoreStatus(
         partitions,

@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from dvfs.dataset import PHASE_PREFIX
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 
 WINDOW = "window"
 """The channel that marks the windows of a measurement that has several."""
@@ -25,11 +25,11 @@ def trace_of(dataset: xr.Dataset, point_id: str, channel: str | None = None) -> 
         ``time`` is in s from the start of the first window (negative: before it).
 
     Raises:
-        BadArgument: there is no such measurement, or not one such trace.
+        ArgumentError: there is no such measurement, or not one such trace.
     """
     rows = np.flatnonzero(dataset["point_id"].values == point_id)
     if not rows.size:
-        raise BadArgument(f"no measurement of point {point_id!r} is in the store")
+        raise ArgumentError(f"no measurement of point {point_id!r} is in the store")
     traces = np.flatnonzero(dataset["trace_measurement"].values == rows[0])
     names = dataset["trace_channel"].values[traces].tolist()
     wanted = [
@@ -40,7 +40,7 @@ def trace_of(dataset: xr.Dataset, point_id: str, channel: str | None = None) -> 
     if len(wanted) != 1:
         there = ", ".join(sorted(names)) or "none (a trace is kept once the run has ended)"
         asked = f"no channel {channel!r}" if channel else "name one channel"
-        raise BadArgument(f"point {point_id}: {asked}; its channels: {there}")
+        raise ArgumentError(f"point {point_id}: {asked}; its channels: {there}")
     trace, name = wanted[0]
     start, size = (int(dataset[column].values[trace]) for column in ("row_start", "row_size"))
     samples = dataset[["time_ns", "value"]].isel(sample=slice(start, start + size)).load()

@@ -37,16 +37,16 @@ from campaign.store.layout import (
     JSON_FILES,
     JSON_FOLDERS,
     SNAPSHOT,
-    DamagedStore,
+    DamagedStoreError,
     Store,
     unreadable,
 )
 from campaign.store.records import read_contents
 from campaign.store.samples import repair_descriptions, wrong_descriptions
-from campaign.store.shard import BadChunk, read_shard
+from campaign.store.shard import BadChunkError, read_shard
 from campaign.store.summary import without
 from dvfs.dataset import COMPLETE, COUNT_PREFIX, DAMAGED
-from dvfs.files import NotRegular
+from dvfs.files import NotRegularError
 
 LOST = ".lost"
 """The suffix of a damaged record that the store goes on without."""
@@ -80,7 +80,7 @@ def bad_shards(store: Store, generation: Generation) -> list[BadShard]:
         path = store.traces / name
         try:
             now = checksum(path)
-        except (FileNotFoundError, NotRegular):
+        except (FileNotFoundError, NotRegularError):
             now = MISSING
         if now == written or now == MISSING == written:
             continue
@@ -104,7 +104,7 @@ def _lost(store: Store, name: str) -> list[tuple[int, int]]:
             read_shard(
                 store.traces / name, np.dtype(SAMPLES[array_name]), start, start + CHUNK_SAMPLES
             )
-        except (BadChunk, FileNotFoundError, NotRegular):
+        except (BadChunkError, FileNotFoundError, NotRegularError):
             lost.append((begin + start, begin + start + CHUNK_SAMPLES))
     # Damage in bytes between the chunks loses no samples.
     return lost
@@ -166,7 +166,7 @@ def damaged_files(store: Store) -> list[str]:
             try:
                 files = (*verified_generation(folder).files, "manifest")
                 written[folder] = {folder / name for name in files}
-            except DamagedStore:
+            except DamagedStoreError:
                 if folder.exists():  # no driver has removed it meanwhile
                     raise
     for parent, _, names in os.walk(store.root, onerror=_refuse):
@@ -183,7 +183,7 @@ def damaged_files(store: Store) -> list[str]:
 def _noting(damage: list[str]) -> Iterator[None]:
     try:
         yield
-    except DamagedStore as error:
+    except DamagedStoreError as error:
         damage.append(str(error))
 
 
@@ -201,7 +201,7 @@ def give_up_records(store: Store) -> list[str]:
     for name in (*store.json_names(setups.FOLDER), *store.json_names(hours.FOLDER)):
         try:
             (hours.read_run if name.startswith(hours.FOLDER) else setups.read_file)(store, name)
-        except DamagedStore as error:
+        except DamagedStoreError as error:
             path = store.root / name
             with contextlib.suppress(FileNotFoundError):
                 path.rename(path.with_name(path.name + LOST))
@@ -232,7 +232,7 @@ def repair_samples(store: Store) -> list[str]:
 
     Raises:
         OSError: the store cannot be written to.
-        DamagedStore: every generation is damaged.
+        DamagedStoreError: every generation is damaged.
     """
     base = read_contents(store).generation
     if base is None or not base.shards:

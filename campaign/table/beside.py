@@ -22,7 +22,7 @@ from campaign.store.site_record import (
 )
 from dvfs.dataset import POSSIBLE
 from dvfs.files import write_output
-from dvfs.input_files import BadFile, read_text
+from dvfs.input_files import FileError, read_text
 
 SUFFIX = ".sites.json"
 
@@ -47,7 +47,7 @@ def write_beside(store: Store, sites: list[str], table: Path) -> Path:
 
     Raises:
         OSError: it cannot be written.
-        DamagedStore: a record of the store is not what was written.
+        DamagedStoreError: a record of the store is not what was written.
     """
     records = public_records(store, read_contents(store).tail.setups)
     kept = {
@@ -78,7 +78,7 @@ def read_beside(table: Path) -> Beside:
     """What stands beside a table; nothing where there is no such file.
 
     Raises:
-        BadFile: the file is not one that :func:`write_beside` writes.
+        FileError: the file is not one that :func:`write_beside` writes.
     """
     path = path_beside(table)
     if not path.is_file():
@@ -96,7 +96,7 @@ def read_beside(table: Path) -> Beside:
         ):
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise BadFile(
+        raise FileError(
             "is not what export writes beside a table", "export again, or remove it", str(path)
         ) from None
     return Beside({site: record for site, record in records.items() if record}, setups, earlier)

@@ -26,7 +26,7 @@ from campaign.table.plausibility import note_impossible, note_power_caps
 from campaign.table.points import Attempts, attempts_of, numbered_repeats, point_ids_of, worth_of
 from campaign.table.reading import RawTable
 from dvfs.dataset import CLOCK_PROOFS, COUNT_PREFIX, OK, READ_BACK, SIMULATED, STATED, STATUSES
-from dvfs.input_files import BadFile
+from dvfs.input_files import FileError
 
 MAX_ROWS_NAMED = 10
 MAX_REPEAT = 2**53
@@ -61,7 +61,7 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
     be one that a store may hold.
 
     Raises:
-        BadFile: columns in another unit; or rows with a value that is missing, no number, not
+        FileError: columns in another unit; or rows with a value that is missing, no number, not
             finite or out of range, or that are the same point: of each column the first one.
     """
     cells = TableCells(table)
@@ -73,7 +73,7 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
     frame[POINT_ID] = ids
     attempts = attempts_of(cells, frame, ids, kinds.ids, kinds.worth)
     if wrong := cells.messages():
-        raise BadFile("\n".join(wrong))
+        raise FileError("\n".join(wrong))
     return _checked(table, frame, power_w, attempts)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from campaign.table.map_file import COLUMNS, POINT_ID, TableMap, is_table_column
 from dvfs.files import MAX_BYTES, read_input
-from dvfs.input_files import BadFile, readable
+from dvfs.input_files import FileError, readable
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "|"}
 """What is recognised, and its name."""
@@ -63,20 +63,20 @@ def read_delimited(path: Path, mapping: TableMap) -> tuple[Columns, str, list[st
     Fields are stripped, but not those of a table with a column ``point_id``, which are exact.
 
     Raises:
-        BadFile: it cannot be read, has no header, a row with another number of fields, or a last
+        FileError: it cannot be read, has no header, a row with another number of fields, or a last
             row that is cut off.
     """
     text, notes = read_table_text(path)
     if text.lstrip().startswith("{") and f'"{CACHE_KEY}"' in text[:SAMPLE_CHARS]:
-        raise BadFile(
+        raise FileError(
             "is a cache file of Kernel Tuner",
             'give --map a map file with layout = "kernel_tuner"',
             str(path),
         )
     if JSON.match(text):
-        raise BadFile("is JSON, and no table", "save it as CSV or Parquet", str(path))
+        raise FileError("is JSON, and no table", "save it as CSV or Parquet", str(path))
     if HTML.match(text):
-        raise BadFile("is HTML or XML, and no table", "save it as CSV or Parquet", str(path))
+        raise FileError("is HTML or XML, and no table", "save it as CSV or Parquet", str(path))
     delimiter = mapping.delimiter or _recognised(text, mapping)
     _check_values(path, text.count(delimiter), "values")
     if not mapping.delimiter and delimiter != ",":
@@ -87,7 +87,7 @@ def read_delimited(path: Path, mapping: TableMap) -> tuple[Columns, str, list[st
     else:
         columns = _columns(path, *_table(path, parsed, mapping, delimiter))
         if mapping.fields and not columns[1]:
-            raise BadFile("is empty", "a table has one row per measurement", str(path))
+            raise FileError("is empty", "a table has one row per measurement", str(path))
     if columns[1] and not text.endswith(("\n", "\r")):
         _check_end(path, columns)
         notes.append(f"{path}: its last line has no end; check that its last row is complete")
@@ -109,7 +109,7 @@ def _check_end(path: Path, columns: Columns) -> None:
             and len(_decimals(last)) < max(decimals)
         )
     ):
-        raise BadFile(
+        raise FileError(
             f"{header[-1]}: the file ends in {last!r}, in the middle of a number",
             "copy the file again, or remove or complete this row; if it is complete, end its line",
             f"{path}:{lines[-1]}",
@@ -140,13 +140,13 @@ def read_table_text(path: Path) -> tuple[str, list[str]]:
     """The text of a table, which may be compressed, and what was recognised, a sentence each.
 
     Raises:
-        BadFile: it cannot be read, or is no text in UTF-8 or, with a byte order mark, in UTF-16.
+        FileError: it cannot be read, or is no text in UTF-8 or, with a byte order mark, in UTF-16.
     """
     with readable(path):
         data = read_input(path)
     for magic, (what, remedy) in NO_TABLE.items():
         if data.startswith(magic):
-            raise BadFile(what, remedy.replace("FILE", path.name), str(path))
+            raise FileError(what, remedy.replace("FILE", path.name), str(path))
     for magic, opened in COMPRESSED.items():
         if data.startswith(magic):
             data = _decompressed(path, data, opened)
@@ -154,13 +154,13 @@ def read_table_text(path: Path) -> tuple[str, list[str]]:
         try:
             return data.decode("utf-16"), [f"{path}: its text is UTF-16"]
         except UnicodeDecodeError:
-            raise BadFile("is not UTF-16 text", "save it as UTF-8", str(path)) from None
+            raise FileError("is not UTF-16 text", "save it as UTF-8", str(path)) from None
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         what = f"byte 0x{data[error.start]:02x} is not UTF-8 text"
-        raise BadFile(
+        raise FileError(
             what,
             "save it as UTF-8; if its text is Latin-1: iconv -f LATIN1 -t UTF-8 "
             f"{path.name} > new.csv",
@@ -168,7 +168,7 @@ def read_table_text(path: Path) -> tuple[str, list[str]]:
         ) from None
     if "\0" in text.partition("\n")[0]:
         what = "has zero bytes in its first line, as UTF-16 has"
-        raise BadFile(what, "save it as UTF-8", str(path))
+        raise FileError(what, "save it as UTF-8", str(path))
     _check_values(path, text.count("\n"), "lines")
     return text, []
 
@@ -185,17 +185,17 @@ def _decompressed(
                 lines += part.count(b"\n")
                 if size > MAX_BYTES:
                     what = f"unpacks to more than {MAX_BYTES >> 20} MiB"
-                    raise BadFile(what, "divide it", str(path))
+                    raise FileError(what, "divide it", str(path))
                 _check_values(path, lines, "lines")
         return opened(io.BytesIO(packed)).read()
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise BadFile(f"cannot be unpacked ({error})", "check the file", str(path)) from None
+        raise FileError(f"cannot be unpacked ({error})", "check the file", str(path)) from None
 
 
 def _check_values(path: Path, count: int, of_what: str) -> None:
     if count > MAX_VALUES:
         what = f"has more than {MAX_VALUES} {of_what}"
-        raise BadFile(what, "divide it", str(path))
+        raise FileError(what, "divide it", str(path))
 
 
 def _parsed(path: Path, text: str, delimiter: str) -> Parsed:
@@ -217,7 +217,7 @@ def _parsed(path: Path, text: str, delimiter: str) -> Parsed:
             line = reader.line_num + 1
     except csv.Error as error:
         what = f"is not CSV ({error})"
-        raise BadFile(what, "correct the row that begins here", f"{path}:{line}") from None
+        raise FileError(what, "correct the row that begins here", f"{path}:{line}") from None
 
 
 def _recognised(text: str, mapping: TableMap) -> str:
@@ -229,7 +229,7 @@ def _recognised(text: str, mapping: TableMap) -> str:
         try:
             parsed = _parsed(Path(), text[:SAMPLE_CHARS], delimiter)
             rows = [row for _, row in islice(parsed, SAMPLE_ROWS)]
-        except BadFile:
+        except FileError:
             return 0, 0
         if mapping.fields:
             return sum(len(row) == len(mapping.fields) for row in rows), 0
@@ -249,7 +249,7 @@ def _table(
     if header is None:
         _, first = next(parsed, (0, []))
         if not first:
-            raise BadFile(
+            raise FileError(
                 "is empty", "a table has a header line and one row per measurement", str(path)
             )
         header = [name.strip() for name in first]
@@ -259,7 +259,7 @@ def _table(
 def _checked(path: Path, parsed: Parsed, n_fields: int, delimiter: str) -> Parsed:
     for line, row in parsed:
         if len(row) != n_fields:
-            raise BadFile(
+            raise FileError(
                 f"{len(row)} fields where the header has {n_fields}",
                 _fields_remedy(len(row), n_fields, delimiter),
                 f"{path}:{line}",
@@ -281,7 +281,7 @@ def _fields_remedy(n_here: int, n_fields: int, delimiter: str) -> str:
 def _blocks(path: Path, parsed: Parsed, mapping: TableMap) -> tuple[list[str], Parsed]:
     if not mapping.fields:
         what = 'layout = "blocks" needs fields in the map'
-        raise BadFile(what, "list them in order", str(path))
+        raise FileError(what, "list them in order", str(path))
     return ["kernel", *mapping.fields], _rows_of_blocks(path, parsed, len(mapping.fields))
 
 
@@ -291,13 +291,13 @@ def _rows_of_blocks(path: Path, parsed: Parsed, n_fields: int) -> Parsed:
         if len(row) == 1:
             kernel = row[0]
         elif kernel is None:
-            raise BadFile(
+            raise FileError(
                 "a row before the first kernel's name",
                 "put a line with the name before it",
                 f"{path}:{line}",
             )
         elif len(row) != n_fields:
-            raise BadFile(
+            raise FileError(
                 f"{len(row)} fields where the map lists {n_fields}",
                 "correct this line, or fields in the map",
                 f"{path}:{line}",

@@ -120,7 +120,7 @@ def write_parquet(table: pd.DataFrame, path: Path | None) -> None:
     """Write a table as Parquet; ``None``: to stdout.
 
     Raises:
-        MissingExtra: PyArrow is not installed.
+        MissingExtraError: PyArrow is not installed.
         OSError: it cannot be written.
     """
     with explain_missing():

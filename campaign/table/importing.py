@@ -33,7 +33,7 @@ from campaign.table.points import worth_of
 from campaign.table.reading import read_table
 from campaign.table.trace_folder import TraceFolder
 from dvfs.dataset import TRACE_TEXT_COLUMNS
-from dvfs.input_files import BadFile
+from dvfs.input_files import FileError
 from dvfs.setting import Setting
 
 ATTEMPT = [POINT_ID, "attempt", "start_unix_s"]
@@ -74,18 +74,18 @@ def import_table(
     place of the map's.
 
     Raises:
-        BadFile: the table, the map file or the traces cannot be read, or a row is wrong.
-        NotAStore: ``store`` is there and is something else.
-        StoreBusy: a driver runs on the store.
+        FileError: the table, the map file or the traces cannot be read, or a row is wrong.
+        NotAStoreError: ``store`` is there and is something else.
+        StoreBusyError: a driver runs on the store.
     """
     mapping = read_map(map_file).at_site(site)
     # A table that is refused must not leave a new, empty store behind.
     raw = read_table(table, mapping, map_file)
     if site is not None and not set(raw.texts("site")) <= {site}:
-        raise BadFile("has a column site", "leave out --site", str(table))
+        raise FileError("has a column site", "leave out --site", str(table))
     fixed = mapping.constants.get("site")
     if site is None and fixed is not None and not {*raw.texts("site")} <= {fixed, str(fixed)}:
-        raise BadFile(
+        raise FileError(
             f"the table {table} has a column site",
             "leave site out of [constants]",
             f"{map_file}: constants.site",
@@ -113,13 +113,13 @@ def import_rows(
     the store holds as failed is replaced by one that is complete.
 
     Raises:
-        BadFile: the table has no rows, or the store holds a point of it with another energy
+        FileError: the table has no rows, or the store holds a point of it with another energy
             or time.
-        StoreBusy: a driver runs on the store.
+        StoreBusyError: a driver runs on the store.
     """
     rows = checked.rows
     if not len(rows):
-        raise BadFile("has no rows", "nothing to import", str(checked.path))
+        raise FileError("has no rows", "nothing to import", str(checked.path))
     beside = beside or Beside()
     with driver_lock(store):
         with writing(store):
@@ -158,7 +158,7 @@ def _held(checked: Checked, tables: Tables) -> tuple[np.ndarray, np.ndarray]:
     where the row is complete.
 
     Raises:
-        BadFile: the store holds it with another energy or time.
+        FileError: the store holds it with another energy or time.
     """
     rows = checked.rows
     held = tables.measurements.set_index(POINT_ID)[["energy_j", "time_s", "status"]]
@@ -170,7 +170,7 @@ def _held(checked: Checked, tables: Tables) -> tuple[np.ndarray, np.ndarray]:
     )
     same = (values == values_held) | (np.isnan(values) & np.isnan(values_held))
     for i in np.flatnonzero(~same.all(axis=1) & (worth > 0) & (worth_held > 0))[:1]:
-        raise BadFile(
+        raise FileError(
             "the store holds this point with "
             f"{_cost(values_held[i, 0], 'J')} and {_cost(values_held[i, 1], 's')}",
             "give the new one another repeat, or import into another store",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dvfs.input_files import BadFile
+from dvfs.input_files import FileError
 
 SPACE = re.compile(r"[ \t\r\n]*")
 
@@ -34,7 +34,7 @@ def read_json_records(path: Path, text: str, name: str) -> JsonRecords | None:
     list; None where the text is no JSON object.
 
     Raises:
-        BadFile: it is damaged elsewhere than at its end, or a record is no object.
+        FileError: it is damaged elsewhere than at its end, or a record is no object.
     """
     scan = _Scan(path, text)
     if scan.mark() != "{":
@@ -135,9 +135,9 @@ class _Scan:
         rest = self._text[self._complete :].lstrip(" \t\r\n,")
         return self._text.count("\n", 0, len(self._text) - len(rest)) + 1 if rest else 0
 
-    def damaged(self, what: str, line: int) -> BadFile:
+    def damaged(self, what: str, line: int) -> FileError:
         """The error for a file that is damaged at a line."""
-        return BadFile(what, "correct this line", f"{self._path}:{line}")
+        return FileError(what, "correct this line", f"{self._path}:{line}")
 
     def _mark_before_end(self) -> str:
         if not (mark := self.mark()):

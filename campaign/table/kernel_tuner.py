@@ -21,7 +21,7 @@ from campaign.table.json_records import JsonRecords, read_json_records
 from campaign.table.map_file import Columns, TableMap
 from campaign.table.number_text import number
 from dvfs.dataset import KERNEL_FAILED, OK
-from dvfs.input_files import BadFile
+from dvfs.input_files import FileError
 
 NAME, RECORDS = "kernel_name", "cache"
 RESULTS = "results"
@@ -46,26 +46,26 @@ def read_cache(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     was not measured.
 
     Raises:
-        BadFile: it is no such file, it is damaged, or a record lacks a tuned parameter.
+        FileError: it is no such file, it is damaged, or a record lacks a tuned parameter.
     """
     text, notes = read_table_text(path)
     is_cache = f'"{CACHE_KEY}"' in text or f'"{RESULTS}"' not in text
     read = read_json_records(path, text, RECORDS if is_cache else RESULTS)
     if read is None:
-        raise BadFile(f"{WHAT}: it is no JSON object", REMEDY, str(path))
+        raise FileError(f"{WHAT}: it is no JSON object", REMEDY, str(path))
     if not is_cache:
         _as_cache(path, read, mapping)
     for name in (NAME, CACHE_KEY, RECORDS) if is_cache else ():
         if name not in read.members:
-            raise BadFile(f"{WHAT}: it has no {name!r}", REMEDY, str(path))
+            raise FileError(f"{WHAT}: it has no {name!r}", REMEDY, str(path))
     if not read.records:
-        raise BadFile("has no records", "nothing to import", str(path))
+        raise FileError("has no records", "nothing to import", str(path))
     tuned = read.members[CACHE_KEY]
     if not isinstance(tuned, list) or not all(isinstance(name, str) for name in tuned):
-        raise BadFile(f"{WHAT}: its {CACHE_KEY!r} is no list of names", REMEDY, str(path))
+        raise FileError(f"{WHAT}: its {CACHE_KEY!r} is no list of names", REMEDY, str(path))
     for line, record in zip(read.lines, read.records, strict=True):
         if missing := [name for name in tuned if name not in record]:
-            raise BadFile(
+            raise FileError(
                 f"a record without the parameter {missing[0]!r}, which {CACHE_KEY} names",
                 "correct or remove this record",
                 f"{path}:{line}",
@@ -86,7 +86,7 @@ def read_cache(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
 def _as_cache(path: Path, read: JsonRecords, mapping: TableMap) -> None:
     """Give results of the T4 format the form that they have in a cache."""
     if "kernel" not in {*mapping.columns, *mapping.constants}:
-        raise BadFile(
+        raise FileError(
             "does not name its kernel", "give kernel under [constants] in the map", str(path)
         )
     for i, (line, result) in enumerate(zip(read.lines, read.records, strict=True)):
@@ -97,7 +97,7 @@ def _as_cache(path: Path, read: JsonRecords, mapping: TableMap) -> None:
             record |= {"times": result["times"]["runtimes"]} if "times" in result else {}
         except (TypeError, KeyError, ValueError):
             what = "is a result without its configuration or with other measurements"
-            raise BadFile(what, "correct or remove it", f"{path}:{line}") from None
+            raise FileError(what, "correct or remove it", f"{path}:{line}") from None
         record.pop(ERROR, None)
         if (why := result.get("invalidity", "correct")) != "correct":
             record[ERROR] = why

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from campaign.table.number_text import OTHER, NumberStyle
 from campaign.table.units import UNITS, quantity_of, unit_in_name
 from dvfs.dataset import COUNT_PREFIX, POSSIBLE
-from dvfs.input_files import BadValue, FileModel, read_file
+from dvfs.input_files import BadValueError, FileModel, read_file
 from dvfs.names import known_names
 from dvfs.registry import Registry
 from sites.site_file import NAME, Name, Positive, voltage_pairs
@@ -52,11 +52,11 @@ def check_possible(name: str, value: float) -> None:
     """Refuse a value that no device has; see :data:`dvfs.dataset.POSSIBLE`.
 
     Raises:
-        BadValue: it is beyond the bounds.
+        BadValueError: it is beyond the bounds.
     """
     low, high, unit = POSSIBLE[name]
     if not low <= value <= high:
-        raise BadValue(f"found {value:g}", f"must be from {low:g} to {high:g} {unit}")
+        raise BadValueError(f"found {value:g}", f"must be from {low:g} to {high:g} {unit}")
 
 
 class ColumnSource(FileModel):
@@ -86,20 +86,20 @@ class ColumnSource(FileModel):
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if sum((self.column is not None, bool(self.sum), bool(self.join))) != 1:
-            raise BadValue("not one source", "give column, sum or join")
+            raise BadValueError("not one source", "give column, sum or join")
         if self.join and (self.unit or self.reciprocal or self.factor != 1.0 or self.offset):
-            raise BadValue(
+            raise BadValueError(
                 "join with a conversion of numbers", "leave out unit, reciprocal, factor and offset"
             )
         if self.unit and (self.reciprocal or self.factor != 1.0):
-            raise BadValue("unit beside factor or reciprocal", "leave out unit, or the others")
+            raise BadValueError("unit beside factor or reciprocal", "leave out unit, or the others")
         return self
 
     @field_validator("unit")
     @classmethod
     def _known_unit(cls, value: str | None) -> str | None:
         if value is not None and value not in UNITS:
-            raise BadValue(f"found {value!r}", known_names(value, UNITS, "name one of"))
+            raise BadValueError(f"found {value!r}", known_names(value, UNITS, "name one of"))
         return value
 
     @property
@@ -131,7 +131,7 @@ class Keep(FileModel):
     @model_validator(mode="after")
     def _one_rule(self) -> Self:
         if bool(self.values) == (self.matches is not None):
-            raise BadValue("not one rule", "give values or matches")
+            raise BadValueError("not one rule", "give values or matches")
         return self
 
     @field_validator("matches")
@@ -140,7 +140,7 @@ class Keep(FileModel):
         try:
             re.compile(value or "")
         except (re.error, RecursionError, OverflowError) as error:
-            raise BadValue(f"found {value!r} ({error})", "give a regular expression") from None
+            raise BadValueError(f"found {value!r} ({error})", "give a regular expression") from None
         return value
 
 
@@ -172,7 +172,7 @@ Columns = tuple[list[str], list[int], list[list[Any]]]
 """The header, each record's line in the file, and the values of each column."""
 Importer = Callable[[Path, "TableMap"], tuple[Columns, list[str]]]
 """Given a file and its map: the columns, and what was noticed, a sentence each. It raises
-:class:`~dvfs.input_files.BadFile`."""
+:class:`~dvfs.input_files.FileError`."""
 
 
 class TableMap(FileModel):
@@ -236,7 +236,7 @@ class TableMap(FileModel):
             return value
         for name, source in value.items():
             if not isinstance(source, str | dict):
-                raise BadValue(
+                raise BadValueError(
                     f"found {source!r}",
                     "give the name of a column, or a table of its keys",
                     (name,),
@@ -251,7 +251,7 @@ class TableMap(FileModel):
     def _settings(cls, value: list[list[float]]) -> list[list[float]]:
         for setting in value:
             if not 1 <= len(setting) <= 2:
-                raise BadValue(
+                raise BadValueError(
                     f"found {setting}", "give [core MHz, memory MHz], or [core MHz] alone"
                 )
             for mhz, name in zip(setting, ("core_mhz", "mem_mhz"), strict=False):
@@ -263,7 +263,7 @@ class TableMap(FileModel):
     def _ours(cls, value: dict[str, Any]) -> dict[str, Any]:
         for name in value:
             if not is_table_column(name, MAPPED_COLUMNS):
-                raise BadValue(
+                raise BadValueError(
                     f"unknown column {name!r}",
                     f"standard columns are {', '.join(MAPPED_COLUMNS)} and n_CLASS",
                     (name,),
@@ -277,7 +277,9 @@ class TableMap(FileModel):
             is_number = isinstance(constant, int | float) and not isinstance(constant, bool)
             numeric = is_number_column(name) or name == "ranks"
             if numeric and not is_number:
-                raise BadValue(f"found {constant!r}", "must be a number, without quotes", (name,))
+                raise BadValueError(
+                    f"found {constant!r}", "must be a number, without quotes", (name,)
+                )
         return value
 
     @field_validator("columns")
@@ -287,7 +289,7 @@ class TableMap(FileModel):
             if source.unit and quantity_of(name) not in UNITS[source.unit].factors:
                 fit = [unit for unit, of in UNITS.items() if quantity_of(name) in of.factors]
                 known = f"its units are {', '.join(fit)}" if fit else "leave unit out"
-                raise BadValue(f"{name} in the unit {source.unit!r}", known, (name, "unit"))
+                raise BadValueError(f"{name} in the unit {source.unit!r}", known, (name, "unit"))
         return value
 
     @field_validator("columns")
@@ -298,7 +300,7 @@ class TableMap(FileModel):
                 continue
             for theirs in source.names:
                 if unit := unit_in_name(theirs, quantity_of(name)):
-                    raise BadValue(
+                    raise BadValueError(
                         f"{theirs!r} seems to be in {unit}",
                         f'state its unit: {name} = {{ column = "{theirs}", unit = "{unit}" }}',
                         (name,),
@@ -308,14 +310,14 @@ class TableMap(FileModel):
     @model_validator(mode="after")
     def _two_marks(self) -> Self:
         if self.thousands is not None and self.thousands == self.decimal:
-            raise BadValue("thousands and decimal are the same mark", "leave out one of them")
+            raise BadValueError("thousands and decimal are the same mark", "leave out one of them")
         return self
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
         for name in self.constants:
             if name in self.columns:
-                raise BadValue(
+                raise BadValueError(
                     f"{name} stands under [columns] and under [constants]", "leave out one of them"
                 )
         return self
@@ -325,7 +327,7 @@ class TableMap(FileModel):
     def _known_layout(cls, value: str) -> str:
         if value not in LAYOUTS and value not in IMPORTERS:
             names = [*LAYOUTS, *sorted(IMPORTERS)]
-            raise BadValue(f"unknown layout {value!r}", known_names(value, names))
+            raise BadValueError(f"unknown layout {value!r}", known_names(value, names))
         return value
 
     @property
@@ -359,7 +361,7 @@ class TableMap(FileModel):
             if n in self.model_fields_set
         ]
         if self.imported and given:
-            raise BadValue(
+            raise BadValueError(
                 f"{given[0]} with layout {self.layout}, whose file names its fields itself",
                 f"leave out {given[0]}",
             )
@@ -368,7 +370,7 @@ class TableMap(FileModel):
     @model_validator(mode="after")
     def _one_repeat(self) -> Self:
         if self.number_repeats and "repeat" in {*self.columns, *self.constants}:
-            raise BadValue(
+            raise BadValueError(
                 "number_repeats beside a column or constant repeat", "leave out one of the two"
             )
         return self
@@ -376,7 +378,9 @@ class TableMap(FileModel):
     @model_validator(mode="after")
     def _one_params(self) -> Self:
         if self.params and "params" in {*self.columns, *self.constants}:
-            raise BadValue("params beside a column or constant params", "leave out one of the two")
+            raise BadValueError(
+                "params beside a column or constant params", "leave out one of the two"
+            )
         return self
 
 

@@ -76,7 +76,7 @@ def readings(text: str) -> dict[NumberStyle, float]:
     return {style: number for style, number in read.items() if number is not None}
 
 
-class UnclearNumbers(ValueError):
+class UnclearNumbersError(ValueError):
     """The numbers of a file do not show how they are written. ``what`` was found, and ``remedy``;
     ``column`` and ``row``: where."""
 
@@ -115,7 +115,7 @@ def read_numbers(
     so that the mark that is not the decimal one groups digits; without it, a column must show that.
 
     Raises:
-        UnclearNumbers: the decimal mark cannot be found, or columns have different ones.
+        UnclearNumbersError: the decimal mark cannot be found, or columns have different ones.
     """
     words = {*missing}
     cells = {name: _Cells(values, words) for name, values in columns.items()}
@@ -159,7 +159,7 @@ def _decimal_mark(cells: Mapping[str, _Cells]) -> str:
             proofs.setdefault(next(iter(readings(text))).decimal, (name, row, text))
     if len(proofs) == 2:
         (name, row, comma), (_, _, point) = proofs[","], proofs["."]
-        raise UnclearNumbers(
+        raise UnclearNumbersError(
             name,
             row,
             f"numbers with a comma ({comma!r}) and with a point ({point!r})",
@@ -173,7 +173,7 @@ def _decimal_mark(cells: Mapping[str, _Cells]) -> str:
         if found := cell.first(lambda text: len(set(readings(text).values())) > 1):
             row, text = found
             mark = "," if "," in text else "."
-            raise UnclearNumbers(
+            raise UnclearNumbersError(
                 name,
                 row,
                 f"found {text!r}, which may be {_both(text)}, and no other number shows which",

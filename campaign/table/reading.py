@@ -32,14 +32,14 @@ from campaign.table.map_file import (
 from campaign.table.number_text import (
     Numbers,
     NumberStyle,
-    UnclearNumbers,
+    UnclearNumbersError,
     read_numbers,
     readings,
 )
 from campaign.table.units import UNITS, quantity_of, suggested_unit
 from dvfs.dataset import MEASUREMENT_COLUMNS
 from dvfs.files import MAX_BYTES, open_regular
-from dvfs.input_files import BadFile, raise_all, readable
+from dvfs.input_files import FileError, raise_all, readable
 
 BATCH_ROWS = 4096
 """Rows of Parquet that are read at once, before their size is known."""
@@ -80,7 +80,7 @@ def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> R
     ``map_file``: the map's, for messages.
 
     Raises:
-        BadFile: it cannot be read, lacks a column, or has one that nobody knows.
+        FileError: it cannot be read, lacks a column, or has one that nobody knows.
     """
     notes: list[str] = []
     decimal = mapping.decimal
@@ -97,7 +97,7 @@ def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> R
             decimal = decimal or "."  # as export writes it
     twice = [name for name, n in Counter(header).items() if n > 1]
     if twice:
-        raise BadFile(f"several columns {twice[0]!r}", "rename or remove all but one", str(path))
+        raise FileError(f"several columns {twice[0]!r}", "rename or remove all but one", str(path))
     theirs = dict(zip(header, values, strict=True))
     standard = OF_STORE if POINT_ID in theirs else standard
     in_map = "the map" if map_file is None else str(map_file)
@@ -125,7 +125,7 @@ def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> R
     if mapping.keep:
         kept = _kept(theirs, numbers, mapping.keep, len(lines))
         if len(lines) and not len(kept):
-            raise BadFile(
+            raise FileError(
                 f"none of its {len(lines)} rows is kept by [[keep]] in {in_map}",
                 "correct that rule",
                 str(path),
@@ -151,7 +151,7 @@ def _check_units_row(
     given = [n for n in columns.values() if isinstance(n, Numbers) and np.isfinite(n.values).any()]
     first = [numbers.refused.get(0, ("", ""))[0].strip("()[] ") for numbers in given]
     if len(lines) > 1 and any(text in UNITS for text in first) and all(map(str.strip, first)):
-        raise BadFile(
+        raise FileError(
             f"a row of units ({', '.join(first)})",
             "remove it, and give each column its unit in a map file, as in time_s = { column = "
             '"t", unit = "ms" }',
@@ -167,7 +167,7 @@ def _taken(path: Path, theirs: Iterable[str], mapping: TableMap) -> set[str]:
     used = {**{rule.column: "keep" for rule in mapping.keep}, **named}
     raise_all(
         [
-            BadFile(
+            FileError(
                 f"no column {name!r}, which the map names for {ours}",
                 f"it has {', '.join(theirs)}",
                 str(path),
@@ -192,7 +192,7 @@ def _check_columns(
     wrong = []
     if missing:
         wrong.append(
-            BadFile(
+            FileError(
                 f"no column {', '.join(missing)}",
                 f"it has {', '.join(header)}: name theirs under [columns] in a map file, or give "
                 f"one value under [constants]{' or by --site' if 'site' in missing else ''}",
@@ -203,7 +203,7 @@ def _check_columns(
     unknown = [n for n in labels if n not in by_keep and not INDEX_OF_PANDAS.fullmatch(n)]
     if unknown and mapping.unknown == "refuse" and POINT_ID not in header:
         wrong.append(
-            BadFile(
+            FileError(
                 f"unknown column{'s' * (len(unknown) > 1)} {', '.join(map(repr, unknown))}",
                 'name what is needed under [columns] in a map file, or set unknown = "label" there '
                 "to keep the others as labels",
@@ -211,7 +211,7 @@ def _check_columns(
             )
         )
     wrong += [
-        BadFile(
+        FileError(
             f"the table {path} has a column {name}",
             f"leave {name} out of [constants]",
             f"{in_map}: constants.{name}",
@@ -221,11 +221,13 @@ def _check_columns(
     ]
     if mapping.number_repeats and "repeat" in own:
         wrong.append(
-            BadFile("number_repeats beside a column repeat", "leave number_repeats out", str(path))
+            FileError(
+                "number_repeats beside a column repeat", "leave number_repeats out", str(path)
+            )
         )
     if mapping.params and "params" in own:
         what = "params in the map beside a column params"
-        wrong.append(BadFile(what, "leave params out", str(path)))
+        wrong.append(FileError(what, "leave params out", str(path)))
     raise_all(wrong)
 
 
@@ -277,9 +279,9 @@ def _numbers(
     columns = {name: theirs[name] for name in dict.fromkeys(names)}
     try:
         return read_numbers(columns, decimal, mapping.thousands, mapping.missing)
-    except UnclearNumbers as error:
+    except UnclearNumbersError as error:
         place = f"{path}:{lines[error.row]}: {error.column}"
-        raise BadFile(error.what, error.remedy, place) from None
+        raise FileError(error.what, error.remedy, place) from None
 
 
 def _converted(
@@ -390,11 +392,11 @@ def _parquet(path: Path) -> tuple[list[str], list[int], list[list[Any]]]:
             frame = _frame(path, file)
         # Text that is not valid UTF-8 raises only here.
         plain = frame.astype(object).where(frame.notna(), None)
-    except BadFile:
+    except FileError:
         raise
     except Exception as error:  # what a damaged file raises is of many kinds
         what = f"cannot be read as Parquet ({error})"
-        raise BadFile(what, "check the file", str(path)) from None
+        raise FileError(what, "check the file", str(path)) from None
     names = [str(name) for name in plain.columns]
     values = [list(map(_plain, plain.iloc[:, i].tolist())) for i in range(len(names))]
     return names, list(range(1, len(plain) + 1)), values
@@ -405,7 +407,7 @@ def _frame(path: Path, file: BinaryIO) -> pd.DataFrame:
     is stored once, and read as one, but counts in each of its rows.
 
     Raises:
-        BadFile: it holds too much.
+        FileError: it holds too much.
     """
     import pyarrow as pa  # noqa: PLC0415
     from pyarrow import compute, parquet  # noqa: PLC0415
@@ -426,7 +428,7 @@ def _frame(path: Path, file: BinaryIO) -> pd.DataFrame:
     n_values = max(held.num_rows * held.num_columns, sum(c.num_values for c in columns))
     if n_values > MAX_VALUES:
         what = f"holds {n_values} values, and at most {MAX_VALUES} are read at once"
-        raise BadFile(what, "divide it", str(path))
+        raise FileError(what, "divide it", str(path))
     n_bytes = sum(column.total_uncompressed_size for column in columns)
     batches = []
     if n_bytes <= MAX_BYTES:
@@ -442,7 +444,7 @@ def _frame(path: Path, file: BinaryIO) -> pd.DataFrame:
             if n_bytes > MAX_BYTES:
                 break
     if n_bytes > MAX_BYTES:
-        raise BadFile(f"unpacks to more than {MAX_BYTES >> 20} MiB", "divide it", str(path))
+        raise FileError(f"unpacks to more than {MAX_BYTES >> 20} MiB", "divide it", str(path))
     # An index of pandas is a column as any other: what its metadata say of it is left aside.
     table = pa.Table.from_batches(batches, stored.schema_arrow)
     frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)

@@ -31,8 +31,8 @@ from campaign.store.columns import CHUNK_SAMPLES, SAMPLES
 from campaign.store.dataset import open_dataset
 from campaign.store.layout import Store
 from campaign.store.measurement import Trace
-from dvfs.files import MAX_BYTES, NotRegular, TooLarge
-from dvfs.input_files import BadFile
+from dvfs.files import MAX_BYTES, NotRegularError, TooLargeError
+from dvfs.input_files import FileError
 
 TEXTS = ("point_id", "channel", "domain", "unit")
 WHOLES = ("row_start", "row_size")
@@ -63,7 +63,7 @@ def write_traces(store: Store, folder: Path) -> int:
 
     Raises:
         OSError: it cannot be written, or ``folder`` exists and is not empty.
-        DamagedStore: a sample cannot be read.
+        DamagedStoreError: a sample cannot be read.
     """
     dataset = open_dataset(store)
     order = np.argsort(dataset["row_start"].values, kind="stable")
@@ -139,23 +139,23 @@ class BoundedStore(WrapperStore[LocalStore]):
         """See :meth:`zarr.abc.store.Store.get`.
 
         Raises:
-            NotRegular, TooLarge: what is there is not such a file.
+            NotRegularError, TooLargeError: what is there is not such a file.
         """
         path = self._store.root / key
         if path.exists():
             if not path.is_file():
-                raise NotRegular(path)
+                raise NotRegularError(path)
             if path.stat().st_size > MAX_CHUNK_BYTES:
-                raise TooLarge(path, MAX_CHUNK_BYTES)
+                raise TooLargeError(path, MAX_CHUNK_BYTES)
         data = await super().get(key, *how, **options)
         if data is not None and not key.endswith("zarr.json"):
             size = zstd_bytes(data.to_bytes())
             if size is None or size > MAX_CHUNK_BYTES:
-                raise TooLarge(path, MAX_CHUNK_BYTES)
+                raise TooLargeError(path, MAX_CHUNK_BYTES)
             if self.most_bytes is not None:
                 self.most_bytes -= size
                 if self.most_bytes < 0:
-                    raise TooLarge(self._store.root, MAX_BYTES)
+                    raise TooLargeError(self._store.root, MAX_BYTES)
         return data
 
 
@@ -182,11 +182,11 @@ class TraceFolder:
         """Open and check the folder.
 
         Raises:
-            BadFile: it is not such a folder.
+            FileError: it is not such a folder.
         """
         self._folder = folder
         if not (folder / "zarr.json").is_file():
-            raise BadFile(
+            raise FileError(
                 "is not a folder of traces",
                 "name one that campaign export --traces wrote",
                 f"{folder}",
@@ -223,7 +223,7 @@ class TraceFolder:
         """A point's traces; fastest in the order of the folder.
 
         Raises:
-            BadFile: they cannot be read.
+            FileError: they cannot be read.
         """
         traces = []
         for i in self._of_point.get(point_id, ()):
@@ -263,8 +263,8 @@ class TraceFolder:
             raise ValueError(f"it has more than {MAX_TRACES} traces")
         return np.asarray(array[:])
 
-    def _bad(self, error: Exception) -> BadFile:
-        return BadFile(
+    def _bad(self, error: Exception) -> FileError:
+        return FileError(
             f"is not a folder of traces ({type(error).__name__}: {error})",
             "name one that campaign export --traces wrote",
             str(self._folder),

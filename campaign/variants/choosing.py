@@ -23,7 +23,7 @@ from campaign.store.records import read_contents
 from campaign.store.states import point_states
 from campaign.variants.problems import problems
 from dvfs.dataset import COMPLETE
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from dvfs.extras import explain_missing
 
 Names = tuple[str, str]
@@ -97,7 +97,7 @@ class Tuning:
             means = problem.mean_costs(rows, costs)
             scores = score(self.objective, means)
             if np.isfinite(means[:, 1]).any() and not np.isfinite(scores).any():
-                raise BadArgument(
+                raise ArgumentError(
                     f"search.objective: {self.objective.name} needs energies, and no energy of "
                     f'{problem.label} was measured at {"/".join(names)}; use objective = "time", '
                     f"or add a meter to the site file. What was measured is kept"

@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from analysis.costs.stencil_time import CannotPredict, Machine, fits, near_least, stencil_time_s
+from analysis.costs.stencil_time import Machine, PredictionError, fits, near_least, stencil_time_s
 from campaign.plan.campaign_file import KernelEntry, read_campaign
 from campaign.plan.sweep import place_of, space_variants
 from campaign.variants.space_predictions import MOST_NEAR, NEAR, SpacePick, SpacePredictions
-from dvfs.errors import BadArgument
-from dvfs.input_files import BadFile
+from dvfs.errors import ArgumentError
+from dvfs.input_files import FileError
 from dvfs.names import known_names
 from dvfs.setting import AS_FOUND
-from kernels.kernel import WrongParameter
+from kernels.kernel import ParameterError
 from kernels.stencils.params import AXES, check_hexagon
 from kernels.stencils.stencils import STENCILS
 from sites.site_file import Site
@@ -43,8 +43,8 @@ def predict_on_device(
     best power of two that fits.
 
     Raises:
-        BadFile: the campaign or the site file is wrong, or a constant is missing.
-        BadArgument: no kernel has a space that these equations are for.
+        FileError: the campaign or the site file is wrong, or a constant is missing.
+        ArgumentError: no kernel has a space that these equations are for.
     """
     campaign, source = read_campaign(path)
     name = site_name or campaign.sites[0].site
@@ -60,20 +60,20 @@ def predict_on_device(
                     for key, column in found.columns.items()
                 }
                 picks.append(_pick(entry, given, columns, len(found), site))
-            except WrongParameter as error:
+            except ParameterError as error:
                 place = place_of(error.parameter, entry, index)
                 raise source.error(place, error.what, error.remedy) from None
-            except CannotPredict as error:
+            except PredictionError as error:
                 raise source.error(("kernels", index, "space"), str(error), "") from None
     own_kernels = [e.kernel for e in campaign.kernels if e.space is not None]
     usable = sorted({name for name in own_kernels if name in KERNELS})
     if kernel is not None and usable and not picks:
         unknown = f"unknown kernel {kernel!r}"
-        raise BadArgument(
+        raise ArgumentError(
             f"--kernel: {unknown}; {known_names(kernel, usable, 'the file has spaces for')}"
         )
     if not picks:
-        raise BadArgument(
+        raise ArgumentError(
             f"--space: {path} has no space of {' or '.join(KERNELS)}; without a store only "
             f"hexagonal tiles can be predicted; for other kernels name a store with "
             f"measured variants"
@@ -93,14 +93,14 @@ def _pick(
     values = {**given, **columns}
     name = str(given.get("stencil", ""))
     if name not in STENCILS or given.get("tiling") != "hexagonal":
-        raise CannotPredict(
+        raise PredictionError(
             f"found stencil {name or 'in the space'!r}, tiling {given.get('tiling')!r}: the "
             f"equations are for hexagonal tiles of {', '.join(STENCILS)}, given in params"
         )
     axes = STENCILS[name].dimensions
     missing = [own for own in (*AXES[:axes], "steps", "tile_t", *TILES[:axes]) if own not in values]
     if missing:
-        raise CannotPredict(f"{missing[0]} is missing: give it in params or in the space")
+        raise PredictionError(f"{missing[0]} is missing: give it in params or in the space")
     machine, iteration_s = _machine(site, name)
 
     def column(own: str) -> np.ndarray:
@@ -122,7 +122,7 @@ def _pick(
         better = own_s < best_s[rows]
         best_s[rows[better]], best_k[rows[better]] = own_s[better], 2**power
     if not np.isfinite(best_s).any():
-        raise CannotPredict(
+        raise PredictionError(
             f"no tile of the space fits into {machine.block_bytes:g} bytes (device.block_bytes): "
             f"declare smaller ones"
         )
@@ -160,7 +160,7 @@ def _machine(site: Site, stencil: str) -> tuple[Machine, float]:
                 for own in sorted(built_in_sites())
                 if name in read_site(find_site(own, Path())).device
             ]
-            raise BadFile(
+            raise FileError(
                 f"has no device.{name}, which a prediction of {stencil} without measurements needs",
                 f"built-in sites that have it: {', '.join(having) or 'none'}; in a site file of "
                 f"your own, add it to [device]; or name a store with measured variants",

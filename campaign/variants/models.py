@@ -23,7 +23,7 @@ from analysis.choice.variant_crossval import (
     folds,
 )
 from analysis.choice.variant_prices import fit_energies, fit_times, price_record, times_without
-from analysis.measurements.observations import CantFit, setting_text
+from analysis.measurements.observations import FitError, setting_text
 from analysis.measurements.problems import value_text
 from analysis.measurements.variant_costs import MeasuredVariants, measured_variants
 from analysis.measurements.variants import KernelVariants
@@ -31,7 +31,7 @@ from campaign.plan.campaign_file import Campaign
 from campaign.variants.stated_terms import stated_metrics, stated_terms
 from campaign.variants.study import tuned_parameters
 from dvfs.dataset import COUNT_PREFIX
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting, Volts
 
@@ -68,10 +68,10 @@ class Energies:
         :func:`analysis.choice.unmeasured.energies_j`.
 
         Raises:
-            CantFit: a class is not in the fit, or no voltage is known at the setting.
+            FitError: a class is not in the fit, or no voltage is known at the setting.
         """
         if setting not in self.volts:
-            raise CantFit(f"no voltage is known at {setting_text(setting)}; fit the site again")
+            raise FitError(f"no voltage is known at {setting_text(setting)}; fit the site again")
         return energies_j(self.fit, self.data, counts, time_s, setting, self.volts[setting])
 
 
@@ -105,8 +105,8 @@ def variants_of(
     """The measured variants of a kernel, of the only one with variants where none is named.
 
     Raises:
-        BadArgument: none is named and there are several, or none.
-        CantFit: see :func:`analysis.measurements.variant_costs.measured_variants`.
+        ArgumentError: none is named and there are several, or none.
+        FitError: see :func:`analysis.measurements.variant_costs.measured_variants`.
     """
     tuned = tuned_parameters(store)
     if kernel is None:
@@ -114,7 +114,7 @@ def variants_of(
         kernels = sorted(set(scalars["kernel"].values[mine].tolist()))
         tunable = [name for name in kernels if name in tuned] or kernels
         if len(tunable) != 1:
-            raise BadArgument(f"--kernel: {site} has several; name one: {', '.join(tunable)}")
+            raise ArgumentError(f"--kernel: {site} has several; name one: {', '.join(tunable)}")
         kernel = tunable[0]
     name = registered_name(store, kernel)
 
@@ -178,7 +178,7 @@ def crossvalidate_variants(
     """See :meth:`campaign.results.Results.crossval_variants`. ``usable_data``: the site's
     measurements for the energy model, asked for where there are energies."""
     if time not in ("measured", "predicted"):
-        raise BadArgument("--time: must be measured or predicted with a scheme over variants")
+        raise ArgumentError("--time: must be measured or predicted with a scheme over variants")
     variants = variants_of(store, scalars, site, kernel, problem)
     data: Observations | None = None
     if objective_of(objective) != TIME or np.isfinite(variants.energy_j).any():
@@ -214,7 +214,7 @@ def predicted_costs(
     known = energies()
     if known is not None and np.isfinite(time_s[at]).all():
         counts = {name: rows.columns[name][at] for name in rows.counted}
-        with suppress(CantFit):  # the fit is of other kernels
+        with suppress(FitError):  # the fit is of other kernels
             energy_j[at] = known.at_setting_j(counts, time_s[at], variants.setting)
     return {
         rows.instances[rows.variant[row]].label: (float(time_s[row]), float(energy_j[row]))
@@ -234,7 +234,7 @@ def variant_prices(store: Store, scalars: xr.Dataset, site: str) -> list[dict[st
             continue
         try:
             variants = variants_of(store, scalars, site, kernel)
-        except CantFit:
+        except FitError:
             continue
         for family, cost in zip(variants.families, fit_times(variants), strict=True):
             if cost is not None:

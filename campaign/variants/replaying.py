@@ -24,7 +24,7 @@ from campaign.variants.choosing import BATCH
 from campaign.variants.problems import candidate_columns, candidate_terms
 from campaign.variants.stated_terms import stated_terms
 from dvfs.dataset import is_complete
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from dvfs.extras import explain_missing
 from dvfs.kernel_instance import dataset_kernels
 from dvfs.names import unknown_name
@@ -74,18 +74,18 @@ def replay(
     ``show`` is called with how many trials have been played.
 
     Raises:
-        BadArgument: no such site, kernel or strategy, or nothing to search.
-        CantFit: no such objective or problem, or several problems.
-        MissingExtra: a strategy needs scikit-learn, which is not installed.
+        ArgumentError: no such site, kernel or strategy, or nothing to search.
+        FitError: no such objective or problem, or several problems.
+        MissingExtraError: a strategy needs scikit-learn, which is not installed.
     """
     asked = objective_of(objective)
     names = list(strategies or STRATEGIES)
     for name in names:
         if name not in STRATEGIES:
-            raise BadArgument(f"--strategy: {unknown_name('strategy', name, STRATEGIES)}")
+            raise ArgumentError(f"--strategy: {unknown_name('strategy', name, STRATEGIES)}")
     for option, value in (("--budget", budget), ("--trials", trials)):
         if value < 1:
-            raise BadArgument(f"{option}: found {value}; must be 1 or more")
+            raise ArgumentError(f"{option}: found {value}; must be 1 or more")
     rows, kernel = _rows(scalars, site, kernel)
     known = dataset_kernels(scalars)
     own = [known[kernel, params] for params in scalars["params"].values[rows].tolist()]
@@ -97,7 +97,7 @@ def replay(
     scores = score(asked, costs)
     if not np.isfinite(scores).any():
         times = np.isfinite(costs[:, 1]).any()
-        raise BadArgument(
+        raise ArgumentError(
             f"--replay: no energy of {kernel} at {site} was measured; use --objective time"
             if times
             else f"--replay: no measurement of {kernel} at {site} has succeeded"
@@ -162,14 +162,14 @@ def _rows(scalars: xr.Dataset, site: str, kernel: str | None) -> tuple[np.ndarra
     of_site = scalars["site"].values == site if "site" in scalars else np.zeros(0, bool)
     if not of_site.any():
         sites = sorted(set(scalars["site"].values.tolist())) if "site" in scalars else []
-        raise BadArgument(f"--site: {unknown_name('site', site, sites)}")
+        raise ArgumentError(f"--site: {unknown_name('site', site, sites)}")
     kernels = sorted(set(scalars["kernel"].values[of_site].tolist()))
     if kernel is None:
         if len(kernels) > 1:
-            raise BadArgument(f"--kernel: {site} has several; name one: {', '.join(kernels)}")
+            raise ArgumentError(f"--kernel: {site} has several; name one: {', '.join(kernels)}")
         kernel = kernels[0]
     if kernel not in kernels:
-        raise BadArgument(f"--kernel: {unknown_name('kernel', kernel, kernels)}")
+        raise ArgumentError(f"--kernel: {unknown_name('kernel', kernel, kernels)}")
     return np.flatnonzero(of_site & (scalars["kernel"].values == kernel)), kernel
 
 

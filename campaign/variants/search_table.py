@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from analysis.choice.objectives import objective
-from analysis.measurements.observations import CantFit
+from analysis.measurements.observations import FitError
 from analysis.search.strategies import STRATEGIES
 from campaign.plan.campaign_file import Search, read_campaign
 from dvfs.names import known_names
@@ -15,7 +15,7 @@ def read_search(path: Path) -> Search:
     """The ``[search]`` of a campaign file, checked.
 
     Raises:
-        BadFile: it is wrong; with the place and a remedy.
+        FileError: it is wrong; with the place and a remedy.
     """
     campaign, source = read_campaign(path)
     search = campaign.search or Search()
@@ -27,7 +27,7 @@ def read_search(path: Path) -> Search:
         )
     try:
         objective(search.objective)
-    except CantFit as error:
+    except FitError as error:
         what = str(error).removeprefix("--objective: ")
         raise source.error(("search", "objective"), what, "use one of these") from None
     if search.budget is not None and search.budget < campaign.most_repeats:

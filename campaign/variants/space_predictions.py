@@ -16,13 +16,13 @@ from analysis.choice.objectives import objective as objective_of
 from analysis.choice.variant_prices import fit_times
 from analysis.costs.linear_cost import LinearCost, at_clocks
 from analysis.costs.stencil_time import near_least
-from analysis.measurements.observations import CantFit
+from analysis.measurements.observations import FitError
 from analysis.measurements.variant_costs import CLOCKS, MeasuredVariants, rest_of
 from campaign.plan.campaign_file import Campaign, read_campaign
 from campaign.plan.sweep import Sweep, swept
 from campaign.variants.models import Energies, variants_of
 from campaign.variants.stated_terms import stated_terms
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from dvfs.input_files import Source
 from dvfs.names import known_names
 from dvfs.setting import Setting, clock_columns
@@ -126,9 +126,9 @@ def predict_space(
     ``energies``: asked for where the objective is not the time.
 
     Raises:
-        BadFile: the campaign file is wrong, or does not name the site.
-        BadArgument: no kernel of it has a space.
-        CantFit: the store has no measured variants of a kernel, or the energies cannot be known.
+        FileError: the campaign file is wrong, or does not name the site.
+        ArgumentError: no kernel of it has a space.
+        FitError: the store has no measured variants of a kernel, or the energies cannot be known.
     """
     judged_by = objective_of(objective)
     known = None if judged_by == TIME else energies()
@@ -140,8 +140,8 @@ def predict_space(
         try:
             if label not in measured:
                 measured[label] = variants_of(store, scalars, site, label)
-        except CantFit as error:
-            raise CantFit(
+        except FitError as error:
+            raise FitError(
                 f"{error}; measure some of its variants first: campaign tune {path} --store "
                 f"{store.root}"
             ) from None
@@ -170,8 +170,8 @@ def _spaces(path: Path, site: str, kernel: str | None) -> tuple[Campaign, Site, 
         ]
         if kernel is not None and having:
             known = known_names(kernel, having, "the file has spaces for")
-            raise BadArgument(f"--kernel: unknown kernel {kernel!r}; {known}")
-        raise BadArgument(f"--space: {path} has no kernel with a space; add [kernels.space]")
+            raise ArgumentError(f"--kernel: unknown kernel {kernel!r}; {known}")
+        raise ArgumentError(f"--space: {path} has no kernel with a space; add [kernels.space]")
     return campaign, own, [swept(entry, place, source, own) for place, entry in chosen]
 
 
@@ -200,7 +200,7 @@ def _picks(
     params = [json.loads(text) for text in sweep.params]
     stated = stated_terms(sweep.entry.kernel, sweep.params)
     if not stated:
-        raise CantFit(
+        raise FitError(
             f"{sweep.entry.kernel} does not state what its time is a sum of, so variants that "
             f"were not measured cannot be predicted; search for the best: campaign tune"
         )
@@ -259,13 +259,13 @@ def _price(
     problem: Mapping[str, Any],
     sweep: Sweep,
 ) -> LinearCost:
-    """The prices of a problem's family; CantFit where none of it was measured."""
+    """The prices of a problem's family; FitError where none of it was measured."""
     texts = {name: value for name, value in problem.items() if isinstance(value, str)}
     for family, price in zip(measured.families, fitted, strict=True):
         if family == texts and price is not None:
             return price
     had = "; ".join(" ".join(map(str, family.values())) for family in measured.families)
-    raise CantFit(
+    raise FitError(
         f"{measured.site} has measured no variant of {sweep.entry.kernel} "
         f"{' '.join(texts.values())}; it has: {had}. Measure some of its variants first: campaign "
         f"tune"

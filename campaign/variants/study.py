@@ -12,7 +12,7 @@ from analysis.choice.variants import Predicted, VariantStudy, study
 from analysis.measurements.problems import value_text
 from analysis.measurements.variants import kernel_variants
 from campaign.plan.campaign_file import Campaign
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from dvfs.setting import Setting
 
 if TYPE_CHECKING:
@@ -55,15 +55,15 @@ def study_variants(
     ``predicted``: label -> predicted time and energy of variants.
 
     Raises:
-        BadArgument: no kernel is named, and the site has several.
-        CantFit: see :func:`analysis.measurements.variants.kernel_variants`.
+        ArgumentError: no kernel is named, and the site has several.
+        FitError: see :func:`analysis.measurements.variants.kernel_variants`.
     """
     if kernel is None:
         mine = scalars["site"].values == site
         kernels = sorted(set(scalars["kernel"].values[mine].tolist()))
         if len(kernels) > 1:
             named = ", ".join(kernels[:12]) + (" ..." if len(kernels) > 12 else "")
-            raise BadArgument(f"{site} has {len(kernels)} kernels; name one by --kernel: {named}")
+            raise ArgumentError(f"{site} has {len(kernels)} kernels; name one by --kernel: {named}")
         kernel = kernels[0] if kernels else ""
     texts = {name: value_text(value) for name, value in (problem or {}).items()}
     tuned = tuned_parameters(store).get(kernel, ())
@@ -85,11 +85,11 @@ def read_problem(text: str) -> dict[str, str]:
     """A problem as ``--problem`` takes it: ``n=1920,precision=double``.
 
     Raises:
-        BadArgument: it is not of this form.
+        ArgumentError: it is not of this form.
     """
     pairs = [part.partition("=") for part in text.split(",")]
     if not all(name.strip() and equals and value.strip() for name, equals, value in pairs):
-        raise BadArgument(
+        raise ArgumentError(
             f"--problem: found {text!r}; must be NAME=VALUE, several with commas, such as "
             f"n=1920,precision=double"
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from campaign.verbs import options
 from campaign.verbs.printing import explain, print_json, print_table
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 
 if TYPE_CHECKING:
     from kernels.products.chain_plan import ChainPlan, Node, Rates
@@ -69,7 +69,7 @@ def run(arguments: Namespace) -> int:
 
     sizes = [_whole(text, "SIZES") for text in arguments.sizes.split(",")]
     if len(sizes) < 2:
-        raise BadArgument(
+        raise ArgumentError(
             f"SIZES: found one number; give at least two, such as {sizes[0]},1008 for one matrix"
         )
     on_chip = _whole(arguments.on_chip, "--on-chip")
@@ -86,7 +86,7 @@ def _whole(text: str, where: str) -> int:
         return int(text)
     except ValueError:
         remedy = "; separate the sizes with commas" if where == "SIZES" and "x" in text else ""
-        raise BadArgument(f"{where}: found {text!r}; must be a whole number{remedy}") from None
+        raise ArgumentError(f"{where}: found {text!r}; must be a whole number{remedy}") from None
 
 
 def _objective(text: str) -> str | Rates:
@@ -97,7 +97,7 @@ def _objective(text: str) -> str | Rates:
     try:
         ops_per_s, words_per_s = map(float, text.removeprefix("time:").split(","))
     except ValueError:
-        raise BadArgument(
+        raise ArgumentError(
             f"--objective: found {text!r}; write time:OPS_PER_S,WORDS_PER_S, such as time:2e10,1e9"
         ) from None
     return Rates(ops_per_s, words_per_s)

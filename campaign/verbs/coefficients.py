@@ -9,7 +9,7 @@ from campaign.results.fits import DEFAULT
 from campaign.verbs.fit import print_fit
 from campaign.verbs.options import add_all, add_fit, add_json, add_store
 from campaign.verbs.printing import explain, print_computed, print_table
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from dvfs.setting import Setting
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ def run(arguments: Namespace) -> int:
     if not kept:
         names = sorted({name for _, name in store.kept_fits})
         if arguments.fit and names:
-            raise BadArgument(f"--fit: {unknown_name('fit', arguments.fit, names)}")
+            raise ArgumentError(f"--fit: {unknown_name('fit', arguments.fit, names)}")
         which = f"fit {arguments.fit!r}" if arguments.fit else "fit yet"
-        raise BadArgument(
+        raise ArgumentError(
             f"{store.path}: has no {which}; run: campaign fit {store.path} --site SITE"
         )
     if arguments.core_mhz is None and arguments.mem_mhz is None:

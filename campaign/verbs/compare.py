@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from campaign.verbs.options import add_all, add_json, add_store
 from campaign.verbs.printing import explain, print_json, print_table, say, shortened
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from dvfs.setting import Setting
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def run(arguments: Namespace) -> int:
 
     limit = arguments.fail_above
     if limit is not None and not limit >= 0.0:
-        raise BadArgument(f"--fail-above: found {limit:g}; must be 0 or more, such as 2.5")
+        raise ArgumentError(f"--fail-above: found {limit:g}; must be 0 or more, such as 2.5")
     other = None if arguments.other is None else open_store(arguments.other)
     comparison = open_store(arguments.store).compare(
         other,

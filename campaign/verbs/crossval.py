@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from campaign.results.fits import DEFAULT, UNPROVEN_CLOCKS
 from campaign.verbs import options
 from campaign.verbs.printing import explain, print_computed, print_table
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 
 if TYPE_CHECKING:
     from campaign.results.crossval import CrossvalResult
@@ -86,16 +86,16 @@ def run(arguments: Namespace) -> int:
     from campaign.results import open_store  # noqa: PLC0415
 
     if arguments.fitted_on and arguments.scheme:
-        raise BadArgument("--fitted-on and --scheme: give one of them")
+        raise ArgumentError("--fitted-on and --scheme: give one of them")
     if _is_over_variants(arguments.scheme):
         return _over_variants(arguments)
     if arguments.scheme is not None and arguments.scheme.startswith("few:"):
         return _with_few(arguments)
     if arguments.new is not None:
-        raise BadArgument("--new: needs --scheme few:M or few:all")
+        raise ArgumentError("--new: needs --scheme few:M or few:all")
     for option in ("kernel", "problem"):
         if getattr(arguments, option):
-            raise BadArgument(f"--{option}: needs --scheme leave-one-variant-out")
+            raise ArgumentError(f"--{option}: needs --scheme leave-one-variant-out")
     train = [options.read_setting(text, "--train") for text in arguments.train or []]
     store = open_store(arguments.store)
     result = store.crossval(
@@ -127,11 +127,11 @@ def _over_variants(arguments: Namespace) -> int:
     from campaign.variants.study import read_problem  # noqa: PLC0415
 
     if arguments.train or arguments.fitted_on:
-        raise BadArgument("--train and --fitted-on: not with a scheme over variants")
+        raise ArgumentError("--train and --fitted-on: not with a scheme over variants")
     store = open_store(arguments.store)
     sites = arguments.site or [store.only_site()]
     if len(sites) > 1:
-        raise BadArgument("--site: one site with a scheme over variants")
+        raise ArgumentError("--site: one site with a scheme over variants")
     result = store.crossval_variants(
         sites[0],
         scheme=arguments.scheme,
@@ -156,28 +156,28 @@ def _with_few(arguments: Namespace) -> int:
     from campaign.results import open_store  # noqa: PLC0415
 
     if arguments.train or arguments.time != "measured":
-        raise BadArgument("--train and --time: not with --scheme few:M")
+        raise ArgumentError("--train and --time: not with --scheme few:M")
     if arguments.model or arguments.voltage or arguments.robust or arguments.fit != DEFAULT:
-        raise BadArgument(
+        raise ArgumentError(
             "--model, --voltage, --robust and --fit: not with --scheme few:M, which judges the "
             "picks of campaign predict"
         )
     text = arguments.scheme.removeprefix("few:")
     if text != "all" and not text.isdigit():
-        raise BadArgument(f"--scheme: few:M needs a whole number M, or few:all; found {text!r}")
+        raise ArgumentError(f"--scheme: few:M needs a whole number M, or few:all; found {text!r}")
     if text == "all" and arguments.new is None:
-        raise BadArgument("--scheme: few:all needs --new Q, the settings of a new kernel")
+        raise ArgumentError("--scheme: few:all needs --new Q, the settings of a new kernel")
     if text != "all" and int(text) < 1:
-        raise BadArgument(f"--scheme: found few:{text}; M must be 1 or more")
+        raise ArgumentError(f"--scheme: found few:{text}; M must be 1 or more")
     if arguments.new is not None and (
         arguments.new < 1 or (text != "all" and arguments.new > int(text))
     ):
         most = "1 or more" if text == "all" else f"1 to {int(text)}"
-        raise BadArgument(f"--new: found {arguments.new}; with few:{text} it must be {most}")
+        raise ArgumentError(f"--new: found {arguments.new}; with few:{text} it must be {most}")
     store = open_store(arguments.store)
     sites = arguments.site or [store.only_site()]
     if len(sites) > 1:
-        raise BadArgument("--site: one site with --scheme few:M")
+        raise ArgumentError("--site: one site with --scheme few:M")
     result = store.crossval_few(
         sites[0],
         None if text == "all" else int(text),

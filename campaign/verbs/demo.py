@@ -11,7 +11,7 @@ from campaign.verbs.crossval import print_crossval
 from campaign.verbs.fit import print_fit
 from campaign.verbs.predict import print_predictions
 from campaign.verbs.printing import print_table, say
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from dvfs.setting import Setting
 
 if TYPE_CHECKING:
@@ -65,11 +65,11 @@ def run(arguments: Namespace) -> int:
     began = time.monotonic()
     folder = Path(arguments.folder or (GPU_FOLDER if arguments.gpu else FOLDER))
     if (folder / "store.json").exists():
-        raise BadArgument(f"{folder}: is a store; name a folder for the demo's files")
+        raise ArgumentError(f"{folder}: is a store; name a folder for the demo's files")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadArgument(
+        raise ArgumentError(
             f"{folder}: cannot be created ({error.strerror}); name another folder"
         ) from None
     campaign = folder / "campaign.toml"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from campaign.verbs.printing import explain, print_table, say
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -22,16 +22,16 @@ def check_gpu() -> None:
     CUDA_VISIBLE_DEVICES, so that the meter reads the one that the kernels run on.
 
     Raises:
-        BadArgument: with what is missing, and what to install or where to run.
+        ArgumentError: with what is missing, and what to install or where to run.
     """
     from campaign.doctor.gpu_examination import examine_gpus  # noqa: PLC0415
     from kernels.cuda.device import NO_DRIVER_REMEDY  # noqa: PLC0415
 
     found = examine_gpus()
     if found is None:
-        raise BadArgument(f"--gpu: no NVIDIA GPU can be used here: {NO_DRIVER_REMEDY}")
+        raise ArgumentError(f"--gpu: no NVIDIA GPU can be used here: {NO_DRIVER_REMEDY}")
     if found.problem is not None:
-        raise BadArgument(f"--gpu: {found.problem}: {found.remedy}")
+        raise ArgumentError(f"--gpu: {found.problem}: {found.remedy}")
     os.environ["CUDA_VISIBLE_DEVICES"] = found.uuids[0]
     say(f"{found.gpus[0]} ({found.uuids[0]}), driver {found.driver}, CUDA {found.cuda}")
 

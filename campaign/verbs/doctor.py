@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from campaign.verbs.options import add_json
 from campaign.verbs.printing import print_json, print_table, say
-from dvfs.errors import BadArgument, CannotDo
+from dvfs.errors import ArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
     from campaign.doctor.gpu_examination import GpuExamination
@@ -42,7 +42,7 @@ def run(arguments: Namespace) -> int:
     site = read_site(path)
     slurm = [name for name, p in site.partitions.items() if p.has_jobs]
     if arguments.partition and not slurm:
-        raise BadArgument(f"{site.name} has no Slurm partition; leave --partition out")
+        raise ArgumentError(f"{site.name} has no Slurm partition; leave --partition out")
     only_here = arguments.here or not slurm
     if only_here:
         examinations = [examine_node(site)]
@@ -52,7 +52,7 @@ def run(arguments: Namespace) -> int:
         chosen = arguments.partition or slurm
         for name in chosen:
             if name not in slurm:
-                raise CannotDo(
+                raise UnsupportedError(
                     f"{site.name} has no Slurm partition {name!r}; "
                     + known_names(name, slurm, "it has")
                 )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from campaign.launch.interrupts import INTERRUPTED, ignore_further
 from campaign.verbs import options
 from campaign.verbs.printing import explain, print_json, say
-from dvfs.errors import BadArgument, CannotDo, exit_code
+from dvfs.errors import ArgumentError, UnsupportedError, exit_code
 
 if TYPE_CHECKING:
     from campaign.launch.chooser import Chooser
@@ -68,13 +68,13 @@ def check_driver(arguments: Namespace) -> None:
     """Raise an error where a value of these options is wrong, or they do not go together.
 
     Raises:
-        BadArgument: they are.
+        ArgumentError: they are.
     """
     if arguments.submit_options is not None and not arguments.submit:
-        raise BadArgument("--submit-options: is for the driver's own job; add --submit")
+        raise ArgumentError("--submit-options: is for the driver's own job; add --submit")
     options.check_max_node_hours(arguments.max_node_hours)
     if arguments.submit and arguments.detach:
-        raise BadArgument(
+        raise ArgumentError(
             "--detach and --submit cannot be combined; --detach runs the driver here, --submit "
             "runs it as a Slurm job"
         )
@@ -109,8 +109,8 @@ def drive(
     from campaign.launch.live_status import resume_command  # noqa: PLC0415
     from campaign.launch.notify import results  # noqa: PLC0415
     from campaign.launch.progress import progress_for  # noqa: PLC0415
-    from campaign.launch.scheduler import CantLaunch, SubmissionRefused  # noqa: PLC0415
-    from campaign.store.layout import StoreUnwritable  # noqa: PLC0415
+    from campaign.launch.scheduler import LaunchError, SubmissionError  # noqa: PLC0415
+    from campaign.store.layout import UnwritableStoreError  # noqa: PLC0415
 
     if arguments.submit:
         return _submit(arguments, plan, store)
@@ -133,10 +133,12 @@ def drive(
         )
     except Exception as error:
         problem = error
-        if isinstance(error, SubmissionRefused):
-            problem = BadArgument(f"{error}. What was measured is kept; correct the site file")
-        elif isinstance(error, CantLaunch | StoreUnwritable):
-            problem = CannotDo(f"{error}. What was measured is kept; fix this and run again")
+        if isinstance(error, SubmissionError):
+            problem = ArgumentError(f"{error}. What was measured is kept; correct the site file")
+        elif isinstance(error, LaunchError | UnwritableStoreError):
+            problem = UnsupportedError(
+                f"{error}. What was measured is kept; fix this and run again"
+            )
         _notify(words, results(store.root, exit_code(problem) or 1, str(problem), None))
         raise problem from None
     store_path = str(_store_path(arguments))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from campaign.verbs.options import add_store
 from campaign.verbs.printing import say
-from dvfs.errors import BadArgument, reason
+from dvfs.errors import ArgumentError, reason
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,9 +41,9 @@ def run(arguments: Namespace) -> int:
 
     asked = [name for name in ("csv", "parquet", "traces") if getattr(arguments, name)]
     if not asked:
-        raise BadArgument("export: name what to write: --csv F, --parquet F or --traces FOLDER")
+        raise ArgumentError("export: name what to write: --csv F, --parquet F or --traces FOLDER")
     if arguments.csv == arguments.parquet == STDOUT:
-        raise BadArgument("--csv - and --parquet -: stdout takes one of them; name a file")
+        raise ArgumentError("--csv - and --parquet -: stdout takes one of them; name a file")
     store = open_store(Path(arguments.store))
     if arguments.csv or arguments.parquet:
         table = export_table(store)
@@ -74,7 +74,7 @@ def _write(
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise BadArgument(
+        raise ArgumentError(
             f"{target}: cannot be written ({reason(error, Path(target))}); name another file"
         ) from None
     points = table["point_id"].nunique()
@@ -93,7 +93,7 @@ def _write_traces(store: Store, target: str) -> None:
     try:
         count = write_traces(store, Path(target))
     except OSError as error:
-        raise BadArgument(
+        raise ArgumentError(
             f"{target}: cannot be written ({reason(error, Path(target))}); name a new folder"
         ) from None
     say(f"{target}: {count} traces written")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from campaign.verbs.options import add_fit, add_store, read_setting
 from campaign.verbs.printing import say
-from dvfs.errors import BadArgument, CannotDo
+from dvfs.errors import ArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
     from analysis.report.content import ReportContent
@@ -63,7 +63,7 @@ def run(arguments: Namespace) -> int:
     from campaign.results.rooflines import platform_named, write_platform_figures  # noqa: PLC0415
 
     if not (arguments.store or arguments.platform):
-        raise BadArgument("name a store, or a paper's machine with --platform")
+        raise ArgumentError("name a store, or a paper's machine with --platform")
     platforms = [platform_named(name) for name in arguments.platform or []]
     folder, cap_w = Path(arguments.output), arguments.cap_w
     formats = arguments.format or FORMATS
@@ -77,14 +77,14 @@ def run(arguments: Namespace) -> int:
             say(f"{file.path}{' (simulated)' if file.simulated else ''}")
             written += 1
     except OSError as error:
-        raise BadArgument(
+        raise ArgumentError(
             f"{error.filename or folder}: cannot be written ({error.strerror}); name another folder"
         ) from None
     for site in content.sites if content else []:
         if site.why_no_fit:
             say(f"{site.site}: no energy model: {site.why_no_fit}")
     if not written:
-        raise CannotDo("nothing to draw; the lines above say why")
+        raise UnsupportedError("nothing to draw; the lines above say why")
     return 0
 
 
@@ -106,7 +106,7 @@ def _content(arguments: Namespace) -> ReportContent:
         from dvfs.names import unknown_name  # noqa: PLC0415
 
         known = site_names(read_scalars(store))
-        raise BadArgument(
+        raise ArgumentError(
             f"--site: {unknown_name('site', arguments.site, known)}"
             if arguments.site and known
             else f"{arguments.store}: no measurements; run a campaign, or import a table"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from campaign.verbs.options import add_json
 from campaign.verbs.printing import explain, print_json, say
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 
 SUMMARY = "import an existing table of measurements"
 EXAMPLE = "campaign import campaign-demo/table.csv --store imported"
@@ -43,7 +43,7 @@ def run(arguments: Namespace) -> int:
 
     path, store_path = Path(arguments.table), Path(arguments.store)
     if path.suffix == ".toml":
-        raise BadArgument(f"{path}: is a TOML file, not a table; --map takes a map file")
+        raise ArgumentError(f"{path}: is a TOML file, not a table; --map takes a map file")
     imported = import_table(
         path,
         store_path,

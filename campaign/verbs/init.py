@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from campaign.verbs.printing import say
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 
 SUMMARY = "write a first site file for this node or cluster"
 EXAMPLE = "campaign init -o mycluster.toml"
@@ -36,27 +36,27 @@ def run(arguments: Namespace) -> int:
     """Write or print the site file."""
     from campaign.doctor.site_draft import draft_sites  # noqa: PLC0415
     from dvfs.files import is_stream, write_output  # noqa: PLC0415
-    from dvfs.input_files import BadFile  # noqa: PLC0415
+    from dvfs.input_files import FileError  # noqa: PLC0415
 
     path = None if arguments.output is None else Path(arguments.output)
     try:
         drafts = draft_sites(arguments.name, path=path)
-    except BadFile as error:
+    except FileError as error:
         if arguments.name is None:
             raise
-        raise BadArgument(f"--name {arguments.name}: {error.what}; {error.remedy}") from None
+        raise ArgumentError(f"--name {arguments.name}: {error.what}; {error.remedy}") from None
     if path is None:
         print(drafts[0].text, end="")
         return 0
     for draft in drafts:
         taken = os.path.lexists(draft.path) and not is_stream(draft.path)
         if taken and not arguments.force:
-            raise BadArgument(f"{draft.path} exists; give another name, or --force")
+            raise ArgumentError(f"{draft.path} exists; give another name, or --force")
     for draft in drafts:
         try:
             write_output(draft.path, draft.text)
         except OSError as error:
-            raise BadArgument(f"{draft.path}: cannot be written: {error.strerror}") from None
+            raise ArgumentError(f"{draft.path}: cannot be written: {error.strerror}") from None
         to = sys.stderr if is_stream(draft.path) else None
         say(f"{draft.path}: check it, then run: campaign doctor {draft.path}", to)
     return 0

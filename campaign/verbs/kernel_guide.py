@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dvfs.dataset import class_unit
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from dvfs.names import unknown_name
 from kernels.classes import CLASSES
 from kernels.kernel import Kernel
@@ -113,10 +113,10 @@ def kernel_guide(name: str) -> KernelGuide:
     """One kernel.
 
     Raises:
-        BadArgument: there is no kernel of this name.
+        ArgumentError: there is no kernel of this name.
     """
     if name not in KERNELS:
-        raise BadArgument(unknown_name("kernel", name, KERNELS))
+        raise ArgumentError(unknown_name("kernel", name, KERNELS))
     return _guide(find_kernel(name))
 
 

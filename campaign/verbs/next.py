@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from campaign.verbs import options
 from campaign.verbs.printing import explain, print_json, print_table, say
-from dvfs.errors import BadArgument, CannotDo, reason
+from dvfs.errors import ArgumentError, UnsupportedError, reason
 
 if TYPE_CHECKING:
     from campaign.next.next_points import NextPoints
@@ -99,13 +99,13 @@ def run(arguments: Namespace) -> int:
     from campaign.results import open_store  # noqa: PLC0415
 
     if not 0.0 < arguments.budget < math.inf:
-        raise BadArgument(f"--budget: found {arguments.budget:g}; must be node-hours above 0")
+        raise ArgumentError(f"--budget: found {arguments.budget:g}; must be node-hours above 0")
     if arguments.points is not None and arguments.points < 1:
-        raise BadArgument(f"--points: found {arguments.points}; must be 1 or more")
+        raise ArgumentError(f"--points: found {arguments.points}; must be 1 or more")
     if not arguments.enough >= 0.0:
-        raise BadArgument(f"--enough: found {arguments.enough:g}; must be 0 or more, in %")
+        raise ArgumentError(f"--enough: found {arguments.enough:g}; must be 0 or more, in %")
     if arguments.anchors < 0:
-        raise BadArgument(f"--anchors: found {arguments.anchors}; must be 0 or more")
+        raise ArgumentError(f"--anchors: found {arguments.anchors}; must be 0 or more")
     store = open_store(arguments.store)
     output = Path(arguments.output) if arguments.output else None
     chosen = next_points(
@@ -146,7 +146,9 @@ def _write(path: Path, text: str) -> None:
     try:
         write_output(path, text)
     except OSError as error:
-        raise CannotDo(f"--output {path}: cannot be written: {reason(error, path)}") from None
+        raise UnsupportedError(
+            f"--output {path}: cannot be written: {reason(error, path)}"
+        ) from None
 
 
 def _planned(chosen: NextPoints) -> str:

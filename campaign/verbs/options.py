@@ -7,7 +7,7 @@ from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Sequence
 from typing import Any
 
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from dvfs.setting import Setting
 
 
@@ -66,7 +66,7 @@ def add_max_node_hours(parser: ArgumentParser) -> None:
 def check_max_node_hours(limit: float | None) -> None:
     """Refuse a limit that is no positive number."""
     if limit is not None and not 0.0 < limit < math.inf:
-        raise BadArgument(
+        raise ArgumentError(
             f"--max-node-hours: found {limit:g}; must be more than 0, such as 12.5; to measure "
             f"without a limit, leave it out"
         )
@@ -140,13 +140,13 @@ def read_setting(text: str, option: str) -> Setting:
     """A setting as an option gives it: CORE,MEM in MHz, or CORE where there is no memory clock.
 
     Raises:
-        BadArgument: it is not one or two numbers.
+        ArgumentError: it is not one or two numbers.
     """
     try:
         clocks = [float(part) for part in text.split(",")]
         return Setting(*clocks)
     except (TypeError, ValueError):
-        raise BadArgument(
+        raise ArgumentError(
             f"{option}: found {text!r}; must be CORE,MEM in MHz, such as 852,924, or CORE alone "
             f"where there is no memory clock"
         ) from None

@@ -17,7 +17,7 @@ from campaign.verbs.printing import (
     say,
     shortened,
 )
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 
 if TYPE_CHECKING:
     from campaign.plan.campaign_file import Search
@@ -66,9 +66,9 @@ def run(arguments: Namespace) -> int:
     from campaign.variants.search_table import read_search  # noqa: PLC0415
 
     if arguments.limit < 0:
-        raise BadArgument(f"--limit: found {arguments.limit}; must be 0 or more")
+        raise ArgumentError(f"--limit: found {arguments.limit}; must be 0 or more")
     if arguments.estimate and not arguments.json:
-        raise BadArgument(
+        raise ArgumentError(
             "--estimate: only with --json; without it, the points and the estimates are printed"
         )
     store = open_store(arguments.store) if arguments.store else None
@@ -78,7 +78,7 @@ def run(arguments: Namespace) -> int:
         architecture=arguments.architecture,
     )
     if arguments.architecture and not any(map(_judged, plan.spaces)):
-        raise BadArgument(
+        raise ArgumentError(
             "--architecture: this campaign file has no space of a GPU kernel whose variants the "
             "compiler can judge"
         )

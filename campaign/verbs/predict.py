@@ -16,7 +16,7 @@ from campaign.verbs.printing import (
     say,
     shortened,
 )
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from dvfs.setting import Setting
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def run(arguments: Namespace) -> int:
         return _over_space(arguments)
     if arguments.store is None:
         site = "" if arguments.site is None else f" --site {arguments.site}"
-        raise BadArgument(
+        raise ArgumentError(
             f"missing: the store (S). Without a store, only stencil tiles can be predicted: "
             f"campaign predict{site} --space CAMPAIGN.toml"
         )
@@ -120,12 +120,12 @@ NOT_OVER_A_SPACE = ("max_slowdown", "max_power_w", "profile", "policy", "all_set
 def _over_space(arguments: Namespace) -> int:
     for option in NOT_OVER_A_SPACE:
         if getattr(arguments, option):
-            raise BadArgument(f"--{option.replace('_', '-')}: not with --space; leave one out")
+            raise ArgumentError(f"--{option.replace('_', '-')}: not with --space; leave one out")
     if arguments.store is None:
         from campaign.variants.device_predictions import predict_on_device  # noqa: PLC0415
 
         if arguments.objective not in (None, "time"):
-            raise BadArgument(
+            raise ArgumentError(
                 f"--objective: found {arguments.objective!r}; without a store only time can be "
                 f"predicted; leave it out, or name a store with measured variants"
             )

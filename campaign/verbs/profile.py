@@ -44,7 +44,7 @@ def run(arguments: Namespace) -> int:
     """Print or write the profile file."""
     from campaign.profiles.counter_map import BUILT_IN_MAPS, read_counter_map  # noqa: PLC0415
     from campaign.profiles.profile import read_application  # noqa: PLC0415
-    from dvfs.errors import BadArgument, CannotDo  # noqa: PLC0415
+    from dvfs.errors import ArgumentError, UnsupportedError  # noqa: PLC0415
     from dvfs.files import write_output  # noqa: PLC0415
     from dvfs.input_files import built_in_files  # noqa: PLC0415
 
@@ -53,13 +53,15 @@ def run(arguments: Namespace) -> int:
             say(f"{name:16} {read_counter_map(name).description}")
         return 0
     if not arguments.files:
-        raise BadArgument("FILE=MAP: give at least one, such as app.csv=ncu; --maps lists the maps")
+        raise ArgumentError(
+            "FILE=MAP: give at least one, such as app.csv=ncu; --maps lists the maps"
+        )
     sources = []
     for text in arguments.files:
         path, equals, map_name = text.rpartition("=")
         if not equals or not path:
             maps = ", ".join(built_in_files(BUILT_IN_MAPS))
-            raise BadArgument(f"found {text!r}; must be FILE=MAP with a map of: {maps}")
+            raise ArgumentError(f"found {text!r}; must be FILE=MAP with a map of: {maps}")
         sources.append((Path(path), map_name))
     profile = read_application(
         sources,
@@ -76,7 +78,7 @@ def run(arguments: Namespace) -> int:
         try:
             write_output(Path(arguments.output), profile.as_toml() + "\n")
         except OSError as error:
-            raise CannotDo(f"{arguments.output}: {error.strerror}") from None
+            raise UnsupportedError(f"{arguments.output}: {error.strerror}") from None
     for note in profile.notes:
         say(f"warning: {note}", sys.stderr)
     if profile.time_s is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from campaign.verbs.options import add_fit, add_json, add_site, add_store
 from campaign.verbs.printing import explain, print_json, print_table
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from dvfs.setting import Setting
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def run(arguments: Namespace) -> int:
     from campaign.results import open_store  # noqa: PLC0415
 
     if not arguments.store:
-        raise BadArgument("roofline: name a store, or a paper's machine with --platform")
+        raise ArgumentError("roofline: name a store, or a paper's machine with --platform")
     store = open_store(arguments.store)
     result = store.roofline(
         store.only_site(arguments.site), arguments.setting, arguments.cap_w, arguments.fit
@@ -74,7 +74,7 @@ def run(arguments: Namespace) -> int:
 
 def _run_platform(arguments: Namespace) -> int:
     if arguments.store or arguments.site or arguments.setting or arguments.fit:
-        raise BadArgument(
+        raise ArgumentError(
             "--platform: shows a machine of a paper, without a store, --site, --setting or --fit; "
             "campaign figures S --platform P draws both"
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from campaign.verbs import options
 from campaign.verbs.driver import add_driver, check_driver, drive, store_of
 from campaign.verbs.printing import explain, print_json
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from dvfs.extras import missing_extra
 
 if TYPE_CHECKING:
@@ -88,13 +88,13 @@ def _check_adaptive(arguments: Namespace) -> None:
     """Raise an error where options of ``--adaptive`` are given without it, or are wrong.
 
     Raises:
-        BadArgument: they are.
+        ArgumentError: they are.
     """
     for name in ("enough", "objective"):
         if getattr(arguments, name) is not None and not arguments.adaptive:
-            raise BadArgument(f"--{name}: is for a run that chooses its points; add --adaptive")
+            raise ArgumentError(f"--{name}: is for a run that chooses its points; add --adaptive")
     if arguments.enough is not None and not 0.0 <= arguments.enough < MOST_ENOUGH:
-        raise BadArgument(
+        raise ArgumentError(
             f"--enough: found {arguments.enough:g}; must be a percentage from 0, such as 0.5"
         )
 
@@ -117,13 +117,13 @@ def _check_dashboard(address: str) -> None:
     """Raise an error where the dashboard's address cannot be used.
 
     Raises:
-        BadArgument: it is none.
-        MissingExtra: the dashboard's package is not installed, and its address is given.
+        ArgumentError: it is none.
+        MissingExtraError: the dashboard's package is not installed, and its address is given.
     """
     from campaign.launch.dask_settings import LOOPBACK_DASHBOARD  # noqa: PLC0415
 
     if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^\s:\[\]]+):[0-9]{1,5}", address):
-        raise BadArgument(
+        raise ArgumentError(
             f"--dashboard {address!r}: must be HOST:PORT, such as 127.0.0.1:8787 "
             f"(0.0.0.0:8787 listens on every interface)"
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from campaign.verbs import options
 from campaign.verbs.driver import add_driver, check_driver, drive, store_of
 from campaign.verbs.printing import counted_on_terminal, explain, print_json, print_table
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 
 if TYPE_CHECKING:
     from campaign.launch.outcome import Outcome
@@ -80,12 +80,12 @@ def run(arguments: Namespace) -> int:
     """Search, or replay; 0 when the budget is spent."""
     if arguments.replay is not None:
         if arguments.campaign is not None:
-            raise BadArgument("--replay: measures nothing; leave out the campaign file")
+            raise ArgumentError("--replay: measures nothing; leave out the campaign file")
         if arguments.detach or arguments.submit:
-            raise BadArgument("--replay: measures nothing; leave out --detach and --submit")
+            raise ArgumentError("--replay: measures nothing; leave out --detach and --submit")
         return _replay(arguments)
     if arguments.campaign is None:
-        raise BadArgument("name a campaign file, or --replay S to measure nothing")
+        raise ArgumentError("name a campaign file, or --replay S to measure nothing")
     for name in OF_REPLAY:
         if getattr(arguments, name) is not None:
             instead = (
@@ -93,7 +93,7 @@ def run(arguments: Namespace) -> int:
                 if name in OF_SEARCH
                 else f"a search takes all that {arguments.campaign} declares; leave it out"
             )
-            raise BadArgument(f"--{name}: only with --replay; {instead}")
+            raise ArgumentError(f"--{name}: only with --replay; {instead}")
     return _tune(arguments)
 
 

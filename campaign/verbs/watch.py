@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from campaign.launch.interrupts import INTERRUPTED, ignore_further
 from campaign.verbs.options import add_json, add_store
 from campaign.verbs.printing import print_json, say
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 
 if TYPE_CHECKING:
     from campaign.launch.snapshot import PartitionSnapshot, Snapshot
@@ -99,19 +99,19 @@ def _read(store: Store) -> Snapshot:
     system while the file is replaced.
 
     Raises:
-        BadArgument: no run has written one.
-        DamagedStore: it cannot be read.
+        ArgumentError: no run has written one.
+        DamagedStoreError: it cannot be read.
     """
     from campaign.launch.snapshot import read_snapshot  # noqa: PLC0415
-    from campaign.store.layout import DamagedStore  # noqa: PLC0415
+    from campaign.store.layout import DamagedStoreError  # noqa: PLC0415
 
     try:
         snapshot = read_snapshot(store)
-    except DamagedStore:
+    except DamagedStoreError:
         time.sleep(LOOK_S)
         snapshot = read_snapshot(store)
     if snapshot is None:
-        raise BadArgument(
+        raise ArgumentError(
             f"{store.root}: no run that can be watched has measured into this store; for what it "
             f"holds: campaign status {shlex.quote(str(store.root))}"
         )

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernels.cuda.processor import WARP
-from kernels.kernel import KernelFailed
+from kernels.kernel import KernelError
 
 SCHEDULERS = 4
 SCHEDULER_REGISTERS = 65536 // SCHEDULERS
@@ -75,10 +75,10 @@ def processor_of(architecture: str) -> Processor:
     """The processor of an architecture, such as ``sm_90``.
 
     Raises:
-        KernelFailed: it is not in the table.
+        KernelError: it is not in the table.
     """
     if architecture not in PROCESSORS:
-        raise KernelFailed(
+        raise KernelError(
             f"no limits are known of {architecture}, only of {', '.join(PROCESSORS)}: name one of "
             f"these, or run on the GPU itself"
         )

@@ -1,5 +1,5 @@
 """A GPU: opened, given arrays and compiled functions, and run. Errors become
-:class:`~kernels.kernel.KernelFailed`, each with what to do."""
+:class:`~kernels.kernel.KernelError`, each with what to do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from kernels.cuda.program import EXTRA_REMEDY, Program
 from kernels.host.ranks import Team
-from kernels.kernel import KernelFailed
+from kernels.kernel import KernelError
 
 NO_DRIVER_REMEDY = (
     "run where `nvidia-smi -L` lists a GPU, with `--gres=gpu:1` in a Slurm job, or with `--nv` "
@@ -84,28 +84,28 @@ Extent = int | tuple[int, ...]
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Raise :class:`KernelFailed` for an error of CUDA's, with ``what`` was done."""
+    """Raise :class:`KernelError` for an error of CUDA's, with ``what`` was done."""
     try:
         yield
-    except KernelFailed:
+    except KernelError:
         raise
     except ImportError as error:
-        raise KernelFailed(
+        raise KernelError(
             f"GPU kernels need CUDA for Python, which cannot be imported ({error}): {EXTRA_REMEDY}"
         ) from None
     except Exception as error:
         # A missing function may be the cause of an error that does not name it.
         text = f"{error} {error.__cause__ or ''}"
         if type(error).__name__ == "DynamicLibNotFoundError":
-            raise KernelFailed(f"{what}: there is no NVIDIA driver: {NO_DRIVER_REMEDY}") from None
+            raise KernelError(f"{what}: there is no NVIDIA driver: {NO_DRIVER_REMEDY}") from None
         lacking = MISSING_FUNCTION.search(text)
         if lacking is not None:
-            raise KernelFailed(f"{what}: the driver lacks {lacking['name']}: {_newer()}") from None
+            raise KernelError(f"{what}: the driver lacks {lacking['name']}: {_newer()}") from None
         named = re.findall(r"CUDA_ERROR_[A-Z_]+", text)
         name = next((name for name in named if name in REMEDIES), None)
         if name is None:
             raise
-        raise KernelFailed(f"{what}: {name}: {REMEDIES[name]}") from None
+        raise KernelError(f"{what}: {name}: {REMEDIES[name]}") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +131,7 @@ class Gpu:
     """
 
     def __init__(self, team: Team) -> None:
-        """Raises :class:`KernelFailed` where there is none for this rank."""
+        """Raises :class:`KernelError` where there is none for this rank."""
         nodes = team.gather(os.uname().nodename)
         place = nodes[: team.rank].count(nodes[team.rank])
         with explained("opening the GPU"):
@@ -139,7 +139,7 @@ class Gpu:
 
             count = _visible_gpus()
             if place >= count:
-                raise KernelFailed(
+                raise KernelError(
                     f"{nodes.count(nodes[team.rank])} ranks on this node and {count} GPUs: each "
                     f"rank needs one of its own"
                 )
@@ -291,7 +291,7 @@ def _visible_gpus() -> int:
     _check(error)
     if version // 1000 < cuda_major():
         offers = f"{version // 1000}.{version % 1000 // 10}"
-        raise KernelFailed(f"opening the GPU: the driver offers CUDA {offers}: {_newer()}")
+        raise KernelError(f"opening the GPU: the driver offers CUDA {offers}: {_newer()}")
     (error,) = driver.cuInit(0)
     _check(error)
     error, count = driver.cuDeviceGetCount()

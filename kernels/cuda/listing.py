@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernels.kernel import KernelFailed
+from kernels.kernel import KernelError
 
 REMEDY = "pip install nvidia-cuda-nvdisasm"
 _FUNCTION = re.compile(r"\.text\.(?P<name>[\w$]+):")
@@ -98,11 +98,11 @@ def disassemble(cubin: bytes) -> str:
     """The listing of a cubin.
 
     Raises:
-        KernelFailed: there is no ``nvdisasm``, or it cannot read the code.
+        KernelError: there is no ``nvdisasm``, or it cannot read the code.
     """
     program = _nvdisasm()
     if program is None:
-        raise KernelFailed(f"reading a GPU's machine code needs nvdisasm: {REMEDY}")
+        raise KernelError(f"reading a GPU's machine code needs nvdisasm: {REMEDY}")
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
@@ -110,7 +110,7 @@ def disassemble(cubin: bytes) -> str:
             [program, "-c", file.name], capture_output=True, text=True, check=False
         )
     if done.returncode:
-        raise KernelFailed(f"nvdisasm: {(done.stderr or done.stdout).strip()}")
+        raise KernelError(f"nvdisasm: {(done.stderr or done.stdout).strip()}")
     return done.stdout
 
 

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from dvfs.files import write_kept
-from kernels.kernel import KernelFailed
+from kernels.kernel import KernelError
 
 EXTRA_REMEDY = (
     "pip install 'dvfs-campaign[cuda13]' (drivers from 580.65 on) or 'dvfs-campaign[cuda12]' "
@@ -70,7 +70,7 @@ def compile_program(source: Source, architecture: str) -> Program:
     ``architecture``: ``sm_90``, for example; a specific source is compiled for its variant sm_90a.
 
     Raises:
-        KernelFailed: the compiler is missing, does not know the architecture, or refuses the
+        KernelError: the compiler is missing, does not know the architecture, or refuses the
             source; the text says what to do.
     """
     architecture += "a" if source.specific else ""
@@ -97,7 +97,7 @@ def _compiled(text: str, source: Source, architecture: str) -> tuple[bytes, str]
         from cuda.core import Program as Compilation  # noqa: PLC0415
         from cuda.core import ProgramOptions  # noqa: PLC0415
     except ImportError as error:
-        raise KernelFailed(
+        raise KernelError(
             f"GPU kernels need CUDA's compiler for Python, which cannot be imported ({error}): "
             f"{EXTRA_REMEDY}"
         ) from None
@@ -115,14 +115,14 @@ def _compiled(text: str, source: Source, architecture: str) -> tuple[bytes, str]
         code = compilation.compile("cubin", logs=log).code
     except Exception as error:
         if "invalid value for --gpu-architecture" in str(error):
-            raise KernelFailed(
+            raise KernelError(
                 f"the compiler does not know the architecture {architecture}: install one for this "
                 f"GPU: {EXTRA_REMEDY}"
             ) from None
         if type(error).__name__ == "DynamicLibNotFoundError":
-            raise KernelFailed(f"CUDA's compiler NVRTC is not installed: {EXTRA_REMEDY}") from None
+            raise KernelError(f"CUDA's compiler NVRTC is not installed: {EXTRA_REMEDY}") from None
         lines = [line for line in str(error).splitlines() if line.strip()]
-        raise KernelFailed(f"{source.path.name}: {' '.join(lines[:3])}") from None
+        raise KernelError(f"{source.path.name}: {' '.join(lines[:3])}") from None
     assert isinstance(code, bytes)  # noqa: S101
     return code, log.getvalue()
 

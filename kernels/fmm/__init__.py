@@ -31,9 +31,9 @@ _MODULES = {
     "evaluate": "interface",
     "evaluate_with_gradient": "interface",
     "prepare": "interface",
-    "BadInput": "accuracy",
+    "FmmInputError": "accuracy",
 }
-__all__ = ["BadInput", "evaluate", "evaluate_with_gradient", "prepare"]
+__all__ = ["FmmInputError", "evaluate", "evaluate_with_gradient", "prepare"]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-class BadInput(ValueError):
+class FmmInputError(ValueError):
     """The request cannot be computed; the message says what can."""
 
 
@@ -63,19 +63,19 @@ def accuracy(digits: float, precision: str, order: int | None = None) -> Accurac
     relative to the centres of cells, and added up in double.
 
     Raises:
-        BadInput: more digits than the precision has, or an unknown precision.
+        FmmInputError: more digits than the precision has, or an unknown precision.
     """
     if precision not in {"single", "double"}:
-        raise BadInput(f"precision {precision!r} is unknown; known: single, double")
+        raise FmmInputError(f"precision {precision!r} is unknown; known: single, double")
     low, high = SINGLE_ASKED if precision == "single" else DIGITS
     if not low <= digits <= high:
-        raise BadInput(
+        raise FmmInputError(
             f"{digits} digits cannot be computed in {precision} precision; {low} to {high} can"
         )
     if order is None:
         order = next(p for p, error in ERRORS.items() if error <= 10.0**-digits)
     elif not 2 < order <= max(ERRORS):
-        raise BadInput(f"order {order} cannot be computed; orders 3 to {max(ERRORS)} can")
+        raise FmmInputError(f"order {order} cannot be computed; orders 3 to {max(ERRORS)} can")
     bits = 32 if precision == "single" or digits <= SINGLE_DIGITS else 64
     return Accuracy(order, bits, digits)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels.fmm.accuracy import BadInput, accuracy, leaf_points, newton_steps
+from kernels.fmm.accuracy import FmmInputError, accuracy, leaf_points, newton_steps
 from kernels.fmm.method import Fmm, prepare_method
 from kernels.fmm.operators.interaction_kernels import INTERACTIONS
 from kernels.fmm.setup import Setup
@@ -28,7 +28,7 @@ def prepare(sources: Any, targets: Any = None, digits: float = 6, **options: Any
         A method whose :meth:`kernels.fmm.method.Fmm.evaluate` takes charges.
 
     Raises:
-        BadInput: the request cannot be computed.
+        FmmInputError: the request cannot be computed.
     """
     setup = setup_for(digits, **options)
     s = _points(sources, "sources")
@@ -58,23 +58,25 @@ def setup_for(
         threads: default: as many as the processors that this process may run on.
 
     Raises:
-        BadInput: the request cannot be computed.
+        FmmInputError: the request cannot be computed.
     """
     asked = accuracy(digits, precision, order)
     if interaction not in INTERACTIONS:
-        raise BadInput(f"interaction {interaction!r} is unknown; known: {', '.join(INTERACTIONS)}")
+        raise FmmInputError(
+            f"interaction {interaction!r} is unknown; known: {', '.join(INTERACTIONS)}"
+        )
     if not INTERACTIONS[interaction].homogeneous:
         # The operators of a screened interaction exceed single precision's range.
         asked = replace(asked, bits=64)
     if INTERACTIONS[interaction].needs_parameter:
         if parameter is None or not np.isfinite(parameter) or parameter < 0:
-            raise BadInput(f"{interaction} needs a parameter, finite and >= 0")
+            raise FmmInputError(f"{interaction} needs a parameter, finite and >= 0")
     elif parameter is not None:
-        raise BadInput(f"{interaction} takes no parameter")
+        raise FmmInputError(f"{interaction} takes no parameter")
     if q is not None and (int(q) != q or q < 1):
-        raise BadInput(f"q is {q}; a leaf must hold at least 1 point")
+        raise FmmInputError(f"q is {q}; a leaf must hold at least 1 point")
     if threads is not None and threads < 1:
-        raise BadInput(f"threads is {threads}; at least 1 is needed")
+        raise FmmInputError(f"threads is {threads}; at least 1 is needed")
     return Setup(
         order=asked.order,
         q=int(q) if q is not None else leaf_points(asked),
@@ -103,7 +105,7 @@ def evaluate(
         (m,), float64, or float32 with ``precision="single"``.
 
     Raises:
-        BadInput: the request cannot be computed.
+        FmmInputError: the request cannot be computed.
     """
     method = prepare(sources, targets, digits, **options)
     potential = method.evaluate(checked_charges(charges, method.n_sources))
@@ -127,14 +129,14 @@ def checked_charges(charges: Any, n: int) -> np.ndarray:
     """Charges as float64 (n,).
 
     Raises:
-        BadInput: another shape, or a charge that is not finite.
+        FmmInputError: another shape, or a charge that is not finite.
     """
     try:
         given = np.asarray(charges, np.float64)
     except (TypeError, ValueError) as error:
-        raise BadInput(f"charges are not numbers: {error}") from None
+        raise FmmInputError(f"charges are not numbers: {error}") from None
     if given.shape != (n,):
-        raise BadInput(f"charges have the shape {given.shape}; {n} sources need ({n},)")
+        raise FmmInputError(f"charges have the shape {given.shape}; {n} sources need ({n},)")
     _finite(given, "charges")
     return given
 
@@ -143,9 +145,9 @@ def _points(points: Any, what: str) -> np.ndarray:
     try:
         given = np.ascontiguousarray(points, np.float64)
     except (TypeError, ValueError) as error:
-        raise BadInput(f"{what} are not numbers: {error}") from None
+        raise FmmInputError(f"{what} are not numbers: {error}") from None
     if given.ndim != 2 or given.shape[1] != 3 or not len(given):
-        raise BadInput(f"{what} have the shape {given.shape}; (n, 3) with n >= 1 is needed")
+        raise FmmInputError(f"{what} have the shape {given.shape}; (n, 3) with n >= 1 is needed")
     _finite(given, what)
     return given
 
@@ -154,6 +156,6 @@ def _finite(values: np.ndarray, what: str) -> None:
     bad = ~np.isfinite(values)
     if bad.any():
         first = int(np.flatnonzero(bad.reshape(len(values), -1).any(axis=1))[0])
-        raise BadInput(
+        raise FmmInputError(
             f"{what} must be finite; {int(bad.sum())} numbers are not, the first in row {first}"
         )

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from kernels.fmm.accuracy import DIGITS, BadInput, accuracy
+from kernels.fmm.accuracy import DIGITS, FmmInputError, accuracy
 from kernels.fmm.constants import PHASES
 from kernels.fmm.counts.by_phase import evaluation_counts, phase_counts, total_counts
 from kernels.fmm.counts.machine import DEFAULT_MACHINE, MachineModel, host_machine
 from kernels.fmm.counts.work import Work, work_of
 from kernels.fmm.distributions import Distribution, points
 from kernels.host.ranks import Team
-from kernels.kernel import Counts, Kernel, KernelFailed, Mark, Params, WrongResult, not_compiled
+from kernels.kernel import Counts, Kernel, KernelError, Mark, Params, ResultError, not_compiled
 
 if TYPE_CHECKING:
     from kernels.fmm.method import Fmm
@@ -56,7 +56,7 @@ def count_phases(params: FmmParams) -> Mapping[str, Counts]:
     """Phase -> operations of one evaluation, on the machine that a plan assumes: AVX-512.
 
     Raises:
-        KernelFailed: the tree cannot be built.
+        KernelError: the tree cannot be built.
     """
     return _count(params, DEFAULT_MACHINE)
 
@@ -65,7 +65,7 @@ def count_evaluation(params: FmmParams) -> Counts:
     """Operations of one evaluation, on the machine that a plan assumes.
 
     Raises:
-        KernelFailed: the tree cannot be built.
+        KernelError: the tree cannot be built.
     """
     return total_counts(count_phases(params))
 
@@ -76,7 +76,7 @@ def _count(params: FmmParams, machine: MachineModel) -> Mapping[str, Counts]:
     except (ImportError, RuntimeError) as error:
         raise not_compiled(error) from error
     except MemoryError:
-        raise KernelFailed(f"{params.n} points do not fit in memory") from None
+        raise KernelError(f"{params.n} points do not fit in memory") from None
 
 
 @dataclass(kw_only=True)
@@ -137,7 +137,7 @@ class PreparedFmm:
         size = float(np.linalg.norm(right))
         if not error <= size * 10.0**-self.params.digits:
             relative = error / size if size else np.inf
-            raise WrongResult(
+            raise ResultError(
                 f"the potentials at {len(some)} targets differ from direct summation by "
                 f"{relative:.2g} in relative L2 norm; {self.params.digits} digits were requested"
             )
@@ -159,7 +159,7 @@ def direct_sums(sources: np.ndarray, charges: np.ndarray, targets: np.ndarray) -
 
 
 def _prepare(params: FmmParams, team: Team) -> PreparedFmm:
-    """Raises :class:`KernelFailed` where the method cannot be compiled or memory is too small."""
+    """Raises :class:`KernelError` where the method cannot be compiled or memory is too small."""
     try:
         # A plan must not import Numba.
         from kernels.fmm.interface import setup_for  # noqa: PLC0415
@@ -191,12 +191,12 @@ def _prepare(params: FmmParams, team: Team) -> PreparedFmm:
         )
         # Compiles, so that nothing is compiled while the kernel is measured.
         prepared.run(1)
-    except BadInput as error:
-        raise KernelFailed(str(error)) from None
+    except FmmInputError as error:
+        raise KernelError(str(error)) from None
     except (ImportError, RuntimeError) as error:
         raise not_compiled(error) from error
     except MemoryError:
-        raise KernelFailed(f"{params.n} points do not fit in memory") from None
+        raise KernelError(f"{params.n} points do not fit in memory") from None
     return prepared
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels.fmm.accuracy import BadInput
+from kernels.fmm.accuracy import FmmInputError
 from kernels.fmm.constants import COARSEST
 from kernels.fmm.counts.work import Messages
 from kernels.fmm.method import Fmm
@@ -93,7 +93,7 @@ class RankedFmm(Fmm):
             setup: the same on all ranks.
 
         Raises:
-            BadInput: a rank would have no leaf. Raised on all ranks.
+            FmmInputError: a rank would have no leaf. Raised on all ranks.
         """
         self.comm = comm
         rank, ranks = comm.Get_rank(), comm.Get_size()
@@ -105,7 +105,7 @@ class RankedFmm(Fmm):
         owner = _owners(tree, lists, setup, ranks)
         active = _active(tree, owner, ranks)
         if not active.any(axis=1).all():
-            raise BadInput(
+            raise FmmInputError(
                 f"{int(tree.end[0])} points in {len(tree.leaves)} leaves cannot be divided among "
                 f"{ranks} ranks: take fewer ranks, more points or smaller leaves"
             )

@@ -38,7 +38,7 @@ from kernels.fmm_u.variants import Variant, flops, instructions, tolerance
 from kernels.host.memory import paged_array
 from kernels.host.prepared import PreparedParts
 from kernels.host.ranks import Team
-from kernels.kernel import Counts, Kernel, KernelFailed, Prepared, WrongResult, not_compiled
+from kernels.kernel import Counts, Kernel, KernelError, Prepared, ResultError, not_compiled
 
 CHECKED = 100
 """Targets whose sums are checked, over all threads."""
@@ -306,7 +306,7 @@ class UPart:
             computed = float(self._arrays.sums[self._schedule.slot[target]]) / variant.unit
             allowed = tolerance(variant, terms) * scale
             if not abs(computed - right) <= allowed:
-                raise WrongResult(
+                raise ResultError(
                     f"{variant.name()}: the sum at point {target} is {computed:.17g}, not "
                     f"{right:.17g} (difference {abs(computed - right):.3g}, allowed {allowed:.3g})"
                 )
@@ -345,13 +345,13 @@ def lay_out(params: FmmUParams, schedule: UPhaseSchedule) -> Arrays:
 
 
 def _prepare(params: FmmUParams, team: Team) -> Prepared:
-    """Raises :class:`kernels.kernel.KernelFailed` where the node cannot compute the variant."""
+    """Raises :class:`kernels.kernel.KernelError` where the node cannot compute the variant."""
     try:
         from kernels.host.vectors import HOST  # noqa: PLC0415
     except (ImportError, RuntimeError) as error:
         raise not_compiled(error) from error
     if params.root != "sqrt" and (8 * HOST.bytes < params.vector_bits or HOST.estimate == "neon"):
-        raise KernelFailed(
+        raise KernelError(
             f"the node has no estimate of 1 / sqrt(x) for vectors of {params.vector_bits} bits "
             f"(its own vectors have {8 * HOST.bytes}): use root 'sqrt' or other vector_bits"
         )

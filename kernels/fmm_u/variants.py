@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from kernels.kernel import Params, WrongParameter
+from kernels.kernel import ParameterError, Params
 
 Layout = Literal["soa", "aos", "blocked"]
 Side = Literal["targets", "sources"]
@@ -69,19 +69,19 @@ class Variant(Params):
     @model_validator(mode="after")
     def _can_be_built(self) -> Variant:
         if self.precision == "double" and self.root == "estimate":
-            raise WrongParameter(
+            raise ParameterError(
                 "root",
                 "found 'estimate', which has at most 14 of double precision's 53 bits",
                 "use 'newton1', 'newton2' or 'sqrt', or single precision",
             )
         if self.precision == "single" and self.root == "newton2":
-            raise WrongParameter(
+            raise ParameterError(
                 "root",
                 "found 'newton2', which computes more bits than single precision's 24",
                 "use 'newton1'",
             )
         if (needed := registers(self)) > REGISTERS:
-            raise WrongParameter(
+            raise ParameterError(
                 "tile",
                 f"tile {self.tile} and unroll {self.unroll} with lanes {self.lanes!r}, ways "
                 f"{self.ways!r}, layout {self.layout!r} and root {self.root!r} need {needed} "

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from kernels.kernel import KernelFailed
+from kernels.kernel import KernelError
 
 Level = Literal["l1", "l2", "l3", "dram"]
 """A level of the memory hierarchy that serves loads."""
@@ -47,7 +47,7 @@ def read_caches(root: Path = CACHES_OF_CPU0) -> list[Cache]:
         root: a processor's ``cache`` directory.
 
     Raises:
-        KernelFailed: there is no such directory, or a cache states no size.
+        KernelError: there is no such directory, or a cache states no size.
     """
     caches = []
     for index in sorted(root.glob("index[0-9]*")):
@@ -63,9 +63,9 @@ def read_caches(root: Path = CACHES_OF_CPU0) -> list[Cache]:
                 )
             )
         except (OSError, ValueError) as error:
-            raise KernelFailed(f"cannot read the cache described in {index}: {error}") from error
+            raise KernelError(f"cannot read the cache described in {index}: {error}") from error
     if not caches:
-        raise KernelFailed(f"the node describes no data cache in {root}")
+        raise KernelError(f"the node describes no data cache in {root}")
     return sorted(caches, key=lambda cache: cache.level)
 
 
@@ -90,7 +90,7 @@ def working_set_bytes(level: Level, caches: Sequence[Cache], memory: int, parts:
         parts: threads on the node, each with its own working set.
 
     Raises:
-        KernelFailed: the node has no such level, or no size fits.
+        KernelError: the node has no such level, or no size fits.
     """
     share = {c.level: c.size_bytes // min(parts, c.sharing) for c in caches}
     size = {c.level: c.size_bytes for c in caches}
@@ -102,7 +102,7 @@ def working_set_bytes(level: Level, caches: Sequence[Cache], memory: int, parts:
             _power_of_two_to(memory // 4 // parts),
         )
         if chosen < 2 * max(share.values()):
-            raise KernelFailed(
+            raise KernelError(
                 f"no working set for dram: {parts} x {chosen} bytes (a quarter of the memory, "
                 f"at most 1 GiB each) are less than twice the largest cache, {largest} bytes"
             )
@@ -110,14 +110,14 @@ def working_set_bytes(level: Level, caches: Sequence[Cache], memory: int, parts:
     number = int(level[1:])
     if number not in size:
         present = ", ".join(f"l{n}" for n in sorted(size))
-        raise KernelFailed(f"the node has no {level} cache, only {present}")
+        raise KernelError(f"the node has no {level} cache, only {present}")
     if number == 1:
         return _power_of_two_to(share[1] * 3 // 4)
     # The smaller cache may hold other parts' data too, but no part has more than all of it.
     smaller = max((s for n, s in size.items() if n < number), default=0)
     chosen = min(_power_of_two_from(6 * smaller), _power_of_two_to(share[number] // 2))
     if chosen < 2 * smaller:
-        raise KernelFailed(
+        raise KernelError(
             f"no working set for {level}: half of it, shared by {parts} part(s), is "
             f"{share[number] // 2} bytes, less than twice the next smaller cache's {smaller}"
         )

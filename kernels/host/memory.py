@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels.kernel import KernelFailed
+from kernels.kernel import KernelError
 
 HUGE_PAGE_BYTES = 1 << 21
 """The alignment: a huge page of x86-64, and of aarch64 with 4 KiB pages."""
@@ -25,7 +25,7 @@ def paged_array(words: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         dtype: type of a word.
 
     Raises:
-        KernelFailed: there is too little memory.
+        KernelError: there is too little memory.
     """
     size = words * dtype.itemsize
     try:
@@ -37,7 +37,7 @@ def paged_array(words: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
             _advise_huge(pages)
         raw = np.frombuffer(pages, dtype=np.uint8)
     except (OSError, ValueError, OverflowError, MemoryError) as error:
-        raise KernelFailed(f"cannot allocate {size} bytes for the working set: {error}") from error
+        raise KernelError(f"cannot allocate {size} bytes for the working set: {error}") from error
     offset = -raw.ctypes.data % HUGE_PAGE_BYTES
     return raw[offset : offset + size].view(dtype)
 

@@ -18,7 +18,7 @@ class ThreadPart(Protocol):
         """Run ``iterations`` times without the GIL."""
 
     def check(self) -> None:
-        """Raise :class:`kernels.kernel.WrongResult` unless the last run's result is right."""
+        """Raise :class:`kernels.kernel.ResultError` unless the last run's result is right."""
 
 
 def parts_on_node(threads: int, team: Team) -> int:
@@ -63,7 +63,7 @@ class PreparedParts:
         return self._counts
 
     def check(self) -> None:
-        """Raise :class:`kernels.kernel.WrongResult` unless every part's result is right."""
+        """Raise :class:`kernels.kernel.ResultError` unless every part's result is right."""
         for part in self.parts:
             part.check()
 

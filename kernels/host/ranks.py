@@ -19,15 +19,15 @@ from typing import Any
 from kernels.host.programs import Launcher
 
 
-class NoMpi(Exception):
+class MpiError(Exception):
     """No MPI library can be loaded; the text says why."""
 
 
-class WrongTeamSize(Exception):
+class TeamSizeError(Exception):
     """MPI started another number of ranks than was requested."""
 
 
-class RankFailed(Exception):
+class RankError(Exception):
     """Another rank has failed: ``status`` and ``text`` are its own."""
 
     def __init__(self, status: str, text: str) -> None:
@@ -70,19 +70,19 @@ class Team:
         one rank each; that is an error here.
 
         Raises:
-            NoMpi: there is no MPI library.
-            WrongTeamSize: COMM_WORLD has another size.
+            MpiError: there is no MPI library.
+            TeamSizeError: COMM_WORLD has another size.
         """
         if ranks == 1:
             return cls(launcher=launcher)
         try:
             from mpi4py import MPI  # noqa: PLC0415  (MPI starts at import)
         except (ImportError, RuntimeError) as error:
-            raise NoMpi(str(error).replace("\n", "; ")) from None
+            raise MpiError(str(error).replace("\n", "; ")) from None
 
         size = MPI.COMM_WORLD.Get_size()
         if size != ranks:
-            raise WrongTeamSize(
+            raise TeamSizeError(
                 f"COMM_WORLD has {size} rank(s), but {ranks} were requested: the launcher and the "
                 f"MPI library ({MPI.Get_library_version().splitlines()[0]}) use different start-up "
                 f"protocols; set mpi in the environment of the partition in the site file"
@@ -93,7 +93,7 @@ class Team:
         """Wait until every rank has called this; they go on together.
 
         Raises:
-            RankFailed: another rank has failed. So do all methods that ask the other ranks.
+            RankError: another rank has failed. So do all methods that ask the other ranks.
         """
         if self.comm:
             self._wait()
@@ -104,7 +104,7 @@ class Team:
         all_here = self.comm.Ibarrier()
         while not all_here.Test():
             if self.comm.iprobe(tag=FAILED):
-                raise RankFailed(*self.comm.recv(tag=FAILED))
+                raise RankError(*self.comm.recv(tag=FAILED))
             time.sleep(WAIT_S)
 
     def tell_failed(self, status: str, text: str) -> None:

@@ -20,7 +20,7 @@ from kernels.host.caches import Level, memory_bytes, read_caches, working_set_by
 from kernels.host.memory import paged_array
 from kernels.host.prepared import PreparedParts, parts_on_node
 from kernels.host.ranks import Team
-from kernels.kernel import Counts, Kernel, Params, Prepared, WrongParameter, WrongResult
+from kernels.kernel import Counts, Kernel, ParameterError, Params, Prepared, ResultError
 from kernels.microbench.compiled import compiled_loops
 
 REGISTER_STEPS = 3 << 24
@@ -43,13 +43,13 @@ class ChainParams(Params):
     @model_validator(mode="after")
     def _words_have_ops(self) -> ChainParams:
         if self.level == "register" and self.ops_per_word is not None:
-            raise WrongParameter(
+            raise ParameterError(
                 "ops_per_word",
                 f"found {self.ops_per_word}, and level 'register' loads no words",
                 "leave it out, or choose another level",
             )
         if self.level != "register" and self.ops_per_word is None:
-            raise WrongParameter(
+            raise ParameterError(
                 "ops_per_word",
                 f"missing, and level {self.level!r} needs it",
                 "give the multiply-adds per word, 1 or more",
@@ -133,7 +133,7 @@ class Arithmetic:
     def compare(
         self, name: str, computed: np.ndarray[Any, Any], right: np.ndarray[Any, Any], fused: bool
     ) -> None:
-        """Raise :class:`WrongResult` unless all accumulators are right."""
+        """Raise :class:`ResultError` unless all accumulators are right."""
         # Without a fused instruction the product is rounded too, always the same way.
         tolerance = self.tolerance if fused else 20 * self.tolerance
         if self.dtype.kind != "f":
@@ -145,7 +145,7 @@ class Arithmetic:
             error = float(errors.max())
             wrong = int((~(errors <= tolerance)).sum())
         if wrong:
-            raise WrongResult(
+            raise ResultError(
                 f"{name}: {wrong} of {computed.size} accumulators are wrong "
                 f"(largest error {error:.3g} of the largest value, allowed {tolerance:.3g})"
             )
@@ -260,7 +260,7 @@ def prepare_chains(
     """Chains of one rank, compiled and with their data in place.
 
     Raises:
-        KernelFailed: the node has no such level, or too little memory.
+        KernelError: the node has no such level, or too little memory.
     """
     seeds = [2 * (team.rank * params.threads + thread) for thread in range(params.threads)]
     if params.level == "register" or params.ops_per_word is None:

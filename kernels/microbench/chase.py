@@ -17,7 +17,7 @@ from kernels.host.caches import Level, memory_bytes, read_caches, working_set_by
 from kernels.host.memory import paged_array
 from kernels.host.prepared import PreparedParts, parts_on_node
 from kernels.host.ranks import Team
-from kernels.kernel import Counts, Kernel, KernelFailed, Params, Prepared, WrongResult
+from kernels.kernel import Counts, Kernel, KernelError, Params, Prepared, ResultError
 from kernels.microbench.compiled import compiled_loops
 
 LINE_BYTES = 64
@@ -71,23 +71,23 @@ class Cycle:
         """Check that all lines form one cycle, and that the chase ended at the right one."""
         lines = len(self._order)
         if not np.array_equal(np.bincount(self._order, minlength=lines), np.ones(lines)):
-            raise WrongResult("the order of the lines is not a permutation")
+            raise ResultError("the order of the lines is not a permutation")
         along = self.links[self._order, 0] - self._base
         if not np.array_equal(along, LINE_BYTES * np.roll(self._order, -1)):
-            raise WrongResult(f"the links do not form one cycle of {lines} lines")
+            raise ResultError(f"the links do not form one cycle of {lines} lines")
         right = int(self._order[self._place])
         reached = (self._address - self._base) // LINE_BYTES
         if reached != right:
-            raise WrongResult(f"the chase ended at line {reached}, not {right} of {lines}")
+            raise ResultError(f"the chase ended at line {reached}, not {right} of {lines}")
 
 
 def _prepare(params: ChaseParams, team: Team) -> Prepared:
-    """Raises :class:`KernelFailed` where the node has no such level, or lines of another size."""
+    """Raises :class:`KernelError` where the node has no such level, or lines of another size."""
     caches = read_caches()
     other = {c.line_bytes for c in caches} - {LINE_BYTES}
     sizes = ", ".join(map(str, sorted(other)))
     if other and params.level != "l1":
-        raise KernelFailed(f"the node's cache lines have {sizes} bytes; chase counts {LINE_BYTES}")
+        raise KernelError(f"the node's cache lines have {sizes} bytes; chase counts {LINE_BYTES}")
     size = working_set_bytes(
         params.level, caches, memory_bytes(), parts_on_node(params.threads, team)
     )

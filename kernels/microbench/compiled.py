@@ -11,7 +11,7 @@ def compiled_loops() -> ModuleType:
     """The module :mod:`kernels.microbench.loops`.
 
     Raises:
-        KernelFailed: Numba is missing, or finds no directory for its machine code.
+        KernelError: Numba is missing, or finds no directory for its machine code.
     """
     try:
         from kernels.microbench import loops  # noqa: PLC0415  (a plan must not import Numba)

@@ -16,7 +16,7 @@ from kernels.host.caches import Level, memory_bytes, read_caches, working_set_by
 from kernels.host.memory import paged_array
 from kernels.host.prepared import PreparedParts, parts_on_node
 from kernels.host.ranks import Team
-from kernels.kernel import Counts, Kernel, Params, Prepared, WrongResult
+from kernels.kernel import Counts, Kernel, Params, Prepared, ResultError
 from kernels.microbench.compiled import compiled_loops
 
 WORDS = 1 << 24
@@ -69,11 +69,11 @@ class Sum:
         right = int(words.sum()) * (WORDS // span) % 2**64
         computed = int(self.end.view(np.uint64).sum())
         if computed != right:
-            raise WrongResult(f"sum of {WORDS} words is {computed} modulo 2^64, not {right}")
+            raise ResultError(f"sum of {WORDS} words is {computed} modulo 2^64, not {right}")
 
 
 def _prepare(params: LoadParams, team: Team) -> Prepared:
-    """Raises :class:`kernels.kernel.KernelFailed` where the node has no such level."""
+    """Raises :class:`kernels.kernel.KernelError` where the node has no such level."""
     size = working_set_bytes(
         params.level, read_caches(), memory_bytes(), parts_on_node(params.threads, team)
     )

@@ -14,9 +14,9 @@ from kernels.fmm.counts.machine import DEFAULT_MACHINE, MachineModel, host_machi
 from kernels.fmm.counts.tally import Tally
 from kernels.host.memory import paged_array
 from kernels.host.ranks import Team
-from kernels.kernel import Counts, Kernel, Params, Prepared, WrongResult, not_compiled
+from kernels.kernel import Counts, Kernel, Params, Prepared, ResultError, not_compiled
 from kernels.products.chain_order import nodes_in_order, read_fused, read_order, with_tile
-from kernels.products.chain_plan import PARENT, Node, WrongChain, plan_chain
+from kernels.products.chain_plan import PARENT, ChainError, Node, plan_chain
 from kernels.products.chain_run import (
     KEPT,
     Buffers,
@@ -61,7 +61,7 @@ class ChainParams(Params):
             raise ValueError('fused = "plan" plans the order, too: leave order out')
         try:
             assert self.nodes  # noqa: S101
-        except WrongChain as error:
+        except ChainError as error:
             raise ValueError(str(error)) from None
         return self
 
@@ -198,7 +198,7 @@ class PreparedChain:
         allowed = 4.0 * sum(self._params.sizes) * np.finfo(np.float64).eps * size
         if not (error <= allowed).all():
             row = int(np.argmax(np.nan_to_num(error, nan=np.inf).max(axis=1)))
-            raise WrongResult(
+            raise ResultError(
                 f"row {row} of the product is wrong (difference {error[row].max():.3g} in sums "
                 f"over its columns, allowed {allowed[row].max():.3g})"
             )
@@ -210,7 +210,7 @@ class PreparedChain:
 
 
 def _prepare(params: ChainParams, team: Team) -> Prepared:
-    """Raises :class:`kernels.kernel.KernelFailed` where it cannot be compiled."""
+    """Raises :class:`kernels.kernel.KernelError` where it cannot be compiled."""
     try:
         import kernels.products.fused  # noqa: F401, PLC0415  (a plan must not import Numba)
     except (ImportError, RuntimeError) as error:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kernels.products.chain_plan import PARENT, Choice, Node, WrongChain, planned_nodes
+from kernels.products.chain_plan import PARENT, ChainError, Choice, Node, planned_nodes
 from kernels.products.movement import LEFT, OUTPUT, RIGHT, TILES, fused, product
 
 TOKEN = re.compile(r"\s*(?:A(\d+)|([()]))")
@@ -18,16 +18,16 @@ def read_order(text: str, matrices: int) -> Splits:
     """The split of each product, by first and last matrix, of an order such as ``(A1A2)A3``.
 
     Raises:
-        WrongChain: it does not multiply all matrices, in their order, two at a time.
+        ChainError: it does not multiply all matrices, in their order, two at a time.
     """
     tokens = TOKEN.findall(text)
     if TOKEN.sub("", text).strip() or not tokens:
-        raise WrongChain(f"order: found {text!r}; write it as (A1A2)A3")
+        raise ChainError(f"order: found {text!r}; write it as (A1A2)A3")
     splits: Splits = {}
     place = 0
 
-    def wrong() -> WrongChain:
-        return WrongChain(
+    def wrong() -> ChainError:
+        return ChainError(
             f"order: found {text!r}; must multiply A1 to A{matrices} in this order, two at a time, "
             f"such as (A1A2)A3"
         )
@@ -65,7 +65,7 @@ def read_fused(text: str, splits: Splits) -> dict[tuple[int, int], str]:
     into the next: ``1-2,4-5``.
 
     Raises:
-        WrongChain: one is not in the order, is the last, or takes part in two fusings.
+        ChainError: one is not in the order, is the last, or takes part in two fusings.
     """
     sides: dict[tuple[int, int], str] = {}
     inner = set()
@@ -73,7 +73,7 @@ def read_fused(text: str, splits: Splits) -> dict[tuple[int, int], str]:
         first, _, last = name.strip().partition("-")
         if not (first.isdigit() and last.isdigit()) or (int(first), int(last)) not in splits:
             known = ", ".join(f"{a}-{b}" for a, b in sorted(splits))
-            raise WrongChain(f"fused: found {name!r}; the products of this order are {known}")
+            raise ChainError(f"fused: found {name!r}; the products of this order are {known}")
         part = int(first), int(last)
         outer = [
             (whole, LEFT if whole[0] == part[0] else RIGHT)
@@ -81,10 +81,10 @@ def read_fused(text: str, splits: Splits) -> dict[tuple[int, int], str]:
             if part in ((whole[0], split), (split + 1, whole[1]))
         ]
         if not outer:
-            raise WrongChain(f"fused: {name} is the whole chain; nothing follows that it can join")
+            raise ChainError(f"fused: {name} is the whole chain; nothing follows that it can join")
         whole, side = outer[0]
         if whole in sides or whole in inner or part in inner or part in sides:
-            raise WrongChain(f"fused: {name} takes part in another fusing; at most two are fused")
+            raise ChainError(f"fused: {name} takes part in another fusing; at most two are fused")
         sides[whole] = side
         inner.add(part)
     return sides

@@ -38,7 +38,7 @@ LARGEST = 10**9
 """Sizes and capacities are at most this, so that products of three are exact enough as floats."""
 
 
-class WrongChain(UserError, ValueError):
+class ChainError(UserError, ValueError):
     """A chain that cannot be planned."""
 
 
@@ -143,7 +143,7 @@ def plan_chain(
             streams and any operand kept, the words counted.
 
     Raises:
-        WrongChain: fewer than two sizes, one below 1, ``on_chip`` below 1, an unknown objective or
+        ChainError: fewer than two sizes, one below 1, ``on_chip`` below 1, an unknown objective or
             form.
     """
     sizes = checked_sizes(sizes, on_chip, objective, form)
@@ -185,26 +185,26 @@ def checked_sizes(
     """The sizes of a chain that can be planned.
 
     Raises:
-        WrongChain: see :func:`plan_chain`.
+        ChainError: see :func:`plan_chain`.
     """
     if len(sizes) < 2:
-        raise WrongChain(
+        raise ChainError(
             f"sizes: found {len(sizes)}; a chain of n matrices has n + 1 sizes, n at least 1"
         )
     for name, number in (*(("SIZES", size) for size in sizes), ("--on-chip", on_chip)):
         if not 1 <= number <= LARGEST:
-            raise WrongChain(f"{name}: found {number}; must be from 1 to {LARGEST}")
+            raise ChainError(f"{name}: found {number}; must be from 1 to {LARGEST}")
     if isinstance(objective, str) and objective not in (OPS, WORDS):
-        raise WrongChain(
+        raise ChainError(
             f"--objective: unknown {objective!r}; use {OPS}, {WORDS}, or rates "
             f"(time:OPS_PER_S,WORDS_PER_S)"
         )
     if form not in FORMS:
-        raise WrongChain(f"form: unknown {form!r}; use {', '.join(FORMS)}")
+        raise ChainError(f"form: unknown {form!r}; use {', '.join(FORMS)}")
     if isinstance(objective, Rates):
         rates = objective.ops_per_s, objective.words_per_s
         if not all(0 < rate < math.inf for rate in rates):
-            raise WrongChain(
+            raise ChainError(
                 f"--objective: found rates {rates[0]:g},{rates[1]:g}; both must be above 0"
             )
     return tuple(int(size) for size in sizes)

@@ -56,7 +56,7 @@ class Matrices:
         """Numbers between -1 and 1, the same for the same arguments.
 
         Raises:
-            kernels.kernel.KernelFailed: there is too little memory.
+            kernels.kernel.KernelError: there is too little memory.
         """
         flat = [paged_array(n * n, DTYPE) for _ in range(3)]
         rng = np.random.default_rng(seed)
@@ -137,7 +137,7 @@ class PreparedProduct(PreparedParts):
 
 
 def _prepare(params: DgemmParams, team: Team) -> Prepared:
-    """Raises :class:`kernels.kernel.KernelFailed` where it cannot be compiled, or memory lacks."""
+    """Raises :class:`kernels.kernel.KernelError` where it cannot be compiled, or memory lacks."""
     try:
         import kernels.products.loops  # noqa: F401, PLC0415  (a plan must not import Numba)
     except (ImportError, RuntimeError) as error:

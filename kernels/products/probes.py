@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels.kernel import WrongResult
+from kernels.kernel import ResultError
 
 PROBES = 4
 
@@ -39,7 +39,7 @@ class Probes:
         """Compare the block times the vectors with those of C + runs A B, by NumPy.
 
         Raises:
-            WrongResult: with the row that is off most.
+            ResultError: with the row that is off most.
         """
         right = self._before + runs * (self._a @ (self._b @ self._signs))
         error = np.abs(c @ self._signs - right)
@@ -48,7 +48,7 @@ class Probes:
         allowed = (self._a.shape[1] + runs) * np.finfo(c.dtype).eps * size
         if not (error <= allowed[:, None]).all():
             row = int(np.argmax(np.nan_to_num(error, nan=np.inf).max(axis=1) - allowed))
-            raise WrongResult(
+            raise ResultError(
                 f"row {self._first_row + row} of C is not that of C + A B (difference "
                 f"{error[row].max():.3g} in sums over columns {self._first_column} to "
                 f"{self._first_column + c.shape[1] - 1}, allowed {allowed[row]:.3g})"

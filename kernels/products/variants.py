@@ -11,7 +11,7 @@ from math import isqrt
 
 from pydantic import Field, model_validator
 
-from kernels.kernel import Params, WrongParameter
+from kernels.kernel import ParameterError, Params
 
 NARROWEST = 4
 """Numbers in the narrowest vector that a tile's rows may be divided into: 256 bits."""
@@ -43,7 +43,7 @@ class Variant(Params):
         if self.nc is not None:
             _must_divide("nc", self.nc, self.nr, f"nr, {self.nr}")
         if (steps := self.mr * self.nr * self.unroll) > MOST_STEPS:
-            raise WrongParameter(
+            raise ParameterError(
                 "mr",
                 f"mr {self.mr}, nr {self.nr} and unroll {self.unroll} make {steps} multiply-adds "
                 f"in one pass of the inner loop, and at most {MOST_STEPS} are compiled",
@@ -60,7 +60,7 @@ def _must_divide(name: str, value: int, by: int, words: str) -> None:
     if value % by:
         below, above = value // by * by, (value // by + 1) * by
         use = f"{below} or {above}" if below else f"{above}"
-        raise WrongParameter(name, f"found {value}, not a multiple of {words}", f"use {use}")
+        raise ParameterError(name, f"found {value}, not a multiple of {words}", f"use {use}")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from kernels.host.memory import paged_array
 from kernels.host.ranks import Team
 from kernels.host.worker_threads import WorkerThreads
-from kernels.kernel import Counts, Kernel, Prepared, WrongResult, not_compiled
+from kernels.kernel import Counts, Kernel, Prepared, ResultError, not_compiled
 from kernels.stencils.counts import count_stencil, inner_pieces, stencil_metrics, wavefronts
 from kernels.stencils.params import StencilParams
 from kernels.stencils.shapes import Wavefront, subdivided, untiled
@@ -35,7 +35,7 @@ class PreparedStencil:
         compiled while the kernel is measured.
 
         Raises:
-            kernels.kernel.KernelFailed: there is too little memory.
+            kernels.kernel.KernelError: there is too little memory.
         """
         self._params, self._stencil = params, STENCILS[params.stencil]
         self._wavefronts = [
@@ -108,11 +108,11 @@ class PreparedStencil:
         ]
         now = self.grid[tuple(slice(low + 1, high + 1) for low, high in box)]
         if not np.array_equal(right[tuple(inside)], now, equal_nan=True):
-            raise WrongResult(f"{params.stencil}: another result than untiled, near {box}")
+            raise ResultError(f"{params.stencil}: another result than untiled, near {box}")
         before = self._grids()[1 - self._parity]
         around = before[tuple(slice(low, high + 2) for low, high in box)]
         if not np.array_equal(next_step(params.stencil, around), now, equal_nan=True):
-            raise WrongResult(f"{params.stencil}: another last step than by NumPy, near {box}")
+            raise ResultError(f"{params.stencil}: another last step than by NumPy, near {box}")
 
     def close(self) -> None:
         """Release the grids."""
@@ -191,7 +191,7 @@ class PreparedTable:
         if not (
             np.array_equal(row, own_row) and np.array_equal(column, own_column) and best == own_best
         ):
-            raise WrongResult("sw: another result than row by row")
+            raise ResultError("sw: another result than row by row")
 
     def close(self) -> None:
         """Nothing to release."""
@@ -228,7 +228,7 @@ def align(
 
 
 def _prepare(params: StencilParams, team: Team) -> Prepared:
-    """Raises :class:`kernels.kernel.KernelFailed` where it cannot be compiled, or memory lacks."""
+    """Raises :class:`kernels.kernel.KernelError` where it cannot be compiled, or memory lacks."""
     try:
         import kernels.stencils.loops  # noqa: F401, PLC0415  (a plan must not import Numba)
     except (ImportError, RuntimeError) as error:

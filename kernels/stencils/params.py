@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from kernels.kernel import Params, WrongParameter
+from kernels.kernel import ParameterError, Params
 from kernels.stencils.stencils import SMITH_WATERMAN, STENCILS
 
 AXES = ("size_1", "size_2", "size_3")
@@ -23,11 +23,11 @@ def check_hexagon(tile_t: int) -> None:
     """Refuse an odd number of steps of a hexagonal tile.
 
     Raises:
-        WrongParameter: ``tile_t`` is odd.
+        ParameterError: ``tile_t`` is odd.
     """
     if tile_t % 2:
         even = max(2, tile_t - 1)
-        raise WrongParameter(
+        raise ParameterError(
             "tile_t",
             f"found {tile_t}",
             f"with hexagonal tiling it must be even, such as {even} or {even + 2}",
@@ -44,26 +44,26 @@ def check_axes(params: Params, stencil: str) -> None:
     :data:`AXES` and of their tiles that its kernel has.
 
     Raises:
-        WrongParameter: an axis has no size, is not one of the stencil's, or there are too many
+        ParameterError: an axis has no size, is not one of the stencil's, or there are too many
             points.
     """
     there, points = axes_of(stencil), 1
     for number, name in enumerate(AXES):
         size, tile = getattr(params, name, 0), getattr(params, f"tile_{number + 1}", 0)
         if number >= there and (size or tile):
-            raise WrongParameter(
+            raise ParameterError(
                 name if size else f"tile_{number + 1}",
                 f"stencil {stencil} has no axis {number + 1}",
                 f"leave out {name} and tile_{number + 1}",
             )
         if number < there:
             if not size:
-                raise WrongParameter(
+                raise ParameterError(
                     name, f"0 or missing, and stencil {stencil} needs it", "give 1 or more"
                 )
             points *= size
     if points > MOST_POINTS:
-        raise WrongParameter(
+        raise ParameterError(
             "size_1", f"{points:,} points in all, more than 2^36", "make a size smaller"
         )
 
@@ -116,24 +116,24 @@ class StencilParams(Params):
         tiled = self.tiling != "untiled"
         fitting = TILINGS.get(self.stencil, ("untiled", "hexagonal"))
         if self.tiling not in fitting:
-            raise WrongParameter(
+            raise ParameterError(
                 "tiling",
                 f"found {self.tiling!r}, which stencil {self.stencil} does not have",
                 f"use {' or '.join(fitting)}",
             )
         if self.stencil == SMITH_WATERMAN and self.precision != "single":
-            raise WrongParameter(
+            raise ParameterError(
                 "precision",
                 f"found {self.precision!r}, and stencil sw has 32-bit integers",
                 "leave it out",
             )
         for name in ("tile_t", "tile_1"):
             if tiled and not getattr(self, name):
-                raise WrongParameter(
+                raise ParameterError(
                     name, f"0 or missing, and tiling {self.tiling!r} needs it", "give 1 or more"
                 )
         if not tiled and (given := [name for name in OF_TILES if getattr(self, name)]):
-            raise WrongParameter(
+            raise ParameterError(
                 given[0],
                 f"found {getattr(self, given[0])}, and tiling is 'untiled'",
                 f"leave it out, or set tiling to {' or '.join(fitting[1:])}",
@@ -141,7 +141,7 @@ class StencilParams(Params):
         if self.tiling == "hexagonal":
             check_hexagon(self.tile_t)
             if self.subtile:
-                raise WrongParameter(
+                raise ParameterError(
                     "subtile", f"found {self.subtile}, and hexagons have none", "leave it out"
                 )
         return self

@@ -18,10 +18,10 @@ from dvfs.registry import Registry
 from sites.clocks.shared.control import (
     ClockControl,
     ClockEntry,
-    ClockNotLegal,
+    ClocksError,
     ClockState,
-    ClocksUnavailable,
     ControlledSite,
+    IllegalClockError,
 )
 from sites.clocks.shared.description import ControlDescription, Right
 from sites.clocks.shared.hwmon_voltage import with_voltage
@@ -77,10 +77,10 @@ def right_to_set(control: str, root: Path = Path("/")) -> Right:
 __all__ = [
     "CONTROLS",
     "ClockControl",
-    "ClockNotLegal",
     "ClockState",
-    "ClocksUnavailable",
+    "ClocksError",
     "ControlDescription",
+    "IllegalClockError",
     "Right",
     "check_options",
     "describe_controls",

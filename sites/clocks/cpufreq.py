@@ -36,7 +36,7 @@ from typing import Any
 
 from dvfs.setting import Setting
 from sites.clocks import uncore
-from sites.clocks.shared.control import ClockNotLegal, ClockState, ClocksUnavailable, ControlledSite
+from sites.clocks.shared.control import ClocksError, ClockState, ControlledSite, IllegalClockError
 from sites.clocks.shared.core_clock import open_core_clock
 from sites.clocks.shared.description import ControlDescription, Right
 from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
@@ -145,7 +145,7 @@ class Cpufreq:
 
     def set(self, setting: Setting) -> None:
         if setting.mem_mhz is not None and not self.domains:
-            raise ClockNotLegal(
+            raise IllegalClockError(
                 f"{setting}: no memory clock is set here; on Intel servers the option "
                 "`uncore = true` sets the uncore clock"
             )
@@ -191,15 +191,15 @@ class Cpufreq:
         for policy in self.policies:
             table, low, high = policy.table_khz, policy.lowest_khz, policy.highest_khz
             if khz == policy.turbo_khz:
-                raise ClockNotLegal(means_turbo(mhz))
+                raise IllegalClockError(means_turbo(mhz))
             if table is not None and khz not in table:
                 near = sorted(table, key=lambda listed: abs(listed - khz))[:2]
                 offered = " and ".join(f"{listed / 1000:g}" for listed in sorted(near))
-                raise ClockNotLegal(
+                raise IllegalClockError(
                     f"core {mhz:g} MHz: {policy.folder} lists no such clock; the nearest: {offered}"
                 )
             if table is None and not low <= khz <= high:
-                raise ClockNotLegal(
+                raise IllegalClockError(
                     f"core {mhz:g} MHz: {policy.folder} offers {low / 1000:g} to "
                     f"{high / 1000:g} MHz"
                 )
@@ -239,7 +239,7 @@ def open_control(site: ControlledSite, root: Path) -> Cpufreq:
     """See :mod:`sites.clocks`; the options are in ABOUT.
 
     Raises:
-        ClocksUnavailable: a CPU has no cpufreq or is offline, a clock of the site stands for turbo,
+        ClocksError: a CPU has no cpufreq or is offline, a clock of the site stands for turbo,
             or there is no uncore domain to set.
         ValueError: an unknown option, or one with a wrong value.
     """
@@ -251,9 +251,7 @@ def open_control(site: ControlledSite, root: Path) -> Cpufreq:
     for setting in site.settings:
         mhz = setting.core_mhz
         if mhz is not None and round(mhz * 1000) in turbo_khz:
-            raise ClocksUnavailable(
-                means_turbo(mhz), "leave it out of domains.core.frequencies_mhz"
-            )
+            raise ClocksError(means_turbo(mhz), "leave it out of domains.core.frequencies_mhz")
     domains = uncore.find_domains(root, options.domain_ids) if options.uncore else ()
     return Cpufreq(root, cpus, policies, domains, site.settings)
 
@@ -262,7 +260,7 @@ def turbo_mhz(root: Path) -> float | None:
     """The clock that the first CPU's driver lists and that stands for turbo."""
     try:
         khz = find_policies(root, {min(find_cpus(root, "all"))})[0].turbo_khz
-    except ClocksUnavailable:
+    except ClocksError:
         return None
     return None if khz is None else khz / 1000
 
@@ -300,7 +298,7 @@ def find_cpus(root: Path, cpus: str | None) -> set[int]:
     """The numbers of the CPUs to set.
 
     Raises:
-        ClocksUnavailable: ``all``, and no CPU that is online has cpufreq; or a CPU of the list is
+        ClocksError: ``all``, and no CPU that is online has cpufreq; or a CPU of the list is
             offline.
         ValueError: a range that ends before it begins.
     """
@@ -310,7 +308,7 @@ def find_cpus(root: Path, cpus: str | None) -> set[int]:
         with_cpufreq = _with_cpufreq(root)
         online = with_cpufreq - offline_cpus(root, with_cpufreq)
         if not online:
-            raise ClocksUnavailable(f"{root / CPUS}: no CPU has cpufreq", ABSENT)
+            raise ClocksError(f"{root / CPUS}: no CPU has cpufreq", ABSENT)
         return online
     try:
         numbers = cpu_list(cpus)
@@ -329,12 +327,12 @@ def check_online(root: Path, cpus: set[int]) -> None:
     """Check that these CPUs are online.
 
     Raises:
-        ClocksUnavailable: one is offline.
+        ClocksError: one is offline.
     """
     offline = sorted(offline_cpus(root, cpus))
     if offline:
         what = f"CPU {offline[0]}" if len(offline) == 1 else f"CPUs {', '.join(map(str, offline))}"
-        raise ClocksUnavailable(
+        raise ClocksError(
             f"{what}: offline, so that no clock can be set ({root / CPUS / 'online'})",
             f"as root, `echo 1 > {root / CPUS}/cpu{offline[0]}/online`, or name other CPUs in the "
             "option `cpus`",
@@ -345,13 +343,13 @@ def find_policies(root: Path, cpus: set[int]) -> tuple[Policy, ...]:
     """The policies of these CPUs, each once.
 
     Raises:
-        ClocksUnavailable: a CPU has none, or it cannot be read.
+        ClocksError: a CPU has none, or it cannot be read.
     """
     folders: dict[Path, str] = {}
     for cpu in sorted(cpus):
         folder = f"{CPUS}/cpu{cpu}/cpufreq"
         if not (root / folder).is_dir():
-            raise ClocksUnavailable(f"{root / folder} does not exist", ABSENT)
+            raise ClocksError(f"{root / folder} does not exist", ABSENT)
         # CPUs of one policy have links to the same folder.
         folders.setdefault((root / folder).resolve(), folder)
     boosts = optional_number(root, f"{CPUS}/cpufreq/boost") == 1
@@ -366,7 +364,7 @@ def _read_policy(root: Path, folder: str, boosts: bool) -> Policy:
         words = read_text(root, path, ABSENT).split()
         table = tuple(whole_number(word, root / path) for word in words)
         if not table:
-            raise ClocksUnavailable(f"{root / path} lists no clock", CHECK_DRIVER)
+            raise ClocksError(f"{root / path} lists no clock", CHECK_DRIVER)
         turbo_khz = _turbo_khz(root, folder, table, boosts)
         table = tuple(khz for khz in table if khz != turbo_khz)
         boost = f"{folder}/scaling_boost_frequencies"

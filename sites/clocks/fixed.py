@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dvfs.setting import AS_FOUND, Setting
-from sites.clocks.shared.control import ClockNotLegal, ControlledSite
+from sites.clocks.shared.control import ControlledSite, IllegalClockError
 from sites.clocks.shared.description import ControlDescription, Right
 from sites.clocks.shared.reading import ReadClocks
 
@@ -22,7 +22,7 @@ class Fixed(ReadClocks):
 
     def set(self, setting: Setting) -> None:
         if setting != AS_FOUND:
-            raise ClockNotLegal(f"{setting}: the control 'fixed' sets no clocks")
+            raise IllegalClockError(f"{setting}: the control 'fixed' sets no clocks")
 
 
 def rights(root: Path) -> Right:

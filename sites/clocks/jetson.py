@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from dvfs.setting import Setting
-from sites.clocks.shared.control import ClockNotLegal, ClockState, ClocksUnavailable, ControlledSite
+from sites.clocks.shared.control import ClocksError, ClockState, ControlledSite, IllegalClockError
 from sites.clocks.shared.description import ControlDescription, Right
 from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
 from sites.clocks.shared.kernel_files import (
@@ -151,7 +151,7 @@ class Jetson:
         if mhz is None:
             return []
         if self.emc is None:
-            raise ClocksUnavailable(
+            raise ClocksError(
                 f"memory {mhz:g} MHz cannot be set: neither {self.root / BPMP_EMC} nor "
                 f"{self.root / OVERRIDE_EMC} exists",
                 ABSENT,
@@ -167,10 +167,10 @@ class Jetson:
         return [*(File(switch, "1\n") for switch in self.emc.switches), rate]
 
 
-def _not_offered(domain: str, mhz: float, clocks_hz: tuple[int, ...]) -> ClockNotLegal:
+def _not_offered(domain: str, mhz: float, clocks_hz: tuple[int, ...]) -> IllegalClockError:
     near = sorted(clocks_hz, key=lambda hz: abs(hz - mhz * HZ_PER_MHZ))[:2]
     words = " and ".join(f"{hz / HZ_PER_MHZ:.10g}" for hz in sorted(near))
-    return ClockNotLegal(f"{domain} {mhz:g} MHz is not offered; the nearest: {words}")
+    return IllegalClockError(f"{domain} {mhz:g} MHz is not offered; the nearest: {words}")
 
 
 def rights(root: Path) -> Right:
@@ -182,7 +182,7 @@ def open_control(site: ControlledSite, root: Path) -> Jetson:
     """See :mod:`sites.clocks`; the options are in ABOUT.
 
     Raises:
-        ClocksUnavailable: there is no such GPU, or a file cannot be read.
+        ClocksError: there is no such GPU, or a file cannot be read.
         ValueError: an unknown option, or one with a wrong value.
     """
     name = parse_options(site.clocks.options)
@@ -206,13 +206,13 @@ def find_gpu(root: Path, name: str | None) -> JetsonGpu:
     """The GPU of that name, or the only one with a known name.
 
     Raises:
-        ClocksUnavailable: there is none or several, or its clocks cannot be read.
+        ClocksError: there is none or several, or its clocks cannot be read.
     """
     devices = sorted(path.name for path in (root / DEVFREQ).glob("*"))
     names = [d for d in devices if (KNOWN_GPU.fullmatch(d) if name is None else d == name)]
     if len(names) != 1:
         what = f"{len(names)} GPUs with a known name" if name is None else f"no {name}"
-        raise ClocksUnavailable(
+        raise ClocksError(
             f"{root / DEVFREQ} has {what}, among: {', '.join(devices) or 'nothing'}", ABSENT_GPU
         )
     folder = f"{DEVFREQ}/{names[0]}"
@@ -220,7 +220,7 @@ def find_gpu(root: Path, name: str | None) -> JetsonGpu:
     words = read_text(root, path, ABSENT_GPU).split()
     clocks_hz = tuple(sorted(whole_number(word, root / path) for word in words))
     if not clocks_hz:
-        raise ClocksUnavailable(f"{root / path} lists no clock", CHECK_DRIVER)
+        raise ClocksError(f"{root / path} lists no clock", CHECK_DRIVER)
     railgate = f"{folder}/device/railgate_enable"
     return JetsonGpu(folder, clocks_hz, railgate if (root / railgate).exists() else None)
 
@@ -229,7 +229,7 @@ def find_emc(root: Path) -> Emc | None:
     """The memory clock; None if neither interface is visible.
 
     Raises:
-        ClocksUnavailable: its range cannot be read.
+        ClocksError: its range cannot be read.
     """
     if _is_there(root / BPMP_EMC):
         rates: tuple[int, ...] | None = None

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from dvfs.setting import Setting
-from sites.clocks.shared.control import ClockNotLegal, ClockState, ClocksUnavailable, ControlledSite
+from sites.clocks.shared.control import ClocksError, ClockState, ControlledSite, IllegalClockError
 from sites.clocks.shared.description import ControlDescription, Right
 from sites.clocks.shared.gpu_clocks import GRAPHICS, MEMORY, GpuClocks, as_clocks_unavailable
 from sites.clocks.shared.journal import (
@@ -35,7 +35,7 @@ from sites.clocks.shared.journal import (
     log_left_over,
     signals_wait,
 )
-from sites.nvml_library import Gpu, NvmlLibrary, NvmlUnavailable, find_gpus, open_library
+from sites.nvml_library import Gpu, NvmlError, NvmlLibrary, find_gpus, open_library
 
 ABOUT = ControlDescription(
     control="nvml",
@@ -101,7 +101,7 @@ class Nvml:
             for locked in self.gpus:
                 failed += _unlock(self.library, locked)
         if failed:
-            raise ClocksUnavailable(
+            raise ClocksError(
                 "not restored: " + "; ".join(failed),
                 "as root: `nvidia-smi --reset-gpu-clocks; nvidia-smi --reset-memory-clocks`",
             )
@@ -125,7 +125,7 @@ class Nvml:
                 for mhz in memory
             }
         if not any(table.values()):
-            raise ClocksUnavailable(
+            raise ClocksError(
                 f"{gpu.label} lists no clocks", "check `nvidia-smi -q -d SUPPORTED_CLOCKS`"
             )
         return table
@@ -134,7 +134,7 @@ class Nvml:
         table = self._table()
         if setting.mem_mhz is not None and setting.mem_mhz not in table:
             offered = ", ".join(str(mhz) for mhz in sorted(table))
-            raise ClockNotLegal(f"memory {setting.mem_mhz:g} MHz: the GPU offers {offered}")
+            raise IllegalClockError(f"memory {setting.mem_mhz:g} MHz: the GPU offers {offered}")
         if setting.core_mhz is None:
             return
         if setting.mem_mhz is not None:
@@ -144,7 +144,7 @@ class Nvml:
         if setting.core_mhz not in core:
             near = sorted(core, key=lambda mhz: abs(mhz - (setting.core_mhz or 0.0)))[:2]
             at = "" if setting.mem_mhz is None else f" at memory {setting.mem_mhz:g} MHz"
-            raise ClockNotLegal(
+            raise IllegalClockError(
                 f"core {setting.core_mhz:g} MHz is not offered{at}; the nearest: "
                 f"{' and '.join(str(mhz) for mhz in sorted(near))}"
             )
@@ -174,7 +174,7 @@ class Nvml:
                 self._call(gpu, f"core {mhz} MHz", nvml.nvmlDeviceSetGpuLockedClocks, mhz)
             elif locked.core:
                 _raise(_reset(self.library, gpu, core=True, mem=False))
-        except (ClockNotLegal, ClocksUnavailable):
+        except (IllegalClockError, ClocksError):
             # A refused clock is not locked, so it need not be unlocked, which may fail too.
             locked.core, locked.mem = before
             raise
@@ -192,10 +192,10 @@ class Nvml:
         try:
             with self.library.explained(f"{gpu.label}: locking {what}"):
                 function(gpu.handle, mhz, mhz)
-        except NvmlUnavailable as error:
+        except NvmlError as error:
             if error.code == INVALID_ARGUMENT:
-                raise ClockNotLegal(error.what) from None
-            raise ClocksUnavailable(error.what, error.remedy) from None
+                raise IllegalClockError(error.what) from None
+            raise ClocksError(error.what, error.remedy) from None
 
     def _read_back(self, gpu: Gpu, setting: Setting, deadline_s: float) -> None:
         for name, kind, requested in (
@@ -210,7 +210,7 @@ class Nvml:
                     reasons = frozenset(self.clocks.reasons(gpu)) - {"applications clocks"}
                     if taken < requested and reasons:
                         break  # The GPU took it and is throttled; the state has the reasons.
-                    raise ClockNotLegal(
+                    raise IllegalClockError(
                         f"{gpu.label}: {name} {requested:g} MHz was requested, and it runs at "
                         f"{taken:g} MHz"
                     )
@@ -236,7 +236,7 @@ def open_control(site: ControlledSite, root: Path) -> Nvml:
     """See :mod:`sites.clocks`; the options are in ABOUT.
 
     Raises:
-        ClocksUnavailable: there is no NVML, or not the selected GPU.
+        ClocksError: there is no NVML, or not the selected GPU.
         ValueError: an unknown option, or one with a wrong value.
     """
     names = parse_options(site.clocks.options)
@@ -280,7 +280,7 @@ def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
     for uuid, core, mem in entries:
         try:
             library = open_library(root)
-        except NvmlUnavailable as error:
+        except NvmlError as error:
             (gone if error.code in GONE_CODES else failed).append(f"{uuid}: {error}")
             continue
         try:
@@ -290,14 +290,14 @@ def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
                 done.append(f"{gpu.label}: its clocks are unlocked")
             for failure in errors:
                 (gone if failure.code in GONE_CODES else failed).append(failure.what)
-        except NvmlUnavailable as error:
+        except NvmlError as error:
             (gone if error.code in GONE_CODES else failed).append(f"{uuid}: {error.what}")
         finally:
             library.close()
     return PutBack(tuple(done), tuple(gone), tuple(failed))
 
 
-def _reset(library: NvmlLibrary, gpu: Gpu, *, core: bool, mem: bool) -> list[NvmlUnavailable]:
+def _reset(library: NvmlLibrary, gpu: Gpu, *, core: bool, mem: bool) -> list[NvmlError]:
     """Remove the locks; each is tried, and the failures are returned."""
     errors = []
     nvml = library.nvml
@@ -310,16 +310,16 @@ def _reset(library: NvmlLibrary, gpu: Gpu, *, core: bool, mem: bool) -> list[Nvm
         try:
             with library.explained(f"{gpu.label}: unlocking its clocks"):
                 function(gpu.handle)
-        except NvmlUnavailable as error:
+        except NvmlError as error:
             # A clock that cannot be locked has no lock to remove.
             if not error.is_unsupported:
                 errors.append(error)
     return errors
 
 
-def _raise(errors: Sequence[NvmlUnavailable]) -> None:
+def _raise(errors: Sequence[NvmlError]) -> None:
     for error in errors:
-        raise ClocksUnavailable(error.what, error.remedy)
+        raise ClocksError(error.what, error.remedy)
 
 
 def _unlock(library: NvmlLibrary, locked: LockedGpu) -> list[str]:

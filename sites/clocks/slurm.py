@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 
 from dvfs.setting import AS_FOUND, Setting
-from sites.clocks.shared.control import ClockNotLegal, ControlledSite
+from sites.clocks.shared.control import ControlledSite, IllegalClockError
 from sites.clocks.shared.description import ControlDescription, Right
 from sites.clocks.shared.reading import ReadClocks
 
@@ -93,7 +93,7 @@ class SlurmStep(ReadClocks):
         requested = flags[0].partition("=")[2]
         value = os.environ.get(name)
         if value is None or value.removeprefix("gpu:") != requested:
-            raise ClockNotLegal(
+            raise IllegalClockError(
                 f"{setting}: the step's environment has {name}={value!r} instead of "
                 f"{requested!r}; is this process a job step?"
             )

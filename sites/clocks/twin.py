@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dvfs.setting import Setting
-from sites.clocks.shared.control import ClockNotLegal, ClockState, ControlledSite
+from sites.clocks.shared.control import ClockState, ControlledSite, IllegalClockError
 from sites.clocks.shared.description import ControlDescription, Right
 
 ABOUT = ControlDescription(
@@ -29,7 +29,7 @@ class TwinClocks:
 
     def set(self, setting: Setting) -> None:
         if setting not in self._legal:
-            raise ClockNotLegal(f"{setting}: not a legal setting of this simulated machine")
+            raise IllegalClockError(f"{setting}: not a legal setting of this simulated machine")
         self.current = setting
 
     def state(self) -> ClockState:

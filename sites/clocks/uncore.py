@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from dvfs.setting import Setting
-from sites.clocks.shared.control import ClockNotLegal, ClockState, ClocksUnavailable, ControlledSite
+from sites.clocks.shared.control import ClocksError, ClockState, ControlledSite, IllegalClockError
 from sites.clocks.shared.description import ControlDescription, Right
 from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
 from sites.clocks.shared.kernel_files import optional_number, read_number, right_to_write
@@ -73,7 +73,7 @@ class Uncore:
 
     def set(self, setting: Setting) -> None:
         if setting.core_mhz is not None:
-            raise ClockNotLegal(
+            raise IllegalClockError(
                 f"{setting}: this control sets no core clock; use cpufreq with uncore = true"
             )
         self.files.write(limits_for(setting.mem_mhz, self.domains))
@@ -94,7 +94,7 @@ def open_control(site: ControlledSite, root: Path) -> Uncore:
     """See :mod:`sites.clocks`; the options are in ABOUT.
 
     Raises:
-        ClocksUnavailable: there is no uncore to set.
+        ClocksError: there is no uncore to set.
         ValueError: an unknown option, or one with a wrong value.
     """
     ids = parse_options(site.clocks.options)
@@ -121,7 +121,7 @@ def find_domains(root: Path, domain_ids: tuple[int, ...] | None = None) -> tuple
     """The domains below ``root``.
 
     Raises:
-        ClocksUnavailable: there are none, or their ranges cannot be read.
+        ClocksError: there are none, or their ranges cannot be read.
     """
     folders = sorted((root / FOLDER).glob("uncore[0-9]*"))
     if folders and domain_ids is not None:
@@ -131,14 +131,12 @@ def find_domains(root: Path, domain_ids: tuple[int, ...] | None = None) -> tuple
             if read_number(root, f"{folder.relative_to(root)}/domain_id", ABSENT) in domain_ids
         ]
     elif domain_ids is not None:
-        raise ClocksUnavailable(
-            f"{root / FOLDER} has no domain ids", "leave the option domain_ids out"
-        )
+        raise ClocksError(f"{root / FOLDER} has no domain ids", "leave the option domain_ids out")
     folders = folders or (
         sorted((root / FOLDER).glob("package_*_die_*")) if domain_ids is None else []
     )
     if not folders:
-        raise ClocksUnavailable(f"{root / FOLDER} has no uncore domain to set", ABSENT)
+        raise ClocksError(f"{root / FOLDER} has no uncore domain to set", ABSENT)
     domains = []
     for folder in folders:
         path = str(folder.relative_to(root))
@@ -163,7 +161,7 @@ def limits_for(mhz: float | None, domains: tuple[UncoreDomain, ...]) -> list[Lim
     """What to write for a memory clock; nothing if it is None.
 
     Raises:
-        ClockNotLegal: not all domains offer it.
+        IllegalClockError: not all domains offer it.
     """
     if mhz is None:
         return []
@@ -172,7 +170,7 @@ def limits_for(mhz: float | None, domains: tuple[UncoreDomain, ...]) -> list[Lim
         offered = (
             f"{legal[0]:g} to {legal[-1]:g} MHz in steps of 100" if legal else "none in common"
         )
-        raise ClockNotLegal(f"memory {mhz:g} MHz: the uncore offers {offered}")
+        raise IllegalClockError(f"memory {mhz:g} MHz: the uncore offers {offered}")
     return [domain.limits(mhz) for domain in domains]
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dvfs.errors import UserError
-from sites.perf_event import EventSpec, EventUnknown, find_event, open_event
+from sites.perf_event import EventError, EventSpec, find_event, open_event
 
 RECORDED = Path("perf/counters")
 READING = struct.Struct("=QQQ")
@@ -35,7 +35,7 @@ COUNTED_SHARE = 0.999
 """Below this share of the time an event counts as multiplexed."""
 
 
-class CountersUnavailable(UserError):
+class CountersError(UserError):
     """An event cannot be counted on this node, or by this user."""
 
     exit_code = 1
@@ -79,7 +79,7 @@ class KernelEvent:
     """An event that the kernel counts for this process and what it starts from now on.
 
     Raises:
-        CountersUnavailable: the kernel refuses it.
+        CountersError: the kernel refuses it.
     """
 
     def __init__(self, spec: EventSpec) -> None:
@@ -113,7 +113,7 @@ class RecordedEvent:
     """The readings of an event in a recorded tree, one after the other.
 
     Raises:
-        CountersUnavailable: the tree has none.
+        CountersError: the tree has none.
     """
 
     def __init__(self, root: Path, name: str) -> None:
@@ -122,7 +122,7 @@ class RecordedEvent:
             lines = path.read_text(encoding="ascii").splitlines()
             self._readings = iter([EventReading(*map(int, line.split())) for line in lines])
         except (OSError, ValueError, TypeError) as error:
-            raise CountersUnavailable(f"{path}: {error}", "record it again") from None
+            raise CountersError(f"{path}: {error}", "record it again") from None
         self._path = path
 
     def enable(self) -> None:
@@ -135,7 +135,7 @@ class RecordedEvent:
         """The next reading."""
         reading = next(self._readings, None)
         if reading is None:
-            raise CountersUnavailable(f"{self._path}: has no further reading", "record more")
+            raise CountersError(f"{self._path}: has no further reading", "record more")
         return reading
 
     def close(self) -> None:
@@ -190,7 +190,7 @@ def open_counters(events: Mapping[str, str], root: Path = Path("/")) -> Counters
     """Open events: name -> event as :func:`sites.perf_event.find_event` takes it.
 
     Raises:
-        CountersUnavailable: one of them cannot be counted here.
+        CountersError: one of them cannot be counted here.
     """
     is_machine = root.resolve() == Path("/")
     opened: dict[str, Event] = {}
@@ -200,22 +200,22 @@ def open_counters(events: Mapping[str, str], root: Path = Path("/")) -> Counters
             opened[name] = KernelEvent(spec) if is_machine else RecordedEvent(root, name)
     except BaseException as error:
         Counters(opened).close()
-        if isinstance(error, EventUnknown):
-            raise CountersUnavailable(error.what, error.remedy) from None
+        if isinstance(error, EventError):
+            raise CountersError(error.what, error.remedy) from None
         raise
     return Counters(opened)
 
 
-def _refused(name: str, error: OSError) -> CountersUnavailable:
+def _refused(name: str, error: OSError) -> CountersError:
     if error.errno in (errno.EACCES, errno.EPERM):
-        return CountersUnavailable(
+        return CountersError(
             f"this user may not count {name}",
             "set kernel.perf_event_paranoid to 2 or less as root (`sysctl`), or ask the site: "
             "with Slurm, some sites allow it by a job option",
         )
     if error.errno in (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV):
-        return CountersUnavailable(
+        return CountersError(
             f"this processor does not count {name}",
             "virtual machines rarely have hardware counters; `perf list` shows what there is",
         )
-    return CountersUnavailable(f"{name}: {error.strerror}", "check the event's name and numbers")
+    return CountersError(f"{name}: {error.strerror}", "check the event's name and numbers")

@@ -58,7 +58,7 @@ def read_group(path: Path) -> CounterGroup:
     """Read and check a group file.
 
     Raises:
-        BadFile: with file, line, key, what was found and what would be right.
+        FileError: with file, line, key, what was found and what would be right.
     """
     group, source = read_file(path, CounterGroup)
     for name, factors in group.derived.items():

@@ -4,7 +4,7 @@
 Each module has ``ABOUT``, a :class:`MeterDescription` with the options, and
 ``open_meter(root: Path, options: Mapping) -> Meter``. ``root`` is ``/`` on a machine, and a folder
 with recorded files in a test; programs are then looked for in its usr/bin and usr/sbin. It raises
-MeterUnreadable where the meter, or something that an option names, is missing or cannot be read,
+MeterError where the meter, or something that an option names, is missing or cannot be read,
 and ValueError for an unknown option or one with a wrong value. So does ``parse_options(options)``,
 where there is one, without opening anything.
 """
@@ -18,13 +18,13 @@ from typing import Any
 from dvfs.registry import Registry
 from sites.described_options import check_module_options
 from sites.meters.shared.meter import (
+    AbsentMeterError,
     Buffered,
     Channel,
     FromFiles,
     Meter,
-    MeterAbsent,
     MeterDescription,
-    MeterUnreadable,
+    MeterError,
     Reading,
 )
 
@@ -48,7 +48,7 @@ def open_meter(kind: str, options: Mapping[str, Any], root: Path = Path("/")) ->
     """Open the meter registered as ``kind``.
 
     Raises:
-        MeterUnreadable: it is not on this machine, or cannot be read.
+        MeterError: it is not on this machine, or cannot be read.
         KeyError: no meter of that name is registered.
     """
     meter: Meter = METERS.load(kind).open_meter(root, options)
@@ -71,13 +71,13 @@ def describe_meters() -> list[MeterDescription]:
 
 __all__ = [
     "METERS",
+    "AbsentMeterError",
     "Buffered",
     "Channel",
     "FromFiles",
     "Meter",
-    "MeterAbsent",
     "MeterDescription",
-    "MeterUnreadable",
+    "MeterError",
     "Reading",
     "check_options",
     "describe_meters",

@@ -35,7 +35,7 @@ from typing import Any, Literal
 
 from sites.described_options import list_option
 from sites.meters.shared.counter import Counter
-from sites.meters.shared.meter import Channel, MeterAbsent, MeterDescription, MeterUnreadable
+from sites.meters.shared.meter import AbsentMeterError, Channel, MeterDescription, MeterError
 from sites.meters.shared.open_meter import OpenMeter
 
 ABOUT = MeterDescription(
@@ -71,7 +71,7 @@ OTHER_REMEDY = "discard the measurement; check `amd-smi metric --power --energy`
 UNSUPPORTED_REMEDY = "this GPU (or a virtual machine's) does not offer it: see `amd-smi metric`"
 
 
-class Unsupported(Exception):
+class NotSupportedError(Exception):
     """The GPU does not offer the requested value."""
 
 
@@ -94,18 +94,18 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
         import amdsmi  # noqa: PLC0415
     except Exception as error:  # Importing it loads its library, which may raise anything.
         what = f"the Python package amdsmi cannot be imported: {error}"
-        raise MeterAbsent(what, PACKAGE_REMEDY) from error
+        raise AbsentMeterError(what, PACKAGE_REMEDY) from error
     try:
         with _explained(amdsmi, "AMD SMI", START_REMEDY):
             amdsmi.amdsmi_init()
-    except Unsupported as error:
-        raise MeterUnreadable(str(error), START_REMEDY) from error
+    except NotSupportedError as error:
+        raise MeterError(str(error), START_REMEDY) from error
     try:
         gpus = _find_gpus(amdsmi, indices)
     except BaseException as error:
         _shut_down(amdsmi)
-        if isinstance(error, Unsupported):
-            raise MeterUnreadable(str(error), UNSUPPORTED_REMEDY) from error
+        if isinstance(error, NotSupportedError):
+            raise MeterError(str(error), UNSUPPORTED_REMEDY) from error
         raise
     return _make_meter(amdsmi, gpus)
 
@@ -150,7 +150,7 @@ def _read_all(library: Any, gpus: Sequence[AmdGpu]) -> list[float]:
             if gpu.resolution_uj is not None:
                 ticks, resolution_uj = _read_energy(library, gpu.handle, gpu.label)
                 if resolution_uj != gpu.resolution_uj:
-                    raise MeterUnreadable(
+                    raise MeterError(
                         f"the energy counter of {gpu.label} changed its unit from "
                         f"{float(gpu.resolution_uj):g} to {float(resolution_uj):g} uJ",
                         OTHER_REMEDY,
@@ -159,10 +159,10 @@ def _read_all(library: Any, gpus: Sequence[AmdGpu]) -> list[float]:
             if gpu.power_key is not None:
                 watts = _read_powers(library, gpu.handle, gpu.label).get(gpu.power_key)
                 if watts is None:
-                    raise Unsupported(f"{gpu.label} has no {gpu.power_key} any more")
+                    raise NotSupportedError(f"{gpu.label} has no {gpu.power_key} any more")
                 values.append(watts)
-        except Unsupported as error:
-            raise MeterUnreadable(str(error), OTHER_REMEDY) from error
+        except NotSupportedError as error:
+            raise MeterError(str(error), OTHER_REMEDY) from error
     return values
 
 
@@ -179,12 +179,12 @@ def _find_gpus(library: Any, indices: Sequence[int] | None) -> list[AmdGpu]:
     with _explained(library, "AMD SMI", START_REMEDY):
         handles = list(library.amdsmi_get_processor_handles())
     if not handles:
-        raise MeterAbsent("AMD SMI lists no GPU", START_REMEDY)
+        raise AbsentMeterError("AMD SMI lists no GPU", START_REMEDY)
     there = ", ".join(str(index) for index in range(len(handles)))
     gpus = []
     for index in range(len(handles)) if indices is None else indices:
         if index >= len(handles):
-            raise MeterUnreadable(f"there is no AMD GPU {index}", f"the AMD GPUs are: {there}")
+            raise MeterError(f"there is no AMD GPU {index}", f"the AMD GPUs are: {there}")
         what = f"AMD GPU {index}"
         with _explained(library, what, OTHER_REMEDY):
             asic = library.amdsmi_get_gpu_asic_info(handles[index])
@@ -193,7 +193,7 @@ def _find_gpus(library: Any, indices: Sequence[int] | None) -> list[AmdGpu]:
         if TWO_DIES.search(name) and index % 2 == 1:
             if indices is None:
                 continue
-            raise MeterUnreadable(
+            raise MeterError(
                 f"{label} is the odd die of its card, which reports no values",
                 f"name the even die, {index - 1}, which reports the whole card",
             )
@@ -207,15 +207,15 @@ def _probe(library: Any, index: int, handle: Any, label: str) -> AmdGpu:
         ticks, resolution_uj = _read_energy(library, handle, label)
         if ticks == 0:
             resolution_uj = None
-    except Unsupported:
+    except NotSupportedError:
         resolution_uj = None
     try:
         powers = _read_powers(library, handle, label)
         power_key = next((key for key in POWER_KEYS if key in powers), None)
-    except Unsupported:
+    except NotSupportedError:
         power_key = None
     if resolution_uj is None and power_key is None:
-        raise MeterUnreadable(f"{label} offers neither energy nor power", UNSUPPORTED_REMEDY)
+        raise MeterError(f"{label} offers neither energy nor power", UNSUPPORTED_REMEDY)
     return AmdGpu(index, handle, label, resolution_uj, power_key)
 
 
@@ -226,9 +226,11 @@ def _read_energy(library: Any, handle: Any, label: str) -> tuple[int, Fraction]:
     ticks = next((answer[key] for key in ENERGY_KEYS if key in answer), "N/A")
     resolution_uj = answer.get("counter_resolution", "N/A")
     if not isinstance(ticks, int) or not isinstance(resolution_uj, int | float):
-        raise Unsupported(f"the energy of {label} is {ticks!r} in units of {resolution_uj!r} uJ")
+        raise NotSupportedError(
+            f"the energy of {label} is {ticks!r} in units of {resolution_uj!r} uJ"
+        )
     if not 0 < resolution_uj < float("inf"):
-        raise Unsupported(f"the energy of {label} has units of {resolution_uj!r} uJ")
+        raise NotSupportedError(f"the energy of {label} has units of {resolution_uj!r} uJ")
     return ticks, Fraction(resolution_uj)
 
 
@@ -245,17 +247,17 @@ def _read_powers(library: Any, handle: Any, label: str) -> dict[str, float]:
 
 @contextmanager
 def _explained(library: Any, what: str, remedy: str) -> Iterator[None]:
-    """Turn errors of the library in the body into MeterUnreadable or Unsupported."""
+    """Turn errors of the library in the body into MeterError or NotSupportedError."""
     try:
         yield
     except library.AmdSmiException as error:
         code = error.get_error_code() if hasattr(error, "get_error_code") else None
         text = " ".join(str(error).split())
         if code in (NOT_SUPPORTED, NOT_YET_IMPLEMENTED):
-            raise Unsupported(f"{what}: {text}") from error
+            raise NotSupportedError(f"{what}: {text}") from error
         if code == NO_PERMISSION:
             remedy = PERMISSION_REMEDY
-        raise MeterUnreadable(f"{what}: {text}", remedy) from error
+        raise MeterError(f"{what}: {text}", remedy) from error
 
 
 def _shut_down(library: Any) -> None:

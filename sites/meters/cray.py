@@ -36,10 +36,10 @@ from typing import Any
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.kept_file import KeptFile, Remedies, explain, read_bytes
 from sites.meters.shared.meter import (
+    AbsentMeterError,
     Channel,
-    MeterAbsent,
     MeterDescription,
-    MeterUnreadable,
+    MeterError,
     Reading,
 )
 from sites.meters.shared.open_meter import OpenMeter, keep_open
@@ -93,7 +93,7 @@ class StampClock:
         """A stamp's time in CLOCK_MONOTONIC; ``end_ns`` is when its reading had ended.
 
         Raises:
-            MeterUnreadable: the controller's clock was set, or the stamp is too old.
+            MeterError: the controller's clock was set, or the stamp is too old.
         """
         greatest_ns = end_ns - stamp_us * 1000
         if self._offset_ns is None:
@@ -102,7 +102,7 @@ class StampClock:
             self._offset_ns = own_ns if is_synced else greatest_ns
         old_ns = greatest_ns - self._offset_ns
         if not -SYNCED_S * 1e9 <= old_ns <= self._stale_ns:
-            raise MeterUnreadable(
+            raise MeterError(
                 f"the stamp in {self._path} is {old_ns / 1e9:.3g} s older than its reading: the "
                 "clock of the node's controller was set, or it does not update this file",
                 OPEN_AGAIN,
@@ -157,7 +157,7 @@ class CrayMeter(OpenMeter):
         """All channels of one scan: energies in J since the first reading, powers in W.
 
         Raises:
-            MeterUnreadable: a file cannot be read, the controller restarted or no longer updates
+            MeterError: a file cannot be read, the controller restarted or no longer updates
                 them, a counter went back, or the meter is closed.
         """
         self.refuse_closed()
@@ -169,7 +169,7 @@ class CrayMeter(OpenMeter):
             if _parse_plain(self._freshness) == fresh:
                 break
         else:
-            raise MeterUnreadable(
+            raise MeterError(
                 f"{self._freshness.path} changed during each of {ATTEMPTS} readings",
                 "the machine is too busy to read one scan: leave a core free",
             )
@@ -179,7 +179,7 @@ class CrayMeter(OpenMeter):
 
     def _check_state(self, startup: int, fresh: int, end_ns: int) -> None:
         if startup != self._startup:
-            raise MeterUnreadable(
+            raise MeterError(
                 f"{self._startup_file.path} went from {self._startup} to {startup}: the "
                 "node's controller restarted, and its energies with it",
                 OPEN_AGAIN,
@@ -188,7 +188,7 @@ class CrayMeter(OpenMeter):
             self._fresh = (fresh, end_ns)
         still_s = (end_ns - self._fresh[1]) / 1e9
         if still_s > self._stale_s:
-            raise MeterUnreadable(
+            raise MeterError(
                 f"{self._freshness.path} has not changed from {fresh} for {still_s:.3g} s",
                 "the node's controller has stopped: discard the measurement, and ask an "
                 "administrator to restart it",
@@ -221,11 +221,11 @@ def _find_channels(directory: Path) -> tuple[Channel, ...]:
     try:
         names = {path.name for path in directory.iterdir()}
     except FileNotFoundError as error:
-        raise MeterAbsent(f"{directory} does not exist", ABSENT_REMEDY) from error
+        raise AbsentMeterError(f"{directory} does not exist", ABSENT_REMEDY) from error
     except OSError as error:
         raise explain(str(directory), error, REMEDIES) from error
     if "energy" not in names:
-        raise MeterUnreadable(f"{directory / 'energy'} does not exist", REMEDIES.gone)
+        raise MeterError(f"{directory / 'energy'} does not exist", REMEDIES.gone)
     period_s = 1 / _scan_hz(directory)
     is_stamped = b" us" in read_bytes(directory / "energy", REMEDIES)
     ordered: list[tuple[tuple[int, int, bool], Channel]] = []
@@ -268,7 +268,7 @@ def _scan_hz(directory: Path) -> int:
     text = read_bytes(path, REMEDIES)
     match = re.match(rb"(\d{1,6})(?: Hz)?\b", text)
     if match is None or int(match[1]) == 0:
-        raise MeterUnreadable(f"{path} holds {text[:40]!r}, not a rate in Hz", REMEDIES.other)
+        raise MeterError(f"{path} holds {text[:40]!r}, not a rate in Hz", REMEDIES.other)
     return int(match[1])
 
 
@@ -276,7 +276,7 @@ def _parse_plain(file: KeptFile) -> int:
     text = file.read()
     match = PLAIN.fullmatch(text)
     if match is None:
-        raise MeterUnreadable(f"{file.path} holds {text[:40]!r}, not a number", REMEDIES.other)
+        raise MeterError(f"{file.path} holds {text[:40]!r}, not a number", REMEDIES.other)
     return int(match[1])
 
 
@@ -284,7 +284,7 @@ def _parse_value(path: str, text: bytes, unit: bytes) -> tuple[int, int | None]:
     """The value, and the time stamp in us; None for a file without one."""
     match = VALUE.fullmatch(text)
     if match is None or match[2] != unit:
-        raise MeterUnreadable(
+        raise MeterError(
             f"{path} holds {text[:60]!r}, not a number of {unit.decode()} with a time stamp",
             REMEDIES.other,
         )

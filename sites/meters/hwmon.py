@@ -34,7 +34,7 @@ from sites.meters.shared.counter import Counter
 from sites.meters.shared.domains import CONTAINS
 from sites.meters.shared.hwmon_sensors import HWMON, REMEDIES, Sensor, find_sensors
 from sites.meters.shared.kept_file import parse_number
-from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable
+from sites.meters.shared.meter import Channel, MeterDescription, MeterError
 from sites.meters.shared.open_meter import FileMeter, keep_open
 
 ABOUT = MeterDescription(
@@ -103,7 +103,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> FileMeter:
     if choices is None:
         choices = _choose_known(sensors)
         if not choices:
-            raise MeterUnreadable(
+            raise MeterError(
                 f"{root / HWMON} has no sensor of power whose domain is known",
                 "name them in the meter's option `sensors`; there are "
                 + (", ".join(str(sensor) for sensor in sensors) or "none at all"),
@@ -113,7 +113,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> FileMeter:
         chosen += _find_channels(choice, choices, sensors)
     names = [channel.name for channel, _ in chosen]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise MeterUnreadable(
+        raise MeterError(
             f"{root / HWMON}: several channels would be called {', '.join(twice)}",
             "distinguish them with `device` in the option `sensors`",
         )
@@ -203,13 +203,13 @@ def _find_channels(
     """The channels of a chosen sensor: a counter, a power, or both with the same label."""
     fitting = [sensor for sensor in sensors if choice.fits(sensor)]
     if not fitting:
-        raise MeterUnreadable(
+        raise MeterError(
             f"hwmon has no sensor {choice.channel} of chip {choice.chip}",
             "this machine has " + (", ".join(str(sensor) for sensor in sensors) or "none"),
         )
     kinds = [sensor.kind for sensor in fitting]
     if len(set(kinds)) < len(kinds):
-        raise MeterUnreadable(
+        raise MeterError(
             f"{' and '.join(str(sensor.path) for sensor in fitting)} are both {fitting[0]}",
             "distinguish them with `device` in the option `sensors`: "
             + ", ".join(sensor.device for sensor in fitting),

@@ -26,10 +26,10 @@ from typing import Any
 from sites.meters.shared.domains import CONTAINS
 from sites.meters.shared.kept_file import KeptFile, Remedies, read_once, read_text
 from sites.meters.shared.meter import (
+    AbsentMeterError,
     Channel,
-    MeterAbsent,
     MeterDescription,
-    MeterUnreadable,
+    MeterError,
     Reading,
 )
 from sites.meters.shared.open_meter import FileMeter, keep_open
@@ -140,7 +140,7 @@ def find_rails(root: Path) -> tuple[LabelledRail, ...]:
     """All labelled rails below ``root``, by chip and number.
 
     Raises:
-        MeterUnreadable: there is no such chip, or a label cannot be read.
+        MeterError: there is no such chip, or a label cannot be read.
     """
     rails: list[LabelledRail] = []
     for name in NAMES:
@@ -154,7 +154,9 @@ def find_rails(root: Path) -> tuple[LabelledRail, ...]:
                 number = int(match[1])
                 rails.append(LabelledRail(label, number, directory, _is_enabled(directory, number)))
     if not rails:
-        raise MeterAbsent(f"{root / DRIVERS} has no ina3221 with labelled rails", ABSENT_REMEDY)
+        raise AbsentMeterError(
+            f"{root / DRIVERS} has no ina3221 with labelled rails", ABSENT_REMEDY
+        )
     return tuple(rails)
 
 
@@ -168,14 +170,14 @@ class Ina3221Meter(FileMeter):
         """What :meth:`read` returns for these numbers, one for each descriptor.
 
         Raises:
-            MeterUnreadable: the meter is closed, or a voltage is 0: the rail is off, or the chip
+            MeterError: the meter is closed, or a voltage is 0: the rail is off, or the chip
                 does not measure it.
         """
         self.refuse_closed()
         values = []
         for file, voltage_mv, current_ma in zip(self._files[::2], raw[::2], raw[1::2], strict=True):
             if voltage_mv <= 0:
-                raise MeterUnreadable(
+                raise MeterError(
                     f"{file.path} reads {voltage_mv} mV: the rail has no supply",
                     "leave it out with the option `rails`, or power the device that it feeds",
                 )
@@ -209,14 +211,14 @@ def _choose(
     if domains is None:
         chosen = tuple(rail for rail in rails if rail.label in RAILS and rail.is_enabled)
         if not chosen:
-            raise MeterUnreadable(
+            raise MeterError(
                 f"{root / DRIVERS} has no rail whose domain is known",
                 f"give domains in the meter's option `rails`; the rails are {there}",
             )
     else:
         missing = [label for label in domains if label not in [rail.label for rail in rails]]
         if missing:
-            raise MeterUnreadable(
+            raise MeterError(
                 f"{root / DRIVERS} has no rail {', '.join(missing)}", f"the rails are {there}"
             )
         chosen = tuple(rail for rail in rails if rail.label in domains)
@@ -224,10 +226,10 @@ def _choose(
     for rail in chosen:
         if not rail.is_enabled:
             path = rail.directory / f"in{rail.number}_enable"
-            raise MeterUnreadable(f"{path} is 0", f"switch it on, as root: `echo 1 > {path}`")
+            raise MeterError(f"{path} is 0", f"switch it on, as root: `echo 1 > {path}`")
         other = labels.setdefault(rail.label, rail)
         if other is not rail:
-            raise MeterUnreadable(
+            raise MeterError(
                 f"{other.directory} and {rail.directory} both have a rail {rail.label}",
                 "leave it out with the option `rails`",
             )
@@ -296,5 +298,5 @@ def _read_signed(file: KeptFile) -> int:
     match = SIGNED.fullmatch(text)
     if match is None:
         held = f"holds {text[:40]!r}, not a number" if text else "is empty"
-        raise MeterUnreadable(f"{file.path} {held}", REMEDIES.other)
+        raise MeterError(f"{file.path} {held}", REMEDIES.other)
     return int(match[1])

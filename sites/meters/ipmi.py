@@ -36,10 +36,10 @@ from sites.meters.shared.command_output import (
     shown_text,
 )
 from sites.meters.shared.meter import (
+    AbsentMeterError,
     Channel,
-    MeterAbsent,
     MeterDescription,
-    MeterUnreadable,
+    MeterError,
     Reading,
 )
 
@@ -130,7 +130,7 @@ class IpmiMeter:
         self._command = tuple(command)
         self._limit_s = limit_s
         self._period_s = period_s
-        self._answer: Reading | MeterUnreadable | None = None
+        self._answer: Reading | MeterError | None = None
         self._has_answer = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._ask, name="ipmi meter", daemon=True)
@@ -140,7 +140,7 @@ class IpmiMeter:
         """Wait until the first run has ended.
 
         Raises:
-            MeterUnreadable: it failed.
+            MeterError: it failed.
         """
         self._has_answer.wait()
         self.read()
@@ -149,17 +149,17 @@ class IpmiMeter:
         """The last answer, with its time.
 
         Raises:
-            MeterUnreadable: the last run failed, or the meter is closed.
+            MeterError: the last run failed, or the meter is closed.
         """
         if self._stop.is_set():
-            raise MeterUnreadable("internal error: the ipmi meter is closed", "please report it")
+            raise MeterError("internal error: the ipmi meter is closed", "please report it")
         answer = self._answer
         if isinstance(answer, Reading):
             return answer
         if answer is None:
-            raise MeterUnreadable("the BMC has not answered yet", "wait for the first answer")
+            raise MeterError("the BMC has not answered yet", "wait for the first answer")
         # A new exception: one that is raised twice collects the tracebacks of both.
-        raise MeterUnreadable(answer.what, answer.remedy)
+        raise MeterError(answer.what, answer.remedy)
 
     def close(self) -> None:
         """End the thread and its command; closing again does nothing."""
@@ -176,7 +176,7 @@ class IpmiMeter:
                 end_ns = time.monotonic_ns()
                 watts = parse_watts(output, " ".join(self._command))
                 self._answer = Reading((start_ns + end_ns) // 2, (watts,))
-            except MeterUnreadable as error:
+            except MeterError as error:
                 self._answer = error
             self._has_answer.set()
             self._stop.wait(self._period_s)
@@ -186,21 +186,21 @@ def parse_watts(output: str, command: str) -> float:
     """The power in the output of either program.
 
     Raises:
-        MeterUnreadable: there is none, it is 0, or the BMC reports that it does not measure.
+        MeterError: there is none, it is 0, or the BMC reports that it does not measure.
     """
     remedy = PARSE_REMEDY.format(command=command)
     states = [state.strip() for state in STATE.findall(output)]
     other = [state for state in states if state.lower() not in ACTIVE]
     if other:
         state = shown_text(other[0])
-        raise MeterUnreadable(f"`{command}`: the BMC's power measurement is {state}", remedy)
+        raise MeterError(f"`{command}`: the BMC's power measurement is {state}", remedy)
     powers = WATTS.findall(output)
     if len(powers) != 1:
         shown = shown_text(output) or "nothing"
-        raise MeterUnreadable(f"`{command}` printed no power, but {shown}", remedy)
+        raise MeterError(f"`{command}` printed no power, but {shown}", remedy)
     watts = float(powers[0])
     if watts == 0:
-        raise MeterUnreadable(f"`{command}` printed 0 W, but a running node draws power", remedy)
+        raise MeterError(f"`{command}` printed 0 W, but a running node draws power", remedy)
     return watts
 
 
@@ -211,4 +211,4 @@ def _find_command(root: Path, words: Sequence[str] | None) -> list[str]:
         if program is not None:
             return [program, *arguments]
     names = " or ".join(words[0] for words in candidates)
-    raise MeterAbsent(f"{names}: not installed", ABSENT_REMEDY)
+    raise AbsentMeterError(f"{names}: not installed", ABSENT_REMEDY)

@@ -49,14 +49,14 @@ from typing import Any, Literal
 
 from sites.described_options import list_option
 from sites.meters.shared.counter import Counter
-from sites.meters.shared.meter import Channel, MeterAbsent, MeterDescription, MeterUnreadable
+from sites.meters.shared.meter import AbsentMeterError, Channel, MeterDescription, MeterError
 from sites.meters.shared.open_meter import OpenMeter
 from sites.nvml_library import (
     ABSENT_REMEDY,
     UNSUPPORTED_REMEDY,
     Gpu,
+    NvmlError,
     NvmlLibrary,
-    NvmlUnavailable,
     find_gpus,
     open_library,
 )
@@ -116,7 +116,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
     devices = parse_options(options)
     try:
         library = open_library(root)
-    except NvmlUnavailable as error:
+    except NvmlError as error:
         raise _unreadable(error) from error
     try:
         channels: list[Channel] = []
@@ -127,7 +127,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
                 signals.append(signal)
     except BaseException as error:
         library.close()
-        if isinstance(error, NvmlUnavailable):
+        if isinstance(error, NvmlError):
             raise _unreadable(error) from error
         raise
     resources = ExitStack()
@@ -140,16 +140,16 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
     return OpenMeter(ABOUT.kind, channels, counters, read_raw, resources, units_per_w=1e3)
 
 
-def _unreadable(error: NvmlUnavailable) -> MeterUnreadable:
-    kind = MeterAbsent if error.remedy == ABSENT_REMEDY else MeterUnreadable
+def _unreadable(error: NvmlError) -> MeterError:
+    kind = AbsentMeterError if error.remedy == ABSENT_REMEDY else MeterError
     return kind(error.what, error.remedy)
 
 
 def _read_signals(library: NvmlLibrary, signals: Sequence[Signal]) -> list[int]:
     try:
         return [_read_signal(library, signal) for signal in signals]
-    except NvmlUnavailable as error:
-        raise MeterUnreadable(error.what, error.remedy) from error
+    except NvmlError as error:
+        raise MeterError(error.what, error.remedy) from error
 
 
 def parse_options(options: Mapping[str, Any]) -> Sequence[int | str] | None:
@@ -170,7 +170,7 @@ def _find_channels(library: NvmlLibrary, gpu: Gpu) -> list[tuple[Channel, Signal
     """The channels that a GPU offers, each with the signal that is read for it.
 
     Raises:
-        NvmlUnavailable: it offers none, or an error other than "not supported" occurred.
+        NvmlError: it offers none, or an error other than "not supported" occurred.
     """
     is_module = MODULES.search(gpu.name) is not None
     energy = f"gpu-{gpu.index}/energy" if _has_energy(library, gpu) else None
@@ -201,7 +201,7 @@ def _find_channels(library: NvmlLibrary, gpu: Gpu) -> list[tuple[Channel, Signal
             channel = _channel(gpu, memory_name, "gpu-memory", "power", memory, inside=outer)
             channels.append((channel, Signal(gpu, memory)))
     if not channels:
-        raise NvmlUnavailable(f"{gpu.label} offers neither energy nor power", UNSUPPORTED_REMEDY)
+        raise NvmlError(f"{gpu.label} offers neither energy nor power", UNSUPPORTED_REMEDY)
     return channels
 
 
@@ -234,7 +234,7 @@ def _channel(
 def _has_energy(library: NvmlLibrary, gpu: Gpu) -> bool:
     try:
         _read_signal(library, Signal(gpu, None))
-    except NvmlUnavailable as error:
+    except NvmlError as error:
         if error.is_unsupported:
             return False
         raise
@@ -256,7 +256,7 @@ def _find_power(
     for source in sources:
         try:
             _read_signal(library, Signal(gpu, source))
-        except NvmlUnavailable as error:
+        except NvmlError as error:
             if not error.is_unsupported:
                 raise
         else:
@@ -268,7 +268,7 @@ def _find_memory_power(library: NvmlLibrary, gpu: Gpu, whole: PowerSource) -> Po
     """The first source of the memory's own power; None where the GPU has none."""
     try:
         memory = _find_power(library, gpu, SCOPE_MEMORY, has_usage=False)
-    except NvmlUnavailable as error:
+    except NvmlError as error:
         if error.code == INVALID_ARGUMENT:
             return None
         raise
@@ -283,7 +283,7 @@ def _is_usage_instant(library: NvmlLibrary, gpu: Gpu) -> bool:
     try:
         with library.explained(gpu.label):
             architecture: int = library.nvml.nvmlDeviceGetArchitecture(gpu.handle)
-    except NvmlUnavailable as error:
+    except NvmlError as error:
         if not error.is_unsupported:
             raise
         return False
@@ -294,7 +294,7 @@ def _read_signal(library: NvmlLibrary, signal: Signal) -> int:
     """The reading of a signal in mJ or mW.
 
     Raises:
-        NvmlUnavailable: the call or the field's own return code is an error.
+        NvmlError: the call or the field's own return code is an error.
     """
     nvml, gpu, source = library.nvml, signal.gpu, signal.source
     if source is None:
@@ -312,7 +312,7 @@ def _read_signal(library: NvmlLibrary, signal: Signal) -> int:
         return int(answer.value.uiVal)
     if answer.valueType == nvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG:
         return int(answer.value.ullVal)
-    raise NvmlUnavailable(
+    raise NvmlError(
         f"{what}, field {source.field}, has the unexpected type {answer.valueType}",
         "report this with the version of the driver",
     )

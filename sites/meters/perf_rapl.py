@@ -30,7 +30,7 @@ from sites.described_options import list_option
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.domains import contains
 from sites.meters.shared.kept_file import KeptFile, Remedies, read_once, read_text
-from sites.meters.shared.meter import Channel, MeterAbsent, MeterDescription, MeterUnreadable
+from sites.meters.shared.meter import AbsentMeterError, Channel, MeterDescription, MeterError
 from sites.meters.shared.open_meter import OpenMeter
 from sites.perf_event import EventSpec, open_event
 
@@ -91,7 +91,7 @@ class KernelEvent:
     """An event that the kernel counts on a CPU, for all processes.
 
     Raises:
-        MeterUnreadable: the kernel refuses it.
+        MeterError: the kernel refuses it.
     """
 
     def __init__(self, spec: EventSpec, cpu: int) -> None:
@@ -103,13 +103,13 @@ class KernelEvent:
             raise _explain_event(self.path, error.errno or 0) from None
 
     def read_number(self) -> int:
-        """The present count; raises MeterUnreadable."""
+        """The present count; raises MeterError."""
         try:
             count = os.read(self._descriptor, 8)
         except OSError as error:
             raise _explain_event(self.path, error.errno or 0) from error
         if len(count) != 8:
-            raise MeterUnreadable(f"{self.path} no longer counts", REMEDIES.gone)
+            raise MeterError(f"{self.path} no longer counts", REMEDIES.gone)
         return int.from_bytes(count, "little")
 
     def close(self) -> None:
@@ -178,13 +178,13 @@ def parse_options(options: Mapping[str, Any]) -> tuple[str, ...] | None:
 def _find_events(root: Path, names: Sequence[str] | None) -> tuple[RaplEvent, ...]:
     power = root / POWER
     if not power.is_dir():
-        raise MeterAbsent(f"{power} does not exist", ABSENT_REMEDY)
+        raise AbsentMeterError(f"{power} does not exist", ABSENT_REMEDY)
     there = [name for name in DOMAINS if (power / "events" / name).exists()]
     if not there:
-        raise MeterAbsent(f"{power / 'events'} has no energy event", ABSENT_REMEDY)
+        raise AbsentMeterError(f"{power / 'events'} has no energy event", ABSENT_REMEDY)
     missing = [name for name in names or () if name not in there]
     if missing:
-        raise MeterUnreadable(
+        raise MeterError(
             f"{power / 'events'} has no event {', '.join(missing)}",
             f"this machine has {', '.join(there)}",
         )
@@ -200,11 +200,11 @@ def _read_event(path: Path, source_type: int) -> RaplEvent:
     text = read_text(path, REMEDIES)
     config = EVENT_CONFIG.fullmatch(text)
     if config is None:
-        raise MeterUnreadable(f"{path} holds {text[:40]!r}, not event=NUMBER", REMEDIES.other)
+        raise MeterError(f"{path} holds {text[:40]!r}, not event=NUMBER", REMEDIES.other)
     unit_path = path.with_name(f"{path.name}.unit")
     unit = read_text(unit_path, REMEDIES)
     if unit != "Joules":
-        raise MeterUnreadable(f"{unit_path} holds {unit[:40]!r}, not Joules", REMEDIES.other)
+        raise MeterError(f"{unit_path} holds {unit[:40]!r}, not Joules", REMEDIES.other)
     scale_path = path.with_name(f"{path.name}.scale")
     scale = read_text(scale_path, REMEDIES)
     try:
@@ -212,7 +212,7 @@ def _read_event(path: Path, source_type: int) -> RaplEvent:
     except (ValueError, ZeroDivisionError):
         joules = Fraction(0)
     if joules <= 0:
-        raise MeterUnreadable(f"{scale_path} holds {scale[:40]!r}, not J above 0", REMEDIES.other)
+        raise MeterError(f"{scale_path} holds {scale[:40]!r}, not J above 0", REMEDIES.other)
     return RaplEvent(path.name, source_type, int(config[1], 0), joules_per_count=joules)
 
 
@@ -224,7 +224,7 @@ def _find_units(root: Path) -> dict[int, str]:
     for part in text.split(","):
         match = CPU_RANGE.fullmatch(part)
         if match is None:
-            raise MeterUnreadable(f"{path} holds {text[:40]!r}, not a list of CPUs", REMEDIES.other)
+            raise MeterError(f"{path} holds {text[:40]!r}, not a list of CPUs", REMEDIES.other)
         cpus.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
     topology = {cpu: root / CPUS / f"cpu{cpu}/topology" for cpu in cpus}
     packages = {cpu: read_once(topology[cpu] / "physical_package_id", REMEDIES) for cpu in cpus}
@@ -241,14 +241,14 @@ def _channel_name(event: str, unit: str) -> str:
     return unit if domain == "package" else f"{unit}/{domain}"
 
 
-def _explain_event(name: str, code: int) -> MeterUnreadable:
+def _explain_event(name: str, code: int) -> MeterError:
     if code in (errno.EACCES, errno.EPERM):
-        return MeterUnreadable(f"this user may not count {name}", PERMISSION_REMEDY)
+        return MeterError(f"this user may not count {name}", PERMISSION_REMEDY)
     if code == errno.ENOSYS:
-        return MeterUnreadable(
+        return MeterError(
             f"{name} cannot be opened on {platform.machine()}",
             "only x86 processors have RAPL: use hwmon, nvml or ina3221",
         )
     if code in (errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.EINVAL, errno.EOPNOTSUPP):
-        return MeterUnreadable(f"{name} does not exist ({os.strerror(code)})", REMEDIES.gone)
-    return MeterUnreadable(f"{name}: {os.strerror(code)}", REMEDIES.other)
+        return MeterError(f"{name} does not exist ({os.strerror(code)})", REMEDIES.gone)
+    return MeterError(f"{name}: {os.strerror(code)}", REMEDIES.other)

@@ -44,7 +44,7 @@ from sites.described_options import list_option
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.domains import contains
 from sites.meters.shared.kept_file import KeptFile, parse_number, read_once
-from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable
+from sites.meters.shared.meter import Channel, MeterDescription, MeterError
 from sites.meters.shared.open_meter import FileMeter, keep_open
 from sites.meters.shared.powercap_zones import LEAVE_OUT_REMEDY, REMEDIES, Zone, find_zones
 
@@ -137,7 +137,7 @@ def _choose_zones(zones: Sequence[Zone], names: Sequence[str] | None) -> tuple[Z
         there = [zone.channel for zone in zones]
         missing = [name for name in names if name not in there]
         if missing:
-            raise MeterUnreadable(
+            raise MeterError(
                 f"powercap has no zone {', '.join(missing)}",
                 f"this machine has {', '.join(there)}",
             )
@@ -146,7 +146,7 @@ def _choose_zones(zones: Sequence[Zone], names: Sequence[str] | None) -> tuple[Z
     for zone in chosen:
         other = directories.setdefault(zone.channel, zone.directory)
         if other != zone.directory:
-            raise MeterUnreadable(
+            raise MeterError(
                 f"{other} and {zone.directory} are both {zone.channel}",
                 "they may be one counter: leave them out with the option zones",
             )
@@ -208,7 +208,7 @@ def _read_range_uj(zone: Zone) -> int:
     path = zone.directory / "max_energy_range_uj"
     range_uj = read_once(path, REMEDIES)
     if range_uj < 1:
-        raise MeterUnreadable(f"{path} is 0, so its counter has no range", LEAVE_OUT_REMEDY)
+        raise MeterError(f"{path} is 0, so its counter has no range", LEAVE_OUT_REMEDY)
     return range_uj
 
 

@@ -37,7 +37,7 @@ from sites.meters.shared.byte_streams import ByteStream, SerialStream, SocketStr
 from sites.meters.shared.clock_alignment import Alignment, ClockAlignment
 from sites.meters.shared.command_output import parse_seconds
 from sites.meters.shared.domains import CONTAINS
-from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
+from sites.meters.shared.meter import Channel, MeterDescription, MeterError, Reading
 from sites.meters.shared.powermon_lines import SENSORS, Scan, ScanReader
 
 ABOUT = MeterDescription(
@@ -123,7 +123,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> PowermonMeter:
     except BaseException as error:
         meter.close()
         if isinstance(error, OSError):
-            raise MeterUnreadable(f"{stream.name}: {error}", STREAM_REMEDY) from error
+            raise MeterError(f"{stream.name}: {error}", STREAM_REMEDY) from error
         raise
     return meter
 
@@ -176,7 +176,7 @@ class PowermonMeter:
         return self._clock.current()
 
     def wait_for_scan(self) -> None:
-        """Wait for the first scan; raises MeterUnreadable if it does not come in time."""
+        """Wait for the first scan; raises MeterError if it does not come in time."""
         while self._newest is None:
             self._fetch()
             self._stop.wait(POLL_S)
@@ -185,7 +185,7 @@ class PowermonMeter:
         """The newest scan, in W; it stays among those that ``drain`` returns.
 
         Raises:
-            MeterUnreadable: the stream is lost, silent or garbled, or the meter is closed.
+            MeterError: the stream is lost, silent or garbled, or the meter is closed.
         """
         self._fetch()
         assert self._newest is not None  # noqa: S101  (open_meter waited for it)
@@ -199,7 +199,7 @@ class PowermonMeter:
         scans, self._scans = self._scans, deque(maxlen=MOST_SCANS)
         lost, self._lost_scans = self._lost_scans, 0
         if lost:
-            raise MeterUnreadable(
+            raise MeterError(
                 f"{self._stream.name}: {lost} scans were lost because they were not read within "
                 "a minute",
                 "measure again",
@@ -224,9 +224,7 @@ class PowermonMeter:
     def _fetch(self) -> None:
         """Parse the bytes that were received."""
         if self._stop.is_set():
-            raise MeterUnreadable(
-                "internal error: the powermon meter is closed", "please report it"
-            )
+            raise MeterError("internal error: the powermon meter is closed", "please report it")
         with self._lock:
             chunks, self._chunks, self._waiting_bytes = self._chunks, deque(), 0
             failure = self._failure
@@ -242,16 +240,16 @@ class PowermonMeter:
                 self._scans.append(scan)
                 self._newest, self._last_scan_ns = scan, arrived_ns
         if failure is not None:
-            raise MeterUnreadable(*failure)
+            raise MeterError(*failure)
         if self._reader.garbled_in_a_row >= MOST_GARBLED_LINES:
-            raise MeterUnreadable(
+            raise MeterError(
                 f"{self._stream.name}: {self._reader.garbled_in_a_row} lines in a row are garbled "
                 + self._losses(),
                 STREAM_REMEDY,
             )
         silent_s = (time.monotonic_ns() - self._last_scan_ns) / 1e9
         if silent_s > self._silence_s:
-            raise MeterUnreadable(
+            raise MeterError(
                 f"{self._stream.name} sent no complete scan for {silent_s:.3g} s " + self._losses(),
                 STREAM_REMEDY,
             )
@@ -295,16 +293,16 @@ def _open_stream(root: Path, options: PowermonOptions) -> ByteStream:
             return SocketStream(*options.host)
         except OSError as error:
             address = "tcp://{}:{}".format(*options.host)
-            raise MeterUnreadable(f"{address}: {error}", HOST_REMEDY) from error
+            raise MeterError(f"{address}: {error}", HOST_REMEDY) from error
     path = root / str(options.device).lstrip("/")
     try:
         return SerialStream(str(path), options.baud)
     except ImportError as error:
-        raise MeterUnreadable(
+        raise MeterError(
             "the Python package pyserial is missing", "install it with `pip install pyserial`"
         ) from error
     except OSError as error:  # pyserial's own error is a subclass
-        raise MeterUnreadable(f"{path} cannot be opened: {error}", DEVICE_REMEDY) from error
+        raise MeterError(f"{path} cannot be opened: {error}", DEVICE_REMEDY) from error
 
 
 def parse_options(options: Mapping[str, Any]) -> PowermonOptions:

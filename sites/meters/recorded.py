@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from dvfs.files import read_input
 from sites.meters.shared.domains import CONTAINS
-from sites.meters.shared.meter import Channel, MeterDescription, MeterUnreadable, Reading
+from sites.meters.shared.meter import Channel, MeterDescription, MeterError, Reading
 
 ABOUT = MeterDescription(
     kind="recorded",
@@ -76,7 +76,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> RecordedMeter:
         if column.kind == "energy":
             _check_rising(path, column.name, [row[index] for row in rows])
     if not all(math.isfinite(value) for row in rows for value in row):
-        raise MeterUnreadable(f"{path}: a value in J or W is not finite", "check its unit")
+        raise MeterError(f"{path}: a value in J or W is not finite", "check its unit")
     gaps_s = sorted(after - before for before, after in pairwise(times_s))
     period_s = gaps_s[len(gaps_s) // 2]
     channels = tuple(
@@ -124,7 +124,7 @@ class RecordedMeter:
         """The last row whose time has come.
 
         Raises:
-            MeterUnreadable: the recording has ended, or the meter is closed.
+            MeterError: the recording has ended, or the meter is closed.
         """
         happened = self._happened()
         if time.monotonic_ns() > self._end_ns:
@@ -146,14 +146,12 @@ class RecordedMeter:
 
     def _happened(self) -> int:
         if not self._is_open:
-            raise MeterUnreadable(
-                "internal error: the recorded meter is closed", "please report it"
-            )
+            raise MeterError("internal error: the recorded meter is closed", "please report it")
         return bisect_right(self._times_ns, time.monotonic_ns())
 
-    def _ended(self) -> MeterUnreadable:
+    def _ended(self) -> MeterError:
         length_s = (self._end_ns - self._times_ns[0]) / NS_PER_S
-        return MeterUnreadable(
+        return MeterError(
             f"the recording {self._path} ended after {length_s:.6g} s",
             "open the meter again to start over, or use a longer recording",
         )
@@ -163,20 +161,20 @@ def read_recording(path: Path, names: Sequence[str]) -> tuple[list[float], list[
     """The times in s, which increase, and the values of these columns at each time.
 
     Raises:
-        MeterUnreadable: as :func:`open_meter`.
+        MeterError: as :func:`open_meter`.
     """
     remedy = f"it must be a CSV with a header: time_s,{','.join(names)}"
     try:
         text = read_input(path).decode("utf-8-sig")
         lines = list(csv.reader(io.StringIO(text, newline="")))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise MeterUnreadable(f"{path} cannot be read: {error}", remedy) from error
+        raise MeterError(f"{path} cannot be read: {error}", remedy) from error
     header = [word.strip() for word in lines[0]] if lines else []
     wanted = ["time_s", *names]
     for name in wanted:
         if header.count(name) != 1:
             count = "no column" if name not in header else "several columns"
-            raise MeterUnreadable(f"{path} has {count} {name}", remedy)
+            raise MeterError(f"{path} has {count} {name}", remedy)
     indices = [header.index(name) for name in wanted]
     times_s: list[float] = []
     values: list[list[float]] = []
@@ -191,25 +189,25 @@ def read_recording(path: Path, names: Sequence[str]) -> tuple[list[float], list[
             except ValueError:
                 value = math.nan
             if not math.isfinite(value):
-                raise MeterUnreadable(f"{path}, line {number}: {name} is {text[:40]!r}", remedy)
+                raise MeterError(f"{path}, line {number}: {name} is {text[:40]!r}", remedy)
             row.append(value)
         if times_s and row[0] <= times_s[-1]:
-            raise MeterUnreadable(
+            raise MeterError(
                 f"{path}, line {number}: time_s does not increase", "sort the rows by time"
             )
         times_s.append(row[0])
         values.append(row[1:])
         if row[0] - times_s[0] > MAX_LENGTH_S:
-            raise MeterUnreadable(f"{path}, line {number}: time_s is {row[0]:g}", "give seconds")
+            raise MeterError(f"{path}, line {number}: time_s is {row[0]:g}", "give seconds")
     if len(times_s) < 2:
-        raise MeterUnreadable(f"{path} has fewer than two rows", remedy)
+        raise MeterError(f"{path} has fewer than two rows", remedy)
     return times_s, values
 
 
 def _check_rising(path: Path, name: str, values: Sequence[float]) -> None:
     for before, after in pairwise(values):
         if after < before:
-            raise MeterUnreadable(
+            raise MeterError(
                 f"{path}: the energy {name} goes back from {before:.9g} J to {after:.9g} J",
                 'unwrap the counter before recording it, or set kind = "power"',
             )

@@ -29,7 +29,7 @@ from typing import Any
 
 from sites.meters.shared.command_output import find_program, parse_command_options, run_command
 from sites.meters.shared.counter import Counter
-from sites.meters.shared.meter import Channel, MeterAbsent, MeterDescription, MeterUnreadable
+from sites.meters.shared.meter import AbsentMeterError, Channel, MeterDescription, MeterError
 from sites.meters.shared.open_meter import OpenMeter
 
 ABOUT = MeterDescription(
@@ -65,7 +65,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
     """Open the accounting of a step. Nothing is read yet."""
     job, step, limit_s = parse_options(options)
     if job is None:
-        raise MeterUnreadable(
+        raise MeterError(
             "this is not a Slurm job: SLURM_JOB_ID is not set",
             "run it in a job, or give the job's number in the option `job`",
         )
@@ -73,7 +73,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
     paths = {name: path for name, path in programs.items() if path is not None}
     if len(paths) < len(programs):
         missing = ", ".join(sorted(set(programs) - set(paths)))
-        raise MeterAbsent(f"{missing}: not installed", ABSENT_REMEDY)
+        raise AbsentMeterError(f"{missing}: not installed", ABSENT_REMEDY)
     name = f"{job}.{step}"
     channel = Channel(
         name="node/energy",
@@ -92,23 +92,23 @@ def _read_energy_j(sstat: str, sacct: str, step: str, limit_s: float) -> list[in
     """Runs a command and waits for it.
 
     Raises:
-        MeterUnreadable: Slurm does not know the step, gathers no energy, or a command fails.
+        MeterError: Slurm does not know the step, gathers no energy, or a command fails.
     """
     remedy = COMMAND_REMEDY.format(job=step.partition(".")[0])
     words = ["-n", "-P", "-o", "JobID,ConsumedEnergyRaw", "-j", step]
     try:
         output = run_command([sstat, *words], limit_s, remedy)
         value = parse_energy(output, step)
-    except MeterUnreadable:
+    except MeterError:
         value = None  # sstat fails for a step that is not running.
     program = sstat
     if value is None:
         program = sacct
         value = parse_energy(run_command([program, *words], limit_s, remedy), step)
     if value is None:
-        raise MeterUnreadable(f"`{program}` does not know step {step}", remedy)
+        raise MeterError(f"`{program}` does not know step {step}", remedy)
     if not re.fullmatch("[0-9]{1,20}", value) or int(value) in NO_VALUES:
-        raise MeterUnreadable(
+        raise MeterError(
             f"`{program}` has no energy of step {step}: ConsumedEnergyRaw is {value[:40]!r}",
             NOTHING_REMEDY,
         )

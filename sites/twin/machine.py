@@ -18,7 +18,7 @@ from sites.meters.shared.meter import Channel
 from sites.site_file import Site
 
 
-class NotSimulated(Exception):
+class SimulationError(Exception):
     """The kernel counts an operation class that the simulated machine does not have."""
 
 
@@ -58,7 +58,7 @@ def iteration_s(site: Site, counts: Mapping[str, float], setting: Setting) -> fl
     added_s = 0.0
     for name, n in counts.items():
         if name not in twin.rate_per_cycle:
-            raise NotSimulated(
+            raise SimulationError(
                 f"{site.name} has no class {name!r}; it has {', '.join(twin.rate_per_cycle)}"
             )
         domain = site.classes[name].domain

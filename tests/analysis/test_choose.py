@@ -13,7 +13,7 @@ from analysis.energy.choosing import choose
 from analysis.energy.fit import fit
 from analysis.energy.forms import Form, forms
 from analysis.energy.models import AUTO, ESTIMATED
-from analysis.measurements.observations import CantFit, Observations
+from analysis.measurements.observations import FitError, Observations
 from tests.analysis.synthetic import grid_observations
 
 CORE_MHZ = (400.0, 520.0, 640.0, 760.0, 880.0, 1000.0)
@@ -122,12 +122,12 @@ def test_what_is_asked_for_is_taken_as_it_is():
 
 @pytest.mark.parametrize("names", [("chio", AUTO), (AUTO, "guess")])
 def test_unknown_names_are_refused(names):
-    with pytest.raises(CantFit, match=r"[Kk]nown: "):
+    with pytest.raises(FitError, match=r"[Kk]nown: "):
         forms(measured(0), *names)
 
 
 def test_known_voltages_must_be_known():
-    with pytest.raises(CantFit, match="--voltage auto"):
+    with pytest.raises(FitError, match="--voltage auto"):
         forms(measured(0, known_voltage=False), AUTO, "known")
 
 
@@ -164,7 +164,7 @@ def test_where_known_voltages_ask_for_too_many_numbers_they_are_not_used_and_it_
         f"measurements; {same.why}"
     )
     for refused, asked in ((data, "known"), (data.take(data.setting == 0), "unit")):
-        with pytest.raises(CantFit, match="measurements; measure more settings or kernels"):
+        with pytest.raises(FitError, match="measurements; measure more settings or kernels"):
             fit(refused, voltage=asked)
     three = grid_observations(2, **(two | {"core_mhz": (400.0, 700.0, 1000.0)}))
     assert fit(three).voltage == "table"

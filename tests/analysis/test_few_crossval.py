@@ -16,7 +16,7 @@ from analysis.choice.few_crossval import FewTruth, few_cross_validate, few_folds
 from analysis.choice.objectives import objective
 from analysis.choice.pick import pick, picks
 from analysis.measurements.cells import kernel_numbers
-from analysis.measurements.observations import CantFit, Observations
+from analysis.measurements.observations import FitError, Observations
 from analysis.predict.site import SitePosterior, Trial, site_posterior
 from dvfs.setting import Setting
 from tests.analysis.synthetic import grid_observations
@@ -527,17 +527,17 @@ def test_nothing_of_the_settings_that_were_not_drawn_is_looked_at():
     ],
 )
 def test_what_few_cannot_be(settings, new, said):
-    with pytest.raises(CantFit) as caught:
+    with pytest.raises(FitError) as caught:
         few_cross_validate(grid_observations(2), settings, new)
     assert str(caught.value) == said
 
 
 def test_few_needs_two_settings_and_a_kernel_that_was_measured_at_all_of_them():
     data = grid_observations(2)
-    with pytest.raises(CantFit, match="at two settings or more; synthetic has one"):
+    with pytest.raises(FitError, match="at two settings or more; synthetic has one"):
         few_cross_validate(data.take(data.setting == 3), 1)
     gaps = data.take(kernel_numbers(data) != data.setting)
-    with pytest.raises(CantFit, match="at every setting; measure some at all of them"):
+    with pytest.raises(FitError, match="at every setting; measure some at all of them"):
         few_cross_validate(gaps, 3)
     # A holdout then has nothing to judge, however little there is to fit.
     assert judge_holdout(gaps, gaps.setting < 1) == []

@@ -56,7 +56,7 @@ from analysis.ties import equally_fast
 from campaign.plan.campaign_file import read_campaign
 from campaign.plan.plan import listed_inputs
 from campaign.verbs.figures import run as figures
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
 from tests.analysis.test_report import store_of
@@ -615,7 +615,7 @@ def test_a_site_without_energies_has_nothing_to_fit(tmp_path, capsys):
     assert figures(asked) == 0
     assert "no energy model" in capsys.readouterr().out
     asked.output = str(tmp_path / "s" / "store.json")
-    with pytest.raises(BadArgument, match="cannot be written"):
+    with pytest.raises(ArgumentError, match="cannot be written"):
         figures(asked)
 
 

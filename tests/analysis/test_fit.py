@@ -12,7 +12,7 @@ from scipy import optimize
 from analysis.energy.fit import fit
 from analysis.energy.fitted import costs_at
 from analysis.energy.terms.registry import design_matrix
-from analysis.measurements.observations import CantFit, observations, setting_text
+from analysis.measurements.observations import FitError, observations, setting_text
 from dvfs.setting import Setting
 from tests.analysis.synthetic import grid_observations
 from tests.analysis.twin_data import TABLE_I, twin_dataset
@@ -143,7 +143,7 @@ def test_one_setting_gives_no_interval_and_too_few_rows_no_fit(quiet):
     one = quiet.take(quiet.setting == 0)
     assert np.isnan(fit(one).low).all()
     assert fit(one).as_dict()["coefficients"][0]["low"] is None
-    with pytest.raises(CantFit, match="measure more"):
+    with pytest.raises(FitError, match="measure more"):
         fit(quiet.take(np.arange(3)))
 
 
@@ -152,7 +152,7 @@ def test_a_kernel_with_different_ranks_is_not_fitted_as_one():
     same = data.assign(ranks=("measurement", np.full(data.sizes["measurement"], 4)))
     assert len(observations(same, "tk1")) == data.sizes["measurement"]
     ranks = np.where(data["core_mhz"].values > 600.0, 4, 8)
-    with pytest.raises(CantFit, match=r"was measured with [48] and with [48] ranks"):
+    with pytest.raises(FitError, match=r"was measured with [48] and with [48] ranks"):
         observations(data.assign(ranks=("measurement", ranks)), "tk1")
 
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from analysis.energy.fit import fit
-from analysis.energy.fit_file import NoFit, as_kept, fit_of
+from analysis.energy.fit_file import NoFitError, as_kept, fit_of
 from analysis.energy.fitted import Fit, costs_at
-from analysis.measurements.observations import CantFit
+from analysis.measurements.observations import FitError
 from dvfs.setting import Setting
 from tests.analysis.synthetic import grid_observations
 from tests.faults.fuzz.damage import as_json, change_json
@@ -78,7 +78,7 @@ def test_a_fit_of_an_earlier_version_is_read(fitted, data):
     assert again.model == "choi+clock"
     assert (again.like.site, again.like.as_it_is_error_pct) == ("known", 4.0)
     assert (again.like.spread_pct, again.like.helps) == (5.0, True)
-    with pytest.raises(NoFit, match="a row and a column for each term"):
+    with pytest.raises(NoFitError, match="a row and a column for each term"):
         fit_of(older | {"covariance": [[1.0]]})
 
 
@@ -103,11 +103,11 @@ def test_whatever_a_file_says_it_is_a_fit_that_can_be_used_or_none(fitted, data)
             continue
         try:
             read = fit_of(changed)
-        except NoFit:
+        except NoFitError:
             continue
         taken += 1
         json.dumps(read.as_dict())
-        with np.errstate(all="ignore"), contextlib.suppress(CantFit):
+        with np.errstate(all="ignore"), contextlib.suppress(FitError):
             costs_at(read, Setting(700.0, 600.0), 1.0, 1.0)
             assert read.parts_j(data).shape == (len(data), len(read.terms))
     assert 20 < taken < 380
@@ -134,5 +134,5 @@ def test_what_is_wrong_in_a_fit_is_named(fitted, path, value, said):
     for part in path[:-1]:
         inner = inner[part]
     inner[path[-1]] = value
-    with pytest.raises(NoFit, match=said):
+    with pytest.raises(NoFitError, match=said):
         fit_of(kept)

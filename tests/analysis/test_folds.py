@@ -14,7 +14,7 @@ from analysis.energy.intervals import coefficient_deviations, jackknife_deviatio
 from analysis.energy.remarks import inseparable, outliers
 from analysis.energy.terms.registry import model_terms
 from analysis.measurements.cells import cell_means
-from analysis.measurements.observations import CantFit, Observations
+from analysis.measurements.observations import FitError, Observations
 from analysis.measurements.problems import (
     check_one_problem,
     of_problem,
@@ -55,7 +55,7 @@ def test_a_fold_is_all_rows_of_one_setting_clock_or_kernel(scheme, key):
 def test_rows_without_a_clock_are_in_no_fold_of_that_clock():
     of = data()
     settings = [Setting(one.core_mhz) for one in of.settings]
-    with pytest.raises(CantFit) as refused:
+    with pytest.raises(FitError) as refused:
         left_out(replace(of, settings=settings), "leave-one-memory-clock-out")
     assert str(refused.value) == (
         "leave-one-memory-clock-out needs measurements at two memory clocks or more"
@@ -71,7 +71,7 @@ def test_named_nodes_are_left_out_one_by_one():
         list(range(0, len(of), 3)),
     ]
     for few in (None, np.where(node == "b", "", node)):
-        with pytest.raises(CantFit, match="needs measurements of two named nodes or more"):
+        with pytest.raises(FitError, match="needs measurements of two named nodes or more"):
             left_out(replace(of, node=few), "leave-one-node-out")
 
 
@@ -116,13 +116,13 @@ def test_a_holdout_predicts_the_smaller_half_at_random_or_all_but_those_named(se
     ],
 )  # fmt: skip
 def test_a_scheme_that_is_not_possible_is_refused(scheme, train, said):
-    with pytest.raises(CantFit) as refused:
+    with pytest.raises(FitError) as refused:
         left_out(data(), scheme, train)
     assert str(refused.value) == said
     one = data().take(data().setting == 0)
-    with pytest.raises(CantFit, match="needs measurements at two settings or more"):
+    with pytest.raises(FitError, match="needs measurements at two settings or more"):
         left_out(one, "leave-one-setting-out")
-    with pytest.raises(CantFit, match="kfold:2 needs two measurements or more; there is one"):
+    with pytest.raises(FitError, match="kfold:2 needs two measurements or more; there is one"):
         left_out(one.take(np.arange(1)), "kfold:2")
 
 
@@ -249,20 +249,20 @@ def test_a_problem_is_named_by_values_as_text(problem, places):
     ],
 )
 def test_a_problem_that_is_not_there_is_refused(problem, said):
-    with pytest.raises(CantFit) as refused:
+    with pytest.raises(FitError) as refused:
         of_problem(OWN, problem)
     assert str(refused.value) == said
 
 
 def test_twelve_of_many_values_are_named():
     own = [KernelInstance("k", {"n": n}) for n in range(13)]
-    with pytest.raises(CantFit) as refused:
+    with pytest.raises(FitError) as refused:
         of_problem(own, {"n": "99"})
     assert str(refused.value).endswith("n is one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 ...")
-    with pytest.raises(CantFit) as refused:
+    with pytest.raises(FitError) as refused:
         of_problem(own[:12], {"n": "99"})
     assert str(refused.value).endswith("10, 11")
-    with pytest.raises(CantFit) as refused:
+    with pytest.raises(FitError) as refused:
         check_one_problem(own, [])
     text = str(refused.value)
     assert text.startswith(
@@ -272,7 +272,7 @@ def test_twelve_of_many_values_are_named():
 
 
 def test_several_problems_are_refused_by_what_differs_between_them():
-    with pytest.raises(CantFit) as refused:
+    with pytest.raises(FitError) as refused:
         check_one_problem(OWN, ["tile"])
     assert str(refused.value) == (
         "gemm was measured for 4 problems; name one: --problem n=8,order=ij,fast=true or "

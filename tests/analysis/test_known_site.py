@@ -16,7 +16,7 @@ from analysis.energy.known_site import USUAL_SPREAD, _noise, _Rows, fit_like
 from analysis.energy.node_differences import scatter_of_one_node
 from analysis.energy.scatter import Scatter
 from analysis.energy.voltage import LOWEST_V
-from analysis.measurements.observations import CantFit, observations, pooled
+from analysis.measurements.observations import FitError, observations, pooled
 from analysis.predict.site import site_posterior
 from analysis.search.like_cells import NEAR_FULL, like_cells
 from campaign.results.fits import KnownSite
@@ -212,14 +212,14 @@ def test_a_class_that_the_known_site_did_not_have_is_found_from_the_measurements
 
 
 def test_what_cannot_be_done_is_refused(known, known_data):
-    with pytest.raises(CantFit, match="no measurement is left to fit; measure a few points"):
+    with pytest.raises(FitError, match="no measurement is left to fit; measure a few points"):
         fit_like(known_data.take(np.array([], int)), known, known_data)
     at_two = known_data.take(known_data.setting < 2)
     few = fit(at_two)
     text = (
         "the fit of tk1 does not say how sure it is, for its measurements are at fewer than three"
     )
-    with pytest.raises(CantFit, match=text):
+    with pytest.raises(FitError, match=text):
         fit_like(known_data, few, at_two)
 
 

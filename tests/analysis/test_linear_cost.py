@@ -16,7 +16,7 @@ from analysis.costs.linear_cost import (
     equally_good,
     fit_linear_cost,
 )
-from analysis.costs.stencil_time import CannotPredict
+from analysis.costs.stencil_time import PredictionError
 
 
 def numbers(n=60, seed=0):
@@ -125,7 +125,7 @@ def test_at_clocks_a_price_is_that_at_the_highest_clock():
 
 
 def test_what_cannot_be_fitted_is_refused():
-    with pytest.raises(CannotPredict, match="no variant with counts"):
+    with pytest.raises(PredictionError, match="no variant with counts"):
         fit_linear_cost({"words": np.zeros(3)}, np.ones(3))
-    with pytest.raises(CannotPredict, match="unknown way to fit 'median'"):
+    with pytest.raises(PredictionError, match="unknown way to fit 'median'"):
         fit_linear_cost({"words": np.ones(3)}, np.ones(3), "median")

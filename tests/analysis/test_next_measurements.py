@@ -17,7 +17,7 @@ from analysis.choice.next_measurements import (
 from analysis.choice.objectives import ENERGY
 from analysis.choice.pick import picks
 from analysis.energy.fit import fit
-from analysis.measurements.observations import CantFit
+from analysis.measurements.observations import FitError
 from analysis.predict.site import site_posterior
 from dvfs.setting import Setting
 from tests.analysis.synthetic import grid_observations
@@ -333,11 +333,13 @@ def test_what_is_chosen_of_a_site_with_other_settings_costs_the_times_of_the_kno
 def test_a_known_site_that_cannot_say_what_to_measure_is_refused():
     new = NewSite(3)
     new.labels = [None] * 6
-    with pytest.raises(CantFit, match="synthetic has measured none of these kernels; name another"):
+    with pytest.raises(
+        FitError, match="synthetic has measured none of these kernels; name another"
+    ):
         new.chosen()
     new = NewSite(3)
     new.data = new.data.take(new.data.setting < 4)
     new.fitted = fit(new.data, "choi", "floor")
     # A fit from this one is refused as well.
-    with pytest.raises(CantFit, match="synthetic does not say how sure it is"):
+    with pytest.raises(FitError, match="synthetic does not say how sure it is"):
         new.chosen()

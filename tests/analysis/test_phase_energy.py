@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 
 from analysis.figures.measured_phases import measured_phase_figures
-from analysis.measurements.observations import CantFit
+from analysis.measurements.observations import FitError
 from analysis.measurements.phase_energy import PhaseSplit, phase_energy, phase_splits
 from analysis.report.content import SiteReport
 from analysis.report.page import render
@@ -354,9 +354,9 @@ def test_a_measurement_without_phases_or_without_a_meter_has_no_energy_by_phase(
     one = measurement((1000.0, 900.0), 0)
     traces = tuple(trace for trace in one.traces if trace.channel.startswith(left))
     dataset = kept(tmp_path, replace(one, traces=traces))
-    with pytest.raises(CantFit, match=f"no energy by phase of measurement 0: {said}"):
+    with pytest.raises(FitError, match=f"no energy by phase of measurement 0: {said}"):
         phase_energy(dataset, 0)
-    with pytest.raises(CantFit, match="of measurement 1: no phases are marked"):
+    with pytest.raises(FitError, match="of measurement 1: no phases are marked"):
         phase_energy(dataset, 1)
 
 

@@ -9,12 +9,12 @@ import pytest
 
 from analysis.choice.candidates import SettingCandidates, all_candidates, measured_volts
 from analysis.choice.legal_settings import known_volts
-from analysis.choice.limits import OutsideLimits, rounded_up
+from analysis.choice.limits import LimitsError, rounded_up
 from analysis.choice.losses import CaseLoss, contest, highest_clocks
 from analysis.choice.objectives import ENERGY, objective
 from analysis.choice.pick import pick, picks
 from analysis.choice.simple_choices import best_single_setting
-from analysis.measurements.observations import CantFit, Observations, observations
+from analysis.measurements.observations import FitError, Observations, observations
 from analysis.predict.site import Trial, site_time_noise
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting, distinct_settings
@@ -58,12 +58,12 @@ def test_the_ends_of_the_weighted_objective_are_energy_and_time(data):
 )
 def test_unknown_objectives_are_refused(data, text):
     among = all_candidates(data, ["kernel-0"])["kernel-0"]
-    with pytest.raises(CantFit, match="weighted:ALPHA"):
+    with pytest.raises(FitError, match="weighted:ALPHA"):
         pick(among, text)
 
 
 def test_the_first_kernel_that_was_not_measured_is_named(data):
-    with pytest.raises(CantFit, match=r"no measurements of kernel 'a'; known: kernel-0, "):
+    with pytest.raises(FitError, match=r"no measurements of kernel 'a'; known: kernel-0, "):
         all_candidates(data, ["b", "kernel-0", "a"])
 
 
@@ -94,13 +94,13 @@ def test_limits_that_no_setting_keeps_say_what_would_do(data):
     among = all_candidates(data, ["kernel-2"])["kernel-2"]
     power_w = among.energy_j / among.time_s
     least = int(np.argmin(power_w))
-    with pytest.raises(OutsideLimits, match="no setting has a mean power of at most") as caught:
+    with pytest.raises(LimitsError, match="no setting has a mean power of at most") as caught:
         pick(among, max_power_w=float(power_w.min()) * 0.99)
     assert (caught.value.least_w, caught.value.setting) == (power_w[least], among.settings[least])
     pick(among, max_power_w=rounded_up(float(power_w.min())))
     fastest_w = float(power_w[np.argmin(among.time_s)])
     assert fastest_w > power_w.min() * 1.01
-    with pytest.raises(OutsideLimits, match="setting at most 0 % slower than the fast") as caught:
+    with pytest.raises(LimitsError, match="setting at most 0 % slower than the fast") as caught:
         pick(among, max_slowdown=0.0, max_power_w=float(power_w.min()))
     assert caught.value.least_w == fastest_w
 

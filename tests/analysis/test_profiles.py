@@ -10,7 +10,7 @@ import pytest
 from analysis.choice.candidates import SettingCandidates, profile_candidates
 from analysis.choice.crossval import cross_validate
 from analysis.choice.pick import pick
-from analysis.measurements.observations import CantFit, Observations, observations
+from analysis.measurements.observations import FitError, Observations, observations
 from analysis.rooflines.roofline import fastest_setting
 from tests.analysis.synthetic import grid_observations
 from tests.analysis.test_few_crossval import measured, scaled
@@ -168,9 +168,9 @@ def test_a_class_that_was_not_counted_is_one_without_operations(twin):
 
 def test_counts_that_no_kernel_has_are_refused(twin):
     profile = {"measured_s": 1.0, "measured_at": twin.settings[-1]}
-    with pytest.raises(CantFit, match="count no 'tensor'"):
+    with pytest.raises(FitError, match="count no 'tensor'"):
         profile_candidates(twin, "k", counts={"tensor": 1.0}, **profile)
-    with pytest.raises(CantFit, match="have no counts"):
+    with pytest.raises(FitError, match="have no counts"):
         profile_candidates(replace(twin, counts={}), "k", counts={"sp": 1.0}, **profile)
 
 

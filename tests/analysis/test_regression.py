@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.measurements.observations import CantFit, Observations, observations
+from analysis.measurements.observations import FitError, Observations, observations
 from analysis.rooflines.regression import cache_energies, modelled_energy_j, regress
 from dvfs.setting import Setting
 from tests.analysis.platforms import PLATFORMS, from_peaks
@@ -158,7 +158,7 @@ def test_its_energies_on_a_roofline():
     placed = regression.on(line)
     assert placed.energy_balance == pytest.approx(2.420, rel=1e-3)
     assert placed.time_balance == line.time_balance
-    with pytest.raises(CantFit, match="int and dram"):
+    with pytest.raises(FitError, match="int and dram"):
         regression.on(replace(line, operation="int"))
 
 
@@ -230,19 +230,19 @@ def test_rows_that_cant_carry_it_are_refused_with_a_remedy(measured):
     setting = measured.settings.index(Setting(852.0, 924.0))
     dram = np.nan_to_num(measured.counts["dram"])
     flops = np.nan_to_num(measured.counts["sp"])
-    with pytest.raises(CantFit, match=r"fitted to 0 measurements; .*kernels of sp or dp"):
+    with pytest.raises(FitError, match=r"fitted to 0 measurements; .*kernels of sp or dp"):
         regress(measured, setting, "l3")
     few = measured.take(
         np.flatnonzero((flops > 0) & (dram > 0) & (measured.setting == setting))[:2]
     )
-    with pytest.raises(CantFit, match=r"the 3 coefficients .* fitted to 2 measurements"):
+    with pytest.raises(FitError, match=r"the 3 coefficients .* fitted to 2 measurements"):
         regress(few, setting)
 
 
 def test_memory_bound_kernels_alone_cannot_separate_bytes_from_time():
     data = rows("GTX 580", intensity_kernels(["sp"], np.geomspace(0.01, 1.0, 9)))
     exact = replace(data, time_s=np.nan_to_num(data.counts["dram"]) / 192.4e9)
-    with pytest.raises(CantFit, match="below and well above the time balance"):
+    with pytest.raises(FitError, match="below and well above the time balance"):
         regress(exact, 0)
 
 
@@ -250,5 +250,5 @@ def test_a_site_that_counts_nothing_has_no_caches_either():
     regression = regress(rows("i7-950", intensity_kernels()), 0)
     bare = replace(rows("i7-950", {"k": {}}), counts={})
     assert cache_energies(bare, 0, regression) == []
-    with pytest.raises(CantFit, match="0 measurements"):
+    with pytest.raises(FitError, match="0 measurements"):
         regress(bare, 0)

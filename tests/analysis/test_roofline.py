@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.energy.fit import fit
-from analysis.measurements.observations import CantFit, Observations
+from analysis.measurements.observations import FitError, Observations
 from analysis.rooflines.roofline import (
     best_rate,
     fastest_setting,
@@ -344,5 +344,5 @@ def test_without_a_fit_only_time_is_known():
 
 def test_a_class_that_nobody_counts_is_refused():
     data = ideal()
-    with pytest.raises(CantFit, match="counts dp"):
+    with pytest.raises(FitError, match="counts dp"):
         best_rate(data, "dp", 0)

@@ -9,7 +9,7 @@ import pytest
 
 from analysis.choice.crossval import leave_one_site_out
 from analysis.energy.fit import fit
-from analysis.measurements.observations import CantFit, pooled
+from analysis.measurements.observations import FitError, pooled
 from tests.analysis.synthetic import grid_observations
 
 
@@ -49,8 +49,8 @@ def test_pooled_rows_keep_their_settings(sites):
 
 
 def test_one_site_or_mixed_voltages_are_refused(sites):
-    with pytest.raises(CantFit, match="two sites"):
+    with pytest.raises(FitError, match="two sites"):
         leave_one_site_out(sites[:1])
     mixed = [sites[0], replace(sites[1], voltage="unit")]
-    with pytest.raises(CantFit, match="different origins"):
+    with pytest.raises(FitError, match="different origins"):
         leave_one_site_out(mixed)

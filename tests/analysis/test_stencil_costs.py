@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from analysis.costs.stencil_time import (
-    CannotPredict,
     Machine,
+    PredictionError,
     fits,
     ideal_time_s,
     near_least,
@@ -228,7 +228,7 @@ WRONG = [
 @pytest.mark.parametrize(("own", "message"), WRONG)
 def test_what_cannot_be_predicted_is_refused(own: dict[str, object], message: str) -> None:
     given = {"sizes": [64, 64], "steps": 8, "tiles": [8, 32], "tile_t": 4} | own
-    with pytest.raises(CannotPredict, match=message):
+    with pytest.raises(PredictionError, match=message):
         stencil_time_s(machine_of("GTX980"), 3e-8, **given)
 
 
@@ -240,7 +240,7 @@ def test_a_tile_that_is_too_large_does_not_fit_and_unknown_stencils_have_no_ener
         True,
         False,
     ]
-    with pytest.raises(CannotPredict, match="no energy model for stencil 'h3d'"):
+    with pytest.raises(PredictionError, match="no energy model for stencil 'h3d'"):
         tile_energy_j("h3d", energies_of("A"), [8, 32], 16)
-    with pytest.raises(CannotPredict, match="energies: int_add is missing; sw needs it"):
+    with pytest.raises(PredictionError, match="energies: int_add is missing; sw needs it"):
         tile_energy_j("sw", {"dram": 1.0, "shared": 1.0}, [8], 16)

@@ -7,7 +7,7 @@ import pytest
 
 from analysis.choice.unmeasured import energies_j
 from analysis.energy.fit import fit
-from analysis.measurements.observations import CantFit
+from analysis.measurements.observations import FitError
 from tests.analysis.synthetic import grid_observations
 
 
@@ -29,5 +29,5 @@ def test_a_class_that_the_fit_does_not_know_is_named_with_those_that_it_has():
     asked = (np.array([0.1]), data.settings[0], (1.0, 1.0))
     assert energies_j(model, data, one, *asked).shape == (1,)  # nothing of it was counted
     said = "the fit of synthetic has no class 'dp'; it has dram, int, sp: measure a kernel that"
-    with pytest.raises(CantFit, match=said):
+    with pytest.raises(FitError, match=said):
         energies_j(model, data, one | {"dp": np.array([1e9])}, *asked)

@@ -18,7 +18,7 @@ from analysis.choice.variant_prices import (
     price_record,
     times_without,
 )
-from analysis.measurements.observations import CantFit, observations
+from analysis.measurements.observations import FitError, observations
 from analysis.measurements.variant_costs import MeasuredVariants, measured_variants
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
@@ -112,13 +112,13 @@ def test_an_energy_that_is_missing_is_not_a_number_and_its_time_stays():
     ],
 )
 def test_what_was_not_measured_is_said(asked, said):
-    with pytest.raises(CantFit) as refused:
+    with pytest.raises(FitError) as refused:
         measured_variants(dataset(rows()), *asked, terms)
     assert str(refused.value) == said
     failed = [(p, t, e, {**own, "status": "timed out"}) for p, t, e, own in rows()]
-    with pytest.raises(CantFit, match="no measurement of dgemm at s has succeeded"):
+    with pytest.raises(FitError, match="no measurement of dgemm at s has succeeded"):
         variants(failed)
-    with pytest.raises(CantFit, match="dgemm counts nothing that its time could be a sum of"):
+    with pytest.raises(FitError, match="dgemm counts nothing that its time could be a sum of"):
         measured_variants(dataset(rows()), "s", "dgemm", lambda instances: {})
 
 
@@ -244,7 +244,7 @@ def test_every_variant_is_left_out_once(scheme, n):
     ],
 )
 def test_folds_that_are_not_possible_are_refused(count, scheme, said):
-    with pytest.raises(CantFit) as refused:
+    with pytest.raises(FitError) as refused:
         list(folds(count, scheme))
     assert said in str(refused.value)
 
@@ -299,10 +299,12 @@ def test_without_energies_only_times_are_judged():
     assert np.isnan(got.predicted_j).all()
     assert all(math.isnan(own.energy_error_pct) for own in got.problems)
     assert all(own.time_error_pct < 30 for own in got.problems)
-    with pytest.raises(CantFit, match="no energy of dgemm at s was measured; use --objective time"):
+    with pytest.raises(
+        FitError, match="no energy of dgemm at s was measured; use --objective time"
+    ):
         cross_validate_variants(of, None, "variants-kfold:4")
     few = [row for row in rows() if row[0]["tile"] < 3]
-    with pytest.raises(CantFit, match="no problem of dgemm at s has 3 variants or more"):
+    with pytest.raises(FitError, match="no problem of dgemm at s has 3 variants or more"):
         cross_validate_variants(variants(few), None, "variants-kfold:4", objective="time")
 
 
@@ -331,7 +333,7 @@ def test_variants_without_counts_have_no_picks():
     a = np.array([of.instances[i].params["stencil"] == "a" for i in of.variant])
     np.testing.assert_array_equal(got.predicted_s[a], whole.predicted_s[a])
     assert np.isnan(got.predicted_s[~a]).all()
-    with pytest.raises(CantFit, match="no variant of dgemm at s can be predicted from the others"):
+    with pytest.raises(FitError, match="no variant of dgemm at s can be predicted from the others"):
         cross_validate_variants(
             without_counts("a", "b"), None, "variants-kfold:4", objective="time"
         )
@@ -350,7 +352,7 @@ def test_a_variant_with_a_time_and_no_energy_is_named():
     made[lost] = (*made[lost][:2], NAN, made[lost][3])
     of = variants(made)
     said = "dgemm stencil=a n=64 tile=5 has a time and no energy at a setting; measure it again, or"
-    with pytest.raises(CantFit, match=said):
+    with pytest.raises(FitError, match=said):
         cross_validate_variants(of, judged(made), "variants-kfold:4", model="choi")
     judged_by_time = cross_validate_variants(of, None, "variants-kfold:4", objective="time")
     assert len(judged_by_time.problems) == 4

@@ -18,7 +18,7 @@ from scipy.spatial import ConvexHull
 from analysis.choice.correlations import Correlation, correlation
 from analysis.choice.fronts import convex_hull, least_across, least_of_weighted_sums
 from analysis.choice.variants import study
-from analysis.measurements.observations import CantFit
+from analysis.measurements.observations import FitError
 from analysis.measurements.variants import kernel_variants, studied_variants
 from dvfs.setting import Setting
 from tests.analysis.variant_data import dataset
@@ -305,14 +305,14 @@ def test_the_setting_is_that_of_most_variants_and_then_of_the_highest_clocks():
 )
 def test_what_cannot_be_studied_is_said(asked, said):
     asked = {"site": "s", "kernel": "dgemm", **asked}
-    with pytest.raises(CantFit) as refused:
+    with pytest.raises(FitError) as refused:
         kernel_variants(dataset(ROWS), **asked)
     assert said in str(refused.value)
 
 
 def test_different_work_names_the_parameter_that_decides_it():
     rows = [({"mr": mr, "n": n}, 1.0, 1.0, {"n_dp": 2.0 * n**3}) for mr in (1, 2) for n in (8, 9)]
-    with pytest.raises(CantFit, match=r"such as --problem n=8$"):
+    with pytest.raises(FitError, match=r"such as --problem n=8$"):
         kernel_variants(dataset(rows), "s", "dgemm")
     assert len(kernel_variants(dataset(rows), "s", "dgemm", problem={"n": "9"})) == 2
 

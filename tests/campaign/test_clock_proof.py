@@ -8,7 +8,7 @@ import statistics
 import pytest
 
 from campaign.measure import clock_proof, point_life
-from campaign.measure.clock_proof import ClockNotAchieved, ClockProof, prove
+from campaign.measure.clock_proof import ClockProof, UnachievedClockError, prove
 from campaign.measure.window import Window
 from dvfs.setting import AS_FOUND, Setting
 from kernels.host.timed_clock import timed_core_mhz
@@ -153,7 +153,7 @@ def test_what_shows_a_clock(mem_mhz, windows, by, missing):
 )
 def test_what_contradicts_a_clock_is_a_failure(mem_mhz, windows, said):
     asked = Setting(1000.0, 800.0 if mem_mhz else None)
-    with pytest.raises(ClockNotAchieved, match=said):
+    with pytest.raises(UnachievedClockError, match=said):
         prove(pretending_site([1000.0], mem_mhz), asked, windows)
 
 
@@ -166,6 +166,6 @@ def test_timing_is_not_taken_closer_than_it_is():
     site = pretending_site([1000.0], pct=0.0)
     near = window(before=(998.0,), after=(998.0,))
     assert prove(site, Setting(1000.0), [near]).by == "timed"
-    with pytest.raises(ClockNotAchieved):
+    with pytest.raises(UnachievedClockError):
         prove(site, Setting(1000.0), [window(before=(990.0,), after=(990.0,))])
     assert clock_proof.TIMED_PCT < 1.0

@@ -21,7 +21,7 @@ from analysis.costs.codesign import (
     pareto,
 )
 from analysis.costs.gpu_area import MAXWELL_28NM_ROUNDED, area_parts_mm2, gpu_area_mm2
-from analysis.costs.stencil_time import CannotPredict, Machine, stencil_time, tile_bytes
+from analysis.costs.stencil_time import Machine, PredictionError, stencil_time, tile_bytes
 from campaign.codesign.designs import run_study
 from campaign.verbs.command_line import main
 
@@ -345,5 +345,5 @@ def test_what_cannot_be_searched_is_named(asked: dict[str, Any], message: str) -
     high = np.array(asked.pop("tile_t", [2, 4, 8]))
     tiles = {"tile_t": high, "tile_1": np.array([8, 8, 8])}
     one = designs_of(np.array([16]), np.array([128]), np.array([96]))
-    with pytest.raises(CannotPredict, match=message):
+    with pytest.raises(PredictionError, match=message):
         best_tiles(one, given["work"], tiles, given["constants"], **asked)

@@ -18,7 +18,7 @@ from campaign.store.compaction import compact, equalize_generations
 from campaign.store.dataset import current_tables, open_dataset, read_scalars
 from campaign.store.generation import verified_generation
 from campaign.store.journal import HEAD, JournalWriter, encode
-from campaign.store.layout import DamagedStore, Store, create_store, open_store
+from campaign.store.layout import DamagedStoreError, Store, create_store, open_store
 from campaign.store.measurement import Measurement
 from campaign.store.planned import planned_ids, write_planned
 from campaign.store.states import point_states
@@ -56,13 +56,13 @@ def lost_samples(store: Store) -> list[str]:
     lost = set()
     for name in ("value", "time_ns"):
         samples = dataset[name]
-        with contextlib.suppress(DamagedStore):  # faster than trace by trace
+        with contextlib.suppress(DamagedStoreError):  # faster than trace by trace
             samples = samples.load()
         for number, first in zip(measurement, start, strict=True):
             expected = getattr(MADE[number].traces[0], name)
             try:
                 same = (samples[first : first + 3000].values == expected).all()
-            except DamagedStore:
+            except DamagedStoreError:
                 same = False
             if not same:
                 lost.add(IDS[number])
@@ -124,7 +124,7 @@ def test_damage_to_both_is_reported_and_nothing_is_guessed(store, capsys):
     own = random.Random(1)
     for generation in sorted(store.index.iterdir()):
         harm(own.choice(files_below(generation)), own)
-    with pytest.raises(DamagedStore, match="every generation of the index is damaged"):
+    with pytest.raises(DamagedStoreError, match="every generation of the index is damaged"):
         open_dataset(store)
     assert main(["status", str(store.root)]) == 2
     assert "restore" in capsys.readouterr().err
@@ -208,7 +208,7 @@ def harm_description(path: Path, how: str) -> None:
 def test_what_describes_the_samples_is_written_anew(store, name, how, by, tmp_path, capsys):
     before = open_dataset(store)["value"].values
     harm_description(store.traces / name, how)
-    with pytest.raises(DamagedStore, match=rf"{name}.*to repair it"):
+    with pytest.raises(DamagedStoreError, match=rf"{name}.*to repair it"):
         open_dataset(store)
     assert main(["status", str(store.root), "--verify"]) == 1
     assert f"{name} does not describe the samples" in capsys.readouterr().out
@@ -276,7 +276,7 @@ def test_a_shard_that_has_no_end_costs_its_points(store, put):
         path.symlink_to("/dev/zero")
     else:
         os.mkfifo(path)
-    with pytest.raises(DamagedStore, match="is missing"):
+    with pytest.raises(DamagedStoreError, match="is missing"):
         open_dataset(store)["value"].load()
     assert named([line for line in repair_samples(store) if "measured again" in line]) == sorted(
         IDS[:20]
@@ -308,7 +308,7 @@ def test_a_file_that_vanishes_under_a_reader_is_an_error_and_no_missing_value(st
     for _ in range(2):  # as if two compactions went by
         newest = max(store.index.iterdir())
         newest.rename(store.index / f"{int(newest.name) + 5:06d}")
-    with pytest.raises(DamagedStore, match="open the store again"):
+    with pytest.raises(DamagedStoreError, match="open the store again"):
         dataset["energy_j"].load()
 
 
@@ -349,13 +349,13 @@ def test_the_plan_of_a_store_is_read_back_and_damage_to_it_is_reported(store):
     assert {name: own.astype(str).tolist() for name, own in ids_by_name.items()} == ids
     path = next(store.root.glob("planned.*.bin"))
     harm(path, random.Random(2))
-    with pytest.raises(DamagedStore, match="run the campaign again"):
+    with pytest.raises(DamagedStoreError, match="run the campaign again"):
         planned_ids(store)
     write_planned(store, {"campaign": {"name": "x"}}, ids)
     assert list(planned_ids(store)) == list(ids)
     for name in ("x" * 200_000, "../outside", ""):
         store.write_json("campaign.json", {"planned": {"partitions": ["a/p"], "file": name}})
-        with pytest.raises(DamagedStore, match="does not name a file of points") as refused:
+        with pytest.raises(DamagedStoreError, match="does not name a file of points") as refused:
             planned_ids(store)
         assert len(str(refused.value)) < 1000
 
@@ -368,7 +368,7 @@ def test_a_damaged_record_is_not_left_out_in_silence(store):
     text_end = HEAD.size + HEAD.unpack_from(whole)[1]
     for at in range(0, text_end, 3):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        with pytest.raises(DamagedStore, match=path.name):
+        with pytest.raises(DamagedStoreError, match=path.name):
             read_scalars(store)
     for size in range(0, len(whole), 97):
         path.write_bytes(whole[:size])
@@ -385,7 +385,7 @@ def test_a_json_file_that_was_written_and_is_gone_or_another_is_damage(store, na
     whole = path.read_bytes()
     assert open_store(store.root).read_json(name) == {"value": 1}
     path.unlink()
-    with pytest.raises(DamagedStore, match=name):
+    with pytest.raises(DamagedStoreError, match=name):
         store.read_json(name)
     if "/" in name:
         path.parent.rmdir()
@@ -393,10 +393,10 @@ def test_a_json_file_that_was_written_and_is_gone_or_another_is_damage(store, na
         path.parent.mkdir()
     store.write_json("search.json", {"value": 2})
     path.write_bytes((store.root / "search.json").read_bytes())  # whole, and of another name
-    with pytest.raises(DamagedStore, match=name):
+    with pytest.raises(DamagedStoreError, match=name):
         store.read_json(name)
     path.write_bytes(json.dumps({"value": 1}).encode())
-    with pytest.raises(DamagedStore, match=name):
+    with pytest.raises(DamagedStoreError, match=name):
         store.read_json(name)
     path.write_bytes(whole)
     assert store.read_json(name) == {"value": 1}

@@ -23,7 +23,7 @@ from distributed.deploy.spec import ProcessInterface
 from packaging.requirements import Requirement
 
 from campaign.launch.dask_settings import configure_dask
-from campaign.launch.scheduler import CantLaunch, SubmissionRefused
+from campaign.launch.scheduler import LaunchError, SubmissionError
 from campaign.launch.slurm import SlurmScheduler
 from sites.site_file import Partition
 from sites.site_reading import built_in_sites, read_site
@@ -58,13 +58,13 @@ print(os.getpid())
 
 
 @pytest.fixture
-def errors() -> list[CantLaunch]:
+def errors() -> list[LaunchError]:
     return []
 
 
 @pytest.fixture
 def cluster(
-    tmp_path: Path, errors: list[CantLaunch], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, errors: list[LaunchError], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[SLURMCluster]:
     """A cluster as a campaign starts one, whose Slurm only writes down how it is called."""
     for name in ("sbatch", "scancel", "squeue"):
@@ -155,25 +155,25 @@ async def cluster_workers(cluster: SLURMCluster) -> list[Any]:
 
 
 def test_a_refused_job_is_listed_without_an_id(
-    tmp_path: Path, cluster: SLURMCluster, errors: list[CantLaunch]
+    tmp_path: Path, cluster: SLURMCluster, errors: list[LaunchError]
 ) -> None:
     (tmp_path / "refuse").touch()
     cluster.scale(1)
     soon(lambda: errors)
-    assert isinstance(errors[0], SubmissionRefused)
+    assert isinstance(errors[0], SubmissionError)
     (job,) = soon(lambda: list(cluster.workers.values()))
     assert job.job_id is None
     (tmp_path / "refuse").unlink()
 
 
 def test_output_without_a_jobs_id_is_no_id(
-    tmp_path: Path, cluster: SLURMCluster, errors: list[CantLaunch]
+    tmp_path: Path, cluster: SLURMCluster, errors: list[LaunchError]
 ) -> None:
     """A greeting of the site that has digits is no id, and nothing is cancelled by it."""
     (tmp_path / "silent").touch()
     cluster.scale(1)
     soon(lambda: errors)
-    assert isinstance(errors[0], SubmissionRefused)
+    assert isinstance(errors[0], SubmissionError)
     cluster.scale(0)
     soon(lambda: not cluster.workers)
     assert [words[0] for words, _ in calls(tmp_path)] == ["sbatch"]

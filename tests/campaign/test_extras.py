@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from campaign.launch.progress import PlainProgress
-from dvfs.extras import EXTRAS, MissingExtra, explain_missing, missing_extra
+from dvfs.extras import EXTRAS, MissingExtraError, explain_missing, missing_extra
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -75,14 +75,14 @@ def test_every_package_is_named_with_its_extra(package, monkeypatch):
     assert any(requirement.startswith(f"{name}>=") for requirement in listed)
     assert not any(requirement.startswith(package) for requirement in PROJECT["dependencies"])
     if package == "mpich":  # it has no module
-        missing = MissingExtra(package)
+        missing = MissingExtraError(package)
     else:
         assert missing_extra(package) is None
         monkeypatch.setitem(sys.modules, package, None)
         missing = missing_extra(package)
     assert missing is not None and f"needs {package}" in missing.what
     assert missing.remedy == f"pip install 'dvfs-campaign[{extra}]'"
-    with pytest.raises(MissingExtra, match=f"needs {package}"), explain_missing():
+    with pytest.raises(MissingExtraError, match=f"needs {package}"), explain_missing():
         __import__(f"{package}.anything")
 
 

@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from campaign.doctor.examination_job import examine_partition
-from campaign.launch.scheduler import CantLaunch
+from campaign.launch.scheduler import LaunchError
 from campaign.launch.slurm import NOT_NOW, SlurmScheduler
 from campaign.verbs.command_line import main
 from sites.site_file import Environment, Partition, Site, Slurm
@@ -60,14 +60,14 @@ def test_a_host_without_a_slurm_configuration_comes_with_a_remedy():
     says = "squeue: fatal: Could not establish a configuration source"
     prefix = ["bash", "-c", f"echo '{says}' >&2; exit 1"]
     site = odd_site().model_copy(update={"slurm": Slurm(submit_prefix=prefix)})
-    with pytest.raises(CantLaunch, match=rf"{says}; Slurm cannot be reached .* login node"):
+    with pytest.raises(LaunchError, match=rf"{says}; Slurm cannot be reached .* login node"):
         SlurmScheduler(site).call("squeue")
 
 
 def test_an_error_of_doctors_job_that_is_no_utf_8_is_shown():
     prefix = ["bash", "-c", r"printf 'module: \377: no such module' >&2; exit 1"]
     site = odd_site().model_copy(update={"slurm": Slurm(submit_prefix=prefix)})
-    with pytest.raises(CantLaunch, match="no such module"):
+    with pytest.raises(LaunchError, match="no such module"):
         examine_partition(site, Path("site.toml"), "gpu")
 
 

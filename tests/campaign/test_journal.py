@@ -19,7 +19,7 @@ from campaign.store.journal import (
     LENGTHS,
     MAGIC,
     JournalWriter,
-    TornRecord,
+    TornRecordError,
     decode,
     encode,
     read,
@@ -122,7 +122,7 @@ def test_a_flipped_byte_costs_one_record_and_is_reported(tmp_path):
         assert kept[0] == measurement(0).point.id
         assert kept[-1] == measurement(2).point.id
         if len(kept) == 3:  # the damage is in the traces: found when they are read
-            with pytest.raises(TornRecord):
+            with pytest.raises(TornRecordError):
                 read(scanned.entries[1])
         else:
             assert scanned.damage
@@ -133,7 +133,7 @@ def test_garbage_is_no_record(tmp_path):
     for garbage in (b"", b"DVFS", b"DVFS" + b"\xff" * 40, bytes(1000)):
         path.write_bytes(garbage)
         assert scan(path).entries == []
-        with pytest.raises(TornRecord):
+        with pytest.raises(TornRecordError):
             decode(garbage)
 
 
@@ -143,7 +143,9 @@ def test_a_field_that_is_not_known_is_named_so_that_it_can_be_printed():
     text = record[HEAD.size :].replace(b"core_mhz_timed", b"core_mhz\x7ftimed")
     head = LENGTHS.pack(MAGIC, len(text), 0, google_crc32c.value(text), 0)
     record = head + struct.pack("<I", google_crc32c.value(head)) + text
-    with pytest.raises(TornRecord, match=r"values cannot be read \(.*'core_mhz\\x7ftimed'") as torn:
+    with pytest.raises(
+        TornRecordError, match=r"values cannot be read \(.*'core_mhz\\x7ftimed'"
+    ) as torn:
         decode(record)
     assert str(torn.value).isprintable()
 

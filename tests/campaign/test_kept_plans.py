@@ -18,7 +18,7 @@ import pytest
 from campaign.plan.estimate import estimates
 from campaign.plan.plan import listed_inputs, make_plan
 from campaign.verbs.command_line import main
-from dvfs.input_files import BadFile
+from dvfs.input_files import FileError
 from tests.campaign.test_wrong_files import CAMPAIGN, SITE, WRONG, WRONG_OPTIONS, write_files
 from tests.docs.pages import ROOT
 from tests.kept import check_kept
@@ -136,7 +136,7 @@ def option(site: str) -> str:
         )
         try:
             make_plan(path)
-        except BadFile as error:
+        except FileError as error:
             return str(error).replace(folder, "FOLDER")
         return "right"
 

@@ -23,7 +23,7 @@ from campaign.table.checking import checked_rows
 from campaign.table.map_file import TableMap, read_map
 from campaign.table.reading import read_table
 from campaign.verbs.command_line import main
-from dvfs.input_files import BadFile
+from dvfs.input_files import FileError
 from dvfs.setting import Setting
 
 HEADER = ["site", "kernel", "core_mhz", "time_s", "energy_j"]
@@ -42,7 +42,7 @@ def read(folder: Path, table: str | bytes, mapping: str = "", name: str = "t.csv
 
 
 def refusal(folder: Path, table: str | bytes, mapping: str = "", name: str = "t.csv") -> str:
-    with pytest.raises(BadFile) as refused:
+    with pytest.raises(FileError) as refused:
         read(folder, table, mapping, name)
     return str(refused.value)
 

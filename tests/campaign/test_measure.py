@@ -20,7 +20,7 @@ from campaign.measure.subprocesses import SubprocessRunner
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.point import canonical_json
 from campaign.store.journal import decode
-from campaign.store.layout import StoreUnwritable
+from campaign.store.layout import UnwritableStoreError
 from campaign.store.measurement import Measurement
 from dvfs.setting import AS_FOUND, Setting
 from kernels.registry import find_kernel
@@ -285,11 +285,11 @@ def test_a_rank_that_fails_ends_the_others_and_says_why(tmp_path, monkeypatch):
     (tmp_path / "sitecustomize.py").write_text(
         "import dataclasses\n"
         "from kernels import idle\n"
-        "from kernels.kernel import KernelFailed\n"
+        "from kernels.kernel import KernelError\n"
         "whole = idle.idle.prepare\n"
         "def prepare(params, team):\n"
         "    if team.rank == 1:\n"
-        "        raise KernelFailed('no room on this rank')\n"
+        "        raise KernelError('no room on this rank')\n"
         "    return whole(params, team)\n"
         "idle.idle = dataclasses.replace(idle.idle, prepare=prepare)\n"
     )
@@ -316,9 +316,9 @@ def test_the_first_rank_alone_writes_a_record(tmp_path):
 
 def test_worlds_of_another_size_are_refused():
     """Without an MPI launcher every process is a world of one."""
-    from kernels.host.ranks import Team, WrongTeamSize
+    from kernels.host.ranks import Team, TeamSizeError
 
-    with pytest.raises(WrongTeamSize, match="1 rank"):
+    with pytest.raises(TeamSizeError, match="1 rank"):
         Team.of_world(2)
 
 
@@ -355,7 +355,7 @@ def test_a_scratch_that_takes_no_record_ends_the_run_and_is_no_fault_of_the_poin
     try:
         for file in files:
             (runner.folder / file).mkdir()  # what nothing can be written to
-            with pytest.raises(StoreUnwritable, match=rf"{file}: Is a directory"):
+            with pytest.raises(UnwritableStoreError, match=rf"{file}: Is a directory"):
                 runner.measure(point, 0)
             (runner.folder / file).rmdir()
         assert decode(runner.measure(point, 0)).status == "ok"

@@ -14,7 +14,7 @@ from campaign.launch.campaign_run import CampaignRun
 from campaign.plan.plan import make_plan
 from campaign.results import open_store
 from campaign.verbs.command_line import main
-from dvfs.input_files import BadFile
+from dvfs.input_files import FileError
 
 CAMPAIGN = """\
 name = "few"
@@ -161,7 +161,7 @@ def test_a_kernel_may_stand_twice_at_different_settings(tmp_path, capsys):
     cells = [(p["kernel"], str(p["params"]), p["core_mhz"], p["mem_mhz"]) for p in shown["points"]]
     assert len(set(cells)) == 30
     file.write_text(CAMPAIGN + again + settings.replace("756", "396"))
-    with pytest.raises(BadFile, match=r"the point load .* at .*396.* is planned twice"):
+    with pytest.raises(FileError, match=r"the point load .* at .*396.* is planned twice"):
         make_plan(file)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from campaign.launch.slurm_placement import PlacedElsewhere, check_placement, planned_placement
+from campaign.launch.slurm_placement import PlacementError, check_placement, planned_placement
 from sites.site_file import Partition
 
 HERE = {
@@ -45,7 +45,7 @@ HERE = {
 def test_a_worker_elsewhere_is_refused(name, directives, cluster, elsewhere):
     planned = planned_placement(name, Partition(directives=directives), cluster)
     if elsewhere:
-        with pytest.raises(PlacedElsewhere, match=elsewhere):
+        with pytest.raises(PlacementError, match=elsewhere):
             check_placement(planned, HERE)
     else:
         check_placement(planned, HERE)

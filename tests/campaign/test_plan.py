@@ -40,7 +40,7 @@ from campaign.plan.point import Point, canonical_json, make_point
 from campaign.plan.profile_file import Profile
 from campaign.results import open_store
 from campaign.verbs.command_line import main
-from dvfs.input_files import BadFile, FileModel
+from dvfs.input_files import FileError, FileModel
 from dvfs.setting import Setting
 from kernels.parameters import field_texts
 from sites.clocks import CONTROLS
@@ -239,7 +239,7 @@ def test_points_come_in_batches_only_where_slurm_sets_the_clocks(tmp_path, contr
 
 @pytest.mark.parametrize("walltime", ["00:30", "00:00:30"])
 def test_a_point_that_no_job_can_hold_is_refused(tmp_path, walltime):
-    with pytest.raises(BadFile) as error:
+    with pytest.raises(FileError) as error:
         make_plan(slurm_campaign(tmp_path, walltime))
     text = str(error.value)
     assert "c.toml:" in text
@@ -282,7 +282,7 @@ def test_the_points_of_all_sites_together_are_limited(tmp_path, monkeypatch, lim
     if limit >= 36:
         assert len(make_plan(path).points) == 36
         return
-    with pytest.raises(BadFile) as error:
+    with pytest.raises(FileError) as error:
         make_plan(path)
     planned, partitions = (12, 2) if limit < 12 else (36, 4)
     said = f"{planned} points so far: 3 parameter sets at 1 settings, 2 times on {partitions} "
@@ -349,7 +349,7 @@ def test_what_is_planned_twice_is_named(tmp_path, old, new, named):
     path = campaign_file(tmp_path, settings=settings)
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
-    with pytest.raises(BadFile) as error:
+    with pytest.raises(FileError) as error:
         make_plan(path)
     assert f"the point {named} MHz is planned twice" in str(error.value)
 
@@ -359,7 +359,7 @@ def test_a_kernel_has_one_number_of_ranks(tmp_path):
     entry = '[[kernels]]\nkernel = "idle"\nranks = 2\n'
     path = campaign_file(tmp_path, settings="")
     path.write_text(path.read_text().replace("jetson-tk1", "localhost") + entry)
-    with pytest.raises(BadFile) as error:
+    with pytest.raises(FileError) as error:
         make_plan(path)
     assert 'idle {"sleep_s":0.0} with 1 and with 2 ranks' in str(error.value)
     path.write_text(path.read_text() + 'label = "two"\n')

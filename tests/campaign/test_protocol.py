@@ -26,7 +26,7 @@ from campaign.store.measurement import Trace
 from dvfs.setting import AS_FOUND
 from kernels.host.ranks import Team
 from sites.clocks.fixed import Fixed
-from sites.meters import Channel, MeterUnreadable, Reading, open_meter
+from sites.meters import Channel, MeterError, Reading, open_meter
 from sites.site_file import MeterEntry, Partition, Site
 from sites.site_reading import built_in_sites, read_site
 from tests.points import a_point
@@ -163,7 +163,7 @@ def test_windows_are_repeated_until_the_energy_is_known(tmp_path):
 def test_a_counter_that_stops_is_no_energy(tmp_path):
     with (
         powered(tmp_path, lambda t: 40e6 * min(t, 0.3)) as meter,
-        pytest.raises(MeterUnreadable, match="stopped: it showed"),
+        pytest.raises(MeterError, match="stopped: it showed"),
     ):
         run_protocol(setup_with(meter, tmp_path, steady_pct=0.0, min_duration_s=1.0))
 

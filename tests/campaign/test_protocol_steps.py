@@ -31,7 +31,7 @@ from campaign.store.measurement import Trace
 from dvfs.setting import AS_FOUND
 from kernels.host.ranks import Team
 from sites.clocks.fixed import Fixed
-from sites.meters import Channel, MeterUnreadable, Reading
+from sites.meters import Channel, MeterError, Reading
 
 QUICK = {"idle_s": 0.2, "warm_up_s": 0.05, "min_duration_s": 0.3, "window_pct": 0.0}
 
@@ -257,7 +257,7 @@ def test_a_meter_that_falls_silent_before_the_end_is_refused(period_s, silent_s,
         end_ns=round(window_s * 1e9), iterations=1, traces=[read], achieved=AS_FOUND
     )  # fmt: skip
     if refused:
-        with pytest.raises(MeterUnreadable, match=f"m:node: no reading for {silent_s:.3g} s"):
+        with pytest.raises(MeterError, match=f"m:node: no reading for {silent_s:.3g} s"):
             _refuse_stopped(window)
     else:
         _refuse_stopped(window)

@@ -18,14 +18,14 @@ from analysis.choice.candidates import all_candidates
 from campaign.plan.profile_file import Profile
 from campaign.results import Results, open_store
 from campaign.results.findings import finding_texts
-from campaign.results.fits import NoKeptFit, Request, data_id, request_of
+from campaign.results.fits import NoKeptFitError, Request, data_id, request_of
 from campaign.results.predictions import faster_than_measured
 from campaign.results.tables import SiteFinding
 from campaign.store.compaction import compact
-from campaign.store.layout import NotAStore
+from campaign.store.layout import NotAStoreError
 from campaign.store.layout import open_store as open_layout
 from campaign.verbs.command_line import main
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from dvfs.printable import rounded
 from dvfs.setting import Setting
 from tests.analysis.test_report import store_of
@@ -123,7 +123,7 @@ def test_a_kernel_goes_by_its_name_its_label_or_its_short_name(store):
     for name in (labels[0], f"{labels[0][:2]}\N{HORIZONTAL ELLIPSIS}{labels[0][-1:]}"):
         (one,) = store.predict(SITE, kernel=name).predictions
         assert one.pick.label == labels[0]
-    with pytest.raises(BadArgument, match="did you mean 'sp1'"):
+    with pytest.raises(ArgumentError, match="did you mean 'sp1'"):
         store.predict(SITE, kernel="sp_1")
 
 
@@ -167,13 +167,13 @@ def test_a_policy_asks_for_the_core_and_the_memory_clock_that_take_least(store, 
 
 def test_what_cannot_be_done_is_said_in_one_line(store, tmp_path):
     for error, call in (
-        (NotAStore, lambda: open_store(tmp_path)),
-        (NoKeptFit, lambda: store.predict("elsewhere")),
-        (NoKeptFit, lambda: store.coefficients("elsewhere")),
-        (BadArgument, lambda: store.predict(SITE, kernel="none")),
-        (BadArgument, lambda: store.costs(SITE, 1.0, 2.0)),
-        (BadArgument, lambda: store.roofline(SITE, Setting(1.0, 2.0))),
-        (BadArgument, lambda: store.report(tmp_path / "missing" / "report.html")),
+        (NotAStoreError, lambda: open_store(tmp_path)),
+        (NoKeptFitError, lambda: store.predict("elsewhere")),
+        (NoKeptFitError, lambda: store.coefficients("elsewhere")),
+        (ArgumentError, lambda: store.predict(SITE, kernel="none")),
+        (ArgumentError, lambda: store.costs(SITE, 1.0, 2.0)),
+        (ArgumentError, lambda: store.roofline(SITE, Setting(1.0, 2.0))),
+        (ArgumentError, lambda: store.report(tmp_path / "missing" / "report.html")),
     ):
         with pytest.raises(error) as caught:
             call()
@@ -197,7 +197,7 @@ def test_a_file_that_is_not_a_fit_is_refused_with_the_command_that_fits(folder, 
     other = tmp_path / "store"
     store_of(other, SITE, True, CLOCKS)
     open_store(other).store.write_json(f"fits/{SITE}.json", kept)
-    with pytest.raises(NoKeptFit, match=r"is not a fit .*campaign fit"):
+    with pytest.raises(NoKeptFitError, match=r"is not a fit .*campaign fit"):
         open_store(other).coefficients(SITE)
 
 

@@ -22,7 +22,7 @@ from campaign.launch.scheduler import job_name
 from campaign.launch.slurm import SlurmScheduler
 from campaign.launch.worker import MeasuringPlugin, measure_points
 from campaign.measure.point_life import PartitionSetup
-from campaign.measure.subprocesses import AllocationGone, SubprocessRunner
+from campaign.measure.subprocesses import LostAllocationError, SubprocessRunner
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.plan import make_plan
 from campaign.plan.point import Point
@@ -325,7 +325,7 @@ def test_a_step_in_a_job_that_has_ended_says_nothing_of_its_point(
     job, point = two_ranks()
     runner = SubprocessRunner(job, tmp_path)
     try:
-        with pytest.raises(AllocationGone, match="srun: error: "):
+        with pytest.raises(LostAllocationError, match="srun: error: "):
             runner.measure(point, 0)
     finally:
         runner.close()

@@ -20,7 +20,7 @@ from campaign.store.layout import Store, create_store, open_store
 from campaign.store.measurement import Trace
 from campaign.store.trace import trace_of
 from dvfs.dataset import MEASUREMENT_COLUMNS, TRACE_COLUMNS
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from tests.campaign.test_journal import measurement
 
 ARCHIVE = Path(__file__).parents[1] / "data" / "stores" / "format-2.tar.gz"
@@ -95,9 +95,9 @@ def test_a_trace_has_its_time_in_seconds_and_its_unit(store):
         "W",
         "s",
     )
-    with pytest.raises(BadArgument, match="no measurement of point 'ab'"):
+    with pytest.raises(ArgumentError, match="no measurement of point 'ab'"):
         trace_of(open_dataset(store), "ab")
-    with pytest.raises(BadArgument, match="no channel 'x'; its channels: twin:board"):
+    with pytest.raises(ArgumentError, match="no channel 'x'; its channels: twin:board"):
         trace_of(open_dataset(store), made.point.id, "x")
 
 
@@ -116,7 +116,7 @@ def test_of_several_channels_one_must_be_named(tmp_path):
         journal.append(encode(made))
     compact(store)
     dataset = open_dataset(store)
-    with pytest.raises(BadArgument, match="name one channel; its channels: a, b, phase:P2P"):
+    with pytest.raises(ArgumentError, match="name one channel; its channels: a, b, phase:P2P"):
         trace_of(dataset, made.point.id)
     assert trace_of(dataset, made.point.id, "b").attrs["units"] == "J"
     assert trace_of(dataset, made.point.id, "phase:P2P").values.tolist() == [1.0, 0.0]

@@ -19,7 +19,7 @@ from campaign.results import open_store as open_results
 from campaign.store.compaction import compact, equalize_generations
 from campaign.store.dataset import read_scalars
 from campaign.store.journal import JournalWriter, encode, encode_setup, scan
-from campaign.store.layout import DamagedStore, Store, create_store, driver_lock, open_store
+from campaign.store.layout import DamagedStoreError, Store, create_store, driver_lock, open_store
 from campaign.store.mixtures import changes, mixtures, not_comparable
 from campaign.store.setups import SetupUse, read_setup, setup_id, write_setups
 from campaign.store.states import store_status
@@ -277,7 +277,7 @@ def test_a_damaged_set_up_is_named_and_nothing_else_is_lost(tmp_path, capsys):
     path.write_text(path.read_text().replace("0.3", "0.4"))
     assert main(["status", str(store.root)]) == 1
     assert path.name in "".join(capsys.readouterr().out.split())
-    with pytest.raises(DamagedStore, match=path.name):
+    with pytest.raises(DamagedStoreError, match=path.name):
         read_scalars(store)
     # The next run or import goes on without it, and says so.
     with driver_lock(store):

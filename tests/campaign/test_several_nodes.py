@@ -33,7 +33,7 @@ from dvfs.dataset import (
     OK,
     READ_BACK,
 )
-from dvfs.input_files import BadFile
+from dvfs.input_files import FileError
 from dvfs.setting import Setting
 from kernels.registry import find_kernel
 from sites.clocks import CONTROLS
@@ -232,7 +232,7 @@ def test_nodes_that_do_not_fit_are_refused(
     tmp_path: Path, old: str, new: str, key: str, found: str
 ) -> None:
     (tmp_path / "pair.toml").write_text(site_text("slurm.conf").replace(old, new))
-    with pytest.raises(BadFile) as refused:
+    with pytest.raises(FileError) as refused:
         read_site(tmp_path / "pair.toml")
     assert key in str(refused.value)
     assert found in str(refused.value)

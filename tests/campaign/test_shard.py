@@ -17,7 +17,7 @@ from campaign.store.compaction import compact
 from campaign.store.dataset import open_dataset
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, create_store
-from campaign.store.shard import CHUNKS, BadChunk, read_shard
+from campaign.store.shard import CHUNKS, BadChunkError, read_shard
 from tests.campaign.test_journal import measurement
 
 ONCE = settings(
@@ -88,7 +88,7 @@ def test_a_changed_byte_is_noticed_or_changes_nothing(
         start, end = chunk * CHUNK_SAMPLES, (chunk + 1) * CHUNK_SAMPLES
         try:
             values = read_shard(shard, FLOAT, start, end)
-        except BadChunk:
+        except BadChunkError:
             bad += 1
         else:
             np.testing.assert_array_equal(values, expected[start:end])
@@ -104,7 +104,7 @@ def test_a_changed_byte_is_noticed_or_changes_nothing(
 def test_a_shorter_file_is_noticed(shard: Path, length: int) -> None:
     whole = shard.read_bytes()
     shard.write_bytes(whole[: min(length, len(whole) - 1)])
-    with pytest.raises(BadChunk):
+    with pytest.raises(BadChunkError):
         read_shard(shard, FLOAT, 0, 1)
     shard.write_bytes(whole)
 
@@ -129,7 +129,7 @@ def test_an_index_that_lies_is_noticed_though_its_sum_is_right(
     index = struct.pack("<QQ", *entry) + whole[-244:-4]
     whole[-260:] = index + struct.pack("<I", google_crc32c.value(index))
     shard.write_bytes(whole)
-    with pytest.raises(BadChunk):
+    with pytest.raises(BadChunkError):
         read_shard(shard, FLOAT, 0, 1)
 
 
@@ -141,5 +141,5 @@ def test_a_chunk_that_says_another_length_is_noticed(shard: Path, unpacked: int)
     body = bytes(whole[offset : offset + size - 4])
     whole[offset + size - 4 : offset + size] = struct.pack("<I", google_crc32c.value(body))
     shard.write_bytes(whole)
-    with pytest.raises(BadChunk, match="samples 0 to 65536"):
+    with pytest.raises(BadChunkError, match="samples 0 to 65536"):
         read_shard(shard, FLOAT, 0, 1)

@@ -20,7 +20,7 @@ from campaign.measure.slurm_clocks import SlurmClocks, read_configuration, slurm
 from campaign.store.dataset import open_dataset
 from campaign.store.layout import open_store
 from campaign.verbs.command_line import main
-from dvfs.input_files import BadFile
+from dvfs.input_files import FileError
 from sites.site_file import Partition
 from sites.site_reading import built_in_sites, read_site
 from tests.sites.clock_layouts import answer_without_privileges
@@ -236,5 +236,5 @@ def test_a_partition_may_have_any_name_of_slurms(
 @pytest.mark.parametrize("name", ["a/b", "a b", "a,b", "-a", "a#b", 'a"b', "a\tb", "", "a" * 65])
 def test_names_that_separate_words_or_paths_are_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(f'name = "s"\n[partitions.{json.dumps(name)}]\n')
-    with pytest.raises(BadFile, match="partitions"):
+    with pytest.raises(FileError, match="partitions"):
         read_site(tmp_path / "s.toml")

@@ -15,7 +15,7 @@ import pytest
 
 from campaign.measure import subprocesses
 from campaign.measure.point_life import PartitionSetup
-from campaign.measure.subprocesses import AllocationGone, SubprocessRunner
+from campaign.measure.subprocesses import LostAllocationError, SubprocessRunner
 from campaign.plan.campaign_file import Protocol
 from campaign.store.journal import decode
 from campaign.store.measurement import Measurement
@@ -125,7 +125,7 @@ def test_a_step_that_was_killed_is_started_again_for_the_next_point(
 
 def test_a_slurm_that_does_not_answer_is_asked_for_a_while(steps: Callable[..., Steps]) -> None:
     one = steps(NO_ANSWER)
-    with pytest.raises(AllocationGone) as gone:
+    with pytest.raises(LostAllocationError) as gone:
         one.measure(1110.0)
     assert str(gone.value) == f"Slurm does not answer: {NO_ANSWER}"
     assert len(one.starts()) > 1
@@ -134,7 +134,7 @@ def test_a_slurm_that_does_not_answer_is_asked_for_a_while(steps: Callable[..., 
 def test_no_step_is_started_again_in_a_job_that_has_ended(steps: Callable[..., Steps]) -> None:
     printed = "srun: error: Slurm job 7 has expired"
     one = steps(printed)
-    with pytest.raises(AllocationGone, match=printed):
+    with pytest.raises(LostAllocationError, match=printed):
         one.measure(1110.0)
     assert len(one.starts()) == 1
 
@@ -179,6 +179,6 @@ def test_what_srun_prints_is_the_reason(steps, printed, status, text) -> None:
 def test_a_closed_worker_starts_no_step(steps: Callable[..., Steps]) -> None:
     one = steps()
     one.runner._closed = True
-    with pytest.raises(AllocationGone, match="this worker ends"):
+    with pytest.raises(LostAllocationError, match="this worker ends"):
         one.measure(1110.0)
     assert one.starts() == []

@@ -19,10 +19,10 @@ from campaign.store.dataset import current_tables, open_dataset
 from campaign.store.generation import generation_numbers
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import (
-    DamagedStore,
-    NotAStore,
+    DamagedStoreError,
+    NotAStoreError,
     Store,
-    StoreBusy,
+    StoreBusyError,
     create_store,
     driver_lock,
     open_store,
@@ -148,7 +148,7 @@ def test_a_flipped_byte_in_a_shard_is_an_error_not_a_wrong_number(store):
     broken = bytearray(shard.read_bytes())
     broken[100] ^= 1
     shard.write_bytes(bytes(broken))
-    with pytest.raises(DamagedStore, match=r"samples 0 to 65536 .*campaign run measures"):
+    with pytest.raises(DamagedStoreError, match=r"samples 0 to 65536 .*campaign run measures"):
         open_dataset(store)["value"][:5000].load()
 
 
@@ -223,7 +223,7 @@ def test_a_second_driver_is_refused_and_takes_over_from_a_dead_one(store):
         cwd=Path(__file__).parents[2],
     )
     first.stdout.readline()
-    with pytest.raises(StoreBusy, match=f"process {first.pid} on"), driver_lock(store):
+    with pytest.raises(StoreBusyError, match=f"process {first.pid} on"), driver_lock(store):
         pass
     first.kill()
     first.wait()
@@ -233,18 +233,18 @@ def test_a_second_driver_is_refused_and_takes_over_from_a_dead_one(store):
 
 
 def test_what_is_no_store_is_refused(tmp_path):
-    with pytest.raises(NotAStore, match="is not a store"):
+    with pytest.raises(NotAStoreError, match="is not a store"):
         open_store(tmp_path)
     (tmp_path / "file").write_text("x")
-    with pytest.raises(NotAStore, match="not a store; name a new or empty folder"):
+    with pytest.raises(NotAStoreError, match="not a store; name a new or empty folder"):
         create_store(tmp_path, "x")
-    with pytest.raises(NotAStore, match="file: is a file, not a store; name a folder"):
+    with pytest.raises(NotAStoreError, match="file: is a file, not a store; name a folder"):
         open_store(tmp_path / "file")
     (tmp_path / "store.json").write_text("{not json")
-    with pytest.raises(NotAStore, match="cannot be read"):
+    with pytest.raises(NotAStoreError, match="cannot be read"):
         open_store(tmp_path)
     (tmp_path / "store.json").write_text('{"format": 99}')
-    with pytest.raises(NotAStore, match="format 99"):
+    with pytest.raises(NotAStoreError, match="format 99"):
         open_store(tmp_path)
 
 
@@ -253,7 +253,9 @@ def test_a_damaged_head_is_written_again(tmp_path):
     create_store(root, "first")
     before = (root / "store.json").read_bytes()
     (root / "store.json").write_text("{not json")
-    with pytest.raises(NotAStore, match=r"store.json: is damaged \(.*\). Run the campaign again"):
+    with pytest.raises(
+        NotAStoreError, match=r"store.json: is damaged \(.*\). Run the campaign again"
+    ):
         open_store(root)
     create_store(root, "first")
     assert (root / "store.json").read_bytes() == before

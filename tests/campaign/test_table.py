@@ -19,7 +19,7 @@ from campaign.store.layout import open_store
 from campaign.table.map_file import TableMap
 from campaign.table.reading import read_table
 from campaign.verbs.command_line import main
-from dvfs.input_files import BadFile
+from dvfs.input_files import FileError
 
 ROOT = Path(__file__).parents[2]
 GTX = ROOT / "tests/data/gtxtitanx/microbenchmarks.csv"
@@ -70,7 +70,7 @@ def test_a_text_of_parquet_that_is_no_text_is_refused(tmp_path):
     )
     path = tmp_path / "t.parquet"
     parquet.write_table(pa.table({"kernel": bad}), path)
-    with pytest.raises(BadFile, match=r"t\.parquet: cannot be read as Parquet"):
+    with pytest.raises(FileError, match=r"t\.parquet: cannot be read as Parquet"):
         read_table(path, TableMap())
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from campaign.profiles.profiler_tables import Selection, read_counted
 from campaign.table.number_text import number
-from dvfs.input_files import BadFile
+from dvfs.input_files import FileError
 from tests.campaign.test_map_file import read, refusal
 
 HEADER = "site;kernel;core_mhz;time_s;energy_j"
@@ -412,7 +412,7 @@ def test_any_table_in_any_style_gives_its_numbers_or_a_refusal_never_others(
     folder = tmp_path_factory.mktemp("t")
     try:
         frame = read(folder, "\n".join(map(delimiter.join, lines)) + "\n", mapping)
-    except BadFile:
+    except FileError:
         # What states both marks is never refused.
         assert stated != "both" or not thousands
         return
@@ -499,7 +499,7 @@ def test_perf_in_six_forms_gives_the_same_time_count_and_share(tmp_path: Path, t
 
 
 def test_perf_with_decimal_commas_between_commas_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadFile, match=r"p\.csv:3: .*-x"):
+    with pytest.raises(FileError, match=r"p\.csv:3: .*-x"):
         counted(tmp_path, "perf-stat", perf(",", ","))
 
 
@@ -538,7 +538,7 @@ def test_ncu_writes_numbers_by_its_locale(tmp_path: Path, values: list[str], tot
 
 
 def test_ncu_whose_numbers_may_be_either_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadFile, match=r"p\.csv:2: .*LC_ALL=C"):
+    with pytest.raises(FileError, match=r"p\.csv:2: .*LC_ALL=C"):
         counted(tmp_path, "ncu", NCU + '"0","k","dram__bytes.sum","byte","40,500"\n')
 
 
@@ -563,5 +563,5 @@ def test_counts_of_one_group_of_likwid_never_have_the_time_of_another(
     assert counted(tmp_path, "likwid", text, time, "FLOPS") == {"INSTR": 10, "FLOPS": 20, time: 4.0}
     assert counted(tmp_path, "likwid", text, time, "BYTES") == {"INSTR": 12, "BYTES": 40, time: 7.0}
     for wanted in (["FLOPS", "BYTES"], [time, "INSTR"]):
-        with pytest.raises(BadFile, match=r"DP, MEM"):
+        with pytest.raises(FileError, match=r"DP, MEM"):
             counted(tmp_path, "likwid", text, *wanted)

@@ -9,14 +9,14 @@ import pytest
 from campaign.codesign.designs import write_study_figures
 from campaign.policy.policy_file import write_site_policy
 from dvfs.dataset import POSSIBLE
-from dvfs.errors import BadArgument
+from dvfs.errors import ArgumentError
 from sites.site_file import LEAST_MHZ, MOST_MEM_MHZ, MOST_MHZ
 from tests.campaign.test_codesign import EXAMPLE, run_study
 
 
 def test_figures_of_a_study(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(BadArgument, match=r"cannot be written .*; name another folder"):
+    with pytest.raises(ArgumentError, match=r"cannot be written .*; name another folder"):
         write_study_figures(run_study(EXAMPLE), tmp_path / "file")
 
 
@@ -27,7 +27,7 @@ def test_figures_of_a_study(tmp_path: Path) -> None:
 def test_a_policy(tmp_path: Path, name: str, expected: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "x.toml").write_text("x = 1\n")
-    with pytest.raises(BadArgument, match=expected):
+    with pytest.raises(ArgumentError, match=expected):
         write_site_policy(tmp_path / name, "s", {})
 
 

@@ -26,8 +26,8 @@ from campaign.measure.simulated_window import simulate_window
 from campaign.plan.plan import Plan, make_plan
 from campaign.plan.point import Point
 from campaign.store.dataset import SAMPLES, current_tables, open_dataset
-from campaign.store.journal import TornRecord, read
-from campaign.store.layout import DamagedStore, NotAStore, Store, open_store
+from campaign.store.journal import TornRecordError, read
+from campaign.store.layout import DamagedStoreError, NotAStoreError, Store, open_store
 from campaign.store.measurement import Trace
 from dvfs.dataset import FAILURES, OK
 from kernels.registry import find_kernel
@@ -73,14 +73,14 @@ def measured_ids(root: Path) -> set[str]:
     """The points that the store at ``root`` holds as measured; it may be at work.
 
     Raises:
-        DamagedStore: no generation is whole.
+        DamagedStoreError: no generation is whole.
     """
     if not (root / "store.json").exists():
         return set()
     for attempt in range(READS):
         try:
             rows = current_tables(open_store(root))[0].measurements
-        except DamagedStore:  # a driver may have removed the generation meanwhile
+        except DamagedStoreError:  # a driver may have removed the generation meanwhile
             if attempt == READS - 1:
                 raise
         else:
@@ -149,7 +149,7 @@ def judge(
     measured = 0
     try:
         store = open_store(root)
-    except NotAStore as error:
+    except NotAStoreError as error:
         # Killed before store.json was there, nothing can have been measured.
         if not (resumable and not (root / "store.json").exists() and not _holds_data(root)):
             findings.append(str(error))
@@ -272,7 +272,7 @@ def _traces_in_journals(store: Store, findings: list[str]) -> TracesOfPoints:
     for entry in current_tables(store)[1].entries:
         try:
             measurement = read(entry)
-        except (TornRecord, FileNotFoundError) as error:
+        except (TornRecordError, FileNotFoundError) as error:
             findings.append(f"point {entry.point_id}: its record can't be read: {error}")
             continue
         traces.setdefault(entry.point_id, {t.channel: t for t in measurement.traces})

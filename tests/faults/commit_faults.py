@@ -38,7 +38,7 @@ KINDS = {
     "EROFS": "read-only",
     "EIO": "disk broken",
 }
-EXPECTED_ERRORS = ("OSError", "PermissionError", "NotAStore", "StoreUnwritable")
+EXPECTED_ERRORS = ("OSError", "PermissionError", "NotAStoreError", "UnwritableStoreError")
 """What a process may end with when calls fail: the system's error, or one that says it better."""
 SIGKILLED = -9
 

@@ -19,7 +19,7 @@ VARIABLE = "AT_SYSCALL_"
 _BUILDING = threading.Lock()
 
 
-class CantBuild(Exception):
+class BuildError(Exception):
     """There is no C compiler, or it refuses the library."""
 
 
@@ -92,7 +92,7 @@ def library() -> Path:
     """The built library, in a temporary folder that goes with this process.
 
     Raises:
-        CantBuild: it can't be built.
+        BuildError: it can't be built.
     """
     with _BUILDING:
         return Path(_built().name) / LIBRARY
@@ -106,9 +106,9 @@ def _built() -> tempfile.TemporaryDirectory[str]:
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        raise CantBuild("there is no C compiler here: install one named cc") from None
+        raise BuildError("there is no C compiler here: install one named cc") from None
     if done.returncode != 0:
-        raise CantBuild(done.stderr.strip())
+        raise BuildError(done.stderr.strip())
     return folder
 
 

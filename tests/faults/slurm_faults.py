@@ -102,7 +102,7 @@ params = { level = "dram", ops_per_word = [1, 2, 4, 16, 64, 128] }
 """
 
 
-class Missed(Exception):
+class MissedError(Exception):
     """The fault found nothing to harm: the campaign was over, or its jobs did not come."""
 
 
@@ -211,14 +211,14 @@ def wait_for(process: Running | None, what: Callable[[], Any], seconds: float = 
     """Wait until ``what`` is true and return it.
 
     Raises:
-        Missed: the run ended first, or it took too long.
+        MissedError: the run ended first, or it took too long.
     """
     deadline = time.monotonic() + seconds
     while not (answer := what()):
         if process is not None and process.ended():
-            raise Missed(f"the run ended before: {last_line(process.text())}")
+            raise MissedError(f"the run ended before: {last_line(process.text())}")
         if time.monotonic() > deadline:
-            raise Missed(f"nothing to harm in {seconds:g} s")
+            raise MissedError(f"nothing to harm in {seconds:g} s")
         time.sleep(0.05)
     return answer
 
@@ -616,7 +616,7 @@ class _Orphan:
         self.node = environment["SLURMD_NODENAME"]
         journals = _journals(store, worker)
         if not journals:
-            raise Missed(f"process {worker.pid} has no journal to write to late")
+            raise MissedError(f"process {worker.pid} has no journal to write to late")
         # Open, so that its end is known though it may be compacted and removed.
         self._journal = os.open(journals[0], os.O_RDONLY)
         # In this order: a stopped process whose group loses its last parent is sent a SIGHUP.
@@ -654,7 +654,7 @@ def _wait_for_a_new_point(worker: psutil.Process, journal: int) -> None:
     deadline = time.monotonic() + 10.0
     while os.fstat(journal).st_size == size or not _computes(worker):
         if time.monotonic() > deadline:
-            raise Missed(f"process {worker.pid} computes no further point")
+            raise MissedError(f"process {worker.pid} computes no further point")
 
 
 def _journals(store: Path, worker: psutil.Process) -> list[Path]:
@@ -695,7 +695,7 @@ def _step_daemon(worker: psutil.Process) -> psutil.Process:
     """The slurmstepd above a worker."""
     daemons = [parent for parent in worker.parents() if "slurmstepd" in parent.name()]
     if not daemons:
-        raise Missed(f"no step daemon above process {worker.pid}")
+        raise MissedError(f"no step daemon above process {worker.pid}")
     return daemons[0]
 
 
@@ -720,7 +720,7 @@ def disturb(cluster: SlurmCluster, kind: str, seed: int, folder: Path) -> Outcom
         random = Random(f"{seed} {attempt}" if attempt else seed)
         try:
             return _tried(cluster, kind, seed, random, folder / str(attempt))
-        except Missed as error:
+        except MissedError as error:
             why = str(error)
     verdict = f"the fault missed {ATTEMPTS} times, at last: {why}"
     return Outcome(
@@ -752,7 +752,7 @@ def _tried(cluster: SlurmCluster, kind: str, seed: int, random: Random, folder: 
         complaints += _still_there(stage) + judgement.findings
         verdict = f"{judgement} after {further} more run{'s'[: further - 1]}"
         if done.missed and not complaints:
-            raise Missed(done.missed)
+            raise MissedError(done.missed)
     except SlurmError as error:
         complaints.append(f"Slurm itself: {error}")
         verdict = "not judged"

@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 from campaign.table.checking import checked_rows
 from campaign.table.map_file import TableMap, read_map
 from campaign.table.reading import read_table
-from dvfs.input_files import BadFile, FileModel, Source, parse
+from dvfs.input_files import FileError, FileModel, Source, parse
 from kernels.command import CommandParams, read_counts
-from kernels.kernel import KernelFailed
+from kernels.kernel import KernelError
 from sites.meters.ipmi import parse_watts
-from sites.meters.shared.meter import MeterUnreadable
+from sites.meters.shared.meter import MeterError
 from tests.faults.fuzz import trial
 from tests.faults.fuzz.damage import Changes, Files
 from tests.faults.fuzz.known_cases import many_rows
@@ -48,7 +48,7 @@ def table(folder: Path, text: str, name: str = "table.csv", mapping: str = "") -
 
 
 def refusal(folder: Path, text: str, mapping: str = "") -> str:
-    with pytest.raises(BadFile) as refused:
+    with pytest.raises(FileError) as refused:
         table(folder, text, mapping=mapping)
     return str(refused.value)
 
@@ -104,9 +104,9 @@ def misbehave(folder: Path, way: int) -> None:
         case 4:
             bytearray(10**9)
         case 5:
-            raise BadFile("")
+            raise FileError("")
         case 6:
-            raise BadFile("table.csv: empty; fill it")
+            raise FileError("table.csv: empty; fill it")
 
 
 def test_what_is_wrong_is_noticed_and_the_inputs_after_it_are_tried(tmp_path, monkeypatch):
@@ -118,14 +118,14 @@ def test_what_is_wrong_is_noticed_and_the_inputs_after_it_are_tried(tmp_path, mo
     inputs = [(str(way), way) for way in range(7)]
     result = run_target(target, tmp_path / "right", tmp_path / "work" / "in", 0, inputs)
     assert isinstance(result, TargetResult)
-    assert (result.inputs, result.accepted, dict(result.refused)) == (7, 1, {"BadFile": 1})
+    assert (result.inputs, result.accepted, dict(result.refused)) == (7, 1, {"FileError": 1})
     said = {failure.input.partition(",")[0]: failure.what for failure in result.failures}
     assert set(said) == {"1", "2", "3", "4", "5"}
     assert said["1"].startswith("KeyError")
     assert said["2"] == f"the process ended with {-signal.SIGKILL}"
     assert said["3"] == "did not end within 1 s"
     assert said["4"].startswith("MemoryError")
-    assert said["5"].startswith("Unclear: a message of 0 characters")
+    assert said["5"].startswith("UnclearError: a message of 0 characters")
 
 
 def test_slow_is_an_input_that_is_slow_each_time(tmp_path, monkeypatch):
@@ -199,10 +199,10 @@ def test_the_line_of_a_key_is_that_where_its_statement_begins(values):
 def test_the_line_of_an_error_behind_many_lines_is_found_soon():
     text = "a = [\n" + "  [1, 2],\n" * 10_000 + "]\n" + "# x\n" * 30_000 + "b = 1\n"
     start_s = time.process_time()
-    with pytest.raises(BadFile, match=r"x\.toml:1: a: unknown key"):
+    with pytest.raises(FileError, match=r"x\.toml:1: a: unknown key"):
         parse("x.toml", text, Anything)
     text = "# x\n" * 30_000 + "".join(f"k{i} = 1\n" for i in range(3000))
-    with pytest.raises(BadFile, match=r"x\.toml:30001: k0: unknown key.*\n.*2999 more errors"):
+    with pytest.raises(FileError, match=r"x\.toml:30001: k0: unknown key.*\n.*2999 more errors"):
         parse("x.toml", text, Anything)
     assert time.process_time() - start_s < 4
 
@@ -223,7 +223,7 @@ def test_the_line_of_an_error_behind_many_lines_is_found_soon():
 )
 def test_toml_that_would_take_for_ever_or_break_the_parser_is_refused(text, said):
     start_s = time.process_time()
-    with pytest.raises(BadFile, match=said):
+    with pytest.raises(FileError, match=said):
         parse("x.toml", text, Anything)
     assert time.process_time() - start_s < 2
 
@@ -234,13 +234,13 @@ def test_long_dotted_words_in_texts_and_numbers_are_no_keys():
 
 @given(st.text(max_size=50))
 def test_a_refusal_never_sends_control_characters_to_the_terminal(text):
-    said = str(BadFile(f"x: found {text}; correct it"))
+    said = str(FileError(f"x: found {text}; correct it"))
     assert all(c.isprintable() or c in "\n\t" for c in said)
     assert said.endswith("; correct it")
 
 
 def test_a_refusal_has_an_end():
-    said = str(BadFile("x.csv: no column y; it has " + "c, " * 10**6 + "; name theirs"))
+    said = str(FileError("x.csv: no column y; it has " + "c, " * 10**6 + "; name theirs"))
     assert len(said) <= 3000 and said.endswith("; name theirs") and said.startswith("x.csv: no")
 
 
@@ -294,7 +294,7 @@ def test_a_kernel_or_node_of_several_lines_is_refused(tmp_path):
     row = dict(zip(HEADER.split(","), ROW.split(","), strict=True)) | {"node": "n1"}
     for change in ({"kernel": "a\nb"}, {"node": "\x1b[31m"}):
         pd.DataFrame([row | change]).to_parquet(tmp_path / "x.parquet")
-        with pytest.raises(BadFile, match="must be a name of one line"):
+        with pytest.raises(FileError, match="must be a name of one line"):
             checked_rows(read_table(tmp_path / "x.parquet", TableMap()), TableMap())
 
 
@@ -302,7 +302,7 @@ def test_parquet_of_more_rows_than_memory_holds_is_refused(tmp_path):
     many = many_rows({})["table.parquet"]
     assert isinstance(many, bytes) and len(many) < 10**6
     (tmp_path / "x.parquet").write_bytes(many)
-    with pytest.raises(BadFile, match="holds 60000000 values"):
+    with pytest.raises(FileError, match="holds 60000000 values"):
         read_table(tmp_path / "x.parquet", TableMap())
 
 
@@ -322,7 +322,7 @@ def test_parquet_of_more_rows_than_memory_holds_is_refused(tmp_path):
 )
 def test_counts_that_are_none_are_refused(tmp_path, text, said):
     (tmp_path / "counts.json").write_text(text)
-    with pytest.raises(KernelFailed, match=said) as refused:
+    with pytest.raises(KernelError, match=said) as refused:
         read_counts(tmp_path / "counts.json")
     assert len(str(refused.value)) < 300
 
@@ -332,7 +332,7 @@ def test_whatever_a_bmcs_program_prints_is_watts_or_unreadable(text):
     for printed in (text, f"Current Power : {text} Watts", IPMI + text):
         try:
             assert 0 < parse_watts(printed, "x") < 1e6
-        except MeterUnreadable as error:
+        except MeterError as error:
             assert all(c.isprintable() for c in str(error))
 
 
@@ -346,6 +346,6 @@ def test_whatever_a_bmcs_program_prints_is_watts_or_unreadable(text):
 )
 def test_long_outputs_of_a_bmcs_program_are_read_soon(text):
     start_s = time.process_time()
-    with pytest.raises(MeterUnreadable):
+    with pytest.raises(MeterError):
         parse_watts(text, "x")
     assert time.process_time() - start_s < 2

@@ -17,7 +17,7 @@ from kernels.fmm.interface import setup_for
 from kernels.fmm.kernel import fmm
 from kernels.fmm.mpi_ranks import RankedFmm
 from kernels.host.ranks import Team
-from kernels.kernel import KernelFailed
+from kernels.kernel import KernelError
 
 
 def main(given: str, folder: str) -> None:
@@ -56,7 +56,7 @@ def main(given: str, folder: str) -> None:
         return
     try:
         fmm.prepare(fmm.params(n=50, q=60), Team(comm))
-    except KernelFailed as error:
+    except KernelError as error:
         if "50 points in 1 leaves cannot be divided" not in str(error):
             raise
     else:

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from kernels.host.ranks import Team
-from kernels.kernel import WrongResult
+from kernels.kernel import ResultError
 from kernels.products import chain_run, multiply_chain
 from kernels.products.chain_kernel import ChainParams, PreparedChain, chain, count_chain
 from kernels.products.chain_plan import Node
@@ -104,7 +104,7 @@ def test_every_order_fused_pair_and_tile() -> None:
         prepared.run(2)
         prepared.check()
         prepared._matrices[0][0, 0] += 1e-9 * 90
-        with pytest.raises(WrongResult, match="row 0 of the product is wrong"):
+        with pytest.raises(ResultError, match="row 0 of the product is wrong"):
             prepared.check()
         prepared.close()
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from campaign.verbs.command_line import main
 from kernels.products import Rates, plan_chain
-from kernels.products.chain_plan import WrongChain
+from kernels.products.chain_plan import ChainError
 from kernels.products.movement import (
     LEFT,
     LEFT_OPERAND,
@@ -316,5 +316,5 @@ def test_wrong_chains(capsys: pytest.CaptureFixture[str], arguments: str, messag
 
 
 def test_unknown_form() -> None:
-    with pytest.raises(WrongChain, match="form: unknown 'closed'; use corrected, printed, tiles"):
+    with pytest.raises(ChainError, match="form: unknown 'closed'; use corrected, printed, tiles"):
         plan_chain(EXAMPLE, ON_CHIP, form="closed")

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from kernels.fmm.counts.machine import DEFAULT_MACHINE, MachineModel
 from kernels.host.ranks import Team
-from kernels.kernel import WrongResult
+from kernels.kernel import ResultError
 from kernels.products.counts import count_product
 from kernels.products.kernel import DgemmParams, Matrices, PreparedProduct, dgemm
 from kernels.products.variants import Variant, blocks
@@ -105,7 +105,7 @@ def test_a_wrong_number_is_reported() -> None:
     c = matrices.square()[2]
     for wrong in (c[40, 7] + 1e-8, np.nan):
         before, c[40, 7] = c[40, 7], wrong
-        with pytest.raises(WrongResult, match="row 40 of C"):
+        with pytest.raises(ResultError, match="row 40 of C"):
             prepared.check()
         c[40, 7] = before
     prepared.check()

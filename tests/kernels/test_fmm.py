@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.fmm import BadInput, evaluate, evaluate_with_gradient, prepare
+from kernels.fmm import FmmInputError, evaluate, evaluate_with_gradient, prepare
 from kernels.fmm.operators.disk_cache import cached
 from kernels.fmm.phases import v_slabs as spectra
 from kernels.fmm.tree.lists import build_lists
@@ -186,7 +186,7 @@ def test_one_preparation_serves_many_evaluations():
 )
 def test_bad_input_gives_one_clear_error(change, says):
     given = {"sources": np.random.default_rng(0).random((5, 3)), "charges": np.ones(5)} | change
-    with pytest.raises(BadInput, match=says):
+    with pytest.raises(FmmInputError, match=says):
         evaluate(**given)
 
 

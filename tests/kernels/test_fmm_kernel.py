@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 from pydantic import ValidationError
 
-from analysis.measurements.observations import CantFit
+from analysis.measurements.observations import FitError
 from analysis.measurements.phase_energy import phase_energy
 from campaign.measure.energy import node_energy
 from campaign.measure.point_life import PartitionSetup, measure
@@ -26,7 +26,7 @@ from campaign.store.dataset import open_dataset
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store
 from dvfs.dataset import CLASS_UNITS
-from dvfs.input_files import BadFile
+from dvfs.input_files import FileError
 from kernels.fmm.constants import BOTH_WAYS, ITSELF, ONE_WAY, PHASES
 from kernels.fmm.counts.by_phase import evaluation_counts, phase_counts, total_counts
 from kernels.fmm.counts.loops import Sizes
@@ -38,7 +38,7 @@ from kernels.fmm.kernel import CHECKED, FmmParams, count_evaluation, direct_sums
 from kernels.fmm.phases import pair_loops, v_m2l
 from kernels.host.ranks import Team
 from kernels.host.vectors import estimate_bits, lanes_of
-from kernels.kernel import Mark, Marked, WrongResult
+from kernels.kernel import Mark, Marked, ResultError
 from sites.site_reading import find_site, read_site
 from sites.twin.machine import constant_w, iteration_s
 
@@ -243,12 +243,12 @@ def test_a_wrong_result_is_detected() -> None:
     run = prepared(n=2000, q=60, digits=4)
     some = np.random.default_rng(0).permutation(2000)[:CHECKED]
     run.potentials[some[0]] += 1e-2 * np.linalg.norm(run.potentials[some])
-    with pytest.raises(WrongResult, match="4 digits were requested"):
+    with pytest.raises(ResultError, match="4 digits were requested"):
         run.check()
     run.run(1)
     run.check()
     run.potentials[some[0]] = np.nan
-    with pytest.raises(WrongResult):
+    with pytest.raises(ResultError):
         run.check()
     run.close()
 
@@ -380,7 +380,7 @@ def test_a_counter_and_a_power_meter_give_the_same_energy_by_phase() -> None:
     expected = [[40.0 + 60, 40.0 + 60], [10.0 + 20 + 60, 10.0 + 20 + 60]]
     assert split["energy_j"].values == pytest.approx(np.array(expected))
     assert split["time_s"].values.tolist() == [6, 4]
-    with pytest.raises(CantFit, match="measurement 1: no phases are marked"):
+    with pytest.raises(FitError, match="measurement 1: no phases are marked"):
         phase_energy(dataset, 1)
 
 
@@ -389,5 +389,5 @@ def test_a_plan_says_where_counting_fails(monkeypatch: pytest.MonkeyPatch) -> No
         raise RuntimeError("no locator available")
 
     monkeypatch.setattr("kernels.fmm.kernel.evaluation_counts", fails)
-    with pytest.raises(BadFile, match=r"tk1-fmm\.toml.*NUMBA_CACHE_DIR"):
+    with pytest.raises(FileError, match=r"tk1-fmm\.toml.*NUMBA_CACHE_DIR"):
         make_plan(TABLE_IV)

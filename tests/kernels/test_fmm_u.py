@@ -30,7 +30,7 @@ from kernels.fmm_u.variants import (
     variants,
 )
 from kernels.host.ranks import Team
-from kernels.kernel import WrongResult
+from kernels.kernel import ResultError
 from kernels.registry import find_kernel
 
 N, Q = 700, 60
@@ -158,7 +158,7 @@ def test_sums_are_those_of_numpy(given: dict[str, Any], threads: int) -> None:
         # Wrong sums are detected.
         for part in run.parts:
             part._arrays.sums[:] *= 1.01
-            with pytest.raises(WrongResult, match=r"the sum at point \d+ is"):
+            with pytest.raises(ResultError, match=r"the sum at point \d+ is"):
                 part.check()
     finally:
         run.close()

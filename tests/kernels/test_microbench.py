@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from dvfs.dataset import CLASS_UNITS
 from kernels.host.caches import Cache, Level, memory_bytes, read_caches, working_set_bytes
 from kernels.host.ranks import Team
-from kernels.kernel import Kernel, KernelFailed, WrongResult
+from kernels.kernel import Kernel, KernelError, ResultError
 from kernels.microbench.chains import REGISTER_STEPS, Affine, ChainParams, words_per_iteration
 from kernels.microbench.chase import HOPS, ChaseParams, chase
 from kernels.microbench.fma import dp_fma, sp_fma
@@ -168,13 +168,13 @@ def test_chains_are_right_and_wrong_results_are_detected(
     # Change the words of the last row, which have the largest weight.
     last = first + min(part._words, part.data.size)
     part.data[last - part.start.size : last] += part.data.dtype.type(100)
-    with pytest.raises(WrongResult):
+    with pytest.raises(ResultError):
         run.check()
     run.run(1 if part._words >= part.data.size else part.data.size // part._words)
     run.check()
     largest = np.abs(part.end).argmax()
     part.end[largest] = -part.end[largest] - 1
-    with pytest.raises(WrongResult):
+    with pytest.raises(ResultError):
         run.check()
     run.close()
 
@@ -191,11 +191,11 @@ def test_missing_steps_of_chains_in_registers_are_detected(
     part._steps = whole * 98 // 100 // 2 * 2
     run.run(1)
     part._steps = whole
-    with pytest.raises(WrongResult):
+    with pytest.raises(ResultError):
         run.check()
     run.run(1)
     part.end[:] = np.roll(part.end, 1)
-    with pytest.raises(WrongResult):
+    with pytest.raises(ResultError):
         run.check()
     run.close()
 
@@ -203,7 +203,7 @@ def test_missing_steps_of_chains_in_registers_are_detected(
 def test_a_chain_that_was_not_run_is_a_wrong_result() -> None:
     run = prepared(dp_fma)
     run.parts[0].end[:] = np.nan
-    with pytest.raises(WrongResult):
+    with pytest.raises(ResultError):
         run.check()
     run.close()
 
@@ -245,11 +245,11 @@ def test_a_wrong_sum_is_detected() -> None:
     run.check()
     part = run.parts[0]
     part.data[12] ^= 1
-    with pytest.raises(WrongResult):
+    with pytest.raises(ResultError):
         run.check()
     part.data[12] ^= 1
     part.end[0] += 1
-    with pytest.raises(WrongResult):
+    with pytest.raises(ResultError):
         run.check()
     run.close()
 
@@ -261,13 +261,13 @@ def test_a_chase_that_leaves_its_cycle_is_detected() -> None:
     part = run.parts[0]
     address = part._address
     part._address = int(part.links[(address - part._base) // 64, 0])
-    with pytest.raises(WrongResult, match="ended at line"):
+    with pytest.raises(ResultError, match="ended at line"):
         run.check()
     part._address = address
     # Two cycles instead of one.
     a, b = part._order[3], part._order[9]
     part.links[[a, b], 0] = part.links[[b, a], 0]
-    with pytest.raises(WrongResult, match="one cycle"):
+    with pytest.raises(ResultError, match="one cycle"):
         run.check()
     run.close()
 
@@ -312,7 +312,7 @@ def test_every_kernel_runs_at_every_level(
     elif level != "register":
         given["ops_per_word"] = 4
     if not has_level(level):
-        with pytest.raises(KernelFailed, match=level):
+        with pytest.raises(KernelError, match=level):
             prepared(kernel, **given)
         return
     run = prepared(kernel, **given)
@@ -412,11 +412,11 @@ def test_caches_are_read_from_a_recorded_tree(tmp_path: Any) -> None:
 
 
 def test_a_tree_without_caches_or_sizes_is_a_failure(tmp_path: Any) -> None:
-    with pytest.raises(KernelFailed, match="no data cache"):
+    with pytest.raises(KernelError, match="no data cache"):
         read_caches(tmp_path)
     record_tree(tmp_path)
     (tmp_path / "index2" / "size").unlink()
-    with pytest.raises(KernelFailed, match="index2"):
+    with pytest.raises(KernelError, match="index2"):
         read_caches(tmp_path)
 
 
@@ -446,7 +446,7 @@ def test_a_working_set_lies_between_its_cache_and_the_next(
     ]
     try:
         size = working_set_bytes(level, caches, 1 << memory, parts)
-    except KernelFailed:
+    except KernelError:
         return
     assert size & (size - 1) == 0
     together = size * min(parts, sharing)
@@ -465,18 +465,18 @@ def test_a_working_set_lies_between_its_cache_and_the_next(
 
 def test_a_missing_level_or_too_little_memory_is_a_failure() -> None:
     two = ICE_LAKE[:2]
-    with pytest.raises(KernelFailed, match="no l3 cache"):
+    with pytest.raises(KernelError, match="no l3 cache"):
         working_set_bytes("l3", two, 8 << 30)
-    with pytest.raises(KernelFailed, match="no working set for dram"):
+    with pytest.raises(KernelError, match="no working set for dram"):
         working_set_bytes("dram", ICE_LAKE, 256 * MIB)
-    with pytest.raises(KernelFailed, match="no working set for l3"):
+    with pytest.raises(KernelError, match="no working set for l3"):
         working_set_bytes("l3", ICE_LAKE, 256 << 30, parts=64)
 
 
 def test_too_little_memory_is_a_failure() -> None:
     from kernels.host.memory import paged_array
 
-    with pytest.raises(KernelFailed, match="cannot allocate"):
+    with pytest.raises(KernelError, match="cannot allocate"):
         paged_array(1 << 60, np.dtype(np.float64))
 
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dvfs.expression import BadExpression, parse_expression
-from kernels.space import MAX_VALUES, BadSpace, Variants, read_space, variants
+from dvfs.expression import ExpressionError, parse_expression
+from kernels.space import MAX_VALUES, SpaceError, Variants, read_space, variants
 
 LIMITS = [(1024, 65536, 49152), (512, 32768, 32768), (768, 65536, 98304)]
 EXAMPLE = Path(__file__).parents[2] / "examples/k20x-dgemm.toml"
@@ -90,7 +90,7 @@ def test_lists_with_a_condition_are_the_product_of_those_that_pass(
         row for row in product(*lists) if sum((i + 1) * x for i, x in enumerate(row)) <= limit
     ]
     if not wanted:
-        with pytest.raises(BadSpace, match="no variant is left"):
+        with pytest.raises(SpaceError, match="no variant is left"):
             built(declaration)
         return
     space = built(declaration)
@@ -128,7 +128,7 @@ def test_long_ranges_with_conditions_are_what_loops_find(
                 bound = left
         wanted = bound
     if not wanted:
-        with pytest.raises(BadSpace):
+        with pytest.raises(SpaceError):
             built(declaration)
         return
     space = built(declaration)
@@ -222,7 +222,7 @@ def test_wrong_spaces_are_refused_at_once(
     declaration: dict[str, Any], key: str, condition: int | None, message: str
 ) -> None:
     began_s = time.process_time()
-    with pytest.raises(BadSpace, match=message) as caught:
+    with pytest.raises(SpaceError, match=message) as caught:
         built(declaration)
     assert (caught.value.key, caught.value.condition) == (key, condition)
     assert time.process_time() - began_s < 1.0
@@ -230,6 +230,6 @@ def test_wrong_spaces_are_refused_at_once(
 
 def test_integers_do_not_wrap_around() -> None:
     large = {"a": np.array([1 << 40, 3])}
-    with pytest.raises(BadExpression, match=r"2\^62"):
+    with pytest.raises(ExpressionError, match=r"2\^62"):
         parse_expression("a * a").values(large, 2)
     assert parse_expression("a * a > 5").values({"a": large["a"][1:]}, 1)[0]

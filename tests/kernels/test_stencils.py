@@ -10,7 +10,7 @@ import pytest
 
 from kernels.host.ranks import Team
 from kernels.host.worker_threads import WorkerThreads
-from kernels.kernel import WrongResult
+from kernels.kernel import ResultError
 from kernels.stencils.counts import count_stencil, inner_pieces, stencil_metrics, wavefronts
 from kernels.stencils.kernel import PreparedStencil, align, plain_steps, stencil
 from kernels.stencils.params import StencilParams
@@ -388,7 +388,7 @@ def test_a_wrong_value_in_the_checked_region_is_found() -> None:
         prepared.grid[2, 2] += np.float32(1e-6)
 
     prepared.run = spoiled
-    with pytest.raises(WrongResult, match="j2d: another result than untiled"):
+    with pytest.raises(ResultError, match="j2d: another result than untiled"):
         prepared.check()
 
 

@@ -27,7 +27,7 @@ from campaign.store.mixtures import Change, changes
 from campaign.store.setups import read_setup, setup_id, setup_uses, write_setups
 from campaign.store.variables import KEY_FILE
 from campaign.verbs.command_line import main
-from dvfs.input_files import BadFile
+from dvfs.input_files import FileError
 from sites.site_reading import built_in_sites, read_site
 from tests.campaign.test_setups import changed
 from tests.points import a_point
@@ -267,5 +267,5 @@ def test_the_script_goes_to_sbatch_without_a_file(
 
 def test_a_secret_must_be_a_variable(tmp_path: Path) -> None:
     (tmp_path / "site.toml").write_text(changed(SLURM, '["TOKEN"]', '["TOKN"]'))
-    with pytest.raises(BadFile, match=r"secrets.*TOKN"):
+    with pytest.raises(FileError, match=r"secrets.*TOKN"):
         read_site(tmp_path / "site.toml")

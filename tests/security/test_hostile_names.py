@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from campaign.launch.scheduler import CantLaunch
+from campaign.launch.scheduler import LaunchError
 from campaign.launch.slurm import SlurmScheduler
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import SubprocessRunner
@@ -25,7 +25,7 @@ from campaign.plan.plan import make_plan
 from campaign.plan.point import canonical_json
 from campaign.store.journal import decode
 from campaign.verbs.command_line import main
-from dvfs.input_files import BadFile
+from dvfs.input_files import FileError
 from kernels.host.ranks import Team
 from kernels.registry import find_kernel
 from sites.site_file import Site
@@ -137,7 +137,7 @@ def read_or_refuse(path: Path) -> Site | None:
     """The site; None where it is refused, which must be one line that a terminal can show."""
     try:
         return read_site(path)
-    except BadFile as error:
+    except FileError as error:
         said = str(error)
         assert len(said.splitlines()) == 1, said
         assert said.startswith(str(path))
@@ -271,7 +271,7 @@ def test_names_sizes_and_times_hold_nothing_that_a_shell_reads(place, text):
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_partition_s_name_is_refused(tmp_path, text):
-    with pytest.raises(BadFile):
+    with pytest.raises(FileError):
         read_site(site_with(tmp_path, "partition", text))
 
 
@@ -361,7 +361,7 @@ def test_hostile_names_of_campaigns_labels_and_sites_are_refused(tmp_path, text)
             f"label = {label}\n{params}\n",
             encoding="utf-8",
         )
-        with pytest.raises(BadFile) as refused:
+        with pytest.raises(FileError) as refused:
             make_plan(path)
         said = str(refused.value)
         assert len(said.splitlines()) == 1, said
@@ -400,7 +400,7 @@ def test_a_program_gets_its_words_as_the_campaign_file_has_them(words):
     with tempfile.TemporaryDirectory(prefix="hostile-") as name:
         folder = Path(name)
         if any("\0" in word for word in words):
-            with pytest.raises(BadFile) as refused:
+            with pytest.raises(FileError) as refused:
                 command_words(folder, words)
             assert len(str(refused.value).splitlines()) == 1
             return
@@ -500,7 +500,7 @@ def reached(folder: Path, slurm: str) -> None:
         SITE.format(name='"s"', partition="p", slurm=slurm, keys="", environment=""),
         encoding="utf-8",
     )
-    with pytest.raises(CantLaunch, match="no controller here"):
+    with pytest.raises(LaunchError, match="no controller here"):
         SlurmScheduler(read_site(path)).queued_jobs(["dvfs-0"])
 
 

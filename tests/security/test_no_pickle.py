@@ -293,7 +293,7 @@ def test_an_object_array_in_a_journal_is_not_made(tmp_path, capsys):
     """A record whose checksums are right, and whose trace says that its values are objects."""
     from campaign.store.compaction import compact
     from campaign.store.dataset import open_dataset
-    from campaign.store.journal import TornRecord, scan
+    from campaign.store.journal import TornRecordError, scan
     from campaign.store.journal import read as read_record
 
     store = create_store(tmp_path / "store", "s")
@@ -306,7 +306,7 @@ def test_an_object_array_in_a_journal_is_not_made(tmp_path, capsys):
     with JournalWriter(store.journals) as journal:
         journal.append(sealed(text.replace(b'"<f8"', b'"|O"'), payload))
     (entry,) = scan(store.journal_paths()[0]).entries
-    with pytest.raises(TornRecord):
+    with pytest.raises(TornRecordError):
         read_record(entry)
     assert main(["status", str(store.root)]) == 0
     assert compact(store).damage

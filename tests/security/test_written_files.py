@@ -17,7 +17,7 @@ import pytest
 from campaign.launch.detached import driver_log, start_detached
 from campaign.store.dataset import read_scalars
 from campaign.store.layout import (
-    StoreUnwritable,
+    UnwritableStoreError,
     create_store,
     driver_lock,
     open_store,
@@ -187,7 +187,7 @@ def test_links_in_a_store_are_not_written_through(tmp_path: Path) -> None:
         (store.root / name).symlink_to(victim)
     store.write_json("campaign.json", {})
     replace_file(store.root / "status.json", b"{}", False)
-    with pytest.raises(StoreUnwritable, match="lock"), driver_lock(store):
+    with pytest.raises(UnwritableStoreError, match="lock"), driver_lock(store):
         pass
     log = driver_log(store)
     log.symlink_to(victim)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sites.meters import MeterUnreadable, open_meter
+from sites.meters import MeterError, open_meter
 from tests.sites.meter_layouts.amdsmi import FOLDER, RESOLUTION_UJ, energy_text, importable
 from tests.sites.meter_layouts.layout import copied
 
@@ -64,7 +64,7 @@ def test_energy_without_power_and_power_without_energy(root: Path) -> None:
     assert channels == [("gpu-0/energy", None), ("gpu-1/power", None)]
     put(root, "gpu0/power", "current_socket_power 0\n")
     put(root, "gpu0/energy", energy_text(0))
-    with pytest.raises(MeterUnreadable, match=r"GPU 0 \(AMD.*\) offers neither.*amd-smi metric"):
+    with pytest.raises(MeterError, match=r"GPU 0 \(AMD.*\) offers neither.*amd-smi metric"):
         open_meter("amdsmi", {}, root)
 
 
@@ -73,7 +73,7 @@ def test_the_even_die_of_an_mi250_reports_the_card(root: Path) -> None:
         put(root, f"{gpu}/market_name", "AMD INSTINCT MI250X (MCM) OAM AC MBA")
     meter = open_meter("amdsmi", {}, root)
     assert [channel.name for channel in meter.channels] == ["gpu-0/energy", "gpu-0/power"]
-    with pytest.raises(MeterUnreadable, match=r"odd die.*even die, 0"):
+    with pytest.raises(MeterError, match=r"odd die.*even die, 0"):
         open_meter("amdsmi", {"devices": [1]}, root)
 
 
@@ -91,7 +91,7 @@ def test_a_power_that_disappears_is_an_error(root: Path, text: str, said: str) -
     meter = open_meter("amdsmi", {}, root)
     meter.read()
     put(root, "gpu1/power", text)
-    with pytest.raises(MeterUnreadable, match=said) as caught:
+    with pytest.raises(MeterError, match=said) as caught:
         meter.read()
     assert "AMD GPU 1" in caught.value.what
 
@@ -110,33 +110,33 @@ def test_an_energy_that_is_not_a_number(root: Path, text: str, said: str) -> Non
     meter = open_meter("amdsmi", {}, root)
     meter.read()
     put(root, "gpu1/energy", text)
-    with pytest.raises(MeterUnreadable, match=said):
+    with pytest.raises(MeterError, match=said):
         meter.read()
 
 
 @pytest.mark.parametrize("code", [34, 2])
 def test_a_library_that_does_not_start(root: Path, code: int) -> None:
     put(root, "init", f"!{code}")
-    with pytest.raises(MeterUnreadable, match=rf"AMD SMI: Error code: {code}.*modprobe amdgpu"):
+    with pytest.raises(MeterError, match=rf"AMD SMI: Error code: {code}.*modprobe amdgpu"):
         open_meter("amdsmi", {}, root)
 
 
 def test_a_gpu_without_a_name_is_unreadable(root: Path) -> None:
     (root / FOLDER / "gpu0/market_name").unlink()
-    with pytest.raises(MeterUnreadable, match="AMD GPU 0"):
+    with pytest.raises(MeterError, match="AMD GPU 0"):
         open_meter("amdsmi", {}, root)
 
 
 def test_no_gpu_and_no_such_gpu(root: Path) -> None:
-    with pytest.raises(MeterUnreadable, match=r"no AMD GPU 2.*0, 1"):
+    with pytest.raises(MeterError, match=r"no AMD GPU 2.*0, 1"):
         open_meter("amdsmi", {"devices": [0, 2]}, root)
     for gpu in ("gpu0", "gpu1"):
         shutil.rmtree(root / FOLDER / gpu)
-    with pytest.raises(MeterUnreadable, match="lists no GPU"):
+    with pytest.raises(MeterError, match="lists no GPU"):
         open_meter("amdsmi", {}, root)
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "amdsmi", None)  # importing it fails, as where it is not
-    with pytest.raises(MeterUnreadable, match=r"amdsmi cannot be imported.*/opt/rocm"):
+    with pytest.raises(MeterError, match=r"amdsmi cannot be imported.*/opt/rocm"):
         open_meter("amdsmi", {})

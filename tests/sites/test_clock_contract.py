@@ -27,10 +27,10 @@ import pytest
 
 from benchmarks.clock_kills import kill_and_compare
 from dvfs.setting import AS_FOUND, Setting
-from sites.clocks import ClockNotLegal, ClocksUnavailable, nvml, open_control, right_to_set
+from sites.clocks import ClocksError, IllegalClockError, nvml, open_control, right_to_set
 from sites.clocks.shared.journal import put_back_held, restore_left_over
 from sites.clocks.shared.kernel_files import cpu_list
-from sites.clocks.shared.private_files import ClocksInUse
+from sites.clocks.shared.private_files import ClocksInUseError
 from sites.clocks.uncore import UncoreDomain, current_mhz
 from sites.site_file import Site
 from tests.sites.clock_hardware import Watch, wait_until_settled
@@ -141,13 +141,13 @@ def test_every_legal_setting_is_set_and_read_back(machine: Machine) -> None:
 def test_an_illegal_setting_is_refused_and_changes_nothing(machine: Machine) -> None:
     clocks = machine.layout.open(machine.root)
     for setting in machine.layout.illegal:
-        with pytest.raises(ClockNotLegal):
+        with pytest.raises(IllegalClockError):
             clocks.set(setting)
         assert contents(machine.root) == machine.original
     clocks.set(middle(machine.layout))
     before = settled_contents(machine.root)
     for setting in machine.layout.illegal:
-        with pytest.raises(ClockNotLegal):
+        with pytest.raises(IllegalClockError):
             clocks.set(setting)
         assert settled_contents(machine.root) == before
     clocks.restore()
@@ -270,7 +270,7 @@ def test_an_open_control_sets_nothing_while_clocks_cannot_be_restored(
     path.mkdir()
     other = acpi.root / CPU1 / "scaling_setspeed"
     left = other.read_text()
-    with pytest.raises(ClocksUnavailable, match="a killed process changed could not be restored"):
+    with pytest.raises(ClocksError, match="a killed process changed could not be restored"):
         clocks.set(Setting(2600.0))
     assert journal.exists()
     assert other.read_text() != "2600000\n"
@@ -375,7 +375,7 @@ def test_a_file_that_is_missing_or_a_folder(machine: Machine, fault: str) -> Non
         if fault == "a folder":
             path.mkdir()
         before = contents(machine.root)
-        with pytest.raises(ClocksUnavailable) as caught:
+        with pytest.raises(ClocksError) as caught:
             set_in(machine)
         if machine.layout.control != "nvml":
             assert str(path) in caught.value.what
@@ -401,7 +401,7 @@ def test_a_file_without_a_number(machine: Machine, text: str) -> None:
         path = machine.root / name
         held = path.read_bytes()
         path.write_text(text)
-        with pytest.raises((ClocksUnavailable, ClockNotLegal)):
+        with pytest.raises((ClocksError, IllegalClockError)):
             set_in(machine)
         assert path.read_text() == text
         assert journals(machine.root) == []
@@ -415,7 +415,7 @@ def test_a_device_that_disappears_between_set_and_restore(machine: Machine) -> N
     device = machine.root / machine.layout.device
     away = machine.root / "tmp/away"
     device.rename(away)
-    with pytest.raises(ClocksUnavailable, match="not restored"):
+    with pytest.raises(ClocksError, match="not restored"):
         clocks.restore()
     # All the others are back.
     there = settled_contents(machine.root)
@@ -474,7 +474,7 @@ def test_restore_tries_every_file_and_lists_failures(acpi: Machine) -> None:
     bad = acpi.root / CPU0 / "scaling_governor"
     bad.unlink()
     bad.mkdir()
-    with pytest.raises(ClocksUnavailable) as caught:
+    with pytest.raises(ClocksError) as caught:
         clocks.restore()
     assert str(bad) in caught.value.what
     assert "ondemand" in caught.value.what
@@ -486,7 +486,7 @@ def test_restore_tries_every_file_and_lists_failures(acpi: Machine) -> None:
     del clocks, caught  # whose trace holds the control too
     assert journals(acpi.root)
     again = acpi.layout.open(acpi.root)
-    with pytest.raises(ClocksUnavailable, match="could not be restored"):
+    with pytest.raises(ClocksError, match="could not be restored"):
         again.set(Setting(1200.0))
     bad.rmdir()
     bad.write_text("userspace\n")
@@ -510,7 +510,7 @@ def test_clocks_that_cannot_be_recorded_are_not_set(name: str, tmp_path: Path) -
         kept = layout.control if name != "nvml" else f"nvml-{uuid}"
         blocked = blocked_journal(machine, kept)
         clocks = layout.open(tmp_path)
-        with pytest.raises(ClocksUnavailable, match="Is a directory, so no clock was") as caught:
+        with pytest.raises(ClocksError, match="Is a directory, so no clock was") as caught:
             clocks.set(middle(layout))
         assert f"df {machine.folder()}" in caught.value.remedy
         assert machine.is_original()
@@ -531,7 +531,7 @@ def test_a_further_clock_that_cannot_be_recorded_is_not_set_and_the_first_is_res
         clocks.set(Setting(1700.0))
         before, journal = settled_contents(tmp_path), machine.journal().read_text()
         blocked_journal(machine, "cpufreq")
-        with pytest.raises(ClocksUnavailable, match="so no clock was changed"):
+        with pytest.raises(ClocksError, match="so no clock was changed"):
             clocks.set(Setting(1700.0, 1200.0))
         assert settled_contents(tmp_path) == before
         assert machine.journal().read_text() == journal
@@ -550,7 +550,7 @@ def test_of_two_gpus_both_are_locked_at_what_both_offer_and_both_unlocked(tmp_pa
         clocks = layout.open(tmp_path)
         assert clocks.legal() == [Setting(1200.0, 2619.0), Setting(1980.0, 2619.0)]
         for setting in (Setting(1001.0, 2619.0), Setting(1200.0, 1593.0)):
-            with pytest.raises(ClockNotLegal):
+            with pytest.raises(IllegalClockError):
                 clocks.set(setting)
         clocks.set(Setting(1200.0, 2619.0))
         for gpu in gpus:
@@ -574,7 +574,7 @@ def test_where_a_gpu_refuses_the_core_clock_only_its_memory_is_unlocked(tmp_path
         (gpu / "reset_gpu_locked_clocks").write_text("!4\n")
         before = contents(tmp_path)
         clocks = machine.layout.open(tmp_path)
-        with pytest.raises(ClockNotLegal, match=r"^GPU 0 .*locking core 1200 MHz: Invalid"):
+        with pytest.raises(IllegalClockError, match=r"^GPU 0 .*locking core 1200 MHz: Invalid"):
             clocks.set(Setting(1200.0, 1593.0))
         assert (gpu / "memory_locked_clocks_mhz").read_text() == "1593 1593\n"
         clocks.restore()
@@ -619,7 +619,7 @@ def test_a_gpu_that_lists_no_clocks_is_named_with_how_to_ask_it(tmp_path: Path) 
     for machine in start(BY_NAME["nvml"], tmp_path):
         for mhz in (2619, 1593):
             (tmp_path / f"nvml/gpu0/supported_graphics_clocks_mhz_{mhz}").write_text("\n")
-        with pytest.raises(ClocksUnavailable, match=r"^GPU 0 .* lists no clocks") as caught:
+        with pytest.raises(ClocksError, match=r"^GPU 0 .* lists no clocks") as caught:
             machine.layout.open(tmp_path).legal()
         assert "nvidia-smi -q -d SUPPORTED_CLOCKS" in caught.value.remedy
 
@@ -627,7 +627,7 @@ def test_a_gpu_that_lists_no_clocks_is_named_with_how_to_ask_it(tmp_path: Path) 
 def refused(layout: ClockLayout, root: Path) -> tuple[str, str]:
     """What is wrong where clocks cannot be set, and the remedy."""
     clocks = layout.open(root)
-    with pytest.raises(ClocksUnavailable) as refusal:
+    with pytest.raises(ClocksError) as refusal:
         clocks.set(layout.legal[-1])
     clocks.restore()
     return refusal.value.what, refusal.value.remedy
@@ -661,7 +661,7 @@ def test_nvml_without_permission(tmp_path: Path) -> None:
         locks = tmp_path / "nvml/gpu0/memory_locked_clocks_mhz"
         locks.write_text("!4\n")
         before = contents(tmp_path)
-        with pytest.raises(ClocksUnavailable) as caught:
+        with pytest.raises(ClocksError) as caught:
             set_in(machine)
         assert "root" in caught.value.remedy
         assert contents(tmp_path) == before
@@ -688,7 +688,7 @@ def test_a_value_that_the_kernel_refused_or_changed(file: str, said: str, tmp_pa
         with ExitStack() as stack:
             clocks = layout.open(tmp_path)
             stack.callback(clocks.restore)
-            with pytest.raises(ClockNotLegal, match=said):
+            with pytest.raises(IllegalClockError, match=said):
                 clocks.set(Setting(306.0, 2133.0))
 
     assert os.waitpid(fork(work), 0)[1] == 0
@@ -706,7 +706,7 @@ def test_nvml_runs_slower_only_for_a_reason(
         clocks = machine.layout.open(tmp_path)
         (tmp_path / "nvml/gpu0/held_to_mhz").write_text("1200\n")
         (tmp_path / "nvml/gpu0/event_reasons").write_text("2\n")
-        with pytest.raises(ClockNotLegal, match="runs at 1200 MHz"):
+        with pytest.raises(IllegalClockError, match="runs at 1200 MHz"):
             clocks.set(Setting(1800.0, 2619.0))
         (tmp_path / "nvml/gpu0/event_reasons").write_text(f"{0x4 | 0x40 | 0x2 | 0x8000}\n")
         clocks.set(Setting(1800.0, 2619.0))
@@ -735,7 +735,9 @@ def test_nvml_waits_two_seconds_for_a_clock_and_no_longer(tmp_path: Path) -> Non
         comes.join()
         held.write_text("1200\n")
         began_s = time.monotonic()
-        with pytest.raises(ClockNotLegal, match="1800 MHz was requested, and it runs at 1200 MHz"):
+        with pytest.raises(
+            IllegalClockError, match="1800 MHz was requested, and it runs at 1200 MHz"
+        ):
             clocks.set(Setting(1800.0, 2619.0))
         assert 2.0 <= time.monotonic() - began_s < 5.0
         clocks.restore()
@@ -744,7 +746,9 @@ def test_nvml_waits_two_seconds_for_a_clock_and_no_longer(tmp_path: Path) -> Non
 def test_nvml_lists_the_core_clocks_of_a_memory_clock(tmp_path: Path) -> None:
     for machine in start(BY_NAME["nvml"], tmp_path):
         clocks = machine.layout.open(tmp_path)
-        with pytest.raises(ClockNotLegal, match="at memory 1593 MHz; the nearest: 1185 and 1200"):
+        with pytest.raises(
+            IllegalClockError, match="at memory 1593 MHz; the nearest: 1185 and 1200"
+        ):
             clocks.set(Setting(1980.0, 1593.0))
         clocks.set(Setting(1980.0, 2619.0))
         clocks.restore()
@@ -753,7 +757,7 @@ def test_nvml_lists_the_core_clocks_of_a_memory_clock(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mhz", [3501.0, 799.999])
 def test_cpufreq_says_what_a_policy_offers(tmp_path: Path, mhz: float) -> None:
     for machine in start(BY_NAME["cpufreq-intel-pstate"], tmp_path):
-        with pytest.raises(ClockNotLegal) as refusal:
+        with pytest.raises(IllegalClockError) as refusal:
             machine.layout.open(tmp_path).set(Setting(mhz, None))
         assert str(refusal.value) == f"core {mhz:g} MHz: {CPU0} offers 800 to 3500 MHz"
 
@@ -804,7 +808,7 @@ def test_two_processes_at_once(machine: Machine) -> None:
         before = settled_contents(machine.root)
         clocks = machine.layout.open(machine.root)
         assert restore_left_over(machine.root) == []
-        with pytest.raises(ClocksInUse, match=f"process {child}") as caught:
+        with pytest.raises(ClocksInUseError, match=f"process {child}") as caught:
             clocks.set(machine.layout.legal[0])
         assert caught.value.pid == child
         assert f"kill {child}" in caught.value.remedy
@@ -823,7 +827,7 @@ def test_cpufreq_with_uncore_locks_out_the_control_uncore(tmp_path: Path) -> Non
     for machine in start(BY_NAME["cpufreq-uncore-2s"], tmp_path):
         child = machine.held(machine.layout.legal[0])
         try:
-            with pytest.raises(ClocksInUse):
+            with pytest.raises(ClocksInUseError):
                 BY_NAME["uncore-2s"].open(tmp_path).set(Setting(None, 1800.0))
         finally:
             os.kill(child, signal.SIGTERM)
@@ -1010,7 +1014,7 @@ def test_a_journal_or_folder_of_another_user_is_refused(acpi: Machine) -> None:
     def refused(where: Path) -> None:
         assert any(str(where) in line for line in restore_left_over(acpi.root))
         assert contents(acpi.root) == left
-        with pytest.raises(ClocksUnavailable, match=str(where)):
+        with pytest.raises(ClocksError, match=str(where)):
             acpi.layout.open(acpi.root).set(Setting(1200.0))
         assert contents(acpi.root) == left
 
@@ -1062,7 +1066,7 @@ def test_without_run_the_journal_is_in_a_private_folder_of_tmp(acpi: Machine) ->
     assert acpi.is_original()
     folder.rename(acpi.root / "tmp/other")
     (acpi.root / f"tmp/campaign-clocks-{os.geteuid()}").symlink_to(acpi.root / "tmp/other")
-    with pytest.raises(ClocksUnavailable, match="link"):
+    with pytest.raises(ClocksError, match="link"):
         acpi.layout.open(acpi.root).set(Setting(1800.0))
     assert acpi.is_original()
 
@@ -1070,7 +1074,7 @@ def test_without_run_the_journal_is_in_a_private_folder_of_tmp(acpi: Machine) ->
 def test_without_any_folder_no_clock_is_changed(acpi: Machine) -> None:
     (acpi.root / "run").rmdir()
     shutil.rmtree(acpi.root / "tmp")
-    with pytest.raises(ClocksUnavailable, match="no folder to record clock values") as refusal:
+    with pytest.raises(ClocksError, match="no folder to record clock values") as refusal:
         acpi.layout.open(acpi.root).set(Setting(1800.0))
     for folder in (acpi.root / "run", acpi.root / "tmp"):
         assert re.search(rf"{folder}/campaign-clocks\S*: No such file", refusal.value.what)
@@ -1218,7 +1222,7 @@ def test_a_jetson_without_debugfs_sets_only_the_gpu(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / NANO_EMC)
     clocks = layout.open(tmp_path)
     assert clocks.legal() == [Setting(76.8), Setting(460.8), Setting(921.6)]
-    with pytest.raises(ClocksUnavailable, match=r"override\.emc") as caught:
+    with pytest.raises(ClocksError, match=r"override\.emc") as caught:
         clocks.set(Setting(76.8, 204.0))
     assert "mount -t debugfs" in caught.value.remedy
     clocks.set(Setting(76.8))
@@ -1228,7 +1232,7 @@ def test_a_jetson_without_debugfs_sets_only_the_gpu(tmp_path: Path) -> None:
 def offered_and_refused(layout: ClockLayout, root: Path) -> list[object]:
     """The settings and the memory clock that a control shows, and how it refuses one."""
     clocks = layout.open(root)
-    with pytest.raises(ClocksUnavailable) as refusal:
+    with pytest.raises(ClocksError) as refusal:
         clocks.set(Setting(306.0, 204.0))
     offered = [[setting.core_mhz, setting.mem_mhz] for setting in clocks.legal() or ()]
     return [offered, clocks.state().setting.mem_mhz, refusal.value.what, refusal.value.remedy]
@@ -1261,7 +1265,7 @@ def test_without_a_list_of_rates_a_jetson_tries_the_sites_memory_clocks(tmp_path
         assert {setting.mem_mhz for setting in clocks.legal() or ()} == {204.0, 2133.0}
         clocks.set(Setting(306.0, 2133.0))
         assert layout.shown(tmp_path) == Setting(306.0, 2133.0)
-        with pytest.raises(ClockNotLegal, match=r"^memory 5000 MHz is not .* 204 and 3199$"):
+        with pytest.raises(IllegalClockError, match=r"^memory 5000 MHz is not .* 204 and 3199$"):
             clocks.set(Setting(306.0, 5000.0))
         clocks.restore()
         assert settled_contents(tmp_path) == original
@@ -1310,7 +1314,7 @@ def test_a_jetson_gpu_that_is_not_found_is_said_with_those_that_are_there(
     copy(layout, tmp_path)
     if name is None:
         shutil.copytree(tmp_path / ORIN_GPU, tmp_path / "sys/class/devfreq/gpu-gpc-0")
-    with pytest.raises(ClocksUnavailable) as refusal:
+    with pytest.raises(ClocksError) as refusal:
         layout.open(tmp_path)
     assert said in refusal.value.what
     assert "option `gpu`" in refusal.value.remedy
@@ -1370,7 +1374,9 @@ def test_uncore_domains_without_a_clock_in_common_offer_none(tmp_path: Path) -> 
         before = contents(tmp_path)
         clocks = machine.layout.open(tmp_path)
         assert clocks.legal() == []
-        with pytest.raises(ClockNotLegal, match="memory 1500 MHz: the uncore offers none in comm"):
+        with pytest.raises(
+            IllegalClockError, match="memory 1500 MHz: the uncore offers none in comm"
+        ):
             clocks.set(Setting(None, 1500.0))
         assert contents(tmp_path) == before
 
@@ -1387,7 +1393,7 @@ def test_uncore_domains_that_are_not_there(
 ) -> None:
     layout = replace(BY_NAME["uncore-tpmi"], tree=tree, options={"domain_ids": ids})
     copy(layout, tmp_path)
-    with pytest.raises(ClocksUnavailable) as refusal:
+    with pytest.raises(ClocksError) as refusal:
         layout.open(tmp_path)
     assert what in refusal.value.what
     assert remedy in refusal.value.remedy
@@ -1404,14 +1410,14 @@ def test_a_clock_of_another_kind_is_refused_with_the_control_that_sets_it(
     tmp_path: Path, name: str, setting: Setting, said: str
 ) -> None:
     copy(BY_NAME[name], tmp_path)
-    with pytest.raises(ClockNotLegal, match=said):
+    with pytest.raises(IllegalClockError, match=said):
         BY_NAME[name].open(tmp_path).set(setting)
 
 
 def test_all_cpus_of_a_machine_without_cpufreq(tmp_path: Path) -> None:
     (tmp_path / "sys/devices/system/cpu/cpu0").mkdir(parents=True)
     layout = replace(ACPI, options={"cpus": "all"})
-    with pytest.raises(ClocksUnavailable, match="sys/devices/system/cpu: no CPU has") as refusal:
+    with pytest.raises(ClocksError, match="sys/devices/system/cpu: no CPU has") as refusal:
         layout.open(tmp_path)
     assert "cpupower frequency-info" in refusal.value.remedy
 
@@ -1429,7 +1435,7 @@ def test_a_list_without_a_clock_or_without_text_is_named(
     copy(BY_NAME[name], tmp_path)
     for held, said in ((b" \n", "lists no clock"), (b"\xff\xfe\n", "does not hold text")):
         (tmp_path / file).write_bytes(held)
-        with pytest.raises(ClocksUnavailable) as refusal:
+        with pytest.raises(ClocksError) as refusal:
             BY_NAME[name].open(tmp_path)
         assert refusal.value.what == f"{tmp_path / file} {said}"
         assert "dmesg" in refusal.value.remedy
@@ -1483,7 +1489,7 @@ def test_a_machine_without_these_clocks(control: str, tmp_path: Path) -> None:
     site = Site.model_validate(
         {"name": "bare", "partitions": {"all": {}}, "clocks": {"control": control}}
     )
-    with pytest.raises(ClocksUnavailable) as caught:
+    with pytest.raises(ClocksError) as caught:
         open_control(site, tmp_path)
     assert str(tmp_path) in caught.value.what
     assert caught.value.remedy
@@ -1537,9 +1543,9 @@ def test_a_listed_clock_that_stands_for_turbo_is_not_legal(
     if turbo is None:
         return
     before = contents(tmp_path)
-    with pytest.raises(ClockNotLegal, match=f"{turbo} MHz .* turbo"):
+    with pytest.raises(IllegalClockError, match=f"{turbo} MHz .* turbo"):
         clocks.set(Setting(float(turbo)))
-    with pytest.raises(ClocksUnavailable, match=f"{turbo} MHz .* turbo") as refusal:
+    with pytest.raises(ClocksError, match=f"{turbo} MHz .* turbo") as refusal:
         replace(ACPI, core_mhz=(legal[0], float(turbo))).open(tmp_path)
     assert "frequencies_mhz" in refusal.value.remedy
     assert contents(tmp_path) == before
@@ -1576,11 +1582,11 @@ def test_all_cpus_are_those_that_are_online(tmp_path: Path) -> None:
 def test_a_listed_cpu_that_is_offline_is_named(tmp_path: Path) -> None:
     copy(ACPI, tmp_path)
     offline(tmp_path, 1)
-    with pytest.raises(ClocksUnavailable, match="CPU 1: offline") as refusal:
+    with pytest.raises(ClocksError, match="CPU 1: offline") as refusal:
         ACPI.open(tmp_path)
     assert "cpu1/online" in refusal.value.remedy
     (tmp_path / "sys/devices/system/cpu/online").write_text("\n")
-    with pytest.raises(ClocksUnavailable):
+    with pytest.raises(ClocksError):
         replace(ACPI, options={"cpus": "all"}).open(tmp_path)
 
 
@@ -1589,7 +1595,7 @@ def test_a_cpu_that_goes_offline_while_it_is_measured_is_named(tmp_path: Path) -
     clocks = replace(ACPI, options={"cpus": "all"}).open(tmp_path)
     offline(tmp_path, 1)
     for use in (clocks.state, lambda: clocks.set(Setting(1800.0))):
-        with pytest.raises(ClocksUnavailable, match="CPU 1: offline"):
+        with pytest.raises(ClocksError, match="CPU 1: offline"):
             use()
     assert not journals(tmp_path)
 

@@ -15,7 +15,7 @@ from sites.meters import METERS, describe_meters, open_meter
 from sites.site_reading import find_site, read_site
 
 NEW_METER = """\
-from sites.meters.shared.meter import MeterDescription, MeterUnreadable
+from sites.meters.shared.meter import MeterDescription, MeterError
 
 ABOUT = MeterDescription(
     kind="wattmeter", reads="a wattmeter", domains="node", needs="a wattmeter", options={}
@@ -24,7 +24,7 @@ ABOUT = MeterDescription(
 
 def open_meter(root, options):
     ABOUT.check_options(options)
-    raise MeterUnreadable("no wattmeter is connected", "connect one")
+    raise MeterError("no wattmeter is connected", "connect one")
 """
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sites.meters import MeterUnreadable
+from sites.meters import MeterError
 from sites.meters.shared.hwmon_sensors import find_sensors
 from sites.meters.shared.open_meter import FileMeter
 from tests.sites.meter_layouts.layout import TREES, opener
@@ -110,7 +110,7 @@ def test_two_chips_with_one_name_are_distinguished_by_device(tmp_path: Path) -> 
         power = {"power1_average": (index + 1) * 10**6, "power1_label": "PPT"}
         add_chip(tmp_path, index, "amdgpu", power, device)
     sensor = {"chip": "amdgpu", "label": "PPT", "domain": "gpu"}
-    with pytest.raises(MeterUnreadable, match="are both amdgpu PPT") as caught:
+    with pytest.raises(MeterError, match="are both amdgpu PPT") as caught:
         open_hwmon(tmp_path, sensors=[sensor])
     assert "0000:41:00.0, 0000:c1:00.0" in caught.value.remedy
     meter = open_hwmon(
@@ -124,7 +124,7 @@ def test_two_chips_with_one_name_are_distinguished_by_device(tmp_path: Path) -> 
 
 def test_a_missing_sensor_lists_those_that_exist() -> None:
     sensor = {"chip": "amd_energy", "label": "Esocket9", "domain": "package"}
-    with pytest.raises(MeterUnreadable, match="no sensor Esocket9") as caught:
+    with pytest.raises(MeterError, match="no sensor Esocket9") as caught:
         open_hwmon(TREES / "amd-energy-hwmon", sensors=[sensor])
     assert "amd_energy Ecore002, amd_energy Ecore003, amd_energy Esocket0" in caught.value.remedy
 
@@ -132,6 +132,6 @@ def test_a_missing_sensor_lists_those_that_exist() -> None:
 def test_sensors_without_a_known_domain_are_not_read(tmp_path: Path) -> None:
     add_chip(tmp_path, 0, "corsairpsu", {"power1_input": 5, "power1_label": "power total"})
     assert [str(sensor) for sensor in find_sensors(tmp_path)] == ["corsairpsu power total"]
-    with pytest.raises(MeterUnreadable, match="whose domain is known") as caught:
+    with pytest.raises(MeterError, match="whose domain is known") as caught:
         open_hwmon(tmp_path)
     assert "corsairpsu power total" in caught.value.remedy

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sites.meters import MeterUnreadable, open_meter
+from sites.meters import MeterError, open_meter
 from sites.meters.ipmi import parse_watts
 from tests.sites.meter_layouts.layout import copied
 
@@ -70,7 +70,7 @@ def test_a_command_given_in_the_site_file(tmp_path: Path) -> None:
     ],
 )
 def test_output_without_a_power(text: str, said: str) -> None:
-    with pytest.raises(MeterUnreadable, match=said):
+    with pytest.raises(MeterError, match=said):
         parse_watts(text, "ipmitool dcmi power reading")
 
 
@@ -105,7 +105,7 @@ def test_a_command_that_hangs_is_an_error_until_one_succeeds(tmp_path: Path) -> 
     def fails() -> bool:
         try:
             meter.read()
-        except MeterUnreadable as error:
+        except MeterError as error:
             return "took more than 0.3 s" in error.what and "sudoers" in error.remedy
         return False
 
@@ -118,20 +118,20 @@ def test_a_command_that_hangs_is_an_error_until_one_succeeds(tmp_path: Path) -> 
 def test_the_output_of_a_bmc_that_refuses_is_reported(tmp_path: Path) -> None:
     write_program(tmp_path, "ipmi-dcmi", "echo 'ipmi-dcmi: permission denied' >&2; exit 1")
     before = threading.active_count()
-    with pytest.raises(MeterUnreadable, match=r"status 1 \(output: ipmi-dcmi: permission.*NOPASS"):
+    with pytest.raises(MeterError, match=r"status 1 \(output: ipmi-dcmi: permission.*NOPASS"):
         open_meter("ipmi", {}, tmp_path)
     assert threading.active_count() == before
 
 
 def test_no_program_is_installed(tmp_path: Path) -> None:
-    with pytest.raises(MeterUnreadable, match=r"ipmi-dcmi or ipmitool: not installed.*freeipmi"):
+    with pytest.raises(MeterError, match=r"ipmi-dcmi or ipmitool: not installed.*freeipmi"):
         open_meter("ipmi", {}, tmp_path)
 
 
 def test_this_machine_has_a_bmc_or_the_error_says_what_is_missing() -> None:
     try:
         meter = open_meter("ipmi", {"limit_s": 5})
-    except MeterUnreadable as error:
+    except MeterError as error:
         assert error.remedy
     else:
         assert meter.read().values[0] > 0

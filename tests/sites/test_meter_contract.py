@@ -23,7 +23,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sites.meters import METERS, Channel, FromFiles, Meter, MeterUnreadable, Reading, open_meter
+from sites.meters import METERS, Channel, FromFiles, Meter, MeterError, Reading, open_meter
 from sites.meters.shared.domains import CONTAINS
 from sites.meters.shared.stopped import stopped
 from tests.sites.meter_layouts import all_layouts
@@ -113,22 +113,22 @@ def read_for(meter: Meter, bound_s: float) -> None:
         time.sleep(bound_s / 50)
 
 
-class TooLate(Exception):
+class TooLateError(Exception):
     """The machine delayed the test for longer than the meter allows between two readings."""
 
 
 def read_in_time(meter: Meter, last: Reading | None, read: Callable[[], Reading]) -> Reading:
-    """What ``read`` returns; raises TooLate if it came too late after the last reading."""
+    """What ``read`` returns; raises TooLateError if it came too late after the last reading."""
     try:
         return read()
-    except MeterUnreadable as error:
+    except MeterError as error:
         counters = [counter for counter in getattr(meter, "counters", ()) if counter]
         gaps_s = [gap_s for counter in counters if (gap_s := counter.longest_gap_s) is not None]
         if last is None or not gaps_s:
             raise
         if time.monotonic_ns() - last.time_ns < min(gaps_s) * NS_PER_S:
             raise
-        raise TooLate from error
+        raise TooLateError from error
 
 
 def in_time(attempt: Callable[[], None]) -> None:
@@ -136,7 +136,7 @@ def in_time(attempt: Callable[[], None]) -> None:
     while True:
         try:
             return attempt()
-        except TooLate:
+        except TooLateError:
             continue
 
 
@@ -323,9 +323,9 @@ def test_a_loop_over_descriptors_reads_the_same(layout: Layout) -> None:
             assert taken.values == reading.values
             assert taken.time_ns >= start_ns
         meter.close()
-        with pytest.raises(MeterUnreadable):
+        with pytest.raises(MeterError):
             meter.descriptors()
-        with pytest.raises(MeterUnreadable):
+        with pytest.raises(MeterError):
             meter.take(raw, time.monotonic_ns(), time.monotonic_ns())
 
 
@@ -379,7 +379,7 @@ def check_while_written(layout: Layout, root: Path, meter: Meter) -> None:
     read()
     compare_with_log(layout, meter.channels, start, spans, log)
     if min(len(log), len(spans)) <= 10:  # other programs had the processors
-        raise TooLate
+        raise TooLateError
 
 
 def replay(
@@ -475,18 +475,18 @@ def test_a_fault_is_an_error_that_says_what_happened_and_how_to_fix_it(
         layout.show(root, values_at(layout, meter.channels, 0.5, 0.0))
         meter.read()
         layout.faults[fault](root)
-        with pytest.raises(MeterUnreadable) as caught:
+        with pytest.raises(MeterError) as caught:
             read_for(meter, layout.lag_s)
         check_message(layout, root, caught.value)
         if fault in RESETS:
             # Nothing is guessed later on either.
             layout.show(root, values_at(layout, meter.channels, 0.5, 0.5))
             time.sleep(layout.lag_s)
-            with pytest.raises(MeterUnreadable):
+            with pytest.raises(MeterError):
                 meter.read()
 
 
-def check_message(layout: Layout, root: Path, error: MeterUnreadable) -> None:
+def check_message(layout: Layout, root: Path, error: MeterError) -> None:
     assert any(word in error.what for word in (str(root), *layout.named)), error.what
     assert len(error.remedy) > 10
 
@@ -498,7 +498,7 @@ def test_a_fault_before_opening_gives_no_reading(layout: Layout, fault: str) -> 
             layout.show(root, values_at(layout, meter.channels, 0.5, 0.0))
         layout.faults[fault](root)
         time.sleep(layout.lag_s)
-        with pytest.raises(MeterUnreadable) as caught, closing(open_in(layout, root)) as meter:
+        with pytest.raises(MeterError) as caught, closing(open_in(layout, root)) as meter:
             meter.read()
         assert len(caught.value.remedy) > 10
 
@@ -506,7 +506,7 @@ def test_a_fault_before_opening_gives_no_reading(layout: Layout, fault: str) -> 
 READ_AS_ANOTHER_USER = """
 import ctypes, importlib, json, os, subprocess, sys
 from pathlib import Path
-from sites.meters import METERS, MeterUnreadable, open_meter
+from sites.meters import METERS, MeterError, open_meter
 kind, options, root = json.loads(sys.argv[1])
 # The other user may not be able to read this Python.
 importlib.import_module(METERS[kind])
@@ -516,7 +516,7 @@ if os.geteuid() == 0:
     os.setuid(65534)
 try:
     print(json.dumps(["read", str(open_meter(kind, options, Path(root)).read())]))
-except MeterUnreadable as error:
+except MeterError as error:
     print(json.dumps([error.what, error.remedy]))
 """
 
@@ -537,14 +537,14 @@ def test_the_error_says_how_to_get_permission_to_read(layout: Layout) -> None:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        error = MeterUnreadable(*json.loads(done.stdout))
+        error = MeterError(*json.loads(done.stdout))
         assert error.what != "read", error.remedy
         check_message(layout, root, error)
 
 
 @each_layout_that(lambda layout: bool(layout.tree))
 def test_an_empty_machine_has_no_meter(layout: Layout, tmp_path: Path) -> None:
-    with pytest.raises(MeterUnreadable) as caught, closing(open_in(layout, tmp_path)) as meter:
+    with pytest.raises(MeterError) as caught, closing(open_in(layout, tmp_path)) as meter:
         meter.read()
     assert caught.value.what
     assert len(caught.value.remedy) > 10
@@ -583,7 +583,7 @@ def test_a_closed_meter_is_unreadable(layout: Layout) -> None:
         meter.read()
         meter.close()
         meter.close()
-        with pytest.raises(MeterUnreadable) as caught:
+        with pytest.raises(MeterError) as caught:
             meter.read()
         assert "closed" in caught.value.what
         assert caught.value.remedy

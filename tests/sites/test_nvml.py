@@ -9,10 +9,10 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from sites.meters import MeterUnreadable, open_meter
+from sites.meters import MeterError, open_meter
 from sites.meters.nvml import GAIN_PCT
 from sites.meters.shared.open_meter import OpenMeter
-from sites.nvml_library import LIBRARY, NvmlUnavailable, find_gpus, open_library
+from sites.nvml_library import LIBRARY, NvmlError, find_gpus, open_library
 from sites.nvml_power_model import power_models
 from tests.sites.fake_nvml import TREE, installed, put
 from tests.sites.meter_layouts.layout import copied, opener
@@ -115,7 +115,7 @@ def test_a_gpu_before_volta_has_only_power(root: Path) -> None:
 
 def test_a_gpu_without_energy_and_power_is_unreadable(root: Path) -> None:
     drop(root, "gpu0/energy_mj", "gpu0/field_185_0", "gpu0/field_186_0", "gpu0/power_usage_mw")
-    with pytest.raises(MeterUnreadable, match=rf"GPU 0 .*{UUIDS[0]}.*neither.*nvidia-smi -q"):
+    with pytest.raises(MeterError, match=rf"GPU 0 .*{UUIDS[0]}.*neither.*nvidia-smi -q"):
         open_nvml(root)
 
 
@@ -178,13 +178,13 @@ def test_nvmls_power_model_is_read_where_a_gpu_has_one(root: Path) -> None:
 def test_each_field_has_its_own_return_code(root: Path) -> None:
     meter = open_nvml(root)
     put(root, "gpu1/field_186_0", "!15")
-    with pytest.raises(MeterUnreadable, match=r"GPU 1 .*field 186.*GPU is lost.*Xid"):
+    with pytest.raises(MeterError, match=r"GPU 1 .*field 186.*GPU is lost.*Xid"):
         meter.read()
 
 
 def test_a_refused_field_is_an_error_and_not_taken_as_unsupported(root: Path) -> None:
     put(root, "gpu0/field_186_0", "!4")
-    with pytest.raises(MeterUnreadable, match=r"Insufficient Permissions.*/dev/nvidia"):
+    with pytest.raises(MeterError, match=r"Insufficient Permissions.*/dev/nvidia"):
         open_nvml(root)
 
 
@@ -193,7 +193,7 @@ def test_a_reloaded_driver_is_noticed(root: Path) -> None:
     meter.read()
     put(root, "gpu0/energy_mj", 5)
     for _ in range(2):
-        with pytest.raises(MeterUnreadable, match=r"GPU 0 .*went back.*reset"):
+        with pytest.raises(MeterError, match=r"GPU 0 .*went back.*reset"):
             meter.read()
 
 
@@ -203,20 +203,20 @@ def test_a_reloaded_driver_is_noticed(root: Path) -> None:
 )
 def test_a_library_that_does_not_start_says_why(root: Path, code: int, said: str) -> None:
     put(root, "init", f"!{code}")
-    with pytest.raises(MeterUnreadable, match=said) as raised:
+    with pytest.raises(MeterError, match=said) as raised:
         open_nvml(root)
     assert str(root / LIBRARY) in raised.value.what
 
 
 def test_a_missing_library_means_no_driver(tmp_path: Path) -> None:
-    with pytest.raises(MeterUnreadable, match=r"libnvidia-ml\.so\.1.*nvidia-smi -L"):
+    with pytest.raises(MeterError, match=r"libnvidia-ml\.so\.1.*nvidia-smi -L"):
         open_nvml(tmp_path)
 
 
 def test_no_gpu_at_all(root: Path) -> None:
     shutil.rmtree(root / TREE / "gpu0")
     shutil.rmtree(root / TREE / "gpu1")
-    with pytest.raises(MeterUnreadable, match="lists no GPU"):
+    with pytest.raises(MeterError, match="lists no GPU"):
         open_nvml(root)
 
 
@@ -252,7 +252,7 @@ def test_cuda_visible_devices_without_a_valid_gpu(
     root: Path, monkeypatch: pytest.MonkeyPatch, visible: str, said: str
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    with pytest.raises(MeterUnreadable, match=said):
+    with pytest.raises(MeterError, match=said):
         open_nvml(root)
 
 
@@ -261,7 +261,7 @@ def test_cuda_numbers_different_gpus_differently(
 ) -> None:
     put(root, "gpu0/name", "NVIDIA T400")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    with pytest.raises(MeterUnreadable, match="CUDA_DEVICE_ORDER=PCI_BUS_ID"):
+    with pytest.raises(MeterError, match="CUDA_DEVICE_ORDER=PCI_BUS_ID"):
         open_nvml(root)
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     assert names(open_nvml(root)) == ["gpu-0/energy", "gpu-0/power"]
@@ -295,7 +295,7 @@ def test_a_closed_meter(root: Path) -> None:
     meter = open_nvml(root)
     meter.close()
     meter.close()
-    with pytest.raises(MeterUnreadable, match="closed"):
+    with pytest.raises(MeterError, match="closed"):
         meter.read()
 
 
@@ -309,7 +309,7 @@ def test_a_tree_does_not_change_the_module_of_the_process(root: Path) -> None:
 def test_this_machine_has_gpus_or_the_error_says_what_is_missing() -> None:
     try:
         meter = open_meter("nvml", {})
-    except MeterUnreadable as error:
+    except MeterError as error:
         assert error.remedy
     else:
         assert meter.read().time_ns > 0
@@ -355,5 +355,5 @@ def test_a_closed_library_is_an_error(root: Path) -> None:
     library = open_library(root)
     library.close()
     library.close()
-    with pytest.raises(NvmlUnavailable, match="Uninitialized"):
+    with pytest.raises(NvmlError, match="Uninitialized"):
         find_gpus(library)

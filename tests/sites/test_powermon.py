@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sites.meters import Buffered, MeterUnreadable, open_meter
+from sites.meters import Buffered, MeterError, open_meter
 from sites.meters.powermon import PowermonMeter
 from sites.meters.shared.clock_alignment import ClockAlignment
 from sites.meters.shared.powermon_lines import ScanReader, parse_line
@@ -201,7 +201,7 @@ def test_a_lost_line_is_an_error(root: Path, fault: str, said: str) -> None:
     def fails() -> bool:
         try:
             meter.drain()
-        except MeterUnreadable as error:
+        except MeterError as error:
             assert str(root / DEVICE) in error.what
             assert re.search(said, str(error))
             return True
@@ -215,23 +215,23 @@ def test_a_clock_that_is_set_is_an_error(root: Path) -> None:
     meter = open_powermon(root)
     (root / FOLDER / "clock").write_text("30 1")
     until_s = time.monotonic() + 20.0
-    with pytest.raises(MeterUnreadable, match="clock was set"):
+    with pytest.raises(MeterError, match="clock was set"):
         while time.monotonic() < until_s:
             meter.read()
             time.sleep(0.02)
-    with pytest.raises(MeterUnreadable, match="clock was set"):
+    with pytest.raises(MeterError, match="clock was set"):
         meter.read()
     meter.close()
 
 
 def test_a_rail_without_samples_is_an_error_in_time(root: Path) -> None:
     rails = {**RAILS, "5": {"name": "board", "domain": "board"}}
-    with pytest.raises(MeterUnreadable, match=r"no complete scan.*baud"):
+    with pytest.raises(MeterError, match=r"no complete scan.*baud"):
         open_powermon(root, rails=rails, silence_s=0.3)
 
 
 def test_no_device(tmp_path: Path) -> None:
-    with pytest.raises(MeterUnreadable, match=r"ttyUSB0 cannot be opened.*dialout"):
+    with pytest.raises(MeterError, match=r"ttyUSB0 cannot be opened.*dialout"):
         open_powermon(tmp_path)
 
 
@@ -261,9 +261,9 @@ def test_a_logger_on_another_host(tmp_path: Path) -> None:
     thread.join()
     server.close()
     time.sleep(0.1)
-    with pytest.raises(MeterUnreadable, match="other end closed the connection"):
+    with pytest.raises(MeterError, match="other end closed the connection"):
         meter.read()
     meter.close()
     assert received == [b"go\n"]
-    with pytest.raises(MeterUnreadable, match=r"tcp://127.0.0.1:\d+.*relay"):
+    with pytest.raises(MeterError, match=r"tcp://127.0.0.1:\d+.*relay"):
         open_meter("powermon", options, tmp_path)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sites.meters import Buffered, MeterUnreadable, open_meter
+from sites.meters import Buffered, MeterError, open_meter
 from sites.meters.recorded import RecordedMeter
 
 CHANNELS = {
@@ -62,17 +62,17 @@ def test_rows_are_replayed_at_their_times_until_the_end(tmp_path: Path) -> None:
         assert drained[-1].time_ns >= now.time_ns
         time.sleep(0.03)
     time.sleep(ROWS * STEP_S)
-    with pytest.raises(MeterUnreadable, match=r"trace\.csv ended after 2 s"):
+    with pytest.raises(MeterError, match=r"trace\.csv ended after 2 s"):
         meter.read()
     drained += meter.drain()
-    with pytest.raises(MeterUnreadable, match="ended"):
+    with pytest.raises(MeterError, match="ended"):
         meter.drain()
     assert len(drained) == ROWS
     for i, reading in enumerate(drained):
         assert reading.time_ns == pytest.approx(drained[0].time_ns + i * STEP_S * 1e9, abs=1000)
         assert reading.values == pytest.approx((energy_j(i * STEP_S), power_w(i * STEP_S)))
     meter.close()
-    with pytest.raises(MeterUnreadable, match="closed"):
+    with pytest.raises(MeterError, match="closed"):
         meter.read()
 
 
@@ -101,13 +101,13 @@ def test_the_channels_of_a_recording(tmp_path: Path) -> None:
 )
 def test_invalid_recordings(tmp_path: Path, text: str, said: str) -> None:
     path = write(tmp_path, text)
-    with pytest.raises(MeterUnreadable, match=said) as caught:
+    with pytest.raises(MeterError, match=said) as caught:
         open_recorded(tmp_path)
     assert str(path) in caught.value.what
 
 
 def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(MeterUnreadable, match=r"cannot be read.*CSV with a header: time_s,cpu"):
+    with pytest.raises(MeterError, match=r"cannot be read.*CSV with a header: time_s,cpu"):
         open_recorded(tmp_path)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dvfs.setting import Setting
-from sites.clocks import ClockNotLegal, open_control
+from sites.clocks import IllegalClockError, open_control
 from sites.site_reading import built_in_sites, read_site
 from tests.sites.clock_layouts import LAYOUTS, ClockLayout, copy
 
@@ -33,7 +33,7 @@ def refusals(layout: ClockLayout, root: Path) -> Iterator[Callable[[Setting], st
         clocks = layout.open(root)
 
         def refused(setting: Setting) -> str:
-            with pytest.raises(ClockNotLegal) as refusal:
+            with pytest.raises(IllegalClockError) as refusal:
                 clocks.set(setting)
             return str(refusal.value)
 
@@ -96,6 +96,6 @@ def test_a_memory_clock_that_a_gpu_lacks_is_refused_with_all_it_has(tmp_path: Pa
 def test_a_simulated_machine_refuses_what_is_not_in_its_table() -> None:
     clocks = open_control(read_site(built_in_sites()["jetson-tk1"]))
     clocks.set(Setting(852.0, 924.0))
-    with pytest.raises(ClockNotLegal, match="core 853, memory 924 MHz: not a legal setting"):
+    with pytest.raises(IllegalClockError, match="core 853, memory 924 MHz: not a legal setting"):
         clocks.set(Setting(853.0, 924.0))
     assert clocks.state().setting == Setting(852.0, 924.0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dvfs.setting import AS_FOUND, Setting
-from sites.clocks import ClockNotLegal, open_control
+from sites.clocks import IllegalClockError, open_control
 from sites.clocks.slurm import refusal, slurm_cannot_set, slurm_flags, step_flags
 from sites.site_file import Site
 
@@ -108,10 +108,10 @@ def test_a_step_without_its_request_is_refused(
     monkeypatch.setenv(variable, right)
     control.set(Setting(1410.0))
     monkeypatch.setenv(variable, wrong)
-    with pytest.raises(ClockNotLegal, match=variable):
+    with pytest.raises(IllegalClockError, match=variable):
         control.set(Setting(1410.0))
     monkeypatch.delenv(variable)
-    with pytest.raises(ClockNotLegal, match="is this process a job step"):
+    with pytest.raises(IllegalClockError, match="is this process a job step"):
         control.set(Setting(1410.0))
     # The request alone is no state of the clocks.
     assert control.state().setting == AS_FOUND

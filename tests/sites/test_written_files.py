@@ -13,7 +13,7 @@ import pytest
 
 from sites.clocks.shared import written_files
 from sites.clocks.shared.journal import Journal, at_last, put_back_held, signals_wait
-from sites.clocks.shared.private_files import ClocksInUse
+from sites.clocks.shared.private_files import ClocksInUseError
 from sites.clocks.shared.written_files import File, Limits, put_back_entries, put_back_values
 from tests.sites.clock_layouts import fork
 
@@ -163,7 +163,7 @@ def test_a_journal_is_written_and_removed_by_the_process_that_holds_it_alone(tmp
 
     assert os.waitpid(fork(in_child), 0)[1] == 0
     assert file.read_text() == written
-    with pytest.raises(ClocksInUse, match=str(os.getpid())):
+    with pytest.raises(ClocksInUseError, match=str(os.getpid())):
         Journal(tmp_path, "cpufreq").hold()
     journal.forget()
     assert not file.exists()

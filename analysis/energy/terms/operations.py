@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from analysis.energy.terms.term import COMPUTATION, DATA, OperatingPoint, Term, Varying, volts
-from analysis.measurements.observations import CantFit, Observations
+from analysis.measurements.observations import FitError, Observations
 from dvfs.dataset import class_unit, moves_data
 
 
@@ -44,10 +44,10 @@ class OperationTerm(Term):
         """Joules of the row's operations; 0 where they are not counted.
 
         Raises:
-            CantFit: no row has counts of the class.
+            FitError: no row has counts of the class.
         """
         if self.of not in data.counts:
-            raise CantFit(
+            raise FitError(
                 f"{data.site}: no measurement has counts of {self.of!r}, which the coefficient "
                 f"{self.name} needs; fit again"
             )

@@ -74,7 +74,7 @@ def design_matrix(data: Observations, terms: Sequence[Term]) -> np.ndarray:
     """float64 (rows, terms): joules that one unit of each coefficient adds to each row.
 
     Raises:
-        CantFit: a class of operations that a term pays for is not counted.
+        FitError: a class of operations that a term pays for is not counted.
     """
     columns = np.zeros((len(data), len(terms)))
     for i, term in enumerate(terms):
@@ -86,7 +86,7 @@ def sparse_design_matrix(data: Observations, terms: Sequence[Term]) -> sparse.cs
     """:func:`design_matrix` without its zeros: columns of kernels have entries in their rows alone.
 
     Raises:
-        CantFit: a class of operations that a term pays for is not counted.
+        FitError: a class of operations that a term pays for is not counted.
     """
     places: dict[type[Term], list[int]] = {}
     for i, term in enumerate(terms):

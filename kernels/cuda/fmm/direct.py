@@ -31,7 +31,7 @@ from kernels.cuda.processor import WARP
 from kernels.cuda.program import Source
 from kernels.fmm_u.kernel import DTYPES
 from kernels.fmm_u.variants import ITEM_BYTES, STEPS, Precision, flops, instructions, rounding
-from kernels.kernel import Params, WrongParameter
+from kernels.kernel import ParameterError, Params
 
 Root = Literal["estimate", "newton1", "newton2", "cubic"]
 SOURCE = Path(__file__).with_name("direct.cu")
@@ -62,13 +62,13 @@ class DirectVariant(Params):
     @model_validator(mode="after")
     def _has_the_bits(self) -> DirectVariant:
         if self.precision == "double" and self.root == "estimate":
-            raise WrongParameter(
+            raise ParameterError(
                 "root",
                 "found 'estimate', which has 20 of double precision's 53 bits",
                 "use 'newton1', 'newton2' or 'cubic', or single precision",
             )
         if self.precision == "single" and self.root in ("newton2", "cubic"):
-            raise WrongParameter(
+            raise ParameterError(
                 "root",
                 f"found {self.root!r}, which computes more bits than single precision's 24",
                 "use 'estimate' or 'newton1'",

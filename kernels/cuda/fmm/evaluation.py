@@ -13,7 +13,7 @@ from kernels.cuda.fmm.plan import Plan, count_step, make_plan
 from kernels.fmm.accuracy import DIGITS, SINGLE_ASKED
 from kernels.fmm.distributions import Distribution
 from kernels.fmm_u.variants import Precision
-from kernels.kernel import Counts, Params, WrongParameter
+from kernels.kernel import Counts, ParameterError, Params
 
 UNROLL: Literal[4] = 4
 
@@ -43,7 +43,7 @@ class GpuFmmParams(Params):
     def _has_the_digits(self) -> GpuFmmParams:
         low, high = SINGLE_ASKED
         if self.precision == "single" and self.digits > high:
-            raise WrongParameter(
+            raise ParameterError(
                 "digits",
                 f"found {self.digits}, which single precision does not have",
                 f"use {low} to {high} digits, or double precision",

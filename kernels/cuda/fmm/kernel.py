@@ -9,7 +9,7 @@ from kernels.kernel import Kernel, Prepared
 
 
 def _prepare(params: GpuFmmParams, team: Team) -> Prepared:
-    """Raises :class:`kernels.kernel.KernelFailed` where there is no GPU that can run it."""
+    """Raises :class:`kernels.kernel.KernelError` where there is no GPU that can run it."""
     from kernels.cuda.fmm.run import FmmRun  # noqa: PLC0415
 
     return FmmRun(params, team)

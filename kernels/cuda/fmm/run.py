@@ -17,7 +17,7 @@ from kernels.cuda.fmm.plan import POINTS, DirectStep, Plan, SpectraStep, Step
 from kernels.cuda.program import Source, compile_program
 from kernels.fmm.kernel import CHECKED, MOST_MARKED, direct_sums
 from kernels.host.ranks import Team
-from kernels.kernel import Counts, KernelFailed, Mark, WrongResult, not_compiled
+from kernels.kernel import Counts, KernelError, Mark, ResultError, not_compiled
 
 
 class FmmRun:
@@ -167,14 +167,14 @@ def source_of(step: Step, params: GpuFmmParams) -> tuple[Source, str]:
 def _built(
     params: GpuFmmParams,
 ) -> tuple[Plan, dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """The plan, its arrays and its matrices; raises :class:`KernelFailed` where they cannot be."""
+    """The plan, its arrays and its matrices; raises :class:`KernelError` where they cannot be."""
     try:
         plan = plan_of(params)
         return plan, arrays_of(plan), matrices_of(plan)
     except (ImportError, RuntimeError) as error:
         raise not_compiled(error) from error
     except MemoryError:
-        raise KernelFailed(
+        raise KernelError(
             f"{params.n} points with q {params.q} and {params.digits} digits do not fit in memory: "
             f"choose a smaller n, a larger q or fewer digits"
         ) from None
@@ -183,7 +183,7 @@ def _built(
 def check_potentials(plan: Plan, sums: np.ndarray, digits: int) -> None:
     """Compare :data:`kernels.fmm.kernel.CHECKED` targets with direct summation.
 
-    ``sums``: (slots,), as computed. Raises :class:`WrongResult`.
+    ``sums``: (slots,), as computed. Raises :class:`ResultError`.
     """
     some = np.random.default_rng(0).permutation(len(plan.places))[:CHECKED]
     right = direct_sums(plan.places, plan.charges, plan.places[some])
@@ -191,7 +191,7 @@ def check_potentials(plan: Plan, sums: np.ndarray, digits: int) -> None:
     size = float(np.linalg.norm(right))
     if not error <= size * 10.0**-digits:
         relative = error / size if size else np.inf
-        raise WrongResult(
+        raise ResultError(
             f"the potentials at {len(some)} targets differ from direct summation by {relative:.2g} "
             f"in relative L2 norm; {digits} digits were requested"
         )

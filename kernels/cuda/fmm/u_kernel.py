@@ -9,7 +9,7 @@ from kernels.kernel import Kernel, Prepared
 
 
 def _prepare(params: GpuFmmUParams, team: Team) -> Prepared:
-    """Raises :class:`kernels.kernel.KernelFailed` where there is no GPU that can run it."""
+    """Raises :class:`kernels.kernel.KernelError` where there is no GPU that can run it."""
     from kernels.cuda.fmm.u_run import UPhaseRun  # noqa: PLC0415
 
     return UPhaseRun(params, team)

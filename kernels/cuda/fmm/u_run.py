@@ -9,7 +9,7 @@ from kernels.cuda.fmm.direct import FUNCTION, direct_source, tolerance
 from kernels.cuda.fmm.u_phase import GpuFmmUParams, UWork, count_u_phase, laid_out, work_of
 from kernels.cuda.program import compile_program
 from kernels.host.ranks import Team
-from kernels.kernel import Counts, KernelFailed, WrongResult, not_compiled
+from kernels.kernel import Counts, KernelError, ResultError, not_compiled
 
 CHECKED = 100
 """Targets whose sums are checked."""
@@ -66,13 +66,13 @@ class UPhaseRun:
 
 
 def _built(params: GpuFmmUParams) -> UWork:
-    """Raises :class:`KernelFailed` where the tree cannot be built."""
+    """Raises :class:`KernelError` where the tree cannot be built."""
     try:
         return work_of(params)
     except (ImportError, RuntimeError) as error:
         raise not_compiled(error) from error
     except MemoryError:
-        raise KernelFailed(
+        raise KernelError(
             f"{params.n} points with q {params.q} do not fit in memory: choose a smaller n"
         ) from None
 
@@ -81,7 +81,7 @@ def check_sums(params: GpuFmmUParams, work: UWork, sums: np.ndarray) -> None:
     r"""Compare :data:`CHECKED` targets' sums with sums over their U lists by NumPy in double
     precision. Errors are relative to the sum of \|q\| / r.
 
-    ``sums``: (slots,). Raises :class:`WrongResult`.
+    ``sums``: (slots,). Raises :class:`ResultError`.
     """
     schedule = work.schedule
     leaves, tree = schedule.leaves, schedule.leaves.tree
@@ -95,7 +95,7 @@ def check_sums(params: GpuFmmUParams, work: UWork, sums: np.ndarray) -> None:
         computed = float(sums[schedule.slot[target]]) / params.unit
         allowed = tolerance(params, terms) * scale
         if not abs(computed - right) <= allowed:
-            raise WrongResult(
+            raise ResultError(
                 f"the sum at point {target} is {computed:.17g}, not {right:.17g} (difference "
                 f"{abs(computed - right):.3g}, allowed {allowed:.3g})"
             )

@@ -24,7 +24,7 @@ from kernels.cuda.microbench.chase import (
 from kernels.cuda.microbench.run import FILLED_BYTES, GpuRun
 from kernels.cuda.program import compile_program
 from kernels.host.ranks import Team
-from kernels.kernel import KernelFailed, WrongResult
+from kernels.kernel import KernelError, ResultError
 
 LINK_THREADS = 256
 
@@ -37,7 +37,7 @@ class ChaseRun(GpuRun):
         super().__init__(team, count_hops(params))
 
     def prepare(self, seed: int) -> None:
-        """Lay out the chains; raises :class:`KernelFailed` where they are too many."""
+        """Lay out the chains; raises :class:`KernelError` where they are too many."""
         level, chains = self._params.level, self._params.chains
         program = compile_program(chase_source(self._params), self.gpu.architecture)
         self._chase = self.gpu.function(program, CHASE)
@@ -48,7 +48,7 @@ class ChaseRun(GpuRun):
         if self._lines < NEAR_LINES:
             most = min(most, chains * max(self._lines, 1) // NEAR_LINES)
         if chains > most:
-            raise KernelFailed(
+            raise KernelError(
                 f"chains: found {chains}, and this GPU follows at most {most} at a time at level "
                 f"{level!r}; choose fewer"
             )
@@ -89,7 +89,7 @@ class ChaseRun(GpuRun):
         wrong = np.flatnonzero(reached != right)
         if wrong.size:
             chain = int(wrong[0])
-            raise WrongResult(
+            raise ResultError(
                 f"{wrong.size} of {right.size} chains end at a wrong line: chain {chain} at line "
                 f"{reached[chain] // LINE_BYTES}, not {right[chain] // LINE_BYTES}"
             )

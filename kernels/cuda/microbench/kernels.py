@@ -14,35 +14,35 @@ from kernels.kernel import Kernel, Prepared
 
 
 def _prepare_fma(params: GpuFmaParams, team: Team) -> Prepared:
-    """Raises :class:`kernels.kernel.KernelFailed` where there is no GPU that can run it."""
+    """Raises :class:`kernels.kernel.KernelError` where there is no GPU that can run it."""
     from kernels.cuda.microbench.fma_run import FmaRun  # noqa: PLC0415
 
     return FmaRun(params, team)
 
 
 def _prepare_load(params: GpuLoadParams, team: Team) -> Prepared:
-    """Raises :class:`kernels.kernel.KernelFailed` where there is no GPU that can run it."""
+    """Raises :class:`kernels.kernel.KernelError` where there is no GPU that can run it."""
     from kernels.cuda.microbench.load_run import LoadRun  # noqa: PLC0415
 
     return LoadRun(params, team)
 
 
 def _prepare_chase(params: GpuChaseParams, team: Team) -> Prepared:
-    """Raises :class:`kernels.kernel.KernelFailed` where no GPU can follow so many chains."""
+    """Raises :class:`kernels.kernel.KernelError` where no GPU can follow so many chains."""
     from kernels.cuda.microbench.chase_run import ChaseRun  # noqa: PLC0415
 
     return ChaseRun(params, team)
 
 
 def _prepare_mma(params: GpuMmaParams, team: Team) -> Prepared:
-    """Raises :class:`kernels.kernel.KernelFailed` where no GPU has such an instruction."""
+    """Raises :class:`kernels.kernel.KernelError` where no GPU has such an instruction."""
     from kernels.cuda.microbench.mma_run import MmaRun  # noqa: PLC0415
 
     return MmaRun(params, team)
 
 
 def _prepare_sfu(params: GpuSfuParams, team: Team) -> Prepared:
-    """Raises :class:`kernels.kernel.KernelFailed` where there is no GPU that can run it."""
+    """Raises :class:`kernels.kernel.KernelError` where there is no GPU that can run it."""
     from kernels.cuda.microbench.sfu_run import SfuRun  # noqa: PLC0415
 
     return SfuRun(params, team)

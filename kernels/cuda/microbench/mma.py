@@ -19,7 +19,7 @@ from kernels.cuda.microbench.chunks import CHUNKS, Work
 from kernels.cuda.microbench.data import Data, filled
 from kernels.cuda.microbench.tensor_numbers import TENSOR_NUMBERS
 from kernels.cuda.program import Source
-from kernels.kernel import Counts, KernelFailed, Params
+from kernels.kernel import Counts, KernelError, Params
 
 FUNCTION = "products"
 SOURCES = {
@@ -86,20 +86,20 @@ def mma_source(params: GpuMmaParams, architecture: str) -> Source:
     """The source with the parameters' macros.
 
     Raises:
-        KernelFailed: the architecture has no such instruction; the text says what to choose.
+        KernelError: the architecture has no such instruction; the text says what to choose.
     """
     capability = int(architecture.removeprefix("sm_"))
     if params.instruction == "wgmma" and capability != 90:
-        raise KernelFailed(
+        raise KernelError(
             f"instruction 'wgmma' is of sm_90 alone, and this GPU is {architecture}: choose 'mma'"
         )
     if capability < 80:
-        raise KernelFailed(
+        raise KernelError(
             f"gpu_mma needs the tensor cores of sm_80 or later, and this GPU is {architecture}"
         )
     if params.instruction == "mma" and params.number == "fp8" and architecture not in QMMA:
         other = "instruction 'wgmma'" if capability == 90 else "another number"
-        raise KernelFailed(
+        raise KernelError(
             f"instruction 'mma' multiplies no 8-bit numbers on {architecture}, only on "
             f"{', '.join(QMMA)}: choose {other}"
         )

@@ -11,7 +11,7 @@ from kernels.cuda.device import Gpu
 from kernels.cuda.microbench.chunks import THREADS, Work
 from kernels.cuda.program import Source, compile_program
 from kernels.host.ranks import Team
-from kernels.kernel import Counts, WrongResult
+from kernels.kernel import Counts, ResultError
 
 FILLED_BYTES = 1 << 26
 """So many bytes of words are drawn, and repeated in a larger array."""
@@ -22,7 +22,7 @@ class GpuRun(ABC):
     """A GPU with a kernel's arrays: prepared, run once, and closed if any of it fails."""
 
     def __init__(self, team: Team, counts: Counts) -> None:
-        """Raises :class:`kernels.kernel.KernelFailed` where the GPU cannot run it."""
+        """Raises :class:`kernels.kernel.KernelError` where the GPU cannot run it."""
         self._counts = counts
         self.gpu = Gpu(team)
         try:
@@ -66,13 +66,13 @@ class ChunkRun(GpuRun):
     on_gpu: tuple[Any, ...]
 
     def __init__(self, team: Team, counts: Counts, work: Work) -> None:
-        """Raises :class:`kernels.kernel.KernelFailed` where the GPU cannot run it."""
+        """Raises :class:`kernels.kernel.KernelError` where the GPU cannot run it."""
         self._work = work
         super().__init__(team, counts)
 
     @abstractmethod
     def source(self, architecture: str) -> Source:
-        """What is compiled; raises :class:`kernels.kernel.KernelFailed` where the architecture
+        """What is compiled; raises :class:`kernels.kernel.KernelError` where the architecture
         lacks its instructions."""
 
     @abstractmethod
@@ -104,10 +104,10 @@ def compare(
     right: np.ndarray[Any, Any],
     tolerance: float,
 ) -> None:
-    """Raise :class:`WrongResult` where results are further off than ``tolerance``, a share of the
+    """Raise :class:`ResultError` where results are further off than ``tolerance``, a share of the
     largest."""
     exact = right.astype(np.float64)
     largest = float(np.abs(exact).max())
     worst = float(np.abs(computed.astype(np.float64) - exact).max())
     if not worst <= tolerance * largest:
-        raise WrongResult(f"{what} are {worst:.3g} off, of at most {largest:.3g}")
+        raise ResultError(f"{what} are {worst:.3g} off, of at most {largest:.3g}")

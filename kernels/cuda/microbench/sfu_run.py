@@ -20,7 +20,7 @@ from kernels.cuda.microbench.sfu import (
 )
 from kernels.cuda.program import Source
 from kernels.host.ranks import Team
-from kernels.kernel import WrongResult
+from kernels.kernel import ResultError
 
 
 class SfuRun(ChunkRun):
@@ -51,4 +51,4 @@ class SfuRun(ChunkRun):
         right, tolerance = expected(self._params, start, CHECKED_BLOCKS, work)
         wrong = int((~(np.abs(computed - right) <= tolerance)).sum())
         if wrong:
-            raise WrongResult(f"{wrong} of {right.size} chains of special functions are wrong")
+            raise ResultError(f"{wrong} of {right.size} chains of special functions are wrong")

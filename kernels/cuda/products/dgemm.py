@@ -9,7 +9,7 @@ from kernels.kernel import Kernel, Prepared
 
 
 def _prepare(params: GpuDgemmParams, team: Team) -> Prepared:
-    """Raises :class:`kernels.kernel.KernelFailed` where there is no GPU that can run it."""
+    """Raises :class:`kernels.kernel.KernelError` where there is no GPU that can run it."""
     from kernels.cuda.products.dgemm_run import DgemmRun  # noqa: PLC0415
 
     return DgemmRun(params, team)

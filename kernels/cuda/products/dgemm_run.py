@@ -16,7 +16,7 @@ from kernels.cuda.products.dgemm_counts import (
 from kernels.cuda.products.launchable import refusal
 from kernels.cuda.program import compile_program
 from kernels.host.ranks import Team
-from kernels.kernel import Counts, KernelFailed
+from kernels.kernel import Counts, KernelError
 from kernels.products.kernel import Matrices
 from kernels.products.probes import Probes
 
@@ -34,12 +34,12 @@ class DgemmRun:
             program = compile_program(dgemm_source(params), self._gpu.architecture)
             self._use = program.functions[FUNCTION]
             if why := refusal(params, self._use, self._gpu.block_shared_bytes):
-                raise KernelFailed(f"this variant is not run on {self._gpu.architecture}: {why}")
+                raise KernelError(f"this variant is not run on {self._gpu.architecture}: {why}")
             threads, shared_bytes = params.threads(), params.shared_bytes()
             function = self._gpu.function(program, FUNCTION, shared_bytes)
             self._at_a_time = self._gpu.resident_blocks(function, threads, shared_bytes)
             if not self._at_a_time:
-                raise KernelFailed(
+                raise KernelError(
                     f"no processor of this GPU has room for a block of {threads} threads with "
                     f"{self._use.registers} registers each and {shared_bytes} bytes of shared "
                     f"memory; make blk_m, blk_n or blk_k smaller"

@@ -8,7 +8,7 @@ from kernels.kernel import Kernel, Prepared
 
 
 def _prepare(params: GpuGemmParams, team: Team) -> Prepared:
-    """Raises :class:`kernels.kernel.KernelFailed` where there is no GPU, or no cuBLAS."""
+    """Raises :class:`kernels.kernel.KernelError` where there is no GPU, or no cuBLAS."""
     from kernels.cuda.products.gemm_run import GemmRun  # noqa: PLC0415
 
     return GemmRun(params, team)

@@ -20,7 +20,7 @@ from kernels.cuda.products.gemm_counts import (
     random_matrix,
 )
 from kernels.host.ranks import Team
-from kernels.kernel import Counts, KernelFailed, WrongResult
+from kernels.kernel import Counts, KernelError, ResultError
 
 NO_TRANSPOSE, DEFAULT_ALGORITHM = 0, -1
 """CUBLAS_OP_N and CUBLAS_GEMM_DEFAULT."""
@@ -35,7 +35,7 @@ def open_cublas(gpu: Gpu, number: Number, n: int, stack: ExitStack) -> Multiply:
     """The product of ``number`` in the GPU's stream, by the library that is installed.
 
     Raises:
-        KernelFailed: neither library can be opened.
+        KernelError: neither library can be opened.
     """
     gemm_ex, handle = _opened(gpu, stack)
     # cuBLAS takes both from the host, in the type of the sums.
@@ -83,7 +83,7 @@ def _opened(gpu: Gpu, stack: ExitStack) -> tuple[Callable[..., Any], int]:
         # CuPy gives every call its current stream.
         stack.enter_context(cupy.cuda.ExternalStream(gpu.stream))
         return of_cupy.gemmEx, handle
-    raise KernelFailed(f"gpu_gemm needs cuBLAS for Python ({'; '.join(missing)}): {CUBLAS_REMEDY}")
+    raise KernelError(f"gpu_gemm needs cuBLAS for Python ({'; '.join(missing)}): {CUBLAS_REMEDY}")
 
 
 class GemmRun:
@@ -92,7 +92,7 @@ class GemmRun:
     def __init__(self, params: GpuGemmParams, team: Team) -> None:
         """Multiplies once, so that cuBLAS has loaded its program before it is measured."""
         if params.number == "sp" and os.environ.get(TF32_OVERRIDE) == "1":
-            raise KernelFailed(
+            raise KernelError(
                 f"{TF32_OVERRIDE}=1 makes cuBLAS round single precision to TF32: unset it"
             )
         self._params, self._number = params, NUMBERS[params.number]
@@ -149,14 +149,14 @@ def check_rows(
     """Compare rows of C, (rows, n), with those of A, (rows, n), times B, (n, n) as in memory.
 
     Raises:
-        WrongResult: with the first row that is off by more than n roundings of its sums' size.
+        ResultError: with the first row that is off by more than n roundings of its sums' size.
     """
     b = in_double(b)
     allowed = b.shape[0] * epsilon * (np.abs(a) @ np.abs(b))
     off = ~(np.abs(c - a @ b) <= allowed)
     if off.any():
         i, j = np.argwhere(off)[0]
-        raise WrongResult(
+        raise ResultError(
             f"row {rows[i]} of C is not that of A B: column {j} is {c[i, j]:.6g}, and should be "
             f"{a[i] @ b[:, j]:.6g}"
         )

@@ -32,7 +32,7 @@ def variant_use(params: GpuDgemmParams, architecture: str) -> VariantUse:
     """What a variant needs on an architecture, such as ``sm_90``.
 
     Raises:
-        kernels.kernel.KernelFailed: the architecture is not known, or there is no compiler for it.
+        kernels.kernel.KernelError: the architecture is not known, or there is no compiler for it.
     """
     processor = processor_of(architecture)
     use = compile_program(dgemm_source(params), architecture).functions[FUNCTION]

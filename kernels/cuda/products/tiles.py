@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field, model_validator
 
 from kernels.cuda.processor import WARP
-from kernels.kernel import Params, WrongParameter
+from kernels.kernel import ParameterError, Params
 
 ITEM_BYTES = 8
 BLOCK_THREADS = 1024
@@ -48,7 +48,7 @@ class Tiles(Params):
     def _can_be_built(self) -> Tiles:
         threads = self.threads()
         if threads > BLOCK_THREADS or threads % WARP:
-            raise WrongParameter(
+            raise ParameterError(
                 "dim_m",
                 f"dim_m dim_n = {threads} threads in a block",
                 f"use a multiple of {WARP}, at most {BLOCK_THREADS}",
@@ -56,7 +56,7 @@ class Tiles(Params):
         for shape in (("m_a", "n_a"), ("m_b", "n_b")):
             product = getattr(self, shape[0]) * getattr(self, shape[1])
             if product != threads:
-                raise WrongParameter(
+                raise ParameterError(
                     shape[0],
                     f"{shape[0]} {shape[1]} = {product}, and a block has {threads} threads",
                     "make both the same",
@@ -71,13 +71,13 @@ class Tiles(Params):
             (self.n_b, "n_b", "blk_n"),
         ):
             if getattr(self, of) % divisor:
-                raise WrongParameter(
+                raise ParameterError(
                     of,
                     f"found {getattr(self, of)}, not a multiple of {name}, {divisor}",
                     "use a multiple",
                 )
         if (shared_bytes := self.shared_bytes()) > self.most_shared_bytes:
-            raise WrongParameter(
+            raise ParameterError(
                 "blk_m",
                 f"{shared_bytes} bytes of shared memory in a block, and there are "
                 f"{self.most_shared_bytes}",

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from kernels.cuda.program import Source
-from kernels.kernel import Params, WrongParameter
+from kernels.kernel import ParameterError, Params
 from kernels.stencils.counts import (
     ITEM_BYTES,
     AlikeWavefronts,
@@ -87,14 +87,14 @@ class GpuStencilParams(Params):
         check_axes(self, self.stencil)
         check_hexagon(self.tile_t)
         if self.axes == 1 and self.threads_2:
-            raise WrongParameter(
+            raise ParameterError(
                 "threads_2",
                 f"found {self.threads_2}, and stencil {self.stencil} has no second axis",
                 "leave it out",
             )
         along_1, along_2 = self.block
         if along_1 * along_2 > MOST_THREADS:
-            raise WrongParameter(
+            raise ParameterError(
                 "threads_1",
                 f"{along_1} x {along_2} threads, and a block has at most {MOST_THREADS}",
                 "make threads_1 or threads_2 smaller",

@@ -10,7 +10,7 @@ from kernels.kernel import Kernel, Prepared, not_compiled
 
 
 def _prepare(params: GpuStencilParams, team: Team) -> Prepared:
-    """Raises :class:`kernels.kernel.KernelFailed` where there is no GPU that can run it, or the
+    """Raises :class:`kernels.kernel.KernelError` where there is no GPU that can run it, or the
     loops that check it cannot be compiled."""
     try:
         import kernels.stencils.loops  # noqa: F401, PLC0415  (a plan must not import Numba)

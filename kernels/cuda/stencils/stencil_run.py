@@ -20,7 +20,7 @@ from kernels.cuda.stencils.prisms import (
     shared_bytes,
 )
 from kernels.host.ranks import Team
-from kernels.kernel import Counts, KernelFailed, WrongResult
+from kernels.kernel import Counts, KernelError, ResultError
 from kernels.stencils.kernel import plain_steps, probed
 from kernels.stencils.stencils import next_step
 
@@ -60,7 +60,7 @@ class StencilRun:
         self._params, self._gpu = params, Gpu(team)
         try:
             if why := refusal(params, self._gpu.block_shared_bytes):
-                raise KernelFailed(f"this variant cannot run on {self._gpu.architecture}: {why}")
+                raise KernelError(f"this variant cannot run on {self._gpu.architecture}: {why}")
             program = compile_program(prism_source(params), self._gpu.architecture)
             function = self._gpu.function(program, FUNCTION, shared_bytes(params))
             self._registers = program.functions[FUNCTION].registers
@@ -128,7 +128,7 @@ class StencilRun:
             for (low, high), wider in zip(box, wide, strict=True)
         )
         if not np.array_equal(next_step(params.stencil, before[around]), now, equal_nan=True):
-            raise WrongResult(f"{params.stencil}: another result than untiled, near {box}")
+            raise ResultError(f"{params.stencil}: another result than untiled, near {box}")
 
     def _region(self, where: list[slice]) -> np.ndarray:
         """A part of the current grid, with its fixed border."""

@@ -51,7 +51,7 @@ def evaluation_counts(
     host, unless ``machine`` is the host's.
 
     Raises:
-        kernels.fmm.BadInput: more digits than the precision has.
+        kernels.fmm.FmmInputError: more digits than the precision has.
     """
     asked = accuracy(digits, precision)
     if q is None:

@@ -34,7 +34,7 @@ def host_machine() -> MachineModel:
     """The machine that Numba compiles for here, with its own caches.
 
     Raises:
-        kernels.kernel.KernelFailed: its caches cannot be read.
+        kernels.kernel.KernelError: its caches cannot be read.
     """
     from kernels.host.caches import read_caches  # noqa: PLC0415
     from kernels.host.vectors import HOST, estimate_bits  # noqa: PLC0415

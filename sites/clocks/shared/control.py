@@ -10,11 +10,11 @@ from dvfs.errors import UserError
 from dvfs.setting import AS_FOUND, Setting
 
 
-class ClockNotLegal(Exception):
+class IllegalClockError(Exception):
     """This node cannot be set to the requested setting."""
 
 
-class ClocksUnavailable(UserError):
+class ClocksError(UserError):
     """This node's clocks cannot be set or read: a file or device is missing, or forbidden."""
 
     exit_code = 1
@@ -83,15 +83,15 @@ class ClockControl(Protocol):
         """The settings that the hardware offers; None if it cannot report them.
 
         Raises:
-            ClocksUnavailable: it should report them, and does not.
+            ClocksError: it should report them, and does not.
         """
 
     def set(self, setting: Setting) -> None:
         """Request a setting, wait until it has settled, and read back that the hardware took it.
 
         Raises:
-            ClockNotLegal: the node refuses it, or took another setting.
-            ClocksUnavailable: a file or device is missing or forbidden.
+            IllegalClockError: the node refuses it, or took another setting.
+            ClocksError: a file or device is missing or forbidden.
         """
 
     def state(self) -> ClockState:

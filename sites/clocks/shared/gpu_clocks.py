@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from dvfs.setting import Setting
-from sites.clocks.shared.control import ClockState, ClocksUnavailable
-from sites.nvml_library import Gpu, NvmlLibrary, NvmlUnavailable, find_gpus, open_library
+from sites.clocks.shared.control import ClocksError, ClockState
+from sites.nvml_library import Gpu, NvmlError, NvmlLibrary, find_gpus, open_library
 
 GRAPHICS, SM, MEMORY = 0, 1, 2
 """nvmlClockType_t"""
@@ -47,7 +47,7 @@ class GpuClocks:
         """The mean clocks of the streaming multiprocessors and of the memories.
 
         Raises:
-            ClocksUnavailable: NVML does not report them.
+            ClocksError: NVML does not report them.
         """
         core = [self.clock_mhz(gpu, SM) for gpu in self.gpus]
         mem = [self.clock_mhz(gpu, MEMORY) for gpu in self.gpus]
@@ -76,17 +76,17 @@ class GpuClocks:
             try:
                 with self.library.explained(f"{gpu.label}: its throttle reasons"):
                     bits = int(function(gpu.handle))
-            except NvmlUnavailable as error:
+            except NvmlError as error:
                 if error.is_unsupported:
                     continue
-                raise ClocksUnavailable(error.what, error.remedy) from None
+                raise ClocksError(error.what, error.remedy) from None
             known = [word for bit, word in REASONS.items() if bits & bit]
             other = bits & ~sum(REASONS)
             return [*known, f"reason {other:#x}"] if other else known
         return []
 
     def _temperature_c(self, gpu: Gpu) -> float | None:
-        with suppress(NvmlUnavailable), self.library.explained(gpu.label):
+        with suppress(NvmlError), self.library.explained(gpu.label):
             return float(self.library.nvml.nvmlDeviceGetTemperature(gpu.handle, GPU_TEMPERATURE))
         return None
 
@@ -100,12 +100,12 @@ def open_gpu_clocks(root: Path) -> GpuClocks | None:
     """The clocks of the GPUs that this process may use; None where NVML cannot be used."""
     try:
         library = open_library(root)
-    except NvmlUnavailable:
+    except NvmlError:
         return None
     try:
         clocks = GpuClocks(library, find_gpus(library))
         clocks.state()
-    except (NvmlUnavailable, ClocksUnavailable):
+    except (NvmlError, ClocksError):
         library.close()
         return None
     weakref.finalize(clocks, library.close)
@@ -114,8 +114,8 @@ def open_gpu_clocks(root: Path) -> GpuClocks | None:
 
 @contextmanager
 def as_clocks_unavailable() -> Iterator[None]:
-    """Turn NvmlUnavailable in the body into ClocksUnavailable."""
+    """Turn NvmlError in the body into ClocksError."""
     try:
         yield
-    except NvmlUnavailable as error:
-        raise ClocksUnavailable(error.what, error.remedy) from None
+    except NvmlError as error:
+        raise ClocksError(error.what, error.remedy) from None

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dvfs.setting import Setting
-from sites.clocks.shared.control import ClockControl, ClockState, ClocksUnavailable
+from sites.clocks.shared.control import ClockControl, ClocksError, ClockState
 
 HWMON = Path("sys/class/hwmon")
 REMEDY = "see /sys/class/hwmon/*/name and in*_label, or leave clocks.core_voltage out"
@@ -41,16 +41,16 @@ class WithVoltage:
             text = self._file.read_text()
             return int(text) / 1000.0
         except OSError as error:
-            raise ClocksUnavailable(f"{self._file}: {error.strerror}", REMEDY) from error
+            raise ClocksError(f"{self._file}: {error.strerror}", REMEDY) from error
         except ValueError:
-            raise ClocksUnavailable(f"{self._file} holds {text!r}, not mV", REMEDY) from None
+            raise ClocksError(f"{self._file} holds {text!r}, not mV", REMEDY) from None
 
 
 def with_voltage(control: ClockControl, root: Path, chip: str, label: str) -> WithVoltage:
     """``control`` with the voltage of a chip's labelled input.
 
     Raises:
-        ClocksUnavailable: there is no such input, or several.
+        ClocksError: there is no such input, or several.
     """
     inputs = [
         path.with_name(path.name.replace("_label", "_input"))
@@ -58,7 +58,7 @@ def with_voltage(control: ClockControl, root: Path, chip: str, label: str) -> Wi
         if _text(path) == label and _text(path.parent / "name") == chip
     ]
     if len(inputs) != 1:
-        raise ClocksUnavailable(
+        raise ClocksError(
             f"{root / HWMON} has {len(inputs)} inputs {label!r} of a chip {chip!r}", REMEDY
         )
     return WithVoltage(control, inputs[0])

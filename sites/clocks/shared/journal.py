@@ -37,10 +37,10 @@ from pathlib import Path
 from typing import Any
 
 from sites.clocks import CONTROLS
-from sites.clocks.shared.control import ClocksUnavailable
+from sites.clocks.shared.control import ClocksError
 from sites.clocks.shared.private_files import (
-    ClocksInUse,
-    NotOwned,
+    ClocksInUseError,
+    OwnershipError,
     open_folder,
     read_owned,
     take_lock,
@@ -55,7 +55,7 @@ Entry = Mapping[str, Any]
 """One value before the change, in the format of the control that wrote it."""
 
 
-class Damaged(Exception):
+class DamagedJournalError(Exception):
     """A journal that no control of this program wrote, or that is incomplete."""
 
 
@@ -125,8 +125,8 @@ class Journal:
         """Take the lock and restore what a killed process left; returns what was done, in lines.
 
         Raises:
-            ClocksInUse: another process holds it.
-            ClocksUnavailable: there is no safe folder, or what was left cannot be restored.
+            ClocksInUseError: another process holds it.
+            ClocksError: there is no safe folder, or what was left cannot be restored.
         """
         if self.held:
             return []
@@ -141,7 +141,7 @@ class Journal:
                     more, blocked = _replay(self.root, folder, path, stem)
                     lines += more
                     if blocked:
-                        raise ClocksUnavailable(
+                        raise ClocksError(
                             "clocks that a killed process changed could not be restored: "
                             + "; ".join(more),
                             f"restore them by hand, then remove {path / stem}.json",
@@ -157,7 +157,7 @@ class Journal:
         """Record the values ``found`` before any is changed; replaces the journal's content.
 
         Raises:
-            ClocksUnavailable: it cannot be written.
+            ClocksError: it cannot be written.
         """
         if not self.held or self._folder is None:
             raise RuntimeError(f"the journal of {self.control} is written without its lock")
@@ -183,7 +183,7 @@ class Journal:
             os.rename(new, name, src_dir_fd=folder, dst_dir_fd=folder)
             os.fsync(folder)
         except OSError as error:
-            raise ClocksUnavailable(
+            raise ClocksError(
                 f"{path / name}: {error.strerror}, so no clock was changed",
                 f"check free space and write access of this user: `df {path}`",
             ) from None
@@ -225,7 +225,7 @@ def restore_left_over(root: Path = Path("/")) -> list[str]:
             folder = open_folder(path)
         except FileNotFoundError:
             continue
-        except NotOwned as error:
+        except OwnershipError as error:
             if path.parent.name != "run" or os.geteuid() == 0:
                 lines.append(f"{error}: nothing in it was restored; remove it")
             continue
@@ -270,9 +270,9 @@ def _restore_one(root: Path, folder: int, path: Path, stem: str) -> list[str]:
     with signals_wait():
         try:
             lock = take_lock(folder, path, stem)
-        except ClocksInUse:
+        except ClocksInUseError:
             return []
-        except ClocksUnavailable as error:
+        except ClocksError as error:
             return [str(error)]
         try:
             return _replay(root, folder, path, stem)[0]
@@ -288,17 +288,17 @@ def _replay(root: Path, folder: int, path: Path, stem: str) -> tuple[list[str], 
         text = read_owned(folder, path, name)
     except FileNotFoundError:
         return [], False
-    except (NotOwned, OSError) as error:
+    except (OwnershipError, OSError) as error:
         return [f"{path / name}: {error}: not replayed; remove it"], True
     try:
         control, boot, found = _parse(text)
         if control != stem.partition("@")[0].partition("-")[0]:
-            raise Damaged(f"is of control {control!r}, unlike its name")
+            raise DamagedJournalError(f"is of control {control!r}, unlike its name")
         if boot != _boot(root):
             os.unlink(name, dir_fd=folder)
             return [f"{path / name}: dropped, because a reboot has reset the clocks since"], False
         back = _put_back(root, control, found)
-    except Damaged as error:
+    except DamagedJournalError as error:
         os.rename(name, f"{stem}.damaged", src_dir_fd=folder, dst_dir_fd=folder)
         return [
             f"{path / name} {error}: nothing in it was restored, and it was renamed to "
@@ -317,11 +317,11 @@ def _replay(root: Path, folder: int, path: Path, stem: str) -> tuple[list[str], 
 def _put_back(root: Path, control: str, found: list[Entry]) -> PutBack:
     module = CONTROLS.load(control) if control in CONTROLS else None
     if not hasattr(module, "put_back"):
-        raise Damaged(f"names a control {control!r} that writes nothing")
+        raise DamagedJournalError(f"names a control {control!r} that writes nothing")
     try:
         back: PutBack = module.put_back(root, found)  # type: ignore[union-attr]
     except (KeyError, TypeError, ValueError) as error:
-        raise Damaged(f"holds what {control} does not write ({error})") from None
+        raise DamagedJournalError(f"holds what {control} does not write ({error})") from None
     return back
 
 
@@ -332,12 +332,12 @@ def _parse(text: str) -> tuple[str, str | None, list[Entry]]:
             fields[key] for key in ("version", "control", "boot", "found")
         )
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise Damaged("is damaged") from None
+        raise DamagedJournalError("is damaged") from None
     if version != VERSION:
-        raise Damaged(f"has version {version!r} and not {VERSION}")
+        raise DamagedJournalError(f"has version {version!r} and not {VERSION}")
     shape = isinstance(control, str) and isinstance(found, list)
     if not shape or not all(isinstance(entry, dict) for entry in found):
-        raise Damaged("is damaged")
+        raise DamagedJournalError("is damaged")
     return control, boot, found
 
 
@@ -373,16 +373,16 @@ def _open_for_writing(root: Path) -> tuple[int, Path]:
             with contextlib.suppress(FileExistsError):
                 path.mkdir(0o700)
             return open_folder(path), path
-        except NotOwned as error:
+        except OwnershipError as error:
             # A foreign folder in /run is root's and harmless; elsewhere it is suspicious.
             if path.parent.name != "run" or os.geteuid() == 0:
-                raise ClocksUnavailable(
+                raise ClocksError(
                     f"{error}, so clock values cannot be recorded safely, and no clock was changed",
                     f"remove it: `sudo rm -r {path}`",
                 ) from None
         except OSError as error:
             problems.append(f"{path}: {error.strerror}")
-    raise ClocksUnavailable(
+    raise ClocksError(
         "no folder to record clock values in, so no clock was changed: " + "; ".join(problems),
         f"make {root / 'tmp'} writable for this user",
     )

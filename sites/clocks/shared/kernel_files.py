@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from sites.clocks.shared.control import ClocksUnavailable
+from sites.clocks.shared.control import ClocksError
 from sites.clocks.shared.description import Right
 
 SETTLE_S = 1.0
@@ -27,7 +27,7 @@ def read_text(root: Path, path: str, absent: str) -> str:
     """The text of a file.
 
     Raises:
-        ClocksUnavailable: it cannot be read.
+        ClocksError: it cannot be read.
     """
     try:
         return (root / path).read_text()
@@ -39,7 +39,7 @@ def read_number(root: Path, path: str, absent: str) -> int:
     """The whole number that a file holds.
 
     Raises:
-        ClocksUnavailable: it cannot be read, or holds something else.
+        ClocksError: it cannot be read, or holds something else.
     """
     return whole_number(read_text(root, path, absent), root / path)
 
@@ -48,10 +48,10 @@ def whole_number(text: str, path: Path) -> int:
     """``text`` as a whole number.
 
     Raises:
-        ClocksUnavailable: it is something else.
+        ClocksError: it is something else.
     """
     if not re.fullmatch(r"[0-9]{1,18}\s*", text):
-        raise ClocksUnavailable(*not_a_value(path, text))
+        raise ClocksError(*not_a_value(path, text))
     return int(text)
 
 
@@ -150,12 +150,12 @@ def not_a_value(path: Path, text: str) -> tuple[str, str]:
 
 def unavailable(
     path: Path, error: OSError | UnicodeDecodeError, absent: str, access: str
-) -> ClocksUnavailable:
+) -> ClocksError:
     """The error of reading (``access`` "r") or writing ("w") a file, with the remedy that fits."""
     if isinstance(error, UnicodeDecodeError):
-        return ClocksUnavailable(f"{path} does not hold text", CHECK_DRIVER)
+        return ClocksError(f"{path} does not hold text", CHECK_DRIVER)
     if error.errno in GONE:
-        return ClocksUnavailable(f"{path} does not exist ({error.strerror})", absent)
+        return ClocksError(f"{path} does not exist ({error.strerror})", absent)
     verb = {"r": "read", "w": "written"}[access]
     remedy = CHECK_DRIVER
     if error.errno in FORBIDDEN:
@@ -165,4 +165,4 @@ def unavailable(
         )
     elif error.errno == errno.EROFS:
         remedy = "mount it writable: `mount -o remount,rw /sys`; in containers it is read-only"
-    return ClocksUnavailable(f"{path} cannot be {verb}: {error.strerror}", remedy)
+    return ClocksError(f"{path} cannot be {verb}: {error.strerror}", remedy)

@@ -11,13 +11,13 @@ import os
 import stat
 from pathlib import Path
 
-from sites.clocks.shared.control import ClocksUnavailable
+from sites.clocks.shared.control import ClocksError
 
 LARGEST_BYTES = 16 * 2**20
 """Far above the journal of a node with a thousand CPUs."""
 
 
-class ClocksInUse(ClocksUnavailable):
+class ClocksInUseError(ClocksError):
     """Another process has set clocks with the same control; ``pid`` is None if unknown."""
 
     def __init__(self, what: str, remedy: str, pid: int | None) -> None:
@@ -25,7 +25,7 @@ class ClocksInUse(ClocksUnavailable):
         self.pid = pid
 
 
-class NotOwned(Exception):
+class OwnershipError(Exception):
     """A folder or file that does not belong to this user alone."""
 
 
@@ -33,19 +33,21 @@ def open_folder(path: Path) -> int:
     """Open a folder of this user and return its descriptor.
 
     Raises:
-        NotOwned: it is a link, not a folder, or others may write in it.
+        OwnershipError: it is a link, not a folder, or others may write in it.
         OSError: it does not exist or cannot be opened.
     """
     parent = path.parent.stat()
     if parent.st_mode & stat.S_IWOTH and not parent.st_mode & stat.S_ISVTX:
-        raise NotOwned(f"everybody may rename files in {path.parent}")
+        raise OwnershipError(f"everybody may rename files in {path.parent}")
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except (NotADirectoryError, PermissionError) as error:
-        raise NotOwned(f"{path} is a link, not a folder, or another user's ({error})") from None
+        raise OwnershipError(
+            f"{path} is a link, not a folder, or another user's ({error})"
+        ) from None
     except OSError:
         if path.is_symlink():
-            raise NotOwned(f"{path} is a link") from None
+            raise OwnershipError(f"{path} is a link") from None
         raise
     try:
         _check_owner(os.fstat(folder), path)
@@ -57,11 +59,11 @@ def open_folder(path: Path) -> int:
 
 def _check_owner(status: os.stat_result, path: Path) -> None:
     if status.st_uid != os.geteuid():
-        raise NotOwned(f"{path} belongs to user {status.st_uid}")
+        raise OwnershipError(f"{path} belongs to user {status.st_uid}")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise NotOwned(f"{path} can be written by others")
+        raise OwnershipError(f"{path} can be written by others")
     if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
-        raise NotOwned(f"{path} has another hard link")
+        raise OwnershipError(f"{path} has another hard link")
 
 
 def _open_owned(folder: int, path: Path, name: str, flags: int) -> int:
@@ -76,11 +78,13 @@ def _open_owned(folder: int, path: Path, name: str, flags: int) -> int:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise NotOwned(f"{path / name} is a link or cannot be opened ({error.strerror})") from None
+        raise OwnershipError(
+            f"{path / name} is a link or cannot be opened ({error.strerror})"
+        ) from None
     try:
         status = os.fstat(opened)
         if not stat.S_ISREG(status.st_mode):
-            raise NotOwned(f"{path / name} is not a regular file")
+            raise OwnershipError(f"{path / name} is not a regular file")
         _check_owner(status, path / name)
     except BaseException:
         os.close(opened)
@@ -93,7 +97,7 @@ def read_owned(folder: int, path: Path, name: str) -> str:
 
     Raises:
         FileNotFoundError: it does not exist.
-        NotOwned: it does not belong to this user alone.
+        OwnershipError: it does not belong to this user alone.
     """
     with os.fdopen(_open_owned(folder, path, name, os.O_RDONLY), "rb") as file:
         return file.read(LARGEST_BYTES).decode(errors="replace")
@@ -103,14 +107,14 @@ def take_lock(folder: int, path: Path, stem: str) -> int:
     """Lock ``stem.lock`` in an open folder and return its descriptor.
 
     Raises:
-        ClocksInUse: another process holds the lock.
-        ClocksUnavailable: the file does not belong to this user alone.
+        ClocksInUseError: another process holds the lock.
+        ClocksError: the file does not belong to this user alone.
     """
     name = f"{stem}.lock"
     try:
         lock = _open_owned(folder, path, name, os.O_RDWR | os.O_CREAT)
-    except NotOwned as error:
-        raise ClocksUnavailable(str(error), f"remove it: `sudo rm -r {path / name}`") from None
+    except OwnershipError as error:
+        raise ClocksError(str(error), f"remove it: `sudo rm -r {path / name}`") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.ftruncate(lock, 0)
@@ -120,12 +124,12 @@ def take_lock(folder: int, path: Path, stem: str) -> int:
         os.close(lock)
         pid = int(text) if text.isdigit() else None
         if pid is None:
-            raise ClocksInUse(
+            raise ClocksInUseError(
                 f"{path / name} is held by another process",
                 f"wait for it; `fuser {path / name}` shows which process it is",
                 None,
             ) from None
-        raise ClocksInUse(
+        raise ClocksInUseError(
             f"{path / name} is held by process {pid}, which has set these clocks",
             f"wait until it ends, or stop it: `kill {pid}`",
             pid,

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from dvfs.setting import Setting
-from sites.clocks.shared.control import ClockState, ClocksUnavailable
+from sites.clocks.shared.control import ClocksError, ClockState
 from sites.clocks.shared.core_clock import open_core_clock
 from sites.clocks.shared.gpu_clocks import open_gpu_clocks
 
@@ -24,7 +24,7 @@ def open_reading(device: str, root: Path) -> Callable[[], ClockState]:
             return ClockState
 
         def read_gpus() -> ClockState:
-            with suppress(ClocksUnavailable):
+            with suppress(ClocksError):
                 return gpus.state()
             return ClockState()
 

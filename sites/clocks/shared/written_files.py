@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sites.clocks.shared.control import ClockNotLegal, ClocksUnavailable
+from sites.clocks.shared.control import ClocksError, IllegalClockError
 from sites.clocks.shared.journal import Entry, Journal, PutBack, at_last, signals_wait
 from sites.clocks.shared.kernel_files import (
     GONE,
@@ -104,8 +104,8 @@ class WrittenFiles:
         """Write these values in order, and restore files written before that are not among them.
 
         Raises:
-            ClockNotLegal: a value was refused, or the hardware took another one.
-            ClocksUnavailable: a file is missing or forbidden, or another process has set them.
+            IllegalClockError: a value was refused, or the hardware took another one.
+            ClocksError: a file is missing or forbidden, or another process has set them.
         """
         if wanted:
             self._keep_found(wanted)
@@ -121,7 +121,7 @@ class WrittenFiles:
         """Restore all files; every file is tried.
 
         Raises:
-            ClocksUnavailable: some could not be restored; the journal keeps them, and a further
+            ClocksError: some could not be restored; the journal keeps them, and a further
                 call tries again.
         """
         if not self.journal.held:
@@ -137,7 +137,7 @@ class WrittenFiles:
         """The text of a file before the first write, also if there was none yet.
 
         Raises:
-            ClocksUnavailable: it cannot be read.
+            ClocksError: it cannot be read.
         """
         for value in self.found.values():
             if path in value.paths:
@@ -175,8 +175,8 @@ class WrittenFiles:
         try:
             text = read_text(self.root, path, self.absent)
             if not VALUE.fullmatch(text):
-                raise ClocksUnavailable(*not_a_value(self.root / path, text))
-        except ClocksUnavailable:
+                raise ClocksError(*not_a_value(self.root / path, text))
+        except ClocksError:
             if path not in self.instead:
                 raise
             text = read_text(self.root, self.instead[path], self.absent)
@@ -186,7 +186,7 @@ class WrittenFiles:
         for path, text in _texts(wanted):
             taken = settled(partial(read_text, self.root, path, self.absent), text)
             if taken.strip() != text.strip():
-                raise ClockNotLegal(
+                raise IllegalClockError(
                     f"{self.root / path}: {text.strip()} was requested, and the hardware took "
                     f"{taken.strip() or 'nothing'}"
                 )
@@ -290,7 +290,7 @@ def _write(root: Path, value: Value, absent: str) -> None:
     except OSError as error:
         path = Path(error.filename or root / value.paths[0])
         if error.errno in REFUSED:
-            raise ClockNotLegal(f"{path}: the kernel refused {_in_words(value)}") from None
+            raise IllegalClockError(f"{path}: the kernel refused {_in_words(value)}") from None
         raise unavailable(path, error, absent, "w") from None
 
 
@@ -343,7 +343,7 @@ def _value(entry: Entry) -> Value:
 
 def _raise_failed(back: PutBack) -> None:
     if back.gone or back.failed:
-        raise ClocksUnavailable(
+        raise ClocksError(
             "not restored: " + "; ".join((*back.failed, *back.gone)),
             "set them by hand; the next start also tries again",
         )

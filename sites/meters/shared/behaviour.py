@@ -35,7 +35,7 @@ def observe(meter: Meter, seconds: float) -> list[Behaviour]:
         One for each channel of the meter.
 
     Raises:
-        MeterUnreadable: it cannot be read.
+        MeterError: it cannot be read.
     """
     readings: list[Reading] = []
     costs_s: list[float] = []

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sites.described_options import list_option
-from sites.meters.shared.meter import MeterDescription, MeterUnreadable
+from sites.meters.shared.meter import MeterDescription, MeterError
 from sites.slurm_environment import slurm_environment
 
 PROGRAM_FOLDERS = (Path("usr/bin"), Path("usr/sbin"), Path("bin"), Path("sbin"))
@@ -46,7 +46,7 @@ def run_command(
         stop: when it is set, the command is killed.
 
     Raises:
-        MeterUnreadable: it cannot be started, fails, or takes too long.
+        MeterError: it cannot be started, fails, or takes too long.
     """
     shown = " ".join(command)
     try:
@@ -62,7 +62,7 @@ def run_command(
             start_new_session=True,
         )
     except OSError as error:
-        raise MeterUnreadable(f"`{shown}` cannot be run: {error.strerror}", remedy) from error
+        raise MeterError(f"`{shown}` cannot be run: {error.strerror}", remedy) from error
     end = time.monotonic() + limit_s
     while True:
         left_s = end - time.monotonic()
@@ -70,7 +70,7 @@ def run_command(
         if left_s <= 0 or is_stopped:
             _kill(process)
             why = "was stopped" if is_stopped else f"took more than {limit_s:g} s"
-            raise MeterUnreadable(f"`{shown}` {why}", remedy)
+            raise MeterError(f"`{shown}` {why}", remedy)
         try:
             output, errors = process.communicate(timeout=min(STEP_S, left_s))
             break
@@ -78,7 +78,7 @@ def run_command(
             continue
     if process.returncode != 0:
         output_text = shown_text(errors) or shown_text(output) or "nothing"
-        raise MeterUnreadable(
+        raise MeterError(
             f"`{shown}` failed with status {process.returncode} (output: {output_text})", remedy
         )
     return output

@@ -21,7 +21,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NoReturn
 
-from sites.meters.shared.meter import MeterUnreadable
+from sites.meters.shared.meter import MeterError
 
 NS_PER_S = 10**9
 OPEN_AGAIN = "discard the measurement and open the meter again"
@@ -101,13 +101,13 @@ class Counter:
                 reading the clock, and the elapsed time must not be underestimated.
 
         Raises:
-            MeterUnreadable: the counter went back, was reset, or jumped; the reading is outside
+            MeterError: the counter went back, was reset, or jumped; the reading is outside
                 the range; more than one wrap is possible since the last reading; or it already
                 raised.
             ValueError: the times go back.
         """
         if self._failure is not None:
-            raise MeterUnreadable(*self._failure)
+            raise MeterError(*self._failure)
         if end_ns < start_ns or (self._last is not None and start_ns < self._last[1]):
             raise ValueError(f"{self.name}: the times of its readings go back")
         if raw < 0 or (self.range_units is not None and raw > self.range_units):
@@ -160,4 +160,4 @@ class Counter:
 
     def _fail(self, what: str, remedy: str = OPEN_AGAIN) -> NoReturn:
         self._failure = (what, remedy)
-        raise MeterUnreadable(what, remedy)
+        raise MeterError(what, remedy)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from sites.meters.shared.kept_file import Remedies, explain, read_text
-from sites.meters.shared.meter import MeterAbsent
+from sites.meters.shared.meter import AbsentMeterError
 
 HWMON = Path("sys/class/hwmon")
 SENSOR_FILE = re.compile(r"(power|energy)(\d+)_(average|input)")
@@ -54,7 +54,7 @@ def find_sensors(root: Path) -> tuple[Sensor, ...]:
     """All sensors of power and energy below ``root``, by chip, device, kind and number.
 
     Raises:
-        MeterUnreadable: there is no hwmon, or a name or label cannot be read.
+        MeterError: there is no hwmon, or a name or label cannot be read.
     """
     sensors: dict[tuple[str, str, int], Sensor] = {}
     for chip_directory in _list(root / HWMON):
@@ -109,6 +109,6 @@ def _list(directory: Path) -> list[Path]:
     try:
         return sorted(directory.iterdir())
     except FileNotFoundError as error:
-        raise MeterAbsent(f"{directory} does not exist", ABSENT_REMEDY) from error
+        raise AbsentMeterError(f"{directory} does not exist", ABSENT_REMEDY) from error
     except OSError as error:
         raise explain(str(directory), error, REMEDIES) from error

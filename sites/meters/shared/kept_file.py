@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from sites.meters.shared.meter import MeterUnreadable
+from sites.meters.shared.meter import MeterError
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class KeptFile:
     """A small file of sysfs that is kept open, and opened again if another file took its path.
 
     Raises:
-        MeterUnreadable: it cannot be opened.
+        MeterError: it cannot be opened.
     """
 
     def __init__(self, path: str, remedies: Remedies) -> None:
@@ -53,7 +53,7 @@ class KeptFile:
         """The file's first 64 bytes, now.
 
         Raises:
-            MeterUnreadable: it is gone or forbidden.
+            MeterError: it is gone or forbidden.
         """
         try:
             status = os.stat(self.path)  # noqa: PTH116 - a third of the time of Path.stat
@@ -67,7 +67,7 @@ class KeptFile:
         """The non-negative integer that the file holds now.
 
         Raises:
-            MeterUnreadable: as :meth:`read`; or the file holds something else.
+            MeterError: as :meth:`read`; or the file holds something else.
         """
         return parse_number(self.path, self.read(), self.remedies)
 
@@ -81,12 +81,12 @@ def parse_number(path: str, text: bytes, remedies: Remedies) -> int:
     """The non-negative integer in the text of a file.
 
     Raises:
-        MeterUnreadable: it is something else.
+        MeterError: it is something else.
     """
     digits = text.removesuffix(b"\n")
     if not digits.isdigit():
         held = "is empty" if not text else f"holds {text[:40]!r}, not a number"
-        raise MeterUnreadable(f"{path} {held}", remedies.other.replace("{path}", path))
+        raise MeterError(f"{path} {held}", remedies.other.replace("{path}", path))
     return int(digits)
 
 
@@ -94,7 +94,7 @@ def read_bytes(path: Path, remedies: Remedies) -> bytes:
     """A file's content, read once.
 
     Raises:
-        MeterUnreadable: it cannot be read.
+        MeterError: it cannot be read.
     """
     try:
         return path.read_bytes()
@@ -106,7 +106,7 @@ def read_once(path: Path, remedies: Remedies) -> int:
     """The non-negative integer that a file holds, read once.
 
     Raises:
-        MeterUnreadable: it cannot be read, or holds something else.
+        MeterError: it cannot be read, or holds something else.
     """
     return parse_number(str(path), read_bytes(path, remedies), remedies)
 
@@ -115,17 +115,17 @@ def read_text(path: Path, remedies: Remedies) -> str:
     """A file's text without the white space around it, read once.
 
     Raises:
-        MeterUnreadable: it cannot be read.
+        MeterError: it cannot be read.
     """
     return read_bytes(path, remedies).decode("utf-8", errors="replace").strip()
 
 
-def explain(path: str, error: OSError, remedies: Remedies) -> MeterUnreadable:
-    """The error of opening or reading a file as MeterUnreadable, with the remedy that fits."""
+def explain(path: str, error: OSError, remedies: Remedies) -> MeterError:
+    """The error of opening or reading a file as MeterError, with the remedy that fits."""
     if isinstance(error, PermissionError):
         what, remedy = f"{path} is not readable by this user", remedies.denied
     elif error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENODEV):
         what, remedy = f"{path} is not there", remedies.gone
     else:
         what, remedy = f"{path}: {error.strerror}", remedies.other
-    return MeterUnreadable(what, remedy.replace("{path}", path))
+    return MeterError(what, remedy.replace("{path}", path))

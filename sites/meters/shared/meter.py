@@ -9,13 +9,13 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from dvfs.errors import UserError
 
 
-class MeterUnreadable(UserError):
+class MeterError(UserError):
     """A meter, or one of its channels, cannot be read."""
 
     exit_code = 1
 
 
-class MeterAbsent(MeterUnreadable):
+class AbsentMeterError(MeterError):
     """Nothing of what the meter reads is on this node: no such hardware, driver or program."""
 
 
@@ -95,7 +95,7 @@ class Reading:
 
 
 class Meter(Protocol):
-    """An open meter. ``read`` raises :class:`MeterUnreadable`; it never returns a made-up value."""
+    """An open meter. ``read`` raises :class:`MeterError`; it never returns a made-up value."""
 
     name: str
     channels: tuple[Channel, ...]

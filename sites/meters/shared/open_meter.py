@@ -9,7 +9,7 @@ from typing import Any
 
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.kept_file import KeptFile, Remedies
-from sites.meters.shared.meter import Channel, MeterUnreadable, Reading
+from sites.meters.shared.meter import Channel, MeterError, Reading
 
 
 class OpenMeter:
@@ -20,7 +20,7 @@ class OpenMeter:
         channels: what it measures.
         counters: of each channel, what unwraps its energy; None: it is a power.
         read_raw: reads all channels, in order: counters in their own units, powers as
-            ``units_per_w`` has them; raises MeterUnreadable.
+            ``units_per_w`` has them; raises MeterError.
         resources: what is closed with the meter.
         units_per_w: units of a raw power in a watt.
     """
@@ -50,7 +50,7 @@ class OpenMeter:
         cannot be read now but can be read later.
 
         Raises:
-            MeterUnreadable: one cannot be read, a counter has no plausible energy since the last
+            MeterError: one cannot be read, a counter has no plausible energy since the last
                 reading, or the meter is closed.
         """
         self.refuse_closed()
@@ -70,11 +70,9 @@ class OpenMeter:
         return Reading((start_ns + end_ns) // 2, values)
 
     def refuse_closed(self) -> None:
-        """Raise MeterUnreadable if the meter is closed."""
+        """Raise MeterError if the meter is closed."""
         if not self._is_open:
-            raise MeterUnreadable(
-                f"internal error: the {self.name} meter is closed", "please report it"
-            )
+            raise MeterError(f"internal error: the {self.name} meter is closed", "please report it")
 
     def close(self) -> None:
         """Release what the meter holds; closing again does nothing."""
@@ -109,12 +107,12 @@ class FileMeter(OpenMeter):
         A file that is replaced later is not noticed; this does not happen on a real machine.
 
         Raises:
-            MeterUnreadable: the meter is closed.
+            MeterError: the meter is closed.
         """
         self.refuse_closed()
         return tuple(file.descriptor for file in self._files)
 
 
 def keep_open(resources: ExitStack, paths: Iterable[object], remedies: Remedies) -> list[KeptFile]:
-    """Open these files, and close them with ``resources``; raises MeterUnreadable."""
+    """Open these files, and close them with ``resources``; raises MeterError."""
     return [resources.enter_context(closing(KeptFile(str(path), remedies))) for path in paths]

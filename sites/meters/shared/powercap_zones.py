@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sites.meters.shared.kept_file import Remedies, explain, read_text
-from sites.meters.shared.meter import MeterAbsent, MeterUnreadable
+from sites.meters.shared.meter import AbsentMeterError, MeterError
 
 POWERCAP = Path("sys/class/powercap")
 CONTROL_TYPES = ("intel-rapl", "amd-rapl", "intel-rapl-mmio")
@@ -65,7 +65,7 @@ def find_zones(root: Path) -> tuple[Zone, ...]:
     """The RAPL zones below ``root`` with known names, each domain once, in order.
 
     Raises:
-        MeterUnreadable: there are none, or a directory or name cannot be read.
+        MeterError: there are none, or a directory or name cannot be read.
     """
     powercap = root / POWERCAP
     directories = _find_directories(powercap)
@@ -77,7 +77,7 @@ def find_zones(root: Path) -> tuple[Zone, ...]:
         if zone is not None:
             zones.append(zone)
     if not zones:
-        raise MeterAbsent(f"{powercap} has no RAPL zones", ABSENT_REMEDY)
+        raise AbsentMeterError(f"{powercap} has no RAPL zones", ABSENT_REMEDY)
     first_type: dict[tuple[int | None, str], str] = {}
     for control_type in CONTROL_TYPES:
         for zone in zones:
@@ -107,7 +107,7 @@ def _find_directories(powercap: Path) -> dict[str, Path]:
                 if entry.name not in directories and entry.is_dir()
             ]
         except FileNotFoundError as error:
-            raise MeterAbsent(f"{directory} does not exist", ABSENT_REMEDY) from error
+            raise AbsentMeterError(f"{directory} does not exist", ABSENT_REMEDY) from error
         except OSError as error:
             raise explain(str(directory), error, REMEDIES) from error
         pending.extend(entries)
@@ -141,5 +141,5 @@ def _reading_order(zone: Zone) -> tuple[bool, int, int, int, str]:
 def _read_name(path: Path) -> str:
     name = read_text(path, REMEDIES)
     if not name:
-        raise MeterUnreadable(f"{path} is empty", LEAVE_OUT_REMEDY)
+        raise MeterError(f"{path} is empty", LEAVE_OUT_REMEDY)
     return name

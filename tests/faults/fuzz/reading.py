@@ -13,7 +13,7 @@ import numpy as np
 
 from campaign.plan.profile_file import read_profile
 from campaign.store.dataset import open_dataset
-from campaign.store.journal import TornRecord, read
+from campaign.store.journal import TornRecordError, read
 from campaign.store.journal import scan as scan_journal
 from campaign.store.layout import open_store
 from campaign.table.checking import checked_rows
@@ -22,7 +22,7 @@ from campaign.table.reading import read_table
 from campaign.verbs.command_line import main as command_line
 from dvfs.errors import exit_code
 from kernels.command import read_counts
-from kernels.kernel import KernelFailed
+from kernels.kernel import KernelError
 from sites.meters.cray import open_meter as open_cray
 from sites.meters.ipmi import parse_watts
 from sites.meters.recorded import open_meter as open_recorded
@@ -33,7 +33,7 @@ MESSAGE_CHARS = 4000
 """A longer message is of no use."""
 
 
-class Unclear(Exception):
+class UnclearError(Exception):
     """An input was refused, but nobody could tell why; or accepted, but it is wrong."""
 
 
@@ -41,25 +41,25 @@ def call(*words: str) -> None:
     """The command line in this process: 0, 1 or 2, and words where it is not 0.
 
     Raises:
-        Refused: 2.
-        Unclear: another exit code, words that are none, or that speak to the terminal.
+        RefusedError: 2.
+        UnclearError: another exit code, words that are none, or that speak to the terminal.
     """
     out, errors = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
         code = command_line(words)
     said = errors.getvalue()
     if code not in (0, 1, 2) or "Traceback" in said:
-        raise Unclear(f"exit code {code} and {said[:300]!r}")
+        raise UnclearError(f"exit code {code} and {said[:300]!r}")
     check_characters(out.getvalue() + said)
     if code == 1 and not (out.getvalue() + said).strip():
-        raise Unclear("exit code 1 and not a word")
+        raise UnclearError("exit code 1 and not a word")
     if code == 2:
         if not said.startswith("campaign: "):
-            raise Unclear(f"exit code 2 and {said[:300]!r}")
-        raise Refused(said)
+            raise UnclearError(f"exit code 2 and {said[:300]!r}")
+        raise RefusedError(said)
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The command line ended with 2, and said why."""
 
 
@@ -68,7 +68,7 @@ def is_typed(error: BaseException, files_missing: bool) -> bool:
 
     ``files_missing``: a file was removed, or made a link, so that the system may refuse it.
     """
-    if isinstance(error, Refused | TornRecord | KernelFailed):
+    if isinstance(error, RefusedError | TornRecordError | KernelError):
         return True
     if type(error).__module__ == "builtins" and isinstance(error, OSError):
         return files_missing
@@ -80,7 +80,7 @@ def is_typed(error: BaseException, files_missing: bool) -> bool:
 def check_message(text: str) -> None:
     """Refuse a message that is empty, too long, or has terminal escapes."""
     if not text.strip() or len(text) > MESSAGE_CHARS:
-        raise Unclear(f"a message of {len(text)} characters: {text[:200]!r}")
+        raise UnclearError(f"a message of {len(text)} characters: {text[:200]!r}")
     check_characters(text)
 
 
@@ -88,7 +88,7 @@ def check_characters(text: str) -> None:
     """Refuse words that speak to the terminal."""
     bad = re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text)
     if bad:
-        raise Unclear(
+        raise UnclearError(
             f"a message with {bad[0]!r} in it: {text[max(0, bad.start() - 60) :][:200]!r}"
         )
 
@@ -96,7 +96,7 @@ def check_characters(text: str) -> None:
 def need(fact: bool, what: str) -> None:
     """Refuse to have accepted something that is wrong."""
     if not fact:
-        raise Unclear(f"accepted: {what}")
+        raise UnclearError(f"accepted: {what}")
 
 
 def read_any_table(folder: Path, name: str) -> None:
@@ -197,19 +197,19 @@ def read_slurm(folder: Path, index: int) -> None:
 def read_journal(folder: Path, index: int) -> None:
     """A journal: its records, and all that they hold."""
     scanned = scan_journal(folder / "a.journal")
-    refused: TornRecord | None = None
+    refused: TornRecordError | None = None
     for entry in scanned.entries:
         str(entry.point_id)
         try:
             whole = read(entry)
-        except TornRecord as error:
+        except TornRecordError as error:
             refused = error
             continue
         for trace in whole.traces:
             need(trace.time_ns.shape == trace.value.shape, "a trace of two lengths")
             need(trace.value.dtype.kind == "f", f"a trace of {trace.value.dtype}")
     if refused is not None or scanned.damage:
-        raise refused or TornRecord(scanned.damage[0][1])
+        raise refused or TornRecordError(scanned.damage[0][1])
 
 
 def read_dataset(store: Path) -> None:

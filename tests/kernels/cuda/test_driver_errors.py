@@ -17,14 +17,14 @@ OPEN = """\
 import json, os, sys
 from kernels.cuda.device import Gpu
 from kernels.host.ranks import Team
-from kernels.kernel import KernelFailed
+from kernels.kernel import KernelError
 said = {}
 for case in json.loads(sys.argv[1]):
     name, _, value = case.partition("=")
     os.environ[name] = value
     try:
         Gpu(Team())
-    except KernelFailed as error:
+    except KernelError as error:
         said[case] = str(error)
     del os.environ[name]
 print(json.dumps(said))

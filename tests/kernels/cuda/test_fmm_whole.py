@@ -26,7 +26,7 @@ from kernels.fmm.interface import setup_for
 from kernels.fmm.kernel import direct_sums
 from kernels.fmm.method import prepare_method
 from kernels.host.ranks import Team
-from kernels.kernel import KernelFailed, WrongResult
+from kernels.kernel import KernelError, ResultError
 from kernels.registry import find_kernel
 from tests.kernels.cuda.on_host import host_library
 
@@ -130,7 +130,7 @@ def test_the_steps_give_the_potentials(
     assert np.linalg.norm(computed - right) <= 10.0**-digits * np.linalg.norm(right)
     check_potentials(plan, sums, digits)
     if n > 300:
-        with pytest.raises(WrongResult, match="differ from direct summation by"):
+        with pytest.raises(ResultError, match="differ from direct summation by"):
             check_potentials(plan, sums * (1 + 2 * 10.0**-digits), digits)
     phases = list(dict.fromkeys(step.phase for step in plan.steps))
     if few == 0:
@@ -245,7 +245,7 @@ def test_without_a_driver_the_message_says_where_to_run(name: str) -> None:
     kernel = find_kernel(name)
     try:
         run = kernel.prepare(kernel.params(n=500), Team())
-    except KernelFailed as error:
+    except KernelError as error:
         assert str(error).startswith("opening the GPU: ")
     else:
         run.run(3)

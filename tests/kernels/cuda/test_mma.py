@@ -31,7 +31,7 @@ from kernels.cuda.microbench.tensor_numbers import (
     e4m3_values,
 )
 from kernels.cuda.program import Source
-from kernels.kernel import KernelFailed
+from kernels.kernel import KernelError
 from tests.kernels.cuda.on_host import ARCHITECTURES, compiled, compiled_together, host_library
 
 MULTIPLY_ADDS = {
@@ -66,7 +66,7 @@ def test_the_machine_code_executes_what_is_counted(architecture: str, tmp_path: 
         functions = {}
         for params in ALL:
             if params.instruction == instruction:
-                with suppress(KernelFailed):
+                with suppress(KernelError):
                     functions[params] = mma_source(params, architecture), FUNCTION
         if functions:
             found = compiled_together([*functions.values()], architecture, tmp_path)
@@ -105,7 +105,7 @@ def test_fp8_is_refused_where_the_compiler_makes_halves_of_it(architecture: str,
     if kind == "QMMA":
         mma_source(params, architecture)
     else:
-        with pytest.raises(KernelFailed, match=f"no 8-bit numbers on {architecture}, only on sm_8"):
+        with pytest.raises(KernelError, match=f"no 8-bit numbers on {architecture}, only on sm_8"):
             mma_source(params, architecture)
 
 
@@ -120,7 +120,7 @@ def test_fp8_is_refused_where_the_compiler_makes_halves_of_it(architecture: str,
     ],
 )
 def test_what_an_architecture_lacks_is_said(params: dict, architecture: str, text: str) -> None:
-    with pytest.raises(KernelFailed, match=text):
+    with pytest.raises(KernelError, match=text):
         mma_source(GpuMmaParams(**params), architecture)
 
 
@@ -218,5 +218,5 @@ def test_wrong_parameters_are_refused() -> None:
 def test_a_specific_source_is_compiled_for_the_architectures_own_variant() -> None:
     source = mma_source(GpuMmaParams(instruction="wgmma"), "sm_90")
     assert source.specific
-    with pytest.raises(KernelFailed, match="wgmma"):
+    with pytest.raises(KernelError, match="wgmma"):
         compiled(Source(path=source.path, macros=source.macros), FUNCTION, "sm_90")

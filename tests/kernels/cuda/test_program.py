@@ -11,7 +11,7 @@ from kernels.cuda.device import REMEDIES, Gpu, explained
 from kernels.cuda.listing import disassemble, read_listing
 from kernels.cuda.program import Source, compile_program
 from kernels.host.ranks import Team
-from kernels.kernel import KernelFailed
+from kernels.kernel import KernelError
 
 SPILLING = """\
 extern "C" __global__ void __launch_bounds__(1024, 2) spills(float *x) {
@@ -67,7 +67,7 @@ def test_what_was_compiled_is_kept_by_what_it_depends_on(
     monkeypatch.setattr(builtins, "__import__", without_cuda)
     assert compile_program(source, "sm_90") == first
     for other, architecture in ((source, "sm_80"), (Source(path=source.path, macros={}), "sm_90")):
-        with pytest.raises(KernelFailed, match=r"cannot be imported.*dvfs-campaign\[cuda13\]"):
+        with pytest.raises(KernelError, match=r"cannot be imported.*dvfs-campaign\[cuda13\]"):
             compile_program(other, architecture)
     monkeypatch.setattr(builtins, "__import__", imported)
     assert read_listing(disassemble(first.cubin)).keys() == {"spills", "shares"}
@@ -86,12 +86,12 @@ def test_a_cache_that_cannot_be_written_is_done_without(
 
 
 def test_what_the_compiler_refuses_is_said(source: Source) -> None:
-    with pytest.raises(KernelFailed, match="does not know the architecture sm_35: install one for"):
+    with pytest.raises(KernelError, match="does not know the architecture sm_35: install one for"):
         compile_program(source, "sm_35")
     source.path.write_text("extern garbage {")
-    with pytest.raises(KernelFailed, match=r"own\.cu: .*error"):
+    with pytest.raises(KernelError, match=r"own\.cu: .*error"):
         compile_program(source, "sm_90")
-    with pytest.raises(KernelFailed, match="nvdisasm: "):
+    with pytest.raises(KernelError, match="nvdisasm: "):
         disassemble(b"no machine code")
 
 
@@ -103,7 +103,7 @@ def test_a_compiler_that_is_not_installed(source: Source, monkeypatch: pytest.Mo
         raise DynamicLibNotFoundError('Failure finding "libnvrtc.so.13"')
 
     monkeypatch.setattr(cuda.core, "Program", not_found)
-    with pytest.raises(KernelFailed, match=r"NVRTC is not installed: .*dvfs-campaign\[cuda13\]"):
+    with pytest.raises(KernelError, match=r"NVRTC is not installed: .*dvfs-campaign\[cuda13\]"):
         compile_program(source, "sm_90")
 
 
@@ -111,7 +111,7 @@ def test_without_a_driver_the_message_says_where_to_run() -> None:
     """No machine that runs the tests has a driver; where one does, the GPU is opened."""
     try:
         Gpu(Team()).close()
-    except KernelFailed as error:
+    except KernelError as error:
         text = str(error)
         assert text.startswith("opening the GPU: ")
         assert "run where `nvidia-smi -L` lists a GPU, with `--gres=gpu:1` in a Slurm job" in text
@@ -119,7 +119,7 @@ def test_without_a_driver_the_message_says_where_to_run() -> None:
 
 @pytest.mark.parametrize("name", REMEDIES)
 def test_errors_of_the_driver_have_a_remedy(name: str) -> None:
-    said = pytest.raises(KernelFailed, match=f"running the kernel: {name}: ")
+    said = pytest.raises(KernelError, match=f"running the kernel: {name}: ")
     with said as refused, explained("running the kernel"):
         raise RuntimeError(f"{name}: the driver's own words")
     assert REMEDIES[name] in str(refused.value)

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 
-class AmdSmiException(Exception):
+class AmdSmiException(Exception):  # noqa: N818  # the name that the real library has
     """The base of the library's errors."""
 
 

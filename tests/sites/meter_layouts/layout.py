@@ -80,7 +80,7 @@ class Layout:
     their own, which finds the layout by its name in this package.
 
     ``faults``: name -> what brings it about in an open meter's tree. Each must lead to
-    MeterUnreadable when the meter is read again (after ``show`` too, where the fault is a
+    MeterError when the meter is read again (after ``show`` too, where the fault is a
     counter that went back or was reset). The names that apply are among ``missing``, ``denied``,
     ``empty``, ``garbage``, ``reset``, ``went back`` and ``gone`` (the whole device). ``denied``
     takes effect for a user without privileges, who then opens the meter in another process.

@@ -22,7 +22,7 @@ from kernels.cuda.products.gemm_counts import (
 )
 from kernels.cuda.products.gemm_run import check_rows, open_cublas
 from kernels.host.ranks import Team
-from kernels.kernel import KernelFailed, WrongResult
+from kernels.kernel import KernelError, ResultError
 
 
 def test_counts_by_hand() -> None:
@@ -113,7 +113,7 @@ def test_cublas_is_asked_for_a_times_b(number: str, monkeypatch) -> None:
     for wrong in (of_c[1, 3] + 2 * n * n * kind.epsilon, np.nan):
         off = of_c.copy()
         off[1, 3] = wrong
-        with pytest.raises(WrongResult, match="row 12 of C is not that of A B: column 3 is"):
+        with pytest.raises(ResultError, match="row 12 of C is not that of A B: column 3 is"):
             check_rows(rows, of_a, by_rows_b, off, kind.epsilon)
 
 
@@ -126,7 +126,7 @@ def test_without_cublas_it_says_what_to_install(monkeypatch) -> None:
         return imported(name, *more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with ExitStack() as stack, pytest.raises(KernelFailed) as refused:
+    with ExitStack() as stack, pytest.raises(KernelError) as refused:
         open_cublas(SimpleNamespace(stream=0), NUMBERS["dp"], 8, stack)
     text = str(refused.value)
     assert "nvmath-python: No module named" in text
@@ -136,7 +136,7 @@ def test_without_cublas_it_says_what_to_install(monkeypatch) -> None:
 
 def test_tf32_is_refused_for_single_precision(monkeypatch) -> None:
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1")
-    with pytest.raises(KernelFailed, match="NVIDIA_TF32_OVERRIDE=1 makes cuBLAS round"):
+    with pytest.raises(KernelError, match="NVIDIA_TF32_OVERRIDE=1 makes cuBLAS round"):
         gpu_gemm.prepare(GpuGemmParams(number="sp", n=8), Team())
 
 
@@ -144,7 +144,7 @@ def test_without_a_gpu_it_says_where_to_run() -> None:
     """Where there is one, the product is computed and checked, or cuBLAS is asked for."""
     try:
         prepared = gpu_gemm.prepare(GpuGemmParams(n=100), Team())
-    except KernelFailed as error:
+    except KernelError as error:
         assert str(error).startswith(("opening the GPU: ", "gpu_gemm needs cuBLAS"))
     else:
         prepared.run(3)

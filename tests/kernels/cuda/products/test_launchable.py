@@ -16,7 +16,7 @@ from kernels.cuda.products.dgemm import gpu_dgemm
 from kernels.cuda.products.dgemm_counts import GpuDgemmParams
 from kernels.cuda.products.launchable import variant_use, with_use
 from kernels.host.ranks import Team
-from kernels.kernel import KernelFailed
+from kernels.kernel import KernelError
 
 ROOT = Path(__file__).parents[4]
 LARGE = GpuDgemmParams(n=512, blk_m=128, blk_n=128, blk_k=64)
@@ -79,7 +79,7 @@ def test_variants_are_refused_with_the_reason() -> None:
     assert f"spills {variant_use(SPILLING, 'sm_120').spilled_bytes} bytes to memory" in reasons[2]
     assert launchable(variants, "sm_90") == variants[:2]
     assert variant_use(LARGE, "sm_90").resident_blocks == 1
-    with pytest.raises(KernelFailed, match="no limits are known of sm_35, only of sm_80, "):
+    with pytest.raises(KernelError, match="no limits are known of sm_35, only of sm_80, "):
         variant_use(LARGE, "sm_35")
 
 
@@ -114,7 +114,7 @@ def test_without_a_gpu_it_says_where_to_run() -> None:
     """Where there is one, the product is computed and checked."""
     try:
         prepared = gpu_dgemm.prepare(GpuDgemmParams(n=100), Team())
-    except KernelFailed as error:
+    except KernelError as error:
         assert str(error).startswith("opening the GPU: ")
     else:
         prepared.run(20)

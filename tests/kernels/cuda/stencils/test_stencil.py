@@ -27,7 +27,7 @@ from kernels.cuda.stencils.prisms import (
 from kernels.cuda.stencils.stencil import gpu_stencil
 from kernels.cuda.stencils.stencil_run import StencilRun, iteration
 from kernels.host.ranks import Team
-from kernels.kernel import KernelFailed, WrongResult
+from kernels.kernel import KernelError, ResultError
 from kernels.stencils.counts import count_stencil, stencil_metrics, wavefronts
 from kernels.stencils.kernel import plain_steps
 from kernels.stencils.stencils import STENCILS, next_step
@@ -287,7 +287,7 @@ def test_a_run_goes_on_from_its_last_values_and_a_wrong_one_is_found(
             np.add(grid, grid.dtype.type(1e-3), out=grid)
 
     monkeypatch.setattr(run._gpu, "replay", spoiled)
-    with pytest.raises(WrongResult, match="another result than untiled, near"):
+    with pytest.raises(ResultError, match="another result than untiled, near"):
         run.check()
 
 
@@ -313,7 +313,7 @@ def test_without_a_gpu_the_message_says_where_to_run() -> None:
     """No machine that runs the tests has a driver; where one does, it runs."""
     try:
         run = gpu_stencil.prepare(HOST_VARIANTS[-1], Team())
-    except KernelFailed as error:
+    except KernelError as error:
         assert "run where `nvidia-smi -L` lists a GPU" in str(error)
     else:
         run.check()
@@ -336,7 +336,7 @@ def test_a_variant_that_does_not_fit_is_refused(program, monkeypatch) -> None:
     assert columns_held(whole) == 4098
     assert "set tile_2, which is 0 for whole lines" in refusal(whole, 227 << 10)
     monkeypatch.setattr(stencil_run, "Gpu", lambda team: HostGpu(program, 0))
-    with pytest.raises(KernelFailed, match="this variant cannot run on sm_90: a block needs"):
+    with pytest.raises(KernelError, match="this variant cannot run on sm_90: a block needs"):
         StencilRun(whole, Team())
 
 
