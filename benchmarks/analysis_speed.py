@@ -46,9 +46,9 @@ def median_s(work: Callable[[], object], repeats: int) -> tuple[float, float, fl
 def simulated():
     """1,856 noisy rows of the simulated board: 116 kernels at 16 settings."""
     from analysis.measurements.observations import kernel_names, observations
-    from tests.analysis.twin_data import twin_dataset
+    from tests.analysis.simulated_tk1 import simulated_dataset
 
-    data = observations(twin_dataset("default", per_family=PER_FAMILY), "tk1")
+    data = observations(simulated_dataset("default", per_family=PER_FAMILY), "tk1")
     names = np.array(kernel_names(data), object)
     every = np.linspace(0, len(names) - 1, WANTED_KERNELS).round().astype(int)
     return data.take(np.isin(data.kernel, names[every]))

@@ -35,7 +35,7 @@ from analysis.energy.fit import fit  # noqa: E402
 from analysis.energy.scatter import Scatter  # noqa: E402
 from analysis.measurements.observations import observations, pooled  # noqa: E402
 from analysis.search.like_cells import like_cells  # noqa: E402
-from tests.analysis.twin_data import other_board, twin_dataset  # noqa: E402
+from tests.analysis.simulated_tk1 import other_board, simulated_dataset  # noqa: E402
 
 DOMAINS = {"sp": "core", "dp": "core", "int": "core", "shared": "core", "l2": "core", "dram": "mem"}
 PER_FAMILY = 16
@@ -58,7 +58,7 @@ def boards_apart(spread, boards):
     for seed in range(boards):
         name = f"board-{spread:g}-{seed}"
         site = other_board(spread, seed, name)
-        own = twin_dataset("default", f"{name} ", PER_FAMILY, site)
+        own = simulated_dataset("default", f"{name} ", PER_FAMILY, site)
         made.append(observations(own, name, DOMAINS))
     return made
 
@@ -103,7 +103,7 @@ def main() -> int:
     parser.add_argument("--points", default="4,8,12,16")
     parser.add_argument("--nodes", type=int, default=5)
     arguments = parser.parse_args()
-    data = observations(twin_dataset("default", per_family=PER_FAMILY), "tk1", DOMAINS)
+    data = observations(simulated_dataset("default", per_family=PER_FAMILY), "tk1", DOMAINS)
     known = fit(data)
     everything, cost = np.ones(len(data), bool), np.ones(len(data))
     counts = [int(count) for count in arguments.points.split(",")]

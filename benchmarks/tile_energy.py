@@ -58,7 +58,7 @@ frequencies_mhz = [1600, 2600]
 voltage_v = [[1600, 0.9], [2600, 1.0]]
 
 [clocks]
-control = "twin"
+control = "simulated"
 device = "gpu"
 
 [classes]
@@ -76,7 +76,7 @@ scheduler = "local"
 nodes = 2
 cores = 1
 
-[twin]
+[simulated]
 energy_pj_per_v2 = { %(energies)s, barrier = 0.0, launch = 0.0 }
 leakage_core_w_per_v = 20.0
 leakage_mem_w_per_v = 8.0

@@ -46,9 +46,9 @@ class Trial:
 
 def simulated_board() -> pd.DataFrame:
     """The simulated Jetson TK1: one repeat, counts, a table of voltages."""
-    from tests.analysis.twin_data import twin_dataset
+    from tests.analysis.simulated_tk1 import simulated_dataset
 
-    data = twin_dataset("default")
+    data = simulated_dataset("default")
     return pd.DataFrame({name: data[name].values for name in data.data_vars})
 
 

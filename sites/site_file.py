@@ -374,7 +374,7 @@ class Energy(FileModel):
         return self
 
 
-class Twin(FileModel):
+class SimulatedMachine(FileModel):
     """The constants of a simulated machine, which a fit of its measurements should recover."""
 
     energy_pj_per_v2: dict[Name, NotNegative]
@@ -445,8 +445,8 @@ class Site(FileModel):
     is the constant power that a fit finds."""
     energy: Energy = Energy()
     """What energy costs at the site."""
-    twin: Twin | None = None
-    """The constants of a simulated machine; the clock control is then twin."""
+    simulated: SimulatedMachine | None = None
+    """The constants of a simulated machine; the clock control is then simulated."""
 
     @cached_property
     def settings(self) -> list[Setting]:
@@ -475,7 +475,7 @@ class Site(FileModel):
     @model_validator(mode="after")
     def _nodes_come_together(self) -> Self:
         together = self.nodes_per_point
-        if together > 1 and self.twin is not None:
+        if together > 1 and self.simulated is not None:
             raise BadValueError(
                 f"found {together}, but a simulated machine is one node",
                 "leave it out",
@@ -513,9 +513,9 @@ class Site(FileModel):
         return counted
 
     @property
-    def simulated(self) -> bool:
+    def is_simulated(self) -> bool:
         """Whether this site is a simulated machine: all numbers from it are simulated."""
-        return self.twin is not None
+        return self.simulated is not None
 
 
 def known(value: str, registry: dict[str, str], what: str) -> str:

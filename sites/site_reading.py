@@ -78,23 +78,23 @@ def _check_control(site: Site, source: Source) -> None:
             "control 'fixed' sets no clocks, and [domains] lists frequencies to set",
             "choose another control, or leave [domains] out",
         )
-    if control not in ("fixed", "twin") and not (site.domains.core or site.domains.mem):
+    if control not in ("fixed", "simulated") and not (site.domains.core or site.domains.mem):
         raise source.error(
             ("clocks", "control"),
             f"control {control!r} has no clocks to set",
             "list [domains.core] frequencies_mhz, or set control = 'fixed'",
         )
-    if (control == "twin") != site.simulated:
+    if (control == "simulated") != site.is_simulated:
         raise source.error(
             ("clocks", "control"),
-            f"control {control!r} and {'a' if site.simulated else 'no'} [twin] table",
-            "a simulated machine has both: control = 'twin' and a [twin] table",
+            f"control {control!r} and {'a' if site.is_simulated else 'no'} [simulated] table",
+            "a simulated machine has both: control = 'simulated' and a [simulated] table",
         )
-    if site.simulated and site.meters:
+    if site.is_simulated and site.meters:
         raise source.error(
             ("meters", 0, "kind"),
             "a meter of a real node on a simulated machine",
-            "leave [[meters]] out: a simulated machine has its own meter (twin.meter_hz)",
+            "leave [[meters]] out: a simulated machine has its own meter (simulated.meter_hz)",
         )
     if control == "slurm":
         if site.domains.mem and site.clocks.device == "cpu":
@@ -147,26 +147,26 @@ def _check_legal(site: Site, source: Source) -> None:
             )
 
 
-def _check_twin(site: Site, source: Source) -> None:
-    twin = site.twin
-    if twin is None:
+def _check_simulated(site: Site, source: Source) -> None:
+    machine = site.simulated
+    if machine is None:
         return
-    for name in sorted({*twin.energy_pj_per_v2, *twin.rate_per_cycle}):
+    for name in sorted({*machine.energy_pj_per_v2, *machine.rate_per_cycle}):
         for table in ("energy_pj_per_v2", "rate_per_cycle"):
-            if name not in getattr(twin, table):
-                raise source.error(("twin", table), f"no value for class {name!r}", "give one")
+            if name not in getattr(machine, table):
+                raise source.error(("simulated", table), f"no value for class {name!r}", "give one")
         if name not in site.classes:
             raise source.error(
-                ("twin", "energy_pj_per_v2", name),
+                ("simulated", "energy_pj_per_v2", name),
                 f"class {name!r} has no domain",
                 f"add [classes.{name}] with its domain",
             )
-    for i, name in enumerate(twin.added):
-        if name not in twin.rate_per_cycle:
+    for i, name in enumerate(machine.added):
+        if name not in machine.rate_per_cycle:
             raise source.error(
-                ("twin", "added", i),
+                ("simulated", "added", i),
                 f"no rate for class {name!r}",
-                f"name classes of rate_per_cycle: {', '.join(twin.rate_per_cycle)}",
+                f"name classes of rate_per_cycle: {', '.join(machine.rate_per_cycle)}",
             )
     for name in ("core", "mem"):
         domain = getattr(site.domains, name)
@@ -181,9 +181,9 @@ def _check_twin(site: Site, source: Source) -> None:
 CHECKS: list[Check] = [
     (["domains"], _check_voltages),
     (["domains", "legal"], _check_legal),
-    (["clocks", "domains", "twin", "meters", "partitions"], _check_control),
+    (["clocks", "domains", "simulated", "meters", "partitions"], _check_control),
     (["clocks", "meters"], _check_options),
-    (["twin", "classes", "domains"], _check_twin),
+    (["simulated", "classes", "domains"], _check_simulated),
 ]
 """What the keys of a site file must agree on."""
 

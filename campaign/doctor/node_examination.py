@@ -24,9 +24,9 @@ from sites.clocks.cpufreq import means_turbo, turbo_mhz
 from sites.clocks.slurm import what_flags_set
 from sites.meters import METERS, AbsentMeterError, MeterError, describe_meters, open_meter
 from sites.meters.shared.behaviour import observe
+from sites.simulated.machine import board_channel
 from sites.site_file import MeterEntry, Site
 from sites.site_reading import read_site
-from sites.twin.machine import board_channel
 
 NEEDS = (
     "ask the administrators for a Slurm that sets clocks (cpufreq, TaskPlugin and CpuFreqGovernors "
@@ -154,7 +154,7 @@ def examine_node(site: Site, root: Path = Path("/")) -> NodeExamination:
         site: the site.
         root: the folder under which the node's files are.
     """
-    if site.simulated:
+    if site.is_simulated:
         meters = [_simulated_meter(site)]
     else:
         meters = _with_counts([_examine_meter(entry, root) for entry in site.meters])
@@ -163,19 +163,19 @@ def examine_node(site: Site, root: Path = Path("/")) -> NodeExamination:
     return NodeExamination(
         site=site.name,
         node=node_name(),
-        simulated=site.simulated,
+        simulated=site.is_simulated,
         meters=meters,
-        meters_elsewhere=[] if site.simulated or counts else probe_meters(named, root),
+        meters_elsewhere=[] if site.is_simulated or counts else probe_meters(named, root),
         clocks=_examine_clocks(site, root),
         can_measure_energy=counts and not any(meter.problem for meter in meters),
-        gpu=None if site.simulated else examine_gpus(root),
+        gpu=None if site.is_simulated else examine_gpus(root),
     )
 
 
 def _simulated_meter(site: Site) -> MeterExamination:
     channel = vars(board_channel(site))
     return MeterExamination(
-        meter="twin (simulated)",
+        meter="simulated",
         use="energy",
         channels=[channel | {"measured_period_s": None, "measured_step": None}],
         counts=[channel["name"]],

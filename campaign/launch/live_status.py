@@ -179,7 +179,7 @@ class LiveStatus:
         return PartitionSnapshot(
             site=site,
             partition=partition,
-            simulated=self._plan.sites[site].simulated,
+            simulated=self._plan.sites[site].is_simulated,
             slurm=self._plan.sites[site].partitions[partition].has_jobs,
             line=self._progress.line(label),
             energy_j=self._energy_j.get(label),

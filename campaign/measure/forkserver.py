@@ -65,19 +65,19 @@ def main(setup_file: str) -> None:
         open_control(setup.site)
     for name in setup.kernels:
         kernel = find_kernel(name)
-        for module in () if setup.site.simulated else kernel.imports:
+        for module in () if setup.site.is_simulated else kernel.imports:
             import_module(module)
     if setup.site.meters:
         compile_loop = import_module("campaign.measure.ticker").compile_loop
         compile_loop()
-    if not setup.site.simulated and device_of(setup.site.clocks) == "cpu":
+    if not setup.site.is_simulated and device_of(setup.site.clocks) == "cpu":
         compile_chain()
     _warm_up(setup)
     gc.freeze()
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     for line in iter(requests.readline, b""):
         request = json.loads(line)
-        if setup.site.simulated:
+        if setup.site.is_simulated:
             status, timed_out = _measure_here(setup, request)
         else:
             child = os.fork()
@@ -105,9 +105,9 @@ def _warm_up(setup: PartitionSetup) -> None:
         repeat=0,
     )
     encode(Measurement(point=point, status=OK, provenance={"version": VERSION}, traces=(trace,)))
-    if setup.site.simulated:
-        assert setup.site.twin is not None  # noqa: S101
-        one_operation = dict.fromkeys(list(setup.site.twin.rate_per_cycle)[:1], 1.0)
+    if setup.site.is_simulated:
+        assert setup.site.simulated is not None  # noqa: S101
+        one_operation = dict.fromkeys(list(setup.site.simulated.rate_per_cycle)[:1], 1.0)
         simulate_window(setup.site, one_operation, setup.site.settings[0], 1e-3, "")
 
 

@@ -59,8 +59,8 @@ from kernels.kernel import Flagged, Kernel, KernelError, ResultError, WithMetric
 from kernels.registry import find_kernel
 from sites.clocks import ClockControl, ClocksError, IllegalClockError, device_of, open_control
 from sites.meters import MeterError, open_meter
+from sites.simulated.machine import SimulationError
 from sites.site_file import Site
-from sites.twin.machine import SimulationError
 
 SLURM_VARIABLES = (
     "SLURM_JOB_ID",
@@ -201,7 +201,7 @@ def _measure(setup: PartitionSetup, point: Point, team: Team, started: Measureme
             clocks.set(point.setting)
         team.barrier()
         counts: dict[str, float] | None
-        if site.simulated:
+        if site.is_simulated:
             counts = _site_counts(site, kernel.counts(params) or {})
             phases = kernel.phases(params) if kernel.phases else {}
             window = simulate_window(
@@ -215,7 +215,7 @@ def _measure(setup: PartitionSetup, point: Point, team: Team, started: Measureme
             measured = WindowedMeasurement([window], {}, [])
         else:
             measured, counts = _measured(setup, kernel, params, team, clocks, stack)
-        if site.simulated:
+        if site.is_simulated:
             proof = ClockProof(SIMULATED)
         else:
             proof = proof_of_all(
@@ -413,7 +413,7 @@ def _traces(windows: Sequence[Window]) -> tuple[Trace, ...]:
 
 
 def _provenance(setup: PartitionSetup) -> dict[str, Any]:
-    provenance: dict[str, Any] = {"simulated": setup.site.simulated}
+    provenance: dict[str, Any] = {"simulated": setup.site.is_simulated}
     if not setup.id:  # otherwise the set-up's record says it, once a run and node
         provenance |= {"version": VERSION, "python": platform.python_version()}
     return provenance | {name: os.environ[name] for name in SLURM_VARIABLES if name in os.environ}

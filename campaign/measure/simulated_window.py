@@ -11,8 +11,8 @@ from campaign.measure.window import Window, phase_traces
 from campaign.store.measurement import Trace
 from dvfs.setting import Setting
 from kernels.kernel import Mark
+from sites.simulated import machine
 from sites.site_file import Site
-from sites.twin import machine
 
 MAX_MARKED_ITERATIONS = 1000
 """Only the phases of the first iterations are marked."""
@@ -46,7 +46,7 @@ def simulate_window(
         iteration_s = machine.iteration_s(site, counts, setting)
     if not iteration_s > 0:
         raise machine.SimulationError(
-            f"the kernel counts nothing that takes time at {site.name}, whose twin.launch_s is 0"
+            f"the kernel counts nothing that takes time at {site.name}, and simulated.launch_s is 0"
         )
     iterations = max(1, round(min_duration_s / iteration_s))
     run = machine.run(site, counts, setting, iterations, seed, phase_counts)
@@ -57,7 +57,7 @@ def simulate_window(
     return Window(
         end_ns=round(run.duration_s * 1e9),
         iterations=iterations,
-        traces=[MeterTrace("twin", channel, trace)],
+        traces=[MeterTrace("simulated", channel, trace)],
         achieved=setting,
         marks=phase_traces(marks, 0),
     )

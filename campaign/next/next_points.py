@@ -186,7 +186,7 @@ def next_points(
     return NextPoints(
         site=site,
         partition=part.partition,
-        simulated=plan.sites[site].simulated,
+        simulated=plan.sites[site].is_simulated,
         objective=goal.name,
         kernels=sum(not kernels or own.label in kernels for own in part.inputs),
         settings=len(part.settings),

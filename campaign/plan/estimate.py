@@ -68,7 +68,7 @@ def measuring_s(protocol: Protocol, site: Site, iteration_s: float = 0.0) -> flo
 
     On a simulated machine no step takes time.
     """
-    if site.simulated:
+    if site.is_simulated:
         return 0.0
     warm_up_s = max(protocol.warm_up_s, iteration_s)
     idle_s = cool_down_s = 0.0
@@ -85,7 +85,7 @@ def measuring_s(protocol: Protocol, site: Site, iteration_s: float = 0.0) -> flo
 
 def launching_s(site: Site, ranks: int = 1) -> float:
     """What launching a point costs beside its steps, in s."""
-    if site.simulated:
+    if site.is_simulated:
         return SIMULATED_S
     if ranks > 1:
         return STEP_S

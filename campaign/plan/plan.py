@@ -241,7 +241,7 @@ def _check_labels(campaign: Campaign, source: Source) -> None:
 def _check_classes(site: Site, sweeps: list[Sweep], source: Source) -> None:
     """Refuse kernels that count a class without a rate on the simulated machine, and on another
     machine those that are counted only."""
-    if site.twin is None:
+    if site.simulated is None:
         for i, sweep in enumerate(sweeps):
             if find_kernel(sweep.entry.kernel).prepare is None:
                 raise source.error(
@@ -268,12 +268,12 @@ def _check_classes(site: Site, sweeps: list[Sweep], source: Source) -> None:
                     f"{entry.kernel} cannot run on the simulated machine {site.name}",
                     "its counts must be known before it runs, and ranks must be 1",
                 )
-            stray = [c for c in counts if site.class_of(c) not in site.twin.rate_per_cycle]
+            stray = [c for c in counts if site.class_of(c) not in site.simulated.rate_per_cycle]
             if stray:
                 raise source.error(
                     ("kernels", i, "params"),
                     f"{entry.kernel} counts class {stray[0]!r}, which {site.name} does not have",
-                    f"it has {', '.join(site.twin.rate_per_cycle)}; choose other parameters",
+                    f"it has {', '.join(site.simulated.rate_per_cycle)}; choose other parameters",
                 )
 
 

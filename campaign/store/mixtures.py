@@ -135,7 +135,7 @@ def values_that_matter(record: Record) -> dict[str, Any]:
     if "version" in versions:
         values["version"] = versions["version"]
     values |= _flat("kernels", versions.get(KERNEL_CODE, {}))
-    if not site.get("twin"):  # what is simulated does not depend on the node
+    if not site.get("simulated"):  # what is simulated does not depend on the node
         node = record.get("node", {})
         values |= {f"node.{key}": node[key] for key in OF_NODE if key in node}
     return values

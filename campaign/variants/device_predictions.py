@@ -79,7 +79,7 @@ def predict_on_device(
             f"measured variants"
         )
     return SpacePredictions(
-        site=site.name, simulated=site.simulated, objective="time", fit=None, picks=tuple(picks)
+        site=site.name, simulated=site.is_simulated, objective="time", fit=None, picks=tuple(picks)
     )
 
 

@@ -122,7 +122,7 @@ def _found_of(
         partition=names[1],
         kernel=problem.label,
         params=problem.params,
-        simulated=site.simulated,
+        simulated=site.is_simulated,
         objective=tuning.objective.title,
         candidates=len(problem.codes),
         measured=done,

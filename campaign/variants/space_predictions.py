@@ -148,7 +148,7 @@ def predict_space(
         picks += _picks(sweep, campaign.tuned[label], measured[label], own_site, known, judged_by)
     return SpacePredictions(
         site=site,
-        simulated=own_site.simulated,
+        simulated=own_site.is_simulated,
         objective=objective,
         fit=None if known is None else known.name,
         picks=tuple(picks),

@@ -33,7 +33,7 @@ OURS = {
     "jetson": "sites.clocks.jetson",
     "nvml": "sites.clocks.nvml",
     "slurm": "sites.clocks.slurm",
-    "twin": "sites.clocks.twin",
+    "simulated": "sites.clocks.simulated",
     "uncore": "sites.clocks.uncore",
 }
 CONTROLS = Registry("clocks", OURS)

@@ -25,12 +25,12 @@ from analysis.measurements.observations import FitError, Observations, observati
 from analysis.predict.site import site_time_noise
 from dvfs.setting import Setting
 from tests.analysis.raced import raced
-from tests.analysis.twin_data import TABLE_I, twin_dataset
+from tests.analysis.simulated_tk1 import TABLE_I, simulated_dataset
 
 
 @pytest.fixture(scope="module")
 def data():
-    return observations(twin_dataset("default", per_family=4), "tk1")
+    return observations(simulated_dataset("default", per_family=4), "tk1")
 
 
 def exact(data: Observations) -> Predicted:
@@ -323,7 +323,7 @@ def test_a_perfect_prediction_loses_nothing(data):
 
 
 def test_without_noise_energies_and_times_of_settings_left_out_are_found():
-    quiet = observations(twin_dataset("off", per_family=4), "tk1")
+    quiet = observations(simulated_dataset("off", per_family=4), "tk1")
     given, found = (
         cross_validate(quiet, "leave-one-setting-out", time=time).as_dict()
         for time in ("measured", "predicted")

@@ -27,14 +27,14 @@ from campaign.plan.point import Point
 from campaign.store.dataset import as_dataset
 from dvfs.setting import Setting
 from kernels.registry import find_kernel
+from sites.simulated.machine import constant_w, iteration_s, run
 from sites.site_file import Site
-from sites.twin.machine import constant_w, iteration_s, run
-from tests.analysis.twin_data import TABLE_I, twin
+from tests.analysis.simulated_tk1 import TABLE_I, simulated_tk1
 from tests.analysis.warming import Warming, leakage_gain, temperature_c
 
-NODES = {"twin-1": Warming(35.0, 20.0, 900.0), "twin-2": Warming(40.0, 12.0, 1500.0)}
+NODES = {"simulated-1": Warming(35.0, 20.0, 900.0), "simulated-2": Warming(40.0, 12.0, 1500.0)}
 """Node -> how it warms up: 20 % and 12 % more leakage in the end."""
-NODE_GAIN = {"twin-1": 1.01, "twin-2": 0.99}
+NODE_GAIN = {"simulated-1": 1.01, "simulated-2": 0.99}
 """Node -> what all that its meter shows is multiplied with; 1 on the mean of the nodes."""
 BETWEEN_S = 2.5
 """From one window to the next on a node: a process, its clocks, its warm-up."""
@@ -110,16 +110,16 @@ def sweep(points: Sequence[Point]) -> list[Point]:
 
 def simulate(points: Sequence[Point], min_duration_s: float, seed: int) -> Drifting:
     """Measure points in this order: each node takes the next one when it is free."""
-    site = twin("default")
-    assert site.twin is not None
+    site = simulated_tk1("default")
+    assert site.simulated is not None
     # What the runs of a setting share is drawn by the site's name: another campaign, another one.
     site = site.model_copy(
         update={
             "name": f"{site.name}-{seed}",
-            "twin": site.twin.model_copy(update={"meter_hz": METER_HZ}),
+            "simulated": site.simulated.model_copy(update={"meter_hz": METER_HZ}),
         }
     )
-    assert site.twin is not None
+    assert site.simulated is not None
     counts = {(p.kernel, p.params): site_counts(site, p) for p in points}
     free = [(0.0, node) for node in NODES]
     rows, gains = [], []
@@ -136,10 +136,10 @@ def simulate(points: Sequence[Point], min_duration_s: float, seed: int) -> Drift
         rows.append(row(site, point, node, mine, iterations, window.duration_s, energy_j))
         heapq.heappush(free, (begins_s + BETWEEN_S + window.duration_s, node))
     mean = float(np.mean(gains))
-    truth = {f"c0_{name}": pj for name, pj in site.twin.energy_pj_per_v2.items()}
-    truth["c1_core"] = site.twin.leakage_core_w_per_v * mean
-    truth["c1_mem"] = site.twin.leakage_mem_w_per_v * mean
-    truth["p_misc"] = site.twin.misc_w
+    truth = {f"c0_{name}": pj for name, pj in site.simulated.energy_pj_per_v2.items()}
+    truth["c1_core"] = site.simulated.leakage_core_w_per_v * mean
+    truth["c1_mem"] = site.simulated.leakage_mem_w_per_v * mean
+    truth["p_misc"] = site.simulated.misc_w
     for pair in TABLE_I:
         setting = Setting(*map(float, pair))
         truth[constant_name(setting)] = constant_w(site, setting, mean)
@@ -337,7 +337,7 @@ def test_a_node_warms_up_towards_a_steady_state() -> None:
 @pytest.mark.parametrize("phased", [False, True])
 def test_a_gain_of_leakage_adds_just_that(phased: bool) -> None:
     """Nothing changes at a gain of 1; else the mean power rises by what leaks more."""
-    site = twin("off")
+    site = simulated_tk1("off")
     counts = {"sp": 1e9, "dram": 1e8}
     phases = [{"sp": 1e9}, {"dram": 1e8}] if phased else []
     setting = Setting(852.0, 924.0)

@@ -14,8 +14,8 @@ from analysis.energy.fitted import costs_at
 from analysis.energy.terms.registry import design_matrix
 from analysis.measurements.observations import FitError, observations, setting_text
 from dvfs.setting import Setting
+from tests.analysis.simulated_tk1 import TABLE_I, simulated_dataset
 from tests.analysis.synthetic import grid_observations
-from tests.analysis.twin_data import TABLE_I, twin_dataset
 
 # Choi & Vuduc 2016, Table I: pJ/V^2 (its pJ over V^2), and constant power in W by setting.
 CONSTANTS = {"sp": 27.3, "dp": 131.1, "int": 56.5, "shared": 33.3, "l2": 85.0, "dram": 369.5}
@@ -47,12 +47,12 @@ CONSTANT_W = dict(
 
 @pytest.fixture(scope="module")
 def quiet():
-    return observations(twin_dataset("off"), "tk1")
+    return observations(simulated_dataset("off"), "tk1")
 
 
 @pytest.fixture(scope="module")
 def noisy():
-    return observations(twin_dataset("default"), "tk1")
+    return observations(simulated_dataset("default"), "tk1")
 
 
 def volts(data, pair):
@@ -148,7 +148,7 @@ def test_one_setting_gives_no_interval_and_too_few_rows_no_fit(quiet):
 
 
 def test_a_kernel_with_different_ranks_is_not_fitted_as_one():
-    data = twin_dataset("off", per_family=1)
+    data = simulated_dataset("off", per_family=1)
     same = data.assign(ranks=("measurement", np.full(data.sizes["measurement"], 4)))
     assert len(observations(same, "tk1")) == data.sizes["measurement"]
     ranks = np.where(data["core_mhz"].values > 600.0, 4, 8)

@@ -59,12 +59,12 @@ from dvfs.setting import Setting
 from tests.analysis.compared_data import Campaigns, changes_of
 from tests.analysis.platforms import FERMI, from_peaks
 from tests.analysis.platforms import PLATFORMS as PRINTED
+from tests.analysis.simulated_tk1 import simulated_dataset
 from tests.analysis.synthetic import grid_observations
 from tests.analysis.test_applications import machine
 from tests.analysis.test_few_crossval import measured, two_kinds, without
 from tests.analysis.test_search import TILES, tile_cost, tiled_sum
 from tests.analysis.test_stencil_costs import machine_of
-from tests.analysis.twin_data import twin_dataset
 from tests.kept import check_kept
 
 CORE = (400.0, 520.0, 640.0, 760.0, 880.0, 1000.0)
@@ -104,7 +104,7 @@ def on_nodes() -> Observations:
 
 @cache
 def jetson() -> Observations:
-    return observations(twin_dataset("default", per_family=2), "tk1")
+    return observations(simulated_dataset("default", per_family=2), "tk1")
 
 
 @cache
@@ -375,7 +375,7 @@ def by_site() -> object:
 
 def as_observations() -> object:
     """A table with what a store may lack: counts, clocks, voltages, repeats."""
-    frame = twin_dataset("off", per_family=2).to_dataframe().reset_index(drop=True)
+    frame = simulated_dataset("off", per_family=2).to_dataframe().reset_index(drop=True)
     frame = frame[frame["core_mhz"] > 500].reset_index(drop=True)
     frame.loc[frame["kernel"] == "sp-1", [c for c in frame if c.startswith("n_")]] = np.nan
     frame.loc[4, "status"] = "timed out"

@@ -18,13 +18,13 @@ from analysis.energy.fit_file import as_kept, fit_of
 from analysis.figures.labels import kernel_families, told_apart
 from analysis.measurements.observations import Observations, kernel_names, observations, pooled
 from dvfs.kernel_instance import KernelInstance, kernel_instances, short_labels
-from tests.analysis.twin_data import twin_dataset
+from tests.analysis.simulated_tk1 import simulated_dataset
 
 
 @pytest.fixture(scope="module")
 def data() -> Observations:
     """The rows of a simulated Jetson TK1, its kernels given as a name and a parameter."""
-    dataset = twin_dataset("default", per_family=4)
+    dataset = simulated_dataset("default", per_family=4)
     name, _, ops = np.char.partition(dataset["kernel"].values.astype(str), "-").T
     params = [json.dumps({"ops": int(n), "level": None}) for n in ops]
     return observations(

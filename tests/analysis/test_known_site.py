@@ -20,8 +20,8 @@ from analysis.measurements.observations import FitError, observations, pooled
 from analysis.predict.site import site_posterior
 from analysis.search.like_cells import NEAR_FULL, like_cells
 from campaign.results.fits import KnownSite
+from tests.analysis.simulated_tk1 import other_board, simulated_dataset
 from tests.analysis.synthetic import COUNTED, core_volt, grid_observations
-from tests.analysis.twin_data import other_board, twin_dataset
 
 DOMAINS = {
     name: "mem" if name == "dram" else "core" for name in ("sp", "dp", "int", "shared", "l2")
@@ -31,7 +31,7 @@ DOMAINS["dram"] = "mem"
 
 @pytest.fixture(scope="module")
 def known_data():
-    return observations(twin_dataset("default"), "tk1", DOMAINS)
+    return observations(simulated_dataset("default"), "tk1", DOMAINS)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def scatter(known_data, known):
 def board(spread, seed):
     name = f"board-{seed}"
     site = other_board(spread, seed, name)
-    return observations(twin_dataset("default", f"{name} ", site=site), name, DOMAINS)
+    return observations(simulated_dataset("default", f"{name} ", site=site), name, DOMAINS)
 
 
 def error_pct(made, data):

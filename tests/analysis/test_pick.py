@@ -19,8 +19,8 @@ from analysis.predict.site import Trial, site_time_noise
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting, distinct_settings
 from tests.analysis.raced import raced
+from tests.analysis.simulated_tk1 import simulated_dataset
 from tests.analysis.synthetic import grid_observations
-from tests.analysis.twin_data import twin_dataset
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def data() -> Observations:
 
 @pytest.fixture(scope="module")
 def quiet() -> Observations:
-    return observations(twin_dataset("off", per_family=4), "tk1")
+    return observations(simulated_dataset("off", per_family=4), "tk1")
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.25, 0.5, 0.75, 1.0])

@@ -12,18 +12,18 @@ from analysis.choice.crossval import cross_validate
 from analysis.choice.pick import pick
 from analysis.measurements.observations import FitError, Observations, observations
 from analysis.rooflines.roofline import fastest_setting
+from tests.analysis.simulated_tk1 import simulated_dataset
 from tests.analysis.synthetic import grid_observations
 from tests.analysis.test_few_crossval import measured, scaled
-from tests.analysis.twin_data import twin_dataset
 
 TOP = 7
 """The setting of the highest clocks."""
 
 
 @pytest.fixture(scope="module")
-def twin():
+def simulated():
     """The simulated board without noise; a class that a kernel lacks has no count."""
-    return observations(twin_dataset("off"), "tk1")
+    return observations(simulated_dataset("off"), "tk1")
 
 
 NANOJOULES = {"sp": 20.0, "int": 20.0, "dp": 60.0, "dram": 30.0}
@@ -129,9 +129,13 @@ def test_draws_of_times_are_as_unsure_as_they_are_off(data, noise):
     assert unsure.max() < 0.2
 
 
-def test_the_measured_time_itself_comes_back(twin):
-    base = fastest_setting(twin)
-    for data, setting in ((twin, base), (twin, 3), (two_ceilings(0, 24, noise=0.05), TOP)):
+def test_the_measured_time_itself_comes_back(simulated):
+    base = fastest_setting(simulated)
+    for data, setting in (
+        (simulated, base),
+        (simulated, 3),
+        (two_ceilings(0, 24, noise=0.05), TOP),
+    ):
         label = data.kernel[0]
         among = profiled(data, label, setting)
         (at,) = np.flatnonzero(among.measured)
@@ -139,50 +143,54 @@ def test_the_measured_time_itself_comes_back(twin):
         assert among.time_s[at] == pytest.approx(true_s(data, label, among)[at], rel=1e-9)
 
 
-def test_a_profile_is_picked_for_as_the_kernel_itself_would_be(twin):
+def test_a_profile_is_picked_for_as_the_kernel_itself_would_be(simulated):
     """Each kernel is predicted without itself: its times are near, and the pick costs little more
     than the best of the true energies."""
-    base = fastest_setting(twin)
+    base = fastest_setting(simulated)
     lost, errors = [], []
-    for label in sorted(set(twin.kernel))[::4]:
-        among = profiled(twin, label, base)
-        errors.append(np.abs(among.time_s / true_s(twin, label, among) - 1.0).mean())
+    for label in sorted(set(simulated.kernel))[::4]:
+        among = profiled(simulated, label, base)
+        errors.append(np.abs(among.time_s / true_s(simulated, label, among) - 1.0).mean())
         chosen = pick(among)
-        mine = twin.kernel == label
-        own_j = twin.energy_j[mine & (twin.setting == twin.settings.index(chosen.setting))][0]
-        lost.append(own_j / twin.energy_j[mine].min() - 1.0)
+        mine = simulated.kernel == label
+        own_j = simulated.energy_j[
+            mine & (simulated.setting == simulated.settings.index(chosen.setting))
+        ][0]
+        lost.append(own_j / simulated.energy_j[mine].min() - 1.0)
         assert 0.0 <= chosen.best_probability <= 1.0
     assert np.mean(errors) < 0.06
     assert np.mean(lost) < 0.02
 
 
-def test_a_class_that_was_not_counted_is_one_without_operations(twin):
-    base = fastest_setting(twin)
-    zeros = {name: np.nan_to_num(values) for name, values in twin.counts.items()}
-    label = sorted(set(twin.kernel))[4]
-    one, other = (profiled(data, label, base) for data in (twin, replace(twin, counts=zeros)))
+def test_a_class_that_was_not_counted_is_one_without_operations(simulated):
+    base = fastest_setting(simulated)
+    zeros = {name: np.nan_to_num(values) for name, values in simulated.counts.items()}
+    label = sorted(set(simulated.kernel))[4]
+    one, other = (
+        profiled(data, label, base) for data in (simulated, replace(simulated, counts=zeros))
+    )
     np.testing.assert_allclose(one.time_s, other.time_s)
     np.testing.assert_allclose(one.energy_j, other.energy_j)
     assert pick(one).setting == pick(other).setting
 
 
-def test_counts_that_no_kernel_has_are_refused(twin):
-    profile = {"measured_s": 1.0, "measured_at": twin.settings[-1]}
+def test_counts_that_no_kernel_has_are_refused(simulated):
+    profile = {"measured_s": 1.0, "measured_at": simulated.settings[-1]}
     with pytest.raises(FitError, match="count no 'tensor'"):
-        profile_candidates(twin, "k", counts={"tensor": 1.0}, **profile)
+        profile_candidates(simulated, "k", counts={"tensor": 1.0}, **profile)
     with pytest.raises(FitError, match="have no counts"):
-        profile_candidates(replace(twin, counts={}), "k", counts={"sp": 1.0}, **profile)
+        profile_candidates(replace(simulated, counts={}), "k", counts={"sp": 1.0}, **profile)
 
 
-def test_crossval_by_profile_takes_nothing_else_of_the_kernel(twin):
+def test_crossval_by_profile_takes_nothing_else_of_the_kernel(simulated):
     """Ruin a kernel's times everywhere but at the fastest setting: its predictions stay."""
-    base = fastest_setting(twin)
-    kernel = sorted(set(twin.kernel))[0]
-    mine = twin.kernel == kernel
-    ruined = np.where(mine & (twin.setting != base), twin.time_s * 3.0, twin.time_s)
-    few = np.isin(twin.kernel.astype(str), sorted(set(twin.kernel))[:8])
+    base = fastest_setting(simulated)
+    kernel = sorted(set(simulated.kernel))[0]
+    mine = simulated.kernel == kernel
+    ruined = np.where(mine & (simulated.setting != base), simulated.time_s * 3.0, simulated.time_s)
+    few = np.isin(simulated.kernel.astype(str), sorted(set(simulated.kernel))[:8])
     judged, other = (
         cross_validate(d.take(few), "leave-one-kernel-out", "choi", time="profile", voltage="known")
-        for d in (twin, replace(twin, time_s=ruined))
+        for d in (simulated, replace(simulated, time_s=ruined))
     )
     np.testing.assert_allclose(judged.predicted_j[mine[few]], other.predicted_j[mine[few]])

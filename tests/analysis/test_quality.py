@@ -17,7 +17,7 @@ from analysis.quality.levels import power_levels
 from analysis.quality.noise import MedianGrid
 from analysis.quality.rows import rows_of
 from campaign.store.dataset import as_dataset
-from tests.analysis.twin_data import twin_dataset
+from tests.analysis.simulated_tk1 import simulated_dataset
 
 CORE_MHZ = np.array([500.0, 600, 700, 800, 900, 1000, 1100, 1200])
 MEM_MHZ = np.array([400.0, 800, 1600])
@@ -115,7 +115,7 @@ def test_clean_campaigns_are_silent(repeats):
 
 @pytest.mark.parametrize("noise", ["off", "default"])
 def test_the_simulated_jetson_is_silent(noise):
-    dataset = twin_dataset(noise, per_family=4)
+    dataset = simulated_dataset(noise, per_family=4)
     assert [finding.text for finding in check(dataset, "tk1")] == []
 
 

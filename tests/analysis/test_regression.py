@@ -12,7 +12,7 @@ from analysis.measurements.observations import FitError, Observations, observati
 from analysis.rooflines.regression import cache_energies, modelled_energy_j, regress
 from dvfs.setting import Setting
 from tests.analysis.platforms import PLATFORMS, from_peaks
-from tests.analysis.twin_data import TABLE_I, twin, twin_dataset
+from tests.analysis.simulated_tk1 import TABLE_I, simulated_dataset, simulated_tk1
 
 # Choi & Vuduc 2012, Table 5, pJ per byte: L1 (on the GTX 680, shared memory) and L2.
 CACHES = {"GTX 580": {"l1": 149.0, "l2": 257.0}, "GTX 680": {"shared": 51.0, "l2": 195.0}}
@@ -204,7 +204,7 @@ def test_several_cache_kernels_and_how_well_they_agree():
 @pytest.fixture(scope="module")
 def measured():
     """The simulated Jetson TK1 without noise, all settings."""
-    return observations(twin_dataset("none", per_family=4), "tk1")
+    return observations(simulated_dataset("none", per_family=4), "tk1")
 
 
 def test_the_constants_of_the_simulated_machine_at_a_setting(measured):
@@ -213,7 +213,7 @@ def test_the_constants_of_the_simulated_machine_at_a_setting(measured):
     setting = measured.settings.index(Setting(852.0, 924.0))
     here = measured.setting == setting
     core_v, mem_v = measured.core_v[here][0], measured.mem_v[here][0]
-    truth = twin("none").twin.energy_pj_per_v2
+    truth = simulated_tk1("none").simulated.energy_pj_per_v2
     regression = regress(measured, setting)
     assert pj(regression.eps_sp_j) == pytest.approx(truth["sp"] * core_v**2, rel=1e-4)
     assert pj(regression.eps_dp_j) == pytest.approx(truth["dp"] * core_v**2, rel=1e-4)

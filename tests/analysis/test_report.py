@@ -40,7 +40,7 @@ from campaign.verbs.command_line import main
 from campaign.verbs.report import run as report
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
-from tests.analysis.twin_data import twin_dataset
+from tests.analysis.simulated_tk1 import simulated_dataset
 from tests.points import a_point
 from tests.report_tables import Tables
 
@@ -143,7 +143,7 @@ def sure_pick(name, setting, energy_j, time_s, saving_pct, slowdown_pct):
 @pytest.fixture(scope="module")
 def tk1():
     """Rows of the simulated Jetson TK1, with a site and a kernel whose names are markup."""
-    data = observations(twin_dataset("off", per_family=4), "tk1")
+    data = observations(simulated_dataset("off", per_family=4), "tk1")
     kernel = np.where(data.kernel == "dp-1", EVIL_KERNEL, data.kernel)
     return replace(data, site=EVIL, kernel=kernel)
 

@@ -32,13 +32,14 @@ from dvfs.setting import Setting
 from tests.points import a_point
 
 EARLIER = Path(__file__).parents[1] / "data" / "stores" / "format-2.journal"
-"""One record of ``measurement()``, by the version that did not say how clocks were shown."""
+"""One record of ``measurement()``, by the version that did not say how clocks were shown, and that
+called the channel twin:board."""
 
 
 def measurement(repeat: int = 0, samples: int = 20, **changes: object) -> Measurement:
     rng = np.random.default_rng(repeat)
     trace = Trace(
-        "twin:board",
+        "simulated:board",
         "node",
         "W",
         np.arange(samples, dtype=np.int64) * 976_562,
@@ -85,6 +86,7 @@ def test_a_record_of_an_earlier_version_has_missing_values():
     assert (kept.clock_proof, kept.setup) == ("", "")
     later = {"core_mhz_timed": 850.0, "clock_proof": "timed", "setup": "ab12"}
     now = measurement(start_unix_s=kept.start_unix_s)
+    now = replace(now, traces=(replace(now.traces[0], channel="twin:board"),))
     assert same(kept, now)
     assert same(decode(encode(replace(now, **later))), replace(now, **later))
 

@@ -322,7 +322,7 @@ def test_worlds_of_another_size_are_refused():
         Team.of_world(2)
 
 
-def test_the_twin_is_the_same_measurement_twice():
+def test_the_simulated_machine_is_the_same_measurement_twice():
     site = read_site(built_in_sites()["jetson-tk1"])
     setting = Setting(852.0, 924.0)
     first, second = (

@@ -214,7 +214,7 @@ def test_the_times_between_points_are_those_of_one_node(tmp_path):
     }
 
 
-@pytest.mark.parametrize("control", sorted(set(CONTROLS) - {"fixed", "twin"}))
+@pytest.mark.parametrize("control", sorted(set(CONTROLS) - {"fixed", "simulated"}))
 def test_points_come_in_batches_only_where_slurm_sets_the_clocks(tmp_path, control):
     """Elsewhere a change of the setting costs no job step, and the order is a hash's."""
     (tmp_path / "s.toml").write_text(

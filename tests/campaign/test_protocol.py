@@ -301,8 +301,8 @@ def test_the_simulated_meter_has_the_rate_of_its_site(meter_hz):
     """The board's meter takes 1,024 samples a second (PowerMon 2; Choi and Vuduc 2016)."""
     site = read_site(built_in_sites()["jetson-tk1"])
     if meter_hz is not None:
-        twin = site.twin.model_copy(update={"meter_hz": meter_hz})
-        site = site.model_copy(update={"twin": twin})
+        simulated = site.simulated.model_copy(update={"meter_hz": meter_hz})
+        site = site.model_copy(update={"simulated": simulated})
     window = simulate_window(site, {"sp": 1e9}, site.settings[0], 0.5, "seed")
     trace = window.traces[0]
     hz = meter_hz or 1024.0

@@ -394,4 +394,4 @@ def test_traces_keep_their_order_of_channels(tmp_path):
         exported(store, tmp_path, "--traces", folder), tmp_path / "again", "--traces", folder
     )
     assert_same_stores(store, again, with_traces=True)
-    assert [channel for _, channel in traces_of(again)] == ["twin:board", "phase:a"]
+    assert [channel for _, channel in traces_of(again)] == ["simulated:board", "phase:a"]

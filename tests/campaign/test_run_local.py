@@ -25,8 +25,8 @@ from tests.shared_imports import program
 
 ROOT = Path(__file__).parents[2]
 
-TWIN = """\
-name = "twin"
+SIMULATED = """\
+name = "simulated"
 repeats = 10
 [[sites]]
 site = "jetson-tk1"
@@ -61,7 +61,7 @@ POINTS = 1320
 """Of the simulated campaign: seconds of work, in which an interrupt or a kill can come."""
 
 
-def campaign_file(folder: Path, text: str = TWIN) -> Path:
+def campaign_file(folder: Path, text: str = SIMULATED) -> Path:
     path = folder / "c.toml"
     path.write_text(text)
     return path

@@ -91,13 +91,13 @@ def test_a_trace_has_its_time_in_seconds_and_its_unit(store):
     np.testing.assert_array_equal(trace.values, made.traces[0].value.astype(np.float64))
     np.testing.assert_allclose(trace["time"].values, made.traces[0].time_ns / 1e9, rtol=1e-15)
     assert (trace.name, trace.attrs["units"], trace["time"].attrs["units"]) == (
-        "twin:board",
+        "simulated:board",
         "W",
         "s",
     )
     with pytest.raises(ArgumentError, match="no measurement of point 'ab'"):
         trace_of(open_dataset(store), "ab")
-    with pytest.raises(ArgumentError, match="no channel 'x'; its channels: twin:board"):
+    with pytest.raises(ArgumentError, match="no channel 'x'; its channels: simulated:board"):
         trace_of(open_dataset(store), made.point.id, "x")
 
 

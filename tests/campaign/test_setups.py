@@ -80,7 +80,7 @@ def changed(text: str, old: str, new: str) -> str:
     ("old", "new", "expected"),
     [
         ("= 0.3", "= 2.0", ["protocol.min_duration_s: was 0.3 (6 points), is now 2.0"]),
-        ("misc_w = 0.0", "misc_w = 1.5", ["site.twin.misc_w: was 0.0 (6 points), is now 1.5"]),
+        ("misc_w = 0.0", "misc_w = 1.5", ["site.simulated.misc_w: was 0.0 (6 points), is now 1.5"]),
         (
             "[852, 1.030]",
             "[852, 1.1]",
@@ -133,7 +133,7 @@ def test_a_mixture_counts_the_points_under_each_value(tmp_path):
         "measurements under 2 set-ups: protocol.min_duration_s 0.3 (6 points), 2.0 (3 points)"
     )
     old_driver, new_driver = (
-        {**record, "site": {**record["site"], "twin": None}, "node": {"gpu_driver": version}}
+        {**record, "site": {**record["site"], "simulated": None}, "node": {"gpu_driver": version}}
         for version in ("550.54.14", "560.35.03")
     )
     (mixture,) = mixtures([SetupUse(old_driver, 2), SetupUse(new_driver, 5)])
@@ -302,7 +302,7 @@ def test_a_run_that_would_mix_asks_and_what_is_mixed_is_named(tmp_path, capsys):
     assert run(write_files(tmp_path)) == 0
     (kept,) = (tmp_path / "s" / "setups").iterdir()
     record = json.loads(kept.read_text())
-    assert record["site"]["twin"]["misc_w"] == 0.0
+    assert record["site"]["simulated"]["misc_w"] == 0.0
     assert record["versions"]["version"]
     assert len(record["versions"]["kernel_code"]["sp_fma"]) == 12
     assert record["node"]["os_kernel"]
@@ -320,7 +320,7 @@ def test_a_run_that_would_mix_asks_and_what_is_mixed_is_named(tmp_path, capsys):
     assert {name: (tmp_path / "s" / name).read_bytes() for name in SHOWN} == shown_before
     error = capsys.readouterr().err
     assert "protocol.min_duration_s: was 0.3 (6 points), is now 2.0\n" in error
-    assert "site.twin.misc_w: was 0.0 (6 points), is now 1.5\n" in error
+    assert "site.simulated.misc_w: was 0.0 (6 points), is now 1.5\n" in error
     assert "--accept-changes" in error
     assert len(open_results(tmp_path / "s").scalars["setup"]) == 6
 
@@ -328,7 +328,9 @@ def test_a_run_that_would_mix_asks_and_what_is_mixed_is_named(tmp_path, capsys):
     capsys.readouterr()
     assert main(["status", str(tmp_path / "s")]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    expected = "2 set-ups: protocol.min_duration_s 0.3 (6 points), 2.0 (3 points); site.twin.misc_w"
+    expected = (
+        "2 set-ups: protocol.min_duration_s 0.3 (6 points), 2.0 (3 points); site.simulated.misc_w"
+    )
     assert f"jetson-tk1: measurements under {expected} 0.0 (6 points), 1.5 (3 points)" in shown
     results = open_results(tmp_path / "s")
     assert any(

@@ -26,7 +26,7 @@ voltage_v = [[400, 0.8], [800, 1.0]]
 frequencies_mhz = [1000, 2000]
 voltage_v = [[1000, 0.9], [2000, 1.1]]
 [clocks]
-control = "twin"
+control = "simulated"
 [classes]
 sp_add = { domain = "core" }
 sp_mul = { domain = "core" }
@@ -35,7 +35,7 @@ barrier = { domain = "core" }
 launch = { domain = "core" }
 dram = { domain = "mem" }
 [partitions.p]
-[twin]
+[simulated]
 energy_pj_per_v2 = { sp_add = 53.0, sp_mul = 37.0, l1 = 55.0, dram = 550.0, barrier = 0.0, \
 launch = 0.0 }
 leakage_core_w_per_v = 20.0

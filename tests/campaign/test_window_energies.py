@@ -29,7 +29,7 @@ from campaign.measure.window import Window
 from campaign.store.measurement import Trace
 from dvfs.setting import AS_FOUND, Setting
 from sites.meters import Channel
-from tests.analysis.twin_data import twin
+from tests.analysis.simulated_tk1 import simulated_tk1
 from tests.campaign.test_energy import METERS, shapes
 from tests.kept import check_kept
 
@@ -302,8 +302,8 @@ def test_meters_disagree_beyond_three_of_their_uncertainties(apart_j, named):
     if named:
         joules = f"{100 + apart_j:.6g}"
         assert said == (f"b (node) measured {joules} J (0.8) and a (node) 100 J (0.6)",)
-    twin_ = read("a", 100.0 + apart_j, 0.8, same_as="a")
-    again = node_energy([first, MeterTrace("a", twin_.channel, twin_.trace)], 0, 10**9)
+    double = read("a", 100.0 + apart_j, 0.8, same_as="a")
+    again = node_energy([first, MeterTrace("a", double.channel, double.trace)], 0, 10**9)
     assert len(again.disagreements) <= 1
 
 
@@ -349,7 +349,7 @@ def windows_of(meter: Callable) -> object:
 
 
 def simulated() -> object:
-    site = twin("default")
+    site = simulated_tk1("default")
     phases = {"near": {"sp": 6e8}, "far": {"sp": 2e8, "dram": 5e7}}
     counts = {"sp": 8e8, "dram": 5e7}
     return [

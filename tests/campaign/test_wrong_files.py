@@ -20,7 +20,7 @@ frequencies_mhz = [500, 900]
 voltage_v = [[500, 0.8], [900, 1.0]]
 
 [clocks]
-control = "twin"
+control = "simulated"
 
 [classes]
 sp = { domain = "core" }
@@ -29,7 +29,7 @@ dram = { domain = "mem" }
 [partitions.board]
 scheduler = "local"
 
-[twin]
+[simulated]
 energy_pj_per_v2 = { sp = 27.3, dram = 369.5 }
 rate_per_cycle = { sp = 300.0, dram = 14.0 }
 leakage_core_w_per_v = 2.9
@@ -205,7 +205,7 @@ WRONG = [
     ),
     ("millivolts", "s", "[2000, 1.0]", "[2000, 1000.0]", ["s.toml:5", "1000 V", "millivolts"]),
     ("negative frequency", "s", "[1000, 2000]", "[-1000, 2000]", ["s.toml:4", "greater than 0"]),
-    ("unknown control", "s", '"twin"', '"twinn"', ["s.toml:12", "twinn", "fixed"]),
+    ("unknown control", "s", '"simulated"', '"simulatedd"', ["s.toml:12", "simulatedd", "fixed"]),
     (
         "unknown meter",
         "s",
@@ -221,7 +221,7 @@ WRONG = [
         ["partitions", "missing"],
     ),
     ("unknown scheduler", "s", '"local"', '"pbs"', ["s.toml:19", "'pbs'", "slurm"]),
-    ("clocks that nothing sets", "s", '"twin"', '"fixed"', ["s.toml:12", "fixed", "another"]),
+    ("clocks that nothing sets", "s", '"simulated"', '"fixed"', ["s.toml:12", "fixed", "another"]),
 ]
 
 
@@ -293,9 +293,9 @@ def test_a_wrong_option_of_a_meter_or_control(tmp_path, capsys, site, place):
 
 
 def test_a_memory_clock_that_slurm_cannot_set(tmp_path, capsys):
-    path = write_files(tmp_path, "s", '"twin"', '"slurm"')
+    path = write_files(tmp_path, "s", '"simulated"', '"slurm"')
     text = (tmp_path / "s.toml").read_text()
-    (tmp_path / "s.toml").write_text(text[: text.index("[twin]")])
+    (tmp_path / "s.toml").write_text(text[: text.index("[simulated]")])
     assert main(["plan", str(path)]) == 2
     message = capsys.readouterr().err
     assert "s.toml:7: domains.mem: the control 'slurm' sets no memory clock of a CPU" in message

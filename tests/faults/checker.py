@@ -2,9 +2,9 @@
 
 ``python -m tests.faults.checker CAMPAIGN.toml STORE [--resumable] [--scratch DIR]``: a line a
 finding, then a line that says ``complete``, ``resumable`` or ``wrong``; exit code 0 where nothing
-was found. What a simulated point must have measured is computed here from the twin: the same point
-is the same measurement, bit for bit, whoever measures it. Without ``--resumable`` every planned
-point must be measured, and nothing left behind by whoever was killed.
+was found. What a simulated point must have measured is computed here by the simulated machine: the
+same point is the same measurement, bit for bit, whoever measures it. Without ``--resumable`` every
+planned point must be measured, and nothing left behind by whoever was killed.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ def measured_ids(root: Path) -> set[str]:
 
 
 def expected_of(plan: Plan) -> dict[str, Expected | None]:
-    """Point id -> what it must have measured; None where no twin knows."""
+    """Point id -> what it must have measured; None where it is not simulated."""
     return {point.id: _expected(plan, point) for point in plan.points}
 
 
 def _expected(plan: Plan, point: Point) -> Expected | None:
     site = plan.sites[point.site]
-    if not site.simulated:
+    if not site.is_simulated:
         return None
     kernel = find_kernel(point.kernel)
     params = kernel.params.model_validate_json(point.params)

@@ -3,7 +3,7 @@
 ``campaign run`` is started on a campaign of its own, harmed at a random instant or at a random
 system call, and must end by itself with an exit code and a last line that say where it is. Then up
 to two undisturbed runs must bring it to its end, with nothing left alive or on the disk, and the
-checker (:mod:`tests.faults.checker`) compares every measurement with the twin.
+checker (:mod:`tests.faults.checker`) compares every measurement with the simulated machine.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ DISK_MB = 64
 WALLTIME_EVERY = 25
 """Slurm looks at its jobs' time limits every half minute: one such fault in so many."""
 
-TWIN = """\
-name = "twin"
+SIMULATED = """\
+name = "simulated"
 [domains.core]
 frequencies_mhz = [72, 396, 648, 852]
 voltage_v = [[72, 0.76], [396, 0.77], [648, 0.89], [852, 1.03]]
@@ -58,11 +58,11 @@ voltage_v = [[72, 0.76], [396, 0.77], [648, 0.89], [852, 1.03]]
 frequencies_mhz = [204, 528, 924]
 voltage_v = [[204, 0.8], [528, 0.88], [924, 1.01]]
 [clocks]
-control = "twin"
+control = "simulated"
 [classes]
 sp = { domain = "core" }
 dram = { domain = "mem" }
-[twin]
+[simulated]
 energy_pj_per_v2 = { sp = 27.3, dram = 369.5 }
 rate_per_cycle = { sp = 345.6, dram = 14.4 }
 leakage_core_w_per_v = 2.86
@@ -152,7 +152,7 @@ def write_files(
     """The site and campaign files; ``changed`` goes to the last partition's section."""
     scratch = stage.folder / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
-    text = TWIN if simulated else IDLE
+    text = SIMULATED if simulated else IDLE
     for name, nodes in stage.partitions:
         fields = {"memory": "500MB", "interface": "lo", "directives": ""}
         if name == stage.partitions[-1][0]:
@@ -233,7 +233,7 @@ def wait_for_progress(stage: Stage, process: Running, at_least: int = 0, at_most
 
 def queued(stage: Stage, state: str) -> list[Job]:
     """The campaign's jobs in this state."""
-    sites = ("twin", "idle")
+    sites = ("simulated", "idle")
     names = {job_name(stage.store, site, name) for site in sites for name, _ in stage.partitions}
     return [j for j in stage.cluster.jobs() if j.state == state and j.name in names]
 

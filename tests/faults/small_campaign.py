@@ -16,7 +16,7 @@ from sites.site_reading import built_in_sites
 NAME = "c.toml"
 SCRATCH = "scratch"
 
-TWIN = """\
+SIMULATED = """\
 name = "faults"
 [[sites]]
 site = "board.toml"
@@ -93,7 +93,7 @@ def write_campaign(folder: Path, kernels: int = 6, settings: int = 50, nodes: in
     (folder / "board.toml").write_text(site.replace('name = "jetson-tk1"', 'name = "board"'))
     path = folder / NAME
     ops = ", ".join(str(1 << i) for i in range(kernels))
-    path.write_text(TWIN.format(ops=ops, settings=settings))
+    path.write_text(SIMULATED.format(ops=ops, settings=settings))
     return path
 
 

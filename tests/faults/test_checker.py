@@ -93,7 +93,7 @@ def test_one_sample_that_differs_by_one_bit_is_found(
     root = make(tmp_path / "store", bent, compacted)
     findings = judge(plan, root, True).findings
     assert findings == [
-        f"point {plan.points[0].id}: twin:board's value differs from the simulated one"
+        f"point {plan.points[0].id}: simulated:board's value differs from the simulated one"
     ]
 
 
@@ -102,7 +102,7 @@ def test_a_measurement_whose_trace_is_not_there_is_found(
 ) -> None:
     root = make(tmp_path / "store", [replace(measurements[0], traces=()), *measurements[1:]])
     findings = judge(plan, root, True).findings
-    assert findings == [f"point {plan.points[0].id}: the trace of twin:board is missing"]
+    assert findings == [f"point {plan.points[0].id}: the trace of simulated:board is missing"]
 
 
 @pytest.mark.parametrize("column", ["energy_j", "time_s", "core_v", "iterations"])

@@ -39,8 +39,8 @@ from kernels.fmm.phases import pair_loops, v_m2l
 from kernels.host.ranks import Team
 from kernels.host.vectors import estimate_bits, lanes_of
 from kernels.kernel import Mark, Marked, ResultError
+from sites.simulated.machine import constant_w, iteration_s
 from sites.site_reading import find_site, read_site
-from sites.twin.machine import constant_w, iteration_s
 
 TABLE_IV = Path(__file__).parents[2] / "examples/tk1-fmm.toml"
 N = 700
@@ -296,8 +296,10 @@ def renamed(counts: Any) -> dict[str, float]:
 def test_phases_follow_one_another_on_a_simulated_machine() -> None:
     """Counts, time and energy of a simulated window add up over the marked phases."""
     quiet = read_site(find_site("jetson-tk1", TABLE_IV.parent))
-    assert quiet.twin is not None
-    quiet = quiet.model_copy(update={"twin": quiet.twin.model_copy(update={"noise": "none"})})
+    assert quiet.simulated is not None
+    quiet = quiet.model_copy(
+        update={"simulated": quiet.simulated.model_copy(update={"noise": "none"})}
+    )
     setting = quiet.settings[-1]
     params = FmmParams(n=20_000, q=100)
     assert fmm.phases is not None
@@ -305,7 +307,7 @@ def test_phases_follow_one_another_on_a_simulated_machine() -> None:
     counts = renamed(count_evaluation(params))
     window = simulate_window(quiet, counts, setting, 1.0, "a seed", phases)
     one_s = window.end_ns / 1e9 / window.iterations
-    launch_s = quiet.twin.launch_s
+    launch_s = quiet.simulated.launch_s
     alone_s = sum(iteration_s(quiet, c, setting) - launch_s for c in phases.values())
     assert one_s == pytest.approx(alone_s + launch_s, rel=1e-6)
     assert [t.channel for t in window.marks] == [f"phase:{name}" for name in PHASES]
@@ -315,7 +317,7 @@ def test_phases_follow_one_another_on_a_simulated_machine() -> None:
     assert core_v is not None
     assert mem_v is not None
     dynamic_j = sum(
-        n * quiet.twin.energy_pj_per_v2[k] * 1e-12 * (mem_v if k == "dram" else core_v) ** 2
+        n * quiet.simulated.energy_pj_per_v2[k] * 1e-12 * (mem_v if k == "dram" else core_v) ** 2
         for k, n in counts.items()
     )
     assert energy == pytest.approx(dynamic_j + constant_w(quiet, setting) * one_s, rel=2e-3)

@@ -989,7 +989,7 @@ def test_a_journal_with_files_that_no_control_writes_is_not_replayed(
     assert (outside / "scaling_governor").read_text() == "x\n"
 
 
-@pytest.mark.parametrize("control", ["fixed", "twin", "os", "../../evil", "jetson"])
+@pytest.mark.parametrize("control", ["fixed", "simulated", "os", "../../evil", "jetson"])
 def test_a_journal_of_another_control_is_not_replayed(acpi: Machine, control: str) -> None:
     acpi.killed(Setting(1800.0))
     left = contents(acpi.root)

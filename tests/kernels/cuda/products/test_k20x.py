@@ -22,8 +22,8 @@ from kernels.cuda.products.k20x_counts import (
     count_tiles,
     launch_metrics,
 )
+from sites.simulated.machine import constant_w, iteration_s
 from sites.site_reading import BUILT_IN_SITES, read_site
-from sites.twin.machine import constant_w, iteration_s
 
 ROOT = Path(__file__).parents[4]
 DEFAULT = Setting(732.0, 2600.0)
@@ -53,7 +53,7 @@ def simulated(params: CudaDgemmParams) -> tuple[float, float]:
     """s and J of one product at the board's default clocks, without noise."""
     counts = count_tiles(params)
     time_s = iteration_s(SITE, counts, DEFAULT)
-    (core_v, mem_v), pj = SITE.volts(DEFAULT), SITE.twin.energy_pj_per_v2
+    (core_v, mem_v), pj = SITE.volts(DEFAULT), SITE.simulated.energy_pj_per_v2
     dynamic_j = sum(
         n * 1e-12 * pj[name] * (mem_v if name == "dram" else core_v) ** 2
         for name, n in counts.items()
@@ -67,7 +67,7 @@ def test_the_example_has_the_kernels_of_table_2(plan, table_2) -> None:
     assert len(table_2) == 14
     for row in table_2:
         assert tuple(sorted(variant(row).model_dump().items())) in variants
-    assert plan.sites["tesla-k20x"].simulated
+    assert plan.sites["tesla-k20x"].is_simulated
 
 
 def test_the_simulated_board_is_near_table_2(table_2) -> None:

@@ -8,9 +8,9 @@ import xarray as xr
 
 from campaign.store.dataset import as_dataset
 from dvfs.setting import Setting
+from sites.simulated.machine import run
 from sites.site_file import Site
 from sites.site_reading import built_in_sites, read_site
-from sites.twin.machine import run
 
 TABLE_I = [
     (852, 924),
@@ -33,9 +33,9 @@ TABLE_I = [
 """Choi & Vuduc 2016, Table I: (core MHz, memory MHz); the first eight are of type T."""
 
 
-def twin(noise: str) -> Site:
+def simulated_tk1(noise: str) -> Site:
     site = read_site(built_in_sites()["jetson-tk1"])
-    return site.model_copy(update={"twin": site.twin.model_copy(update={"noise": noise})})
+    return site.model_copy(update={"simulated": site.simulated.model_copy(update={"noise": noise})})
 
 
 def kernels(per_family: int = 8) -> dict[str, dict[str, float]]:
@@ -55,27 +55,27 @@ def other_board(spread: float, seed: int, name: str) -> Site:
     """The simulated board with other constants: each times exp of a normal number of so much
     standard deviation. Its settings differ from the model in their own way too."""
     rng = np.random.default_rng(seed)
-    site = twin("default")
+    site = simulated_tk1("default")
 
     def changed(value: float) -> float:
         return float(value * np.exp(spread * rng.normal()))
 
     constants = {
-        name: {key: changed(value) for key, value in getattr(site.twin, name).items()}
+        name: {key: changed(value) for key, value in getattr(site.simulated, name).items()}
         for name in ("energy_pj_per_v2", "rate_per_cycle")
     } | {
-        name: changed(getattr(site.twin, name))
+        name: changed(getattr(site.simulated, name))
         for name in ("leakage_core_w_per_v", "leakage_mem_w_per_v")
     }
-    changed_twin = site.twin.model_copy(update=constants)
-    return site.model_copy(update={"name": name, "twin": changed_twin})
+    changed = site.simulated.model_copy(update=constants)
+    return site.model_copy(update={"name": name, "simulated": changed})
 
 
-def twin_dataset(
+def simulated_dataset(
     noise: str, salt: str = "", per_family: int = 8, site: Site | None = None
 ) -> xr.Dataset:
     """``site``: another board than the built-in one."""
-    name, site = ("tk1", twin(noise)) if site is None else (site.name, site)
+    name, site = ("tk1", simulated_tk1(noise)) if site is None else (site.name, site)
     rows = []
     for kernel, counts in kernels(per_family).items():
         for core_mhz, mem_mhz in TABLE_I:
@@ -99,7 +99,7 @@ def twin_dataset(
                     "time_s": window.duration_s / 20,
                     "energy_j": np.trapezoid(window.power_w, window.time_ns / 1e9) / 20,
                     "repeat": 0,
-                    "node": "twin",
+                    "node": "simulated",
                 }
                 | {f"n_{k}": v for k, v in counts.items()}
             )

@@ -9,14 +9,14 @@ from sites.clocks.shared.control import ClockState, ControlledSite, IllegalClock
 from sites.clocks.shared.description import ControlDescription, Right
 
 ABOUT = ControlDescription(
-    control="twin",
+    control="simulated",
     writes="nothing: the clocks of the simulated machine",
-    needs="a [twin] table in the site file",
+    needs="a [simulated] table in the site file",
     sets_clocks=False,
 )
 
 
-class TwinClocks:
+class SimulatedClocks:
     """Takes any legal setting of the site and achieves it exactly."""
 
     def __init__(self, site: ControlledSite) -> None:
@@ -41,9 +41,9 @@ class TwinClocks:
 
 def rights(root: Path) -> Right:
     """A simulated machine needs none."""
-    return Right("twin", True, "the machine is simulated")
+    return Right("simulated", True, "the machine is simulated")
 
 
-def open_control(site: ControlledSite, root: Path) -> TwinClocks:
+def open_control(site: ControlledSite, root: Path) -> SimulatedClocks:
     """See :mod:`sites.clocks`."""
-    return TwinClocks(site)
+    return SimulatedClocks(site)

@@ -39,8 +39,8 @@ class SimulatedRun:
 
 def board_channel(site: Site) -> Channel:
     """The simulated machine's one meter channel: the supply of the whole board."""
-    assert site.twin is not None  # noqa: S101
-    period_s = 1.0 / site.twin.meter_hz
+    assert site.simulated is not None  # noqa: S101
+    period_s = 1.0 / site.simulated.meter_hz
     return Channel(
         name="board", domain="node", kind="power", resolution=0.0, period_s=period_s, stamped=True
     )
@@ -52,37 +52,37 @@ def iteration_s(site: Site, counts: Mapping[str, float], setting: Setting) -> fl
 
     ``counts``: the site's classes -> operations.
     """
-    twin = site.twin
-    assert twin is not None  # noqa: S101
+    machine = site.simulated
+    assert machine is not None  # noqa: S101
     times = []
     added_s = 0.0
     for name, n in counts.items():
-        if name not in twin.rate_per_cycle:
+        if name not in machine.rate_per_cycle:
             raise SimulationError(
-                f"{site.name} has no class {name!r}; it has {', '.join(twin.rate_per_cycle)}"
+                f"{site.name} has no class {name!r}; it has {', '.join(machine.rate_per_cycle)}"
             )
         domain = site.classes[name].domain
         mhz = setting.core_mhz if domain == "core" else setting.mem_mhz
         assert mhz is not None  # noqa: S101
-        time_s = n / (twin.rate_per_cycle[name] * mhz * 1e6)
-        if name in twin.added:
+        time_s = n / (machine.rate_per_cycle[name] * mhz * 1e6)
+        if name in machine.added:
             added_s += time_s
         else:
             times.append(time_s)
     longest = max(times, default=0.0)
     if longest == 0.0:
-        return added_s + twin.launch_s
-    p = twin.overlap
+        return added_s + machine.launch_s
+    p = machine.overlap
     overlapped_s: float = longest * sum((t / longest) ** p for t in times) ** (1.0 / p)
-    return overlapped_s + added_s + twin.launch_s
+    return overlapped_s + added_s + machine.launch_s
 
 
 def phases_s(site: Site, phases: Sequence[Mapping[str, float]], setting: Setting) -> float:
     """Noise-free seconds of an iteration of consecutive phases, which is launched once."""
-    twin = site.twin
-    assert twin is not None  # noqa: S101
+    machine = site.simulated
+    assert machine is not None  # noqa: S101
     phase_s = [iteration_s(site, counts, setting) for counts in phases]
-    return sum(phase_s) - (len(phase_s) - 1) * twin.launch_s
+    return sum(phase_s) - (len(phase_s) - 1) * machine.launch_s
 
 
 def constant_w(site: Site, setting: Setting, leakage_gain: float = 1.0) -> float:
@@ -90,12 +90,12 @@ def constant_w(site: Site, setting: Setting, leakage_gain: float = 1.0) -> float
 
     ``leakage_gain``: the factor of the two leakage terms.
     """
-    twin = site.twin
-    assert twin is not None  # noqa: S101
+    machine = site.simulated
+    assert machine is not None  # noqa: S101
     core_v, mem_v = site.volts(setting)
     assert core_v is not None and mem_v is not None  # noqa: S101
-    leakage_w = twin.leakage_core_w_per_v * core_v + twin.leakage_mem_w_per_v * mem_v
-    return leakage_gain * leakage_w + twin.misc_w
+    leakage_w = machine.leakage_core_w_per_v * core_v + machine.leakage_mem_w_per_v * mem_v
+    return leakage_gain * leakage_w + machine.misc_w
 
 
 def run(
@@ -113,18 +113,18 @@ def run(
     has its own time and power. They add up to ``counts``. ``leakage_gain``: the factor of the
     leakage during the whole window, for a warm node.
     """
-    twin = site.twin
-    assert twin is not None  # noqa: S101
+    machine = site.simulated
+    assert machine is not None  # noqa: S101
     core_v, mem_v = site.volts(setting)
     assert core_v is not None and mem_v is not None  # noqa: S101
     parts = phases or [counts]
     part_s = np.array([iteration_s(site, part, setting) for part in parts])
-    part_s[1:] -= twin.launch_s
+    part_s[1:] -= machine.launch_s
     dynamic_j = np.array(
         [
             sum(
                 n
-                * twin.energy_pj_per_v2[name]
+                * machine.energy_pj_per_v2[name]
                 * 1e-12
                 * (core_v if site.classes[name].domain == "core" else mem_v) ** 2
                 for name, n in part.items()
@@ -132,19 +132,19 @@ def run(
             for part in parts
         ]
     )
-    noisy = twin.noise == "default"
+    noisy = machine.noise == "default"
     own = _generator("run", seed)
     shared = _generator("setting", f"{site.name} {setting.hash_text}")
     gain = 1.0
     if noisy:
-        part_s *= 1.0 + own.normal(0.0, twin.time_pct / 100.0)
-        gain += shared.normal(0.0, twin.setting_gain_pct / 100.0)
-        gain += own.normal(0.0, twin.run_gain_pct / 100.0)
+        part_s *= 1.0 + own.normal(0.0, machine.time_pct / 100.0)
+        gain += shared.normal(0.0, machine.setting_gain_pct / 100.0)
+        gain += own.normal(0.0, machine.run_gain_pct / 100.0)
     one_s = float(part_s.sum())
     duration_s = one_s * iterations
 
     end_ns = max(round(duration_s * 1e9), 1)
-    step_ns = max(round(1e9 / twin.meter_hz), 1)
+    step_ns = max(round(1e9 / machine.meter_hz), 1)
     time_ns = np.arange(0, end_ns, step_ns, dtype=np.int64)
     time_ns = np.append(time_ns, end_ns)
     if phases:
@@ -154,7 +154,7 @@ def run(
         mean_w = (float(dynamic_j[0]) / one_s + constant_w(site, setting, leakage_gain)) * gain
         power_w = np.full(time_ns.size, mean_w)
     if noisy:
-        power_w += own.normal(0.0, twin.sample_w, time_ns.size)
+        power_w += own.normal(0.0, machine.sample_w, time_ns.size)
     return SimulatedRun(duration_s, time_ns, power_w, part_s)
 
 
