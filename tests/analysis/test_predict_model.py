@@ -20,11 +20,14 @@ from analysis.predict.covariance import (
     levels,
 )
 from analysis.predict.population import (
+    DEVICE_KERNELS,
     DEVICE_NUMBERS,
+    DEVICES,
     KERNEL_NUMBERS,
     even_normals,
     linearised,
     simulate,
+    sobol_points,
     voltage_curve,
 )
 from analysis.predict.posterior import Posterior, cells
@@ -312,10 +315,22 @@ def test_noise_draws_a_measured_energy_towards_the_model() -> None:
     assert noisy.mean[0, S + 2] < z[0, S + 2] - 0.05
 
 
-def test_evenly_spread_numbers_are_standard_normal() -> None:
-    unit = even_normals(512, 7)
+@pytest.mark.parametrize("dimensions", [DEVICE_NUMBERS, KERNEL_NUMBERS])
+@pytest.mark.parametrize("n", [1, 16, 32])
+def test_points_of_sobols_sequence_are_those_of_scipy(n, dimensions) -> None:
+    from scipy.stats.qmc import Sobol
+
+    own = Sobol(dimensions, scramble=False).random(n)
+    np.testing.assert_array_equal(sobol_points(n, dimensions), own)
+
+
+@pytest.mark.parametrize(
+    ("n", "dimensions"), [(DEVICES, DEVICE_NUMBERS), (DEVICE_KERNELS, KERNEL_NUMBERS), (64, 7)]
+)
+def test_evenly_spread_numbers_are_standard_normal(n, dimensions) -> None:
+    unit = even_normals(n, dimensions)
     np.testing.assert_allclose(unit.mean(axis=0), 0.0, atol=1e-12)
-    np.testing.assert_allclose(unit.T @ unit / 512, np.eye(7), atol=1e-12)
+    np.testing.assert_allclose(unit.T @ unit / n, np.eye(dimensions), atol=1e-12)
 
 
 def test_sizes_of_the_parts_are_found_again() -> None:
