@@ -16,11 +16,13 @@ import hmac
 import re
 import secrets
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from campaign.store.layout import Store
 from dvfs.files import read_regular, replacing
-from sites.site_file import Site
+
+if TYPE_CHECKING:
+    from sites.site_file import Site
 
 KEY_FILE = "variables.key"
 KEY_BYTES = 32
@@ -56,7 +58,7 @@ def without_values(
 def recorded_site(store: Store, site: Site) -> Site:
     """A site as the store may keep it, made by its driver. Raises as :func:`without_values`."""
     fields = site.model_dump(mode="json")
-    return Site.model_validate(without_values(store, fields, keep_key=True))
+    return type(site).model_validate(without_values(store, fields, keep_key=True))
 
 
 def key_of(hidden: str) -> str | None:
