@@ -7,7 +7,12 @@ reads them by these names. Imports nothing of the project, so that any room abov
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
 
 OK = "ok"
 DAMAGED = "trace damaged"
@@ -199,6 +204,27 @@ LONG_NAMES = {
     "row_size": "samples of the trace",
 }
 """The long names (CF conventions) of the columns of measurements and traces."""
+
+
+@dataclass(frozen=True)
+class Columns(Mapping[str, "np.ndarray"]):
+    """The variables of a Dataset along ``measurement``, and its attributes, in memory.
+
+    What needs no more than these takes them in place of the Dataset: xarray with pandas takes
+    longer to import than such a question to answer.
+    """
+
+    arrays: Mapping[str, np.ndarray]
+    attrs: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays)
 
 
 def is_complete(status: Any) -> Any:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import xarray as xr
 
+    from dvfs.dataset import Columns
+
 
 @dataclass(frozen=True)
 class KernelInstance:
@@ -137,8 +139,10 @@ def _params_of(text: str) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def dataset_kernels(dataset: xr.Dataset) -> dict[tuple[str, str], KernelInstance]:
+def dataset_kernels(dataset: xr.Dataset | Columns) -> dict[tuple[str, str], KernelInstance]:
     """The instance of each (kernel, params) in a store's Dataset, labelled among all its rows."""
-    kernels = dataset["kernel"].values.tolist()
-    params = dataset["params"].values.tolist() if "params" in dataset else [""] * len(kernels)
+    import numpy as np  # noqa: PLC0415
+
+    kernels = np.asarray(dataset["kernel"]).tolist()
+    params = np.asarray(dataset["params"]).tolist() if "params" in dataset else [""] * len(kernels)
     return kernel_instances(zip(kernels, params, strict=True))

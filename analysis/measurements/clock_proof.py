@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import xarray as xr
 
 from analysis.measurements.timed_clocks import shown_by_timing
-from dvfs.dataset import CLOCK_UNPROVEN, READ_BACK, SIMULATED, STATED, TIMED
+from dvfs.dataset import CLOCK_UNPROVEN, READ_BACK, SIMULATED, STATED, TIMED, Columns
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 UNPROVEN = "unproven"
 """Of a measurement at a clock that was asked for, which nothing showed."""
 
 
-def clock_proofs(dataset: xr.Dataset, rows: np.ndarray) -> np.ndarray:
+def clock_proofs(dataset: xr.Dataset | Columns, rows: np.ndarray) -> np.ndarray:
     """How the clocks of rows (int64 indices into the measurements) were shown: object (rows,).
 
     As the store says: one of :data:`dvfs.dataset.CLOCK_PROOFS`, :data:`UNPROVEN` for the
@@ -25,7 +29,7 @@ def clock_proofs(dataset: xr.Dataset, rows: np.ndarray) -> np.ndarray:
 
     def column(name: str, missing: object) -> np.ndarray:
         if name in dataset:
-            return np.asarray(dataset[name].values[rows])
+            return np.asarray(dataset[name][rows])
         return np.full(len(rows), missing)
 
     said = column("clock_proof", "").astype(object)

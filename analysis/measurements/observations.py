@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import xarray as xr
 
 from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
-from dvfs.dataset import COUNT_PREFIX, MEMORY_CLASSES, STATED, is_complete
+from dvfs.dataset import COUNT_PREFIX, MEMORY_CLASSES, STATED, Columns, is_complete
 from dvfs.errors import UserError
 from dvfs.kernel_instance import KernelInstance, dataset_kernels, relabelled
 from dvfs.names import unknown_name
 from dvfs.setting import Setting, clock_columns, distinct_settings
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 class FitError(UserError):
@@ -103,13 +106,13 @@ class Observations:
         return np.asarray(np.any([np.isfinite(v) for v in self.counts.values()], axis=0))
 
 
-def site_names(dataset: xr.Dataset) -> list[str]:
+def site_names(dataset: xr.Dataset | Columns) -> list[str]:
     """The sites that a store's Dataset has measurements of, sorted."""
-    return sorted(set(dataset["site"].values.tolist())) if "site" in dataset else []
+    return sorted(set(np.asarray(dataset["site"]).tolist())) if "site" in dataset else []
 
 
 def observations(
-    dataset: xr.Dataset, site: str, domains: dict[str, str] | None = None
+    dataset: xr.Dataset | Columns, site: str, domains: dict[str, str] | None = None
 ) -> Observations:
     """The complete rows (:data:`dvfs.dataset.COMPLETE`) of ``site`` with a positive time and
     energy.
@@ -120,40 +123,38 @@ def observations(
     Raises:
         FitError: the site is not in the store, or no row of it has an energy.
     """
+
+    def column(name: str) -> np.ndarray:
+        return np.asarray(dataset[name])
+
     known = site_names(dataset)
     if site not in known:
         raise FitError(f"--site: {unknown_name('site', site, known)}")
-    mine = dataset["site"].values == site
-    energy_j = dataset["energy_j"].values
-    time_s = dataset["time_s"].values
-    ok = mine & is_complete(dataset["status"].values)
+    mine = column("site") == site
+    energy_j = column("energy_j")
+    time_s = column("time_s")
+    ok = mine & is_complete(column("status"))
     rows = np.flatnonzero(ok & (energy_j > 0) & (time_s > 0))
     if not len(rows):
         none = f"none of the {int(mine.sum())} measurements of {site} can be fitted"
-        if ok.any() and "imported" in dataset and dataset["imported"].values[ok].all():
+        if ok.any() and "imported" in dataset and column("imported")[ok].all():
             raise FitError(f"{none}: the imported table has their times, and no energy or power")
         reason = "their energy is missing: this site has no meter" if ok.any() else "none succeeded"
         raise FitError(f"{none} ({reason}); see `campaign doctor` for what this site can measure")
     known_kernels = dataset_kernels(dataset)
-    pairs = list(
-        zip(
-            dataset["kernel"].values[rows].tolist(),
-            dataset["params"].values[rows].tolist(),
-            strict=True,
-        )
-    )
+    pairs = zip(column("kernel")[rows].tolist(), column("params")[rows].tolist(), strict=True)
     kernels = [known_kernels[pair] for pair in pairs]
     if "ranks" in dataset:
-        _refuse_other_ranks(kernels, dataset["ranks"].values[rows].tolist())
+        _refuse_other_ranks(kernels, column("ranks")[rows].tolist())
     counts = {}
-    for name in sorted(str(v) for v in dataset.data_vars if str(v).startswith(COUNT_PREFIX)):
-        values = dataset[name].values[rows].astype(float)
+    for name in sorted(name for name in map(str, dataset) if name.startswith(COUNT_PREFIX)):
+        values = column(name)[rows].astype(float)
         if np.isfinite(values).any():
             counts[name.removeprefix(COUNT_PREFIX)] = values
-    core_mhz, mem_mhz = (dataset[n].values[rows].astype(float) for n in ("core_mhz", "mem_mhz"))
+    core_mhz, mem_mhz = (column(n)[rows].astype(float) for n in ("core_mhz", "mem_mhz"))
     settings, setting = distinct_settings(core_mhz, mem_mhz)
-    core_v, mem_v = (dataset[n].values[rows].astype(float) for n in ("core_v", "mem_v"))
-    origin = set(dataset["voltage_origin"].values[rows].tolist()) - {""}
+    core_v, mem_v = (column(n)[rows].astype(float) for n in ("core_v", "mem_v"))
+    origin = set(column("voltage_origin")[rows].tolist()) - {""}
     voltage = "+".join(sorted(origin)) or "unit"
     if not np.isfinite(core_v).all():
         voltage = "unit"
@@ -164,7 +165,7 @@ def observations(
     memory = {name: "mem" if name in MEMORY_CLASSES else "core" for name in counts}
     return Observations(
         site=site,
-        simulated=bool(dataset["simulated"].values[rows].any()),
+        simulated=bool(column("simulated")[rows].any()),
         kernel=np.array([kernel.label for kernel in kernels], object),
         core_mhz=core_mhz,
         mem_mhz=mem_mhz,
@@ -177,10 +178,10 @@ def observations(
         voltage=voltage,
         setting=setting,
         settings=settings,
-        energy_std_j=dataset["energy_std_j"].values[rows].astype(float)
+        energy_std_j=column("energy_std_j")[rows].astype(float)
         if "energy_std_j" in dataset
         else None,
-        node=dataset["node"].values[rows].astype(object) if "node" in dataset else None,
+        node=column("node")[rows].astype(object) if "node" in dataset else None,
         instances={kernel.label: kernel for kernel in kernels},
         unproven_clocks=len(settings) > 1 and bool((proofs == UNPROVEN).any()),
         stated_clocks=bool((proofs == STATED).any()),

@@ -110,7 +110,8 @@ def sobol_points(n: int, dimensions: int) -> np.ndarray:
     number = np.arange(n)
     gray = number ^ (number >> 1)
     is_set = (gray[:, None] >> np.arange(DIRECTIONS.shape[1])) & 1
-    return np.bitwise_xor.reduce(is_set[:, None] * DIRECTIONS[:dimensions], axis=2) / 32.0
+    points = np.bitwise_xor.reduce(is_set[:, None] * DIRECTIONS[:dimensions], axis=2)
+    return np.asarray(points / 32.0)
 
 
 @cache

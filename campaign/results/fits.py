@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from analysis.energy.fit_summary import FitSummary
     from analysis.energy.fitted import Fit
     from analysis.measurements.observations import Observations
+    from dvfs.dataset import Columns
 
 
 DEFAULT = "default"
@@ -302,15 +303,15 @@ def read_summary(store: Store, site: str, name: str = DEFAULT) -> tuple[FitSumma
 
 
 def fit_source(
-    store: Store, summary: FitSummary, name: str, scalars: Callable[[], xr.Dataset]
+    store: Store, summary: FitSummary, name: str, columns: Callable[[], xr.Dataset | Columns]
 ) -> FitSource:
-    """Which fit a summary is of. ``scalars``: reads the store, and is only called where the
+    """Which fit a summary is of. ``columns``: reads the store, and is only called where the
     store's files have changed since the fit."""
     about = summary.kept
     stale = None
     if about is not None:
         changed = about.files != _data_files(store)
-        stale = changed and about.data_id != data_id(scalars(), summary.site)
+        stale = changed and about.data_id != data_id(columns(), summary.site)
     return FitSource(
         site=summary.site,
         name=name,
@@ -328,7 +329,7 @@ def fit_source(
     )
 
 
-def data_id(scalars: xr.Dataset, site: str) -> str:
+def data_id(columns: xr.Dataset | Columns, site: str) -> str:
     """A hash of a site's measurements, failures left out: 12 hexadecimal digits.
 
     It depends on their points, clocks, voltages, times and energies, and on no order.
@@ -339,16 +340,16 @@ def data_id(scalars: xr.Dataset, site: str) -> str:
 
     from dvfs.dataset import FAILURES  # noqa: PLC0415
 
-    columns = (scalars[name].values.tolist() for name in ("site", "status", "point_id"))
+    texts = (np.asarray(columns[name]).tolist() for name in ("site", "status", "point_id"))
     measured = sorted(
         (point_id, row)
-        for row, (own, status, point_id) in enumerate(zip(*columns, strict=True))
+        for row, (own, status, point_id) in enumerate(zip(*texts, strict=True))
         if own == site and status not in FAILURES
     )
     rows = np.array([row for _, row in measured], np.int64)
     hashed = hashlib.sha256("\n".join(point_id for point_id, _ in measured).encode())
     for name in OF_DATA:
-        hashed.update(scalars[name].values[rows].astype("<f8").tobytes())
+        hashed.update(np.asarray(columns[name])[rows].astype("<f8").tobytes())
     return hashed.hexdigest()[:12]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import xarray as xr
 
 from analysis.choice.candidates import (
     SettingCandidates,
@@ -24,15 +24,17 @@ from analysis.measurements.observations import (
     kernel_names,
     setting_text,
 )
-from campaign.plan.profile_file import Profile, read_profile
 from campaign.results.tables import Prediction
-from dvfs.dataset import CLOCK_UNPROVEN
+from dvfs.dataset import CLOCK_UNPROVEN, Columns
 from dvfs.errors import ArgumentError
 from dvfs.input_files import raise_all
 from dvfs.kernel_instance import KernelInstance, short_labels
 from dvfs.names import did_you_mean, known_names
 from dvfs.setting import Setting, Volts
 from sites.clocks.slurm import slurm_cannot_set, slurm_flags
+
+if TYPE_CHECKING:
+    from campaign.plan.profile_file import Profile
 
 LEFT_OUT = "\N{HORIZONTAL ELLIPSIS}"
 MOST_SLOWDOWN = 1.0
@@ -125,6 +127,8 @@ def application_candidates(
 ) -> tuple[SettingCandidates, list[str]]:
     """The candidates of an application that was profiled at one setting, from its profile; and
     what is doubtful about the profile."""
+    from campaign.plan.profile_file import read_profile  # noqa: PLC0415
+
     profile, source = read_profile(path)
     settings = dict.fromkeys([*data.settings, *(volts or {})])
     measured_at = Setting(profile.core_mhz, profile.mem_mhz)
@@ -181,10 +185,9 @@ def faster_than_measured(profile: Profile, data: Observations, setting: Setting)
     return lines
 
 
-def clock_unproven(scalars: xr.Dataset, site: str) -> int:
+def clock_unproven(columns: Columns, site: str) -> int:
     """How many measurements of a site have no proof of their clocks."""
-    rows = scalars["site"].values == site
-    statuses: list[str] = scalars["status"].values[rows].tolist()
+    statuses: list[str] = columns["status"][columns["site"] == site].tolist()
     return statuses.count(CLOCK_UNPROVEN)
 
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from campaign.variants.models import Energies, VariantCrossvalResult
     from campaign.variants.space_predictions import SpacePredictions
     from campaign.variants.study import VariantResult
+    from dvfs.dataset import Columns
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,16 @@ class Results:
     @cached_property
     def scalars(self) -> xr.Dataset:
         """:attr:`dataset` without traces, in memory."""
-        from campaign.store.dataset import read_scalars  # noqa: PLC0415
+        from campaign.store.dataset import scalars_of  # noqa: PLC0415
 
-        return read_scalars(self.store)
+        return scalars_of(self.columns)
+
+    @cached_property
+    def columns(self) -> Columns:
+        """The same as arrays, which is read without xarray."""
+        from campaign.store.tables import read_columns  # noqa: PLC0415
+
+        return read_columns(self.store)
 
     def trace(self, point_id: str, channel: str | None = None) -> xr.DataArray:
         """One measurement's trace along ``time`` (s), in its unit (``units``).
@@ -105,7 +113,7 @@ class Results:
         """The sites that the store has measurements of, sorted."""
         from analysis.measurements.observations import site_names  # noqa: PLC0415
 
-        return site_names(self.scalars)
+        return site_names(self.columns)
 
     def only_site(self, site: str | None = None) -> str:
         """``site``, or where that is None the only one of the store.
@@ -196,7 +204,7 @@ class Results:
         """
         from analysis.measurements.observations import observations  # noqa: PLC0415
 
-        return observations(self.scalars, site, self.site_record(site).classes)
+        return observations(self.columns, site, self.site_record(site).classes)
 
     def findings(self, site: str) -> tuple[SiteFinding, ...]:
         """What the checks of a site's measurements find."""
@@ -247,7 +255,7 @@ class Results:
         made = fitted(data, request, known)
         check = site_posterior(data, measured_volts(data)).check() if known is None else None
         prices = variant_prices(self.store, self.scalars, site)
-        fits.keep_fit(self.store, made, name, request, fits.data_id(self.scalars, site), prices)
+        fits.keep_fit(self.store, made, name, request, fits.data_id(self.columns, site), prices)
         return FitResult(made, findings, self.fit_source(site, name), tuple(prices), check)
 
     def known_site(self, site: str) -> KnownSite:
@@ -299,7 +307,7 @@ class Results:
             NoKeptFitError: there is none.
         """
         summary, _ = fits.read_summary(self.store, site, name)
-        return fits.fit_source(self.store, summary, name, lambda: self.scalars)
+        return fits.fit_source(self.store, summary, name, lambda: self.columns)
 
     def coefficients(self, site: str, name: str = fits.DEFAULT) -> Coefficients:
         """The coefficients of a fit that the store keeps. Reads one JSON file.
@@ -310,7 +318,7 @@ class Results:
         from analysis.energy.fit_summary import summary_json  # noqa: PLC0415
 
         summary, kept = fits.read_summary(self.store, site, name)
-        source = fits.fit_source(self.store, summary, name, lambda: self.scalars)
+        source = fits.fit_source(self.store, summary, name, lambda: self.columns)
         return Coefficients(summary, summary_json(kept) | {"fit": source.as_dict()}, source)
 
     def costs(
@@ -511,8 +519,8 @@ class Results:
             site=site,
             simulated=kept.simulated,
             fit=source,
-            data_id=fits.data_id(self.scalars, site),
-            clock_unproven=picking.clock_unproven(self.scalars, site),
+            data_id=fits.data_id(self.columns, site),
+            clock_unproven=picking.clock_unproven(self.columns, site),
             objective=objective,
             max_slowdown=max_slowdown,
             max_power_w=max_power_w,

@@ -5,7 +5,7 @@ The columns of measurements and traces are those of :mod:`dvfs.dataset`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,14 @@ def column(name: str, values: Sequence[Any] | np.ndarray) -> np.ndarray:
     if name in BOOLEAN_COLUMNS:
         return np.array(values, bool)
     return np.array(values, object)
+
+
+def columns_of(
+    rows: Sequence[Mapping[str, Any]], names: Iterable[str] | None = None
+) -> dict[str, np.ndarray]:
+    """Rows as columns. A row without a column gets None there, which is NaN."""
+    wanted = dict.fromkeys(name for row in rows for name in row) if names is None else names
+    return {name: column(name, [row.get(name) for row in rows]) for name in wanted} if rows else {}
 
 
 def missing_column(name: str, rows: int) -> np.ndarray:

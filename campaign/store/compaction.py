@@ -8,7 +8,7 @@ crash interrupts is in no generation, and still in its journal.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import zarr
 
-from campaign.store.columns import FAILURE_COLUMNS, column
+from campaign.store.columns import FAILURE_COLUMNS, column, columns_of
 from campaign.store.generation import (
     STATE,
     FileDigest,
@@ -107,10 +107,10 @@ def compact(store: Store) -> CompactionResult:
     place = {entry.point_id: i for i, entry in enumerate(accepted)}
     failed = [e.scalars for e in tail.entries if e.scalars["status"] in FAILURES]
     new_rows = NewRows(
-        _columns([measurement_row(entry.scalars) for entry in accepted]),
+        columns_of([measurement_row(entry.scalars) for entry in accepted]),
         {"of": np.array([place[point_id] for point_id in traces.pop("point_id")], np.int64)}
         | {name: column(name, values) for name, values in traces.items()},
-        _columns([measurement_row(scalars) for scalars in failed], FAILURE_COLUMNS),
+        columns_of([measurement_row(scalars) for scalars in failed], FAILURE_COLUMNS),
     )
     summary = updated(
         {} if base is None else base.summary,
@@ -223,14 +223,6 @@ def _write_states(
     fresh["id"], fresh["row"], fresh["status"] = ids[~held], rows[~held], codes[~held]
     merged = np.concatenate([states, fresh])
     merged[np.argsort(merged["id"], kind="stable")].tofile(path)
-
-
-def _columns(
-    rows: Sequence[Mapping[str, Any]], names: Iterable[str] | None = None
-) -> dict[str, np.ndarray]:
-    """Rows as columns. A row without a column gets None there, which is NaN."""
-    wanted = dict.fromkeys(name for row in rows for name in row) if names is None else names
-    return {name: column(name, [row.get(name) for row in rows]) for name in wanted} if rows else {}
 
 
 def _append_traces(

@@ -23,7 +23,7 @@ def measured_costs(contents: StoreContents) -> dict[str, Cost]:
     """Point id -> its cost, of every point that is measured. Failed ones are not in it."""
     costs = {}
     if contents.generation is not None:
-        from campaign.store.dataset import open_tables, read_column  # noqa: PLC0415
+        from campaign.store.tables import open_tables, read_column  # noqa: PLC0415
 
         tables = open_tables(contents.generation)
         columns = [read_column(tables, f"measurements/{name}") for name in COLUMNS]

@@ -7,20 +7,17 @@ missing value.
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
-import zarr
-from zarr.storage import LocalStore, WrapperStore
 
 from campaign.store.columns import (
     CHUNK_SAMPLES,
-    FAILURE_COLUMNS,
     PADDING,
     SAMPLE_ATTRIBUTES,
     SAMPLES,
@@ -29,30 +26,30 @@ from campaign.store.columns import (
     attributes,
     missing_column,
 )
-from campaign.store.current_state import summary_and_states
 from campaign.store.generation import MISSING, Generation, reading
-from campaign.store.journal import CUT_OFF
 from campaign.store.layout import DamagedStoreError, Store
-from campaign.store.mixtures import mixtures
-from campaign.store.records import JournalTail, StoreContents, measurement_row, read_contents
+from campaign.store.records import JournalTail, read_contents
 from campaign.store.rows import stored
 from campaign.store.samples import wrong_descriptions
-from campaign.store.setups import perf_per_watt_mhz, setup_uses
 from campaign.store.shard import BadChunkError, read_shard
+from campaign.store.tables import (
+    OPEN_AGAIN,
+    attributes_of,
+    failure_columns,
+    measurement_columns,
+    read_columns,
+    stored_tables,
+    trace_columns,
+)
 from dvfs.dataset import (
     BOOLEAN_COLUMNS,
-    FAILURES,
     INTEGER_COLUMNS,
-    MEASUREMENT_COLUMNS,
-    TRACE_COLUMNS,
     TRACE_INTEGER_COLUMNS,
     TRACE_TEXT_COLUMNS,
+    Columns,
     is_float_column,
 )
 from dvfs.files import NotRegularError
-
-if TYPE_CHECKING:
-    from zarr.core.buffer import Buffer
 
 LAZY: dict[str, Any] = {
     "chunks": None,
@@ -61,7 +58,6 @@ LAZY: dict[str, Any] = {
     "decode_timedelta": False,
 }
 """How xarray opens the index: values are read when used, and seconds stay numbers."""
-OPEN_AGAIN = "if a campaign is running, open the store again, otherwise run the campaign again"
 
 
 @dataclass(frozen=True)
@@ -77,41 +73,6 @@ class Tables:
     failures: pd.DataFrame
 
 
-class WrittenStore(WrapperStore[LocalStore]):
-    """A folder of Zarr arrays with a known list of files. A missing file is an error, where Zarr
-    itself would return missing values."""
-
-    def __init__(self, folder: Path, files: frozenset[str]) -> None:
-        super().__init__(LocalStore(folder, read_only=True))
-        self._files = files
-
-    async def get(self, key: str, *how: Any, **options: Any) -> Buffer | None:
-        """See :meth:`zarr.abc.store.Store.get`."""
-        path = self._store.root / key
-        data = None
-        if key not in self._files or path.is_file():  # a device in its place may have no end
-            data = await super().get(key, *how, **options)
-        if data is None and key in self._files:
-            raise DamagedStoreError(f"{path}: is missing; {OPEN_AGAIN}")
-        return data
-
-
-def _tables_of(generation: Generation) -> WrittenStore:
-    start = "tables.zarr/"
-    names = (name for name in generation.files if name.startswith(start))
-    return WrittenStore(generation.tables, frozenset(n.removeprefix(start) for n in names))
-
-
-def open_tables(generation: Generation) -> zarr.Group:
-    """A generation's tables, for reading.
-
-    Raises:
-        DamagedStoreError: they cannot be opened.
-    """
-    with reading(generation.tables):
-        return zarr.open_group(_tables_of(generation), mode="r", zarr_format=3)
-
-
 def current_tables(store: Store) -> tuple[Tables, JournalTail]:
     """All scalars of the store, in memory, and the journals' records that are not compacted yet.
 
@@ -122,91 +83,44 @@ def current_tables(store: Store) -> tuple[Tables, JournalTail]:
     """
     contents = read_contents(store)
     with reading(store.index):
-        return _merged(contents), contents.tail
-
-
-def _merged(contents: StoreContents) -> Tables:
-    """The generation's tables together with the scalars of the journals, one row for a point."""
-    if contents.generation is None:
-        frames = {
-            name: pd.DataFrame({column: [] for column in columns})
-            for name, columns in (
-                ("measurements", MEASUREMENT_COLUMNS),
-                ("traces", TRACE_COLUMNS),
-                ("failures", FAILURE_COLUMNS),
-            )
-        }
-    else:
-        group = open_tables(contents.generation)
-        frames = {name: read_table(group, name) for name in ("measurements", "traces", "failures")}
-    measurements, traces = frames["measurements"], frames["traces"]
-    if contents.accepted:
-        fresh = pd.DataFrame([measurement_row(entry.scalars) for entry in contents.accepted])
-        row_of = dict(zip(measurements["point_id"], range(len(measurements)), strict=True))
-        rows = [row_of.setdefault(point_id, len(row_of)) for point_id in fresh["point_id"]]
-        fresh.index = pd.Index(rows)
-        traces = traces[~traces["measurement"].isin(rows)]
-        kept = measurements.drop(index=[row for row in rows if row < len(measurements)])
-        measurements = _concat(kept, fresh).sort_index()
-    failed = [
-        measurement_row(entry.scalars)
-        for entry in contents.tail.entries
-        if entry.scalars["status"] in FAILURES
-    ]
-    failures = frames["failures"]
-    if failed:
-        failures = _concat(failures, pd.DataFrame(failed)[list(FAILURE_COLUMNS)])
-    return Tables(
-        measurements.reset_index(drop=True),
-        traces[traces["row_size"] > 0].reset_index(drop=True),
-        failures.reset_index(drop=True),
-    )
-
-
-def read_table(group: zarr.Group, table: str) -> pd.DataFrame:
-    """A whole table. A column that an earlier version did not write has its missing value."""
-    arrays = group[table]
-    assert isinstance(arrays, zarr.Group)  # noqa: S101
-    names = sorted(arrays.array_keys())  # Zarr lists them in the folder's arbitrary order
-    frame = pd.DataFrame({name: read_column(group, f"{table}/{name}") for name in names})
-    for name in TABLES[table][1]:
-        if name not in frame:
-            frame[name] = missing_column(name, len(frame))
-    return frame
-
-
-def read_column(tables: zarr.Group, name: str) -> np.ndarray:
-    """A whole column, ``table/column``; text as objects.
-
-    Raises:
-        DamagedStoreError: it cannot be read.
-    """
-    with reading(Path(name)):
-        array = tables[name]
-        assert isinstance(array, zarr.Array)  # noqa: S101
-        values = np.asarray(array[:])
-    return values.astype(object) if values.dtype.kind == "T" else values
-
-
-def _concat(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
-    return new if not len(old) else pd.concat([old, new])
+        tables = (measurement_columns(contents), trace_columns(contents), failure_columns(contents))
+    return Tables(*map(pd.DataFrame, tables)), contents.tail
 
 
 def as_dataset(frame: pd.DataFrame, dimension: str) -> xr.Dataset:
     """A table as a Dataset along one dimension, with units; missing counts are NaN."""
-    variables: dict[str, Any] = {}
+    columns: dict[str, np.ndarray] = {}
     for name in frame.columns:
-        column = frame[name]
+        values = frame[name]
         if is_float_column(name):
-            values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+            columns[name] = values.to_numpy(dtype=np.float64, na_value=np.nan)
         elif name in INTEGER_COLUMNS or name in TRACE_INTEGER_COLUMNS:
-            values = column.to_numpy(dtype=np.int64)
+            columns[name] = values.to_numpy(dtype=np.int64)
         elif name in BOOLEAN_COLUMNS:
-            values = column.to_numpy(dtype=bool)
+            columns[name] = values.to_numpy(dtype=bool)
         else:
-            values = column.astype(str).to_numpy(dtype=object)
-        variables[name] = (dimension, values, attributes(name))
-    return xr.Dataset(variables)
+            columns[name] = values.astype(str).to_numpy(dtype=object)
+    return _dataset_of(columns, dimension)
+
+
+def _dataset_of(columns: Mapping[str, np.ndarray], dimension: str) -> xr.Dataset:
+    return xr.Dataset(
+        {name: (dimension, values, attributes(name)) for name, values in columns.items()}
+    )
+
+
+def read_scalars(store: Store) -> xr.Dataset:
+    """The Dataset of :func:`open_dataset` without samples and traces, in memory.
+
+    Raises:
+        DamagedStoreError: it cannot be read.
+    """
+    return scalars_of(read_columns(store))
+
+
+def scalars_of(columns: Columns) -> xr.Dataset:
+    """The measurements' columns as a Dataset."""
+    return _dataset_of(columns, "measurement").assign_attrs(columns.attrs)
 
 
 def open_dataset(store: Store, chunk_samples: int = CHUNK_SAMPLES) -> xr.Dataset:
@@ -238,53 +152,18 @@ def open_dataset(store: Store, chunk_samples: int = CHUNK_SAMPLES) -> xr.Dataset
             if full.size < traces.sizes["trace"]:
                 traces = traces.isel(trace=full)
         else:
-            tables = _merged(contents)
-            dataset = as_dataset(tables.measurements, "measurement")
-            traces = as_dataset(tables.traces, "trace")
+            dataset = _dataset_of(measurement_columns(contents), "measurement")
+            traces = _dataset_of(trace_columns(contents), "trace")
         names = {name: f"trace_{name}" for name in (*TRACE_TEXT_COLUMNS, "measurement")}
         dataset = dataset.merge(traces.rename_vars(names))
     if contents.generation is not None and contents.generation.samples_end:
         spans = tuple(traces[name].values for name in ("row_start", "row_size"))
         dataset = dataset.merge(_samples(store, contents.generation, chunk_samples, *spans))
-    return dataset.assign_attrs(_attributes(store, contents))
-
-
-def read_scalars(store: Store) -> xr.Dataset:
-    """The Dataset of :func:`open_dataset` without samples and traces, in memory.
-
-    Raises:
-        DamagedStoreError: it cannot be read.
-    """
-    contents = read_contents(store)
-    with reading(store.index):
-        if contents.generation is not None and not contents.accepted:
-            dataset = _opened(contents.generation, "measurements").load()
-        else:
-            dataset = as_dataset(_merged(contents).measurements, "measurement")
-    return dataset.assign_attrs(_attributes(store, contents))
-
-
-def _attributes(store: Store, contents: StoreContents) -> dict[str, Any]:
-    # A record that is cut off was never acknowledged, or is being written.
-    places = contents.tail.damage
-    lost = [place for place in places if not place[2].startswith(CUT_OFF)]
-    for name, at, what in lost[:1]:
-        raise DamagedStoreError(
-            f"{store.journals / name}: byte {at}: {what} (damaged records: {len(lost)}); run the "
-            f"campaign again to measure their points again, or import again to go on without them"
-        )
-    summary, _ = summary_and_states(contents)
-    uses, _ = setup_uses(store, summary.get("setups", {}), contents.tail.setups)
-    return {
-        "store": str(store.root),
-        "damaged_records": len(contents.damage),
-        "mixtures": json.dumps([mixture.as_dict() for mixture in mixtures(uses)]),
-        "perf_per_watt_mhz": json.dumps(perf_per_watt_mhz(uses)),
-    }
+    return dataset.assign_attrs(attributes_of(store, contents))
 
 
 def _opened(generation: Generation, table: str) -> xr.Dataset:
-    dataset: xr.Dataset = xr.open_zarr(_tables_of(generation), group=table, **LAZY)
+    dataset: xr.Dataset = xr.open_zarr(stored_tables(generation), group=table, **LAZY)
     dimension, columns = TABLES[table]
     for name in columns:
         if name not in dataset:  # an earlier version wrote the table

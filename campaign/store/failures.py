@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 
 from campaign.store.columns import FAILURE_COLUMNS
-from campaign.store.dataset import open_tables, read_table
 from campaign.store.layout import Store
 from campaign.store.measurement import will_be_tried_again
 from campaign.store.planned import planned_ids
-from campaign.store.records import measurement_row, read_contents
+from campaign.store.records import read_contents
 from campaign.store.states import point_states
-from dvfs.dataset import COMPLETE, FAILURES
+from campaign.store.tables import failure_columns
+from dvfs.dataset import COMPLETE
 
 FAILED, WAITING, MEASURED = "failed", "waiting", "measured since"
 """What became of a point: no further attempt is made; a campaign that runs, or the next one,
@@ -28,17 +27,7 @@ def failed_attempts(store: Store) -> pd.DataFrame:
         DamagedStoreError: every generation is damaged, or the plan cannot be read.
     """
     contents = read_contents(store)
-    fresh = [
-        measurement_row(entry.scalars)
-        for entry in contents.tail.entries
-        if entry.scalars["status"] in FAILURES
-    ]
-    frame = pd.DataFrame(fresh, columns=list(FAILURE_COLUMNS))
-    if contents.generation is not None and contents.generation.summary.get("failures"):
-        kept = read_table(open_tables(contents.generation), "failures")[list(FAILURE_COLUMNS)]
-        frame = pd.concat([kept, frame]) if fresh else kept
-    clocks = ["core_mhz", "mem_mhz"]
-    frame[clocks] = frame[clocks].astype(np.float64)  # None becomes NaN
+    frame = pd.DataFrame(failure_columns(contents))[list(FAILURE_COLUMNS)]
     # One attempt may fail twice, because Dask repeats the task of a lost worker.
     frame = frame.drop_duplicates(["point_id", "attempt"], keep="last")
     states = point_states(store, contents) if len(frame) else {}

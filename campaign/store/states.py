@@ -49,7 +49,7 @@ def _failed_attempts(contents: StoreContents) -> Counter[str]:
     """Point id -> its failed attempts."""
     failed: set[tuple[str, int]] = set()
     if contents.generation is not None and contents.generation.summary.get("failures"):
-        from campaign.store.dataset import open_tables, read_column  # noqa: PLC0415
+        from campaign.store.tables import open_tables, read_column  # noqa: PLC0415
 
         tables = open_tables(contents.generation)
         ids = read_column(tables, "failures/point_id")
@@ -190,7 +190,7 @@ def _counts_without_plan(
 ) -> dict[str, Counter[str]]:
     """Site -> status -> measurements of it that the plan does not have: imported ones, or those of
     an earlier plan."""
-    from campaign.store.dataset import open_tables, read_column  # noqa: PLC0415
+    from campaign.store.tables import open_tables, read_column  # noqa: PLC0415
 
     rows: dict[str, tuple[str, str]] = {}
     if contents.generation is not None:

@@ -22,7 +22,6 @@ import zarr
 from campaign.store import hours, setups
 from campaign.store.columns import CHUNK_SAMPLES, SAMPLES, SHARD_SAMPLES, column
 from campaign.store.compaction import NewRows, write_generation
-from campaign.store.dataset import open_tables, read_column
 from campaign.store.generation import (
     MISSING,
     FileDigest,
@@ -45,6 +44,7 @@ from campaign.store.records import read_contents
 from campaign.store.samples import repair_descriptions, wrong_descriptions
 from campaign.store.shard import BadChunkError, read_shard
 from campaign.store.summary import without
+from campaign.store.tables import open_tables, read_column
 from dvfs.dataset import COMPLETE, COUNT_PREFIX, DAMAGED
 from dvfs.files import NotRegularError
 

@@ -190,6 +190,18 @@ def test_coefficients_are_read_without_numpy(folder):
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_picks_are_predicted_without_what_takes_long_to_import(folder):
+    heavy = ("pandas", "xarray", "dask", "numba", "scipy.stats", "statsmodels", "sites.site_file")
+    code = (
+        "import sys; from campaign.verbs.command_line import main;"
+        f"main(['predict', {str(folder)!r}, '--site', {SITE!r}]);"
+        f"print([m for m in {heavy!r} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "P(best)" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 @pytest.mark.parametrize(
     "kept", [{}, {"site": 3}, {"site": "board", "coefficients": [{"name": 1}]}]
 )

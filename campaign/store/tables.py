@@ -1,0 +1,183 @@
+"""Reading the tables of a store: their columns as arrays, in memory.
+
+Readers take no lock and write nothing. A generation is checked when it is opened. If a file of it
+is removed later (because two newer generations exist), reading it is an error, and never gives a
+missing value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import zarr
+from zarr.storage import LocalStore, WrapperStore
+
+from campaign.store.columns import FAILURE_COLUMNS, TABLES, columns_of, missing_column
+from campaign.store.current_state import summary_and_states
+from campaign.store.generation import STATE, Generation, reading
+from campaign.store.journal import CUT_OFF
+from campaign.store.layout import DamagedStoreError, Store
+from campaign.store.mixtures import mixtures
+from campaign.store.records import StoreContents, measurement_row, read_contents
+from campaign.store.setups import perf_per_watt_mhz, setup_uses
+from dvfs.dataset import FAILURES, Columns
+
+if TYPE_CHECKING:
+    from zarr.core.buffer import Buffer
+
+OPEN_AGAIN = "if a campaign is running, open the store again, otherwise run the campaign again"
+
+
+class WrittenStore(WrapperStore[LocalStore]):
+    """A folder of Zarr arrays with a known list of files. A missing file is an error, where Zarr
+    itself would return missing values."""
+
+    def __init__(self, folder: Path, files: frozenset[str]) -> None:
+        super().__init__(LocalStore(folder, read_only=True))
+        self._files = files
+
+    async def get(self, key: str, *how: Any, **options: Any) -> Buffer | None:
+        """See :meth:`zarr.abc.store.Store.get`."""
+        path = self._store.root / key
+        data = None
+        if key not in self._files or path.is_file():  # a device in its place may have no end
+            data = await super().get(key, *how, **options)
+        if data is None and key in self._files:
+            raise DamagedStoreError(f"{path}: is missing; {OPEN_AGAIN}")
+        return data
+
+
+def stored_tables(generation: Generation) -> WrittenStore:
+    """The files of a generation's tables."""
+    start = "tables.zarr/"
+    names = (name for name in generation.files if name.startswith(start))
+    return WrittenStore(generation.tables, frozenset(n.removeprefix(start) for n in names))
+
+
+def open_tables(generation: Generation) -> zarr.Group:
+    """A generation's tables, for reading.
+
+    Raises:
+        DamagedStoreError: they cannot be opened.
+    """
+    with reading(generation.tables):
+        return zarr.open_group(stored_tables(generation), mode="r", zarr_format=3)
+
+
+def read_columns(store: Store) -> Columns:
+    """All measurements of a store, without their traces.
+
+    Raises:
+        DamagedStoreError: it cannot be read.
+    """
+    contents = read_contents(store)
+    with reading(store.index):
+        columns = measurement_columns(contents)
+    return Columns(columns, attributes_of(store, contents))
+
+
+def measurement_columns(contents: StoreContents) -> dict[str, np.ndarray]:
+    """The table of measurements together with the journals' records, one row for a point."""
+    kept = _kept(contents, "measurements")
+    if not contents.accepted:
+        return kept
+    fresh = columns_of([measurement_row(entry.scalars) for entry in contents.accepted])
+    row_of = {point_id: row for row, point_id in enumerate(kept["point_id"].tolist())}
+    rows = [row_of.setdefault(point_id, len(row_of)) for point_id in fresh["point_id"].tolist()]
+    return _with_rows(kept, fresh, np.array(rows), len(row_of))
+
+
+def trace_columns(contents: StoreContents) -> dict[str, np.ndarray]:
+    """The table of traces, without those of measurements that a journal replaces. Those of
+    measurements that are still in a journal are not in it."""
+    kept = _kept(contents, "traces")
+    valid = kept["row_size"] > 0
+    if contents.generation is not None and contents.accepted:
+        states = contents.generation.states()
+        ids = np.array([entry.point_id for entry in contents.accepted], STATE["id"])
+        replaced = states["row"][np.isin(states["id"], ids)]
+        valid &= ~np.isin(kept["measurement"], replaced)
+    return {name: values[valid] for name, values in kept.items()}
+
+
+def failure_columns(contents: StoreContents) -> dict[str, np.ndarray]:
+    """The table of failed attempts together with the journals' records."""
+    kept = _kept(contents, "failures")
+    scalars = [entry.scalars for entry in contents.tail.entries]
+    failed = [measurement_row(own) for own in scalars if own["status"] in FAILURES]
+    if not failed:
+        return kept
+    start = len(kept["point_id"])
+    rows = np.arange(start, start + len(failed))
+    return _with_rows(kept, columns_of(failed, FAILURE_COLUMNS), rows, start + len(failed))
+
+
+def _kept(contents: StoreContents, table: str) -> dict[str, np.ndarray]:
+    """A whole table of the generation. A column that an earlier version did not write has its
+    missing value."""
+    names = TABLES[table][1]
+    if contents.generation is None:
+        return {name: missing_column(name, 0) for name in sorted(names)}
+    tables = open_tables(contents.generation)
+    with reading(contents.generation.tables):
+        group = tables[table]
+        assert isinstance(group, zarr.Group)  # noqa: S101
+        written = set(group.array_keys())
+    columns = {name: read_column(tables, f"{table}/{name}") for name in written}
+    rows = len(columns["point_id" if "point_id" in columns else "row_size"])
+    missing = {name: missing_column(name, rows) for name in names if name not in written}
+    return dict(sorted((columns | missing).items()))  # Zarr lists them in any order
+
+
+def _with_rows(
+    columns: Mapping[str, np.ndarray], fresh: Mapping[str, np.ndarray], rows: np.ndarray, size: int
+) -> dict[str, np.ndarray]:
+    """Columns of ``size`` rows, of which ``rows`` are the ``fresh`` ones."""
+    merged = {}
+    for name in sorted({*columns, *fresh}):
+        merged[name] = missing_column(name, size)
+        if name in columns:
+            merged[name][: len(columns[name])] = columns[name]
+        merged[name][rows] = fresh.get(name, missing_column(name, len(rows)))
+    return merged
+
+
+def read_column(tables: zarr.Group, name: str) -> np.ndarray:
+    """A whole column, ``table/column``; text as objects.
+
+    Raises:
+        DamagedStoreError: it cannot be read.
+    """
+    with reading(Path(name)):
+        array = tables[name]
+        assert isinstance(array, zarr.Array)  # noqa: S101
+        values = np.asarray(array[:])
+    return values.astype(object) if values.dtype.kind == "T" else values
+
+
+def attributes_of(store: Store, contents: StoreContents) -> dict[str, Any]:
+    """What a store's Dataset says of all measurements together.
+
+    Raises:
+        DamagedStoreError: a record of a journal is damaged.
+    """
+    # A record that is cut off was never acknowledged, or is being written.
+    places = contents.tail.damage
+    lost = [place for place in places if not place[2].startswith(CUT_OFF)]
+    for name, at, what in lost[:1]:
+        raise DamagedStoreError(
+            f"{store.journals / name}: byte {at}: {what} (damaged records: {len(lost)}); run the "
+            f"campaign again to measure their points again, or import again to go on without them"
+        )
+    summary, _ = summary_and_states(contents)
+    uses, _ = setup_uses(store, summary.get("setups", {}), contents.tail.setups)
+    return {
+        "store": str(store.root),
+        "damaged_records": len(contents.damage),
+        "mixtures": json.dumps([mixture.as_dict() for mixture in mixtures(uses)]),
+        "perf_per_watt_mhz": json.dumps(perf_per_watt_mhz(uses)),
+    }
