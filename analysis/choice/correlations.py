@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
 FEWEST = 4
@@ -45,6 +45,6 @@ def correlation(x: np.ndarray, y: np.ndarray) -> Correlation:
     influence = u * v - r * (u**2 + v**2) / 2.0
     by_moments = math.sqrt(float(np.mean(influence**2))) / (1.0 - r**2)
     half = max(1.0, by_moments) / math.sqrt(n - 3)
-    half *= float(stats.t.ppf((1.0 + CONFIDENCE) / 2.0, n - 3))
+    half *= float(stdtrit(n - 3, (1.0 + CONFIDENCE) / 2.0))
     z = math.atanh(r)
     return Correlation(r, math.tanh(z - half), math.tanh(z + half))

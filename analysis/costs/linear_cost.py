@@ -227,7 +227,7 @@ def _interval(
 ) -> tuple[np.ndarray, np.ndarray]:
     """95 % intervals from refits without each group of rows (jackknife), and every price that
     explains the rows as well."""
-    from scipy.stats import t  # noqa: PLC0415
+    from scipy.special import stdtrit  # noqa: PLC0415
 
     n = len(relative)
     parts = min(n, PARTS)
@@ -238,7 +238,7 @@ def _interval(
         refits[left_out] = _solved(relative[rows], costs[rows], way)
     deviation = np.sqrt((parts - 1) / parts * ((refits - refits.mean(axis=0)) ** 2).sum(axis=0))
     used = min(int((value > 0).sum()), parts - 1)
-    half = t.ppf(0.975, max(parts - used, 1)) * deviation
+    half = stdtrit(max(parts - used, 1), 0.975) * deviation
     low, high = np.maximum(value - half, 0.0), value + half
     least, most = equally_good(value, relative)
     return np.minimum(low, least), np.maximum(high, most)
