@@ -349,7 +349,11 @@ def test_a_scratch_that_takes_no_record_ends_the_run_and_is_no_fault_of_the_poin
     those before it were written again."""
     site = read_site(built_in_sites()[name])
     point = a_point(
-        site=site.name, partition=next(iter(site.partitions)), ranks=ranks, setting=site.settings[0]
+        site=site.name,
+        partition=next(iter(site.partitions)),
+        ranks=ranks,
+        setting=site.settings[0],
+        params='{"sleep_s":0.01}',  # ranks would meet thousands of times if it took no time
     )
     runner = SubprocessRunner(PartitionSetup(site, QUICK, ("idle",)), tmp_path)
     try:
