@@ -41,6 +41,7 @@ from tests.faults.small_campaign import (
     write_campaign,
     write_programs,
 )
+from tests.shared_imports import program
 
 LIMIT_S = 180.0
 """A run that has not ended by itself in so long counts as one that never does."""
@@ -562,7 +563,11 @@ def _to_the_end(trial: Trial) -> None:
     for attempt in range(2):
         measured = len(measured_ids(trial.store))
         running = local_run.start(
-            trial.folder, trial.mark, more=trial.more, output=f"undisturbed-{attempt}"
+            trial.folder,
+            trial.mark,
+            more=trial.more,
+            output=f"undisturbed-{attempt}",
+            program=[program()],  # the imports are shared: nothing happens to this run
         )
         code = local_run.wait(running, LIMIT_S)
         trial.wrong += local_run.measured_again(running.text(), judged.planned, measured)

@@ -45,11 +45,11 @@ def start(
     environment: Mapping[str, str] | None = None,
     more: Sequence[str] = (),
     output: str = "output",
+    program: Sequence[str | Path] = (sys.executable, "-m", "campaign"),
 ) -> Running:
     """Start ``campaign run`` on the campaign and the store in ``folder``."""
     path = folder / output
-    words = [sys.executable, "-m", "campaign", "run", str(folder / NAME)]
-    words += ["--store", str(folder / STORE), *more]
+    words = [*program, "run", folder / NAME, "--store", folder / STORE, *more]
     with path.open("wb") as file:
         process = subprocess.Popen(
             words,
