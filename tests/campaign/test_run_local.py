@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 SIMULATED = """\
 name = "simulated"
-repeats = 10
+repeats = 5
 [[sites]]
 site = "jetson-tk1"
 settings = { choose = "random", count = 12, seed = 1 }
@@ -57,7 +57,7 @@ kernel = "dp_fma"
 """
 
 
-POINTS = 1320
+POINTS = 660
 """Of the simulated campaign: seconds of work, in which an interrupt or a kill can come."""
 
 
