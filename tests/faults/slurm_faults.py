@@ -114,6 +114,7 @@ class Stage:
     folder: Path
     random: Random
     partitions: tuple[tuple[str, int], ...] = (("cpu-a", 1), ("cpu-b", 1))
+    repeats: int = REPEATS
     seen: set[str] = field(default_factory=set)
     """The points that were measured when the store was last looked at."""
 
@@ -164,7 +165,7 @@ def write_files(
     work = WORK if simulated else f'[[kernels]]\nkernel = "idle"\nparams = {{ sleep_s = {sleeps} }}'
     duration_s = 1.0 if simulated else 0.05
     stage.campaign.write_text(
-        CAMPAIGN.format(min_duration_s=duration_s, repeats=REPEATS if simulated else 1) + work
+        CAMPAIGN.format(min_duration_s=duration_s, repeats=stage.repeats if simulated else 1) + work
     )
 
 
@@ -604,6 +605,8 @@ PARTITIONS_OF = {
     "walltime": (("cpu-a", 1),),
 }
 """The partitions of kinds that want others than most."""
+REPEATS_OF = dict.fromkeys(("no-interface", "refused", "no-partition"), 1)
+"""The repeats of kinds that are over before anything is measured."""
 
 
 class _Orphan:
@@ -737,7 +740,8 @@ def disturb(cluster: SlurmCluster, kind: str, seed: int, folder: Path) -> Outcom
 
 def _tried(cluster: SlurmCluster, kind: str, seed: int, random: Random, folder: Path) -> Outcome:
     began = time.monotonic()
-    stage = Stage(cluster, folder, random, PARTITIONS_OF.get(kind, (("cpu-a", 1), ("cpu-b", 1))))
+    partitions = PARTITIONS_OF.get(kind, (("cpu-a", 1), ("cpu-b", 1)))
+    stage = Stage(cluster, folder, random, partitions, REPEATS_OF.get(kind, REPEATS))
     write_files(stage)
     code: int | None = None
     said = what = ""
