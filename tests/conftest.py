@@ -23,7 +23,7 @@ from tests.session_folder import session_folder
 from tests.slow import EARLY, SLOW
 from tests.slurm_cluster import use_loopback
 
-pytest_plugins = ["tests.slurm_fixtures"]
+pytest_plugins = ["tests.slurm_fixtures", "tests.accounting_fixtures"]
 
 # Made here, before pytest starts its workers, which find it in their environment.
 session_folder()

@@ -18,6 +18,7 @@ SLOW = (
     "tests/campaign/test_setups.py::test_a_run_that_would_mix",
     "tests/campaign/test_damage.py",
     "tests/faults/test_fuzz.py::test_no_damaged_file",
+    "tests/test_accounting_cluster.py",
     "tests/analysis/test_next_measurements.py::test_where_noise",
     "tests/sites/test_clock_contract.py",
     "tests/campaign/test_measure.py",

@@ -26,6 +26,12 @@ SLURM = (
     "sinfo",
     "squeue",
     "srun",
+    "slurmdbd",
+    "sacct",
+    "sacctmgr",
+    "mariadbd",
+    "lua5.1",
+    "luac5.1",
 )
 PROGRAMS = {"install_slurm": SLURM, "install_chromium": ("chromium",)}
 REQUIRE = {
