@@ -8,11 +8,11 @@ see there and tests see under ``folder(node)``. See tests/clocked_node.py.
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -35,7 +35,7 @@ from tests.slurm_cluster import (
 PROGRAMS = ("slurmdbd", "sacct", "sacctmgr", "mariadbd", "unshare")
 SYSTEM_TABLES = Path("/usr/share/mysql/mysql_system_tables.sql")
 CLOCKS_KHZ = (1_200_000, 1_500_000, 1_800_000, 2_100_000, 2_400_000)
-PERIOD_S = 0.1
+PERIOD_S = 0.05
 PYTHON = (sys.executable, "-IS", clocked_node.__file__)
 
 # Whole nodes: jobs that share one get its energy each.
@@ -125,15 +125,13 @@ class AccountingCluster(SlurmCluster):
         clocks_khz: Sequence[int] = CLOCKS_KHZ,
         start_timeout: float = 60.0,
     ) -> None:
-        cpus = len(list(CPUS.glob("cpu[0-9]*")))
+        cpus = os.cpu_count() or 1
         super().__init__(base, name, {"cpu": nodes}, cpus, start_timeout=start_timeout)
         self.contain = contain
         self.power = power
         self.clocks_khz = tuple(clocks_khz)
         self.filter = base / "cli_filter.lua"
-        self._database: subprocess.Popen[bytes] | None = None
-        self._slurmdbd: subprocess.Popen[bytes] | None = None
-        self._writer: subprocess.Popen[bytes] | None = None
+        self._helpers: dict[str, subprocess.Popen[bytes]] = {}  # in the order of their start
 
     @property
     def environment(self) -> dict[str, str]:
@@ -155,17 +153,16 @@ class AccountingCluster(SlurmCluster):
         return self.folder(node) / "counters"
 
     def drawn_j(self, node: str, start_s: float, end_s: float) -> float:
-        """The energy in J that a node drew between two times in Unix seconds."""
-        while True:
-            times_s, energies_j, _ = np.loadtxt(self.folder(node) / "energy.log", unpack=True)
-            if times_s[-1] >= end_s:
-                start_j, end_j = np.interp([start_s, end_s], times_s, energies_j)
-                return float(end_j - start_j)
-            time.sleep(PERIOD_S)
+        """The energy in J that a node drew between two times in Unix seconds, by its log."""
+        log = self.folder(node) / "energy.log"
+        self._wait_for("writer", lambda: np.loadtxt(log)[-1, 0] >= end_s)
+        times_s, energies_j, _ = np.loadtxt(log, unpack=True)
+        start_j, end_j = np.interp([start_s, end_s], times_s, energies_j)
+        return float(end_j - start_j)
 
     def work(self, gigacycles: float, stall_s: float = 0.0) -> str:
         """A shell command for a job, which takes longer at a lower clock: so many cycles on all of
-        its CPUs, and so many seconds that no clock changes."""
+        its CPUs, at their clock when it starts, and so many seconds that no clock changes."""
         return shlex.join([*PYTHON, "work", str(gigacycles), str(stall_s)])
 
     # Submission and accounting
@@ -228,7 +225,7 @@ class AccountingCluster(SlurmCluster):
     def _start_munged(self) -> None:
         # With all else that the controller, which comes next, needs.
         database = self.base / "mariadb"
-        self._database = self._popen(
+        self._helpers["mariadbd"] = self._popen(
             "mariadbd",
             "--no-defaults",
             "--user=root",
@@ -245,11 +242,12 @@ class AccountingCluster(SlurmCluster):
         )
         folders = [str(self.folder(node)) for node in self.nodes]
         words = ["write", str(PERIOD_S), *self.power.words(), *folders]
-        self._writer = self._popen("env", *PYTHON, *words)  # a program's log has its name
+        self._helpers["writer"] = self._popen("env", *PYTHON, *words)  # its log is env.stderr
         super()._start_munged()
-        self._wait_for(self._database, (self.base / "mariadb.socket").exists, "MariaDB")
-        self._slurmdbd = self._popen("slurmdbd", "-D")
-        self._wait_for(self._slurmdbd, self._add_cluster, "slurmdbd")
+        self._wait_for("writer", (self.counters(self.nodes[-1]) / "energy").exists)
+        self._wait_for("mariadbd", database.with_suffix(".socket").exists)
+        self._helpers["slurmdbd"] = self._popen("slurmdbd", "-D")
+        self._wait_for("slurmdbd", self._add_cluster)
 
     def _add_cluster(self) -> bool:
         # The controller ends where the database doesn't know its cluster.
@@ -258,12 +256,11 @@ class AccountingCluster(SlurmCluster):
         shown = self.run("sacctmgr", "-nP", "show", "cluster", "format=cluster", timeout=5)
         return self.name in shown.split()
 
-    def _wait_for(
-        self, daemon: subprocess.Popen[bytes], is_ready: Callable[[], bool], what: str
-    ) -> None:
-        self._wait(lambda: daemon.poll() is not None or is_ready(), what)
+    def _wait_for(self, helper: str, is_ready: Callable[[], bool]) -> None:
+        daemon = self._helpers[helper]
+        self._wait(lambda: daemon.poll() is not None or is_ready(), helper)
         if daemon.poll() is not None:
-            raise _DaemonEndedError(f"{what} ended before it came up\n{self._logs()}")
+            raise _DaemonEndedError(f"{helper} ended by itself\n{self._logs()}")
 
     def _popen(self, program: str, *options: str) -> subprocess.Popen[bytes]:
         if program != "slurmd":
@@ -277,6 +274,5 @@ class AccountingCluster(SlurmCluster):
         try:
             super().stop()
         finally:
-            for daemon in (self._slurmdbd, self._database, self._writer):
-                _end([daemon] if daemon else [])
-            self._slurmdbd = self._database = self._writer = None
+            while self._helpers:
+                _end([self._helpers.popitem()[1]])

@@ -10,7 +10,6 @@ import fcntl
 import os
 import sys
 import time
-from contextlib import ExitStack
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
@@ -61,29 +60,28 @@ def write_clocks(cpu: Path, clocks_khz: tuple[int, ...]) -> None:
 
 def clock_khz(cpu: Path) -> int:
     """The clock of a busy CPU, by its governor and limits, from its folder."""
-    folder = cpu / "cpufreq"
-    names = ("min_freq", "max_freq", "setspeed")
-    low, high, asked = (int(_read(folder / f"scaling_{name}")) for name in names)
-    governor = _read(folder / "scaling_governor")
-    return {"userspace": min(max(asked, low), high), "powersave": low}.get(governor, high)
+    names = ("min_freq", "max_freq", "setspeed", "governor")
+    *clocks, governor = [_read(f"{cpu}/cpufreq/scaling_{name}") for name in names]
+    low, high, asked = map(int, clocks)
+    return {b"userspace": min(max(asked, low), high), b"powersave": low}.get(governor, high)
 
 
-def _read(file: Path) -> str:
-    # Whoever writes it empties it first.
-    while not (text := file.read_text().strip()):
-        pass
+def _read(file: str) -> bytes:
+    # Whoever writes it empties it first. No pathlib: the writer would take a third of its time.
+    text = b""
+    while not text:
+        descriptor = os.open(file, os.O_RDONLY)
+        text = os.read(descriptor, 80).strip()
+        os.close(descriptor)
     return text
 
 
 def work(gigacycles: float, stall_s: float) -> None:
     """Keep this process's CPUs busy for so many cycles of the slowest, and ``stall_s`` seconds."""
     cpus = [CPUS / f"cpu{number}" for number in sorted(os.sched_getaffinity(0))]
-    with ExitStack() as held:
-        for cpu in cpus:
-            descriptor = os.open(cpu / "cpufreq", os.O_RDONLY)
-            held.callback(os.close, descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
-        time.sleep(stall_s + gigacycles * 1e6 / min(map(clock_khz, cpus)))
+    for cpu in cpus:
+        fcntl.flock(os.open(cpu / "cpufreq", os.O_RDONLY), fcntl.LOCK_SH)  # until this process ends
+    time.sleep(stall_s + gigacycles * 1e6 / min(map(clock_khz, cpus)))
 
 
 class _Node:
@@ -95,34 +93,38 @@ class _Node:
         self.power = power
         self.energy_j = 0.0
         self.then_s = time.time()
-        cpus = [path.parent for path in (folder / "cpu").glob("cpu*/cpufreq")]
-        self.locks = {cpu: os.open(cpu / "cpufreq", os.O_RDONLY) for cpu in cpus}
-        self.shown_khz = dict.fromkeys(cpus, 0)
+        self.cpus = [path.parent for path in (folder / "cpu").glob("cpu*/cpufreq")]
+        self.shown: dict[Path, object] = {}
 
     def write(self) -> None:
         """Add up what was drawn since the last call, and write the counters and the clocks."""
         now_s = time.time()
-        clocks_khz = {cpu: clock_khz(cpu) for cpu in self.locks}
-        watts = self.power.watts([khz for cpu, khz in clocks_khz.items() if self._is_busy(cpu)])
+        clocks_khz = {cpu: clock_khz(cpu) for cpu in self.cpus}
+        watts = self.power.watts([khz for cpu, khz in clocks_khz.items() if _is_busy(cpu)])
         self.energy_j += watts * (now_s - self.then_s)
         self.then_s = now_s
-        time_us = f"{now_s * 1e6:.0f} us"
-        _replace(self.counters / "energy", f"{self.energy_j:.0f} J {time_us}")
-        _replace(self.counters / "power", f"{watts:.0f} W {time_us}")
+        _replace(self.counters / "energy", f"{self.energy_j:.0f} J {now_s * 1e6:.0f} us")
+        self._show(watts, self.counters / "power", f"{watts:.0f} W {now_s * 1e6:.0f} us")
         self.log.write(f"{now_s:.3f} {self.energy_j:.3f} {watts:.3f}\n")
         for cpu, khz in clocks_khz.items():
-            if khz != self.shown_khz[cpu]:
-                for name in SHOWN:
-                    _replace(cpu / "cpufreq" / name, str(khz))
-                self.shown_khz[cpu] = khz
+            for name in SHOWN:
+                self._show(khz, cpu / "cpufreq" / name, str(khz))
 
-    def _is_busy(self, cpu: Path) -> bool:
-        try:
-            fcntl.flock(self.locks[cpu], fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        fcntl.flock(self.locks[cpu], fcntl.LOCK_UN)
-        return False
+    def _show(self, value: object, file: Path, text: str) -> None:
+        if self.shown.get(file) != value:
+            _replace(file, text)
+            self.shown[file] = value
+
+
+def _is_busy(cpu: Path) -> bool:
+    descriptor = os.open(f"{cpu}/cpufreq", os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _replace(file: Path, text: str) -> None:

@@ -67,7 +67,7 @@ def test_the_energy_is_what_the_node_drew(
     rows, (start_s, end_s) = ended(accounting_cluster, tmp_path / "out", work)
     drawn_j = accounting_cluster.drawn_j("n1", start_s, end_s)
     busy_w = accounting_cluster.power.watts([HIGHEST_KHZ] * accounting_cluster.cpus_per_node)
-    assert drawn_j > busy_w * 7.2e6 / HIGHEST_KHZ
+    assert drawn_j > 0.95 * busy_w * 7.2e6 / HIGHEST_KHZ
     for name in ("", "extern", "batch", "0"):
         assert float(rows[name]["ConsumedEnergyRaw"]) == pytest.approx(drawn_j, rel=0.05)
 
@@ -91,7 +91,7 @@ def test_a_step_sets_its_clock_and_the_power_follows(
     until(lambda: clock_files(cluster) == before)
     step = cluster.account(job, "ConsumedEnergyRaw", "ReqCPUFreqMax")["0"]
     assert step["ReqCPUFreqMax"] == "1.80G"
-    assert float(step["ConsumedEnergyRaw"]) == pytest.approx(slow_w * 3.0, rel=0.05)
+    assert float(step["ConsumedEnergyRaw"]) == pytest.approx(slow_w * 3.0, rel=0.1)
 
 
 def test_work_takes_longer_at_a_lower_clock(
@@ -139,8 +139,9 @@ def test_a_second_one_beside_it_leaves_nothing(
         assert stat.S_IMODE((cluster.base / "slurmdbd.conf").stat().st_mode) == 0o600
         rows, _ = ended(cluster, base / "out", f"srun {cluster.work(0.1)}")
         assert rows.keys() == {"", "batch", "0"}
-        job = cluster.submit(f"#!/bin/bash\ntrap '' TERM\n{cluster.work(1000)}\n", "-o/dev/null")
-        until(lambda: cluster.job_state(job) == "RUNNING" and len(processes(cluster.conf)) > 9)
+        stubborn = f"#!/bin/bash\ntrap '' TERM\ntouch {base}/up\n{cluster.work(1000)}\n"
+        cluster.submit(stubborn, "-o/dev/null")
+        until((base / "up").exists)
         assert has_mounts(base)
     until(lambda: processes(cluster.conf) == [], timeout_s=1)
     assert not has_mounts(base)
