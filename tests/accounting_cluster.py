@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tests import clocked_node
 from tests.clocked_node import CPUS, POWER, Power
@@ -154,11 +155,16 @@ class AccountingCluster(SlurmCluster):
 
     def drawn_j(self, node: str, start_s: float, end_s: float) -> float:
         """The energy in J that a node drew between two times in Unix seconds, by its log."""
-        log = self.folder(node) / "energy.log"
-        self._wait_for("writer", lambda: np.loadtxt(log)[-1, 0] >= end_s)
-        times_s, energies_j, _ = np.loadtxt(log, unpack=True)
+        self._wait_for("writer", lambda: self.log(node)[-1, 0] >= end_s)
+        times_s, energies_j, _ = self.log(node).T
         start_j, end_j = np.interp([start_s, end_s], times_s, energies_j)
         return float(end_j - start_j)
+
+    def log(self, node: str) -> NDArray[np.float64]:
+        """A node's log, a row every 0.05 s: Unix time in s, energy in J, power in W."""
+        text = (self.folder(node) / "energy.log").read_text()
+        whole = text[: text.rindex("\n")]  # of a row that is being written, a part may be there
+        return np.array([row.split() for row in whole.splitlines()], dtype=float)
 
     def work(self, gigacycles: float, stall_s: float = 0.0) -> str:
         """A shell command for a job, which takes longer at a lower clock: so many cycles on all of
@@ -177,14 +183,18 @@ class AccountingCluster(SlurmCluster):
         """What sacct has of a job that is over: fields of its rows. The rows' names are "" (the
         allocation), "batch", "extern", "0", ...; raise SlurmError where the job isn't over in time.
         """
-        names = ("JobID", "End", *fields)
+        names = ("JobID", "End", "TRESUsageInTot", *fields)
         asked = ["sacct", "-nP", "--delimiter=\x1f", "-j", str(jobid), "-o", ",".join(names)]
         rows: list[dict[str, str]] = []
 
         def is_over() -> bool:
             lines = self.run(*asked).splitlines()
             rows[:] = [dict(zip(names, line.split("\x1f"), strict=True)) for line in lines]
-            return bool(rows) and all(row["End"] != "Unknown" for row in rows)
+            # sacct gives a step the job's end and state before it has the step's energy.
+            return bool(rows) and all(
+                row["End"] != "Unknown" and (row["TRESUsageInTot"] or "." not in row["JobID"])
+                for row in rows
+            )
 
         self._wait(is_over, f"the end of job {jobid}")
         return {row["JobID"].partition(".")[2]: row for row in rows}
