@@ -10,6 +10,7 @@ JobAcctGatherFrequency's ``energy`` seconds, 30 unless set otherwise.
   read, ``batch`` unless the option ``step`` names another. A batch step is on the job's first node.
 - An empty value, 0, or Slurm's number for "no value" means that no energy is gathered. It is an
   error. A step younger than the gathering interval looks the same.
+- A counter that was reset during the step gives almost 2^64: an error too.
 
 A reading runs a command that asks the nodes, which takes 0.01 s to several seconds: read before and
 after a run, not during it. The time of a reading is the middle of the command; the energy is older
@@ -50,8 +51,10 @@ PERIOD_S = 30.0
 """AcctGatherNodeFreq and JobAcctGatherFrequency: what most sites set (slurm.conf(5))."""
 GAIN_PCT = 5.0
 """Assumed: the node's own meter determines it, and Slurm does not name that meter."""
-NO_VALUES = (0, 2**32 - 2, 2**64 - 2)
-"""No energy was gathered; NO_VAL and NO_VAL64 of slurm.h."""
+NO_VALUES = (0, 2**32 - 2)
+"""No energy was gathered; NO_VAL of slurm.h."""
+RESET_J = 2**63
+"""A reading from here on is NO_VAL64, or 2^64 less what was lost when a counter was reset."""
 
 ABSENT_REMEDY = "run it on a node of the cluster, with Slurm's programs on PATH"
 COMMAND_REMEDY = "check the job's number with `squeue -j {job}`, and `sacctmgr show cluster`"
@@ -107,7 +110,8 @@ def _read_energy_j(sstat: str, sacct: str, step: str, limit_s: float) -> list[in
         value = parse_energy(run_command([program, *words], limit_s, remedy), step)
     if value is None:
         raise MeterError(f"`{program}` does not know step {step}", remedy)
-    if not re.fullmatch("[0-9]{1,20}", value) or int(value) in NO_VALUES:
+    known = re.fullmatch("[0-9]{1,20}", value) and int(value) not in NO_VALUES
+    if not known or int(value) >= RESET_J:
         raise MeterError(
             f"`{program}` has no energy of step {step}: ConsumedEnergyRaw is {value[:40]!r}",
             NOTHING_REMEDY,

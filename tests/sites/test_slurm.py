@@ -44,7 +44,9 @@ def test_the_job_of_the_environment(root: Path, monkeypatch: pytest.MonkeyPatch)
         open_meter("slurm", {}, root)
 
 
-@pytest.mark.parametrize("value", ["", "0", "18446744073709551614", "4294967294"])
+@pytest.mark.parametrize(
+    "value", ["", "0", "18446744073709551614", "18446744073709484705", "4294967294"]
+)
 def test_energy_that_is_not_gathered_is_an_error(root: Path, value: str) -> None:
     (root / "accounting/sstat/77.batch").write_text(f"{value}\n")
     with pytest.raises(MeterError, match=r"no energy of step 77\.batch.*AcctGatherEnergyType"):
