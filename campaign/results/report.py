@@ -84,7 +84,11 @@ def report_content(
     planned: dict[str, list[str]] = {}
     for name, ids in ids_by_partition.items():
         planned.setdefault(name.rpartition("/")[0], []).extend(ids.astype(str).tolist())
-    simulated = {name for name, site in plan.get("sites", {}).items() if site.get("simulated")}
+    simulated = {
+        name
+        for name, site in plan.get("sites", {}).items()
+        if site.get("simulated") or site.get("twin")
+    }
     measured = dataset["site"].values.tolist() if "site" in dataset else []
     reports = []
     for site in sorted({*measured, *planned}):

@@ -143,16 +143,22 @@ def values_that_matter(record: Record) -> dict[str, Any]:
 
 def as_read_now(record: Record) -> Record:
     """A record as this version makes it from the same files: keys that an earlier one did not have
-    get their defaults."""
+    get their defaults, and those that it had by another name get theirs of now."""
     from pydantic import ValidationError  # noqa: PLC0415
 
     from campaign.plan.campaign_file import Protocol  # noqa: PLC0415
     from sites.site_file import Site  # noqa: PLC0415
 
     now = dict(record)
+    site = record["site"]
+    if "twin" in site:
+        now["site"] = {key: value for key, value in site.items() if key != "twin"}
+        now["site"]["simulated"] = site["twin"]
+        if site["twin"]:
+            now["site"]["clocks"] = {**site["clocks"], "control": "simulated"}
     for name, model in (("site", Site), ("protocol", Protocol)):
         with contextlib.suppress(ValidationError):  # it is kept as it is
-            now[name] = model.model_validate(record[name]).model_dump(mode="json")
+            now[name] = model.model_validate(now[name]).model_dump(mode="json")
     return now
 
 
