@@ -616,6 +616,12 @@ FILE_KINDS = {
         "name objective",
         "compute it: campaign codesign {path}",
     ),
+    "Policy": _kind(
+        "a policy file",
+        "entries default against until control_pct opt_out origin",
+        "site cluster device seed objective max_slowdown",
+        "check it: campaign policy check {path}",
+    ),
     "CounterMap": _kind(
         "a counter map of a profiler",
         "layout",

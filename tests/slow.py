@@ -36,7 +36,7 @@ SLOW = (
     "tests/campaign/test_import.py::test_an_import_killed",
     "tests/analysis/test_figures.py",
     "tests/kernels/test_registry.py",
-    "tests/campaign/test_results.py::test_policy_report_and_figures",
+    "tests/campaign/test_results.py::test_report_and_figures",
     "tests/analysis/test_phase_energy.py::test_the_files",
     "tests/sites/test_meter_contract.py::test_a_writer_replays",
     "tests/campaign/test_shard.py::test_any_slice",

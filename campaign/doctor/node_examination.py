@@ -17,7 +17,6 @@ from typing import Any
 from campaign.doctor.clock_trial import ClockTrial, try_settings
 from campaign.doctor.gpu_examination import GpuExamination, examine_gpus
 from campaign.measure.energy import MeterChannel, counted_channels
-from campaign.measure.slurm_clocks import ask_here, read_configuration, slurm_clocks
 from kernels.host.ranks import node_name
 from sites.clocks import CONTROLS, ClocksError, describe_controls, open_control, right_to_set
 from sites.clocks.cpufreq import means_turbo, turbo_mhz
@@ -27,6 +26,7 @@ from sites.meters.shared.behaviour import observe
 from sites.simulated.machine import board_channel
 from sites.site_file import MeterEntry, Site
 from sites.site_reading import read_site
+from sites.slurm_clocks import ask_here, read_configuration, slurm_clocks
 
 NEEDS = (
     "ask the administrators for a Slurm that sets clocks (cpufreq, TaskPlugin and CpuFreqGovernors "

@@ -13,12 +13,6 @@ from pathlib import Path
 
 from campaign.doctor.node_examination import ProbedMeter, probe_meters
 from campaign.doctor.slurm_nodes import SINFO, Cluster, Kind, constraints, read_sinfo
-from campaign.measure.slurm_clocks import (
-    SlurmClocks,
-    ask_here,
-    read_configuration,
-    slurm_clocks,
-)
 from dvfs.input_files import parse
 from dvfs.printable import printable
 from dvfs.setting import Setting
@@ -27,6 +21,12 @@ from sites.clocks import ClocksError, describe_controls, device_of, open_control
 from sites.clocks.cpufreq import means_turbo, turbo_mhz
 from sites.node_facts import slurm_facts
 from sites.site_file import Site
+from sites.slurm_clocks import (
+    SlurmClocks,
+    ask_here,
+    read_configuration,
+    slurm_clocks,
+)
 
 STEP_MHZ = 100
 HIGHEST_MHZ = 10_000

@@ -29,12 +29,12 @@ from campaign.launch.dask_settings import LOOPBACK_DASHBOARD
 from campaign.launch.interrupts import ignore_further, keeping_handler
 from campaign.launch.scheduler import LaunchError, Phase, QueuedJob, Scheduler, SubmissionError
 from campaign.launch.slurm_placement import planned_placement
-from campaign.measure.slurm_clocks import read_configuration
 from campaign.plan.estimate import walltime_s
 from campaign.store.hours import JobTime
 from dvfs.errors import ArgumentError
 from sites.clocks.shared.private_files import OwnershipError, open_folder
 from sites.site_file import Partition
+from sites.slurm_clocks import read_configuration
 from sites.slurm_environment import REMOTE, run_slurm, slurm_environment
 
 with keeping_handler():  # dask_jobqueue.runner sets one that ends the process with 0

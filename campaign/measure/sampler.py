@@ -10,15 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from campaign.store.measurement import Trace
 from dvfs.setting import Setting
 from sites.clocks import ClockControl, ClockState
 from sites.meters import Buffered, Channel, FromFiles, Meter, MeterError, Reading
 
 if TYPE_CHECKING:
     from campaign.measure.ticker import Ticker
+    from campaign.store.measurement import Trace
 
 CLOCK_PERIOD_S = 0.1
 FIRST_CLOCK_S = 0.01
@@ -79,9 +77,10 @@ class Sampler(threading.Thread):
         clocks: ClockControl,
         period_s: float,
         lead_s: float | None = None,
+        compiled: bool = True,
     ) -> None:
         """``lead_s``: how long meters are read before and after the window; None: as the slowest of
-        their channels needs."""
+        their channels needs. ``compiled``: False where the Python thread is to read all meters."""
         super().__init__(name="sampler", daemon=True)
         self.meters = list(meters)
         self.clocks = clocks
@@ -89,6 +88,7 @@ class Sampler(threading.Thread):
         self.readings: list[list[Reading]] = [[] for _ in meters]
         self.states: list[ClockState] = []
         self.error: Exception | None = None
+        self._compiled = compiled
         self.lead_s = needed_lead_s(all_channels(meters)) if lead_s is None else lead_s
         self._rates = [_Rate() for _ in meters]
         self._tickers: dict[int, Ticker] = {}
@@ -103,7 +103,7 @@ class Sampler(threading.Thread):
         """Take the first readings and start."""
         self._read(range(len(self.meters)))
         for i, opened in enumerate(self.meters):
-            if isinstance(opened.meter, FromFiles):
+            if self._compiled and isinstance(opened.meter, FromFiles):
                 from campaign.measure.ticker import Ticker, compile_loop  # noqa: PLC0415  (Numba)
 
                 compile_loop()
@@ -193,6 +193,11 @@ class Sampler(threading.Thread):
 
     def traces(self, start_ns: int) -> list[MeterTrace]:
         """Every channel's readings, with times from ``start_ns`` (CLOCK_MONOTONIC)."""
+        # Imported only now: a program that is measured starts without them.
+        import numpy as np  # noqa: PLC0415
+
+        from campaign.store.measurement import Trace  # noqa: PLC0415
+
         traces = []
         for opened, readings in zip(self.meters, self.readings, strict=True):
             time_ns = np.array([r.time_ns for r in readings], np.int64) - start_ns
@@ -211,6 +216,8 @@ class Sampler(threading.Thread):
         ``cpu_s`` is processor time: of a meter's compiled loop, and under ``sampler`` of the
         Python thread that reads the other meters and the clocks.
         """
+        import numpy as np  # noqa: PLC0415
+
         costs: dict[str, dict[str, float]] = {}
         for i, (opened, readings) in enumerate(zip(self.meters, self.readings, strict=True)):
             gaps_s = np.diff([r.time_ns for r in readings]) / 1e9

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from campaign.results.failures import Failures
     from campaign.results.fits import KnownSite
     from campaign.results.measurement import ShownMeasurement
+    from campaign.results.policies import PolicyDraft
     from campaign.variants.models import Energies, VariantCrossvalResult
     from campaign.variants.space_predictions import SpacePredictions
     from campaign.variants.study import VariantResult
@@ -527,6 +528,8 @@ class Results:
             predictions=picking.with_flags(picks, kept.simulated, device),
             without_pick=tuple(without),
             warnings=tuple(warnings),
+            device=device,
+            candidates={one.label: one for one in among},
         )
 
     def predict_space(
@@ -595,11 +598,14 @@ class Results:
             lambda variants: predicted_costs(self.store, self.scalars, variants, energies),
         )
 
-    def policy(self, site: str, path: str | Path, **limits: Any) -> Predictions:
-        """:meth:`predict`, whose picks are also written to a policy file for a cluster."""
-        predictions = self.predict(site, **limits)
-        predictions.write_policy(path)
-        return predictions
+    def policy(self, site: str, limits: Mapping[str, Any], **options: Any) -> PolicyDraft:
+        """The picks of :meth:`predict` within ``limits`` as a policy that a cluster applies.
+
+        ``options``: of :func:`campaign.results.policies.draft_policy`, with what it raises.
+        """
+        from campaign.results.policies import draft_policy  # noqa: PLC0415
+
+        return draft_policy(self.predict(site, **limits), **options)
 
     def roofline(
         self,

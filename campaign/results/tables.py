@@ -3,12 +3,10 @@ notebook shows it."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from html import escape
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dvfs.setting import AS_FOUND, Setting
 
@@ -16,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
+    from analysis.choice.candidates import SettingCandidates
     from analysis.choice.pick import Pick
     from analysis.energy.fit_summary import FitSummary
     from analysis.energy.fitted import Fit
@@ -33,23 +32,6 @@ def html_table(frame: pd.DataFrame, title: str) -> str:
 def simulated_mark(simulated: bool) -> str:
     """What a title says at its end."""
     return " (simulated)" if simulated else ""
-
-
-POLICY_KEYS = (
-    "kernel",
-    "params",
-    "label",
-    "core_mhz",
-    "mem_mhz",
-    "slurm",
-    "slurm_cannot_set",
-    "saving_pct",
-    "saving_vs_highest_clocks_pct",
-    "slowdown_pct",
-    "best_probability",
-    "race_to_halt",
-)
-"""What a policy file says of a pick."""
 
 
 @dataclass(frozen=True)
@@ -231,6 +213,10 @@ class Predictions:
     """A line for each kernel that no setting within the limits is left for."""
     warnings: tuple[str, ...] = ()
     """What is doubtful about a profile, a line each."""
+    device: Literal["cpu", "gpu"]
+    """Whose clocks the settings are: ``cpu`` or ``gpu``."""
+    candidates: Mapping[str, SettingCandidates] = field(repr=False)
+    """Label -> what was picked among."""
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """``campaign predict --json``."""
@@ -250,35 +236,6 @@ class Predictions:
             self.to_pandas().drop(columns=["kernel", "params"]).rename(columns={"label": "kernel"})
         )
         return frame.set_index("kernel").to_xarray().assign_attrs(site=self.site)
-
-    def as_policy(self) -> dict[str, Any]:
-        """A site's entry in a policy file."""
-        from campaign.policy.policy_file import policy_origin  # noqa: PLC0415
-
-        return {
-            "objective": self.objective,
-            "max_slowdown": self.max_slowdown,
-            "max_power_w": self.max_power_w,
-            "model": self.fit.model,
-            "voltage": self.fit.voltage,
-            "simulated": self.simulated,
-            "clock_unproven": self.clock_unproven,
-            "fit": self.fit.as_dict(),
-            **policy_origin(self.fit.store, self.data_id),
-            "kernels": [
-                {name: _finite(row[name]) for name in POLICY_KEYS} for row in self.as_dicts()
-            ],
-        }
-
-    def write_policy(self, path: str | Path) -> None:
-        """Write the picks to a policy file; other sites that the file holds stay in it.
-
-        Raises:
-            ArgumentError: the file is there and is not a policy, or it cannot be written.
-        """
-        from campaign.policy.policy_file import write_site_policy  # noqa: PLC0415
-
-        write_site_policy(Path(path), self.site, self.as_policy())
 
     def _repr_html_(self) -> str:
         shown = ["label", "core_mhz", "mem_mhz", "saving_pct", "slowdown_pct", "slurm"]
@@ -388,7 +345,3 @@ def _fit_title(summary: FitSummary) -> str:
         f"{summary.site}: model {summary.model}, voltage {summary.voltage}, {summary.n} "
         f"measurements{simulated_mark(summary.simulated)}"
     )
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -21,7 +21,7 @@ exit codes: 0 done; 1 not all of it could be done (the last line says what is le
 2 something that was given is wrong (the message says where, and how to fix it);
 130 interrupted (run it again to continue)."""
 HELP_WIDTH = 78
-MEASURING_VERBS = ("run", "tune", "demo", "doctor", "plan")
+MEASURING_VERBS = ("run", "tune", "demo", "doctor", "plan", "exec")
 """Verbs that may start kernels, which use as many threads as they ask for."""
 
 
@@ -43,8 +43,8 @@ class _Completion(argparse.Action):
         raise SystemExit(0)
 
 
-def parser() -> Parser:
-    """All verbs with their help."""
+def parser(only: str | None = None) -> Parser:
+    """All verbs with their help, or one alone: the modules of the others are not imported."""
     top = Parser(
         prog="campaign",
         description=fill(
@@ -65,6 +65,8 @@ def parser() -> Parser:
     verbs = top.add_subparsers(metavar="VERB", parser_class=Parser)
     top.set_defaults(verb=None, verbs=verbs.choices)
     for name, where in VERBS.items():
+        if only not in (None, name):
+            continue
         module = import_module(where)
         summary = f"{module.SUMMARY[0].upper()}{module.SUMMARY[1:]}."
         verb = verbs.add_parser(
@@ -98,8 +100,8 @@ def _run(argv: Sequence[str] | None) -> int:
     from dvfs.errors import exit_code  # noqa: PLC0415  (dvfs may have been another project's)
     from dvfs.extras import explain_missing  # noqa: PLC0415
 
-    top = parser()
     words = list(sys.argv[1:] if argv is None else argv)
+    top = parser(words[0] if words and words[0] in VERBS else None)
     if words and not top.takes(words[0]):
         top.refuse_option(words[0].partition("=")[0], top.get_default("verbs"))
     arguments, unknown = top.parse_known_args(words)
@@ -109,7 +111,7 @@ def _run(argv: Sequence[str] | None) -> int:
     if arguments.verb is None:
         top.refuse_option(unknown[0], arguments.verbs)
     if unknown:
-        top.refuse_unknown(unknown, arguments.verb, arguments.verbs)
+        top.refuse_unknown(unknown, arguments.verb, parser().get_default("verbs"))
     if arguments.verb not in MEASURING_VERBS:
         # Matrices are small: threads of the linear algebra cost more than they bring, and much
         # more on a busy machine. Set before NumPy is imported.

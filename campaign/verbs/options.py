@@ -136,6 +136,19 @@ def add_objective(parser: ArgumentParser) -> None:
     )
 
 
+def add_limits(parser: ArgumentParser) -> None:
+    """``--max-slowdown`` and ``--max-power-w``."""
+    parser.add_argument(
+        "--max-slowdown",
+        type=float,
+        metavar="F",
+        help="at most this fraction slower than the fastest setting",
+    )
+    parser.add_argument(
+        "--max-power-w", type=float, metavar="W", help="at most this mean power in watts"
+    )
+
+
 def read_setting(text: str, option: str) -> Setting:
     """A setting as an option gives it: CORE,MEM in MHz, or CORE where there is no memory clock.
 

@@ -45,15 +45,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     options.add_objective(parser)
     parser.set_defaults(objective=None)  # to know whether it was given; energy
-    parser.add_argument(
-        "--max-slowdown",
-        type=float,
-        metavar="F",
-        help="at most this fraction slower than the fastest setting",
-    )
-    parser.add_argument(
-        "--max-power-w", type=float, metavar="W", help="at most this mean power in watts"
-    )
+    options.add_limits(parser)
     parser.add_argument(
         "--profile",
         metavar="F",
@@ -64,9 +56,6 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--space",
         metavar="C",
         help="pick among all variants that this campaign file's spaces declare, measured or not",
-    )
-    parser.add_argument(
-        "--policy", metavar="F", help="also write the picks to this JSON file, by site and kernel"
     )
     parser.add_argument(
         "--all-settings",
@@ -80,7 +69,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Print the picks, and write the policy where it is asked for."""
+    """Print the picks."""
     from campaign.results import open_store  # noqa: PLC0415
 
     if arguments.space:
@@ -103,18 +92,14 @@ def run(arguments: Namespace) -> int:
         fit=arguments.fit,
         accept_unproven=arguments.accept_unproven,
     )
-    if arguments.policy:
-        predictions.write_policy(arguments.policy)
     if arguments.json:
         print_computed(predictions.as_dicts())
         return 0
     print_predictions(predictions, arguments.all)
-    if arguments.policy:
-        explain(f"policy: {arguments.policy}")
     return 0
 
 
-NOT_OVER_A_SPACE = ("max_slowdown", "max_power_w", "profile", "policy", "all_settings")
+NOT_OVER_A_SPACE = ("max_slowdown", "max_power_w", "profile", "all_settings")
 
 
 def _over_space(arguments: Namespace) -> int:

@@ -45,6 +45,9 @@ VERBS = [
     "crossval",
     "profile",
     "predict",
+    "policy",
+    "exec",
+    "verify",
     "variants",
     "compare",
     "codesign",
@@ -304,20 +307,48 @@ def test_the_version_and_the_completion_scripts(capsys):
         assert "crossval" in capsys.readouterr().out
 
 
-def test_the_policy_lists_the_picks_by_kernel_and_parameters(demo, tmp_path, capsys):
-    store, path = str(demo / "campaign-demo/store"), tmp_path / "policy.json"
-    other, stale = {"kernels": {"old": {"slurm": ""}}}, {"kernels": {"l2 n=1": {"slurm": "no"}}}
-    path.write_text(json.dumps({"sites": {"other": other, "jetson-tk1": stale}}))
-    words = ["predict", store, "--site", "jetson-tk1", "--json", "--policy", str(path)]
-    assert main(words) == 0
-    shown = json.loads(capsys.readouterr().out)
-    sites = json.loads(path.read_text())["sites"]
-    assert sites["other"] == other
-    kernels = sites["jetson-tk1"]["kernels"]
-    assert len(kernels) == len(shown) == 116
-    for entry, row in zip(kernels, shown, strict=True):
-        assert entry == {key: row[key] for key in entry}
-        assert {"kernel", "params", "label", "core_mhz", "mem_mhz", "slurm"} <= set(entry)
+def test_a_policy_has_the_settings_of_the_picks(demo, tmp_path, capsys):
+    """Every pick has an entry with its setting, or a line that says why not."""
+    store, path = str(demo / "campaign-demo/store"), tmp_path / "policy.toml"
+    assert main(["predict", store, "--json"]) == 0
+    picks = {row["label"]: row for row in json.loads(capsys.readouterr().out)}
+    assert main(["policy", store, "--json", "-o", str(path), "--default"]) == 0
+    left_out = json.loads(capsys.readouterr().out)["left_out"]
+    table = tomllib.loads(path.read_text())
+    assert len(table["entries"]) + len(left_out) == 117
+    assert table["against"] == {"core_mhz": 852, "mem_mhz": 924}
+    for entry in table["entries"]:
+        pick = picks[entry["kernel"]]
+        assert entry["setting"] == {"core_mhz": pick["core_mhz"], "mem_mhz": pick["mem_mhz"]}
+        promise = entry["promise"]
+        assert promise["saving_pct"] == pytest.approx(pick["saving_vs_highest_clocks_pct"], abs=1)
+        assert promise["saving_pct_95"][0] > 0
+    assert main(["policy", store, "--json", "-o", str(path), "--unsure", "--force"]) == 0
+    more = tomllib.loads(path.read_text())["entries"]
+    assert len(table["entries"]) < len(more) <= 116
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--until", "2020-01-01"],
+        ["--control", "200"],
+        ["--control", "nan"],
+        ["--cluster", "a\nb"],
+        ["--job", "job_name=x"],
+        ["extra"],
+        ["-o", "there.toml"],
+    ],
+)
+def test_wrong_words_of_a_new_policy(demo, tmp_path, capsys, monkeypatch, words):
+    store = str(demo / "campaign-demo/store")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there.toml").write_text("mine")
+    output = [] if "-o" in words else ["-o", "new.toml"]
+    assert main(["policy", store, *words, *output]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert (tmp_path / "there.toml").read_text() == "mine"
+    assert not (tmp_path / "new.toml").exists()
 
 
 @pytest.mark.parametrize(

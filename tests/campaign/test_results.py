@@ -145,21 +145,16 @@ def test_a_fit_made_in_python_is_the_one_that_the_store_keeps(store):
     assert list(store.coefficients(SITE, "by hand").to_pandas()["value"]) == made.value.tolist()
 
 
-def test_policy_report_and_figures_write_files(store, tmp_path):
-    picks = store.policy(SITE, tmp_path / "policy.json", max_slowdown=0.5)
-    entry = json.loads((tmp_path / "policy.json").read_text())["sites"][SITE]
-    assert entry["max_slowdown"] == 0.5
-    assert len(entry["kernels"]) == len(picks.predictions)
+def test_report_and_figures_write_files(store, tmp_path):
     assert store.report(tmp_path / "report.html").read_text().startswith("<!")
     written = store.figures(tmp_path / "figures", formats=["svg"])
     assert {path.suffix for path in written} == {".svg", ".csv", ".tex"}
 
 
-def test_a_policy_asks_for_the_core_and_the_memory_clock_that_take_least(store, tmp_path):
-    store.policy(SITE, tmp_path / "policy.json")
-    kernels = json.loads((tmp_path / "policy.json").read_text())["sites"][SITE]["kernels"]
-    assert {kernel["mem_mhz"] for kernel in kernels} == {900.0}  # the store has no other
-    (bound,) = (kernel for kernel in kernels if kernel["label"] == "sp3")
+def test_a_pick_asks_for_the_core_clock_that_takes_least(store):
+    rows = store.predict(SITE).as_dicts()
+    assert {row["mem_mhz"] for row in rows} == {900.0}  # the store has no other
+    (bound,) = (row for row in rows if row["label"] == "sp3")
     # It computes 16 / f s at f MHz, 6 W of that constant: the highest core clock takes least.
     assert bound["core_mhz"] == max(CLOCKS)
     assert bound["slurm"] == "--cpu-freq=1600000"
@@ -275,11 +270,12 @@ def test_every_result_names_its_fit(own_store, capsys, tmp_path):
             assert f"fit {name}" in capsys.readouterr().out
         own_store.report(tmp_path / "report.html", name)
         assert f"<dd>{name}, made " in (tmp_path / "report.html").read_text()
-        entry = own_store.policy(SITE, tmp_path / "policy.json", fit=name).as_policy()
-        assert entry["fit"]["name"] == name
-        assert entry["voltage"] == voltage
-        assert entry["store"]["path"] == str(own_store.path)
-        assert entry["store"]["data_id"] == entry["fit"]["data_id"]
+        made = own_store.policy(SITE, {"fit": name}, unsure=True)
+        assert made.fit.name == name
+        assert made.fit.voltage == voltage
+        assert made.policy.origin.fit.startswith(name)
+        assert made.policy.origin.store == str(own_store.path)
+        assert made.policy.origin.data_id == made.fit.data_id
     listed = printed(capsys, "coefficients", path)
     assert {fit["fit"]["name"] for fit in listed} >= {"default", "trial"}
     for words in (["predict"], ["roofline"], ["coefficients"], ["report"], ["figures"]):
@@ -297,7 +293,7 @@ def test_a_fit_of_other_measurements_is_stale(own_store, tmp_path):
     assert again.fit_source(SITE).stale is True
     predictions = again.predict(SITE)
     assert "campaign fit" in str(predictions.fit)
-    assert predictions.as_policy()["fit"]["stale"] is True
+    assert again.policy(SITE, {}, unsure=True).fit.stale is True
     assert predictions.data_id != predictions.fit.data_id
     again.report(tmp_path / "report.html")
     assert "made for this report" in (tmp_path / "report.html").read_text()

@@ -16,13 +16,13 @@ import pytest
 from campaign.doctor.site_draft import draft_site
 from campaign.doctor.slurm_nodes import limit_seconds
 from campaign.launch.slurm import SlurmScheduler
-from campaign.measure.slurm_clocks import SlurmClocks, read_configuration, slurm_clocks
 from campaign.store.dataset import open_dataset
 from campaign.store.layout import open_store
 from campaign.verbs.command_line import main
 from dvfs.input_files import FileError
 from sites.site_file import Partition
 from sites.site_reading import built_in_sites, read_site
+from sites.slurm_clocks import SlurmClocks, read_configuration, slurm_clocks
 from tests.sites.clock_layouts import answer_without_privileges
 from tests.slurm_cluster import SlurmCluster
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,16 +80,17 @@ def test_fit_and_crossval_refuse_them(tmp_path, how, capsys):
 def test_where_they_are_accepted_everything_says_so(tmp_path, how, capsys):
     store = measured(tmp_path, how)
     of = (store, "--site", "jetson-tk1")
-    policy = tmp_path / "policy.json"
+    policy = tmp_path / "policy.toml"
     for words in (
         ("fit", *of, "--accept-unproven"),
         ("coefficients", store),
         ("crossval", *of, "--accept-unproven"),
-        ("predict", *of, "--policy", policy),
+        ("predict", *of),
+        ("policy", *of, "--unsure", "-o", policy),
     ):
         assert asked(*words) == 0
         assert "clocks unproven" in " ".join(capsys.readouterr().out.split()), words
-    assert json.loads(policy.read_text())["sites"]["jetson-tk1"]["fit"]["unproven_clocks"] is True
+    assert tomllib.loads(policy.read_text())["origin"]["unproven_clocks"] is True
     for words in (("coefficients", store), ("predict", *of)):
         asked(*words, "--json")
         assert json.loads(capsys.readouterr().out)[0]["fit"]["unproven_clocks"] is True

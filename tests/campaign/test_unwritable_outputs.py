@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from campaign.codesign.designs import write_study_figures
-from campaign.policy.policy_file import write_site_policy
+from campaign.policy.policy_file import write_policy
 from dvfs.dataset import POSSIBLE
 from dvfs.errors import ArgumentError
 from sites.site_file import LEAST_MHZ, MOST_MEM_MHZ, MOST_MHZ
+from tests.campaign.policy_data import a_policy, entry
 from tests.campaign.test_codesign import EXAMPLE, run_study
 
 
@@ -20,15 +21,12 @@ def test_figures_of_a_study(tmp_path: Path) -> None:
         write_study_figures(run_study(EXAMPLE), tmp_path / "file")
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [("folder", "is a folder; name a JSON file"), ("x.toml", "exists and is not a policy file; ")],
-)
-def test_a_policy(tmp_path: Path, name: str, expected: str) -> None:
+@pytest.mark.parametrize("name", ["folder", "nowhere/x.toml"])
+def test_a_policy(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
-    (tmp_path / "x.toml").write_text("x = 1\n")
-    with pytest.raises(ArgumentError, match=expected):
-        write_site_policy(tmp_path / name, "s", {})
+    policy = a_policy(entry("a", job_name="a"))
+    with pytest.raises(ArgumentError, match=rf"{tmp_path / name}: "):
+        write_policy(tmp_path / name, policy)
 
 
 def test_clocks_of_site_files_and_tables_have_the_same_limits() -> None:

@@ -12,6 +12,7 @@ import pytest
 from campaign.codesign.study_file import Study
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.profile_file import Profile
+from campaign.policy.policy_file import Policy
 from campaign.profiles.counter_map import BUILT_IN_MAPS, CounterMap
 from campaign.results import open_store
 from campaign.table.map_file import MAPPED_COLUMNS, TableMap
@@ -302,7 +303,7 @@ USAGES = {
         "(campaign fit --help)"
     ),
     "fit one --max-slowdown 0.1": (
-        "campaign fit: fit has no option --max-slowdown; it is an option of predict "
+        "campaign fit: fit has no option --max-slowdown; it is an option of predict, policy "
         "(campaign fit --help)"
     ),
     "fit": (
@@ -523,7 +524,7 @@ def test_without_a_verb_the_verbs_are_shown(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_kinds_of_files_have_the_keys_of_their_models() -> None:
-    models = (Campaign, Site, TableMap, Profile, Study, CounterMap, CounterGroup)
+    models = (Campaign, Site, TableMap, Profile, Study, Policy, CounterMap, CounterGroup)
     keys = {model.__name__: frozenset(model.model_fields) for model in models}
     assert keys == {name: kind.keys for name, kind in FILE_KINDS.items()}
 

@@ -19,7 +19,6 @@ import pytest
 import zarr
 from pyarrow import parquet
 
-from campaign.policy.policy_file import write_site_policy
 from campaign.table.trace_folder import TraceFolder, zstd_bytes
 from campaign.verbs.command_line import main
 from dvfs.files import MAX_BYTES, TooLargeError, read_input
@@ -90,7 +89,6 @@ def test_other_inputs_that_are_no_files_are_refused(tmp_path: Path) -> None:
     assert main(["import", str(tmp_path / "t.parquet"), "--store", str(tmp_path / "S")]) == 2
     with pytest.raises(MeterError, match=r"t\.parquet"):
         read_recording(tmp_path / "t.parquet", ["a"])
-    write_site_policy(Path("/dev/null"), "x", {})  # nothing is read from it
 
 
 def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:

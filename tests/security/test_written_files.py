@@ -67,7 +67,7 @@ def words_of(verb: str, store: Path, to: Path) -> list[str]:
         "report": ["report", str(store), "-o", str(to)],
         "figures": ["figures", str(store), *site, "-o", str(to), "--format", "svg"],
         "platforms": ["figures", "--platform", "gtx-580", "-o", str(to), "--format", "svg"],
-        "policy": ["predict", str(store), *site, "--policy", str(to)],
+        "policy": ["policy", str(store), *site, "--unsure", "--force", "-o", str(to)],
         "next": ["next", str(store), *site, "--budget", "1", "--output", str(to)],
         "init": ["init", "--force", "-o", str(to)],
         "svg": ["show", str(store), a_point(store), "--svg", str(to)],

@@ -1,0 +1,408 @@
+"""Run a program at a setting, with the site's meters, and append what was measured to a file.
+
+The program runs as it would by itself: its output, its environment, its exit status and its
+signals are those without this one. Three processes share the work:
+
+- this one sets the clocks, reads the meters, waits, restores the clocks and writes the record;
+- the program's is forked first, waits until the clocks are set, and becomes the program. The kernel
+  kills it where this process dies;
+- a watcher, in a session of its own, restores the clocks where this process was killed.
+
+Nothing that goes wrong here keeps the program from running: it then runs at the clocks as found,
+one line on standard error says why, and the record says it too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import hashlib
+import json
+import math
+import os
+import platform
+import pwd
+import resource
+import signal
+import stat
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from dvfs.setting import AS_FOUND, Setting
+
+if TYPE_CHECKING:
+    from campaign.measure.sampler import OpenMeter, Sampler
+    from sites.clocks import ClockControl
+    from sites.site_file import Site
+
+FORMAT = 1
+PERIOD_S = 0.1
+"""Between two readings of the meters and the clocks."""
+KEPT = {
+    *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGCONT),
+    *(signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU),
+    *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS),
+}
+"""What is not passed on: what cannot be caught, what stops and continues a whole job of a shell,
+what tells of this process's children, and this process's faults."""
+IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+"""Python ignores these two, and a program would inherit that."""
+PR_SET_PDEATHSIG = 1
+NOT_EXECUTABLE, NOT_FOUND = 126, 127
+"""The exit codes of a shell."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a run is to have. ``setting``: AS_FOUND leaves the clocks alone. ``facts``: what the
+    record also says (entry, arm, kernel). ``problems``: what is already wrong, a line each."""
+
+    site: Site | None
+    setting: Setting = AS_FOUND
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    problems: Sequence[str] = ()
+    root: Path = Path("/")
+
+
+def become(argv: Sequence[str]) -> NoReturn:
+    """Become a program, with the environment that this process was started with."""
+    for number in IGNORED_BY_PYTHON:
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvpe(argv[0], list(argv), _first_environment())  # noqa: S606
+    except FileNotFoundError:
+        code, why = NOT_FOUND, "no such program; check its name and PATH"
+    except OSError as error:
+        code, why = NOT_EXECUTABLE, f"{error.strerror}; it must be an executable file"
+    os.write(2, f"campaign: {argv[0]}: {why}\n".encode())
+    os._exit(code)
+
+
+def _first_environment() -> dict[bytes, bytes]:
+    """The environment of this process's start; Python adds to it (LC_CTYPE) in the locale C."""
+    try:
+        lines = Path("/proc/self/environ").read_bytes().split(b"\0")
+    except OSError:
+        return dict(os.environb)
+    pairs = (line.partition(b"=") for line in lines)
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def _open_missing() -> list[int]:
+    """Open what of the descriptors 0 to 2 is closed, so that nothing else gets their numbers."""
+    opened = []
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+        opened.append(descriptor)
+    os.close(descriptor)
+    return opened
+
+
+class _Program:
+    """The program's process, which waits for :meth:`go`."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        closed = _open_missing()
+        self._waited_for = signal.valid_signals() - KEPT | {signal.SIGCHLD}
+        # An ignored SIGCHLD would never come, and the program would inherit this handling.
+        before = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._waited_for)
+        held, self._go = os.pipe()
+        parent = os.getpid()
+        libc = ctypes.CDLL(None)
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._go)
+            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() != parent or os.read(held, 1) != b"g":
+                os._exit(1)
+            for descriptor in closed:
+                os.close(descriptor)
+            if before == signal.SIG_IGN:
+                signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+            become(argv)
+        os.close(held)
+        # Who reads the program's output sees its end when the program ends, not with this process.
+        with open(os.devnull, "r+b", buffering=0) as nothing:  # noqa: PTH123
+            os.dup2(nothing.fileno(), 0)
+            os.dup2(nothing.fileno(), 1)
+
+    def go(self) -> None:
+        """Start the program."""
+        with contextlib.suppress(BrokenPipeError):  # it was killed meanwhile
+            os.write(self._go, b"g")
+        os.close(self._go)
+
+    def wait(self) -> int:
+        """Pass signals on until the program has ended; its exit status as of waitpid(2)."""
+        while True:
+            received = signal.sigwaitinfo(self._waited_for)
+            if received.si_signo == signal.SIGCHLD:
+                ended, status = os.waitpid(self.pid, os.WNOHANG)
+                if ended:
+                    return status
+            elif _for_us_alone(received):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.pid, received.si_signo)
+
+    def listen_again(self) -> None:
+        """Let signals end this process: the program has ended, and the clocks are restored."""
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+
+
+def _for_us_alone(received: signal.struct_siginfo) -> bool:
+    """Whether the program did not get a signal as well. A terminal signals all processes of its
+    group, and Slurm's step daemon all of the step."""
+    if received.si_code > 0:  # by the kernel: a terminal
+        return False
+    try:
+        sender = Path(f"/proc/{received.si_pid}/comm").read_text()
+    except OSError:
+        return True
+    return not sender.startswith("slurmstepd")
+
+
+class _Watcher:
+    """A process that restores this one's clocks where it is killed.
+
+    In a session of its own, so that what is sent to this process's group does not end it.
+    """
+
+    def __init__(self, root: Path) -> None:
+        alive, self._alive = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                os.close(self._alive)
+                os.setsid()
+                nothing = os.open(os.devnull, os.O_RDWR)
+                for descriptor in (0, 1, 2):
+                    os.dup2(nothing, descriptor)
+                if os.read(alive, 1) == b"":
+                    from sites.clocks.shared.journal import restore_left_over  # noqa: PLC0415
+
+                    restore_left_over(root)
+            finally:
+                os._exit(0)
+        os.close(alive)
+
+    def end(self) -> None:
+        """It is not needed any more."""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._alive, b"e")
+        os.close(self._alive)
+        os.waitpid(self._pid, 0)
+
+
+def run_program(argv: Sequence[str], wanted: Wanted, records: Path | None) -> int:
+    """Run a program, append the record to ``records`` where that is a file, and end as the program
+    did.
+
+    Returns the program's exit code; where a signal ended it, this process ends by that signal.
+    """
+    program = _Program(argv)
+    run = _Run(wanted)
+    with contextlib.ExitStack() as stack:
+        sampler = run.prepare(stack)
+        start_unix_s, start_ns = time.time(), time.monotonic_ns()
+        program.go()
+        run.import_for_the_end()
+        status = program.wait()
+        end_ns = time.monotonic_ns() - start_ns
+        measured = run.measured(sampler, start_ns, end_ns)
+    program.listen_again()
+    record = {
+        "format": FORMAT,
+        **_job(argv),
+        **wanted.facts,
+        "start": datetime.fromtimestamp(start_unix_s, UTC).isoformat(timespec="milliseconds"),
+        "time_s": end_ns / 1e9,
+        **measured,
+        "exit": os.waitstatus_to_exitcode(status),
+        "problems": [*wanted.problems, *run.problems],
+    }
+    for line in record["problems"]:
+        print(f"campaign: {line}", file=sys.stderr)
+    if records is not None:
+        try:
+            append_record(records, record)
+        except OSError as error:
+            print(f"campaign: {records}: no record ({error.strerror})", file=sys.stderr)
+    return _ended_as(status)
+
+
+class _Run:
+    """Clocks and meters around a program."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self.problems: list[str] = []
+        self._set = False
+
+    def prepare(self, stack: contextlib.ExitStack) -> Sampler | None:
+        """Set the clocks and begin to read; None where there is nothing to read."""
+        site = self.wanted.site
+        if site is None or site.is_simulated:
+            if site is not None:
+                self.problems.append(f"{site.name} is simulated: nothing is set or measured")
+            return None
+        from sites.clocks import CONTROLS, open_control  # noqa: PLC0415
+
+        if self.wanted.setting != AS_FOUND and CONTROLS.load(site.clocks.control).ABOUT.sets_clocks:
+            stack.callback(_Watcher(self.wanted.root).end)
+        try:
+            clocks = open_control(site, self.wanted.root)
+            stack.callback(clocks.restore)
+            if self.wanted.setting != AS_FOUND:
+                clocks.set(self.wanted.setting)
+                self._set = True
+            return self._sampler(site, clocks, stack)
+        except Exception as error:  # the program runs whatever happens here
+            self.problems.append(f"{self.wanted.setting}: not set: {error}")
+            return None
+
+    def _sampler(
+        self, site: Site, clocks: ClockControl, stack: contextlib.ExitStack
+    ) -> Sampler | None:
+        meters: list[OpenMeter] = []
+        try:
+            from campaign.measure.sampler import OpenMeter, Sampler  # noqa: PLC0415
+            from sites.meters import open_meter  # noqa: PLC0415
+
+            for entry in site.meters:
+                meter = open_meter(entry.kind, entry.options, self.wanted.root)
+                stack.callback(meter.close)
+                meters.append(OpenMeter(meter, entry.use))
+            sampler = Sampler(meters, clocks, PERIOD_S, lead_s=0.0, compiled=False)
+            sampler.begin()
+        except Exception as error:
+            self.problems.append(f"not measured: {error}")
+            return None
+        return sampler
+
+    def import_for_the_end(self) -> None:
+        """Import, while the program runs, what its end needs."""
+        if self.wanted.site is not None and self.wanted.site.meters:
+            from campaign.measure import energy  # noqa: F401, PLC0415
+
+    def measured(self, sampler: Sampler | None, start_ns: int, end_ns: int) -> dict[str, Any]:
+        """What the record says of clocks and energy; None where it is not known."""
+        facts: dict[str, Any] = {
+            "core_mhz": self.wanted.setting.core_mhz,
+            "mem_mhz": self.wanted.setting.mem_mhz,
+            "set": self._set,
+            "clock_proof": None,
+            "core_mhz_achieved": None,
+            "mem_mhz_achieved": None,
+            "energy_j": None,
+            "energy_std_j": None,
+        }
+        if sampler is None:
+            return facts
+        try:
+            sampler.end()
+            achieved = sampler.achieved_setting()
+            facts |= {
+                "core_mhz_achieved": achieved.core_mhz,
+                "mem_mhz_achieved": achieved.mem_mhz,
+                "clock_proof": self._proof(achieved),
+            }
+            facts |= {k: v for k, v in sampler.conditions().items() if k == "throttled"}
+            if sampler.meters:
+                from campaign.measure.energy import node_energy  # noqa: PLC0415
+
+                total = node_energy(sampler.traces(start_ns), 0, end_ns).total
+                if math.isfinite(total.energy_j):
+                    facts |= {"energy_j": total.energy_j, "energy_std_j": total.std_j}
+        except Exception as error:  # a meter failed; the program has ended
+            self.problems.append(f"not measured: {error}")
+        return facts
+
+    def _proof(self, achieved: Setting) -> str | None:
+        """``read back`` where every clock that was set was also read, within the site's tolerance;
+        ``not achieved`` where one was read otherwise."""
+        site = self.wanted.site
+        if not self._set or site is None:
+            return None
+        pairs = zip(self.wanted.setting.clocks, achieved.clocks, strict=True)
+        asked = [(mhz, read) for mhz, read in pairs if mhz is not None]
+        allowed = site.clocks.tolerance_pct / 100.0
+        if any(read is not None and abs(read / mhz - 1.0) > allowed for mhz, read in asked):
+            return "not achieved"
+        return None if any(read is None for _, read in asked) else "read back"
+
+
+def _job(argv: Sequence[str]) -> dict[str, Any]:
+    """Who runs what: of the arguments, which may hold secrets, a hash alone."""
+    named = {
+        "job_id": "SLURM_JOB_ID",
+        "step_id": "SLURM_STEP_ID",
+        "job_name": "SLURM_JOB_NAME",
+        "partition": "SLURM_JOB_PARTITION",
+    }
+    return {
+        "node": platform.node(),
+        "user": _user(),
+        **{key: os.environ.get(name) for key, name in named.items()},
+        "program": Path(argv[0]).name,
+        "input": hashlib.sha256("\0".join(argv).encode("utf-8", "surrogateescape")).hexdigest()[
+            :12
+        ],
+    }
+
+
+def _user() -> str:
+    """The user's name, or the number of one that has none here."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def append_record(path: Path, record: Mapping[str, Any]) -> None:
+    """Append a line of JSON, whole or not at all; the file is this user's alone."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    line = json.dumps(record).encode() + b"\n"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        before = os.fstat(descriptor)
+        if not stat.S_ISREG(before.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        if os.write(descriptor, line) < len(line):
+            os.ftruncate(descriptor, before.st_size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    finally:
+        os.close(descriptor)
+
+
+def default_records() -> Path | None:
+    """``~/.local/state/dvfs-campaign/exec.jsonl`` of this user; None where there is no home."""
+    home = os.environ.get("XDG_STATE_HOME")
+    if not home:
+        try:
+            home = str(Path.home() / ".local" / "state")
+        except RuntimeError:
+            return None
+    return Path(home) / "dvfs-campaign" / "exec.jsonl"
+
+
+def _ended_as(status: int) -> int:
+    """The program's exit code; where a signal ended it, end by the same one."""
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return code
+    sys.stdout.flush()
+    sys.stderr.flush()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {-code})
+    os.kill(os.getpid(), -code)
+    return 128 - code  # the signal stops a process only

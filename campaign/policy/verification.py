@@ -1,0 +1,393 @@
+"""Whether a policy keeps what it promises: its jobs beside control jobs that ran."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from analysis.comparison.arms import ArmChange, change_between_arms
+from campaign.policy.accounting import CLOCK_DIGITS, Job
+from campaign.policy.policy_file import CONTROL, POLICY, Entry, Policy
+from dvfs.errors import ArgumentError
+from dvfs.input_files import FileError, read_text
+
+KEPT, BROKEN, OPEN, NO_PROMISE = "kept", "not kept", "open", "no promise"
+FEWEST_USERS = 6
+"""From so many users on, jobs of one user are taken for alike in what they gain; with fewer, jobs
+of one user and input."""
+MOST_MORE = 1e7
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntryVerdict:
+    """What became of an entry. ``saving_pct`` and ``slowdown_pct``: delivered, with 95 % intervals
+    (low, high), None where nothing can be compared. ``because``: which of the two decides, or is
+    not sure yet. ``policy_jobs``, ``control_jobs``, ``users``: of the jobs that are compared.
+    ``more_jobs``: how many more jobs of the same mix would decide, None where that is not known or
+    not needed. ``apart``: reason -> jobs of the entry that are not compared."""
+
+    entry: str
+    kernel: str | None
+    verdict: str
+    because: str
+    policy_jobs: int
+    control_jobs: int
+    users: int
+    promised_saving_pct: float | None
+    promised_saving_pct_95: tuple[float, float] | None
+    saving_pct: float | None
+    saving_pct_95: tuple[float, float] | None
+    promised_slowdown_pct: float | None
+    promised_slowdown_pct_95: tuple[float, float] | None
+    slowdown_pct: float | None
+    slowdown_pct_95: tuple[float, float] | None
+    more_jobs: int | None
+    apart: dict[str, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The verdict of each entry, and the marks of jobs that no entry has (another policy's, or of
+    a setting that was changed since) with how many jobs have them."""
+
+    verdicts: tuple[EntryVerdict, ...]
+    other_marks: dict[str, int]
+
+
+def verify(policy: Policy, jobs: Iterable[Job]) -> Verification:
+    """Compare what each entry promises with its jobs, which their comments or records name."""
+    by_mark: dict[str, list[Job]] = defaultdict(list)
+    for job in jobs:
+        by_mark[job.mark].append(job)
+    by_mark.pop("", None)
+    verdicts = [
+        _verdict(policy, entry, by_mark.pop(entry.mark, [])) for entry in policy.all_entries
+    ]
+    return Verification(tuple(verdicts), {mark: len(jobs) for mark, jobs in by_mark.items()})
+
+
+def _verdict(policy: Policy, entry: Entry, jobs: Sequence[Job]) -> EntryVerdict:
+    apart: Counter[str] = Counter()
+    followed: list[Job] = []
+    for job in jobs:
+        why = job.why_not or _did_not_follow(policy, entry, job)
+        if why:
+            apart[why] += 1
+        else:
+            followed.append(job)
+    compared = _in_both_arms(followed)
+    apart["no job of the other arm by the same user with the same input"] += len(followed) - len(
+        compared
+    )
+    with_energy = _in_both_arms([job for job in compared if job.energy_j is not None])
+    apart.update(job.no_energy for job in compared if job.energy_j is None)
+    saving = _negated(_change(with_energy, lambda job: job.energy_j or math.nan))
+    slowdown = _change(compared, lambda job: job.time_s)
+    promise = entry.promise
+    verdict, because, more = _judged(entry, saving, slowdown)
+    return EntryVerdict(
+        entry=entry.name,
+        kernel=entry.kernel,
+        verdict=verdict,
+        because=because,
+        policy_jobs=sum(job.arm == POLICY for job in compared),
+        control_jobs=sum(job.arm == CONTROL for job in compared),
+        users=len({job.user for job in compared}),
+        promised_saving_pct=None if promise is None else promise.saving_pct,
+        promised_saving_pct_95=None if promise is None else promise.saving_pct_95,
+        saving_pct=None if saving is None else saving.change_pct,
+        saving_pct_95=None if saving is None else (saving.low_pct, saving.high_pct),
+        promised_slowdown_pct=None if promise is None else promise.slowdown_pct,
+        promised_slowdown_pct_95=None if promise is None else promise.slowdown_pct_95,
+        slowdown_pct=None if slowdown is None else slowdown.change_pct,
+        slowdown_pct_95=None if slowdown is None else (slowdown.low_pct, slowdown.high_pct),
+        more_jobs=more,
+        apart={why: count for why, count in apart.items() if count},
+    )
+
+
+def _in_both_arms(jobs: Sequence[Job]) -> list[Job]:
+    """Those whose user and input have jobs of both arms."""
+    arms: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for job in jobs:
+        arms[job.user, job.input].add(job.arm)
+    return [job for job in jobs if len(arms[job.user, job.input]) == 2]
+
+
+def _did_not_follow(policy: Policy, entry: Entry, job: Job) -> str:
+    """Why a job was not at the clocks of its arm; empty where it was, or where nothing says so."""
+    if job.arm not in (POLICY, CONTROL):
+        return f"arm {job.arm or '-'}"
+    if job.proven is not None:
+        return "" if job.proven or job.arm == CONTROL else "clocks not set or not achieved"
+    core_mhz = entry.clocks.core_mhz
+    if policy.device != "cpu" or core_mhz is None:
+        return ""  # sacct does not show a GPU's clocks
+    asked = [abs(mhz / core_mhz - 1.0) <= CLOCK_DIGITS for mhz in job.asked_mhz]
+    if job.arm == CONTROL:
+        return "a control job whose steps asked for a clock" if job.asked_mhz else ""
+    return "" if asked and all(asked) else "no step asked for the clock"
+
+
+def _change(jobs: Sequence[Job], value: Callable[[Job], float]) -> ArmChange | None:
+    """The change by the policy: blocks are users and inputs, clusters users where there are
+    enough."""
+    if not jobs:
+        return None
+    users = [job.user for job in jobs]
+    blocks = [(job.user, job.input) for job in jobs]
+    return change_between_arms(
+        np.array([value(job) for job in jobs]),
+        np.array([job.arm == POLICY for job in jobs]),
+        _numbered(blocks),
+        _numbered(users if len(set(users)) >= FEWEST_USERS else blocks),
+        np.array([job.start_s for job in jobs]),
+    )
+
+
+def _numbered(keys: Sequence[Any]) -> np.ndarray:
+    number: dict[Any, int] = {}
+    return np.array([number.setdefault(key, len(number)) for key in keys], np.int64)
+
+
+def _negated(change: ArmChange | None) -> ArmChange | None:
+    """A saving of a change."""
+    if change is None:
+        return None
+    return ArmChange(
+        -change.change_pct,
+        -change.high_pct,
+        -change.low_pct,
+        change.policy_jobs,
+        change.control_jobs,
+        change.clusters,
+        change.freedom,
+    )
+
+
+def _judged(
+    entry: Entry, saving: ArmChange | None, slowdown: ArmChange | None
+) -> tuple[str, str, int | None]:
+    """The verdict, what decides it, and how many more jobs would decide an open one.
+
+    Not kept: the delivered saving is surely below the promised interval, or the slowdown surely
+    above it. Kept: neither can be, by their 95 % intervals. Else open.
+    """
+    promise = entry.promise
+    if promise is None:
+        return NO_PROMISE, "", None
+    least, most = promise.saving_pct_95[0], promise.slowdown_pct_95[1]
+    if saving is not None and saving.high_pct < least:
+        return BROKEN, "saving", None
+    if slowdown is not None and slowdown.low_pct > most:
+        return BROKEN, "slowdown", None
+    if saving is None or slowdown is None:
+        return OPEN, "saving" if saving is None else "slowdown", None
+    unsure = {
+        name: _more(change, limit)
+        for name, change, limit in (("saving", saving, least), ("slowdown", slowdown, most))
+        if change.low_pct < limit <= change.high_pct
+    }
+    if not unsure:
+        return KEPT, "", None
+    needed = [math.inf if more is None else more for more in unsure.values()]
+    most_jobs = max(needed)
+    return OPEN, " and ".join(unsure), None if math.isinf(most_jobs) else int(most_jobs)
+
+
+def _more(change: ArmChange, limit: float) -> int | None:
+    """So many more jobs of the same mix take the limit out of the interval, if the estimate stays:
+    the interval's part on the limit's side falls with the root of the number of jobs. None where
+    the estimate is at the limit."""
+    gap = change.change_pct - limit
+    side = change.change_pct - change.low_pct if gap > 0 else change.high_pct - change.change_pct
+    if abs(gap) < 1e-9:
+        return None
+    more = change.jobs * ((side / gap) ** 2 - 1.0)
+    return max(math.ceil(more), 0) if more < MOST_MORE else None
+
+
+class Record(BaseModel):
+    """A line that ``campaign exec`` appended, as far as it is used here; see
+    :mod:`campaign.measure.program_run`."""
+
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+    format: Literal[1]
+    job_id: str | None
+    step_id: str | None
+    user: str
+    node: str
+    input: str
+    partition: str | None
+    mark: str | None = None
+    arm: str | None = None
+    start: datetime.datetime
+    time_s: float
+    energy_j: float | None
+    set: bool
+    clock_proof: str | None
+    exit: int
+
+
+def read_records(paths: Iterable[Path]) -> list[Job]:
+    """The jobs of files that ``campaign exec`` appended to; a line that is in several counts once.
+
+    The records of the nodes of one step are one job. A program that ran several times in a job is
+    several.
+
+    Raises:
+        FileError: a line is not such a record.
+    """
+    seen: set[str] = set()
+    runs: dict[tuple[str | None, ...], list[list[Record]]] = defaultdict(list)
+    for path in paths:
+        for number, line in enumerate(read_text(path).splitlines(), 1):
+            if line in seen:
+                continue
+            seen.add(line)
+            try:
+                record = Record.model_validate_json(line)
+            except ValidationError as error:
+                first = error.errors()[0]
+                key = ".".join(map(str, first["loc"])) or "the line"
+                raise FileError(
+                    f"not a record of campaign exec: {key}: {first['msg']}",
+                    "remove the line",
+                    f"{path}:{number}",
+                ) from None
+            if record.mark and record.arm:
+                _add_to_run(runs[record.job_id, record.step_id, record.input], record)
+    return [_job_of_records(run) for of_step in runs.values() for run in of_step]
+
+
+def _add_to_run(runs: list[list[Record]], record: Record) -> None:
+    """Add a record to the run of its step that other nodes recorded at the same time; else it is a
+    run of its own."""
+    ends = record.start + datetime.timedelta(seconds=record.time_s)
+    for run in runs if record.job_id else ():
+        if record.node not in {other.node for other in run} and all(
+            other.start < ends
+            and record.start < other.start + datetime.timedelta(seconds=other.time_s)
+            for other in run
+        ):
+            run.append(record)
+            return
+    runs.append([record])
+
+
+def _job_of_records(records: Sequence[Record]) -> Job:
+    """Several nodes of a step: their energies add up, the longest time counts."""
+    one = records[0]
+    energies = [record.energy_j or 0.0 for record in records]
+    known = all(energy > 0.0 for energy in energies)
+    time_s = max(record.time_s for record in records)
+    failed = [record.exit for record in records if record.exit != 0]
+    why = f"exit {failed[0]}" if failed else "" if time_s > 0.0 else "no time"
+    return Job(
+        id=one.job_id or "",
+        raw_id=one.job_id or "",
+        user=one.user,
+        input=one.input,
+        partition=one.partition or "",
+        mark=one.mark or "",
+        arm=one.arm or "",
+        start_s=one.start.timestamp(),
+        end_s=one.start.timestamp() + time_s,
+        time_s=time_s,
+        nodes=tuple(record.node for record in records),
+        energy_j=sum(energies) if known else None,
+        no_energy="" if known else "no energy was read",
+        why_not=why,
+        proven=all(r.set and r.clock_proof != "not achieved" for r in records),
+    )
+
+
+def joined(jobs: Sequence[Job], records: Sequence[Job]) -> list[Job]:
+    """Jobs of the accounting and of records; a job that has both counts by its record."""
+    measured = {job.raw_id for job in records if job.raw_id}
+    return [*(job for job in jobs if job.raw_id not in measured), *records]
+
+
+def metrics_text(policy: Policy, verdicts: Sequence[EntryVerdict]) -> str:
+    """The verdicts in Prometheus's text format."""
+    lines = []
+    for name, about, of in METRICS:
+        lines += [f"# HELP dvfs_policy_{name} {about}", f"# TYPE dvfs_policy_{name} gauge"]
+        for verdict in verdicts:
+            value = of(verdict)
+            if value is not None:
+                labels = f'site="{_label(policy.site)}",entry="{_label(verdict.entry)}"'
+                lines.append(f"dvfs_policy_{name}{{{labels}}} {value:g}")
+    return "\n".join([*lines, ""])
+
+
+def _label(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+METRICS: Sequence[tuple[str, str, Callable[[EntryVerdict], float | None]]] = (
+    (
+        "promised_saving_percent",
+        "Energy that the entry promises to save.",
+        lambda of: of.promised_saving_pct,
+    ),
+    ("saving_percent", "Energy that its jobs saved.", lambda of: of.saving_pct),
+    (
+        "saving_low_percent",
+        "The lower end of the 95 % interval.",
+        lambda of: None if of.saving_pct_95 is None else of.saving_pct_95[0],
+    ),
+    (
+        "saving_high_percent",
+        "The upper end of the 95 % interval.",
+        lambda of: None if of.saving_pct_95 is None else of.saving_pct_95[1],
+    ),
+    ("slowdown_percent", "Time that its jobs took more.", lambda of: of.slowdown_pct),
+    ("policy_jobs", "Jobs at the entry's setting.", lambda of: of.policy_jobs),
+    ("control_jobs", "Jobs left at the defaults.", lambda of: of.control_jobs),
+    (
+        "promised_slowdown_percent",
+        "Time that the entry promises to add at most.",
+        lambda of: None if of.promised_slowdown_pct_95 is None else of.promised_slowdown_pct_95[1],
+    ),
+    (
+        "slowdown_low_percent",
+        "The lower end of the 95 % interval.",
+        lambda of: None if of.slowdown_pct_95 is None else of.slowdown_pct_95[0],
+    ),
+    (
+        "slowdown_high_percent",
+        "The upper end of the 95 % interval.",
+        lambda of: None if of.slowdown_pct_95 is None else of.slowdown_pct_95[1],
+    ),
+    (
+        "promise_kept",
+        "1 where the promise was kept, 0 where not; without a value it is open.",
+        lambda of: {KEPT: 1.0, BROKEN: 0.0}.get(of.verdict),
+    ),
+)
+"""Name, help text and value of each metric."""
+
+
+def check_since(text: str) -> str:
+    """A date or time as sacct takes it.
+
+    Raises:
+        ArgumentError: it is neither.
+    """
+    try:
+        return datetime.datetime.fromisoformat(text).isoformat(timespec="seconds")
+    except ValueError:
+        raise ArgumentError(f"--since: found {text!r}; must be a date such as 2026-11-01") from None

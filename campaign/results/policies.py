@@ -1,0 +1,208 @@
+"""A policy file from picks: which of them are worth applying, and what they promise."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from analysis.choice.candidates import SettingCandidates
+from analysis.choice.losses import highest_clocks
+from analysis.choice.objectives import objective as objective_of
+from analysis.choice.promise import PromisedChange, promised_change
+from analysis.ties import highest
+from campaign.policy.policy_file import (
+    Entry,
+    Match,
+    Origin,
+    Policy,
+    PolicySetting,
+    Promise,
+)
+from campaign.results.fits import FitSource
+from campaign.results.tables import Predictions
+from dvfs.errors import ArgumentError
+from dvfs.kernel_instance import KernelInstance, short_labels
+from dvfs.setting import Setting
+
+VALID_DAYS = 182
+"""How long a policy holds by default: machines, programs and drivers change."""
+LONGEST_NAME = 60
+
+
+@dataclass(frozen=True)
+class PolicyDraft:
+    """A policy, a line for each pick that has no entry, and the fit that the picks are from."""
+
+    policy: Policy
+    left_out: tuple[str, ...]
+    fit: FitSource
+
+
+def draft_policy(
+    predictions: Predictions,
+    *,
+    against: Setting | None = None,
+    until: datetime.date | None = None,
+    control_pct: float = 10.0,
+    seed: int = 1,
+    cluster: str | None = None,
+    with_default: bool = False,
+    unsure: bool = False,
+) -> PolicyDraft:
+    """The policy of a site's picks.
+
+    Args:
+        predictions: the picks.
+        against: the setting that jobs run at without the policy; by default the highest clocks, or
+            where no setting has both, each kernel's fastest.
+        until: the last day on which it holds (default: half a year from now).
+        control_pct: the share of jobs that are left at the cluster's defaults, in %.
+        seed: decides which these are.
+        cluster: the ClusterName of the Slurm that may apply it.
+        with_default: add an entry for all other jobs: the best single setting of all kernels.
+        unsure: also write entries whose saving is not above 0 with 97.5 % probability.
+
+    Raises:
+        ArgumentError: no entry is left, or ``against`` is no setting of the site.
+    """
+    among = predictions.candidates
+    known = next(iter(among.values())).settings
+    if against is not None and against not in known:
+        raise ArgumentError(
+            f"--against: {against}: no such setting of {predictions.site}; "
+            f"known: {', '.join(map(_mhz, known[:8]))}"
+        )
+    top = highest_clocks(known)
+    base = against if against is not None else None if top is None else known[top]
+    entries, left_out = [], []
+    picks = [entry.pick for entry in predictions.predictions]
+    shown = short_labels(KernelInstance(pick.kernel, pick.params, pick.label) for pick in picks)
+    names = _names([shown[pick.label] for pick in picks])
+    for pick, name in zip(picks, names, strict=True):
+        mine = among[pick.label]
+        made = _entry(name, pick.setting, [mine], base or _fastest(mine), unsure)
+        if isinstance(made, str):
+            left_out.append(f"{pick.label}: {made}")
+        else:
+            entries.append(
+                made.model_copy(update={"match": Match(job_name=name), "kernel": pick.label})
+            )
+    default = None
+    single = _best_single(list(among.values()), predictions.objective) if with_default else None
+    if with_default:
+        made = (
+            "the kernels have no setting in common"
+            if single is None or base is None
+            else _entry("default", single, list(among.values()), base, unsure)
+        )
+        if isinstance(made, str):
+            left_out.append(f"default: {made}")
+        else:
+            default = made
+    if not entries and default is None:
+        raise ArgumentError(
+            f"no entry: {left_out[0]}; measure more (campaign next), or add --unsure"
+        )
+    return PolicyDraft(
+        Policy(
+            site=predictions.site,
+            cluster=cluster,
+            device=predictions.device,
+            against=None if base is None else _written(base),
+            until=until or datetime.date.today() + datetime.timedelta(VALID_DAYS),
+            seed=seed,
+            control_pct=control_pct,
+            objective=predictions.objective,
+            max_slowdown=predictions.max_slowdown,
+            origin=Origin(
+                store=str(Path(predictions.fit.store).resolve()),
+                data_id=predictions.data_id,
+                fit=f"{predictions.fit.name} ({predictions.fit.model})",
+                simulated=predictions.simulated,
+                unproven_clocks=predictions.fit.unproven_clocks or predictions.clock_unproven > 0,
+                created=datetime.datetime.now(datetime.UTC).replace(microsecond=0),
+                version=version("dvfs-campaign"),
+            ),
+            default=default,
+            entries=entries,
+        ),
+        tuple(left_out),
+        predictions.fit,
+    )
+
+
+def _entry(
+    name: str,
+    setting: Setting,
+    among: Sequence[SettingCandidates],
+    against: Setting,
+    unsure: bool,
+) -> Entry | str:
+    """An entry, or why there is none."""
+    if setting == against:
+        return f"{_mhz(setting)} MHz is what jobs run at without a policy"
+    change = promised_change(among, setting, against)
+    if change is None:
+        return f"no energies at {_mhz(against)} MHz to compare with"
+    if not (change.is_sure or unsure):
+        low, high = change.saving_pct_95
+        return f"{_mhz(setting)} MHz saves {low:.1f} to {high:.1f} %: not surely above 0"
+    return Entry(name=name, setting=_written(setting), promise=_promise(change))
+
+
+def _promise(change: PromisedChange) -> Promise:
+    """Rounded, so that a person can read and edit it."""
+    saving, slowdown = change.saving_pct_95, change.slowdown_pct_95
+    return Promise(
+        saving_pct=_rounded(change.saving_pct),
+        saving_pct_95=(_rounded(saving[0]), _rounded(saving[1])),
+        slowdown_pct=_rounded(change.slowdown_pct),
+        slowdown_pct_95=(_rounded(slowdown[0]), _rounded(slowdown[1])),
+    )
+
+
+def _rounded(pct: float) -> float:
+    return round(pct, 2) + 0.0
+
+
+def _written(setting: Setting) -> PolicySetting:
+    return PolicySetting(core_mhz=setting.core_mhz, mem_mhz=setting.mem_mhz)
+
+
+def _mhz(setting: Setting) -> str:
+    return "/".join("-" if mhz is None else f"{mhz:g}" for mhz in setting.clocks)
+
+
+def _best_single(among: Sequence[SettingCandidates], objective: str) -> Setting | None:
+    """The setting that is expected to cost the kernels least on average, each relative to its
+    least."""
+    score = objective_of(objective).score
+    common = [one for one in among[0].settings if all(one in other.settings for other in among)]
+    if not common:
+        return None
+    costs = np.zeros(len(common))
+    for kernel in among:
+        own = score(kernel.energy_j, kernel.time_s)
+        at = [kernel.settings.index(setting) for setting in common]
+        costs += own[at] / own[at].min()
+    return common[int(np.argmin(costs))]
+
+
+def _fastest(among: SettingCandidates) -> Setting:
+    return among.settings[highest(among.settings, among.equally_fast)]
+
+
+def _names(labels: Iterable[str]) -> list[str]:
+    """A name that an entry may have for each label, all different."""
+    names: list[str] = []
+    for label in labels:
+        name = re.sub("[^A-Za-z0-9_.=+-]+", "_", label)[:LONGEST_NAME].strip("_.=+-") or "kernel"
+        again = sum(other == name or other.startswith(f"{name}+") for other in names)
+        names.append(f"{name}+{again + 1}" if again else name)
+    return names

@@ -1,0 +1,148 @@
+"""exec: a program at the setting that a policy has for it, measured."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dvfs.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from campaign.policy.policy_file import Entry, Policy
+    from sites.site_file import Site
+
+SUMMARY = "run a program at its policy's setting, measure it, and restore the clocks"
+EXAMPLE = "campaign exec --site localhost -- python3 --version"
+MORE = (
+    "The program runs as it would by itself: output, exit code and signals are its own. Where "
+    "the policy or the clocks fail, it runs at the clocks as found, and one line says why."
+)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The verb's arguments."""
+    parser.add_argument("--policy", metavar="F", help="the policy file; without one, only measure")
+    parser.add_argument(
+        "--kernel",
+        metavar="K",
+        help="the policy's entry, by its name or its kernel (default: the one that matches the "
+        "job's name, account and partition, and the program)",
+    )
+    parser.add_argument(
+        "--site",
+        metavar="F",
+        help="the site file, with the clock control and the meters (default: the policy's site)",
+    )
+    parser.add_argument(
+        "--records",
+        metavar="F",
+        help="append the measurement to this file, a line of JSON (default: "
+        "~/.local/state/dvfs-campaign/exec.jsonl)",
+    )
+    parser.add_argument("program", nargs=argparse.REMAINDER, help="-- PROGRAM and its arguments")
+
+
+def run(arguments: Namespace) -> int:
+    """Run the program; its exit code."""
+    from campaign.measure.program_run import (  # noqa: PLC0415
+        Wanted,
+        become,
+        default_records,
+        run_program,
+    )
+    from dvfs.setting import AS_FOUND  # noqa: PLC0415
+
+    words = arguments.program
+    argv = words[1:] if words[:1] == ["--"] else words
+    if not argv:
+        raise ArgumentError("missing: the program: campaign exec ... -- PROGRAM")
+    if arguments.policy is None and arguments.site is None:
+        raise ArgumentError("missing: --policy F, or --site F to measure alone")
+    if os.environ.get("SLURM_LOCALID", "0") != "0":
+        become(argv)  # one task of a node sets its clocks and reads its meters
+    problems: list[str] = []
+    site, entry = None, None
+    facts: dict[str, Any] = {}
+    try:
+        policy = _policy(arguments)
+        site = _site(arguments, policy)
+        entry, facts = _entry(arguments, policy, argv, site)
+    except Exception as error:  # the program runs whatever is wrong here
+        what = "measured" if arguments.policy is None else "applied"
+        problems.append(f"not {what}: {str(error).splitlines()[0]}")
+    treated = entry is not None and facts.get("arm") == "policy"
+    wanted = Wanted(
+        site=site,
+        setting=entry.clocks if entry is not None and treated else AS_FOUND,
+        facts={"site": None if site is None else site.name, **facts},
+        problems=problems,
+    )
+    records = Path(arguments.records) if arguments.records else default_records()
+    return run_program(argv, wanted, records)
+
+
+def _policy(arguments: Namespace) -> Policy | None:
+    if arguments.policy is None:
+        return None
+    from campaign.policy.policy_file import read_policy  # noqa: PLC0415
+
+    return read_policy(Path(arguments.policy))[0]
+
+
+def _site(arguments: Namespace, policy: Policy | None) -> Site | None:
+    from sites.site_reading import find_site, read_site  # noqa: PLC0415
+
+    if arguments.site is not None:
+        return read_site(find_site(arguments.site, Path()))
+    assert policy is not None  # noqa: S101
+    return read_site(find_site(policy.site, Path(arguments.policy).parent))
+
+
+def _entry(
+    arguments: Namespace, policy: Policy | None, argv: list[str], site: Site | None
+) -> tuple[Entry | None, dict[str, Any]]:
+    """The entry of this run, and what the record says of it."""
+    if policy is None:
+        return None, {}
+    today = datetime.date.today()
+    if policy.until < today:
+        raise ArgumentError(f"{arguments.policy}: expired on {policy.until}")
+    here = os.environ.get("SLURM_CLUSTER_NAME")
+    if here and policy.cluster and here.lower() != policy.cluster.lower():
+        raise ArgumentError(f"{arguments.policy}: for cluster {policy.cluster!r}, not {here!r}")
+    job = job_of(argv, os.environ)
+    if policy.opts_out(job.get("comment", ""), os.environ):
+        return None, {"arm": "opted out"}
+    if arguments.kernel is not None:
+        names = {one.kernel: one.name for one in policy.all_entries if one.kernel}
+        entry: Entry | None = policy.entry(names.get(arguments.kernel, arguments.kernel))
+        if entry is not None and not policy.holds(entry, today):
+            raise ArgumentError(f"{arguments.policy}: entry {entry.name!r} holds no more")
+    else:
+        entry = policy.entry_for(job, today)
+    if entry is None:
+        return None, {"arm": "no entry"}
+    if site is not None and entry.clocks not in site.settings:
+        raise ArgumentError(f"entry {entry.name!r}: {entry.clocks}: not legal at {site.name}")
+    if os.environ.get("SLURM_CPU_FREQ_REQ") or os.environ.get("SLURM_GPU_FREQ"):
+        raise ArgumentError("Slurm has set the clocks of this job already")
+    run_id = os.environ.get("SLURM_JOB_ID") or f"{os.getpid()}-{os.times().elapsed}"
+    return entry, {"entry": entry.name, "mark": entry.mark, "arm": policy.arm(run_id)}
+
+
+def job_of(argv: list[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """What is known of a job inside of it, by the keys of a match."""
+    known = {
+        "job_name": environment.get("SLURM_JOB_NAME"),
+        "executable": Path(argv[0]).name,
+        "account": environment.get("SLURM_JOB_ACCOUNT"),
+        "partition": environment.get("SLURM_JOB_PARTITION"),
+        "comment": environment.get("SLURM_JOB_COMMENT"),
+        "arguments": " ".join(argv[1:]),
+    }
+    return {key: value for key, value in known.items() if value is not None}
