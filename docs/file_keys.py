@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,8 @@ HEADER = ("key", "values", "default", "meaning")
 WORDS: Mapping[Any, str] = {
     Any: "any value",
     bool: "boolean",
+    datetime.date: "date",
+    datetime.datetime: "date and time",
     float: "number",
     int: "integer",
     str: "text",

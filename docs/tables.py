@@ -15,6 +15,7 @@ from pathlib import Path
 from campaign.codesign.study_file import Study
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.profile_file import Profile
+from campaign.policy.policy_file import Policy
 from campaign.profiles.counter_map import BUILT_IN_MAPS, CounterMap, read_counter_map
 from campaign.table.map_file import TableMap
 from campaign.table.units import STANDARD, UNITS
@@ -169,6 +170,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "map_file": lambda: file_keys(TableMap),
     "profile_file": lambda: file_keys(Profile),
     "study_file": lambda: file_keys(Study),
+    "policy_file": lambda: file_keys(Policy),
     "counter_group": lambda: file_keys(CounterGroup),
     "counter_map": lambda: file_keys(CounterMap),
     "counter_groups": counter_groups,

@@ -1,0 +1,133 @@
+"""What a policy costs: `campaign exec` around a program, and the filter in srun.
+
+    python -m benchmarks.policy_costs exec [--runs N] [--seconds S]
+    python -m benchmarks.policy_costs filter [--runs N] [--entries N]
+
+Both sides are interleaved; medians and their difference are printed. ``exec``: wall and processor
+time of ``true``, and of a loop of about ``--seconds``. ``filter``: wall time of ``srun true`` on a
+real Slurm of one machine, without a filter's work and with a policy of ``--entries`` entries, of
+which the last matches; as root.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+LOOP = "n = {n}\nwhile n:\n    n -= 1\n"
+LOOP_STEPS = 2_000_000
+
+
+def timed(argv: Sequence[str], environment: dict[str, str] | None = None) -> tuple[float, float]:
+    """Wall and processor time of a command in s."""
+    before, began_s = os.times(), time.perf_counter()
+    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, env=environment)
+    wall_s, after = time.perf_counter() - began_s, os.times()
+    used_s = after.children_user + after.children_system
+    return wall_s, used_s - before.children_user - before.children_system
+
+
+def interleaved(
+    one: Callable[[], tuple[float, ...]], other: Callable[[], tuple[float, ...]], runs: int
+) -> tuple[list[float], list[float]]:
+    """The medians of each column of both, run in turn."""
+    rows: tuple[list[tuple[float, ...]], list[tuple[float, ...]]] = ([], [])
+    for _ in range(runs):
+        rows[0].append(one())
+        rows[1].append(other())
+    first, second = (
+        [statistics.median(column) for column in zip(*side, strict=True)] for side in rows
+    )
+    return first, second
+
+
+def exec_costs(runs: int, seconds: float) -> None:
+    """`true` and a loop, alone and under exec."""
+    with tempfile.TemporaryDirectory() as folder:
+        records = f"{folder}/records.jsonl"
+        around = [sys.executable, "-m", "campaign", "exec", "--site", "localhost"]
+        around += ["--records", records, "--"]
+        one_s, _ = timed([sys.executable, "-c", LOOP.format(n=LOOP_STEPS)])
+        steps = round(LOOP_STEPS * seconds / one_s)
+        for name, argv, count in (
+            ("true", ["true"], runs),
+            ("loop", [sys.executable, "-c", LOOP.format(n=steps)], max(runs // 5, 3)),
+        ):
+            alone, under = interleaved(
+                partial(timed, argv), partial(timed, [*around, *argv]), count
+            )
+            print(
+                f"{name:5} alone {alone[0]:.3f} s wall, {alone[1]:.3f} s processor; under exec "
+                f"{under[0] - alone[0]:+.3f} and {under[1] - alone[1]:+.3f} s"
+            )
+
+
+def filter_costs(runs: int, entries: int) -> None:
+    """srun with a filter that does nothing, and with the policy's."""
+    from campaign.policy.forms import install
+    from campaign.policy.policy_file import Entry, Match, Policy, PolicySetting
+    from tests.accounting_cluster import FILTER, AccountingCluster
+
+    today = datetime.date.today()
+    policy = Policy(
+        site="benchmark",
+        device="cpu",
+        until=today,
+        entries=[
+            Entry(
+                name=f"e{i}",
+                match=Match(job_name=f"*some{i}*name"),
+                setting=PolicySetting(core_mhz=1800.0),
+            )
+            for i in range(entries - 1)
+        ]
+        + [Entry(name="last", match=Match(job_name="a*"), setting=PolicySetting(core_mhz=1800.0))],
+    )
+    with (
+        tempfile.TemporaryDirectory(dir="/tmp") as folder,
+        AccountingCluster(Path(folder) / "s", "costs", nodes=2) as cluster,
+    ):
+        made = Path(folder) / "policy"
+        install(policy, "slurm-cli-filter", made, today)
+        table = cluster.filter.parent / "dvfs_policy.lua"
+        table.write_text((made / table.name).read_text())
+
+        def srun(lua: str) -> tuple[float, ...]:
+            cluster.set_filter(lua)
+            return timed(["srun", "--job-name=app", "true"], cluster.environment)
+
+        ours = (made / "cli_filter.lua").read_text()
+        srun(ours)
+        without, with_it = interleaved(partial(srun, FILTER), partial(srun, ours), runs)
+    print(
+        f"srun without {without[0] * 1e3:.1f} ms; with {entries} entries "
+        f"{(with_it[0] - without[0]) * 1e3:+.1f} ms wall, "
+        f"{(with_it[1] - without[1]) * 1e3:+.1f} ms processor"
+    )
+
+
+def main() -> None:
+    """Print one of the two."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("exec", "filter"))
+    parser.add_argument("--runs", type=int, default=25)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--entries", type=int, default=100)
+    arguments = parser.parse_args()
+    if arguments.what == "exec":
+        exec_costs(arguments.runs, arguments.seconds)
+    else:
+        filter_costs(arguments.runs, arguments.entries)
+
+
+if __name__ == "__main__":
+    main()
