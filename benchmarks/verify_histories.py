@@ -106,9 +106,9 @@ def _rows(
         where = f"1|n{i}"  # every job has a node of its own
         comment = f"dvfs=app:2000/-:{arm}"
         name = f"app{which[i]}"
-        yield f"{i}|u{user[i]}|{name}|p|{common}||Unknown|{where}|{comment}"
-        yield f"{i}.extern||extern||{common}|{energy_j[i]:.0f}|Unknown|{where}|"
-        yield f"{i}.0||{name}||{common}|{energy_j[i]:.0f}|{clock}|{where}|"
+        yield f"{i}|u{user[i]}|{name}|{common}||Unknown|{where}|{comment}"
+        yield f"{i}.extern||extern|{common}|{energy_j[i]:.0f}|Unknown|{where}|"
+        yield f"{i}.0||{name}|{common}|{energy_j[i]:.0f}|{clock}|{where}|"
 
 
 def plain_t(table: str) -> tuple[float, float]:

@@ -28,16 +28,13 @@ LEVEL = 0.95
 @dataclass(frozen=True)
 class ArmChange:
     """The change of a quantity by the policy, in % of what control jobs take: the estimate and its
-    95 % interval. ``jobs``: of both arms in blocks that have both. ``clusters``: how many of these
-    there are. ``freedom``: the degrees of freedom of the interval."""
+    95 % interval. The jobs are those in blocks that have both arms."""
 
     change_pct: float
     low_pct: float
     high_pct: float
     policy_jobs: int
     control_jobs: int
-    clusters: int
-    freedom: float
 
     @property
     def jobs(self) -> int:
@@ -107,8 +104,6 @@ def change_between_arms(
         high,
         int(policy[usable].sum()),
         int((~policy[usable]).sum()),
-        clusters,
-        freedom,
     )
 
 

@@ -28,7 +28,7 @@ from dvfs.names import known_names
 from sites.slurm_environment import run_slurm, slurm_environment
 
 COLUMNS = (
-    *("JobID", "User", "JobName", "Partition", "State", "Start", "End", "ElapsedRaw"),
+    *("JobID", "User", "JobName", "State", "Start", "End", "ElapsedRaw"),
     *("ConsumedEnergyRaw", "ReqCPUFreqMax", "NNodes", "NodeList", "Comment"),
 )
 """What is read; a table may have more."""
@@ -57,7 +57,6 @@ class Job:
     """SLURM_JOB_ID in the job."""
     user: str
     input: str
-    partition: str
     mark: str
     arm: str
     start_s: float
@@ -187,7 +186,6 @@ def _job(rows: Sequence[dict[str, str]], where: str) -> Job:
         raw_id=own.get("JobIDRaw") or own["JobID"],
         user=own["User"],
         input=own.get("SubmitLine") or own["JobName"],
-        partition=own["Partition"],
         mark=mark,
         arm=arm,
         start_s=start_s,

@@ -12,6 +12,7 @@ from pathlib import Path
 from campaign.policy.policy_file import Entry, Policy
 from dvfs.input_files import Source, errors_of, raise_all
 from sites.site_file import Site
+from sites.site_reading import find_site, read_site
 from sites.slurm_clocks import ask_here, read_configuration, slurm_clocks
 
 
@@ -30,6 +31,18 @@ def this_cluster() -> Cluster:
         read_configuration(ask_here("scontrol", "show", "config")),
         ask_here("sinfo", "--noheader", "--format=%R").split(),
     )
+
+
+def site_of(policy: Policy, file: Path, named: str | None) -> Site:
+    """The site that is ``named`` (a built-in's name or a path), by default the policy's: a built-in
+    one.
+
+    Raises:
+        FileError: there is no such site file, or it is wrong.
+    """
+    if named is not None:
+        return read_site(find_site(named, Path()))
+    return read_site(find_site(policy.site, file.parent))
 
 
 def check_dates(policy: Policy, source: Source, today: datetime.date) -> None:

@@ -6,7 +6,7 @@ import datetime
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -52,8 +52,13 @@ class EntryVerdict:
     more_jobs: int | None
     apart: dict[str, int]
 
+    @property
+    def is_kept(self) -> bool | None:
+        """Whether the promise was kept; None where that is open, or nothing was promised."""
+        return {KEPT: True, BROKEN: False}.get(self.verdict)
+
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """``entries`` of ``campaign verify --json``."""
         return asdict(self)
 
 
@@ -166,14 +171,11 @@ def _negated(change: ArmChange | None) -> ArmChange | None:
     """A saving of a change."""
     if change is None:
         return None
-    return ArmChange(
-        -change.change_pct,
-        -change.high_pct,
-        -change.low_pct,
-        change.policy_jobs,
-        change.control_jobs,
-        change.clusters,
-        change.freedom,
+    return replace(
+        change,
+        change_pct=-change.change_pct,
+        low_pct=-change.high_pct,
+        high_pct=-change.low_pct,
     )
 
 
@@ -230,7 +232,6 @@ class Record(BaseModel):
     user: str
     node: str
     input: str
-    partition: str | None
     mark: str | None = None
     arm: str | None = None
     start: datetime.datetime
@@ -300,7 +301,6 @@ def _job_of_records(records: Sequence[Record]) -> Job:
         raw_id=one.job_id or "",
         user=one.user,
         input=one.input,
-        partition=one.partition or "",
         mark=one.mark or "",
         arm=one.arm or "",
         start_s=one.start.timestamp(),
@@ -320,65 +320,47 @@ def joined(jobs: Sequence[Job], records: Sequence[Job]) -> list[Job]:
     return [*(job for job in jobs if job.raw_id not in measured), *records]
 
 
+METRICS = {
+    "promised_saving_percent": (
+        "Energy that the entry promises to save.",
+        "promised_saving_pct",
+        None,
+    ),
+    "saving_percent": ("Energy that its jobs saved.", "saving_pct", None),
+    "saving_low_percent": ("The lower end of the 95 % interval.", "saving_pct_95", 0),
+    "saving_high_percent": ("The upper end of the 95 % interval.", "saving_pct_95", 1),
+    "promised_slowdown_percent": (
+        "Time that the entry promises to add at most.",
+        "promised_slowdown_pct_95",
+        1,
+    ),
+    "slowdown_percent": ("Time that its jobs took more.", "slowdown_pct", None),
+    "slowdown_low_percent": ("The lower end of the 95 % interval.", "slowdown_pct_95", 0),
+    "slowdown_high_percent": ("The upper end of the 95 % interval.", "slowdown_pct_95", 1),
+    "policy_jobs": ("Jobs at the entry's setting.", "policy_jobs", None),
+    "control_jobs": ("Jobs left at the defaults.", "control_jobs", None),
+    "promise_kept": (
+        "1 where the promise was kept, 0 where not; without a value it is open.",
+        "is_kept",
+        None,
+    ),
+}
+"""Name -> help text, and the attribute of :class:`EntryVerdict`, of a pair with the index."""
+
+
 def metrics_text(policy: Policy, verdicts: Sequence[EntryVerdict]) -> str:
-    """The verdicts in Prometheus's text format."""
+    """The verdicts in Prometheus's text format; what is not known has no line."""
     lines = []
-    for name, about, of in METRICS:
+    for name, (about, attribute, index) in METRICS.items():
         lines += [f"# HELP dvfs_policy_{name} {about}", f"# TYPE dvfs_policy_{name} gauge"]
         for verdict in verdicts:
-            value = of(verdict)
+            value = getattr(verdict, attribute)
             if value is not None:
-                labels = f'site="{_label(policy.site)}",entry="{_label(verdict.entry)}"'
-                lines.append(f"dvfs_policy_{name}{{{labels}}} {value:g}")
+                number = value if index is None else value[index]
+                # Names of sites and entries have no character that a label would escape.
+                labels = f'site="{policy.site}",entry="{verdict.entry}"'
+                lines.append(f"dvfs_policy_{name}{{{labels}}} {number:g}")
     return "\n".join([*lines, ""])
-
-
-def _label(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-METRICS: Sequence[tuple[str, str, Callable[[EntryVerdict], float | None]]] = (
-    (
-        "promised_saving_percent",
-        "Energy that the entry promises to save.",
-        lambda of: of.promised_saving_pct,
-    ),
-    ("saving_percent", "Energy that its jobs saved.", lambda of: of.saving_pct),
-    (
-        "saving_low_percent",
-        "The lower end of the 95 % interval.",
-        lambda of: None if of.saving_pct_95 is None else of.saving_pct_95[0],
-    ),
-    (
-        "saving_high_percent",
-        "The upper end of the 95 % interval.",
-        lambda of: None if of.saving_pct_95 is None else of.saving_pct_95[1],
-    ),
-    ("slowdown_percent", "Time that its jobs took more.", lambda of: of.slowdown_pct),
-    ("policy_jobs", "Jobs at the entry's setting.", lambda of: of.policy_jobs),
-    ("control_jobs", "Jobs left at the defaults.", lambda of: of.control_jobs),
-    (
-        "promised_slowdown_percent",
-        "Time that the entry promises to add at most.",
-        lambda of: None if of.promised_slowdown_pct_95 is None else of.promised_slowdown_pct_95[1],
-    ),
-    (
-        "slowdown_low_percent",
-        "The lower end of the 95 % interval.",
-        lambda of: None if of.slowdown_pct_95 is None else of.slowdown_pct_95[0],
-    ),
-    (
-        "slowdown_high_percent",
-        "The upper end of the 95 % interval.",
-        lambda of: None if of.slowdown_pct_95 is None else of.slowdown_pct_95[1],
-    ),
-    (
-        "promise_kept",
-        "1 where the promise was kept, 0 where not; without a value it is open.",
-        lambda of: {KEPT: 1.0, BROKEN: 0.0}.get(of.verdict),
-    ),
-)
-"""Name, help text and value of each metric."""
 
 
 def check_since(text: str) -> str:

@@ -69,9 +69,9 @@ def run(arguments: Namespace) -> int:
     site, entry = None, None
     facts: dict[str, Any] = {}
     try:
-        policy = _policy(arguments)
-        site = _site(arguments, policy)
-        entry, facts = _entry(arguments, policy, argv, site)
+        site, policy = _checked(arguments)
+        if policy is not None:
+            entry, facts = _entry(arguments.kernel, policy, argv)
     except Exception as error:  # the program runs whatever is wrong here
         what = "measured" if arguments.policy is None else "applied"
         problems.append(f"not {what}: {str(error).splitlines()[0]}")
@@ -86,49 +86,40 @@ def run(arguments: Namespace) -> int:
     return run_program(argv, wanted, records)
 
 
-def _policy(arguments: Namespace) -> Policy | None:
-    if arguments.policy is None:
-        return None
-    from campaign.policy.policy_file import read_policy  # noqa: PLC0415
-
-    return read_policy(Path(arguments.policy))[0]
-
-
-def _site(arguments: Namespace, policy: Policy | None) -> Site | None:
+def _checked(arguments: Namespace) -> tuple[Site, Policy | None]:
+    """The site, and the policy where one is named and may be applied here today."""
     from sites.site_reading import find_site, read_site  # noqa: PLC0415
 
-    if arguments.site is not None:
-        return read_site(find_site(arguments.site, Path()))
-    assert policy is not None  # noqa: S101
-    return read_site(find_site(policy.site, Path(arguments.policy).parent))
+    if arguments.policy is None:
+        return read_site(find_site(arguments.site, Path())), None
+    from campaign.policy.checks import Cluster, check_policy, site_of  # noqa: PLC0415
+    from campaign.policy.policy_file import read_policy  # noqa: PLC0415
+
+    policy, source = read_policy(Path(arguments.policy))
+    site = site_of(policy, Path(arguments.policy), arguments.site)
+    here = os.environ.get("SLURM_CLUSTER_NAME")
+    cluster = Cluster({"ClusterName": here} if here else {}, ())
+    check_policy(policy, source, datetime.date.today(), site, cluster)
+    return site, policy
 
 
 def _entry(
-    arguments: Namespace, policy: Policy | None, argv: list[str], site: Site | None
+    kernel: str | None, policy: Policy, argv: list[str]
 ) -> tuple[Entry | None, dict[str, Any]]:
     """The entry of this run, and what the record says of it."""
-    if policy is None:
-        return None, {}
     today = datetime.date.today()
-    if policy.until < today:
-        raise ArgumentError(f"{arguments.policy}: expired on {policy.until}")
-    here = os.environ.get("SLURM_CLUSTER_NAME")
-    if here and policy.cluster and here.lower() != policy.cluster.lower():
-        raise ArgumentError(f"{arguments.policy}: for cluster {policy.cluster!r}, not {here!r}")
     job = job_of(argv, os.environ)
     if policy.opts_out(job.get("comment", ""), os.environ):
         return None, {"arm": "opted out"}
-    if arguments.kernel is not None:
+    if kernel is not None:
         names = {one.kernel: one.name for one in policy.all_entries if one.kernel}
-        entry: Entry | None = policy.entry(names.get(arguments.kernel, arguments.kernel))
+        entry: Entry | None = policy.entry(names.get(kernel, kernel))
         if entry is not None and not policy.holds(entry, today):
-            raise ArgumentError(f"{arguments.policy}: entry {entry.name!r} holds no more")
+            raise ArgumentError(f"entry {entry.name!r} holds no more")
     else:
         entry = policy.entry_for(job, today)
     if entry is None:
         return None, {"arm": "no entry"}
-    if site is not None and entry.clocks not in site.settings:
-        raise ArgumentError(f"entry {entry.name!r}: {entry.clocks}: not legal at {site.name}")
     if os.environ.get("SLURM_CPU_FREQ_REQ") or os.environ.get("SLURM_GPU_FREQ"):
         raise ArgumentError("Slurm has set the clocks of this job already")
     run_id = os.environ.get("SLURM_JOB_ID") or f"{os.getpid()}-{os.times().elapsed}"

@@ -223,16 +223,15 @@ def _read(arguments: Namespace) -> tuple[Policy, Source]:
 
 
 def _site(arguments: Namespace, policy: Policy) -> Site | None:
-    """The site file that --site names, or the built-in site of the policy; None where neither
-    is."""
+    """The site of a policy; None where --site does not name its file, and it is no built-in one."""
+    from campaign.policy.checks import site_of  # noqa: PLC0415
     from dvfs.input_files import FileError  # noqa: PLC0415
-    from sites.site_reading import find_site, read_site  # noqa: PLC0415
 
-    if arguments.site is not None:
-        return read_site(find_site(arguments.site, Path()))
     try:
-        return read_site(find_site(policy.site, Path(arguments.file).parent))
+        return site_of(policy, Path(arguments.file), arguments.site)
     except FileError:
+        if arguments.site is not None:
+            raise
         return None
 
 
