@@ -39,13 +39,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from real_data import gtx_980, titan_x  # noqa: E402
 
-from analysis.choice.candidates import measured_volts  # noqa: E402
 from analysis.choice.few_crossval import FewTruth, few_folds  # noqa: E402
 from analysis.choice.losses import rank_single_settings  # noqa: E402
 from analysis.choice.objectives import ENERGY  # noqa: E402
 from analysis.choice.pick import picks  # noqa: E402
 from analysis.energy.fit import fit  # noqa: E402
 from analysis.measurements.cells import kernel_numbers  # noqa: E402
+from analysis.measurements.observations import measured_volts  # noqa: E402
 
 PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 WIDTHS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 5.0, 1e6)

@@ -120,6 +120,7 @@ BOOLEAN_COLUMNS = ("simulated", "imported")
 COLUMN_UNITS = {
     "core_mhz": "MHz",
     "mem_mhz": "MHz",
+    "power_limit_w": "W",
     "time_s": "s",
     "energy_j": "J",
     "energy_std_j": "J",
@@ -134,6 +135,7 @@ COLUMN_UNITS = {
 POSSIBLE = {
     "core_mhz": (10.0, 1e4, "MHz"),
     "mem_mhz": (10.0, 3e4, "MHz"),
+    "power_limit_w": (0.1, 1e5, "W"),
     "core_mhz_achieved": (0.01, 1e4, "MHz"),
     "mem_mhz_achieved": (0.01, 3e4, "MHz"),
     "core_mhz_timed": (0.01, 1e5, "MHz"),
@@ -181,6 +183,7 @@ LONG_NAMES = {
     "provenance": "further facts, JSON",
     "core_mhz": "core clock asked for",
     "mem_mhz": "memory clock asked for",
+    "power_limit_w": "power limit asked for",
     "time_s": "time of an iteration",
     "energy_j": "energy of an iteration",
     "energy_std_j": "standard uncertainty of the energy",

@@ -517,10 +517,7 @@ def _noun(kind: Any) -> str:
 def unknown_remedy(key: KeyPath, model: type[BaseModel]) -> str:
     """What may stand in place of the last part of ``key``."""
     known = sorted(fields_at(model, key[:-1]))
-    listed = known_names(str(key[-1]), known, "known keys")
-    if key[-1] in ("core_mhz", "mem_mhz") and "pairs" in known:
-        return f'give clocks with choose = "pairs", pairs = [[core MHz, memory MHz]]; {listed}'
-    return listed
+    return known_names(str(key[-1]), known, "known keys")
 
 
 def missing_remedy(key: KeyPath, model: type[BaseModel]) -> str:

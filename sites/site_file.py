@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
@@ -206,6 +207,23 @@ class Clocks(FileModel):
     @classmethod
     def _known(cls, value: str) -> str:
         return known(value, CONTROLS, "clock control")
+
+
+class PowerLimit(FileModel):
+    """The power limits that can be set, beside the clocks or in their place."""
+
+    limits_w: list[Positive] = Field(min_length=1)
+    """The legal power limits of the device, in W."""
+    control: str | None = None
+    """How the limit is set: the name of a control that sets power limits. A simulated machine needs
+    none."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """The options of the control."""
+
+    @field_validator("control")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        return known(value, CONTROLS, "control")
 
 
 class MeterEntry(FileModel):
@@ -423,6 +441,9 @@ class Site(FileModel):
     entry, all core clocks are legal."""
     clocks: Clocks = Clocks()
     """How clocks are set."""
+    power_limit: PowerLimit | None = None
+    """The power limits that can be set, and how. Every legal pair of clocks is then measured at
+    each of them."""
     meters: list[MeterEntry] = Field(default_factory=list)
     """The meters of the site's nodes."""
     counters: dict[Name, OneLine | CounterGroup] = Field(default_factory=dict)
@@ -450,15 +471,18 @@ class Site(FileModel):
 
     @cached_property
     def settings(self) -> list[Setting]:
-        """Every legal setting, by memory and then core clock; ``AS_FOUND`` without domains."""
+        """Every legal setting, by memory clock, core clock and power limit; ``AS_FOUND`` where
+        nothing can be set."""
         core_clocks = self.domains.core.frequencies_mhz if self.domains.core else [None]
         mem_clocks = self.domains.mem.frequencies_mhz if self.domains.mem else [None]
         restricted = {entry.mem_mhz: entry.core_mhz for entry in self.legal}
+        limits: Sequence[float | None] = self.power_limit.limits_w if self.power_limit else [None]
         legal = [
-            Setting(core_mhz, mem_mhz)
+            Setting(core_mhz, mem_mhz, limit_w)
             for mem_mhz in mem_clocks
             for core_mhz in core_clocks
             if mem_mhz is None or mem_mhz not in restricted or core_mhz in restricted[mem_mhz]
+            for limit_w in limits
         ]
         return legal or [AS_FOUND]
 

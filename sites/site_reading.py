@@ -8,6 +8,7 @@ from typing import Any
 
 from dvfs.input_files import Check, FileError, KeyPath, Source, built_in_files, find_file, read_file
 from sites import clocks, meters
+from sites.clocks import CONTROLS
 from sites.counters.group_file import BUILT_IN_GROUPS, CounterGroup, read_group
 from sites.site_file import Domain, Site
 
@@ -112,11 +113,35 @@ def _check_control(site: Site, source: Source) -> None:
             )
 
 
+def _check_power_limit(site: Site, source: Source) -> None:
+    if CONTROLS.load(site.clocks.control).ABOUT.limits_power:
+        raise source.error(
+            ("clocks", "control"),
+            f"control {site.clocks.control!r} sets the power limit, and no clock",
+            "name it as control of [power_limit]",
+        )
+    limit = site.power_limit
+    if limit is None:
+        return
+    key = ("power_limit", "control")
+    if len(set(limit.limits_w)) < len(limit.limits_w):
+        raise source.error(("power_limit", "limits_w"), "a limit twice", "list it once")
+    if site.is_simulated and limit.control is not None:
+        raise source.error(key, f"found {limit.control!r}", "a simulated machine needs none")
+    limiting = [name for name in CONTROLS if CONTROLS.load(name).ABOUT.limits_power]
+    if not site.is_simulated and limit.control not in limiting:
+        what = "missing" if limit.control is None else f"{limit.control!r} sets no power limit"
+        raise source.error(key, what, f"name one of {', '.join(limiting)}")
+
+
 def _check_options(site: Site, source: Source) -> None:
-    """Refuse options that a meter or the clock control does not have or cannot use."""
+    """Refuse options that a meter or a control does not have or cannot use."""
     checks: list[tuple[KeyPath, Callable[..., None], str, dict[str, Any]]] = [
         (("clocks",), clocks.check_options, site.clocks.control, site.clocks.options)
     ]
+    limit = site.power_limit
+    if limit is not None and limit.control is not None:
+        checks.append((("power_limit",), clocks.check_options, limit.control, limit.options))
     for i, entry in enumerate(site.meters):
         checks.append((("meters", i), meters.check_options, entry.kind, entry.options))
     for key, check, name, options in checks:
@@ -182,7 +207,8 @@ CHECKS: list[Check] = [
     (["domains"], _check_voltages),
     (["domains", "legal"], _check_legal),
     (["clocks", "domains", "simulated", "meters", "partitions"], _check_control),
-    (["clocks", "meters"], _check_options),
+    (["clocks", "power_limit"], _check_power_limit),
+    (["clocks", "power_limit", "meters"], _check_options),
     (["simulated", "classes", "domains"], _check_simulated),
 ]
 """What the keys of a site file must agree on."""

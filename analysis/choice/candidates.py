@@ -8,7 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from analysis.measurements.observations import FitError, Observations, kernel_names
+from analysis.measurements.observations import (
+    FitError,
+    Observations,
+    kernel_names,
+    measured_volts,
+)
 from analysis.predict.site import SitePosterior, Trial, cells_of, site_posterior
 from analysis.ties import equally_fast, time_noise
 from dvfs.setting import Setting, Volts
@@ -152,14 +157,3 @@ def profile_candidates(
         measured_j=np.full(len(settings), np.nan),
         time_error_s=np.zeros(len(settings)),
     )
-
-
-def measured_volts(data: Observations) -> dict[Setting, tuple[float, float]]:
-    """The mean core and memory voltage of every setting that was measured."""
-    n = np.bincount(data.setting, minlength=len(data.settings))
-    with np.errstate(invalid="ignore"):
-        core_v, mem_v = (
-            np.bincount(data.setting, volt, minlength=len(n)) / n
-            for volt in (data.core_v, data.mem_v)
-        )
-    return {data.settings[s]: (float(core_v[s]), float(mem_v[s])) for s in np.flatnonzero(n)}

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from analysis.choice.candidates import measured_volts
 from analysis.choice.folds import folds
 from analysis.choice.losses import (
     CaseLoss,
@@ -30,6 +29,7 @@ from analysis.measurements.observations import (
     FitError,
     Observations,
     kernel_names,
+    measured_volts,
     pooled,
     setting_text,
 )
@@ -133,7 +133,7 @@ class CrossValidation:
 
 
 def _clocks(settings: Sequence[Setting]) -> list[dict[str, float | None]]:
-    return [{"core_mhz": at.core_mhz, "mem_mhz": at.mem_mhz} for at in settings]
+    return [at.as_dict() for at in settings]
 
 
 def _spread_pct(error_pct: np.ndarray) -> dict[str, float]:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from analysis.choice.candidates import measured_volts
 from analysis.choice.losses import (
     SEED,
     Chooser,
@@ -27,7 +26,7 @@ from analysis.choice.objectives import Objective
 from analysis.choice.objectives import objective as objective_of
 from analysis.choice.pick import picks
 from analysis.measurements.cells import cell_means, kernel_numbers
-from analysis.measurements.observations import FitError, Observations, kernel_names
+from analysis.measurements.observations import FitError, Observations, kernel_names, measured_volts
 from analysis.predict.site import site_time_noise
 from analysis.ties import fastest
 from dvfs.setting import Setting

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
-from analysis.measurements.observations import Observations
+from analysis.measurements.observations import Observations, measured_volts
 from dvfs.setting import Setting
 
 
@@ -25,10 +23,4 @@ def known_volts(
             volts[setting] = (1.0, 1.0)
         elif core_v is not None:
             volts[setting] = (core_v, 1.0 if mem_v is None else mem_v)
-    for index in np.unique(data.setting):
-        rows = data.setting == index
-        volts[data.settings[index]] = (
-            float(data.core_v[rows].mean()),
-            float(data.mem_v[rows].mean()),
-        )
-    return volts
+    return volts | measured_volts(data)

@@ -8,17 +8,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.choice.candidates import measured_volts
 from analysis.choice.losses import highest_clocks
 from analysis.choice.objectives import Objective
 from analysis.energy.fitted import Fit
 from analysis.energy.scatter import Scatter
 from analysis.measurements.cells import first_rows
-from analysis.measurements.observations import FitError, Observations
+from analysis.measurements.observations import FitError, Observations, measured_volts
 from analysis.predict.site import SitePosterior, site_posterior
 from analysis.search.like_cells import like_cells
 from analysis.search.next_cells import ENOUGH, Belief, next_cells, spread_settings
-from dvfs.setting import Setting, Volts, clock_columns
+from dvfs.setting import Setting, Volts, axis_columns, clock_columns
 
 FIRST_SETTINGS = 5
 """All kernels are first measured at so many settings, far from each other."""
@@ -185,7 +184,7 @@ def _anchors(
     measured = np.flatnonzero(may.any(axis=0))
     settings = [offer.settings[s] for s in measured.tolist()]
     none = np.zeros(len(settings), bool)
-    apart = spread_settings(clock_columns(settings), none, _fastest(settings), ANCHOR_SETTINGS)
+    apart = spread_settings(axis_columns(settings), none, _fastest(settings), ANCHOR_SETTINGS)
     cheapest_first = np.argsort(np.where(may, hours, np.inf), axis=0, kind="stable")
     cells: list[tuple[int, int]] = []
     costs: list[float] = []
@@ -286,19 +285,19 @@ def _at_each_setting(data: Observations, volts: Volts, kernels: Sequence[str]) -
 
 def _spread(offer: MeasuredCells, measured: np.ndarray) -> list[tuple[int, int]]:
     """The cells that come first: all kernels at settings far from each other, new ones at two."""
-    mhz = clock_columns(offer.settings)
+    axes = axis_columns(offer.settings)
     first = _fastest(offer.settings)
     free = offer.free & ~offer.measured
     missing = FIRST_SETTINGS - int(measured.sum())
     kernels = range(len(offer.labels))
     if missing > 0:
-        chosen = spread_settings(mhz, measured, first, missing)
+        chosen = spread_settings(axes, measured, first, missing)
         # A setting that others were measured at is one of the five for all kernels.
         settings = [*chosen, *np.flatnonzero(measured).tolist()]
         return [(k, s) for s in settings for k in kernels if free[k, s]]
     new = [k for k in kernels if offer.labels[k] is None]
-    none = np.zeros(len(mhz), bool)
-    settings = spread_settings(mhz, none, first, FIRST_OF_NEW)
+    none = np.zeros(len(axes), bool)
+    settings = spread_settings(axes, none, first, FIRST_OF_NEW)
     return [(k, s) for s in settings for k in new if free[k, s]]
 
 

@@ -28,6 +28,7 @@ from analysis.comparison.common_cells import (
 from analysis.comparison.noise_model import NoiseModel, estimate
 from analysis.comparison.ratios import ratios
 from analysis.measurements.observations import site_names
+from dvfs.setting import AXES
 
 ALPHA = 0.05
 """The false alarms that are accepted. It is shared equally among the three levels (site, kernel,
@@ -39,7 +40,7 @@ LEVELS: tuple[Level, ...] = ("site", "kernel", "point")
 PLACE = {
     "site": [],
     "kernel": ["label"],
-    "point": ["label", "partition", "core_mhz", "mem_mhz"],
+    "point": ["label", "partition", *AXES],
 }
 """The columns of cells that name a ratio of each level, beside its site."""
 
@@ -51,8 +52,8 @@ class Change:
     ``low``, ``high``: its 95 % interval, of this ratio alone. ``p``: the chance of such a ratio or
     one further from 1 if nothing changed; ``adjusted_p``: corrected for the number of comparisons.
     The four are NaN where noise or nodes cannot be separated from a change. ``before``,
-    ``after``: measurements. ``core_mhz``, ``mem_mhz``: NaN where the site has no such clock, and
-    of kernels and sites.
+    ``after``: measurements. ``core_mhz``, ``mem_mhz``, ``power_limit_w``: NaN where the site has no
+    such value, and of kernels and sites.
     """
 
     level: Level
@@ -69,6 +70,7 @@ class Change:
     kernel: str = ""
     core_mhz: float = math.nan
     mem_mhz: float = math.nan
+    power_limit_w: float = math.nan
     adjusted_p: float = math.nan
 
     @property

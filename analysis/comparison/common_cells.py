@@ -11,8 +11,9 @@ import xarray as xr
 
 from dvfs.dataset import is_complete
 from dvfs.kernel_instance import KernelInstance, kernel_instances
+from dvfs.setting import AXES
 
-CELL = ["partition", "kernel", "params", "core_mhz", "mem_mhz"]
+CELL = ["partition", "kernel", "params", *AXES]
 """What makes a cell of one site: its point without the repeat."""
 QUANTITIES = {"time": "time_s", "energy": "energy_j"}
 SIMULATED_NODE = "simulated"

@@ -23,7 +23,7 @@ from analysis.energy.remarks import inseparable, outliers
 from analysis.energy.terms.registry import design_matrix
 from analysis.energy.terms.term import MEM
 from analysis.energy.training import FormSolution, Training, predict, prepare, solve_form
-from analysis.measurements.observations import FitError, Observations
+from analysis.measurements.observations import FitError, Observations, by_clocks
 
 HUBER = 1.345
 """Huber's constant: 95 % efficient where the errors are normal."""
@@ -62,6 +62,7 @@ def fit(
     """
     if not len(data):
         raise FitError("no measurement is left to fit; measure more kernels or settings")
+    data = by_clocks(data)
     candidates = forms(data, model, voltage)
     choice, weight = _chosen(data, candidates, robust)
     training, solution = choice.training, choice.solution

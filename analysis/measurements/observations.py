@@ -14,7 +14,7 @@ from dvfs.dataset import COUNT_PREFIX, MEMORY_CLASSES, STATED, Columns, is_compl
 from dvfs.errors import UserError
 from dvfs.kernel_instance import KernelInstance, dataset_kernels, relabelled
 from dvfs.names import unknown_name
-from dvfs.setting import Setting, clock_columns, distinct_settings
+from dvfs.setting import Setting, axis_columns, axis_values, clock_columns, distinct_settings
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -29,10 +29,11 @@ class Observations:
     """Complete rows of one site, with an energy. All arrays have one entry a row.
 
     ``kernel``: object, the label of the kernel with its parameters. ``core_mhz``, ``mem_mhz``:
-    float64, NaN where the site has no such domain. ``core_v``, ``mem_v``: float64, V; 1 where
-    none is known (see ``voltage``). ``time_s``, ``energy_j``: float64, of one iteration.
+    float64, the clocks that the row ran at (:func:`clocks_run_at`), NaN where the site has no such
+    domain. ``core_v``, ``mem_v``: float64, V, at these clocks; 1 where none is known (see
+    ``voltage``). ``time_s``, ``energy_j``: float64, of one iteration.
     ``counts``: class -> float64, operations of one iteration, NaN where a kernel's are not known.
-    ``setting``: int64, index into ``settings``.
+    ``setting``: int64, index into ``settings``, which were asked for.
     """
 
     site: str
@@ -151,9 +152,16 @@ def observations(
         values = column(name)[rows].astype(float)
         if np.isfinite(values).any():
             counts[name.removeprefix(COUNT_PREFIX)] = values
-    core_mhz, mem_mhz = (column(n)[rows].astype(float) for n in ("core_mhz", "mem_mhz"))
-    settings, setting = distinct_settings(core_mhz, mem_mhz)
-    core_v, mem_v = (column(n)[rows].astype(float) for n in ("core_v", "mem_v"))
+
+    def numbers(name: str) -> np.ndarray:
+        return column(name)[rows].astype(float) if name in dataset else np.full(len(rows), np.nan)
+
+    asked = axis_values(dataset, rows)
+    settings, setting = distinct_settings(*asked)
+    core_v, mem_v = numbers("core_v"), numbers("mem_v")
+    core_mhz = clocks_run_at(asked[0], numbers("core_mhz_achieved"), asked[2])
+    mem_mhz = asked[1]
+    core_v = _volts_at(core_mhz, asked[0], core_v)
     origin = set(column("voltage_origin")[rows].tolist()) - {""}
     voltage = "+".join(sorted(origin)) or "unit"
     if not np.isfinite(core_v).all():
@@ -178,9 +186,7 @@ def observations(
         voltage=voltage,
         setting=setting,
         settings=settings,
-        energy_std_j=column("energy_std_j")[rows].astype(float)
-        if "energy_std_j" in dataset
-        else None,
+        energy_std_j=numbers("energy_std_j") if "energy_std_j" in dataset else None,
         node=column("node")[rows].astype(object) if "node" in dataset else None,
         instances={kernel.label: kernel for kernel in kernels},
         unproven_clocks=len(settings) > 1 and bool((proofs == UNPROVEN).any()),
@@ -189,6 +195,79 @@ def observations(
             json.loads(dataset.attrs.get("perf_per_watt_mhz", "{}")).get(site, np.nan)
         ),
     )
+
+
+OFF_CLOCK = 0.02
+"""Relative: an achieved core clock further than this from the one asked for was not held."""
+OFF_LIMITED = 0.005
+"""The same under a power limit."""
+SAME_CLOCK = 0.02
+"""Relative: clocks that were not held and are this near to each other count as one."""
+OFF_AS_FOUND = 0.05
+"""How far the achieved core clocks of a site whose clock is left as found may be apart."""
+
+
+def clocks_run_at(
+    asked_mhz: np.ndarray, achieved_mhz: np.ndarray, limit_w: np.ndarray
+) -> np.ndarray:
+    """The core clock at which each row counts in the energy model, MHz, float64 (rows,).
+
+    Under a power limit, or where the clock was not held, the achieved one, if it was read. Where
+    no clock was asked for and the achieved ones differ, these.
+    """
+    with np.errstate(invalid="ignore"):
+        most = np.where(np.isfinite(limit_w), OFF_LIMITED, OFF_CLOCK)
+        off = np.abs(achieved_mhz / asked_mhz - 1.0) > most
+    free = achieved_mhz[np.isnan(asked_mhz) & np.isfinite(achieved_mhz)]
+    if len(free) and np.ptp(free) > OFF_AS_FOUND * free.max():
+        off |= np.isnan(asked_mhz)
+    return np.where(off & np.isfinite(achieved_mhz), achieved_mhz, asked_mhz)
+
+
+def _volts_at(mhz: np.ndarray, asked_mhz: np.ndarray, volts: np.ndarray) -> np.ndarray:
+    """Core voltages at the clocks run at: where these are not those asked for, straight between the
+    voltages of the clocks that were held."""
+    held = (mhz == asked_mhz) & np.isfinite(volts)
+    moved = np.isfinite(mhz) & (mhz != asked_mhz)
+    if not moved.any() or not held.any():
+        return volts
+    clocks, place = np.unique(mhz[held], return_inverse=True)
+    mean = np.bincount(place, volts[held]) / np.bincount(place)
+    return np.where(moved, np.interp(mhz, clocks, mean), volts)
+
+
+def measured_volts(data: Observations) -> dict[Setting, tuple[float, float]]:
+    """The mean core and memory voltage of every setting that was measured, at its clocks."""
+    asked_mhz = data.mhz[:, 0]
+    core_v = data.core_v
+    moved = np.isfinite(data.core_mhz) & (data.core_mhz != asked_mhz[data.setting])
+    if moved.any() and not moved.all():
+        clocks, place = np.unique(data.core_mhz[~moved], return_inverse=True)
+        mean = np.bincount(place, core_v[~moved]) / np.bincount(place)
+        core_v = np.where(moved, np.interp(asked_mhz[data.setting], clocks, mean), core_v)
+    n = np.bincount(data.setting, minlength=len(data.settings))
+    with np.errstate(invalid="ignore"):
+        means = [np.bincount(data.setting, v, len(n)) / n for v in (core_v, data.mem_v)]
+    return {data.settings[s]: (float(means[0][s]), float(means[1][s])) for s in np.flatnonzero(n)}
+
+
+def by_clocks(data: Observations) -> Observations:
+    """The same rows, of which those that ran at the same clocks have the same setting: for what
+    depends on clocks alone. Clocks that were not held are the same to :data:`SAME_CLOCK`."""
+    asked_mhz = data.mhz[data.setting, 0]
+    moved = np.isfinite(data.core_mhz) & (data.core_mhz != asked_mhz)
+    if not moved.any():
+        return data
+    core_mhz = np.where(moved, np.nan, asked_mhz)
+    held = np.unique(core_mhz[np.isfinite(core_mhz)])
+    step = np.exp(SAME_CLOCK * np.round(np.log(data.core_mhz[moved]) / SAME_CLOCK))
+    if len(held):
+        nearest = held[np.abs(np.log(data.core_mhz[moved, None] / held)).argmin(axis=1)]
+        near = np.abs(np.log(data.core_mhz[moved] / nearest)) <= SAME_CLOCK / 2
+        step = np.where(near, nearest, step)
+    core_mhz[moved] = step
+    settings, setting = distinct_settings(core_mhz, data.mem_mhz)
+    return replace(data, settings=settings, setting=setting)
 
 
 def _refuse_other_ranks(kernels: Sequence[KernelInstance], ranks: Sequence[int]) -> None:
@@ -219,7 +298,8 @@ def pooled(sites: Sequence[Observations]) -> tuple[Observations, np.ndarray]:
     of_sites = [data.instance(label) for data in sites for label in kernel_names(data)]
     again = iter(relabelled(of_sites))
     instances = [{label: next(again) for label in kernel_names(data)} for data in sites]
-    settings, setting = distinct_settings(joined("core_mhz"), joined("mem_mhz"))
+    asked = [axis_columns(data.settings)[data.setting] for data in sites]
+    settings, setting = distinct_settings(*np.concatenate(asked).T)
     classes = sorted({name for data in sites for name in data.counts})
     return (
         replace(
@@ -278,8 +358,13 @@ def kernel_names(data: Observations) -> list[str]:
 
 
 def setting_text(setting: Setting) -> str:
-    """A setting as reports write it: ``852/924 MHz``."""
+    """A setting as reports write it: ``852/924 MHz``, ``852/924 MHz, 150 W``."""
     core, mem = ("as found" if mhz is None else f"{mhz:g}" for mhz in setting.clocks)
+    limit = "" if setting.power_limit_w is None else f"{setting.power_limit_w:g} W"
     if setting.mem_mhz is None:
-        return core if setting.core_mhz is None else f"{core} MHz"
-    return f"{core}/{mem} MHz"
+        if setting.core_mhz is None:
+            return limit or core
+        text = f"{core} MHz"
+    else:
+        text = f"{core}/{mem} MHz"
+    return f"{text}, {limit}" if limit else text

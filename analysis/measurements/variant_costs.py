@@ -15,7 +15,7 @@ from analysis.measurements.problems import of_problem
 from dvfs.dataset import COUNT_PREFIX, is_complete
 from dvfs.kernel_instance import KernelInstance, dataset_kernels
 from dvfs.names import unknown_name
-from dvfs.setting import Setting, distinct_settings
+from dvfs.setting import Setting, axis_values, distinct_settings
 
 CLOCKS = ("core_mhz", "mem_mhz")
 Terms = Callable[[Sequence[KernelInstance]], Mapping[str, np.ndarray]]
@@ -97,6 +97,11 @@ def measured_variants(
     rows = np.flatnonzero(mine & done & (dataset["kernel"].values == kernel))
     if not len(rows):
         raise FitError(f"no measurement of {kernel} at {site} has succeeded")
+    if np.isfinite(axis_values(dataset, rows)[2]).any():
+        raise FitError(
+            f"{kernel} was measured at {site} under power limits; its variants' costs are modelled "
+            f"by clocks alone: measure it without"
+        )
     known = dataset_kernels(dataset)
     own = [known[kernel, params] for params in dataset["params"].values[rows].tolist()]
     kept = of_problem(own, problem or {})

@@ -28,7 +28,7 @@ from analysis.measurements.variant_metrics import Metric, variant_metrics
 from dvfs.dataset import CLOCK_UNPROVEN, COUNT_PREFIX, class_unit, is_complete
 from dvfs.kernel_instance import KernelInstance, dataset_kernels
 from dvfs.names import unknown_name
-from dvfs.setting import Setting, distinct_settings
+from dvfs.setting import Setting, axis_values, distinct_settings
 
 SAME_WORK = 1.01
 """Parameter sets whose flops differ by more than this factor compute different things."""
@@ -182,18 +182,14 @@ def _at_setting(
     setting: Setting | None,
 ) -> tuple[Setting, int, np.ndarray]:
     """The setting to study, how many have variants, and the rows at the one to study (bool)."""
-    clocks = (dataset[name].values[rows].astype(float) for name in ("core_mhz", "mem_mhz"))
-    settings, of = distinct_settings(*clocks)
+    settings, of = distinct_settings(*axis_values(dataset, rows))
     variants: dict[Setting, set[str]] = {}
     for i in np.flatnonzero(usable).tolist():
         variants.setdefault(settings[of[i]], set()).add(own[i].label)
     if setting is None:
         setting = max(variants, key=lambda one: (len(variants[one]), one))
     if setting not in variants:
-        texts = [
-            ",".join(f"{mhz:g}" for mhz in one.clocks if mhz is not None) or "as-found"
-            for one in sorted(variants)
-        ]
+        texts = [one.option_text for one in sorted(variants)]
         raise FitError(
             f"--setting: no variant was measured at {setting_text(setting)}; "
             f"there are {' '.join(texts[:SHOWN])}{' ...' if len(texts) > SHOWN else ''}"

@@ -12,12 +12,18 @@ from analysis.choice.losses import Predicted, highest_clocks
 from analysis.choice.objectives import Objective
 from analysis.energy.models import KNOWN
 from analysis.measurements.cells import first_rows, kernel_numbers
-from analysis.measurements.observations import Observations, kernel_names, setting_text
+from analysis.measurements.observations import (
+    FitError,
+    Observations,
+    kernel_names,
+    setting_text,
+)
 from analysis.predict.covariance import Prior
 from analysis.predict.kernel_mixture import energies_and_times, everywhere
 from analysis.predict.posterior import Posterior, cells
+from analysis.predict.power_limits import PowerLimits, coordinates
 from analysis.ties import first_least, time_noise
-from dvfs.setting import Setting, Volts, clock_columns
+from dvfs.setting import Setting, Volts
 
 FEWEST = 6
 """So many settings are enough to hide some of them: the others say how kernels go with clocks."""
@@ -112,7 +118,9 @@ class SitePosterior:
     """The posterior of the kernels ``labels`` (K) at ``settings`` (S), and how often each was
     measured there, int64 (K, S).
 
-    ``posterior``: of these settings, and then of those of a site like it. ``noise``: variances of
+    ``posterior``: of these settings, and then of those of a site like it; with ``limits``, of the
+    clocks by which these follow, and ``under_limit``, (2, K, S), has the measured log times and log
+    powers under a limit, NaN elsewhere. ``noise``: variances of
     one log time, log power and log energy about its cell's, the first two 0 where no repeats show
     them. ``counts``: operations by class, (K, C), NaN where not known; ``uses_counts``: whether
     rates of operations say something of kernels' times and powers.
@@ -125,6 +133,22 @@ class SitePosterior:
     noise: tuple[float, float, float]
     counts: np.ndarray
     uses_counts: bool = False
+    limits: PowerLimits | None = None
+    under_limit: np.ndarray | None = None
+
+    def _at_settings(
+        self, log_j: np.ndarray, log_s: np.ndarray, kernels: Sequence[int]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Log energies and log times at the settings, (S, n), of those of the posterior; ``n`` are
+        ``kernels``, or draws of one."""
+        if self.limits is None or self.under_limit is None:
+            return log_j[: len(self.settings)], log_s[: len(self.settings)]
+        mean = self.posterior.mean[kernels].T
+        L = self.posterior.settings
+        said = np.array(self.limits.apply(mean[:L], mean[L : 2 * L]))
+        off = self.under_limit[:, kernels].swapaxes(1, 2) - said
+        log_s, log_w = np.where(np.isnan(off), 0.0, off) + self.limits.apply(log_s, log_j - log_s)
+        return log_s + log_w, log_s
 
     @property
     def rough_time(self) -> float:
@@ -134,19 +158,26 @@ class SitePosterior:
 
     def draws(self) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         """Each kernel's label, and draws of its energies (J) and times (s), (S, draws) each."""
-        S = len(self.settings)
         for k, log_j, log_s in self.posterior.draws():
-            yield self.labels[k], np.exp(log_j[:S]), np.exp(log_s[:S])
+            energy_j, time_s = map(np.exp, self._at_settings(log_j, log_s, [k]))
+            yield self.labels[k], energy_j, time_s
+
+    @cached_property
+    def _medians(self) -> tuple[np.ndarray, np.ndarray]:
+        every = range(len(self.labels))
+        log_j, log_s = self.posterior.log_j.T, self.posterior.log_s.T
+        log_j, log_s = self._at_settings(log_j, log_s, every)
+        return np.exp(log_j.T), np.exp(log_s.T)
 
     @property
     def energy_j(self) -> np.ndarray:
         """The median energies, J, float64 (K, S)."""
-        return np.asarray(np.exp(self.posterior.log_j[:, : len(self.settings)]))
+        return self._medians[0]
 
     @property
     def time_s(self) -> np.ndarray:
         """The median times, s, float64 (K, S)."""
-        return np.asarray(np.exp(self.posterior.log_s[:, : len(self.settings)]))
+        return self._medians[1]
 
     def of_rows(self, data: Observations) -> Predicted:
         """The median energies and times of rows; NaN of kernels of which nothing is known."""
@@ -160,9 +191,17 @@ class SitePosterior:
     def from_rows(self, data: Observations, timed: Observations | None = None) -> SitePosterior:
         """From other measurements of the same kernels and settings, and of ``timed`` the times
         alone; the prior's sizes are held."""
-        log_s, log_w, repeats, _ = _measured(data, self.labels, self.settings)
+        under_limit = None
+        if self.limits is not None:
+            under_limit = _under_limit(data, self.labels, self.settings)
+            settings = self.limits.clocks
+            log_s, log_w, repeats, _ = _measured(self.limits.rows(data), self.labels, settings)
+            timed = timed and self.limits.rows(timed)
+        else:
+            settings = self.settings
+            log_s, log_w, repeats, _ = _measured(data, self.labels, settings)
         if timed is not None:
-            also = _measured(timed, self.labels, self.settings)[0]
+            also = _measured(timed, self.labels, settings)[0]
             log_s = np.where(np.isnan(log_s), also, log_s)
         prior = replace(self.posterior.prior, features=np.zeros(0))
         posterior = Posterior.conditioned(
@@ -170,18 +209,23 @@ class SitePosterior:
         )
         if self.uses_counts:
             posterior = _with_counts(posterior, self.counts)
-        return replace(self, repeats=repeats, posterior=posterior)
+        if self.limits is not None:
+            repeats = _measured(data, self.labels, self.settings)[2]
+        return replace(self, repeats=repeats, posterior=posterior, under_limit=under_limit)
 
     @cached_property
     def trials(self) -> dict[str, Trial]:
         """Label -> how picks for a kernel like it do, where that can be tried.
 
-        A kernel with few settings beside others with all: each of these from the same cells
+        None at a site with power limits at several clocks. A kernel with few settings beside
+        others with all: each of these from the same cells
         (:mod:`analysis.predict.kernel_mixture`). Else, where some of the settings were measured,
         and :data:`FEWEST` or more: the kernels measured there, some of these settings hidden.
         """
         given, S = self.posterior.given, len(self.settings)
         tried: dict[str, Trial] = {}
+        if self.limits is not None:
+            return tried
         for pattern, (_, left_out) in zip(given.patterns, self.posterior.mixtures, strict=True):
             if left_out is None:
                 continue
@@ -248,7 +292,9 @@ class SitePosterior:
     def check(self) -> PosteriorCheck | None:
         """How measured energies compare with what is said of them without their settings; None
         with fewer than three settings."""
-        present = np.flatnonzero((self.repeats > 0).any(axis=0))
+        settings = self.settings if self.limits is None else self.limits.clocks
+        powers = self.posterior.z[:, self.posterior.settings :][:, : len(settings)]
+        present = np.flatnonzero(np.isfinite(powers).any(axis=0))
         if len(present) < FEWEST_CHECKED:
             return None
         hidden, (measured, _), log_j, _, reach = self._left_out(present)
@@ -260,7 +306,7 @@ class SitePosterior:
             cases=int(known.sum()),
             held=float(np.mean((np.abs(away) <= reach)[known])),
             error_pct=100.0 * float(np.mean(np.abs(np.expm1(away[known])))),
-            worst=self.settings[present[worst]],
+            worst=settings[present[worst]],
             worst_pct=100.0 * float(off[worst]),
         )
 
@@ -313,8 +359,13 @@ def site_posterior(
     """
     settings = sorted(volts)
     labels = sorted({*kernel_names(data), *kernels, *(kernel_names(like[0]) if like else ())})
+    limits = PowerLimits.of(settings, data)
+    if limits is not None:
+        if like is not None:
+            raise FitError(f"--like: {data.site} has power limits at several clocks; leave it out")
+        return _under_limits(data, volts, labels, limits)
     log_s, log_w, repeats, noise = _measured(data, labels, settings)
-    mhz, known = clock_columns(settings), data.voltage in KNOWN
+    mhz, known = coordinates(settings), data.voltage in KNOWN
     all_volts = [volts[one] for one in settings]
     means = repeats
     if like is not None:
@@ -322,7 +373,7 @@ def site_posterior(
         other_s, other_w, other_repeats, other_noise = _measured(like[0], labels, others)
         log_s, log_w = np.hstack([log_s, other_s]), np.hstack([log_w, other_w])
         means = np.hstack([repeats, other_repeats])
-        mhz = np.vstack([mhz, clock_columns(others)])
+        mhz = np.vstack([mhz, coordinates(others)])
         if not known and set(settings) <= set(others):
             all_volts = [like[1][one] for one in settings]
             known = True
@@ -346,6 +397,29 @@ def site_posterior(
     if _predicts_better(with_counts, posterior):
         found = replace(found, posterior=with_counts, uses_counts=True)
     return found
+
+
+def _under_limits(
+    data: Observations, volts: Volts, labels: Sequence[str], limits: PowerLimits
+) -> SitePosterior:
+    """The posterior of a site with power limits at several clocks: that of the clocks run at."""
+    found = site_posterior(limits.rows(data), limits.volts(volts), kernels=labels)
+    return replace(
+        found,
+        settings=list(limits.settings),
+        repeats=_measured(data, labels, limits.settings)[2],
+        limits=limits,
+        under_limit=_under_limit(data, labels, limits.settings),
+    )
+
+
+def _under_limit(
+    data: Observations, labels: Sequence[str], settings: Sequence[Setting]
+) -> np.ndarray:
+    """The measured log times and log powers under a power limit, (2, K, S), NaN elsewhere."""
+    measured = np.array(_measured(data, labels, settings)[:2])
+    limited = [setting.power_limit_w is not None for setting in settings]
+    return np.where(limited, measured, np.nan)
 
 
 def site_time_noise(data: Observations, volts: Volts) -> dict[str, float]:

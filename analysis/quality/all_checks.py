@@ -29,10 +29,10 @@ from analysis.quality.possible_values import (
     possible_operations,
     possible_power,
 )
-from analysis.quality.power_caps import power_caps
+from analysis.quality.power_caps import limits_not_kept, power_caps
 from analysis.quality.recorded import recorded_energies
 from analysis.quality.repeats import level_changes, outliers
-from analysis.quality.rows import provenance, rows_of
+from analysis.quality.rows import Rows, provenance, rows_of
 from analysis.quality.sessions import session_offsets
 from analysis.quality.unproven_clocks import unproven_clocks
 from analysis.quality.voltages import falling_voltages
@@ -57,11 +57,27 @@ def check(dataset: xr.Dataset, site: str) -> list[Finding]:
     findings += falling_voltages(rows)
     findings += counts_by_setting(rows)
     findings += power_caps(rows, labels)
+    findings += limits_not_kept(rows)
     findings += clocks_not_held(rows)
     residual, sigma, df = repeat_noise(rows)
     findings += outliers(rows, residual, sigma, df)
     changes = level_changes(rows, residual, sigma) + node_offsets(rows)
     findings += changes + _elsewhere(session_offsets(rows), changes)
+    limited = any(setting.power_limit_w is not None for setting in rows.settings)
+    free = rows_of(dataset, site, limited=False) if limited else rows
+    if len(free.index):
+        findings += _clock_checks(free)
+    worst_first: tuple[Severity, ...] = ("refused", "warning", "note")
+    return sorted(
+        (replace(finding, kernels=rows.kernels_at(finding.rows)) for finding in findings),
+        key=lambda finding: worst_first.index(finding.severity),
+    )
+
+
+def _clock_checks(rows: Rows) -> list[Finding]:
+    """What power and time say about the clocks, of rows without a power limit."""
+    findings: list[Finding] = []
+    _, sigma, df = repeat_noise(rows)
     grids = {name: median_grid(rows, name, sigma[name], df) for name in ("time", "power")}
     in_name = name_only(rows, grids)
     findings += in_name
@@ -74,12 +90,7 @@ def check(dataset: xr.Dataset, site: str) -> list[Finding]:
     in_another_unit = power_levels(rows, grids) + time_levels(rows, grids)
     whole = possible_operations(rows) or _elsewhere(possible_power(rows), in_another_unit)
     findings += whole + in_another_unit + _elsewhere(run_lengths(rows, grids), in_another_unit)
-    findings += _elsewhere(against_the_clocks(rows, grids), in_another_unit)
-    worst_first: tuple[Severity, ...] = ("refused", "warning", "note")
-    return sorted(
-        (replace(finding, kernels=rows.kernels_at(finding.rows)) for finding in findings),
-        key=lambda finding: worst_first.index(finding.severity),
-    )
+    return findings + _elsewhere(against_the_clocks(rows, grids), in_another_unit)
 
 
 def _elsewhere(findings: list[Finding], causes: list[Finding]) -> list[Finding]:

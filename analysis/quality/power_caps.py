@@ -1,4 +1,4 @@
-"""The check for a sweep over power caps instead of clocks."""
+"""The checks of power limits: swept under another name, and not kept."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from analysis.quality.clocks import HELD_CLOCK, off_nominal
+from analysis.quality.clocks import off_nominal
 from analysis.quality.finding import Finding
 from analysis.quality.noise import MAD_TO_SIGMA, UNKNOWN_NOISE
 from analysis.quality.rows import Rows
@@ -18,7 +18,8 @@ CAP_KEY = re.compile(
 
 
 def power_caps(rows: Rows, labels: dict[str, list[str]]) -> list[Finding]:
-    """A sweep over power caps: the clocks follow the load, so no model of clocks can be fitted."""
+    """A sweep over power limits that no column ``power_limit_w`` has: the clocks follow the load,
+    and rows of different limits would count as repeats of one setting."""
     caps: dict[str, np.ndarray] = {}
     for name in {key for kernel in rows.instances for key in kernel.params}:
         if _is_cap(name):
@@ -33,8 +34,8 @@ def power_caps(rows: Rows, labels: dict[str, list[str]]) -> list[Finding]:
         if len(set(values.tolist()) - {""}) > 1
     }
     off = off_nominal(rows)
-    still = len(rows.mhz) == 1
-    remedy = "sweep locked clocks instead, or import the achieved clocks as core_mhz (and mem_mhz)"
+    still = len(rows.settings) == 1
+    remedy = "import it as power_limit_w, and the clocks that were read as core_mhz_achieved"
     if swept:
         name, values = next(iter(swept.items()))
         having = np.flatnonzero(caps[name] != "")
@@ -56,10 +57,10 @@ def power_caps(rows: Rows, labels: dict[str, list[str]]) -> list[Finding]:
                 "warning",
                 rows.index[having],
                 f"{what} beside the clocks: under a cap the nominal clock may not be reached; "
-                f"import the achieved clocks as core_mhz, or keep the rows of the highest cap",
+                f"{remedy}",
             )
         ]
-    if still:
+    if still and not np.isfinite(rows.achieved_mhz[:, 0]).all():
         spread = _spread_at_one_setting(rows)
         if spread:
             return [
@@ -72,19 +73,32 @@ def power_caps(rows: Rows, labels: dict[str, list[str]]) -> list[Finding]:
                     f"as a power cap; {remedy}",
                 )
             ]
-        own = rows.achieved_mhz[:, 0]
-        own = own[np.isfinite(own)]
-        if own.size and np.ptp(own) > HELD_CLOCK * own.max():
-            return [
-                Finding(
-                    "power caps",
-                    "refused",
-                    rows.index,
-                    f"all rows are at one nominal setting, but the achieved core clock runs from "
-                    f"{own.min():g} to {own.max():g} MHz; {remedy}",
-                )
-            ]
     return []
+
+
+OVER_LIMIT = 1.02
+"""A mean power above the limit by less than this may be the meter's."""
+
+
+def limits_not_kept(rows: Rows) -> list[Finding]:
+    """Rows that draw more than their power limit: a limit is a request, and what was measured
+    counts."""
+    above = np.exp(rows.values["power"]) / rows.limit_w
+    off = np.flatnonzero(above > OVER_LIMIT)
+    if not len(off):
+        return []
+    worst = off[np.argmax(above[off])]
+    limited = int(np.isfinite(rows.limit_w).sum())
+    return [
+        Finding(
+            "power limit",
+            "note",
+            rows.index[off],
+            f"{len(off)} of {limited} rows draw more than their power limit, by up to "
+            f"{100.0 * (above[worst] - 1.0):.0f} % "
+            f"({rows.where(rows.kernel[worst], rows.setting[worst])}); what was measured counts",
+        )
+    ]
 
 
 def _is_cap(name: str) -> bool:

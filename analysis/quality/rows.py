@@ -14,14 +14,15 @@ from analysis.measurements.clock_proof import clock_proofs
 from analysis.measurements.observations import setting_text
 from dvfs.dataset import COUNT_PREFIX, MEMORY_CLASSES, is_complete
 from dvfs.kernel_instance import KernelInstance, dataset_kernels
-from dvfs.setting import Setting, clock_columns, distinct_settings
+from dvfs.setting import Setting, axis_columns, axis_values, clock_columns, distinct_settings
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
     """The rows of one site that can be fitted; arrays have one entry a row.
 
-    ``kernel``, ``setting``, ``node``: int64 codes into the names and ``mhz``. ``values``: the
+    ``kernel``, ``setting``, ``node``: int64 codes into the names and ``settings``, whose clocks are
+    ``mhz``, float64 (settings, 2), NaN for none. ``values``: the
     natural logarithms of time (s), power (W) and energy (J). ``volts``: float64 (rows, 2), of core
     and memory, NaN where not known. ``counts``: class -> operations of one iteration, NaN where
     not known. ``clock_proof``: as :func:`analysis.measurements.clock_proof.clock_proofs` has it.
@@ -32,6 +33,7 @@ class Rows:
     kernels: list[str]
     instances: list[KernelInstance]
     setting: np.ndarray
+    settings: list[Setting]
     mhz: np.ndarray
     node: np.ndarray
     nodes: list[str]
@@ -44,6 +46,11 @@ class Rows:
     values: dict[str, np.ndarray]
     counts: dict[str, np.ndarray]
     simulated: bool
+
+    @property
+    def limit_w(self) -> np.ndarray:
+        """The power limit of each row, in W, float64; NaN where there is none."""
+        return np.asarray(axis_columns(self.settings)[self.setting, 2])
 
     @property
     def cell(self) -> np.ndarray:
@@ -80,13 +87,16 @@ class Rows:
 
     def setting_text(self, setting: int) -> str:
         """A setting by its number: ``852/924 MHz``."""
-        return setting_text(Setting.of(*self.mhz[setting]))
+        return setting_text(self.settings[setting])
 
 
-def rows_of(dataset: xr.Dataset, site: str) -> Rows:
-    """The complete rows of ``site`` with a positive time (s) and energy (J)."""
+def rows_of(dataset: xr.Dataset, site: str, limited: bool = True) -> Rows:
+    """The complete rows of ``site`` with a positive time (s) and energy (J); ``limited``: also
+    those under a power limit, whose clocks follow the load."""
     time_s, energy_j = dataset["time_s"].values, dataset["energy_j"].values
     ok = (dataset["site"].values == site) & is_complete(dataset["status"].values)
+    if not limited and "power_limit_w" in dataset:
+        ok &= np.isnan(dataset["power_limit_w"].values)
     index = np.flatnonzero(ok & (time_s > 0) & (energy_j > 0))
 
     def column(name: str, missing: Any) -> np.ndarray:
@@ -107,8 +117,7 @@ def rows_of(dataset: xr.Dataset, site: str) -> Rows:
     names = [instance.label for instance in instances]
     if len(ranks) > 1:
         names = [f"{name} ranks={ranks[r]}" for name, r in zip(names, which_ranks, strict=True)]
-    mhz = np.column_stack([column("core_mhz", np.nan), column("mem_mhz", np.nan)]).astype(float)
-    settings, setting = distinct_settings(*mhz.T)
+    settings, setting = distinct_settings(*axis_values(dataset, index))
     achieved = [column(f"{name}_mhz_achieved", np.nan) for name in ("core", "mem")]
     volts = [column(f"{name}_v", np.nan) for name in ("core", "mem")]
     node, nodes = pd.factorize(column("node", ""))
@@ -124,6 +133,7 @@ def rows_of(dataset: xr.Dataset, site: str) -> Rows:
         kernels=names,
         instances=instances,
         setting=setting,
+        settings=settings,
         mhz=clock_columns(settings),
         node=node,
         nodes=[str(name) for name in nodes],

@@ -32,6 +32,7 @@ from analysis.report.tables import (
 )
 from analysis.rooflines.roofline import PairPoints, Roofline
 from dvfs.kernel_instance import KernelInstance, short_labels
+from dvfs.setting import Setting
 
 SEVERITY_TEXT = {
     "refused": ("reason against any fit", "reasons against any fit"),
@@ -307,6 +308,7 @@ def pick_table(site: SiteReport, families: Mapping[str, str]) -> Table | None:
             TextColumn("kernel"): names[p.label],
             TableColumn("core", "MHz"): clock(p.setting.core_mhz),
             TableColumn("memory", "MHz"): clock(p.setting.mem_mhz),
+            **_limit_column(p.setting),
             TableColumn("energy, predicted", energy_unit): energy[i],
             TableColumn("time", time_unit): times[i],
             TableColumn("saves", "%"): decimals(p.saving_pct),
@@ -323,6 +325,11 @@ def pick_table(site: SiteReport, families: Mapping[str, str]) -> Table | None:
     }
     caption = f"The pick of each of {len(rows)} kernels"
     return Table.of(caption, _grouped(families, rows), tall=True)
+
+
+def _limit_column(setting: Setting) -> dict[TableColumn, str]:
+    limit = setting.power_limit_w
+    return {} if limit is None else {TableColumn("power limit", "W"): f"{limit:g}"}
 
 
 def balances(lines: Sequence[tuple[PairPoints, Roofline]], with_energy: bool) -> Table | None:

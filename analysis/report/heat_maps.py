@@ -13,6 +13,7 @@ from analysis.figures.labels import family_order, natural, setting_label
 from analysis.report.content import SiteReport
 from analysis.report.tables import clock, decimals, fixed, scaled
 from analysis.ties import highest
+from dvfs.setting import Setting
 
 LEVELS = (0.5, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0)
 """Where one shade ends and the next begins, percent above the lowest energy."""
@@ -58,20 +59,26 @@ def level(percent: float) -> int:
     return sum(percent >= limit for limit in LEVELS)
 
 
+def _place(setting: Setting) -> tuple[str, str]:
+    """The column and the row of a setting: its core clock, and its memory clock and power limit."""
+    limit = "" if setting.power_limit_w is None else f", {setting.power_limit_w:g} W"
+    return clock(setting.core_mhz), clock(setting.mem_mhz) + limit
+
+
 def _heat_map(among: SettingCandidates, picked: Pick | None) -> HeatMap:
     """A kernel's energies over the settings: measured where they were measured, else predicted."""
     shown_j = np.where(among.measured, among.measured_j, among.energy_j)
     over = percent_over(shown_j)
-    clocks = [setting.clocks for setting in among.settings]
-    core = sorted({clock(c) for c, _ in clocks}, key=natural)
-    mem = sorted({clock(m) for _, m in clocks}, key=natural, reverse=True)
+    places = [_place(setting) for setting in among.settings]
+    core = sorted({c for c, _ in places}, key=natural)
+    mem = sorted({m for _, m in places}, key=natural, reverse=True)
     fastest = among.settings[highest(among.settings, among.equally_fast)]
-    fastest_at = tuple(map(clock, fastest.clocks))
-    pick_at = tuple(map(clock, picked.setting.clocks)) if picked else None
+    fastest_at = _place(fastest)
+    pick_at = _place(picked.setting) if picked else None
     cells: dict[tuple[str, ...], HeatMapCell] = {}
     # Measured settings come last: they replace a predicted one of the same clocks.
     for i in sorted(range(len(shown_j)), key=lambda i: bool(among.measured[i])):
-        at = tuple(map(clock, clocks[i]))
+        at = places[i]
         styles = [f"l{level(float(over[i]))}"]
         words = "measured" if among.measured[i] else "predicted"
         if not among.measured[i]:

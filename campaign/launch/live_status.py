@@ -36,7 +36,7 @@ from campaign.store.layout import METRICS, PAGE, SNAPSHOT, Store, replace_file
 from campaign.store.seal import sealed
 from campaign.store.states import NEVER, State
 from dvfs.dataset import COMPLETE
-from dvfs.setting import Setting
+from dvfs.setting import AXES, Setting
 
 SNAPSHOT_EVERY_S = 2.0
 PAGE_EVERY_S = 10.0
@@ -188,8 +188,7 @@ class LiveStatus:
             now=self._now.get(label),
             settings=tuple(
                 SettingCounts(
-                    core_mhz=_float(setting.core_mhz),
-                    mem_mhz=_float(setting.mem_mhz),
+                    **dict(zip(AXES, map(_float, setting.values), strict=True)),
                     done=done,
                     failed=failed,
                     left=left,
@@ -205,5 +204,5 @@ def resume_command(campaign_file: Path | None, store: Store, verb: str = "run") 
     return f"campaign {verb} {file} --store {shlex.quote(str(store.root))}"
 
 
-def _float(mhz: float | None) -> float | None:
-    return None if mhz is None else float(mhz)
+def _float(value: float | None) -> float | None:
+    return None if value is None else float(value)

@@ -36,10 +36,11 @@ name."""
 @dataclass(frozen=True, kw_only=True)
 class SettingCounts:
     """How many of a partition's planned points at one setting are measured, have failed, and are
-    left. Clocks in MHz; None where the clock is left as found."""
+    left. Clocks in MHz, the power limit in W; None where it is left as found."""
 
     core_mhz: float | None
     mem_mhz: float | None
+    power_limit_w: float | None
     done: int
     failed: int
     left: int

@@ -92,13 +92,15 @@ def _partition(partition: PartitionSnapshot) -> str:
 
 
 def _grid(settings: tuple[SettingCounts, ...]) -> str:
-    """A table of settings: a row for each core clock, a column for each memory clock."""
-    cells = {(row.core_mhz, row.mem_mhz): row for row in settings}
-    memory = _distinct(mem_mhz for _, mem_mhz in cells)
-    head = "".join(f'<th scope="col">memory {_mhz(mhz)}</th>' for mhz in memory)
+    """A table of settings: a row for each core clock, a column for each memory clock, and for each
+    power limit at it."""
+    cells = {(row.core_mhz, (row.mem_mhz, row.power_limit_w)): row for row in settings}
+    memory = sorted({at for _, at in cells}, key=lambda at: (at[0] or 0.0, at[1] or 0.0))
+    limits = {at: "" if at[1] is None else f", {at[1]:g} W" for at in memory}
+    head = "".join(f'<th scope="col">memory {_mhz(at[0])}{limits[at]}</th>' for at in memory)
     rows = "\n".join(
         f'<tr><th scope="row">core {_mhz(core_mhz)}</th>'
-        + "".join(_cell(cells.get((core_mhz, mem_mhz))) for mem_mhz in memory)
+        + "".join(_cell(cells.get((core_mhz, at))) for at in memory)
         + "</tr>"
         for core_mhz in _distinct(core_mhz for core_mhz, _ in cells)
     )

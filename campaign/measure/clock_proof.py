@@ -60,7 +60,8 @@ def prove(site: Site, asked: Setting, windows: Sequence[Window]) -> ClockProof:
         if mhz is None:
             continue
         name = {"core": "core clock", "mem": "memory clock"}[domain]
-        read = [_read_back(site, window, name, mhz) for window in windows]
+        limited = asked.power_limit_w is not None
+        read = [_read_back(site, window, name, mhz, limited) for window in windows]
         timed = [_timed(site, window, mhz) for window in windows] if domain == "core" else []
         if domain == "mem" and len({setting.mem_mhz for setting in site.settings}) == 1:
             continue
@@ -71,18 +72,40 @@ def prove(site: Site, asked: Setting, windows: Sequence[Window]) -> ClockProof:
         else:
             why = "this node does not report it" + _as_timed(windows, domain)
             missing.append(f"{name} {mhz:g} MHz: {why}")
+    if asked.power_limit_w is not None:
+        if _limit_read_back(asked.power_limit_w, windows):
+            by.append(READ_BACK)
+        else:
+            missing.append(f"power limit {asked.power_limit_w:g} W: this node does not report it")
     if missing:
         return ClockProof(missing="; ".join(missing))
     return ClockProof(by=TIMED if TIMED in by else "".join(by[:1]))
 
 
-def _read_back(site: Site, window: Window, name: str, mhz: float) -> bool:
-    """Whether the hardware reported the clock in the window."""
+LIMIT_PCT = 1.0
+"""A device may round its power limit by so much."""
+
+
+def _limit_read_back(limit_w: float, windows: Sequence[Window]) -> bool:
+    """Whether the hardware reported the power limit in every window."""
+    read = [window.achieved.power_limit_w for window in windows]
+    for found in read:
+        if found is not None and abs(found / limit_w - 1.0) > LIMIT_PCT / 100.0:
+            raise UnachievedClockError(
+                f"power limit: asked for {limit_w:g} W, and it was {found:g} W"
+            )
+    return None not in read
+
+
+def _read_back(site: Site, window: Window, name: str, mhz: float, limited: bool) -> bool:
+    """Whether the hardware reported the clock in the window; a core clock that is ``limited`` may
+    be lower than asked for."""
     achieved = window.achieved.core_mhz if name == "core clock" else window.achieved.mem_mhz
     if achieved is None:
         return False
     allowed_pct = site.clocks.tolerance_pct
-    if abs(achieved - mhz) > allowed_pct / 100.0 * mhz:
+    lower = limited and name == "core clock" and achieved < mhz
+    if abs(achieved - mhz) > allowed_pct / 100.0 * mhz and not lower:
         raise UnachievedClockError(f"{name}: asked for {mhz:g} MHz, ran at {achieved:g} MHz")
     apart_pct = window.conditions.get("clocks_apart_pct", 0.0)
     if apart_pct > 2.0 * allowed_pct:

@@ -369,9 +369,9 @@ def joined(measured: WindowedMeasurement, team: Team) -> WindowedMeasurement:
 
 
 def _mean_setting(settings: Sequence[Setting]) -> Setting:
-    """The mean of each clock over nodes; None where one of them does not report it."""
-    clocks = list(zip(*(setting.clocks for setting in settings), strict=True))
-    return Setting(*(None if None in own else statistics.fmean(own) for own in clocks))
+    """The mean of each value over nodes; None where one of them does not report it."""
+    values = list(zip(*(setting.values for setting in settings), strict=True))
+    return Setting(*(None if None in own else statistics.fmean(own) for own in values))
 
 
 def _conditions(of_nodes: Sequence[dict[str, Any]]) -> dict[str, Any]:

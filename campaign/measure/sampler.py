@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dvfs.setting import Setting
+from dvfs.setting import AXES, Setting
 from sites.clocks import ClockControl, ClockState
 from sites.meters import Buffered, Channel, FromFiles, Meter, MeterError, Reading
 
@@ -232,9 +232,10 @@ class Sampler(threading.Thread):
         return costs
 
     def achieved_setting(self) -> Setting:
-        """The mean achieved clocks in the window; None where they could not be read."""
+        """The mean achieved clocks and power limit in the window; None where they could not be
+        read."""
         means: list[float | None] = []
-        for name in ("core_mhz", "mem_mhz"):
+        for name in AXES:
             known = [v for s in self.states if (v := getattr(s.setting, name)) is not None]
             means.append(statistics.fmean(known) if known else None)
         return Setting(*means)

@@ -40,14 +40,12 @@ def simulate_window(
         SimulationError: the simulated machine has no rate for a class, or the kernel takes no time.
     """
     phase_counts = list((phases or {}).values())
-    if phase_counts:
-        iteration_s = machine.phases_s(site, phase_counts, setting)
-    else:
-        iteration_s = machine.iteration_s(site, counts, setting)
-    if not iteration_s > 0:
+    parts = phase_counts or [counts]
+    if not machine.phases_s(site, parts, setting) > 0:
         raise machine.SimulationError(
             f"the kernel counts nothing that takes time at {site.name}, and simulated.launch_s is 0"
         )
+    iteration_s = machine.phases_s(site, parts, machine.under_limit(site, parts, setting))
     iterations = max(1, round(min_duration_s / iteration_s))
     run = machine.run(site, counts, setting, iterations, seed, phase_counts)
     channel = machine.board_channel(site)
@@ -58,7 +56,7 @@ def simulate_window(
         end_ns=round(run.duration_s * 1e9),
         iterations=iterations,
         traces=[MeterTrace("simulated", channel, trace)],
-        achieved=setting,
+        achieved=run.achieved,
         marks=phase_traces(marks, 0),
     )
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from analysis.choice.candidates import measured_volts
 from analysis.choice.next_measurements import MeasuredCells, NextMeasurements, next_measurements
 from analysis.choice.objectives import Objective
-from analysis.measurements.observations import FitError, Observations
+from analysis.measurements.observations import FitError, Observations, measured_volts
 from analysis.predict.site import site_posterior
 from campaign.results import Results
 

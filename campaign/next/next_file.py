@@ -95,8 +95,7 @@ def _kernels(
         varied = [name for name in names if name not in same]
         if varied:
             table["zip"] = [{name: [own[name] for own in values] for name in varied}]
-        pairs = [_pair(part.settings[s]) for s in at]
-        table["settings"] = {"choose": "pairs", "pairs": pairs}
+        table["settings"] = _listed([part.settings[s] for s in at])
         tables.append(table)
     return tables
 
@@ -111,5 +110,9 @@ def _values(own: Input) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _pair(setting: Setting) -> list[float]:
-    return [float(mhz) for mhz in (setting.core_mhz, setting.mem_mhz) if mhz is not None]
+def _listed(settings: Sequence[Setting]) -> dict[str, Any]:
+    """The table of a campaign file that chooses these settings."""
+    if all(setting.clocks == (None, None) for setting in settings):
+        return {"power_limit_w": [setting.power_limit_w for setting in settings]}
+    pairs = [[float(value) for value in one.values if value is not None] for one in settings]
+    return {"choose": "pairs", "pairs": pairs}

@@ -21,6 +21,7 @@ from campaign.results.fits import Request, check_like
 from campaign.store.states import point_states
 from dvfs.errors import ArgumentError
 from dvfs.names import known_names
+from dvfs.setting import AXES
 
 MORE_H = 1.0
 """The further node-hours of which ``next`` says what they would buy."""
@@ -37,6 +38,7 @@ class NextPoint:
     params: dict[str, Any]
     core_mhz: float | None
     mem_mhz: float | None
+    power_limit_w: float | None
     node_hours: float
     why: str
 
@@ -171,8 +173,7 @@ def next_points(
             NextPoint(
                 kernel=own.label,
                 params=json.loads(own.params),
-                core_mhz=setting.core_mhz,
-                mem_mhz=setting.mem_mhz,
+                **dict(zip(AXES, setting.values, strict=True)),
                 node_hours=hours,
                 why=why,
             )

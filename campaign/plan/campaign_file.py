@@ -23,18 +23,25 @@ class Settings(FileModel):
     random."""
     pairs: list[list[Positive]] | None = None
     """For choose = 'pairs': settings as [core MHz, memory MHz], or [core MHz] where the site has no
-    memory clock."""
+    memory clock. With a third value, in W, only at this power limit."""
     count: Annotated[int, Field(ge=1)] | None = None
     """For choose = 'random': how many settings are drawn."""
     seed: int = 0
     """For choose = 'random': the same seed draws the same settings."""
+    core_mhz: list[Positive] | None = None
+    """Of these settings only those with one of these core clocks, in MHz."""
+    mem_mhz: list[Positive] | None = None
+    """Of these settings only those with one of these memory clocks, in MHz."""
+    power_limit_w: list[Positive] | None = None
+    """Of these settings only those with one of these power limits, in W."""
 
     @field_validator("pairs")
     @classmethod
     def _pairs(cls, value: list[list[float]] | None) -> list[list[float]] | None:
         for pair in value or []:
-            if len(pair) not in (1, 2):
-                raise BadValueError(f"found {pair!r}", "each must be [core MHz, memory MHz]")
+            if len(pair) not in (1, 2, 3):
+                what = "each must be [core MHz, memory MHz] or [core MHz, memory MHz, W]"
+                raise BadValueError(f"found {pair!r}", what)
         return value
 
     @model_validator(mode="after")

@@ -29,7 +29,7 @@ from campaign.plan.sweep import MAX_POINTS, Sweep, swept
 from dvfs.input_files import FileError, KeyPath, MissingFileError, Source, errors_of, raise_all
 from dvfs.kernel_instance import kernel_instances, short_labels
 from dvfs.names import known_names
-from dvfs.setting import Setting
+from dvfs.setting import AXES, Setting
 from kernels.kernel import KernelError
 from kernels.registry import find_kernel
 from sites.site_file import Site
@@ -290,19 +290,22 @@ def _check_unused(settings: Settings, source: Source, at: KeyPath) -> None:
 
 
 def _settings(settings: Settings, site: Site, source: Source, at: KeyPath) -> list[Setting]:
-    legal = site.settings
+    legal = _with_listed(settings, site, source, at)
     match settings.choose:
         case "pairs":
             if not settings.pairs:
                 raise source.error((*at, "pairs"), "no pairs", "list [core MHz, memory MHz] pairs")
-            chosen = [Setting(*pair) for pair in settings.pairs]
-            for setting in chosen:
-                if setting not in legal:
+            chosen = []
+            for pair in settings.pairs:
+                wanted = Setting(*pair)
+                at_pair = [s for s in legal if wanted in (s, s.without_limit)]
+                if not at_pair:
                     raise source.error(
                         (*at, "pairs"),
-                        f"{setting}: not a legal pair at {site.name}",
-                        _nearest_legal(setting, legal),
+                        f"{wanted}: not a legal pair at {site.name}",
+                        _nearest_legal(wanted, legal),
                     )
+                chosen += at_pair
             return chosen
         case "random":
             if settings.count is None:
@@ -318,6 +321,26 @@ def _settings(settings: Settings, site: Site, source: Source, at: KeyPath) -> li
                 key=lambda s: hashlib.sha256(f"{settings.seed}:{s.hash_text}".encode()).digest(),
             )
             return sorted(drawn[: settings.count], key=legal.index)
+    return legal
+
+
+def _with_listed(settings: Settings, site: Site, source: Source, at: KeyPath) -> list[Setting]:
+    """The site's legal settings that have the listed values of each axis."""
+    legal = site.settings
+    for axis in AXES:
+        listed: list[float] | None = getattr(settings, axis)
+        if listed is None:
+            continue
+        values = sorted({v for setting in site.settings if (v := getattr(setting, axis))})
+        for value in listed:
+            if value not in values:
+                known = ", ".join(f"{v:g}" for v in values[:20]) or "none"
+                raise source.error(
+                    (*at, axis), f"found {value:g}", f"{site.name} has {known}; list of these"
+                )
+        legal = [setting for setting in legal if getattr(setting, axis) in listed]
+    if not legal:
+        raise source.error(at, "no legal setting has all of these values", "list others")
     return legal
 
 

@@ -222,13 +222,19 @@ class _Fronts:
             for s in settings
         ]
         self._settings = [
-            (f'{{"core_mhz":{text(one["core_mhz"])}'.encode(), text(one["mem_mhz"]).encode())
+            (
+                f'{{"core_mhz":{text(one["core_mhz"])}'.encode(),
+                text(one["mem_mhz"]).encode(),
+                f'"power_limit_w":{text(one["power_limit_w"])},'.encode()
+                if "power_limit_w" in one
+                else b"",
+            )
             for one in own
         ]
         self._inputs = [
             (
                 f',"kernel":{text(one.kernel)},"label":{text(one.label)},"mem_mhz":'.encode(),
-                f',"params":{text(one.params)},"partition":{text(partition)},'
+                f',"params":{text(one.params)},"partition":{text(partition)},'.encode(),
                 f'"ranks":{one.ranks},'.encode(),
             )
             for one in inputs
@@ -242,10 +248,10 @@ class _Fronts:
         many = len(self._settings)
         fronts = []
         for which in range(start // many, -(-stop // many)):
-            name, rest = self._inputs[which]
+            name, params, ranks = self._inputs[which]
             first = which * many
             own = self._settings[max(start - first, 0) : stop - first]
-            fronts += [core + name + mem + rest for core, mem in own]
+            fronts += [core + name + mem + params + limit + ranks for core, mem, limit in own]
         if len(self._inputs) * many <= CHUNK:
             self._few = fronts
         return fronts

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dvfs.setting import Setting
+from dvfs.setting import AXES, Setting
 
 ID_CHARS = 24
 
@@ -36,8 +36,7 @@ class Point:
             "label": self.label,
             "params": self.params,
             "ranks": self.ranks,
-            "core_mhz": _float(self.setting.core_mhz),
-            "mem_mhz": _float(self.setting.mem_mhz),
+            **{name: _float(value) for name, value in self.setting.as_dict().items()},
             "repeat": self.repeat,
             "id": self.id,
         }
@@ -52,7 +51,7 @@ class Point:
             label=fields["label"],
             params=fields["params"],
             ranks=fields["ranks"],
-            setting=Setting(fields["core_mhz"], fields["mem_mhz"]),
+            setting=Setting(*(fields.get(name) for name in AXES)),
             repeat=fields["repeat"],
             id=fields["id"],
         )
@@ -96,23 +95,24 @@ def point_id(content: Mapping[str, Any]) -> str:
 def point_ids(content: Mapping[str, Sequence[Any]]) -> list[str]:
     """The ids of many points, from the columns of their content: :func:`point_id` of each row.
 
-    Each distinct value is encoded once. A column holds values of one type, or None.
+    Each distinct value is encoded once. A column holds values of one type, or None. No power limit
+    is no part of the content.
     """
-    names = sorted(content)
     encoded = []
-    for name in names:
-        texts = {value: canonical_json(value) for value in set(content[name])}
+    for name in sorted(content):
+        texts = {v: f",{canonical_json(name)}:{canonical_json(v)}" for v in set(content[name])}
+        if name == "power_limit_w" and None in texts:
+            texts[None] = ""
         encoded.append([texts[value] for value in content[name]])
-    row = ",".join(f"{canonical_json(name)}:%s" for name in names)
     return [
-        hashlib.sha256(f"{{{row % values}}}".encode()).hexdigest()[:ID_CHARS]
+        hashlib.sha256(f"{{{''.join(values)[1:]}}}".encode()).hexdigest()[:ID_CHARS]
         for values in zip(*encoded, strict=True)
     ]
 
 
-def _float(mhz: float | None) -> float | None:
+def _float(value: float | None) -> float | None:
     """So that 852 and 852.0 give the same text."""
-    return None if mhz is None else float(mhz)
+    return None if value is None else float(value)
 
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -13,7 +13,7 @@ from campaign.store.failures import FAILED, MEASURED, WAITING, failed_attempts
 from dvfs.errors import ArgumentError
 from dvfs.kernel_instance import KernelInstance, kernel_instances
 from dvfs.names import unknown_name
-from dvfs.setting import Setting
+from dvfs.setting import AXES, Setting
 
 if TYPE_CHECKING:
     from campaign.store.layout import Store
@@ -117,7 +117,7 @@ def _group(key: Hashable, attempts: pd.DataFrame) -> FailureGroup:
         measured_since=counts[MEASURED],
         point_id=last["point_id"],
         instance=instance,
-        setting=Setting.of(last["core_mhz"], last["mem_mhz"]),
+        setting=Setting.of(*(last[name] for name in AXES)),
         attempt=int(last["attempt"]),
         start_unix_s=float(last["start_unix_s"]),
         text=last["text"],

@@ -150,7 +150,7 @@ def _listed(plan: dict[str, Any], dataset: xr.Dataset) -> ListedOrder:
         return ListedOrder()
     known = dataset_kernels(dataset) if "kernel" in dataset else {}
     labels = [known[pair].label for pair in listed_inputs(campaign) if pair in known]
-    settings = [Setting(*pair[:2]) for pair in campaign.settings.pairs or []]
+    settings = [Setting(*pair) for pair in campaign.settings.pairs or []]
     return ListedOrder(labels, settings)
 
 

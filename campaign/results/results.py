@@ -242,7 +242,7 @@ class Results:
             NoKeptFitError: the store has no fit of the site ``like``.
             FitError: there are too few measurements, or the names are unknown.
         """
-        from analysis.choice.candidates import measured_volts  # noqa: PLC0415
+        from analysis.measurements.observations import measured_volts  # noqa: PLC0415
         from analysis.predict.site import site_posterior  # noqa: PLC0415
         from campaign.results.fits import check_like, fitted  # noqa: PLC0415
         from campaign.variants.models import variant_prices  # noqa: PLC0415

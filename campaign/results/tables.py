@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
-from dvfs.setting import AS_FOUND, Setting
+from dvfs.setting import AS_FOUND, AXES, Setting
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -178,10 +178,10 @@ class Prediction:
         fields: dict[str, Any] = {}
         for name, value in vars(self.pick).items():
             if name == "setting":
-                fields |= asdict(self.pick.setting)
+                fields |= self.pick.setting.as_dict()
             elif name == "best_single":
                 single = self.pick.best_single or AS_FOUND
-                fields |= {f"best_single_{domain}": mhz for domain, mhz in asdict(single).items()}
+                fields |= {f"best_single_{axis}": value for axis, value in single.as_dict().items()}
             else:
                 fields[name] = value
         return fields | {
@@ -238,9 +238,9 @@ class Predictions:
         return frame.set_index("kernel").to_xarray().assign_attrs(site=self.site)
 
     def _repr_html_(self) -> str:
-        shown = ["label", "core_mhz", "mem_mhz", "saving_pct", "slowdown_pct", "slurm"]
+        shown = ["label", *AXES, "saving_pct", "slowdown_pct", "slurm"]
         title = f"{self.site}: least {self.objective}{simulated_mark(self.simulated)}"
-        return html_table(self.to_pandas()[shown], title)
+        return html_table(self.to_pandas().filter(items=shown), title)
 
 
 @dataclass(frozen=True)

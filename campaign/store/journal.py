@@ -210,10 +210,7 @@ def _check(scalars: Any) -> None:
     valid = (
         all(isinstance(text, str) for text in (*texts, *(scalars[name] for name in TEXTS)))
         and all(isinstance(scalars[name], int | float) for name in NUMBERS)
-        and all(
-            isinstance(mhz, int | float | None)
-            for mhz in (point.setting.core_mhz, point.setting.mem_mhz)
-        )
+        and all(isinstance(value, int | float | None) for value in point.setting.values)
         and all(
             isinstance(whole, int) and abs(whole) < 1 << 63
             for whole in (point.ranks, point.repeat, scalars["iterations"], scalars["attempt"])

@@ -14,6 +14,7 @@ from campaign.store.journal import JournalEntry, has_writer, scan
 from campaign.store.layout import Store
 from campaign.store.measurement import Measurement
 from dvfs.dataset import COMPLETE, COUNT_PREFIX, DAMAGED, STATUSES
+from dvfs.setting import AXES
 
 OF_MEASUREMENT = tuple(
     own.name
@@ -154,8 +155,7 @@ def measurement_row(scalars: Mapping[str, Any]) -> dict[str, Any]:
         "kernel": point["label"],
         "params": point["params"],
         "ranks": point["ranks"],
-        "core_mhz": point["core_mhz"],
-        "mem_mhz": point["mem_mhz"],
+        **{name: point.get(name) for name in AXES},
         "repeat": point["repeat"],
         "simulated": bool(scalars["provenance"].get("simulated", False)),
         "imported": bool(scalars["provenance"].get("imported", False)),

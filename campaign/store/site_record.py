@@ -55,7 +55,7 @@ def as_json(record: SiteRecord) -> dict[str, Any]:
     return {
         "classes": record.classes,
         "device": record.device,
-        "legal": [[*setting.clocks, *volts] for setting, volts in record.legal.items()],
+        "legal": [[*setting.as_dict().values(), *volts] for setting, volts in record.legal.items()],
     }
 
 
@@ -83,8 +83,7 @@ def record_of(kept: Any) -> SiteRecord | None:
     if not _is_record(kept):
         return None
     legal: Volts = {
-        Setting.of(core_mhz, mem_mhz): (core_v, mem_v)
-        for core_mhz, mem_mhz, core_v, mem_v in kept.get("legal", [])
+        Setting.of(*values): (core_v, mem_v) for *values, core_v, mem_v in kept.get("legal", [])
     }
     return SiteRecord(kept.get("classes", {}), kept.get("device", "cpu"), legal)
 
@@ -98,6 +97,6 @@ def _is_record(kept: Any) -> bool:
         and all(domain in ("core", "mem") for domain in classes.values())
         and isinstance(kept.get("device", ""), str)
         and isinstance(legal, list)
-        and all(isinstance(row, list) and len(row) == 4 for row in legal)
+        and all(isinstance(row, list) and len(row) in (4, 5) for row in legal)
         and all(isinstance(number, int | float | None) for row in legal for number in row)
     )

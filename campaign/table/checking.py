@@ -27,6 +27,7 @@ from campaign.table.points import Attempts, attempts_of, numbered_repeats, point
 from campaign.table.reading import RawTable
 from dvfs.dataset import CLOCK_PROOFS, COUNT_PREFIX, OK, READ_BACK, SIMULATED, STATED, STATUSES
 from dvfs.input_files import FileError
+from dvfs.setting import AXES
 
 MAX_ROWS_NAMED = 10
 MAX_REPEAT = 2**53
@@ -121,9 +122,10 @@ def _frame(cells: TableCells, mapping: TableMap, kinds: _Kinds) -> tuple[pd.Data
         "partition", lambda v: one_line(v, "partition", exact) if is_present(v) else ""
     )
     may_lack = mapping.imported
-    no_clock = may_lack and "core_mhz" not in table.columns
+    no_clock = "core_mhz" not in table.columns
     core_mhz = cells.numbers("core_mhz", needed=~of_store & (not no_clock))
     mem_mhz = cells.numbers("mem_mhz")
+    power_limit_w = cells.numbers("power_limit_w")
     time_s = cells.numbers("time_s", needed=complete)
     energy_j = cells.numbers("energy_j")
     given = ~np.isnan(energy_j) | cells.is_wrong("energy_j")
@@ -137,9 +139,10 @@ def _frame(cells: TableCells, mapping: TableMap, kinds: _Kinds) -> tuple[pd.Data
         for name in ("core_mhz_achieved", "mem_mhz_achieved", "core_mhz_timed")
     }
     repeat = cells.wholes("repeat", 0, MAX_REPEAT)
-    clocks |= {"core_mhz": core_mhz, "mem_mhz": mem_mhz}
+    clocks |= {"core_mhz": core_mhz, "mem_mhz": mem_mhz, "power_limit_w": power_limit_w}
     if may_lack:
-        table.notes.extend(_lacking(table, no_clock, complete, without & np.isnan(product_j)))
+        no_setting = no_clock and bool(np.isnan(power_limit_w).all())
+        table.notes.extend(_lacking(table, no_setting, complete, without & np.isnan(product_j)))
     read_back = np.abs(clocks["core_mhz_achieved"] - core_mhz) <= AGREE * core_mhz
     failed = kinds.worth == 0
     note_impossible(cells, clocks, of_store, failed, mapping)
@@ -301,12 +304,12 @@ def _clock_proofs(cells: TableCells, frame: pd.DataFrame, of_store: np.ndarray) 
 
     given = "clock_proof" in cells.table.columns
     proofs = np.array(cells.texts("clock_proof", proof), object) if given else ""
-    agree = np.ones(len(frame), bool)
+    agree = np.array(frame["power_limit_w"].isna())
     for name in ("core_mhz", "mem_mhz"):
         asked, achieved = frame[name].to_numpy(), frame[f"{name}_achieved"].to_numpy()
         agree &= np.isnan(asked) | (np.abs(achieved - asked) <= AGREE * asked)
     usual = np.where(agree, READ_BACK, STATED)
-    usual = np.where(frame[["core_mhz", "mem_mhz"]].isna().all(axis=1), "", usual)
+    usual = np.where(frame[list(AXES)].isna().all(axis=1), "", usual)
     usual = np.where(frame["simulated"], SIMULATED, usual)
     if of_store.any() and given:
         usual[of_store] = ""

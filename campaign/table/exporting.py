@@ -21,6 +21,7 @@ from campaign.table.reading import OF_STORE
 from dvfs.dataset import COUNT_PREFIX, MEASUREMENT_COLUMNS
 from dvfs.extras import explain_missing
 from dvfs.files import writing_output
+from dvfs.setting import AXES
 
 FIRST = (
     POINT_ID,
@@ -31,8 +32,7 @@ FIRST = (
     "params",
     "ranks",
     "repeat",
-    "core_mhz",
-    "mem_mhz",
+    *AXES,
     "status",
     "time_s",
     "energy_j",

@@ -15,13 +15,13 @@ from dvfs.dataset import COUNT_PREFIX, POSSIBLE
 from dvfs.input_files import BadValueError, FileModel, read_file
 from dvfs.names import known_names
 from dvfs.registry import Registry
+from dvfs.setting import AXES
 from sites.site_file import NAME, Name, Positive, voltage_pairs
 
 TEXT_COLUMNS = ("site", "kernel", "params", "node", "clock_proof")
 NUMBER_COLUMNS = (
     "repeat",
-    "core_mhz",
-    "mem_mhz",
+    *AXES,
     "core_v",
     "mem_v",
     "time_s",
@@ -254,7 +254,7 @@ class TableMap(FileModel):
                 raise BadValueError(
                     f"found {setting}", "give [core MHz, memory MHz], or [core MHz] alone"
                 )
-            for mhz, name in zip(setting, ("core_mhz", "mem_mhz"), strict=False):
+            for mhz, name in zip(setting, AXES, strict=False):
                 check_possible(name, mhz)
         return value
 

@@ -10,6 +10,7 @@ import numpy as np
 from campaign.table.cells import TableCells
 from campaign.table.map_file import TableMap
 from dvfs.dataset import COUNT_PREFIX, POSSIBLE, POSSIBLE_COUNT
+from dvfs.setting import AXES
 
 UNITS = {
     "MHz": ((1e-3, "1e-3", "kHz"), (1e3, "1e3", "GHz"), (1e-6, "1e-6", "Hz")),
@@ -17,7 +18,7 @@ UNITS = {
 }
 """Unit of a column -> the factors to it, as a map file has them, and the units that they are
 from."""
-DEVICE = ("core_mhz", "mem_mhz", "core_v", "mem_v")
+DEVICE = (*AXES, "core_v", "mem_v")
 """Columns of which every value is one that a device is set to, also in a store."""
 AT_CAP = (0.88, 1.1)
 """Power over cap of the rows that draw most, where the cap binds: meters and controllers are this
@@ -158,8 +159,8 @@ def note_power_caps(
         )
     cells.wrong_columns.append(
         f"core_mhz{_called('core_mhz', mapping)}: is a power cap (power limit) in W, not a clock"
-        f"{seen}; a cap is no setting here: import the clocks that were read as core_mhz, with the "
-        'cap as a label (unknown = "label"), or by [[keep]] the rows of one cap, as one site'
+        f"{seen}; name it power_limit_w under [columns] in the map, and the clocks that were read "
+        "core_mhz_achieved"
     )
 
 

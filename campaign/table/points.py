@@ -11,9 +11,9 @@ import pandas as pd
 from campaign.plan.point import point_ids
 from campaign.table.cells import TableCells
 from dvfs.dataset import COMPLETE, DAMAGED
-from dvfs.setting import Setting
+from dvfs.setting import AXES, Setting
 
-SAME_POINT = ["site", "partition", "kernel", "params", "ranks", "core_mhz", "mem_mhz"]
+SAME_POINT = ["site", "partition", "kernel", "params", "ranks", *AXES]
 """Rows that are equal in these are repeats of one another."""
 WORTH = dict.fromkeys(COMPLETE, 2) | {DAMAGED: 1}
 
@@ -38,12 +38,12 @@ def point_ids_of(frame: pd.DataFrame, given: list[str]) -> list[str]:
     content = {
         name: frame[name].tolist() for name in ("site", "partition", "params", "ranks", "repeat")
     }
-    for name in ("core_mhz", "mem_mhz"):
-        mhz = frame[name]
+    for name in AXES:
+        values = frame[name]
         content[name] = (
-            mhz.tolist()
-            if mhz.notna().all()
-            else mhz.astype(object).where(mhz.notna(), None).tolist()
+            values.tolist()
+            if values.notna().all()
+            else values.astype(object).where(values.notna(), None).tolist()
         )
     content |= {"label": frame["kernel"].tolist(), "kernel": ["import"] * len(frame)}
     made = point_ids(content)
@@ -75,7 +75,7 @@ def attempts_of(
             if (worth[i], attempt[i]) >= (worth[other], attempt[other]):
                 best[point_id] = i
             continue
-        setting = Setting.of(frame["core_mhz"][i], frame["mem_mhz"][i])
+        setting = Setting.of(*(frame[name][i] for name in AXES))
         cells.note(
             i,
             "point",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -246,7 +246,7 @@ def variant_prices(store: Store, scalars: xr.Dataset, site: str) -> list[dict[st
         if energies is not None:
             kept.append(
                 {"kernel": kernel, "family": {}, "of": "energy"}
-                | asdict(energies.setting)
+                | energies.setting.as_dict()
                 | {"tested": energies.tested, "test_error_pct": energies.test_error_pct}
                 | price_record(energies.cost, "J")
             )

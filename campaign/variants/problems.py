@@ -22,9 +22,8 @@ from campaign.plan.planned_points import PartitionPoints
 from campaign.plan.point import canonical_json
 from campaign.store.costs import Cost
 from campaign.variants.stated_terms import stated_terms
-from dvfs.setting import Setting
+from dvfs.setting import AXES, Setting, axis_columns
 
-CLOCKS = ("core_mhz", "mem_mhz")
 POWERS = (-1, 2)
 """Of a clock, that a candidate's cost may be made of: time falls with it, and the energy of an
 operation rises with the square of the voltage, which rises with it."""
@@ -146,11 +145,11 @@ def candidate_columns(
 
 
 def clock_columns(settings: Sequence[Setting]) -> dict[str, np.ndarray]:
-    """The clocks of settings, MHz; NaN where a setting has no such clock."""
-    return {
-        name: np.array([getattr(setting, name) or np.nan for setting in settings], float)
-        for name in CLOCKS
-    }
+    """The clocks of settings, MHz, and their power limits, W, where some have one; NaN for none."""
+    columns = dict(zip(AXES, axis_columns(settings).T, strict=True))
+    if np.isnan(columns["power_limit_w"]).all():
+        del columns["power_limit_w"]
+    return columns
 
 
 def as_column(values: Sequence[Any]) -> np.ndarray:

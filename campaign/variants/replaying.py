@@ -28,7 +28,7 @@ from dvfs.errors import ArgumentError
 from dvfs.extras import explain_missing
 from dvfs.kernel_instance import dataset_kernels
 from dvfs.names import unknown_name
-from dvfs.setting import distinct_settings
+from dvfs.setting import axis_values, distinct_settings
 
 SHOWN_AFTER = (25, 50, 100, 200, 400, 800)
 
@@ -177,8 +177,7 @@ def measured_candidates(scalars: xr.Dataset, rows: np.ndarray) -> tuple[Candidat
     """The candidates that ``rows`` measured, in a fixed order, and the energy (J) and time (s) of
     each: (N, 2), means over repeats; NaN where all have failed."""
     params = scalars["params"].values[rows].tolist()
-    clocks = (scalars[name].values[rows].astype(float) for name in ("core_mhz", "mem_mhz"))
-    distinct, of = distinct_settings(*clocks)
+    distinct, of = distinct_settings(*axis_values(scalars, rows))
     keys = [(own, distinct[place]) for own, place in zip(params, of.tolist(), strict=True)]
     known = sorted(set(keys))
     place = {key: i for i, key in enumerate(known)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +76,7 @@ class SpacePick:
             for name, value in vars(self).items()
             if name != "setting"
         }
-        return numbers | asdict(self.setting) | {"near": [dict(own) for own in self.near]}
+        return numbers | self.setting.as_dict() | {"near": [dict(own) for own in self.near]}
 
 
 @dataclass(frozen=True, kw_only=True)

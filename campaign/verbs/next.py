@@ -14,7 +14,7 @@ from campaign.verbs.printing import explain, print_json, print_table, say
 from dvfs.errors import ArgumentError, UnsupportedError, reason
 
 if TYPE_CHECKING:
-    from campaign.next.next_points import NextPoints
+    from campaign.next.next_points import NextPoint, NextPoints
 
 SUMMARY = "choose the measurements that would improve the picks most, as a campaign file"
 MORE = (
@@ -167,8 +167,7 @@ def _print_like(chosen: NextPoints) -> None:
         rows = []
         for point in chosen.points:
             params = [f"{name}={v}" for name, v in point.params.items() if v is not None]
-            mhz = _mhz(point.core_mhz, point.mem_mhz)
-            rows.append([" ".join([point.kernel, *params]), mhz, point.node_hours])
+            rows.append([" ".join([point.kernel, *params]), _setting(point), point.node_hours])
         print_table(["kernel", "MHz", "node-hours"], rows)
     explain(
         f"{len(chosen.points)} points, {chosen.node_hours:.3g} node-hours; with them, fit --like "
@@ -182,13 +181,13 @@ def _print_like(chosen: NextPoints) -> None:
 def _print_chosen(chosen: NextPoints) -> None:
     explain(f"{_planned(chosen)}; objective {chosen.objective}")
     if chosen.points:
-        by_setting = Counter((point.core_mhz, point.mem_mhz) for point in chosen.points)
-        hours: dict[tuple[float | None, float | None], float] = defaultdict(float)
+        by_setting = Counter(map(_setting, chosen.points))
+        hours: dict[str, float] = defaultdict(float)
         for point in chosen.points:
-            hours[point.core_mhz, point.mem_mhz] += point.node_hours
+            hours[_setting(point)] += point.node_hours
         print_table(
             ["MHz", "kernels", "node-hours"],
-            [[_mhz(*pair), count, hours[pair]] for pair, count in by_setting.most_common()],
+            [[at, count, hours[at]] for at, count in by_setting.most_common()],
         )
         count = Counter(point.why for point in chosen.points)
         reasons = ", ".join(f"{count[why]} {text}" for why, text in REASONS.items() if count[why])
@@ -212,6 +211,7 @@ def _losses(chosen: NextPoints) -> str:
     return f"{text}, and {more:.2f} % after one node-hour more"
 
 
-def _mhz(core_mhz: float | None, mem_mhz: float | None) -> str:
-    clocks = [mhz for mhz in (core_mhz, mem_mhz) if mhz is not None]
-    return "/".join(f"{mhz:g}" for mhz in clocks) or "-"
+def _setting(point: NextPoint) -> str:
+    clocks = [mhz for mhz in (point.core_mhz, point.mem_mhz) if mhz is not None]
+    limit = "" if point.power_limit_w is None else f", {point.power_limit_w:g} W"
+    return ("/".join(f"{mhz:g}" for mhz in clocks) or "-") + limit

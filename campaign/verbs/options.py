@@ -150,14 +150,15 @@ def add_limits(parser: ArgumentParser) -> None:
 
 
 def read_setting(text: str, option: str) -> Setting:
-    """A setting as an option gives it: CORE,MEM in MHz, or CORE where there is no memory clock.
+    """A setting as an option gives it: CORE,MEM in MHz, or CORE where there is no memory clock, or
+    CORE,MEM,W with a power limit.
 
     Raises:
-        ArgumentError: it is not one or two numbers.
+        ArgumentError: it is not one to three numbers.
     """
     try:
-        clocks = [float(part) for part in text.split(",")]
-        return Setting(*clocks)
+        values = [float(part) for part in text.split(",")]
+        return Setting(*values)
     except (TypeError, ValueError):
         raise ArgumentError(
             f"{option}: found {text!r}; must be CORE,MEM in MHz, such as 852,924, or CORE alone "

@@ -110,6 +110,7 @@ def _print_search(search: Search) -> None:
 
 
 def _print_points(plan: Plan, limit: int) -> None:
+    from analysis.measurements.observations import setting_text  # noqa: PLC0415
     from campaign.plan.plan import kernel_names  # noqa: PLC0415
 
     names = kernel_names(plan)
@@ -128,7 +129,7 @@ def _print_points(plan: Plan, limit: int) -> None:
                 point.id,
                 shortened(f"{point.site}/{point.partition}", 20),
                 shortened(names[point.label, point.params], 40),
-                f"{_mhz(point.setting.core_mhz)}/{_mhz(point.setting.mem_mhz)}",
+                setting_text(point.setting).removesuffix(" MHz"),
                 point.repeat,
             ]
             for point in plan.points[:limit]
@@ -211,10 +212,6 @@ def _own_values(space: Sweep, text: str) -> str:
     """A variant's parameters that its space declares."""
     params = json.loads(text)
     return " ".join(f"{k}={params[k]}" for k in space.entry.space or () if k in params)
-
-
-def _mhz(clock_mhz: float | None) -> str:
-    return "-" if clock_mhz is None else f"{clock_mhz:g}"
 
 
 def _print_scripts(plan: Plan, arguments: Namespace) -> None:

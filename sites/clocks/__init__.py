@@ -5,7 +5,8 @@ Each module has ``ABOUT``, a :class:`ControlDescription`,
 ``open_control(site, root: Path) -> ClockControl`` and ``rights(root: Path) -> Right``; one that
 writes to the hardware also has ``put_back(root, found)``, with which a journal is replayed.
 ``parse_options(options)``, where there is one, raises ValueError for options with a wrong value,
-without touching the hardware.
+without touching the hardware. One whose ``ABOUT.limits_power`` is true sets the power limit of a
+setting instead, by the options of ``site.power_limit``.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from sites.clocks.shared.control import (
 )
 from sites.clocks.shared.description import ControlDescription, Right
 from sites.clocks.shared.hwmon_voltage import with_voltage
+from sites.clocks.shared.limited import WithPowerLimit
 from sites.described_options import check_module_options
 
 OURS = {
@@ -40,8 +42,12 @@ CONTROLS = Registry("clocks", OURS)
 
 
 def open_control(site: ControlledSite, root: Path = Path("/")) -> ClockControl:
-    """The site's clock control, ready to set and read clocks under ``root``."""
+    """The site's control of clocks and of the power limit, ready to set and read them under
+    ``root``."""
     control: ClockControl = CONTROLS.load(site.clocks.control).open_control(site, root)
+    limit = site.power_limit
+    if limit is not None and limit.control is not None:
+        control = WithPowerLimit(control, CONTROLS.load(limit.control).open_control(site, root))
     voltage = site.clocks.core_voltage
     if voltage is None:
         return control

@@ -17,6 +17,9 @@ from dvfs.setting import Setting
 from sites.meters.shared.meter import Channel
 from sites.site_file import Site
 
+BISECTIONS = 40
+"""Of the core clock under a power limit."""
+
 
 class SimulationError(Exception):
     """The kernel counts an operation class that the simulated machine does not have."""
@@ -24,7 +27,7 @@ class SimulationError(Exception):
 
 @dataclass(frozen=True)
 class SimulatedRun:
-    """One measured window on the simulated machine.
+    """One measured window on the simulated machine, which ran at the clocks ``achieved``.
 
     ``time_ns`` int64, ``power_w`` float64: samples from the window's start to its end, both
     included, at the meter's period (the last step may be shorter). ``part_s``: float64 (parts,),
@@ -35,6 +38,7 @@ class SimulatedRun:
     time_ns: np.ndarray
     power_w: np.ndarray
     part_s: np.ndarray
+    achieved: Setting
 
 
 def board_channel(site: Site) -> Channel:
@@ -85,6 +89,38 @@ def phases_s(site: Site, phases: Sequence[Mapping[str, float]], setting: Setting
     return sum(phase_s) - (len(phase_s) - 1) * machine.launch_s
 
 
+def volts(site: Site, setting: Setting) -> tuple[float, float]:
+    """The core and memory voltage at a setting, in V: straight between the clocks of the table."""
+    core, mem = site.domains.core, site.domains.mem
+    assert core is not None and mem is not None  # noqa: S101
+    assert setting.core_mhz is not None and setting.mem_mhz is not None  # noqa: S101
+    clocks = sorted(core.volts)
+    core_v = np.interp(setting.core_mhz, clocks, [core.volts[mhz] for mhz in clocks])
+    return float(core_v), mem.volts[setting.mem_mhz]
+
+
+def mean_w(site: Site, phases: Sequence[Mapping[str, float]], setting: Setting) -> float:
+    """Noise-free mean power of an iteration of consecutive phases, in W."""
+    dynamic_j = sum(_dynamic_j(site, part, setting) for part in phases)
+    return dynamic_j / phases_s(site, phases, setting) + constant_w(site, setting)
+
+
+def under_limit(site: Site, phases: Sequence[Mapping[str, float]], setting: Setting) -> Setting:
+    """The clocks at which a kernel runs at a setting: under a power limit the highest core clock up
+    to the one asked for at which the mean power is within the limit; the lowest legal clock where
+    it is at none."""
+    asked, limit_w = setting.without_limit, setting.power_limit_w
+    assert site.domains.core is not None and asked.core_mhz is not None  # noqa: S101
+    if limit_w is None or mean_w(site, phases, asked) <= limit_w:
+        return asked
+    low, high = min(site.domains.core.frequencies_mhz), asked.core_mhz
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2.0
+        within = mean_w(site, phases, Setting(middle, asked.mem_mhz)) <= limit_w
+        low, high = (middle, high) if within else (low, middle)
+    return Setting(low, asked.mem_mhz)
+
+
 def constant_w(site: Site, setting: Setting, leakage_gain: float = 1.0) -> float:
     """Constant power: c1p V_p + c1m V_m + P_misc (Choi & Vuduc 2016, eq. 8), in W.
 
@@ -92,8 +128,7 @@ def constant_w(site: Site, setting: Setting, leakage_gain: float = 1.0) -> float
     """
     machine = site.simulated
     assert machine is not None  # noqa: S101
-    core_v, mem_v = site.volts(setting)
-    assert core_v is not None and mem_v is not None  # noqa: S101
+    core_v, mem_v = volts(site, setting)
     leakage_w = machine.leakage_core_w_per_v * core_v + machine.leakage_mem_w_per_v * mem_v
     return leakage_gain * leakage_w + machine.misc_w
 
@@ -115,26 +150,14 @@ def run(
     """
     machine = site.simulated
     assert machine is not None  # noqa: S101
-    core_v, mem_v = site.volts(setting)
-    assert core_v is not None and mem_v is not None  # noqa: S101
     parts = phases or [counts]
+    shared = _generator("setting", f"{site.name} {setting.hash_text}")
+    setting = under_limit(site, parts, setting)
     part_s = np.array([iteration_s(site, part, setting) for part in parts])
     part_s[1:] -= machine.launch_s
-    dynamic_j = np.array(
-        [
-            sum(
-                n
-                * machine.energy_pj_per_v2[name]
-                * 1e-12
-                * (core_v if site.classes[name].domain == "core" else mem_v) ** 2
-                for name, n in part.items()
-            )
-            for part in parts
-        ]
-    )
+    dynamic_j = np.array([_dynamic_j(site, part, setting) for part in parts])
     noisy = machine.noise == "default"
     own = _generator("run", seed)
-    shared = _generator("setting", f"{site.name} {setting.hash_text}")
     gain = 1.0
     if noisy:
         part_s *= 1.0 + own.normal(0.0, machine.time_pct / 100.0)
@@ -155,7 +178,19 @@ def run(
         power_w = np.full(time_ns.size, mean_w)
     if noisy:
         power_w += own.normal(0.0, machine.sample_w, time_ns.size)
-    return SimulatedRun(duration_s, time_ns, power_w, part_s)
+    return SimulatedRun(duration_s, time_ns, power_w, part_s, setting)
+
+
+def _dynamic_j(site: Site, counts: Mapping[str, float], setting: Setting) -> float:
+    """The energy of operations, in J."""
+    machine = site.simulated
+    assert machine is not None  # noqa: S101
+    core_v, mem_v = volts(site, setting)
+    of = {"core": core_v, "mem": mem_v}
+    return sum(
+        n * machine.energy_pj_per_v2[name] * 1e-12 * of[site.classes[name].domain] ** 2
+        for name, n in counts.items()
+    )
 
 
 def _mean_power_w(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 import xarray as xr
@@ -72,15 +74,20 @@ def other_board(spread: float, seed: int, name: str) -> Site:
 
 
 def simulated_dataset(
-    noise: str, salt: str = "", per_family: int = 8, site: Site | None = None
+    noise: str,
+    salt: str = "",
+    per_family: int = 8,
+    site: Site | None = None,
+    limits_w: Sequence[float | None] = (None,),
 ) -> xr.Dataset:
-    """``site``: another board than the built-in one."""
+    """``site``: another board than the built-in one; ``limits_w``: power limits, at each pair."""
     name, site = ("tk1", simulated_tk1(noise)) if site is None else (site.name, site)
     rows = []
+    settings = [Setting(float(c), float(m), limit) for c, m in TABLE_I for limit in limits_w]
     for kernel, counts in kernels(per_family).items():
-        for core_mhz, mem_mhz in TABLE_I:
-            setting = Setting(float(core_mhz), float(mem_mhz))
-            seed = f"{salt}{kernel} {core_mhz} {mem_mhz}"
+        for setting in settings:
+            seed = f"{salt}{kernel} {setting.core_mhz:g} {setting.mem_mhz:g}"
+            seed += "" if setting.power_limit_w is None else f" {setting.power_limit_w:g}"
             window = run(site, counts, setting, 20, seed)
             core_v, mem_v = site.volts(setting)
             rows.append(
@@ -90,8 +97,9 @@ def simulated_dataset(
                     "kernel": kernel,
                     "params": "{}",
                     "status": "ok",
-                    "core_mhz": setting.core_mhz,
-                    "mem_mhz": setting.mem_mhz,
+                    **setting.as_dict(),
+                    "core_mhz_achieved": window.achieved.core_mhz,
+                    "mem_mhz_achieved": window.achieved.mem_mhz,
                     "core_v": core_v,
                     "mem_v": mem_v,
                     "voltage_origin": "table",

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.choice.candidates import all_candidates, measured_volts
+from analysis.choice.candidates import all_candidates
 from analysis.choice.crossval import cross_validate, fitted_elsewhere
 from analysis.choice.folds import folds
 from analysis.choice.losses import (
@@ -21,7 +21,7 @@ from analysis.choice.pick import pick
 from analysis.energy.fit import fit
 from analysis.energy.terms.registry import design_matrix, model_terms
 from analysis.measurements.cells import kernel_numbers
-from analysis.measurements.observations import FitError, Observations, observations
+from analysis.measurements.observations import FitError, Observations, measured_volts, observations
 from analysis.predict.site import site_time_noise
 from dvfs.setting import Setting
 from tests.analysis.raced import raced

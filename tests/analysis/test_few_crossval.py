@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.choice.candidates import SettingCandidates, all_candidates, measured_volts
+from analysis.choice.candidates import SettingCandidates, all_candidates
 from analysis.choice.crossval import cross_validate
 from analysis.choice.few_crossval import FewTruth, few_cross_validate, few_folds, judge_holdout
 from analysis.choice.objectives import objective
 from analysis.choice.pick import pick, picks
 from analysis.measurements.cells import kernel_numbers
-from analysis.measurements.observations import FitError, Observations
+from analysis.measurements.observations import FitError, Observations, measured_volts
 from analysis.predict.site import SitePosterior, Trial, site_posterior
 from dvfs.setting import Setting
 from tests.analysis.synthetic import grid_observations

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from analysis.choice.candidates import all_candidates, candidates, measured_volts
+from analysis.choice.candidates import all_candidates, candidates
 from analysis.choice.crossval import cross_validate
 from analysis.choice.fronts import pareto_front
 from analysis.choice.pick import picks
@@ -40,7 +40,7 @@ from analysis.figures.savings import savings_figure
 from analysis.figures.svg import svg
 from analysis.figures.trace import BINS, trace_figure
 from analysis.figures.tradeoffs import greenup_figure, pareto_figure
-from analysis.measurements.observations import kernel_names, observations
+from analysis.measurements.observations import kernel_names, measured_volts, observations
 from analysis.measurements.power_trace import PowerTrace
 from analysis.predict.site import site_time_noise
 from analysis.report.sheets import (

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.choice.candidates import measured_volts
 from analysis.choice.next_measurements import (
     FIRST_SETTINGS,
     MeasuredCells,
@@ -17,7 +16,7 @@ from analysis.choice.next_measurements import (
 from analysis.choice.objectives import ENERGY
 from analysis.choice.pick import picks
 from analysis.energy.fit import fit
-from analysis.measurements.observations import FitError
+from analysis.measurements.observations import FitError, measured_volts
 from analysis.predict.site import site_posterior
 from dvfs.setting import Setting
 from tests.analysis.synthetic import grid_observations

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.choice.candidates import SettingCandidates, candidates, measured_volts
+from analysis.choice.candidates import SettingCandidates, candidates
 from analysis.choice.losses import Predicted, case_losses
 from analysis.choice.pick import pick
-from analysis.measurements.observations import observations
+from analysis.measurements.observations import measured_volts, observations
 from analysis.predict.site import site_time_noise
 from analysis.ties import equally_fast, fastest, time_noise
 from dvfs.setting import Setting

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.choice.candidates import measured_volts
+from analysis.measurements.observations import measured_volts
 from analysis.predict.site import site_time_noise
 from campaign.results import open_store
 from campaign.verbs.command_line import main, parser

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.choice.candidates import measured_volts, profile_candidates
+from analysis.choice.candidates import profile_candidates
 from analysis.choice.pick import pick, picks
+from analysis.measurements.observations import measured_volts
 from campaign.results import open_store
 from campaign.verbs.command_line import main
 from dvfs.setting import Setting

@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.choice.candidates import all_candidates, measured_volts
+from analysis.choice.candidates import all_candidates
+from analysis.measurements.observations import measured_volts
 from analysis.predict.site import site_time_noise
 from campaign.results import results
 from campaign.store.compaction import compact

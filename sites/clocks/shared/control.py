@@ -63,11 +63,22 @@ class ClockEntry(Protocol):
     def tolerance_pct(self) -> float: ...
 
 
+class PowerLimitEntry(Protocol):
+    """The part of a site file that says how its power limit is set."""
+
+    @property
+    def control(self) -> str | None: ...
+    @property
+    def options(self) -> Mapping[str, Any]: ...
+
+
 class ControlledSite(Protocol):
     """What a control needs of a site (:class:`sites.site_file.Site` has it)."""
 
     @property
     def clocks(self) -> ClockEntry: ...
+    @property
+    def power_limit(self) -> PowerLimitEntry | None: ...
     @property
     def settings(self) -> list[Setting]: ...
 
