@@ -222,8 +222,8 @@ class PowerLimit(FileModel):
 
     @field_validator("control")
     @classmethod
-    def _known(cls, value: str) -> str:
-        return known(value, CONTROLS, "control")
+    def _known(cls, value: str | None) -> str | None:
+        return None if value is None else known(value, CONTROLS, "control")
 
 
 class MeterEntry(FileModel):

@@ -3,10 +3,11 @@
 The posterior is of clocks without a limit. Under the limit L a kernel whose power is P(f) runs at
 the highest core clock f up to the one asked for with
 
-    P(f) <= L,   or at the lowest clock where there is none: a limit is a request,
+    P(f) <= c L,   or at the lowest clock where there is none: a limit is a request,
 
-and its time and power are those of that clock, straight between clocks in logarithms. A measurement
-counts at the clock that it ran at. Where only the limit was swept no clock is known; the limit then
+and its time and power are those of that clock, straight between clocks in logarithms; ``c`` is the
+share of the limits that the rows drew which ran below their clock. A measurement counts at the
+clock that it ran at. Where only the limit was swept no clock is known; the limit then
 takes the clock's place, which it throttles: :func:`coordinates`.
 """
 
@@ -34,10 +35,13 @@ def coordinates(settings: Sequence[Setting]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class PowerLimits:
-    """The S ``settings`` of a site, by the L ``clocks`` without a limit."""
+    """The S ``settings`` of a site, by the L ``clocks`` without a limit. ``reached``: the log of
+    the share of a limit that is drawn under it, for a limit may be of a part of what is metered, or
+    not be kept."""
 
     settings: Sequence[Setting]
     clocks: Sequence[Setting]
+    reached: float = 0.0
 
     @classmethod
     def of(cls, settings: Sequence[Setting], data: Observations) -> PowerLimits | None:
@@ -57,7 +61,11 @@ class PowerLimits:
             )
         ran_at = by_clocks(data)
         clocks = {ran_at.settings[s].without_limit for s in np.unique(ran_at.setting)}
-        return cls(settings, sorted(clocks | {setting.without_limit for setting in settings}))
+        clocks |= {setting.without_limit for setting in settings}
+        held_down = np.isfinite(asked[:, 2]) & (data.core_mhz < asked[:, 0])
+        share = (data.energy_j / data.time_s / asked[:, 2])[held_down]
+        reached = float(np.log(np.median(share))) if len(share) else 0.0
+        return cls(settings, sorted(clocks), reached)
 
     def rows(self, data: Observations) -> Observations:
         """The rows at the clocks that they ran at: ``settings`` are then ``clocks``."""
@@ -98,7 +106,7 @@ class PowerLimits:
             of_time[s], of_power[s] = log_s[top], log_w[top]
             if setting.power_limit_w is None:
                 continue
-            limit = np.log(setting.power_limit_w)
+            limit = np.log(setting.power_limit_w) + self.reached
             within = log_w[line] <= limit
             # The highest clock within the limit; the lowest where none is.
             low = len(line) - 1 - np.argmax(within[::-1], axis=0)

@@ -73,6 +73,11 @@ def draft_policy(
     """
     among = predictions.candidates
     known = next(iter(among.values())).settings
+    if any(setting.power_limit_w is not None for setting in known):
+        raise ArgumentError(
+            f"{predictions.site}: its settings have power limits, and a policy sets clocks alone; "
+            f"set the limit of a pick on the node, or measure without limits"
+        )
     if against is not None and against not in known:
         raise ArgumentError(
             f"--against: {against}: no such setting of {predictions.site}; "

@@ -1,0 +1,231 @@
+"""What picks among power limits lose, and how good the energies under them are.
+
+    python -m benchmarks.power_limits [--seeds 20] [--json FILE]
+
+1. Simulated: the built-in board at the 16 settings of Choi & Vuduc 2016, Table I, without a limit
+   and with two (one of which some 40 % of the kernels reach at some setting). Picks are made from a
+   quarter and three eighths of the settings and with each pair of clocks left out, and judged by
+   the energies without noise.
+2. Deep-learning training on a V100 and an RTX 6000 (``zeus_power_limits``; You et al., NSDI 2023):
+   each limit left out with measured times, and m = 2, 3, 4 random limits for all. Compared
+   with the picks: a quadratic in the limit for each workload (the better of two: logarithms, and
+   power by limit), a Gaussian process for each workload, the best single limit, and the highest.
+
+``held``: the share of energies in their 95 % intervals.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from analysis.choice.crossval import cross_validate  # noqa: E402
+from analysis.choice.few_crossval import few_cross_validate, few_folds  # noqa: E402
+from analysis.choice.folds import folds  # noqa: E402
+from analysis.measurements.cells import cell_means  # noqa: E402
+from analysis.measurements.observations import (  # noqa: E402
+    Observations,
+    kernel_names,
+    measured_volts,
+    observations,
+)
+from analysis.predict.site import cells_of, site_posterior  # noqa: E402
+from campaign.store.dataset import as_dataset  # noqa: E402
+from sites.simulated.machine import mean_w, phases_s, under_limit  # noqa: E402
+from tests.analysis.simulated_tk1 import kernels, simulated_dataset, simulated_tk1  # noqa: E402
+
+DATA = ROOT.parent / "shared/data/zeus_power_limits"
+LIMITS_W = (14.5, 25.0)
+SHARES = (0.25, 0.375)
+
+
+def true_j(data: Observations) -> np.ndarray:
+    """The energy without noise of every kernel at every setting, J, (K, S)."""
+    site = simulated_tk1("off")
+    energy_j = []
+    for counts in kernels().values():
+        at = [under_limit(site, [counts], setting) for setting in data.settings]
+        energy_j.append([mean_w(site, [counts], one) * phases_s(site, [counts], one) for one in at])
+    return np.array(energy_j)
+
+
+def simulated(seed: int) -> dict[str, dict[str, float]]:
+    """The mean loss of picks, %, and the mean error of energies under a reached limit, %."""
+    found: dict[str, dict[str, float]] = {}
+    for name, limits in (("clocks", (None,)), ("limits", LIMITS_W)):
+        data = observations(simulated_dataset("default", str(seed), limits_w=limits), "tk1")
+        true = true_j(data)
+        labels = list(kernels())
+        above = 100.0 * (true / true.min(axis=1, keepdims=True) - 1.0)
+        row, column = cells_of(data, labels, data.settings)
+        rng = np.random.default_rng(seed)
+        held_down = data.core_mhz != data.mhz[data.setting, 0]
+        of = found.setdefault(name, {})
+        of["limited"] = len(set(row[held_down].tolist())) / len(labels)
+        for share in SHARES:
+            S = len(data.settings)
+            few = np.isin(data.setting, rng.choice(S, round(share * S), replace=False))
+            said = site_posterior(data.take(few), measured_volts(data))
+            order = [said.labels.index(label) for label in labels]
+            pick = said.energy_j[order].argmin(axis=1)
+            of[f"{share:g} of the settings"] = float(above[np.arange(len(pick)), pick].mean())
+        said_j = np.empty(len(data))
+        whole = site_posterior(data, measured_volts(data))
+        for test in folds(data, "leave-one-setting-out", None):
+            said_j[test] = whole.from_rows(data.take(~test)).of_rows(data.take(test)).energy_j
+        grid = np.empty_like(true)
+        grid[row, column] = said_j
+        of["clocks left out"] = float(above[np.arange(len(grid)), grid.argmin(axis=1)].mean())
+        off = 100.0 * np.abs(said_j / data.energy_j - 1.0)
+        of["error, all"] = float(off.mean())
+        of["error, limited"] = float(off[held_down].mean()) if held_down.any() else np.nan
+    return found
+
+
+def workloads(name: str) -> Observations:
+    """The workloads that were measured at every limit."""
+    table = pd.read_csv(DATA / f"summary_power_{name}.csv")
+    keys = ["dataset", "network", "batch_size", "optimizer"]
+    kernel = table[keys].astype(str).agg(" ".join, axis=1)
+    whole = kernel.map(kernel.value_counts()) == table["power_limit"].nunique()
+    rows = pd.DataFrame(
+        {
+            "point_id": table.index.astype(str),
+            "site": name,
+            "kernel": kernel,
+            "params": "{}",
+            "status": "ok",
+            "core_mhz": np.nan,
+            "mem_mhz": np.nan,
+            "power_limit_w": table["power_limit"].astype(float),
+            "core_v": np.nan,
+            "mem_v": np.nan,
+            "voltage_origin": "",
+            "simulated": False,
+            "time_s": table["time_per_epoch"],
+            "energy_j": table["time_per_epoch"] * table["average_power"],
+        }
+    )[whole]
+    return observations(as_dataset(rows, "measurement"), name)
+
+
+def lost_pct(said: np.ndarray, log_j: np.ndarray) -> float:
+    """The mean loss of the least of ``said`` (K, S), where it was measured."""
+    pick = np.where(np.isfinite(log_j), said, np.inf).argmin(axis=1)
+    least = np.nanmin(log_j, axis=1)
+    return 100.0 * float(np.expm1(log_j[np.arange(len(pick)), pick] - least).mean())
+
+
+def polynomials(limits: np.ndarray, log_w: np.ndarray, logs: bool) -> np.ndarray:
+    """Log powers by a quadratic in the limit for each workload; of fewer limits a line."""
+    x, said = np.log(limits) if logs else limits / limits.max(), np.empty_like(log_w)
+    for k, row in enumerate(log_w if logs else np.exp(log_w)):
+        known = np.isfinite(row)
+        fitted = np.polyfit(x[known], row[known], min(2, known.sum() - 1))
+        said[k] = np.polyval(fitted, x)
+    return said if logs else np.log(np.maximum(said, 1.0))
+
+
+def processes(limits: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Values by a Gaussian process over the log limit for each workload."""
+    x, said = np.log(limits)[:, None], np.empty_like(values)
+    for k, row in enumerate(values):
+        known = np.isfinite(row)
+        kernel = ConstantKernel(0.1) * RBF(0.5) + WhiteKernel(1e-4, (1e-6, 1e-2))
+        model = GaussianProcessRegressor(kernel, normalize_y=True)
+        said[k] = model.fit(x[known], row[known]).predict(x)
+    return said
+
+
+def sweeps(name: str, draws: int) -> dict[str, dict[str, float]]:
+    """What picks and the others lose, %, for each scheme."""
+    data = workloads(name)
+    labels, S = kernel_names(data), len(data.settings)
+    limits = np.array([setting.power_limit_w for setting in data.settings])
+    log_s, log_j = (cell_means(data, labels, np.log(of)) for of in (data.time_s, data.energy_j))
+    log_w = log_j - log_s
+    judged = cross_validate(data, "leave-one-setting-out")
+    said = {key: np.empty_like(log_j) for key in ("log", "plain", "process")}
+    held = np.empty_like(log_j)
+    posterior = site_posterior(data, measured_volts(data)).posterior
+    for s in range(S):
+        hidden = np.zeros((len(log_j), 2 * S), bool)
+        hidden[:, S + s] = True
+        some = posterior.without(hidden)
+        held[:, s] = np.abs(some.log_j - log_j)[:, s] <= some.energy_reach()[:, s]
+        without = np.where(np.arange(S) == s, np.nan, log_w)
+        for key, logs in (("log", True), ("plain", False)):
+            said[key][:, s] = (log_s + polynomials(limits, without, logs))[:, s]
+        said["process"][:, s] = (log_s + processes(limits, without))[:, s]
+    choosers = judged.choosers
+    rows = {
+        "each limit left out": {
+            "picks": choosers["picks"].mean_lost_pct,
+            "quadratic": min(lost_pct(said[key], log_j) for key in ("log", "plain")),
+            "process": lost_pct(said["process"], log_j),
+            "best single": choosers["best_single"].mean_lost_pct,
+            "highest": choosers["highest_clocks"].mean_lost_pct,
+            "held": float(held.mean()),
+        }
+    }
+    for m in (2, 3, 4):
+        found = few_cross_validate(data, m, draws=draws).choosers
+        others, inside = [], []
+        for fold in few_folds(data, labels, m, None, draws):
+            few = np.isin(np.arange(S), fold.own)
+            some_j = np.where(few, log_j, np.nan)
+            made = [polynomials(limits, some_j, True), polynomials(limits, some_j, False)]
+            made.append(processes(limits, some_j))
+            others.append([lost_pct(np.where(few, log_j, one), log_j) for one in made])
+            some = site_posterior(data.take(fold.seen), measured_volts(data)).posterior
+            inside.append((np.abs(some.log_j - log_j) <= some.energy_reach())[:, ~few].mean())
+        mean = np.mean(others, axis=0)
+        rows[f"{m} limits"] = {
+            "picks": found["picks"].mean_lost_pct,
+            "quadratic": min(mean[:2]),
+            "process": mean[2],
+            "best single": found["best_single"].mean_lost_pct,
+            "highest": found["highest_clocks"].mean_lost_pct,
+            "held": float(np.mean(inside)),
+        }
+    return rows
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    made = [simulated(seed) for seed in range(max(arguments.seeds // 4, 1))]
+    found = {
+        "simulated": {
+            name: {key: float(np.mean([one[name][key] for one in made])) for key in made[0][name]}
+            for name in made[0]
+        }
+    }
+    for name in ("v100", "rtx6000"):
+        found[name] = sweeps(name, arguments.seeds)
+    for name, rows in found.items():
+        print(name)
+        print(pd.DataFrame(rows).T.round(3).to_string())
+    if arguments.json:
+        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

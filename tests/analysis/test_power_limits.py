@@ -1,0 +1,197 @@
+"""Settings with a power limit: the clock is a result, and picks are made over limits too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from analysis.choice.candidates import all_candidates
+from analysis.choice.crossval import cross_validate
+from analysis.choice.losses import highest_clocks
+from analysis.choice.pick import picks
+from analysis.energy.fit import fit
+from analysis.measurements.observations import (
+    FitError,
+    Observations,
+    by_clocks,
+    clocks_run_at,
+    measured_volts,
+    observations,
+)
+from analysis.predict.power_limits import PowerLimits, coordinates
+from analysis.predict.site import site_posterior
+from analysis.quality.all_checks import check
+from dvfs.setting import Setting, distinct_settings
+from sites.simulated.machine import constant_w, mean_w, run, under_limit
+from tests.analysis.simulated_tk1 import TABLE_I, kernels, simulated_dataset, simulated_tk1
+
+LIMITS_W = (13.5, 25.0)
+
+
+@pytest.fixture(scope="module")
+def limited() -> Observations:
+    return observations(simulated_dataset("default", limits_w=LIMITS_W), "tk1")
+
+
+def test_the_simulated_machine_runs_at_the_highest_clock_within_the_limit() -> None:
+    site = simulated_tk1("off")
+    clocks = np.linspace(72.0, 852.0, 3001)
+    for counts in list(kernels().values())[::5]:
+        watts = np.array([mean_w(site, [counts], Setting(mhz, 924.0)) for mhz in clocks])
+        for limit_w in (5.0, 8.0, 11.0, 100.0):
+            within = np.flatnonzero(watts <= limit_w)
+            expected = clocks[within[-1]] if len(within) else clocks[0]
+            made = run(site, counts, Setting(852.0, 924.0, limit_w), 3, "a")
+            assert made.achieved.core_mhz == pytest.approx(expected, abs=0.3)
+            assert made.achieved == under_limit(site, [counts], Setting(852.0, 924.0, limit_w))
+            if len(within):
+                assert made.power_w.mean() <= limit_w * (1 + 1e-9)
+    idle = constant_w(site, Setting(852.0, 924.0))
+    assert idle == constant_w(site, Setting(852.0, 924.0, 5.0))
+
+
+def test_times_and_powers_under_a_limit_are_those_of_the_clock_that_it_allows() -> None:
+    rng = np.random.default_rng(0)
+    clocks = [Setting(mhz, mem) for mem in (200.0, 900.0) for mhz in np.linspace(100, 800, 15)]
+    settings = [
+        Setting(core, mem, limit)
+        for core in (450.0, 800.0)
+        for mem in (200.0, 900.0)
+        for limit in (None, 0.5, 3.0, 9.0, 40.0)
+    ]
+    n = 50
+    exponent, level = rng.uniform(0.5, 3.0, n), rng.uniform(0.5, 8.0, n)
+    f = np.array([one.core_mhz for one in clocks])[:, None] / 800.0
+    log_w = np.log(level * (0.3 + 0.7 * f**exponent))
+    log_s = -rng.uniform(0.0, 1.0, n) * np.log(f)
+    reached = np.log(0.9)
+    of_time, of_power = PowerLimits(settings, clocks, reached).apply(log_s, log_w)
+    for s, setting in enumerate(settings):
+        line = [i for i, c in enumerate(clocks) if c.mem_mhz == setting.mem_mhz]
+        core = np.array([clocks[i].core_mhz for i in line])
+        fine = np.linspace(0.0, 1.0, 20001)
+        at = np.interp(fine, np.linspace(0, 1, len(core)), core)
+        for k in range(n):
+            watts, times = (np.interp(at, core, of[line, k]) for of in (log_w, log_s))
+            may = at <= setting.core_mhz + 1e-9
+            if setting.power_limit_w is not None:
+                may &= watts <= np.log(setting.power_limit_w) + reached
+            i = np.flatnonzero(may)[-1] if may.any() else 0
+            assert of_power[s, k] == pytest.approx(watts[i], abs=2e-3)
+            assert of_time[s, k] == pytest.approx(times[i], abs=2e-3)
+
+
+def test_a_row_counts_at_the_clock_that_it_ran_at() -> None:
+    nan = np.nan
+    asked = np.array([800.0, 800.0, 800.0, 800.0, 800.0, nan])
+    achieved = np.array([799.0, 700.0, nan, 700.0, 799.0, nan])
+    limit = np.array([nan, nan, nan, 50.0, 50.0, 50.0])
+    ran_at = clocks_run_at(asked, achieved, limit)
+    np.testing.assert_array_equal(ran_at, [800.0, 700.0, 800.0, 700.0, 800.0, nan])
+    as_found = clocks_run_at(np.full(3, nan), np.array([1980.0, 1500.0, nan]), np.full(3, nan))
+    np.testing.assert_array_equal(as_found, [1980.0, 1500.0, nan])
+    steady = clocks_run_at(np.full(2, nan), np.array([1980.0, 1970.0]), np.full(2, nan))
+    assert np.isnan(steady).all()
+
+
+def test_energies_under_limits_that_are_left_out_are_within_3_percent(
+    limited: Observations,
+) -> None:
+    held_down = limited.core_mhz != limited.mhz[limited.setting, 0]
+    assert 0.04 < held_down.mean() < 0.5
+    judged = cross_validate(limited, "leave-one-setting-out")
+    assert judged.n_folds == len(TABLE_I)
+    assert judged.picks_error_pct[held_down].mean() < 3.0
+    assert (
+        judged.choosers["picks"].mean_lost_pct < 0.5 * judged.choosers["best_single"].mean_lost_pct
+    )
+
+
+def test_the_energy_model_is_found_from_the_clocks_run_at(limited: Observations) -> None:
+    """Under limits the coefficients are those of the simulated board, as without."""
+    site = simulated_tk1("off")
+    exact = observations(simulated_dataset("off", limits_w=LIMITS_W), "tk1")
+    found = fit(exact, "choi", "known", intervals=False)
+    of = {term.name: value for term, value in zip(found.terms, found.value, strict=True)}
+    for name, pj in site.simulated.energy_pj_per_v2.items():
+        if f"c0_{name}" in of:
+            assert of[f"c0_{name}"] == pytest.approx(pj, rel=0.02), name
+    assert len(by_clocks(limited).settings) > len(TABLE_I)
+
+
+def test_one_setting_as_found_is_fitted_by_the_clocks_that_the_board_chose() -> None:
+    """A GPU whose clock nobody set, and which its limit held down in some kernels."""
+    dataset = simulated_dataset("off", limits_w=(9.0,))
+    top = (dataset["core_mhz"] == 852.0) & (dataset["mem_mhz"] == 924.0)
+    dataset = dataset.isel(measurement=np.flatnonzero(top.values))
+    for name in ("core_mhz", "mem_mhz", "power_limit_w"):
+        dataset[name] = dataset[name] * np.nan
+    assert not [finding for finding in check(dataset, "tk1") if finding.severity == "refused"]
+    data = observations(dataset, "tk1")
+    assert data.settings == [Setting()]
+    assert len(set(data.core_mhz.round().tolist())) > 5
+    found = fit(data, "auto", "unit", intervals=False)
+    error = np.abs(found.energy_j(data) / data.energy_j - 1.0)
+    still = replace(data, core_mhz=np.full(len(data), np.nan))
+    assert (
+        error.mean()
+        <= np.abs(fit(still, "auto", "unit").energy_j(still) / still.energy_j - 1).mean()
+    )
+
+
+def test_picks_of_a_sweep_over_limits_alone_are_the_least_measured_energies() -> None:
+    data = observations(simulated_dataset("off", limits_w=(6.0, 8.0, 11.0, 30.0)), "tk1")
+    at_top = data.take(data.mhz[data.setting, 0] == 852.0)
+    at_top = at_top.take(at_top.mhz[at_top.setting, 1] == 924.0)
+    only = [Setting(None, None, s.power_limit_w) for s in at_top.settings]
+    values = np.array([one.values for one in only], float)[at_top.setting]
+    settings, setting = distinct_settings(*values.T)
+    nan = np.full(len(at_top), np.nan)
+    swept = replace(at_top, core_mhz=nan, mem_mhz=nan, settings=settings, setting=setting)
+    assert coordinates(settings)[:, 0].tolist() == [6.0, 8.0, 11.0, 30.0]
+    for made in picks(swept):
+        mine = swept.kernel == made.label
+        least = swept.energy_j[mine].min()
+        chosen = swept.energy_j[mine & (swept.setting == settings.index(made.setting))]
+        # Without repeats a small difference between measured energies may be noise.
+        assert chosen[0] <= least * 1.02, made.label
+
+
+def test_measured_cells_under_a_limit_keep_their_measured_energies(limited: Observations) -> None:
+    found = site_posterior(limited, measured_volts(limited))
+    candidates = all_candidates(limited)
+    assert set(found.settings) == set(limited.settings)
+    for label, among in candidates.items():
+        k = found.labels.index(label)
+        under = [i for i, one in enumerate(among.settings) if one.power_limit_w == LIMITS_W[0]]
+        known = among.measured[under]
+        ratio = (found.energy_j[k][under] / among.measured_j[under])[known]
+        np.testing.assert_allclose(ratio, 1.0, rtol=1e-6)
+
+
+def test_limits_at_several_clocks_need_the_clocks_that_were_read() -> None:
+    dataset = simulated_dataset("off", limits_w=(8.0,))
+    dataset["core_mhz_achieved"] = dataset["core_mhz_achieved"] * np.nan
+    data = observations(dataset, "tk1")
+    with pytest.raises(FitError, match="core_mhz_achieved"):
+        site_posterior(data, measured_volts(data))
+
+
+def test_the_highest_clocks_have_no_limit_or_the_highest() -> None:
+    settings = [Setting(852.0, 924.0, 9.0), Setting(852.0, 924.0, 15.0), Setting(72.0, 924.0, 15.0)]
+    assert highest_clocks(settings) == 1
+    assert highest_clocks([*settings, Setting(852.0, 924.0)]) == 3
+
+
+def test_rows_above_their_limit_are_named_and_kept() -> None:
+    dataset = simulated_dataset("default", limits_w=(8.0, 25.0))
+    above = np.flatnonzero(dataset["power_limit_w"].values == 8.0)[:7]
+    energy_j = dataset["energy_j"].values.copy()
+    energy_j[above] = 1.2 * 8.0 * dataset["time_s"].values[above]
+    dataset["energy_j"] = ("measurement", energy_j)
+    findings = [one for one in check(dataset, "tk1") if one.check == "power limit"]
+    assert len(findings) == 1
+    assert set(above) <= set(findings[0].rows)
+    assert findings[0].severity == "note"

@@ -1,0 +1,209 @@
+"""A campaign over power limits on the simulated board, from the site file to the picks."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from campaign.plan.plan import make_plan
+from campaign.results import open_store as open_results
+from campaign.store.dataset import current_tables
+from campaign.store.layout import open_store
+from campaign.verbs.command_line import main
+from dvfs.setting import Setting
+from sites.site_reading import built_in_sites, read_site
+
+LIMITS_W = (12.0, 30.0)
+CAMPAIGN = """
+name = "limits"
+[[sites]]
+site = "limited.toml"
+[settings]
+core_mhz = [396, 648, 852]
+mem_mhz = [528, 924]
+[[kernels]]
+kernel = "sp_fma"
+[kernels.params]
+level = "dram"
+ops_per_word = [1, 16, 256]
+[[kernels]]
+kernel = "int_mad"
+[kernels.params]
+level = "dram"
+ops_per_word = [4, 64]
+"""
+
+
+def write_site(folder: Path, limits: str = "limits_w = [12, 30]") -> Path:
+    text = built_in_sites()["jetson-tk1"].read_text()
+    path = folder / "limited.toml"
+    path.write_text(f"{text}\n[power_limit]\n{limits}\n")
+    return path
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> object:
+    capsys.readouterr()
+    assert main([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def frame_of(store: Path) -> pd.DataFrame:
+    return current_tables(open_store(store))[0].measurements
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("limits")
+    write_site(folder)
+    (folder / "campaign.toml").write_text(CAMPAIGN)
+    store = folder / "store"
+    assert main(["run", str(folder / "campaign.toml"), "--store", str(store)]) == 0
+    return store
+
+
+def test_every_pair_is_measured_at_every_limit_at_the_clock_that_it_allows(measured: Path) -> None:
+    frame = frame_of(measured)
+    assert len(frame) == 5 * 6 * 2
+    assert set(frame["power_limit_w"]) == set(LIMITS_W)
+    power_w = frame["energy_j"] / frame["time_s"]
+    low = frame["power_limit_w"] == 12.0
+    held_down = frame["core_mhz_achieved"] < frame["core_mhz"] - 1.0
+    assert held_down.any() and not held_down[~low].any()
+    # The board's noise is 3 %, and the limit is kept without it.
+    assert (power_w[held_down] < 12.0 * 1.12).all()
+    np.testing.assert_allclose(power_w[held_down].median(), 12.0, rtol=0.05)
+
+
+def test_a_plan_of_limits_has_distinct_points_and_the_ids_of_others_stay(tmp_path: Path) -> None:
+    write_site(tmp_path)
+    path = tmp_path / "campaign.toml"
+    path.write_text(CAMPAIGN)
+    points = list(make_plan(path).points)
+    assert len({point.id for point in points}) == len(points) == 60
+    path.write_text(CAMPAIGN.replace("limited.toml", "jetson-tk1"))
+    free = {point.id for point in make_plan(path).points}
+    assert len(free) == 30
+    assert not free & {point.id for point in points}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ("power_limit_w = [12]", 105 * 1),
+        ('choose = "pairs"\npairs = [[852, 924]]', 2),
+        ('choose = "pairs"\npairs = [[852, 924, 30], [72, 68]]', 3),
+        ('choose = "pairs"\npairs = [[852, 924]]\npower_limit_w = [30]', 1),
+        ("core_mhz = [852]", 7 * 2),
+    ],
+)
+def test_a_campaign_chooses_settings_by_their_values(
+    tmp_path: Path, settings: str, expected: int
+) -> None:
+    write_site(tmp_path)
+    path = tmp_path / "campaign.toml"
+    chosen = re.sub(r"\[settings\]\n.*?\n\[\[", f"[settings]\n{settings}\n[[", CAMPAIGN, flags=re.S)
+    path.write_text(chosen)
+    (part,) = make_plan(path).points.parts
+    assert len(part.settings) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("limits_w = []", "limits_w"),
+        ("limits_w = [9, 9]", "limits_w"),
+        ("limits_w = [-3]", "limits_w"),
+        ('limits_w = [9]\ncontrol = "nvml"', "power_limit.control"),
+        ('limits_w = [9]\ncontrol = "nothing"', "power_limit.control"),
+    ],
+)
+def test_a_wrong_power_limit_is_one_message_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    write_site(tmp_path, text)
+    (tmp_path / "campaign.toml").write_text(CAMPAIGN)
+    assert main(["plan", str(tmp_path / "campaign.toml")]) == 2
+    error = capsys.readouterr().err
+    assert said in error and "limited.toml:" in error and "Traceback" not in error
+
+
+def test_a_limit_that_the_site_lacks_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_site(tmp_path)
+    text = CAMPAIGN.replace("mem_mhz = [528, 924]", "power_limit_w = [10]")
+    (tmp_path / "campaign.toml").write_text(text)
+    assert main(["plan", str(tmp_path / "campaign.toml")]) == 2
+    assert "12, 30" in capsys.readouterr().err
+
+
+def test_export_and_import_keep_the_limits(measured: Path, tmp_path: Path) -> None:
+    for ending in ("csv", "parquet"):
+        table, again = tmp_path / f"t.{ending}", tmp_path / ending
+        option = "--csv" if ending == "csv" else "--parquet"
+        assert main(["export", str(measured), option, str(table)]) == 0
+        assert main(["import", str(table), "--store", str(again)]) == 0
+        one, other = (frame_of(store).sort_values("point_id") for store in (measured, again))
+        for name in ("point_id", "core_mhz", "power_limit_w", "energy_j", "core_mhz_achieved"):
+            pd.testing.assert_series_equal(
+                one[name].reset_index(drop=True), other[name].reset_index(drop=True)
+            )
+        volts = [open_results(store).setting_volts("jetson-tk1") for store in (again, measured)]
+        assert volts[0] == volts[1]
+
+
+def test_picks_name_the_limit_and_are_the_same_by_every_road(
+    measured: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed(capsys, "fit", str(measured))
+    picks = printed(capsys, "predict", str(measured))
+    assert isinstance(picks, list) and len(picks) == 5
+    frame = frame_of(measured)
+    for pick in picks:
+        assert pick["power_limit_w"] in LIMITS_W
+        mine = frame[frame["params"].map(json.loads) == pick["params"]]
+        mine = mine[mine["kernel"] == pick["kernel"]]
+        chosen = mine[
+            (mine["core_mhz"] == pick["core_mhz"])
+            & (mine["mem_mhz"] == pick["mem_mhz"])
+            & (mine["power_limit_w"] == pick["power_limit_w"])
+        ]
+        assert chosen["energy_j"].iloc[0] <= mine["energy_j"].min() * 1.04
+    for words in (
+        ["crossval", str(measured)],
+        ["crossval", str(measured), "--scheme", "few:5"],
+        ["predict", str(measured), "--all-settings"],
+        ["coefficients", str(measured)],
+        ["status", str(measured)],
+        ["compare", str(measured), str(measured)],
+    ):
+        printed(capsys, *words)
+    assert main(["report", str(measured), "-o", str(measured.parent / "report.html")]) == 0
+    assert "12 W" in (measured.parent / "report.html").read_text()
+
+
+def test_a_policy_and_a_profile_are_refused_under_limits(
+    measured: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["policy", str(measured), "-o", str(tmp_path / "policy.toml")]) == 2
+    assert "power limits" in capsys.readouterr().err
+
+
+def test_the_next_campaign_names_limits(
+    measured: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = measured.parent / "campaign.toml"
+    text = printed(capsys, "next", str(measured), "--campaign", str(path), "--budget", "1", "--points", "20")
+    assert isinstance(text, dict)
+    assert all("power_limit_w" in point for point in text["points"])
+
+
+def test_settings_of_a_site_file_with_limits(tmp_path: Path) -> None:
+    site = read_site(write_site(tmp_path))
+    assert len(site.settings) == 105 * 2
+    assert site.settings[0] == Setting(72.0, 68.0, 12.0)
