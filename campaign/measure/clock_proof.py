@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from campaign.measure.window import Window
 from dvfs.dataset import READ_BACK, TIMED
 from dvfs.setting import Setting
+from sites.clocks.shared.limited import is_limit
 from sites.site_file import Site
 
 TIMED_PCT = 0.5
@@ -82,15 +83,11 @@ def prove(site: Site, asked: Setting, windows: Sequence[Window]) -> ClockProof:
     return ClockProof(by=TIMED if TIMED in by else "".join(by[:1]))
 
 
-LIMIT_PCT = 1.0
-"""A device may round its power limit by so much."""
-
-
 def _limit_read_back(limit_w: float, windows: Sequence[Window]) -> bool:
     """Whether the hardware reported the power limit in every window."""
     read = [window.achieved.power_limit_w for window in windows]
     for found in read:
-        if found is not None and abs(found / limit_w - 1.0) > LIMIT_PCT / 100.0:
+        if found is not None and not is_limit(found, limit_w):
             raise UnachievedClockError(
                 f"power limit: asked for {limit_w:g} W, and it was {found:g} W"
             )

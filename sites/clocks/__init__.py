@@ -6,7 +6,7 @@ Each module has ``ABOUT``, a :class:`ControlDescription`,
 writes to the hardware also has ``put_back(root, found)``, with which a journal is replayed.
 ``parse_options(options)``, where there is one, raises ValueError for options with a wrong value,
 without touching the hardware. One whose ``ABOUT.limits_power`` is true sets the power limit of a
-setting instead, by the options of ``site.power_limit``.
+setting instead: ``open_control(site.power_limit, root) -> LimitControl``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sites.clocks.shared.control import (
 )
 from sites.clocks.shared.description import ControlDescription, Right
 from sites.clocks.shared.hwmon_voltage import with_voltage
-from sites.clocks.shared.limited import WithPowerLimit
+from sites.clocks.shared.limited import LimitControl, WithPowerLimit
 from sites.described_options import check_module_options
 
 OURS = {
@@ -34,6 +34,8 @@ OURS = {
     "fixed": "sites.clocks.fixed",
     "jetson": "sites.clocks.jetson",
     "nvml": "sites.clocks.nvml",
+    "nvml-power-limit": "sites.clocks.nvml_power_limit",
+    "powercap": "sites.clocks.powercap",
     "slurm": "sites.clocks.slurm",
     "simulated": "sites.clocks.simulated",
     "uncore": "sites.clocks.uncore",
@@ -45,13 +47,22 @@ def open_control(site: ControlledSite, root: Path = Path("/")) -> ClockControl:
     """The site's control of clocks and of the power limit, ready to set and read them under
     ``root``."""
     control: ClockControl = CONTROLS.load(site.clocks.control).open_control(site, root)
-    limit = site.power_limit
-    if limit is not None and limit.control is not None:
-        control = WithPowerLimit(control, CONTROLS.load(limit.control).open_control(site, root))
+    limit = open_power_limit(site, root)
+    if limit is not None:
+        control = WithPowerLimit(control, limit)
     voltage = site.clocks.core_voltage
     if voltage is None:
         return control
     return with_voltage(control, root, voltage.chip, voltage.label)
+
+
+def open_power_limit(site: ControlledSite, root: Path = Path("/")) -> LimitControl | None:
+    """The site's control of the power limit; None where no control sets it."""
+    limit = site.power_limit
+    if limit is None or limit.control is None:
+        return None
+    control: LimitControl = CONTROLS.load(limit.control).open_control(limit, root)
+    return control
 
 
 def check_options(control: str, options: Mapping[str, Any]) -> None:
@@ -92,5 +103,6 @@ __all__ = [
     "describe_controls",
     "device_of",
     "open_control",
+    "open_power_limit",
     "right_to_set",
 ]

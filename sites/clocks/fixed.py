@@ -20,6 +20,9 @@ ABOUT = ControlDescription(
 class Fixed(ReadClocks):
     """Leaves every clock as it is."""
 
+    def legal(self) -> list[Setting]:
+        return [AS_FOUND]
+
     def set(self, setting: Setting) -> None:
         if setting != AS_FOUND:
             raise IllegalClockError(f"{setting}: the control 'fixed' sets no clocks")

@@ -16,10 +16,10 @@ other GPUs of the node do not interfere.
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,25 +35,27 @@ from sites.clocks.shared.journal import (
     log_left_over,
     signals_wait,
 )
-from sites.nvml_library import Gpu, NvmlError, NvmlLibrary, find_gpus, open_library
+from sites.clocks.shared.selected_gpus import (
+    DEVICES,
+    INVALID_ARGUMENT,
+    open_gpus,
+    parse_devices,
+    put_back_gpus,
+    right_of_root,
+)
+from sites.nvml_library import Gpu, NvmlError, NvmlLibrary
 
 ABOUT = ControlDescription(
     control="nvml",
     writes="locked graphics and memory clocks of NVIDIA GPUs",
     needs="root",
     device="gpu",
-    options={
-        "devices": "indices or UUIDs of GPUs (default: those in CUDA_VISIBLE_DEVICES, or all)",
-    },
+    options=DEVICES,
 )
 
 SETTLE_S = 2.0
 """A GPU that leaves its idle state takes a few tenths of a second."""
 WAIT_S = 0.02
-INVALID_ARGUMENT = 2
-GONE_CODES = (9, 15)
-"""Driver not loaded, GPU lost: neither keeps a lock. A GPU that is not listed may be hidden from
-this process (by Slurm or a container) and still be locked."""
 
 
 @dataclass
@@ -219,17 +221,13 @@ class Nvml:
 
 def rights(root: Path) -> Right:
     """Whether this user may lock GPU clocks: NVML lets only root do so."""
-    if not any(root.glob("dev/nvidia[0-9]*")):
-        return Right("nvml", False, f"{root / 'dev/nvidia0'} does not exist: no NVIDIA GPU")
-    if os.geteuid() != 0:
-        return Right(
-            "nvml",
-            False,
-            "NVML lets only root lock clocks",
-            "use the control 'slurm' with --gpu-freq where the cluster allows it, or ask the "
-            "administrators for nvidia-smi --lock-gpu-clocks through sudo",
-        )
-    return Right("nvml", True, "root may lock GPU clocks")
+    return right_of_root(
+        "nvml",
+        root,
+        "lock clocks",
+        "use the control 'slurm' with --gpu-freq where the cluster allows it, or ask the "
+        "administrators for nvidia-smi --lock-gpu-clocks through sudo",
+    )
 
 
 def open_control(site: ControlledSite, root: Path) -> Nvml:
@@ -241,25 +239,12 @@ def open_control(site: ControlledSite, root: Path) -> Nvml:
     """
     names = parse_options(site.clocks.options)
     log_left_over(root)
-    with as_clocks_unavailable():
-        library = open_library(root)
-        try:
-            gpus = find_gpus(library, names)
-        except BaseException:
-            library.close()
-            raise
-    return Nvml(root, library, gpus, site.clocks.tolerance_pct)
+    return Nvml(root, *open_gpus(root, names), site.clocks.tolerance_pct)
 
 
 def parse_options(options: Mapping[str, Any]) -> list[int | str] | None:
     """The option ``devices``; None where it is not given."""
-    ABOUT.check_options(options)
-    names = options.get("devices")
-    if names is None:
-        return None
-    if not isinstance(names, list) or not names or not all(type(e) in (int, str) for e in names):
-        raise ValueError(f"devices = {names!r}; give a list of indices or UUIDs, such as [0]")
-    return names
+    return parse_devices(ABOUT, options)
 
 
 def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
@@ -273,28 +258,8 @@ def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
         uuid, core, mem = entry["gpu"], entry["core"], entry["mem"]
         if not isinstance(uuid, str) or not isinstance(core, bool) or not isinstance(mem, bool):
             raise TypeError("a GPU that is not text")
-        entries.append((uuid, core, mem))
-    done: list[str] = []
-    gone: list[str] = []
-    failed: list[str] = []
-    for uuid, core, mem in entries:
-        try:
-            library = open_library(root)
-        except NvmlError as error:
-            (gone if error.code in GONE_CODES else failed).append(f"{uuid}: {error}")
-            continue
-        try:
-            gpu = find_gpus(library, [uuid])[0]
-            errors = _reset(library, gpu, core=core, mem=mem)
-            if not errors:
-                done.append(f"{gpu.label}: its clocks are unlocked")
-            for failure in errors:
-                (gone if failure.code in GONE_CODES else failed).append(failure.what)
-        except NvmlError as error:
-            (gone if error.code in GONE_CODES else failed).append(f"{uuid}: {error.what}")
-        finally:
-            library.close()
-    return PutBack(tuple(done), tuple(gone), tuple(failed))
+        entries.append((uuid, partial(_reset, core=core, mem=mem), "its clocks are unlocked"))
+    return put_back_gpus(root, entries)
 
 
 def _reset(library: NvmlLibrary, gpu: Gpu, *, core: bool, mem: bool) -> list[NvmlError]:

@@ -85,6 +85,9 @@ class SlurmStep(ReadClocks):
     Slurm does not report what it can set, and resets the clocks when the step ends.
     """
 
+    def legal(self) -> None:
+        """What the node offers is not known."""
+
     def set(self, setting: Setting) -> None:
         flags = step_flags(setting, self.device)
         if not flags:

@@ -34,6 +34,7 @@ LOWEST = 3
 UNCORE_KHZ = 1_800_000
 EMC_HZ = 665_600_000
 TEGRA210_EMC_HZ = 204_000_000
+POWER_UNIT_UW = 125_000
 
 
 class Watch:
@@ -77,6 +78,10 @@ def shown(root: Path, held: Mapping[Path, str] = MappingProxyType({})) -> dict[P
         low = _number(folder / "min_freq")
         if low is not None:
             files[folder / "cur_freq"] = str(low)
+    for path in root.glob("sys/class/powercap/*/constraint_*_power_limit_uw"):
+        limit_uw = _number(path, held)
+        if limit_uw is not None:
+            files[path] = str(limit_uw - limit_uw % POWER_UNIT_UW)
     emc = root / "sys/kernel/debug/bpmp/debug/clk/emc"
     # The rate is read before the lock, as it is written after it.
     rate, locked = _number(emc / "rate", held), _number(emc / "mrq_rate_locked")
@@ -181,6 +186,7 @@ def follow(root: Path, ready: int) -> None:
         "sys/devices/system/cpu/cpu*/cpufreq",
         "sys/devices/system/cpu/intel_uncore_frequency/*",
         "sys/class/devfreq/*.gpu",
+        "sys/class/powercap/*",
         "sys/kernel/debug/bpmp/debug/clk/emc",
         "sys/kernel/debug/clk/override.emc",
     )

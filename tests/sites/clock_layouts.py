@@ -32,6 +32,11 @@ ORIN_GPU = "sys/class/devfreq/17000000.gpu"
 NANO_GPU = "sys/class/devfreq/57000000.gpu"
 ORIN_EMC = "sys/kernel/debug/bpmp/debug/clk/emc"
 NANO_EMC = "sys/kernel/debug/clk/override.emc"
+NVML_LIMIT = "nvml/gpu0/power_limit_mw"
+PACKAGE_0 = "sys/class/powercap/intel-rapl:2"
+PACKAGE_1 = "sys/class/powercap/intel-rapl:0"
+LONG_TERM = (f"{PACKAGE_0}/constraint_1", f"{PACKAGE_1}/constraint_0")
+"""How the files of the packages' long-term constraints begin."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,12 +62,16 @@ class ClockLayout:
     core_mhz: tuple[float, ...] = ()
     mem_mhz: tuple[float, ...] = ()
     """The site file's clocks."""
+    limits_w: tuple[float, ...] = ()
+    """The site file's power limits: then the control sets these, and the clocks are left."""
     no_numbers: tuple[str, ...] = ("", "abc\n", "-5\n", "1.5\n", "12 x\n")
     """Invalid content for a file of ``numbers``."""
     running: Callable[[Path], AbstractContextManager[None]] = clock_hardware.running
 
     def site(self) -> Site:
         domains = {"core": self.core_mhz, "mem": self.mem_mhz}
+        control = {"control": self.control, "options": dict(self.options)}
+        limit = {"power_limit": control | {"limits_w": list(self.limits_w)}}
         return Site.model_validate(
             {
                 "name": self.name,
@@ -70,7 +79,7 @@ class ClockLayout:
                 "domains": {
                     name: {"frequencies_mhz": list(mhz)} for name, mhz in domains.items() if mhz
                 },
-                "clocks": {"control": self.control, "options": dict(self.options)},
+                **(limit if self.limits_w else {"clocks": control}),
             }
         )
 
@@ -247,6 +256,16 @@ def _product(core: tuple[float | None, ...], mem: tuple[float | None, ...]) -> t
     return tuple(Setting(c, m) for m in mem for c in core)
 
 
+def _at_limit(root: Path) -> Setting:
+    """Of the packages: their limits are the same, and their windows 2 s."""
+    assert _same(root, [f"{file}_time_window_us" for file in LONG_TERM], 1e6) == 2.0
+    return Setting(power_limit_w=_same(root, [f"{file}_power_limit_uw" for file in LONG_TERM], 1e6))
+
+
+def _limits_w(*limits_w: float) -> tuple[Setting, ...]:
+    return tuple(Setting(power_limit_w=limit_w) for limit_w in limits_w)
+
+
 def _nvml_legal() -> tuple[Setting, ...]:
     gpu = TREES / "nvml-2-gpus/nvml/gpu0"
     memory = sorted(int(m) for m in (gpu / "supported_memory_clocks_mhz").read_text().split())
@@ -406,5 +425,37 @@ LAYOUTS = [
         # NVML's numbers have no sign.
         no_numbers=("", "abc\n", "1.5\n", "12 x\n"),
         running=_nvml_running,
+    ),
+    ClockLayout(
+        name="nvml-power-limit",
+        control="nvml-power-limit",
+        tree="nvml-2-gpus",
+        options={"devices": [0]},
+        limits_w=(700.0, 150.0, 200.0, 350.5, 701.0),
+        legal=_limits_w(700.0, 200.0, 350.5),
+        illegal=_limits_w(199.999, 701.0),
+        shown=lambda root: Setting(power_limit_w=_number(root / NVML_LIMIT) / 1e3),
+        written=(NVML_LIMIT, "nvml/gpu0/power_limits_mw"),
+        numbers=(NVML_LIMIT,),
+        device="nvml/gpu0",
+        no_numbers=("", "abc\n", "1.5\n", "12 x\n"),
+        running=_nvml_running,
+    ),
+    ClockLayout(
+        name="powercap",
+        control="powercap",
+        tree="powercap-limits-2s",
+        options={"time_window_s": 2.0},
+        limits_w=(120.0, 265.0, 85.125, 265.125, 270.0),
+        legal=_limits_w(120.0, 265.0, 85.125),
+        illegal=_limits_w(265.125, 300.0),
+        shown=_at_limit,
+        written=(
+            f"{PACKAGE_0}/constraint_1_power_limit_uw",
+            f"{PACKAGE_0}/enabled",
+            f"{PACKAGE_1}/constraint_0_time_window_us",
+        ),
+        numbers=(f"{PACKAGE_1}/constraint_0_power_limit_uw", f"{PACKAGE_1}/enabled"),
+        device=PACKAGE_1,
     ),
 ]

@@ -10,7 +10,11 @@
  *     field_F_S                         field F (185, 186, ...) at scope S
  *     power_model                       of nvmlDevicePerfMetricsGetSamples: "KHZ MW" of the best
  *                                       performance per watt, then of each point of its curve
- *     temperature_c, event_reasons, performance_state, power_limit_mw
+ *     temperature_c, event_reasons, performance_state
+ *     power_limit_mw                    written by a set
+ *     power_limits_mw                   "MIN MAX" of a set
+ *     enforced_power_limit_mw           where it is another one
+ *     set_power_limit                   only to refuse a set
  *     clock_C_mhz, max_clock_C_mhz      C: graphics, sm, mem, video
  *     min_clock_C_mhz_P, max_clock_C_mhz_P     at performance state P
  *     default_clock_C_mhz               nvmlDeviceGetDefaultApplicationsClock
@@ -215,14 +219,9 @@ static int copy_gpu_text(const Device *device, const char *name, char *text, uns
     return SUCCESS;
 }
 
-static int lock_clocks(const Device *device, const char *name, unsigned least, unsigned most)
+static int write_gpu_text(const Device *device, const char *name, const char *text)
 {
-    char path[PATH_SIZE], folder[PATH_SIZE], fresh[PATH_SIZE + 32], text[MAX_TEXT] = "";
-    int status = read_gpu_text(device, name, text, sizeof text);
-    if (text[0] == '!' || (status && status != NOT_SUPPORTED))
-        return status;
-    if (least > most)
-        return INVALID_ARGUMENT;
+    char path[PATH_SIZE], folder[PATH_SIZE], fresh[PATH_SIZE + 32];
     snprintf(path, sizeof path, "%s/gpu%d/%s", tree(), device->index, name);
     /* Not among the values: a process killed here leaves it. */
     snprintf(folder, sizeof folder, "%s/../tmp", tree());
@@ -231,10 +230,22 @@ static int lock_clocks(const Device *device, const char *name, unsigned least, u
     FILE *file = fopen(fresh, "w");
     if (!file)
         return NO_PERMISSION;
-    fprintf(file, "%u %u\n", least, most);
+    fprintf(file, "%s\n", text);
     if (fclose(file) || rename(fresh, path))
         return UNKNOWN;
     return SUCCESS;
+}
+
+static int lock_clocks(const Device *device, const char *name, unsigned least, unsigned most)
+{
+    char text[MAX_TEXT] = "";
+    int status = read_gpu_text(device, name, text, sizeof text);
+    if (text[0] == '!' || (status && status != NOT_SUPPORTED))
+        return status;
+    if (least > most)
+        return INVALID_ARGUMENT;
+    snprintf(text, sizeof text, "%u %u", least, most);
+    return write_gpu_text(device, name, text);
 }
 
 static int unlock_clocks(const Device *device, const char *name, const char *reset)
@@ -389,7 +400,35 @@ int nvmlDeviceGetPowerManagementLimit(const Device *device, unsigned *limit_mw)
 
 int nvmlDeviceGetEnforcedPowerLimit(const Device *device, unsigned *limit_mw)
 {
-    return read_gpu_uint(device, "power_limit_mw", limit_mw);
+    int status = read_gpu_uint(device, "enforced_power_limit_mw", limit_mw);
+    return status == NOT_SUPPORTED ? read_gpu_uint(device, "power_limit_mw", limit_mw) : status;
+}
+
+int nvmlDeviceGetPowerManagementLimitConstraints(const Device *device, unsigned *least,
+                                                 unsigned *most)
+{
+    unsigned values[2], count = 2;
+    int status = read_gpu_list(device, "power_limits_mw", &count, values);
+    if (status || count != 2)
+        return status ? status : UNKNOWN;
+    *least = values[0], *most = values[1];
+    return SUCCESS;
+}
+
+int nvmlDeviceSetPowerManagementLimit(const Device *device, unsigned limit_mw)
+{
+    char text[MAX_TEXT] = "";
+    unsigned least, most;
+    int status = read_gpu_text(device, "set_power_limit", text, sizeof text);
+    if (text[0] == '!')
+        return status;
+    status = nvmlDeviceGetPowerManagementLimitConstraints(device, &least, &most);
+    if (status)
+        return status;
+    if (limit_mw < least || limit_mw > most)
+        return INVALID_ARGUMENT;
+    snprintf(text, sizeof text, "%u", limit_mw);
+    return write_gpu_text(device, "power_limit_mw", text);
 }
 
 int nvmlDeviceGetFieldValues(const Device *device, int count, FieldValue *values)

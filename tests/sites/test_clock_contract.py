@@ -26,7 +26,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.clock_kills import kill_and_compare
-from dvfs.setting import AS_FOUND, Setting
+from dvfs.setting import AS_FOUND, AXES, Setting
 from sites.clocks import ClocksError, IllegalClockError, nvml, open_control, right_to_set
 from sites.clocks.shared.journal import put_back_held, restore_left_over
 from sites.clocks.shared.kernel_files import cpu_list
@@ -58,7 +58,8 @@ REPOSITORY = Path(__file__).parents[2]
 BY_NAME = {layout.name: layout for layout in LAYOUTS}
 ACPI = BY_NAME["cpufreq-acpi"]
 NAMES = [layout.name for layout in LAYOUTS]
-FILES = [layout.name for layout in LAYOUTS if layout.control != "nvml"]
+NVML = ("nvml", "nvml-power-limit")
+FILES = [layout.name for layout in LAYOUTS if layout.control not in NVML]
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ def test_the_state_is_what_the_hardware_shows(machine: Machine) -> None:
     clocks.set(setting)
     settled_contents(machine.root)
     state = clocks.state()
-    for name in ("core_mhz", "mem_mhz"):
+    for name in AXES:
         achieved, requested = getattr(state.setting, name), getattr(setting, name)
         if requested is not None:
             assert achieved == pytest.approx(requested), name
@@ -377,7 +378,7 @@ def test_a_file_that_is_missing_or_a_folder(machine: Machine, fault: str) -> Non
         before = contents(machine.root)
         with pytest.raises(ClocksError) as caught:
             set_in(machine)
-        if machine.layout.control != "nvml":
+        if machine.layout.control not in NVML:
             assert str(path) in caught.value.what
         assert caught.value.remedy
         assert contents(machine.root) == before
@@ -502,12 +503,12 @@ def blocked_journal(machine: Machine, name: str) -> Path:
     return blocked
 
 
-@pytest.mark.parametrize("name", ["cpufreq-acpi", "jetson-orin", "uncore-2s", "nvml"])
+@pytest.mark.parametrize("name", ["cpufreq-acpi", "jetson-orin", "uncore-2s", "powercap", *NVML])
 def test_clocks_that_cannot_be_recorded_are_not_set(name: str, tmp_path: Path) -> None:
     layout = BY_NAME[name]
     uuid = (TREES / "nvml-2-gpus/nvml/gpu0/uuid").read_text().strip()
     for machine in start(layout, tmp_path):
-        kept = layout.control if name != "nvml" else f"nvml-{uuid}"
+        kept = layout.control if name not in NVML else f"{name}-{uuid}"
         blocked = blocked_journal(machine, kept)
         clocks = layout.open(tmp_path)
         with pytest.raises(ClocksError, match="Is a directory, so no clock was") as caught:
@@ -1498,7 +1499,7 @@ def test_a_machine_without_these_clocks(control: str, tmp_path: Path) -> None:
 def test_the_trees_are_those_in_the_documentation() -> None:
     text = (TREES / "clocks.md").read_text()
     for layout in LAYOUTS:
-        if layout.control != "nvml":
+        if layout.control not in NVML:
             assert f"`{layout.tree}`" in text
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -66,6 +66,8 @@ class ClockEntry(Protocol):
 class PowerLimitEntry(Protocol):
     """The part of a site file that says how its power limit is set."""
 
+    @property
+    def limits_w(self) -> Sequence[float]: ...
     @property
     def control(self) -> str | None: ...
     @property

@@ -292,7 +292,7 @@ def _replay(root: Path, folder: int, path: Path, stem: str) -> tuple[list[str], 
         return [f"{path / name}: {error}: not replayed; remove it"], True
     try:
         control, boot, found = _parse(text)
-        if control != stem.partition("@")[0].partition("-")[0]:
+        if control != _control_of(stem):
             raise DamagedJournalError(f"is of control {control!r}, unlike its name")
         if boot != _boot(root):
             os.unlink(name, dir_fd=folder)
@@ -348,6 +348,14 @@ def _node() -> str:
 def _stem(control: str, device: str) -> str:
     device = re.sub(r"[^A-Za-z0-9.-]", "_", device)
     return f"{control}-{device}@{_node()}" if device else f"{control}@{_node()}"
+
+
+def _control_of(stem: str) -> str:
+    """The control of a journal's name, which the device may follow."""
+    named = stem.partition("@")[0]
+    return max(
+        (name for name in CONTROLS if f"{named}-".startswith(f"{name}-")), key=len, default=""
+    )
 
 
 def _is_journal(name: str) -> bool:

@@ -7,7 +7,7 @@ import errno
 import os
 import re
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from sites.clocks.shared.control import ClocksError
@@ -114,13 +114,23 @@ def write_text(path: Path, text: str) -> None:
         os.close(file)
 
 
-def settled(read: Callable[[], str], wanted: str, bound_s: float = SETTLE_S) -> str:
-    """What ``read`` returns once it is ``wanted``, or after ``bound_s``."""
+def is_taken(text: str, wanted: str, within: int = 0) -> bool:
+    """Whether a file holds what was written, or a whole number that is at most ``within`` off."""
+    if text.strip() == wanted.strip():
+        return True
+    is_number = within > 0 and re.fullmatch(r"[0-9]{1,18}\s*", text) is not None
+    return is_number and abs(int(text) - int(wanted)) <= within
+
+
+def settled(
+    read: Callable[[], str], wanted: str, bound_s: float = SETTLE_S, within: int = 0
+) -> str:
+    """What ``read`` returns once it is ``wanted`` (see :func:`is_taken`), or after ``bound_s``."""
     deadline_s = time.monotonic() + bound_s
     wait_s = FIRST_WAIT_S
     while True:
         text = read()
-        if text.strip() == wanted.strip() or time.monotonic() >= deadline_s:
+        if is_taken(text, wanted, within) or time.monotonic() >= deadline_s:
             return text
         time.sleep(wait_s)
         wait_s = min(2 * wait_s, LONGEST_WAIT_S)
@@ -131,6 +141,11 @@ def right_to_write(control: str, root: Path, pattern: str, skipped: Collection[P
     files = sorted(set(root.glob(pattern)) - set(skipped))
     if not files:
         return Right(control, False, f"{root / pattern} does not exist")
+    return right_to_write_files(control, files)
+
+
+def right_to_write_files(control: str, files: Sequence[Path]) -> Right:
+    """Whether this user may write all of these files."""
     closed = next((file for file in files if not os.access(file, os.W_OK)), None)
     if closed is not None:
         folder = closed.parent

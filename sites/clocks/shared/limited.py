@@ -2,10 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from dvfs.setting import Setting
 from sites.clocks.shared.control import ClockControl, ClockState
+
+LIMIT_PCT = 1.0
+"""A device may round its power limit by so much."""
+
+
+def is_limit(found_w: float, limit_w: float) -> bool:
+    """Whether a limit that a device reports is the one that was asked for, in W."""
+    return abs(found_w / limit_w - 1.0) <= LIMIT_PCT / 100.0
+
+
+def limit_of_all(limits_w: Sequence[float], asked_w: float | None) -> float:
+    """The limit of several devices, in W: their mean, or that which is furthest from what was asked
+    for, so that one device with another limit is noticed."""
+    if asked_w is None:
+        return sum(limits_w) / len(limits_w)
+    return max(limits_w, key=lambda limit_w: abs(limit_w - asked_w))
+
+
+class LimitControl(ClockControl, Protocol):
+    """Sets the power limit of a setting, and no clock."""
+
+    def range_w(self) -> tuple[float | None, float | None]:
+        """The lowest and the highest limit that every device offers, in W; None where it is not
+        reported.
+
+        Raises:
+            ClocksError: it cannot be read.
+        """
 
 
 class WithPowerLimit:

@@ -44,9 +44,6 @@ class ReadClocks:
         self.device = device
         self._read = open_reading(device, root)
 
-    def legal(self) -> None:
-        """What the node offers is not known."""
-
     def state(self) -> ClockState:
         return self._read()
 

@@ -27,6 +27,7 @@ from sites.clocks.shared.journal import Entry, Journal, PutBack, at_last, signal
 from sites.clocks.shared.kernel_files import (
     GONE,
     SETTLE_S,
+    is_taken,
     not_a_value,
     read_text,
     settled,
@@ -48,11 +49,13 @@ class File:
     """A file below the root, and the text that it held or shall hold.
 
     ``follows``: the hardware changes it by itself, so a restored value is not read back.
+    ``within``: how far a number that the hardware rounds may be from the one written.
     """
 
     path: str
     text: str
     follows: bool = False
+    within: int = 0
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -166,6 +169,8 @@ class WrittenFiles:
     def _read_found(self, wanted: Value) -> Value:
         texts = [self._read_restorable(path) for path in wanted.paths]
         if isinstance(wanted, File):
+            if wanted.within:
+                whole_number(texts[0], self.root / wanted.path)
             return File(wanted.path, texts[0], wanted.follows)
         for path, text in zip(wanted.paths, texts, strict=True):
             whole_number(text, self.root / path)
@@ -183,9 +188,10 @@ class WrittenFiles:
         return text
 
     def _read_back(self, wanted: Value) -> None:
+        within = wanted.within if isinstance(wanted, File) else 0
         for path, text in _texts(wanted):
-            taken = settled(partial(read_text, self.root, path, self.absent), text)
-            if taken.strip() != text.strip():
+            taken = settled(partial(read_text, self.root, path, self.absent), text, within=within)
+            if not is_taken(taken, text, within):
                 raise IllegalClockError(
                     f"{self.root / path}: {text.strip()} was requested, and the hardware took "
                     f"{taken.strip() or 'nothing'}"

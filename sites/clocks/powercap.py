@@ -1,0 +1,217 @@
+"""The power limit of processor packages: RAPL's long-term constraint, through Linux's powercap.
+
+Format: the kernel's Documentation/power/powercap/powercap.rst, and
+drivers/powercap/intel_rapl_common.c. A zone has files ``constraint_N_name``,
+``constraint_N_power_limit_uw``, ``constraint_N_time_window_us`` and ``constraint_N_max_power_uw``;
+the constraint is the one named ``long_term``, whatever its number. A setting's ``power_limit_w`` is
+the limit of each package, not of all together; it holds for the mean power over the time window,
+which is left as found unless the option ``time_window_s`` is given.
+
+- The kernel rounds a limit to the processor's power unit, mostly 1/8 W, and a time window to a
+  number of 7 bits.
+- A zone whose file ``enabled`` is 0 limits nothing: it is refused, and its limit is not read.
+- The highest limit is ``constraint_N_max_power_uw``, where it is not 0. RAPL has no lowest one.
+- Firmware may lock the limits until the next boot: then root, too, gets "Permission denied".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dvfs.setting import Setting
+from sites.clocks.shared.control import ClocksError, ClockState, IllegalClockError, PowerLimitEntry
+from sites.clocks.shared.description import ControlDescription, Right
+from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
+from sites.clocks.shared.kernel_files import (
+    optional_number,
+    optional_text,
+    read_number,
+    right_to_write_files,
+)
+from sites.clocks.shared.limited import limit_of_all
+from sites.clocks.shared.written_files import File, WrittenFiles, put_back_entries
+from sites.meters.shared.meter import MeterError
+from sites.meters.shared.powercap_zones import POWERCAP, find_zones
+
+ABOUT = ControlDescription(
+    control="powercap",
+    writes="no clock: the long-term power limit of each processor package (RAPL), as control of "
+    "[power_limit]",
+    needs="root, or write access to the files",
+    options={
+        "time_window_s": "seconds over which the mean power is limited (default: as found)",
+    },
+    limits_power=True,
+    sets_clocks=False,
+)
+
+UNIT_UW = 125_000
+"""The coarsest power unit: what is read back may be so far from what was written."""
+WINDOW_SHARE = 0.2
+"""A time window may be rounded by this share of it."""
+WRITES = (
+    rf"{POWERCAP}(/intel-rapl(-mmio)?(:\d+)*)+/constraint_\d+_(power_limit_uw|time_window_us)",
+)
+ABSENT = "load the driver with `modprobe intel_rapl_msr`; virtual machines have no power limits"
+
+
+@dataclass(frozen=True)
+class PackageLimit:
+    """The long-term constraint of a package. ``files``: how its files begin, below the root;
+    ``highest_w``: None where it is not reported."""
+
+    package: str
+    folder: str
+    files: str
+    highest_w: float | None
+
+    @property
+    def limit_file(self) -> str:
+        return f"{self.files}_power_limit_uw"
+
+    def in_force_w(self, root: Path) -> float | None:
+        """The limit in force; None where the zone is not enabled, or it cannot be read."""
+        limit_uw = optional_number(root, self.limit_file)
+        if limit_uw is None or optional_number(root, f"{self.folder}/enabled") != 1:
+            return None
+        return limit_uw / 1e6
+
+
+class Powercap:
+    """Sets the long-term limit of every package."""
+
+    def __init__(
+        self,
+        root: Path,
+        packages: tuple[PackageLimit, ...],
+        limits_w: Sequence[float],
+        window_s: float | None,
+    ) -> None:
+        self.root = root
+        self.packages = packages
+        self.limits_w = limits_w
+        self.window_us = None if window_s is None else round(window_s * 1e6)
+        self.asked_w: float | None = None
+        self.files = WrittenFiles(root, Journal(root, "powercap"), ABSENT)
+
+    def range_w(self) -> tuple[None, float | None]:
+        """The lowest limit, which RAPL does not have, and the highest of all packages, in W."""
+        highest_w = [one.highest_w for one in self.packages if one.highest_w is not None]
+        return None, min(highest_w, default=None)
+
+    def legal(self) -> list[Setting]:
+        _, highest_w = self.range_w()
+        return [
+            Setting(power_limit_w=w) for w in self.limits_w if highest_w is None or w <= highest_w
+        ]
+
+    def set(self, setting: Setting) -> None:
+        limit_w, (_, highest_w) = setting.power_limit_w, self.range_w()
+        if limit_w is not None and highest_w is not None and limit_w > highest_w:
+            raise IllegalClockError(
+                f"power limit {limit_w:g} W: the processor offers up to {highest_w:g} W"
+            )
+        self.asked_w = limit_w
+        self.files.write([] if limit_w is None else self._values(round(limit_w * 1e6)))
+
+    def state(self) -> ClockState:
+        limits_w = [package.in_force_w(self.root) for package in self.packages]
+        known = [limit_w for limit_w in limits_w if limit_w is not None]
+        if len(known) < len(limits_w):
+            return ClockState()
+        return ClockState(Setting(power_limit_w=limit_of_all(known, self.asked_w)))
+
+    def restore(self) -> None:
+        self.asked_w = None
+        self.files.restore()
+
+    def _values(self, limit_uw: int) -> list[File]:
+        values = [File(one.limit_file, f"{limit_uw}\n", within=UNIT_UW) for one in self.packages]
+        if self.window_us is not None:
+            within = round(WINDOW_SHARE * self.window_us)
+            text = f"{self.window_us}\n"
+            values += [
+                File(f"{one.files}_time_window_us", text, within=within) for one in self.packages
+            ]
+        return values
+
+
+def rights(root: Path) -> Right:
+    """Whether this user may write the limits."""
+    try:
+        packages = find_packages(root)
+    except ClocksError as error:
+        return Right("powercap", False, error.what, error.remedy)
+    return right_to_write_files("powercap", [root / package.limit_file for package in packages])
+
+
+def open_control(limit: PowerLimitEntry, root: Path) -> Powercap:
+    """See :mod:`sites.clocks`; the options are in ABOUT.
+
+    Raises:
+        ClocksError: there is no package whose power is limited.
+        ValueError: an unknown option, or one with a wrong value.
+    """
+    window_s = parse_options(limit.options)
+    log_left_over(root)
+    return Powercap(root, find_packages(root), limit.limits_w, window_s)
+
+
+def parse_options(options: Mapping[str, Any]) -> float | None:
+    """The option ``time_window_s``; None where it is not given."""
+    ABOUT.check_options(options)
+    value = options.get("time_window_s")
+    if value is None:
+        return None
+    if type(value) not in (int, float) or not 1e-6 <= value <= 1e3:
+        raise ValueError(f"time_window_s = {value!r}; give seconds, such as 1.0")
+    return float(value)
+
+
+def find_packages(root: Path) -> tuple[PackageLimit, ...]:
+    """The long-term constraints of the packages below ``root``.
+
+    Raises:
+        ClocksError: there are none, a package has none, or its limits are not enabled.
+    """
+    try:
+        zones = [zone for zone in find_zones(root) if zone.domain == "package"]
+    except MeterError as error:
+        raise ClocksError(error.what, error.remedy) from None
+    if not zones:
+        raise ClocksError(f"{root / POWERCAP} has no package", ABSENT)
+    packages = []
+    for zone in zones:
+        folder = str(zone.directory.relative_to(root))
+        if read_number(root, f"{folder}/enabled", ABSENT) != 1:
+            raise ClocksError(
+                f"{zone.directory / 'enabled'} is not 1: no power limit is in force",
+                f"as root: `echo 1 > {zone.directory / 'enabled'}`",
+            )
+        files = _long_term(root, folder)
+        highest_uw = optional_number(root, f"{files}_max_power_uw") or 0
+        highest_w = highest_uw / 1e6 if highest_uw > 0 else None
+        packages.append(PackageLimit(zone.channel, folder, files, highest_w))
+    return tuple(packages)
+
+
+def _long_term(root: Path, folder: str) -> str:
+    """How the names of the files of a zone's long-term constraint begin."""
+    for path in sorted((root / folder).glob("constraint_*_name")):
+        if re.fullmatch(r"constraint_\d+_name", path.name):
+            name = str(path.relative_to(root))
+            if optional_text(root, name) == "long_term":
+                return name.removesuffix("_name")
+    raise ClocksError(
+        f"{root / folder} has no constraint named long_term",
+        "Linux shows power limits of Intel's processors alone, and none in virtual machines",
+    )
+
+
+def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
+    """See :func:`sites.clocks.shared.journal.restore_left_over`."""
+    return put_back_entries(root, found, WRITES)
