@@ -440,9 +440,10 @@ def test_a_device_that_is_gone_at_the_next_start(name: str, tmp_path: Path) -> N
         assert restore_left_over(machine.root) == []
 
 
-def test_a_hidden_gpu_is_restored_by_a_start_that_sees_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", NVML)
+def test_a_hidden_gpu_is_restored_by_a_start_that_sees_it(name: str, tmp_path: Path) -> None:
     """Slurm and containers hide GPUs: a hidden GPU may still be locked."""
-    for machine in start(BY_NAME["nvml"], tmp_path):
+    for machine in start(BY_NAME[name], tmp_path):
         machine.killed(middle(machine.layout))
         gpus = [tmp_path / "nvml/gpu0", tmp_path / "nvml/gpu1"]
         hidden = [gpu.rename(tmp_path / "tmp" / gpu.name) for gpu in gpus]
@@ -583,9 +584,10 @@ def test_where_a_gpu_refuses_the_core_clock_only_its_memory_is_unlocked(tmp_path
         assert journals(tmp_path) == []
 
 
-def test_locks_went_with_the_driver_that_was_unloaded(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", NVML)
+def test_what_was_set_went_with_the_driver_that_was_unloaded(name: str, tmp_path: Path) -> None:
     """Nothing is left to restore, so later starts need not try again."""
-    for machine in start(BY_NAME["nvml"], tmp_path):
+    for machine in start(BY_NAME[name], tmp_path):
         machine.killed(middle(machine.layout))
         (tmp_path / "nvml/init").write_text("!9\n")
         (line,) = restore_left_over(tmp_path)
