@@ -18,11 +18,19 @@ from campaign.doctor.clock_trial import ClockTrial, try_settings
 from campaign.doctor.gpu_examination import GpuExamination, examine_gpus
 from campaign.measure.energy import MeterChannel, counted_channels
 from kernels.host.ranks import node_name
-from sites.clocks import CONTROLS, ClocksError, describe_controls, open_control, right_to_set
+from sites.clocks import (
+    CONTROLS,
+    ClocksError,
+    describe_controls,
+    open_control,
+    open_power_limit,
+    right_to_set,
+)
 from sites.clocks.cpufreq import means_turbo, turbo_mhz
 from sites.clocks.slurm import what_flags_set
 from sites.meters import METERS, AbsentMeterError, MeterError, describe_meters, open_meter
 from sites.meters.shared.behaviour import observe
+from sites.power_limits import power_limits_w
 from sites.simulated.machine import board_channel
 from sites.site_file import MeterEntry, Site
 from sites.site_reading import read_site
@@ -69,6 +77,19 @@ class ProbedMeter:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PowerLimitExamination:
+    """The site's control of the power limit on this node, and the range that the device offers, in
+    W; None where it does not report it."""
+
+    control: str
+    can_set: bool
+    why: str
+    remedy: str | None
+    lowest_w: float | None = None
+    highest_w: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClockExamination:
     """The site's clock control on this node.
 
@@ -76,7 +97,8 @@ class ClockExamination:
     hardware offers; ``not_offered``: those of the site file that it does not offer. ``others``:
     the controls that could set clocks here, where the site file names none. ``package``: the
     installed package that the control is of, None for this project's. ``can_set``: None
-    where only a trial could show it, and there was none.
+    where only a trial could show it, and there was none. ``power_limits_w``: the limits in force
+    (:func:`sites.power_limits.power_limits_w`); ``power_limit``: None where no control sets it.
 
     Of the control ``slurm``: ``slurm_version`` is what ``srun --version`` prints, ``flags_set``
     what its option sets, ``obstacles`` why it sets nothing by Slurm's configuration, ``remarks``
@@ -101,6 +123,8 @@ class ClockExamination:
     obstacles: list[str] = dataclasses.field(default_factory=list)
     remarks: list[str] = dataclasses.field(default_factory=list)
     trials: list[ClockTrial] = dataclasses.field(default_factory=list)
+    power_limits_w: dict[str, float] = dataclasses.field(default_factory=dict)
+    power_limit: PowerLimitExamination | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +153,7 @@ class NodeExamination:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> NodeExamination:
         """The examination of :meth:`as_dict`."""
+        limit = fields["clocks"].get("power_limit")
         parts = {
             "meters": [MeterExamination(**meter) for meter in fields["meters"]],
             "meters_elsewhere": [ProbedMeter(**meter) for meter in fields["meters_elsewhere"]],
@@ -136,6 +161,7 @@ class NodeExamination:
                 **{
                     **fields["clocks"],
                     "trials": [ClockTrial(**trial) for trial in fields["clocks"]["trials"]],
+                    "power_limit": PowerLimitExamination(**limit) if limit else None,
                 }
             ),
             "gpu": GpuExamination(**fields["gpu"]) if fields.get("gpu") else None,
@@ -254,6 +280,8 @@ def _examine_clocks(site: Site, root: Path) -> ClockExamination:
         can_set=right.can_set,
         why=right.why,
         remedy=right.remedy or None,
+        power_limits_w={} if site.is_simulated else power_limits_w(root),
+        power_limit=_examine_power_limit(site, root),
     )
     try:
         control = open_control(site, root)
@@ -279,6 +307,21 @@ def _examine_clocks(site: Site, root: Path) -> ClockExamination:
         temperature_c=state.temperature_c,
         throttled=list(state.throttled),
     )
+
+
+def _examine_power_limit(site: Site, root: Path) -> PowerLimitExamination | None:
+    if site.power_limit is None or site.power_limit.control is None:
+        return None
+    right = right_to_set(site.power_limit.control, root)
+    examined = PowerLimitExamination(
+        control=right.control, can_set=right.can_set, why=right.why, remedy=right.remedy or None
+    )
+    try:
+        control = open_power_limit(site, root)
+        lowest_w, highest_w = (None, None) if control is None else control.range_w()
+    except ClocksError as error:
+        return replace(examined, can_set=False, why=error.what, remedy=error.remedy)
+    return replace(examined, lowest_w=lowest_w, highest_w=highest_w)
 
 
 def _examine_slurm(site: Site, examined: ClockExamination, root: Path) -> ClockExamination:

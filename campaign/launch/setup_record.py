@@ -14,8 +14,10 @@ from campaign.measure.point_life import PartitionSetup
 from campaign.store.mixtures import KERNEL_CODE
 from kernels.host.ranks import node_name
 from kernels.sources import kernel_identity
+from sites.clocks.shared.journal import log_left_over
 from sites.node_facts import node_facts, slurm_facts
 from sites.nvml_power_model import power_models
+from sites.power_limits import power_limits_w
 
 PACKAGE = "dvfs-campaign"
 ROOT = Path(__file__).parents[2]
@@ -39,6 +41,10 @@ def planned_record(setup: PartitionSetup) -> dict[str, Any]:
 def node_record(setup: PartitionSetup) -> dict[str, Any]:
     """The whole record, on the node that measures."""
     facts: dict[str, Any] = {"node": {"name": node_name(), **node_facts()}, "slurm": slurm_facts()}
+    if not setup.site.is_simulated:
+        log_left_over(Path("/"))  # a limit that a killed process set is not the node's
+        if limits_w := power_limits_w():
+            facts["node"]["power_limits_w"] = limits_w
     if any(meter.kind == "nvml" for meter in setup.site.meters):
         facts["nvml_power_model"] = power_models()
     return planned_record(setup) | {name: fact for name, fact in facts.items() if fact}

@@ -29,7 +29,7 @@ WITHOUT_EFFECT = {
 }
 """The entries that do not matter. Of domains and partitions some do, see below."""
 OF_PARTITION = ("cores", "exclusive", "directives")
-OF_NODE = ("cpu", "board", "gpus", "gpu_driver")
+OF_NODE = ("cpu", "board", "gpus", "gpu_driver", "power_limits_w")
 NOT_IN_ALL = ("kernels.", "site.domains.", "site.partitions.", "node.", "version")
 """How the keys begin that some records cannot have."""
 KERNEL_CODE, EARLIER_CODE = "kernel_code", "kernels"
@@ -137,7 +137,7 @@ def values_that_matter(record: Record) -> dict[str, Any]:
     values |= _flat("kernels", versions.get(KERNEL_CODE, {}))
     if not site.get("simulated"):  # what is simulated does not depend on the node
         node = record.get("node", {})
-        values |= {f"node.{key}": node[key] for key in OF_NODE if key in node}
+        values |= _flat("node", {key: node[key] for key in OF_NODE if key in node})
     return values
 
 

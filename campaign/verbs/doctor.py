@@ -156,6 +156,23 @@ def _print_clocks(clocks: ClockExamination) -> None:
         say(f"  the hardware does not offer {setting}")
     for other in clocks.others:
         say(f"  control = '{other['control']}' would work here: {other['why']}")
+    _print_power_limit(clocks)
+
+
+def _print_power_limit(clocks: ClockExamination) -> None:
+    parts, limit = [], clocks.power_limit
+    if limit is not None:
+        parts = [f"{'can' if limit.can_set else 'cannot'} be set by '{limit.control}'", limit.why]
+        if limit.highest_w is not None:
+            lowest = "up" if limit.lowest_w is None else f"{limit.lowest_w:g}"
+            parts.append(f"the device offers {lowest} to {limit.highest_w:g} W")
+    if clocks.power_limits_w:
+        now = (f"{device} {limit_w:g} W" for device, limit_w in clocks.power_limits_w.items())
+        parts.append(f"now {', '.join(now)}")
+    if parts:
+        say(f"power limit: {'; '.join(parts)}")
+    if limit is not None and limit.remedy:
+        say(f"  to fix it: {limit.remedy}")
 
 
 def _print_missing_energy(node: NodeExamination) -> None:

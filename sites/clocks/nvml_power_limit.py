@@ -106,7 +106,8 @@ class NvmlPowerLimit:
             self._read_back(limited.gpu, limit_w, deadline_s)
 
     def state(self) -> ClockState:
-        limits_w = [self._enforced_w(limited.gpu) for limited in self.gpus]
+        with as_clocks_unavailable():
+            limits_w = [enforced_w(self.library, limited.gpu) for limited in self.gpus]
         return ClockState(Setting(power_limit_w=limit_of_all(limits_w, self.asked_w)))
 
     def restore(self) -> None:
@@ -125,11 +126,6 @@ class NvmlPowerLimit:
         with as_clocks_unavailable(), self.library.explained(f"{gpu.label}: its power limits"):
             lowest, highest = nvml.nvmlDeviceGetPowerManagementLimitConstraints(gpu.handle)
         return int(lowest), int(highest)
-
-    def _enforced_w(self, gpu: Gpu) -> float:
-        nvml = self.library.nvml
-        with as_clocks_unavailable(), self.library.explained(f"{gpu.label}: its power limit"):
-            return float(nvml.nvmlDeviceGetEnforcedPowerLimit(gpu.handle)) / 1e3
 
     def _limit(self, limited: LimitedGpu, mw: int) -> None:
         gpu = limited.gpu
@@ -153,13 +149,27 @@ class NvmlPowerLimit:
             raise ClocksError(error.what, error.remedy) from None
 
     def _read_back(self, gpu: Gpu, limit_w: float, deadline_s: float) -> None:
-        while not is_limit(taken_w := self._enforced_w(gpu), limit_w):
+        while True:
+            with as_clocks_unavailable():
+                taken_w = enforced_w(self.library, gpu)
+            if is_limit(taken_w, limit_w):
+                return
             if time.monotonic() >= deadline_s:
                 raise IllegalClockError(
                     f"{gpu.label}: power limit {limit_w:g} W was requested, and {taken_w:g} W is "
                     "enforced"
                 )
             time.sleep(WAIT_S)
+
+
+def enforced_w(library: NvmlLibrary, gpu: Gpu) -> float:
+    """The limit in force, in W.
+
+    Raises:
+        NvmlError: the GPU does not report it.
+    """
+    with library.explained(f"{gpu.label}: its power limit"):
+        return float(library.nvml.nvmlDeviceGetEnforcedPowerLimit(gpu.handle)) / 1e3
 
 
 def rights(root: Path) -> Right:

@@ -73,10 +73,14 @@ class PackageLimit:
     def limit_file(self) -> str:
         return f"{self.files}_power_limit_uw"
 
+    @property
+    def enabled_file(self) -> str:
+        return f"{self.folder}/enabled"
+
     def in_force_w(self, root: Path) -> float | None:
         """The limit in force; None where the zone is not enabled, or it cannot be read."""
         limit_uw = optional_number(root, self.limit_file)
-        if limit_uw is None or optional_number(root, f"{self.folder}/enabled") != 1:
+        if limit_uw is None or optional_number(root, self.enabled_file) != 1:
             return None
         return limit_uw / 1e6
 
@@ -153,12 +157,18 @@ def open_control(limit: PowerLimitEntry, root: Path) -> Powercap:
     """See :mod:`sites.clocks`; the options are in ABOUT.
 
     Raises:
-        ClocksError: there is no package whose power is limited.
+        ClocksError: a package has no limit, or none that is in force.
         ValueError: an unknown option, or one with a wrong value.
     """
     window_s = parse_options(limit.options)
     log_left_over(root)
-    return Powercap(root, find_packages(root), limit.limits_w, window_s)
+    packages = find_packages(root)
+    for package in packages:
+        if read_number(root, package.enabled_file, ABSENT) != 1:
+            path = root / package.enabled_file
+            what = f"{path} is not 1: the power limit is not in force"
+            raise ClocksError(what, f"as root: `echo 1 > {path}`")
+    return Powercap(root, packages, limit.limits_w, window_s)
 
 
 def parse_options(options: Mapping[str, Any]) -> float | None:
@@ -176,7 +186,7 @@ def find_packages(root: Path) -> tuple[PackageLimit, ...]:
     """The long-term constraints of the packages below ``root``.
 
     Raises:
-        ClocksError: there are none, a package has none, or its limits are not enabled.
+        ClocksError: there are none, or a package has none.
     """
     try:
         zones = [zone for zone in find_zones(root) if zone.domain == "package"]
@@ -187,11 +197,6 @@ def find_packages(root: Path) -> tuple[PackageLimit, ...]:
     packages = []
     for zone in zones:
         folder = str(zone.directory.relative_to(root))
-        if read_number(root, f"{folder}/enabled", ABSENT) != 1:
-            raise ClocksError(
-                f"{zone.directory / 'enabled'} is not 1: no power limit is in force",
-                f"as root: `echo 1 > {zone.directory / 'enabled'}`",
-            )
         files = _long_term(root, folder)
         highest_uw = optional_number(root, f"{files}_max_power_uw") or 0
         highest_w = highest_uw / 1e6 if highest_uw > 0 else None

@@ -288,3 +288,40 @@ def test_clocks_of_the_site_file_that_the_node_lacks_are_listed(tmp_path):
     assert clocks.not_offered == [f"core {mhz} MHz, memory clock unchanged" for mhz in (1900, 3000)]
     assert clocks.can_set is True
     assert clocks.others == []
+
+
+LIMITS = '[power_limit]\nlimits_w = [120, 300]\ncontrol = "powercap"\n'
+
+
+def test_the_power_limit_comes_with_its_range_and_the_one_in_force(tmp_path, capsys):
+    copy(next(layout for layout in LAYOUTS if layout.name == "powercap"), tmp_path)
+    (tmp_path / "site.toml").write_text(LOCAL + LIMITS)
+    site = read_site(tmp_path / "site.toml")
+    node = examine_node(site, tmp_path)
+    limit = node.clocks.power_limit
+    assert limit is not None
+    assert (limit.control, limit.can_set) == ("powercap", True)
+    assert (limit.lowest_w, limit.highest_w) == (None, 265.0)
+    assert node.clocks.power_limits_w == {"package-0": 250.5, "package-1": 270.0}
+    assert node.clocks.not_offered == ["unchanged clocks, power limit 300 W"]
+    assert NodeExamination.from_dict(json.loads(json.dumps(node.as_dict()))) == node
+    doctor.print_examination(node)
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "power limit: " in line]
+    for part in ("can be set", "265 W", "package-0 250.5 W, package-1 270 W"):
+        assert part in line
+    (tmp_path / "sys/class/powercap/intel-rapl:0/enabled").write_text("0\n")
+    clocks = examine_node(site, tmp_path).clocks
+    assert clocks.power_limits_w == {"package-0": 250.5}
+    assert clocks.power_limit is not None
+    assert (clocks.power_limit.can_set, clocks.power_limit.highest_w) == (False, None)
+    assert "echo 1 >" in (clocks.power_limit.remedy or "")
+
+
+def test_limits_in_force_are_shown_where_none_is_set(tmp_path, capsys):
+    copy(next(layout for layout in LAYOUTS if layout.name == "powercap"), tmp_path)
+    (tmp_path / "site.toml").write_text(LOCAL)
+    node = examine_node(read_site(tmp_path / "site.toml"), tmp_path)
+    assert node.clocks.power_limit is None
+    doctor.print_examination(node)
+    printed = capsys.readouterr().out
+    assert "power limit: now package-0 250.5 W, package-1 270 W\n" in printed

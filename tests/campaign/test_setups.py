@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from campaign.launch import setup_record
 from campaign.launch.drive import run as drive
 from campaign.launch.progress import PlainProgress
 from campaign.launch.setup_record import node_record, planned_record
@@ -26,7 +27,7 @@ from campaign.store.states import store_status
 from campaign.store.verify import give_up_records
 from campaign.verbs.command_line import main
 from sites.site_file import Site
-from sites.site_reading import built_in_sites
+from sites.site_reading import built_in_sites, find_site, read_site
 from tests.campaign.test_journal import measurement
 
 ROOT = Path(__file__).parents[2]
@@ -138,6 +139,24 @@ def test_a_mixture_counts_the_points_under_each_value(tmp_path):
     )
     (mixture,) = mixtures([SetupUse(old_driver, 2), SetupUse(new_driver, 5)])
     assert mixture.differences[0].values == (("560.35.03", 5), ("550.54.14", 2))
+
+
+def test_a_record_has_the_power_limits_in_force_of_a_node_that_measures(tmp_path, monkeypatch):
+    limits_w = {"gpu-0": 700.0}
+    monkeypatch.setattr(setup_record, "power_limits_w", lambda: dict(limits_w))
+    plan = make_plan(write_files(tmp_path))
+    simulated = PartitionSetup(plan.sites["jetson-tk1"], plan.campaign.protocol, ("sp_fma",), "c")
+    assert "power_limits_w" not in node_record(simulated)["node"]
+    real = replace(simulated, site=read_site(find_site("localhost", tmp_path)))
+    before = node_record(real)
+    assert before["node"]["power_limits_w"] == {"gpu-0": 700.0}
+    limits_w["gpu-0"] = 350.0
+    (mixture,) = mixtures([SetupUse(before, 2), SetupUse(node_record(real), 3)])
+    (difference,) = mixture.differences
+    assert difference.values == ((350.0, 3), (700.0, 2))
+    limits_w.clear()
+    assert "power_limits_w" not in node_record(real)["node"]
+    assert mixtures([SetupUse(before, 2), SetupUse(node_record(real), 3)]) == []
 
 
 VARIABLE = '[partitions.board.environment]\nvariables = {{ OMP_PLACES = "{}" }}\n'

@@ -78,10 +78,12 @@ def shown(root: Path, held: Mapping[Path, str] = MappingProxyType({})) -> dict[P
         low = _number(folder / "min_freq")
         if low is not None:
             files[folder / "cur_freq"] = str(low)
-    for path in root.glob("sys/class/powercap/*/constraint_*_power_limit_uw"):
-        limit_uw = _number(path, held)
-        if limit_uw is not None:
-            files[path] = str(limit_uw - limit_uw % POWER_UNIT_UW)
+    for folder in root.glob("sys/class/powercap/*"):
+        for number in (0, 1):
+            path = folder / f"constraint_{number}_power_limit_uw"
+            limit_uw = _number(path, held)
+            if limit_uw is not None:
+                files[path] = str(limit_uw - limit_uw % POWER_UNIT_UW)
     emc = root / "sys/kernel/debug/bpmp/debug/clk/emc"
     # The rate is read before the lock, as it is written after it.
     rate, locked = _number(emc / "rate", held), _number(emc / "mrq_rate_locked")

@@ -15,6 +15,7 @@
  *     power_limits_mw                   "MIN MAX" of a set
  *     enforced_power_limit_mw           where it is another one
  *     set_power_limit                   only to refuse a set
+ *     taken_power_limit_mw              what a set takes instead
  *     clock_C_mhz, max_clock_C_mhz      C: graphics, sm, mem, video
  *     min_clock_C_mhz_P, max_clock_C_mhz_P     at performance state P
  *     default_clock_C_mhz               nvmlDeviceGetDefaultApplicationsClock
@@ -418,7 +419,7 @@ int nvmlDeviceGetPowerManagementLimitConstraints(const Device *device, unsigned 
 int nvmlDeviceSetPowerManagementLimit(const Device *device, unsigned limit_mw)
 {
     char text[MAX_TEXT] = "";
-    unsigned least, most;
+    unsigned least, most, taken;
     int status = read_gpu_text(device, "set_power_limit", text, sizeof text);
     if (text[0] == '!')
         return status;
@@ -427,6 +428,8 @@ int nvmlDeviceSetPowerManagementLimit(const Device *device, unsigned limit_mw)
         return status;
     if (limit_mw < least || limit_mw > most)
         return INVALID_ARGUMENT;
+    if (!read_gpu_uint(device, "taken_power_limit_mw", &taken))
+        limit_mw = taken;
     snprintf(text, sizeof text, "%u", limit_mw);
     return write_gpu_text(device, "power_limit_mw", text);
 }

@@ -20,7 +20,9 @@ from dvfs.setting import AS_FOUND, Setting
 from sites.clocks import ClocksError, IllegalClockError, nvml_power_limit, open_control
 from sites.clocks.shared import kernel_files, written_files
 from sites.clocks.shared.journal import restore_left_over
+from sites.power_limits import power_limits_w
 from sites.site_file import Site
+from tests.sites.clock_hardware import wait_until_settled
 from tests.sites.clock_layouts import (
     LAYOUTS,
     LONG_TERM,
@@ -255,6 +257,18 @@ def test_a_limit_that_cannot_be_restored_is_left_to_the_next_start(gpus: Path) -
     assert limits_mw(gpus) == FOUND_MW
 
 
+def test_a_gpu_that_takes_another_limit_is_not_restored(gpus: Path) -> None:
+    clocks = GPUS.open(gpus)
+    clocks.set(at(300.0))
+    put(gpus, "gpu0/taken_power_limit_mw", 612_000)
+    with pytest.raises(ClocksError, match=r"limit was 612\.345 W and is 612 W now"):
+        clocks.restore()
+    assert len(journals(gpus)) == 1
+    (gpus / "nvml/gpu0/taken_power_limit_mw").unlink()
+    clocks.restore()
+    assert (limits_mw(gpus), journals(gpus)) == (FOUND_MW, [])
+
+
 @pytest.mark.parametrize(
     "wrong", [{"gpu": 0}, {"found_mw": "1"}, {"found_mw": True}, {"found_mw": None}]
 )
@@ -272,34 +286,46 @@ def test_a_journal_with_what_is_no_limit_is_not_replayed(
 # --- Packages -------------------------------------------------------------------------------------
 
 
-def test_a_limit_may_be_rounded_to_the_power_unit(tmp_path: Path) -> None:
+def test_the_state_is_the_limit_that_the_processor_rounded(tmp_path: Path) -> None:
     layout = replace(PACKAGES, limits_w=(120.3,))
     original = copy(layout, tmp_path)
     with layout.running(tmp_path):
         clocks = layout.open(tmp_path)
         clocks.set(at(120.3))
-        assert layout.shown(tmp_path) in (at(120.3), at(120.25))
+        wait_until_settled(tmp_path)
+        assert clocks.state().setting == layout.shown(tmp_path) == at(120.25)
         assert is_accepted(layout.site(), at(120.3), [clocks.state().setting])
         clocks.restore()
     assert contents(tmp_path) == original
 
 
-@pytest.mark.parametrize(("shown_us", "is_taken"), [(1_703_936, True), (1_500_000, False)])
-def test_a_time_window_may_be_rounded_by_a_fifth(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shown_us: int, is_taken: bool
+@pytest.mark.parametrize(
+    ("name", "shown", "is_taken"),
+    [
+        ("power_limit_uw", 119_875_000, True),
+        ("power_limit_uw", 120_125_000, True),
+        ("power_limit_uw", 119_874_000, False),
+        ("power_limit_uw", 120_126_000, False),
+        ("time_window_us", 1_703_936, True),
+        ("time_window_us", 1_599_000, False),
+        ("time_window_us", 2_401_000, False),
+    ],
+)
+def test_a_limit_may_be_rounded_to_the_power_unit_and_a_window_by_a_fifth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, shown: int, is_taken: bool
 ) -> None:
     original = copy(PACKAGES, tmp_path)
 
     def write(path: Path, text: str) -> None:
-        rounds = path.name.endswith("time_window_us") and text == "2000000\n"
-        kernel_files.write_text(path, f"{shown_us}\n" if rounds else text)
+        rounds = path.name.endswith(name) and text in ("2000000\n", "120000000\n")
+        kernel_files.write_text(path, f"{shown}\n" if rounds else text)
 
     monkeypatch.setattr(written_files, "write_text", write)
     clocks = PACKAGES.open(tmp_path)
     if is_taken:
         clocks.set(at(120.0))
     else:
-        with pytest.raises(IllegalClockError, match="time_window_us: 2000000 was requested"):
+        with pytest.raises(IllegalClockError, match=f"{name}: .*0 was requested, and .*{shown}"):
             clocks.set(at(120.0))
     clocks.restore()
     assert contents(tmp_path) == original
@@ -352,3 +378,19 @@ def test_a_machine_without_limits_of_packages(tmp_path: Path, tree: str, said: s
 def test_a_wrong_time_window(tmp_path: Path, value: object) -> None:
     with pytest.raises(ValueError, match=r"time_window_s = .*; give seconds"):
         replace(PACKAGES, options={"time_window_s": value}).open(tmp_path)
+
+
+# --- What is in force, whoever set it -------------------------------------------------------------
+
+
+def test_the_limits_in_force_are_those_of_gpus_and_packages(gpus: Path) -> None:
+    copy(PACKAGES, gpus)
+    put(gpus, "gpu1/enforced_power_limit_mw", 450_250)
+    packages = {"package-0": 250.5, "package-1": 270.0}
+    assert power_limits_w(gpus) == {"gpu-0": 612.345, "gpu-1": 450.25} | packages
+    put(gpus, "gpu1/enforced_power_limit_mw", "!4")
+    (gpus / PACKAGE_1 / "enabled").write_text("0\n")
+    assert power_limits_w(gpus) == {"gpu-0": 612.345, "package-0": 250.5}
+    (gpus / "nvml/init").write_text("!9\n")
+    (gpus / PACKAGE_0 / "constraint_1_name").write_text("peak_power\n")
+    assert power_limits_w(gpus) == {}

@@ -1,0 +1,38 @@
+"""The power limits in force on a node, whoever set them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from sites.clocks import ClocksError
+from sites.clocks.nvml_power_limit import enforced_w
+from sites.clocks.powercap import find_packages
+from sites.nvml_library import NvmlError, find_gpus, open_library
+
+
+def power_limits_w(root: Path = Path("/")) -> dict[str, float]:
+    """Device -> its limit in W: of each NVIDIA GPU that this process may use (``gpu-N``) the one
+    that NVML enforces, of each processor package (``package-N``) RAPL's long-term one. A device
+    whose limit cannot be read, or that has none in force, is left out."""
+    return _of_gpus(root) | _of_packages(root)
+
+
+def _of_gpus(root: Path) -> dict[str, float]:
+    limits = {}
+    with suppress(NvmlError):
+        library = open_library(root)
+        try:
+            for gpu in find_gpus(library):
+                with suppress(NvmlError):
+                    limits[f"gpu-{gpu.index}"] = enforced_w(library, gpu)
+        finally:
+            library.close()
+    return limits
+
+
+def _of_packages(root: Path) -> dict[str, float]:
+    with suppress(ClocksError):
+        found = {one.package: one.in_force_w(root) for one in find_packages(root)}
+        return {package: limit_w for package, limit_w in found.items() if limit_w is not None}
+    return {}
