@@ -51,6 +51,11 @@ class Instruction:
         zeros = "RZ, RZ" in self.operands.replace("-", "")
         return zeros and self.opcode in ("HFMA2", "IMAD", "FFMA")
 
+    @property
+    def never_runs(self) -> bool:
+        """Whether its guard is never true: the compiler fills waits with such instructions."""
+        return self.guard in ("!PT", "!UPT")
+
 
 @dataclass(frozen=True)
 class Loop:
@@ -78,8 +83,8 @@ class Function:
 
     def executed(self, depth: int, inner: Sequence[int] = ()) -> Counter[str]:
         """Instruction's name -> how often one thread executes it in one pass through the bodies of
-        the loops of a depth, 1 being the outermost. What only sets a register to a constant is
-        left out.
+        the loops of a depth, 1 being the outermost. What only sets a register to a constant,
+        and what never runs, is left out.
 
         ``inner``: how often the bodies of the loops inside them run in each pass, by depth.
         """
@@ -89,7 +94,7 @@ class Function:
         counts: Counter[str] = Counter()
         for instruction in self.instructions:
             deeper = self.depth(instruction) - depth
-            if deeper >= 0 and not instruction.moves_constant:
+            if deeper >= 0 and not (instruction.moves_constant or instruction.never_runs):
                 counts[instruction.name] += times[deeper]
         return counts
 

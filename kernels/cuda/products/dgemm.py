@@ -16,17 +16,17 @@ def _prepare(params: GpuDgemmParams, team: Team) -> Prepared:
 
 
 def _refused_on(params: GpuDgemmParams, architecture: str) -> str:
-    from kernels.cuda.products.launchable import variant_use  # noqa: PLC0415
+    from kernels.cuda.products.launchable import lacking, variant_use  # noqa: PLC0415
 
-    return variant_use(params, architecture).refusal
+    return lacking(params, architecture) or variant_use(params, architecture).refusal
 
 
 gpu_dgemm = Kernel(
     name="gpu_dgemm",
     summary="a GPU's tiled matrix product in double precision, C = C + A B, in variants",
-    counted="flops of whole tiles (dp) and bytes of shared memory, exact; bytes of global memory, "
+    counted="flops of whole tiles (dp, or tc_dp by tensor cores) and bytes of shared memory, exact; bytes of global memory, "
     "divided into l2 and dram by a model",
-    classes=("dp", "shared", "l2", "dram"),
+    classes=("dp", "tc_dp", "shared", "l2", "dram"),
     params=GpuDgemmParams,
     counts=count_planned,
     metrics=planned_metrics,

@@ -7,16 +7,21 @@ memory, wait for all threads. A thread has blk_m / dim_m x blk_n / dim_n sums in
 begin as the numbers of C. The paper's texture reads are plain loads here, past the first cache. All
 matrices are padded with zeros to whole tiles, so that no loop tests for an edge.
 
+With ``mma`` the tensor cores multiply (DMMA): each warp computes a part of the block's tile by
+products of 8 or 16 rows and 8 columns, and ``stages`` stripes are in shared memory, of which all
+but one are being copied (``cp.async``) while one is multiplied.
+
 Counted are
 
-- ``dp``: two for each multiply-add that is executed, whole tiles. Exact;
+- ``dp``, or with ``mma`` ``tc_dp``: two for each multiply-add that is executed, whole tiles. Exact;
 - ``shared``: each stripe is stored once; for every column of A's stripe a thread loads its rows of
-  A and its columns of B. Exact, in bytes of the threads' own numbers: what several threads of a
-  warp load together counts for each;
+  A and its columns of B, with ``mma`` the numbers that its lane holds of them, a quarter and an
+  eighth. Exact, in bytes of the threads' own numbers: what several threads of a warp load together
+  counts for each;
 - ``l2`` and ``dram``: together what the threads load and store of A, B and C, exact. How it divides
   is a model: C is read from DRAM and written to it once; blocks start in the order of C's tiles, by
-  columns, as many at a time as the GPU runs, and those of one round read the rows of A and columns
-  of B that they share from DRAM once. Where A and B fit into L2, they are read from DRAM once in
+  columns or in bands, as many at a time as the GPU runs, and those of one round read the rows of A
+  and columns of B that they share from DRAM once. Where A and B fit into L2, they are read from DRAM once in
   all. L2 serves the rest.
 
 How many blocks run at a time is known on the node. A plan assumes an H100 with 132 processors, and
@@ -27,21 +32,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from kernels.cuda.architectures import MOST_BLOCK_SHARED_BYTES, PROCESSORS
 from kernels.cuda.processor import WARP
 from kernels.cuda.products.tiles import ITEM_BYTES, Tiles
 from kernels.cuda.program import Source
+from kernels.kernel import ParameterError
 
 SOURCE = Path(__file__).with_name("dgemm.cu")
 FUNCTION = "add_product"
 MOST_STEPS = 256
 """Multiply-adds in one pass of the inner loop, but for tiles that need more for one step."""
 OTHER_REGISTERS = 24
+PADDING = 4
+"""Numbers after each column of a stripe for tensor cores, so that a load of a warp has no two lanes
+in one bank: see the source."""
+LANES_M, LANES_N = 8, 4
+"""How the threads of a warp lie along the rows and columns of C with ``mma``."""
 PLANNED_PROCESSORS, PLANNED_ARCHITECTURE, PLANNED_L2_BYTES = 132, "sm_90", 50 << 20
 
 
@@ -52,6 +63,63 @@ class GpuDgemmParams(Tiles):
 
     n: int = Field(ge=1, le=1 << 17)
     """rows and columns of A, B and C"""
+    mma: Literal["none", "m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16"] = "none"
+    """the instruction of the tensor cores that multiplies: m8n8k4 from sm_80 on, the others from
+    sm_90 on; or none. Then simd is 1; dim_m, dim_n and blk_m are multiples of 8, 4 and m dim_m / 8,
+    blk_n of 2 dim_n, and blk_k of 8 and 2 k"""
+    stages: int = Field(default=1, ge=1, le=8)
+    """stripes of A and of B in shared memory; with mma 2 or more, otherwise 1"""
+    band: int = Field(default=0, ge=0, le=1024)
+    """blocks begin with so many rows of tiles of C, column after column, then the next rows; 0: all
+    rows"""
+
+    @model_validator(mode="after")
+    def _tensor_cores_can_multiply(self) -> GpuDgemmParams:
+        shape = self.mma_shape()
+        if shape is None:
+            if self.stages > 1:
+                raise ParameterError(
+                    "stages", f"found {self.stages}, and mma is none", "use 1, or choose an mma"
+                )
+            return self
+        m, k = shape
+        if not self.simd:
+            raise ParameterError("simd", f"found 0, and mma is {self.mma}", "use 1")
+        if self.stages < 2:
+            raise ParameterError("stages", f"found 1, and mma is {self.mma}", "use 2 or more")
+        for name, divisor in (
+            ("dim_m", LANES_M),
+            ("dim_n", LANES_N),
+            ("blk_m", m * self.dim_m // LANES_M),
+            ("blk_n", 2 * self.dim_n),
+            ("blk_k", max(8, 2 * k)),
+        ):
+            if (found := getattr(self, name)) % divisor:
+                raise ParameterError(
+                    name, f"found {found}, and mma {self.mma} needs a multiple of {divisor}", "use one"
+                )
+        return self
+
+    def mma_shape(self) -> tuple[int, int] | None:
+        """Rows of A and columns of A that the tensor cores' instruction takes; None without."""
+        if self.mma == "none":
+            return None
+        m, k = self.mma.removeprefix("m").split("n8k")
+        return int(m), int(k)
+
+    def shared_bytes(self) -> int:
+        """Shared memory of a block: its stripes of A and of B."""
+        if self.mma == "none":
+            return super().shared_bytes()
+        of_a, of_b = self.blk_k * (self.blk_m + PADDING), self.blk_n * (self.blk_k + PADDING)
+        return ITEM_BYTES * self.stages * (of_a + of_b)
+
+    def operands(self, depth: int) -> int:
+        """Numbers of A and B that a thread loads from shared memory for so many columns of A."""
+        rows, columns = self.sums()
+        if self.mma == "none":
+            return (rows + columns) * depth
+        return rows * depth // LANES_N + columns * depth // LANES_M
 
     def padded(self) -> tuple[int, int, int]:
         """Rows and columns of C, and columns of A, in whole tiles."""
@@ -74,9 +142,13 @@ class GpuDgemmParams(Tiles):
 
 def dgemm_source(params: GpuDgemmParams) -> Source:
     """The source with the variant's macros."""
-    names = ("dim_m", "dim_n", "blk_m", "blk_n", "blk_k", "m_a", "n_a", "m_b", "n_b", "simd")
+    names = ("dim_m", "dim_n", "blk_m", "blk_n", "blk_k", "m_a", "n_a", "m_b", "n_b", "band")
     macros: dict[str, int | str] = {name.upper(): getattr(params, name) for name in names}
-    return Source(path=SOURCE, macros=macros | {"STEPS": params.steps()})
+    if shape := params.mma_shape():
+        macros |= {"MMA_M": shape[0], "MMA_K": shape[1], "STAGES": params.stages}
+    else:
+        macros |= {"SIMD": params.simd, "STEPS": params.steps()}
+    return Source(path=SOURCE, macros=macros)
 
 
 def count_product(params: GpuDgemmParams, at_a_time: int, l2_bytes: int) -> dict[str, float]:
@@ -85,13 +157,13 @@ def count_product(params: GpuDgemmParams, at_a_time: int, l2_bytes: int) -> dict
     rows, columns, depth = params.padded()
     passes = params.blocks() * (depth // params.blk_k)
     stripes = params.blk_k * (params.blk_m + params.blk_n)
-    operands = params.threads() * sum(params.sums()) * params.blk_k
+    operands = params.threads() * params.operands(params.blk_k)
     loaded = ITEM_BYTES * float(passes * stripes)
     once = ITEM_BYTES * float(depth) * (rows + columns)
     in_rounds = ITEM_BYTES * float(depth) * _read_in_rounds(params, at_a_time)
     from_dram = once if once <= l2_bytes else min(loaded, in_rounds)
     return {
-        "dp": 2.0 * rows * columns * depth,
+        "dp" if params.mma == "none" else "tc_dp": 2.0 * rows * columns * depth,
         "shared": ITEM_BYTES * float(passes) * (stripes + operands),
         "l2": loaded - from_dram,
         "dram": from_dram + 2 * ITEM_BYTES * float(rows) * columns,
@@ -100,19 +172,39 @@ def count_product(params: GpuDgemmParams, at_a_time: int, l2_bytes: int) -> dict
 
 def _read_in_rounds(params: GpuDgemmParams, at_a_time: int) -> int:
     """Rows of A and columns of B, added over the rounds of so many blocks: the blocks of one round
-    are the next tiles of C, by columns."""
-    rows, _, _ = params.padded()
-    down, blocks = rows // params.blk_m, params.blocks()
+    are the next tiles of C, by columns of each band."""
+    rows, columns, _ = params.padded()
+    down, across, blocks = rows // params.blk_m, columns // params.blk_n, params.blocks()
+    height = min(params.band or down, down)
     first = np.arange(0, blocks, at_a_time)
     last = np.minimum(first + at_a_time, blocks) - 1
-    across = last // down - first // down + 1
-    return int((np.minimum(last - first + 1, down) * params.blk_m + across * params.blk_n).sum())
+    # Of the first and of the last tile: the band, its rows of tiles, and the place in it.
+    (band_1, high_1, place_1), (band_2, high_2, place_2) = (
+        (band, np.minimum(height, down - band * height), tile - band * height * across)
+        for tile, band in ((tile, tile // (height * across)) for tile in (first, last))
+    )
+    column_1, column_2 = place_1 // high_1, place_2 // high_2
+    is_one = band_1 == band_2
+    read_rows = np.where(
+        is_one,
+        np.minimum(last - first + 1, high_1),
+        np.minimum(high_1 * across - place_1, high_1)
+        + np.maximum(band_2 - band_1 - 1, 0) * height
+        + np.minimum(place_2 + 1, high_2),
+    )
+    # Of two bands, the columns from the first tile on and those up to the last; of more, all.
+    read_columns = np.where(is_one, 0, across) + column_2 - column_1 + 1
+    read_columns = np.where(band_2 - band_1 > 1, across, np.minimum(read_columns, across))
+    return int((read_rows * params.blk_m + read_columns * params.blk_n).sum())
 
 
 def count_planned(params: GpuDgemmParams) -> dict[str, float]:
     """Class -> operations of one product, on the GPU that a plan assumes."""
     rows, columns = params.sums()
-    registers = min(2 * (rows * columns + rows + columns) + OTHER_REGISTERS, 255)
+    shape = params.mma_shape()
+    # Of tensor cores, two slices: one is loaded while the other is multiplied.
+    held = params.operands(2 * shape[1] if shape else 1)
+    registers = min(2 * (rows * columns + held) + OTHER_REGISTERS, 255)
     processor = PROCESSORS[PLANNED_ARCHITECTURE]
     each = processor.resident_blocks(params.threads(), registers, params.shared_bytes())
     return count_product(params, PLANNED_PROCESSORS * max(each, 1), PLANNED_L2_BYTES)

@@ -13,7 +13,7 @@ from kernels.cuda.products.dgemm_counts import (
     count_product,
     dgemm_source,
 )
-from kernels.cuda.products.launchable import refusal
+from kernels.cuda.products.launchable import lacking, refusal
 from kernels.cuda.program import compile_program
 from kernels.host.ranks import Team
 from kernels.kernel import Counts, KernelError
@@ -31,10 +31,13 @@ class DgemmRun:
         """Adds A B to C once, so that nothing is loaded while the kernel is measured."""
         self._params, self._gpu = params, Gpu(team)
         try:
-            program = compile_program(dgemm_source(params), self._gpu.architecture)
+            architecture = self._gpu.architecture
+            if why := lacking(params, architecture):
+                raise KernelError(f"this variant is not run: {why}")
+            program = compile_program(dgemm_source(params), architecture)
             self._use = program.functions[FUNCTION]
             if why := refusal(params, self._use, self._gpu.block_shared_bytes):
-                raise KernelError(f"this variant is not run on {self._gpu.architecture}: {why}")
+                raise KernelError(f"this variant is not run on {architecture}: {why}")
             threads, shared_bytes = params.threads(), params.shared_bytes()
             function = self._gpu.function(program, FUNCTION, shared_bytes)
             self._at_a_time = self._gpu.resident_blocks(function, threads, shared_bytes)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from kernels.cuda.architectures import processor_of
 from kernels.cuda.products.dgemm_counts import FUNCTION, GpuDgemmParams, dgemm_source
 from kernels.cuda.program import FunctionUse, compile_program
+from kernels.kernel import KernelError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +33,12 @@ def variant_use(params: GpuDgemmParams, architecture: str) -> VariantUse:
     """What a variant needs on an architecture, such as ``sm_90``.
 
     Raises:
-        kernels.kernel.KernelError: the architecture is not known, or there is no compiler for it.
+        kernels.kernel.KernelError: the architecture is not known, has not the instruction, or there
+            is no compiler for it.
     """
     processor = processor_of(architecture)
+    if why := lacking(params, architecture):
+        raise KernelError(why)
     use = compile_program(dgemm_source(params), architecture).functions[FUNCTION]
     threads, shared_bytes = params.threads(), params.shared_bytes()
     return VariantUse(
@@ -47,13 +51,23 @@ def variant_use(params: GpuDgemmParams, architecture: str) -> VariantUse:
     )
 
 
+def lacking(params: GpuDgemmParams, architecture: str) -> str:
+    """Which instruction of the variant the architecture has not; empty where it has all."""
+    capability, needed = int(architecture.removeprefix("sm_")), 80 if params.mma == "m8n8k4" else 90
+    if params.mma == "none" or capability >= needed:
+        return ""
+    other = "m8n8k4 or none" if capability >= 80 else "none"
+    return f"mma {params.mma} needs sm_{needed} or later, not {architecture}: choose {other}"
+
+
 def refusal(params: GpuDgemmParams, use: FunctionUse, block_shared_bytes: int) -> str:
     """Why a variant is not launched on a GPU whose blocks have at most so many bytes of shared
     memory; empty where it is."""
     if (shared_bytes := params.shared_bytes()) > block_shared_bytes:
         return (
             f"it cannot be launched: a block needs {shared_bytes} bytes of shared memory, and this "
-            f"GPU's have at most {block_shared_bytes}; make blk_m, blk_n or blk_k smaller"
+            f"GPU's have at most {block_shared_bytes}; make blk_m, blk_n"
+            f"{' or blk_k' if params.mma == 'none' else ', blk_k or stages'} smaller"
         )
     if use.spilled_bytes:
         rows, columns = params.sums()

@@ -22,9 +22,15 @@ from kernels.cuda.products.dgemm_counts import (
 from kernels.cuda.products.dgemm_run import padded
 from kernels.products.kernel import Matrices
 from tests.kernels.cuda.on_host import ARCHITECTURES, compiled_together
-from tests.kernels.cuda.products.variants import drawn
+from tests.kernels.cuda.products.variants import drawn, drawn_with
 
 HERE = Path(__file__).parent
+MULTIPLY_ADDS = {"884": 256, "8x8x4": 256, "16x8x4": 512, "16x8x8": 1024, "16x8x16": 2048}
+"""Of a warp's instruction DMMA."""
+
+
+OTHERS = ("DFMA", "DADD", "DMUL", "STS", "LDL", "STL")
+"""Instructions that would compute or move what tensor cores' variants do not count."""
 
 
 def moved_bytes(executed: Counter[str], opcode: str) -> int:
@@ -37,9 +43,19 @@ def moved_bytes(executed: Counter[str], opcode: str) -> int:
     return total
 
 
+def multiply_adds(executed: Counter[str]) -> int:
+    """Of one warp, by tensor cores."""
+    kinds = ((name.split("."), times) for name, times in executed.items())
+    return sum(MULTIPLY_ADDS[kind[1]] * times for kind, times in kinds if kind[0] == "DMMA")
+
+
 def before_and_after(function: Function) -> Counter[str]:
     """Instructions outside all loops."""
-    return Counter(one.name for one in function.instructions if not function.depth(one))
+    return Counter(
+        one.name
+        for one in function.instructions
+        if not (function.depth(one) or one.never_runs)
+    )
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -76,6 +92,49 @@ def test_the_machine_code_executes_what_is_counted(architecture: str, tmp_path: 
         assert sum(times for name, times in step.items() if name.startswith("BAR")) == 2
 
 
+@pytest.mark.parametrize(
+    ("architecture", "shapes"),
+    [
+        ("sm_80", ("m8n8k4", "m8n8k4")),
+        ("sm_90", ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16")),
+        ("sm_100", ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16")),
+        ("sm_120", ("m8n8k4",)),
+    ],
+)
+def test_tensor_cores_execute_what_is_counted(
+    architecture: str, shapes: tuple[str, ...], tmp_path: Path
+) -> None:
+    """As above. Stripes are copied while others are multiplied: the first before the loop, and in
+    each step but the last ones one more."""
+    variants = [drawn_with(shape, seed) for seed, shape in enumerate(shapes)]
+    functions = [(dgemm_source(params), FUNCTION) for params in variants]
+    code = compiled_together(functions, architecture, tmp_path)
+    for params, (function, use) in zip(variants, code, strict=True):
+        assert use.spilled_bytes == 0, params
+        assert use.shared_bytes == 0, "all of it is asked for at launch"
+        step, outside = function.executed(1), before_and_after(function)
+        rows, columns, depth = params.padded()
+        threads = rows // params.blk_m * (columns // params.blk_n) * params.threads()
+        steps = depth // params.blk_k
+        counted = count_product(params, at_a_time=264, l2_bytes=1 << 25)
+        assert set(counted) == {"tc_dp", "shared", "l2", "dram"}
+        assert 2 * multiply_adds(step) * threads / 32 * steps == counted["tc_dp"], params
+        stripe = moved_bytes(step, "LDGSTS")
+        assert moved_bytes(outside, "LDGSTS") == (params.stages - 1) * stripe
+        # A step loads all slices but the next step's first, and that: the last step has no next.
+        in_loop, first = moved_bytes(step, "LDS"), moved_bytes(outside, "LDS")
+        assert first * (params.blk_k // params.mma_shape()[1]) == in_loop
+        assert (in_loop + stripe) * steps * threads == counted["shared"], params
+        of_c = moved_bytes(outside, "LDG") + moved_bytes(outside, "STG")
+        assert (stripe * steps + of_c) * threads == counted["l2"] + counted["dram"], params
+        copies = [name for name in step if name.startswith("LDGSTS")]
+        assert copies == ["LDGSTS.E.BYPASS.128"], "past the first cache"
+        every = step + outside
+        assert not [name for name in every if name.split(".")[0] in OTHERS], every
+        assert not multiply_adds(outside)
+        assert sum(times for name, times in step.items() if name.startswith("BAR")) == 1
+
+
 @pytest.fixture(scope="module")
 def on_host(tmp_path_factory):
     """A variant -> its source compiled for the host."""
@@ -87,7 +146,7 @@ def on_host(tmp_path_factory):
         if not library.exists():
             subprocess.run(
                 ["g++", "-std=c++20", "-O0", "-w", "-shared", "-fPIC", "-pthread", *source.options,
-                 f'-DSOURCE="{SOURCE}"', "-o", str(library), str(HERE / "dgemm_host.cpp")],
+                 f'-DSOURCE="{SOURCE}"', f"-DSHARED_NUMBERS={params.shared_bytes() // 8}", "-o", str(library), str(HERE / "dgemm_host.cpp")],
                 check=True,
             )  # fmt: skip
         return ctypes.CDLL(str(library))
@@ -95,11 +154,28 @@ def on_host(tmp_path_factory):
     return compiled
 
 
-@pytest.mark.parametrize("place", range(4))
+ON_HOST = [
+    *drawn(4, 177, most_threads=96),
+    *(
+        GpuDgemmParams(
+            n=1, dim_m=8, dim_n=8, blk_m=32, blk_n=16, blk_k=k, m_a=16, n_a=4, m_b=m_b,
+            n_b=64 // m_b, simd=1, mma=mma, stages=stages, band=band,
+        )
+        for mma, k, m_b, stages, band in (
+            ("m8n8k4", 8, 4, 2, 0), ("m16n8k4", 24, 4, 3, 2), ("m16n8k8", 16, 8, 4, 0),
+            ("m16n8k16", 32, 16, 2, 1),
+        )
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", range(len(ON_HOST)))
 @pytest.mark.parametrize("n", [1, 37, 75])
 def test_the_product_is_that_of_numpy(on_host, place: int, n: int) -> None:
-    """Variants whose tiles divide no n, with simd and without; twice, so that C is read again."""
-    variant = drawn(4, 177, most_threads=96)[place].model_copy(update={"n": n})
+    """Variants whose tiles divide no n, with simd and without; twice, so that C is read again. By
+    tensor cores, no load of a warp asks a bank of shared memory twice, and what is copied and
+    loaded is what is counted."""
+    variant = ON_HOST[place].model_copy(update={"n": n})
     matrices = Matrices.random(n, place)
     a, b, c = matrices.square()
     rows, columns, depth = variant.padded()
@@ -117,16 +193,27 @@ def test_the_product_is_that_of_numpy(on_host, place: int, n: int) -> None:
         np.testing.assert_allclose(computed[:n, :n], c + times * (a @ b), rtol=0, atol=1e-12)
         assert not computed[n:].any()
         assert not computed[:, n:].any()
-    assert variant.shared_bytes() == 8 * variant.blk_k * (variant.blk_m + variant.blk_n)
+    if variant.mma == "none":
+        assert variant.shared_bytes() == 8 * variant.blk_k * (variant.blk_m + variant.blk_n)
+        return
+    assert program.bank_conflicts() == 0
+    counted = count_product(variant, at_a_time=1, l2_bytes=0)
+    moved_numbers = program.moved_numbers
+    moved_numbers.restype, moved_numbers.argtypes = ctypes.c_longlong, [ctypes.c_bool]
+    copied, loaded = moved_numbers(True), moved_numbers(False)
+    assert 8 * (copied + loaded) == counted["shared"]
+    assert 8 * copied + 16 * rows * columns == counted["l2"] + counted["dram"]
 
 
 def test_bytes_are_those_of_loops_over_rounds_blocks_and_steps() -> None:
     """Rows and columns that a round's blocks share are read from DRAM once."""
-    for params in drawn(20, 9):
-        small = params.model_copy(update={"n": params.n % 700 + 1})
+    for i, params in enumerate(drawn(40, 9)):
+        small = params.model_copy(update={"n": params.n % 700 + 1, "band": i // 2 % 4})
         rows, columns, depth = small.padded()
         m, w, k = small.blk_m, small.blk_n, small.blk_k
-        tiles = [(i, j) for j in range(0, columns, w) for i in range(0, rows, m)]
+        high = m * small.band if small.band else rows
+        bands = [range(top, min(top + high, rows), m) for top in range(0, rows, high)]
+        tiles = [(i, j) for band in bands for j in range(0, columns, w) for i in band]
         assert small.blocks() == len(tiles)
         loaded = sum(8 * k * (m + w) for _ in tiles for _ in range(0, depth, k))
         for at_a_time in (1, 5, 264):

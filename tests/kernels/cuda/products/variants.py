@@ -45,3 +45,34 @@ def drawn(
             )
         )
     return variants
+
+
+def drawn_with(mma: str, seed: int) -> GpuDgemmParams:
+    """A random variant by tensor cores, of few enough numbers for a thread's registers."""
+    rng = random.Random(seed)
+    m, k = (int(size) for size in mma.removeprefix("m").split("n8k"))
+    warps_m, warps_n = rng.choice([(1, 2), (2, 1), (2, 2), (4, 2)])
+    threads = 32 * warps_m * warps_n
+    blk_m, blk_n = warps_m * 16 * rng.randint(1, 2), warps_n * 8 * rng.randint(1, 4)
+    blk_k = 2 * k * rng.randint(1, 2) if k > 4 else 8 * rng.randint(1, 3)
+    of_a = [m_a for m_a in (8, 16) if blk_m % (2 * m_a) == 0 and blk_k % (threads // m_a) == 0]
+    of_b = [m_b for m_b in (2, 4, 8) if blk_k % (2 * m_b) == 0 and blk_n % (threads // m_b) == 0]
+    if not of_a or not of_b:
+        return drawn_with(mma, seed + 1000)
+    m_a, m_b = rng.choice(of_a), rng.choice(of_b)
+    return GpuDgemmParams(
+        n=rng.randint(1, 5000),
+        dim_m=8 * warps_m,
+        dim_n=4 * warps_n,
+        blk_m=blk_m,
+        blk_n=blk_n,
+        blk_k=blk_k,
+        m_a=m_a,
+        n_a=threads // m_a,
+        m_b=m_b,
+        n_b=threads // m_b,
+        simd=1,
+        mma=mma,
+        stages=rng.randint(2, 5),
+        band=rng.choice([0, 8]),
+    )
