@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from campaign.plan.plan import Plan, make_plan
 from campaign.verbs.command_line import main
@@ -25,6 +26,9 @@ SPILLING = GpuDgemmParams(
     n=512, dim_m=32, dim_n=16, blk_m=256, blk_n=128, blk_k=4, m_a=128, m_b=4, n_b=128
 )
 """64 sums of a thread take 128 registers, all that a block of 512 threads can have."""
+TENSOR = GpuDgemmParams(
+    n=8192, blk_m=128, blk_n=128, m_a=64, n_a=4, m_b=8, n_b=32, simd=1, mma="m16n8k8", stages=4
+)
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +55,24 @@ def test_the_example_has_the_variants_of_plain_loops(plan) -> None:
     assert {tuple(getattr(params, name) for name in names) for params in found} == expected
     assert len(found) == len(expected) == 149
     assert {params.n for params in found} == {8192}
+
+
+def test_the_example_has_the_tensor_variants_of_plain_loops(plan) -> None:
+    expected = set()
+    sizes = product((64, 128), (64, 128), (16, 32), (3, 4), ((2, 2), (2, 4), (4, 2)))
+    for m, w, k, stages, (warps_m, warps_n) in sizes:
+        sums = m * w // (32 * warps_m * warps_n)
+        numbers = stages * (k * (m + 4) + w * (k + 4))
+        if sums not in (32, 64) or numbers > 29056:
+            continue
+        shapes = ["m8n8k4", "m16n8k4", "m16n8k8"]
+        shapes += ["m16n8k16"] if k == 32 and sums == 32 else []
+        expected |= {(shape, 8 * warps_m, 4 * warps_n, m, w, k, stages) for shape in shapes}
+    found = [GpuDgemmParams.model_validate_json(text) for text in plan.spaces[1].params]
+    names = ("mma", "dim_m", "dim_n", "blk_m", "blk_n", "blk_k", "stages")
+    assert {tuple(getattr(params, name) for name in names) for params in found} == expected
+    assert len(found) == len(expected) == 112
+    assert {(params.n, params.simd, params.band) for params in found} == {(8192, 1, 8)}
 
 
 @pytest.mark.parametrize("architecture", ["sm_100", "sm_120"])
@@ -81,6 +103,41 @@ def test_variants_are_refused_with_the_reason() -> None:
     assert variant_use(LARGE, "sm_90").resident_blocks == 1
     with pytest.raises(KernelError, match="no limits are known of sm_35, only of sm_80, "):
         variant_use(LARGE, "sm_35")
+
+
+def test_tensor_variants_need_their_instruction_and_its_registers() -> None:
+    small = TENSOR.model_copy(update={"mma": "m8n8k4"})
+    assert gpu_dgemm.refused_on(TENSOR, "sm_80").startswith("mma m16n8k8 needs sm_90 or later")
+    assert gpu_dgemm.refused_on(small, "sm_75").endswith("not sm_75: choose none")
+    with pytest.raises(KernelError, match="not sm_80: choose m8n8k4 or none"):
+        variant_use(TENSOR, "sm_80")
+    # 64 sums of a thread and two slices: 128 + 96 registers.
+    use = variant_use(TENSOR, "sm_90")
+    assert (use.refusal, use.resident_blocks) == ("", 1)
+    assert 128 + 96 < use.registers <= 255
+    assert use.shared_bytes == 4 * 8 * (16 * 132 + 128 * 20)
+    assert "choose" not in variant_use(small, "sm_80").refusal
+    assert "blk_k or stages smaller" in gpu_dgemm.refused_on(small, "sm_120")
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"stages": 1}, "stages"),
+        ({"simd": 0}, "simd"),
+        ({"mma": "none"}, "stages"),
+        ({"dim_m": 4, "dim_n": 64}, "dim_m"),
+        ({"dim_m": 128, "dim_n": 2}, "dim_n"),
+        ({"dim_m": 128, "blk_m": 128, "dim_n": 4, "m_b": 8, "n_b": 64, "n_a": 8}, "blk_m"),
+        ({"dim_m": 8, "dim_n": 32, "blk_n": 96}, "blk_n"),
+        ({"blk_k": 24, "m_b": 4, "n_b": 64}, "blk_k"),
+        ({"stages": 8}, "blk_m"),
+    ],
+)
+def test_parameters_that_tensor_cores_cannot_run_are_refused(changed: dict, named: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        GpuDgemmParams.model_validate(TENSOR.model_dump() | changed)
+    assert refused.value.errors()[0]["ctx"]["error"].parameter == named
 
 
 def test_resident_blocks_by_hand() -> None:
