@@ -27,8 +27,8 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.gpu_compared import variants_of_example  # noqa: E402
 from benchmarks.gpu_here import need_gpu  # noqa: E402
-from benchmarks.gpu_peers import variants_of_example  # noqa: E402
 from kernels.host.ranks import Team  # noqa: E402
 from kernels.kernel import KernelError, ResultError  # noqa: E402
 from kernels.registry import find_kernel  # noqa: E402
@@ -60,10 +60,14 @@ def microbenchmarks() -> Iterator[Case]:
 
 
 def products(small: bool) -> Iterator[Case]:
-    """Variants of the own product, one whose size no tile divides, and cuBLAS."""
+    """Variants of the own product, by tensor cores and without, one whose size no tile divides, and
+    cuBLAS."""
     n = 300 if small else 2048
-    for params in variants_of_example(ROOT / "examples/gpu-dgemm.toml", 12):
-        yield "gpu_dgemm", params | {"n": n}
+    variants = variants_of_example(ROOT / "examples/gpu-dgemm.toml", 1 << 20)
+    for by_tensor_cores in (True, False):
+        own = [one for one in variants if (one["mma"] != "none") == by_tensor_cores]
+        for params in own[:12]:
+            yield "gpu_dgemm", params | {"n": n}
     yield "gpu_dgemm", {"n": 257 if small else 1001}
     if not small:
         for number in ("sp", "dp", "half", "bf16"):
@@ -102,6 +106,15 @@ def methods(small: bool) -> Iterator[Case]:
         yield kernel, {"distribution": distribution} | points
 
 
+def cases(small: bool = False) -> Iterator[Case]:
+    """All, or those of small problems."""
+    if not small:
+        yield from microbenchmarks()
+    yield from products(small)
+    yield from stencils(small)
+    yield from methods(small)
+
+
 def tried(kernel_name: str, params: dict[str, Any]) -> tuple[str, str]:
     """``ok``, ``cannot run`` or ``WRONG``, and the time of an iteration or the reason."""
     kernel = find_kernel(kernel_name)
@@ -133,12 +146,8 @@ def main() -> int:
     arguments = parser.parse_args()
     gpu = need_gpu()
     print(f"{gpu.gpus[0]}, driver {gpu.driver}, CUDA {gpu.cuda}")
-    small = arguments.small
-    cases = itertools.chain(
-        () if small else microbenchmarks(), products(small), stencils(small), methods(small)
-    )
     counts = {"ok": 0, "cannot run": 0, "WRONG": 0}
-    for kernel, params in cases:
+    for kernel, params in cases(arguments.small):
         if arguments.only not in kernel:
             continue
         state, note = tried(kernel, params)

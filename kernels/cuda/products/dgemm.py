@@ -24,8 +24,8 @@ def _refused_on(params: GpuDgemmParams, architecture: str) -> str:
 gpu_dgemm = Kernel(
     name="gpu_dgemm",
     summary="a GPU's tiled matrix product in double precision, C = C + A B, in variants",
-    counted="flops of whole tiles (dp, or tc_dp by tensor cores) and bytes of shared memory, exact; bytes of global memory, "
-    "divided into l2 and dram by a model",
+    counted="flops of whole tiles (dp; by tensor cores tc_dp) and bytes of shared memory, exact; "
+    "bytes of global memory, divided into l2 and dram by a model",
     classes=("dp", "tc_dp", "shared", "l2", "dram"),
     params=GpuDgemmParams,
     counts=count_planned,

@@ -21,8 +21,8 @@ Counted are
 - ``l2`` and ``dram``: together what the threads load and store of A, B and C, exact. How it divides
   is a model: C is read from DRAM and written to it once; blocks start in the order of C's tiles, by
   columns or in bands, as many at a time as the GPU runs, and those of one round read the rows of A
-  and columns of B that they share from DRAM once. Where A and B fit into L2, they are read from DRAM once in
-  all. L2 serves the rest.
+  and columns of B that they share from DRAM once. Where A and B fit into L2, they are read from
+  DRAM once in all. L2 serves the rest.
 
 How many blocks run at a time is known on the node. A plan assumes an H100 with 132 processors, and
 two registers for each number that a thread holds, with OTHER_REGISTERS beside them.
@@ -96,7 +96,9 @@ class GpuDgemmParams(Tiles):
         ):
             if (found := getattr(self, name)) % divisor:
                 raise ParameterError(
-                    name, f"found {found}, and mma {self.mma} needs a multiple of {divisor}", "use one"
+                    name,
+                    f"found {found}, and mma {self.mma} needs a multiple of {divisor}",
+                    "use one",
                 )
         return self
 

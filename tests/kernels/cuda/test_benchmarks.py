@@ -8,40 +8,53 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from benchmarks import gpu_counters, gpu_peers
-from benchmarks.gpu_peaks import LANES, multiply_add_peak, tensor_peak
-from benchmarks.gpu_row import Row
+from benchmarks import gpu_15min, gpu_compared
+from benchmarks.gpu_15min import LongLaunch, judged_launches
+from benchmarks.gpu_compared import LANES, Row, multiply_add_peak, tensor_peak
+from campaign.launch.drive import run as drive
+from campaign.launch.progress import progress_for
+from campaign.plan.plan import make_plan
+from campaign.results import open_store
+from campaign.store.layout import create_store
 from kernels.cuda.microbench.chains import GpuFmaParams, count_multiply_adds
+from kernels.cuda.program import Source
+from kernels.registry import KERNELS
+from tests.kernels.cuda.on_host import compiled
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(
-    ("architecture", "processors", "mhz", "sp", "dp", "bf16"),
+    ("architecture", "processors", "mhz", "sp", "dp", "bf16", "tensor_dp"),
     [
-        ("sm_80", 108, 1410, 19.5, 9.7, 312),
-        ("sm_90", 132, 1980, 66.9, 33.5, None),
-        ("sm_90", 132, 1830, None, None, 989.4),
-        ("sm_86", 82, 1695, 35.6, 0.556, None),
-        ("sm_89", 128, 2520, 82.6, 1.29, None),
+        ("sm_80", 108, 1410, 19.5, 9.7, 312, 19.5),
+        ("sm_90", 132, 1980, 66.9, 33.5, None, 67),
+        ("sm_90", 132, 1830, None, None, 989.4, None),
+        ("sm_86", 82, 1695, 35.6, 0.556, None, None),
+        ("sm_89", 128, 2520, 82.6, 1.29, None, None),
     ],
 )
-def test_peaks_are_those_of_nvidias_data_sheets(architecture, processors, mhz, sp, dp, bf16):
+def test_peaks_are_those_of_nvidias_data_sheets(
+    architecture, processors, mhz, sp, dp, bf16, tensor_dp
+):
     """A100, H100 SXM at two clocks, RTX 3090, RTX 4090, in TFLOP/s."""
     for number, expected in (("sp", sp), ("dp", dp)):
         if expected is not None:
             peak = multiply_add_peak(architecture, number, processors, mhz)
             assert peak == pytest.approx(expected * 1e12, rel=0.01)
-    if bf16 is not None:
-        assert tensor_peak(architecture, processors, mhz) == pytest.approx(bf16 * 1e12, rel=0.01)
+    for number, expected in (("bf16", bf16), ("dp", tensor_dp)):
+        if expected is not None:
+            peak = tensor_peak(architecture, number, processors, mhz)
+            assert peak == pytest.approx(expected * 1e12, rel=0.01)
 
 
 def test_an_unknown_architecture_has_no_peak():
     assert "sm_999" not in LANES
     assert multiply_add_peak("sm_999", "sp", 100, 1000.0) is None
-    assert tensor_peak("sm_89", 128, 2520.0) is None
+    assert tensor_peak("sm_89", "bf16", 128, 2520.0) is None
 
 
 def test_a_row_says_whether_its_bar_is_met():
@@ -65,10 +78,10 @@ def test_a_row_says_whether_its_bar_is_met():
 
 
 def test_variants_are_drawn_from_the_space_of_a_campaign():
-    drawn = gpu_peers.variants_of_example(ROOT / "examples/k20x-dgemm.toml", 20)
+    drawn = gpu_compared.variants_of_example(ROOT / "examples/k20x-dgemm.toml", 20)
     assert len({tuple(sorted(params.items())) for params in drawn}) == 20
     assert all(params["dim_m"] * params["dim_n"] % 32 == 0 for params in drawn)
-    assert drawn == gpu_peers.variants_of_example(ROOT / "examples/k20x-dgemm.toml", 20)
+    assert drawn == gpu_compared.variants_of_example(ROOT / "examples/k20x-dgemm.toml", 20)
 
 
 NCU = """\
@@ -97,7 +110,7 @@ def test_counts_by_ncu_must_agree_exactly_and_bytes_nearly(tmp_path, monkeypatch
     monkeypatch.setenv("FFMA", f"{in_registers['sp'] / 2:,.0f}")
     monkeypatch.setenv("BYTES", f"{dram['dram'] * 1.01:.0f}")
     monkeypatch.setenv("SECTORS", f"{dram['dram'] / 32 * 1.05:.0f}")
-    sp, dp, _, of_l2, sp_of_dram, of_dram, loads_l2, loads_dram = gpu_counters.counter_rows()
+    sp, dp, _, of_l2, sp_of_dram, of_dram, loads_l2, loads_dram = gpu_compared.counter_rows()
     assert sp.value == in_registers["sp"]
     assert sp.note == "must agree exactly: it does"
     assert dp.value is None and "ERR_NVGPUCTRPERM" in dp.note
@@ -108,7 +121,7 @@ def test_counts_by_ncu_must_agree_exactly_and_bytes_nearly(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    "words", [["gpu_all.py", "--json"], ["gpu_energy_counter.py", "--json"], ["gpu_results.py"]]
+    "words", [["gpu_15min.py"], ["gpu_energy_counter.py", "--json"], ["gpu_results.py"]]
 )
 def test_where_there_is_no_gpu_nothing_is_tried(words: list[str], tmp_path: Path) -> None:
     """With a library of NVML's name that does not load, so also on a machine with a GPU."""
@@ -123,3 +136,110 @@ def test_where_there_is_no_gpu_nothing_is_tried(words: list[str], tmp_path: Path
     assert done.returncode == 2, done.stderr
     assert done.stdout.startswith("nothing was tried: no NVIDIA GPU can be used here (run where")
     assert done.stdout.count("\n") == 1
+
+
+def test_the_steps_take_fifteen_minutes_and_measure_forty_points() -> None:
+    assert sum(step.limit_s for step in gpu_15min.STEPS.values()) <= 15 * 60
+    plan = make_plan(gpu_15min.CAMPAIGN)
+    assert len(plan.points) == 40
+    families = {name for name in KERNELS if name.startswith("gpu_")}
+    assert {point.kernel for point in plan.points} == families
+    variants = gpu_15min.ordered_variants()
+    first = [one for one in variants if one["mma"] != "none"][: len(gpu_15min.FIRST_VARIANTS)]
+    found = {
+        (one["mma"], one["dim_m"] // 8, one["dim_n"] // 4, *(one[name] for name in SIZES))
+        for one in first
+    }
+    assert found == set(gpu_15min.FIRST_VARIANTS)
+
+
+SIZES = ("blk_m", "blk_n", "blk_k", "stages")
+
+
+def launch(data: str, duration_s: float, share: float, mhz: float, shown: float) -> LongLaunch:
+    return LongLaunch(
+        data=data,
+        duration_s=duration_s,
+        share=share,
+        counted_mhz=mhz,
+        shown_mhz=shown,
+        reasons=("software power cap",) if mhz < 1900 else (),
+        power_w=690.0,
+        limit_w=700.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("long", "keys"),
+    [
+        ((0.99, 1750, 1751), ["the clock falls from 1980 to 1750 MHz", "power cap", "690 of 700"]),
+        ((0.99, 1750, 1980), ["the clock falls", "NVML's mean clock is +13.1% off"]),
+        ((0.89, 1980, 1980), ["neither the clock nor its reading", "0.890", "0.990"]),
+        ((0.99, 1980, 2200), ["the clock stays at 1980", "+11.1% off"]),
+        ((0.98, 1970, 1975), ["the clock stays at 1970 MHz (no reason shown)"]),
+    ],
+)
+def test_a_long_launch_is_judged_by_cycles_clock_and_reading(long: tuple, keys: list[str]) -> None:
+    said = judged_launches(
+        [
+            launch("zeros", 2.0, 0.99, 1980, 1980),
+            launch("random", 2.0, *long),
+            launch("random", 0.04, 0.99, 1980, 1980),
+        ]
+    )
+    zeros, random = said.split("; random: ")
+    assert zeros.startswith("zeros: the clock stays")
+    assert [key for key in keys if key not in random] == []
+    assert ("off" in random) == any("off" in key for key in keys)
+
+
+def test_the_launches_program_multiplies_and_adds_as_often_as_is_counted() -> None:
+    source = Source(path=gpu_15min.LONG_LAUNCH, macros={})
+    for architecture in ("sm_80", "sm_90", "sm_100"):
+        function, use = compiled(source, "timed_multiply_adds", architecture)
+        executed = function.executed(1)
+        assert sum(n for name, n in executed.items() if name.startswith("FFMA")) == 128
+        assert use.registers <= 32, "as many threads as the processor has room for"
+        assert not [name for name in executed if name.startswith(("LDG", "LDS", "LDL", "ST"))]
+
+
+CAMPAIGN = """name = "c"
+[[sites]]
+site = "jetson-tk1"
+[settings]
+choose = "random"
+count = 3
+[[kernels]]
+kernel = "sp_fma"
+params = { level = ["l1", "l2", "dram"], ops_per_word = [1, 4, 16] }
+[[kernels]]
+kernel = "dp_fma"
+params = { level = ["l1", "l2", "dram"], ops_per_word = [1, 4] }
+"""
+
+
+def test_achieved_clocks_become_settings_with_all_else_the_same(tmp_path: Path) -> None:
+    """On a simulated machine, whose clocks are those that were asked for."""
+    (tmp_path / "c.toml").write_text(CAMPAIGN)
+    plan = make_plan(tmp_path / "c.toml")
+    store = create_store(tmp_path / "store", "c")
+    drive(plan, store, progress_for(quiet=True))
+    before, after = (
+        open_store(path).scalars.to_dataframe().reset_index()
+        for path in (store.root, gpu_15min.with_achieved_clocks(store.root, tmp_path / "new"))
+    )
+    (row,) = gpu_15min.left_out("error", lambda: open_store(tmp_path / "new"))
+    assert row.is_met, "the simulated machine is as the model says"
+    names = ["kernel", "core_mhz", "mem_mhz", "time_s", "energy_j"]
+    assert len(before) == len(after) == 45
+    pd.testing.assert_frame_equal(
+        *(one[names].sort_values("time_s").reset_index(drop=True) for one in (before, after)),
+        check_exact=True,
+    )
+
+
+def test_a_step_is_ended_at_its_limit_and_says_how_it_ended() -> None:
+    python = [sys.executable, "-c"]
+    assert gpu_15min.ended([*python, "pass"], 20) == ""
+    assert gpu_15min.ended([*python, "raise SystemExit(3)"], 20) == "ended with code 3"
+    assert gpu_15min.ended(["sleep", "60"], 0.2) == "ended at its limit of 0.2 s"

@@ -52,9 +52,7 @@ def multiply_adds(executed: Counter[str]) -> int:
 def before_and_after(function: Function) -> Counter[str]:
     """Instructions outside all loops."""
     return Counter(
-        one.name
-        for one in function.instructions
-        if not (function.depth(one) or one.never_runs)
+        one.name for one in function.instructions if not (function.depth(one) or one.never_runs)
     )
 
 
@@ -146,7 +144,8 @@ def on_host(tmp_path_factory):
         if not library.exists():
             subprocess.run(
                 ["g++", "-std=c++20", "-O0", "-w", "-shared", "-fPIC", "-pthread", *source.options,
-                 f'-DSOURCE="{SOURCE}"', f"-DSHARED_NUMBERS={params.shared_bytes() // 8}", "-o", str(library), str(HERE / "dgemm_host.cpp")],
+                 f'-DSOURCE="{SOURCE}"', f"-DSHARED_NUMBERS={params.shared_bytes() // 8}",
+                 "-o", str(library), str(HERE / "dgemm_host.cpp")],
                 check=True,
             )  # fmt: skip
         return ctypes.CDLL(str(library))

@@ -50,7 +50,7 @@ def drawn(
 def drawn_with(mma: str, seed: int) -> GpuDgemmParams:
     """A random variant by tensor cores, of few enough numbers for a thread's registers."""
     rng = random.Random(seed)
-    m, k = (int(size) for size in mma.removeprefix("m").split("n8k"))
+    k = int(mma.partition("n8k")[2])
     warps_m, warps_n = rng.choice([(1, 2), (2, 1), (2, 2), (4, 2)])
     threads = 32 * warps_m * warps_n
     blk_m, blk_n = warps_m * 16 * rng.randint(1, 2), warps_n * 8 * rng.randint(1, 4)

@@ -1,0 +1,665 @@
+"""What one NVIDIA GPU shows in 15 minutes, in order of worth.
+
+    .venv/bin/python benchmarks/gpu_15min.py [--out FOLDER] [--steps NAME ...] [--plan]
+
+results
+    Results of the newest kernels, then of all others, beside NumPy's.
+products
+    gpu_dgemm by tensor cores (DMMA) and without, beside cuBLAS.
+energies
+    40 points of all families (benchmarks/gpu_15min.toml) into a store; the model's error for
+    kernels left out, with the clocks as set and with those achieved.
+wave
+    What NVML's energy counter sees of a load that goes on and off.
+launches
+    Single-precision multiply-adds in launches of 40 ms to 2 s, of random numbers and of zeros: is a
+    long launch slower because the clock falls, or does it only look so?
+rates
+    Multiply-adds, loads beside the device's own copy, latencies, tensor cores, products.
+counters
+    Counts of `ncu`, where it is installed and allowed, beside those declared.
+
+Each step is a process of its own, and ends by itself or is ended at its limit. FOLDER (default:
+gpu-15min) gets ``rows.jsonl``, a line of JSON for each row as soon as it is measured, and the
+energies' stores. Clocks, limits and modes of the GPU are left as they are. ``--plan`` prints the
+steps with their limits. Where no GPU can be used it says so in one line, with exit code 2. Bars are
+aims; docs/gpu-kernels.md has what an H100 gave.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import gpu_compared  # noqa: E402
+from benchmarks.gpu_compared import Row  # noqa: E402
+from benchmarks.gpu_here import ReadMeanwhile, Run, need_gpu, open_clocks, run_for  # noqa: E402
+from dvfs.errors import UserError  # noqa: E402
+from kernels.cuda.microbench.chase import HOPS  # noqa: E402
+from kernels.kernel import KernelError, ResultError  # noqa: E402
+from sites.meters import open_meter  # noqa: E402
+from sites.nvml_library import NvmlError  # noqa: E402
+
+CAMPAIGN = Path(__file__).with_suffix(".toml")
+PRODUCTS = ROOT / "examples/gpu-dgemm.toml"
+LONG_LAUNCH = Path(__file__).with_name("gpu_long_launch.cu")
+PRODUCT_N = 8192
+PRODUCT_BAR, ERROR_BAR = 0.9, 8.0
+LEFT_OUT = "leave-one-kernel-out"
+FIRST_VARIANTS = (
+    ("m16n8k8", 2, 4, 128, 128, 16, 4),
+    ("m16n8k4", 2, 4, 128, 128, 16, 4),
+    ("m16n8k16", 2, 2, 64, 64, 32, 3),
+    ("m8n8k4", 2, 4, 128, 128, 16, 4),
+    ("m16n8k8", 2, 2, 64, 128, 16, 3),
+    ("m16n8k8", 4, 2, 128, 128, 32, 3),
+    ("m16n8k16", 2, 4, 64, 128, 32, 3),
+)
+"""Of the example's variants by tensor cores those that are tried first: mma, warps along rows and
+columns, blk_m, blk_n, blk_k, stages."""
+LAUNCH_S = (0.04, 0.4, 2.0)
+DATA = {"random": (0.999, 0.001), "zeros": (0.0, 0.0)}
+"""The factor and what is added, of a multiply-add of the launches."""
+FALLS = 0.03
+"""Relative: a rate or a clock that falls by less has not fallen."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The GPU that is measured, what is read of it meanwhile, and a step's folder and end (s of
+    CLOCK_MONOTONIC)."""
+
+    architecture: str
+    processors: int
+    clocks: Any
+    folder: Path
+    end_s: float
+    seconds: float = 1.5
+
+    def run(self, kernel: str, **params: Any) -> Run:
+        """See :func:`benchmarks.gpu_here.run_for`."""
+        return run_for(kernel, params, self.seconds, self.clocks)
+
+    def left_s(self) -> float:
+        """Seconds until the step's end."""
+        return self.end_s - time.monotonic()
+
+
+def tried(what: str, kernel: str, rows: Callable[[], list[Row]]) -> list[Row]:
+    """The rows, or one that says why there are none."""
+    try:
+        return rows()
+    except (KernelError, ResultError, ValueError, RuntimeError, UserError) as error:
+        return [Row(what=what, kernel=kernel, note=f"failed: {error}")]
+
+
+def result_rows(bench: Bench) -> Iterator[Row]:
+    """Results of the kernels, the newest first; those of the newest that are wrong are named."""
+    from benchmarks.gpu_results import cases
+    from benchmarks.gpu_results import tried as checked
+
+    counts = {"ok": 0, "cannot run": 0, "WRONG": 0}
+    of_all = sorted(cases(), key=lambda case: not case[1].get("mma", "none").startswith("m"))
+    for done, (kernel, params) in enumerate(of_all):
+        if bench.left_s() < 5:
+            yield Row(what="results", kernel=kernel, note=f"{len(of_all) - done} were not tried")
+            break
+        state, note = checked(kernel, params)
+        counts[state] += 1
+        if state != "ok" or "mma" in params:
+            yield Row(what=f"{state}: {json.dumps(params)}", kernel=kernel, note=note)
+    said = ", ".join(f"{count} {state}" for state, count in counts.items())
+    yield Row(what="results", kernel="all", note=said)
+
+
+def ordered_variants() -> list[dict[str, Any]]:
+    """Variants of the example: the first by tensor cores, the other of these at random, and every
+    sixth one without."""
+    drawn = gpu_compared.variants_of_example(PRODUCTS, 1 << 20)
+    tensor = [params for params in drawn if params["mma"] != "none"]
+
+    def place(params: dict[str, Any]) -> int:
+        warps = params["dim_m"] // 8, params["dim_n"] // 4
+        sizes = (params[name] for name in ("blk_m", "blk_n", "blk_k", "stages"))
+        key = (params["mma"], *warps, *sizes)
+        return FIRST_VARIANTS.index(key) if key in FIRST_VARIANTS else len(FIRST_VARIANTS)
+
+    tensor.sort(key=place)
+    others = [params for params in drawn if params["mma"] == "none"]
+    mixed = []
+    for i, params in enumerate(tensor):
+        mixed.append(params)
+        if i % 6 == 5 and others:
+            mixed.append(others.pop())
+    return mixed
+
+
+def product_rows(bench: Bench) -> Iterator[Row]:
+    """Double-precision products: cuBLAS, then variants beside it, the best at last."""
+    flops = 2.0 * PRODUCT_N**3
+    of_cublas = tried("dp product", "gpu_gemm", partial(product, bench, "dp"))
+    yield from of_cublas
+    best: Row | None = None
+    for params in ordered_variants():
+        if bench.left_s() < 8:
+            break
+        what = " ".join(f"{k}={v}" for k, v in params.items() if k not in ("n", "simd"))
+        try:
+            run = bench.run("gpu_dgemm", **params | {"n": PRODUCT_N})
+        except (KernelError, ResultError, ValueError) as error:
+            yield Row(what=what, kernel="gpu_dgemm", note=f"failed: {error}")
+            continue
+        row = Row(
+            what=what,
+            kernel="gpu_dgemm",
+            value=flops / run.time_s / 1e12,
+            unit="TFLOP/s",
+            of=of_cublas[0].value,
+            of_what="cuBLAS",
+            core_mhz=run.core_mhz,
+        )
+        yield row
+        if best is None or (row.value or 0.0) > (best.value or 0.0):
+            best = row
+    if best is not None:
+        yield replace(best, what=f"the best: {best.what}", bar=PRODUCT_BAR)
+
+
+def product(bench: Bench, number: str) -> list[Row]:
+    """cuBLAS as the kernel calls it beside the product of torch or CuPy."""
+    run = bench.run("gpu_gemm", number=number, n=PRODUCT_N)
+    flops = 2.0 * PRODUCT_N**3
+    peer = gpu_compared.product_s(number, PRODUCT_N, bench.seconds)
+    return [
+        Row(
+            what=f"{number} product of {PRODUCT_N:,}",
+            kernel="gpu_gemm",
+            value=flops / run.time_s / 1e12,
+            unit="TFLOP/s",
+            of=None if peer is None else flops / peer.time_s / 1e12,
+            of_what="torch or CuPy: neither is installed" if peer is None else peer.name,
+            bar=0.97,
+            core_mhz=run.core_mhz,
+        )
+    ]
+
+
+def energy_rows(bench: Bench) -> Iterator[Row]:
+    """The campaign, as far as there is time, and the model's error for kernels left out."""
+    from campaign.launch.drive import run as drive
+    from campaign.launch.progress import progress_for
+    from campaign.plan.plan import make_plan
+    from campaign.results import open_store
+    from campaign.store.layout import create_store
+
+    plan = make_plan(CAMPAIGN)
+    created = create_store(bench.folder.resolve() / "store", plan.campaign.name)
+    # The driver ends the points that run, and keeps what was measured.
+    alarm = threading.Timer(bench.left_s() - 50, os.kill, (os.getpid(), signal.SIGTERM))
+    alarm.start()
+    outcome = drive(plan, created, progress_for(quiet=True))
+    alarm.cancel()
+    measured = f"{outcome.measured} of {outcome.planned} points measured, {outcome.failed} failed"
+    yield Row(what="energies", kernel="all", note=measured)
+    at_achieved = bench.folder.resolve() / "store-achieved"
+    for clocks, opened in (
+        ("as set", lambda: open_store(created.root)),
+        ("achieved", lambda: open_store(with_achieved_clocks(created.root, at_achieved))),
+    ):
+        what = f"error of energies, kernels left out, clocks {clocks}"
+        yield from tried(what, "all", partial(left_out, what, opened))
+
+
+def left_out(what: str, opened: Callable[[], Any]) -> list[Row]:
+    """The error of the model for kernels left out, and what the fit says of the data."""
+    store = opened()
+    site = store.only_site()
+    store.fit(site)
+    judged = store.crossval(site, LEFT_OUT).as_dict()
+    return [
+        Row(
+            what=what,
+            kernel="all",
+            value=judged["mape_pct"],
+            unit="%",
+            bar=ERROR_BAR,
+            most=True,
+            note="published: 12 % on an H100 (arXiv 2603.26435)",
+        )
+    ]
+
+
+def with_achieved_clocks(store: Path, new: Path) -> Path:
+    """A store whose settings are the clocks at which the points of another ran.
+
+    Raises:
+        RuntimeError: a verb failed; the text is what it said.
+    """
+    table, clocks = new.with_suffix(".csv"), new.with_suffix(".toml")
+    campaign("export", store, "--csv", table)
+    rows = pd.read_csv(table)
+    rows = rows[rows["status"] == "ok"]
+    kept = ["site", "node", "kernel", "params", "repeat", "time_s", "energy_j", "energy_std_j"]
+    kept += [name for name in rows.columns if name.startswith("n_")]
+    plain = rows[kept].assign(
+        core_mhz=rows["core_mhz_achieved"].round(), mem_mhz=rows["mem_mhz_achieved"].round()
+    )
+    plain.to_csv(table, index=False)
+    clocks.write_text('clocks = "exact"\n', encoding="utf-8")
+    campaign("import", table, "--store", new, "--map", clocks)
+    return new
+
+
+def campaign(*words: str | Path) -> None:
+    """One verb, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "campaign", *map(str, words)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"campaign {words[0]}: {(done.stderr or done.stdout).strip()}")
+
+
+def wave_rows(bench: Bench) -> Iterator[Row]:
+    """The square wave for the energy counter: two phases of each period."""
+    from benchmarks.gpu_energy_counter import measured_waves
+    from benchmarks.seen_share import judge
+
+    verdict = judge(measured_waves(phases=2, seconds=2.5))
+    for row in verdict.rows:
+        yield Row(
+            what=f"energy counter, period {row.period_s * 1e3:.0f} ms",
+            kernel="gpu_fma",
+            value=statistics.fmean(row.ratio),
+            unit="of the integral of the power",
+            note=f"differs by {row.counter_spread:.2%} between phases, the power by "
+            f"{row.power_spread:.2%}",
+        )
+    yield Row(what="energy counter", kernel="gpu_fma", note=verdict.text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongLaunch:
+    """One launch. ``share``: multiply-adds of the lanes' in the cycles that it took;
+    ``counted_mhz``: its cycles over its time, by the GPU; ``shown_mhz``: the mean clock of NVML,
+    NaN where it shows none; ``reasons``: why NVML says that the clock is lowered; ``power_w``: the
+    mean power, NaN where nothing was read; ``limit_w``: the power limit."""
+
+    data: str
+    duration_s: float
+    share: float
+    counted_mhz: float
+    shown_mhz: float
+    reasons: tuple[str, ...]
+    power_w: float
+    limit_w: float
+
+
+def judged_launches(launches: list[LongLaunch]) -> str:
+    """Why a long launch has a smaller share of the lanes than a short one, by what both show."""
+    said = []
+    for data in dict.fromkeys(one.data for one in launches):
+        own = sorted((o for o in launches if o.data == data), key=lambda o: o.duration_s)
+        short, long = own[0], own[-1]
+        reasons = ", ".join(long.reasons) or "no reason shown"
+        text = f"{data}: "
+        if long.share < short.share * (1 - FALLS):
+            text += (
+                f"fewer multiply-adds in each cycle, {long.share:.3f} of the lanes' after "
+                f"{short.share:.3f}: neither the clock nor its reading"
+            )
+        elif long.counted_mhz < short.counted_mhz * (1 - FALLS):
+            text += (
+                f"the clock falls from {short.counted_mhz:.0f} to {long.counted_mhz:.0f} MHz "
+                f"({reasons}; {long.power_w:.0f} of {long.limit_w:.0f} W)"
+            )
+        else:
+            text += f"the clock stays at {long.counted_mhz:.0f} MHz ({reasons})"
+        off = long.shown_mhz / long.counted_mhz - 1.0
+        if abs(off) > FALLS:
+            text += (
+                f"; NVML's mean clock is {off:+.1%} off the cycles counted: a measurement's error"
+            )
+        said.append(text)
+    return "; ".join(said)
+
+
+def launch_rows(bench: Bench) -> Iterator[Row]:
+    """Launches of three lengths with two kinds of numbers, each after two seconds of rest, and what
+    gpu_fma shows in runs as long."""
+    from kernels.cuda.device import Gpu
+    from kernels.cuda.program import Source, compile_program
+    from kernels.host.ranks import Team
+
+    gpu, meter = Gpu(Team()), open_meter("nvml", {})
+    try:
+        source = Source(path=LONG_LAUNCH, macros={})
+        name, threads = "timed_multiply_adds", 256
+        function = gpu.function(compile_program(source, gpu.architecture), name)
+        blocks = gpu.resident_blocks(function, threads)
+        taken = np.zeros((blocks, 2), np.int64)
+        out, times = gpu.array(np.zeros(blocks * threads, np.float32)), gpu.array(taken)
+
+        def launch(data: str, passes: int) -> np.ndarray:
+            numbers = (np.float32(one) for one in DATA[data])
+            gpu.run(function, blocks, threads, out, times, np.int64(passes), *numbers)
+            return gpu.copied(times, taken)
+
+        pass_s = launch("random", 10_000)[:, 1].mean() / 1e9 / 10_000
+        lanes = gpu_compared.LANES[gpu.architecture][0]
+        found = []
+        for duration_s in LAUNCH_S:
+            for data in DATA:
+                passes = max(1, round(duration_s / pass_s))
+                time.sleep(2.0)
+                with ReadMeanwhile(partial(seen, bench.clocks, meter), 0.005) as watched:
+                    cycles, ns = launch(data, passes).mean(axis=0)
+                readings = [one for _, one in watched.readings[1:-1]] or [UNREAD]
+                each = blocks / gpu.processors * threads * passes * 128
+                found.append(
+                    LongLaunch(
+                        data=data,
+                        duration_s=duration_s,
+                        share=each / lanes / cycles,
+                        counted_mhz=cycles / ns * 1e3,
+                        shown_mhz=statistics.fmean(one[0] for one in readings),
+                        reasons=tuple(sorted({word for one in readings for word in one[1]})),
+                        power_w=statistics.fmean(one[2] for one in readings),
+                        limit_w=power_limit_w(bench.clocks),
+                    )
+                )
+                yield Row(
+                    what=f"sp multiply-adds in a launch of {duration_s} s, {data}",
+                    kernel="gpu_fma",
+                    value=found[-1].share,
+                    unit="of the lanes in each cycle",
+                    core_mhz=found[-1].counted_mhz,
+                    note=json.dumps(plain(found[-1])),
+                )
+        yield Row(what="long launches", kernel="gpu_fma", note=judged_launches(found))
+    finally:
+        gpu.close()
+        meter.close()
+    for seconds in LAUNCH_S:
+        for data in DATA:
+            short = replace(bench, seconds=seconds)
+            what = f"gpu_fma in runs of {seconds} s, {data}"
+            for row in tried(what, "gpu_fma", partial(multiply_adds, short, "sp", data)):
+                yield replace(row, what=what, bar=None)
+
+
+UNREAD = math.nan, (), math.nan
+
+
+def seen(clocks: Any, meter: Any) -> tuple[float, tuple[str, ...], float]:
+    """The SMs' clock and why it is lowered, as NVML shows them, and the power in W."""
+    power = next(
+        (value for channel, value in zip(meter.channels, meter.read().values, strict=True)
+         if (channel.kind, channel.domain) == ("power", "gpu")),
+        math.nan,
+    )  # fmt: skip
+    if clocks is None:
+        return math.nan, (), power
+    state = clocks.state()
+    mhz = state.setting.core_mhz
+    return math.nan if mhz is None else mhz, state.throttled, power
+
+
+def power_limit_w(clocks: Any) -> float:
+    """The power limit in force; NaN where NVML does not show it."""
+    if clocks is not None:
+        with suppress(NvmlError), clocks.library.explained("the power limit"):
+            nvml = clocks.library.nvml
+            return float(nvml.nvmlDeviceGetEnforcedPowerLimit(clocks.gpus[0].handle)) / 1e3
+    return math.nan
+
+
+def multiply_adds(bench: Bench, number: str, data: str = "random") -> list[Row]:
+    """Multiply-adds in registers over the lanes at the achieved clock."""
+    run = bench.run("gpu_fma", number=number, level="register", data=data)
+    peak = gpu_compared.multiply_add_peak(
+        bench.architecture, number, bench.processors, run.core_mhz
+    )
+    return [
+        Row(
+            what=f"{number} multiply-adds",
+            kernel="gpu_fma",
+            value=run.rate(number) / 1e12,
+            unit="TFLOP/s",
+            of=None if peak is None else peak / 1e12,
+            of_what="lanes at this clock",
+            bar=0.95,
+            core_mhz=run.core_mhz,
+        )
+    ]
+
+
+def loads(bench: Bench, level: str) -> list[Row]:
+    """Reads of a level: of main memory over the device's own copy, of others in bytes a cycle."""
+    run = bench.run("gpu_load", level=level)
+    rate, cycles = run.rate(level), run.core_mhz * 1e6 * bench.processors
+    if level == "dram":
+        return [
+            Row(
+                what="reads of main memory",
+                kernel="gpu_load",
+                value=rate / 1e9,
+                unit="GB/s",
+                of=gpu_compared.copy_rate() / 1e9,
+                of_what="the device's own copy",
+                bar=0.97,
+                core_mhz=run.core_mhz,
+            )
+        ]
+    note = f"{rate / cycles:.1f} B a cycle of each multiprocessor"
+    return [
+        Row(
+            what=f"reads of {level}",
+            kernel="gpu_load",
+            value=rate / 1e9,
+            unit="GB/s",
+            core_mhz=run.core_mhz,
+            note=note,
+        )
+    ]
+
+
+def latency(bench: Bench, level: str) -> list[Row]:
+    """Nanoseconds of a hop of one chain."""
+    run = bench.run("gpu_chase", level=level)
+    return [
+        Row(
+            what=f"latency of {level}",
+            kernel="gpu_chase",
+            value=run.time_s / HOPS[level] * 1e9,
+            unit="ns a hop",
+            core_mhz=run.core_mhz,
+        )
+    ]
+
+
+def tensor_cores(bench: Bench, number: str, instruction: str) -> list[Row]:
+    """Products of tensor cores over their peak at the achieved clock."""
+    run = bench.run("gpu_mma", number=number, instruction=instruction)
+    flops = sum(run.rate(name) for name in run.counts if name.startswith("tc_"))
+    peak = gpu_compared.tensor_peak(bench.architecture, number, bench.processors, run.core_mhz)
+    return [
+        Row(
+            what=f"{number} on tensor cores ({instruction})",
+            kernel="gpu_mma",
+            value=flops / 1e12,
+            unit="TFLOP/s",
+            of=None if peak is None else peak / 1e12,
+            of_what="tensor cores at this clock",
+            bar=0.85,
+            core_mhz=run.core_mhz,
+        )
+    ]
+
+
+def beside_host(bench: Bench, kernel: str, host: str, **params: Any) -> list[Row]:
+    """How much faster the GPU is than the host's kernel of the same points."""
+    run = bench.run(kernel, **params)
+    own = run_for(host, params, bench.seconds, None)
+    return [
+        Row(
+            what=f"{kernel} beside the host's {host}",
+            kernel=kernel,
+            value=run.time_s * 1e3,
+            unit="ms",
+            core_mhz=run.core_mhz,
+            note=f"the host takes {own.time_s * 1e3:.4g} ms: {own.time_s / run.time_s:.3g} times",
+        )
+    ]
+
+
+def rate_rows(bench: Bench) -> Iterator[Row]:
+    """Rates of the microbenchmarks, cuBLAS, and the fast multipole method."""
+    for level in ("dram", "l2", "l1", "shared"):
+        yield from tried(f"reads of {level}", "gpu_load", partial(loads, bench, level))
+        yield from tried(f"latency of {level}", "gpu_chase", partial(latency, bench, level))
+    for number in ("sp", "dp"):
+        what = f"{number} multiply-adds"
+        yield from tried(what, "gpu_fma", partial(multiply_adds, bench, number))
+    wide = "wgmma" if bench.architecture == "sm_90" else "mma"
+    for number, instruction in (("bf16", wide), ("dp", "mma")):
+        what = f"{number} on tensor cores"
+        yield from tried(what, "gpu_mma", partial(tensor_cores, bench, number, instruction))
+    yield from tried("bf16 product", "gpu_gemm", partial(product, bench, "bf16"))
+    points = {"n": 262_144, "q": 640}
+    for kernel, host in (("gpu_fmm_u", "fmm_u"), ("gpu_fmm", "fmm")):
+        rows = partial(beside_host, bench, kernel, host, **points)
+        yield from tried(f"{kernel} beside the host's {host}", kernel, rows)
+
+
+def counter_rows(_: Bench) -> Iterator[Row]:
+    """See :mod:`benchmarks.gpu_compared`."""
+    yield from gpu_compared.counter_rows()
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step and the seconds after which it is ended."""
+
+    rows: Callable[[Bench], Iterator[Row]]
+    limit_s: float
+
+
+STEPS = {
+    "results": Step(result_rows, 60),
+    "products": Step(product_rows, 90),
+    "energies": Step(energy_rows, 320),
+    "wave": Step(wave_rows, 110),
+    "launches": Step(launch_rows, 60),
+    "rates": Step(rate_rows, 140),
+    "counters": Step(counter_rows, 80),
+}
+"""By name, in order of worth; 14 minutes and 20 seconds in all."""
+GRACE_S = 10.0
+"""What a step has to end after SIGTERM before it is killed."""
+
+
+def plain(row: Any) -> dict[str, Any]:
+    """A dataclass for JSON, which has no NaN."""
+    return {
+        name: None if isinstance(value, float) and math.isnan(value) else value
+        for name, value in asdict(row).items()
+    }
+
+
+def keep(folder: Path, step: str, row: Row) -> None:
+    """Print a row, and add it to the folder's."""
+    print(row.text, flush=True)
+    with (folder / "rows.jsonl").open("a", encoding="utf-8") as file:
+        print(json.dumps({"step": step, **plain(row)}), file=file)
+
+
+def run_step(name: str, folder: Path) -> int:
+    """Measure a step's rows in this process; 1 where it failed."""
+    end_s = time.monotonic() + STEPS[name].limit_s - GRACE_S
+    gpu = need_gpu()
+    try:
+        processors = gpu_compared.processors()
+        bench = Bench(gpu.architectures[0], processors, open_clocks(), folder, end_s)
+        for row in STEPS[name].rows(bench):
+            keep(folder, name, row)
+    except KernelError as error:
+        keep(folder, name, Row(what=name, kernel="all", note=f"failed: {error}"))
+        return 1
+    return 0
+
+
+def ended(command: list[str], limit_s: float) -> str:
+    """Run a command, and say how it ended; empty where all was well. At the limit it is asked to
+    end, and killed GRACE_S later."""
+    with subprocess.Popen(command, start_new_session=True) as process:
+        for number, wait_s in ((signal.SIGTERM, limit_s), (signal.SIGKILL, GRACE_S)):
+            try:
+                code = process.wait(wait_s)
+                break
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, number)
+        else:
+            code = process.wait()
+    if number == signal.SIGKILL:
+        return f"ended at its limit of {limit_s:g} s"
+    return f"ended with code {code}" if code else ""
+
+
+def main() -> int:
+    """Run the steps, keep their rows, and print them."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--out", default="gpu-15min", help="folder for the rows and stores")
+    parser.add_argument("--steps", nargs="+", choices=STEPS, default=list(STEPS))
+    parser.add_argument("--plan", action="store_true", help="print the steps and end")
+    parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.plan:
+        for name in arguments.steps:
+            print(f"{name}: at most {STEPS[name].limit_s:g} s")
+        print(f"in all: at most {sum(STEPS[name].limit_s for name in arguments.steps):g} s")
+        return 0
+    folder = Path(arguments.out)
+    if arguments.step:
+        return run_step(arguments.step, folder)
+    gpu = need_gpu()
+    folder.mkdir(parents=True, exist_ok=True)
+    title = f"{gpu.gpus[0]} ({gpu.architectures[0]}), driver {gpu.driver}, CUDA {gpu.cuda}"
+    keep(folder, "gpu", Row(what=title, kernel="all", note=time.strftime("%Y-%m-%d %H:%M:%S")))
+    failed = 0
+    for name in arguments.steps:
+        print(f"# {name}, at most {STEPS[name].limit_s:g} s", flush=True)
+        words = [sys.executable, __file__, "--step", name, "--out", str(folder)]
+        if how := ended(words, STEPS[name].limit_s):
+            keep(folder, name, Row(what=name, kernel="all", note=how))
+            failed += 1
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

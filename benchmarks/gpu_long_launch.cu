@@ -1,0 +1,37 @@
+// Single-precision multiply-adds of every lane, and how long they took by the processor's clock and
+// by the GPU's time: benchmarks/gpu_15min.py.
+
+#define THREADS 256
+#define CHAINS 16
+#define ROUNDS 8
+
+// A pass through the loop has CHAINS * ROUNDS multiply-adds of each thread. `taken` gets cycles and
+// nanoseconds of each block.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    timed_multiply_adds(float *out, long long *taken, long long passes, float factor, float added) {
+    float x[CHAINS];
+#pragma unroll
+    for (int i = 0; i < CHAINS; i++) x[i] = added * (float)(threadIdx.x * CHAINS + i);
+    __syncthreads();
+    long long begin_ns, end_ns;
+    const long long begin = clock64();
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin_ns));
+#pragma unroll 1
+    for (long long pass = 0; pass < passes; pass++) {
+#pragma unroll
+        for (int round = 0; round < ROUNDS; round++)
+#pragma unroll
+            for (int i = 0; i < CHAINS; i++) x[i] = __fmaf_rn(x[i], factor, added);
+    }
+    __syncthreads();
+    const long long end = clock64();
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(end_ns));
+    float total = 0;
+#pragma unroll
+    for (int i = 0; i < CHAINS; i++) total += x[i];
+    out[blockIdx.x * THREADS + threadIdx.x] = total;
+    if (threadIdx.x == 0) {
+        taken[2 * blockIdx.x] = end - begin;
+        taken[2 * blockIdx.x + 1] = end_ns - begin_ns;
+    }
+}
