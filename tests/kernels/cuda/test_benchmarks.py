@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -23,6 +25,7 @@ from kernels.cuda.microbench.chains import GpuFmaParams, count_multiply_adds
 from kernels.cuda.program import Source
 from kernels.registry import KERNELS
 from tests.kernels.cuda.on_host import compiled
+from tests.sites.fake_nvml import TREE, build
 
 ROOT = Path(__file__).parents[3]
 
@@ -243,3 +246,30 @@ def test_a_step_is_ended_at_its_limit_and_says_how_it_ended() -> None:
     assert gpu_15min.ended([*python, "pass"], 20) == ""
     assert gpu_15min.ended([*python, "raise SystemExit(3)"], 20) == "ended with code 3"
     assert gpu_15min.ended(["sleep", "60"], 0.2) == "ended at its limit of 0.2 s"
+
+
+def test_a_gpu_that_cannot_be_opened_fails_each_step_in_a_line(tmp_path: Path) -> None:
+    """NVML's stand-in shows two H100, and there is no driver to open them."""
+    tree = tmp_path / TREE
+    shutil.copytree(ROOT / "tests/trees/nvml-2-gpus" / TREE, tree)
+    (tree / "driver_version").write_text("580.95.05\n")
+    (tmp_path / "libcuda.so.1").write_text("none")
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks/gpu_15min.py", "--out", tmp_path / "out",
+         "--steps", "products", "launches"],
+        env={
+            **os.environ,
+            "LD_LIBRARY_PATH": f"{build().parent}:{tmp_path}",
+            "FAKE_NVML_TREE": str(tree),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    kept = [json.loads(line) for line in (tmp_path / "out/rows.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in kept] == ["gpu", *["products"] * 2, *["launches"] * 2]
+    assert "H100" in kept[0]["what"]
+    assert kept[1]["note"].startswith("failed: opening the GPU")
+    assert kept[2]["note"] == "ended with code 1"
+    assert all(row["value"] is None for row in kept)
