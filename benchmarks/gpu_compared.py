@@ -27,7 +27,7 @@ import numpy as np
 from campaign.profiles.profiler_tables import Selection, read_counted
 from dvfs.input_files import FileError
 from kernels.cuda.device import explained
-from kernels.cuda.products.gemm_counts import random_matrix
+from kernels.cuda.products.gemm import random_matrix
 from kernels.registry import find_kernel
 
 ROOT = Path(__file__).parents[1]

@@ -92,7 +92,7 @@ STENCILS = {"stencil", "gpu_stencil", "cuda_stencil"}
         ("products/fused.py", {"chain"}),
         ("stencils/loops.py", STENCILS - {"cuda_stencil"}),
         ("fmm_u/loops.py", {"fmm_u"}),
-        ("cuda/products/gemm_counts.py", {"gpu_gemm"}),
+        ("cuda/products/gemm.py", {"gpu_gemm"}),
     ],
 )
 def test_another_operator_changes_the_kernels_that_run_it_and_no_other(copy, file, changed):

@@ -1,4 +1,4 @@
-// Multiply-adds with a chosen number for each word loaded: kernels/cuda/microbench/chains.py.
+// Multiply-adds with a chosen number for each word loaded: kernels/cuda/microbench/fma.py.
 //
 // Every chain alternates between x = p x + q and x = r x + s; a word that is loaded takes the place
 // of q or s in one step. The work is cut into chunks of as many trips, which the blocks share, so

@@ -1,4 +1,4 @@
-"""Loads from one level of a GPU's memory: sums of words of 32 bits.
+"""``gpu_load``: loads from one level of a GPU's memory, as sums of words of 32 bits.
 
 One addition, class ``int``, is counted for each word, in addition to its 4 bytes, as the kernel
 ``load`` does on the host. Each word of a trip has a sum of its own, because an instruction that
@@ -13,16 +13,25 @@ from typing import Any, Literal
 import numpy as np
 
 from kernels.cuda.microbench.chunks import (
+    CHECKED_BLOCKS,
+    CHECKED_CHUNKS,
     CHUNKS,
+    FILLED_BYTES,
     THREADS,
     VECTOR_BYTES,
+    ChunkRun,
+    Data,
     Work,
+    array_vectors,
+    compare,
+    filled,
     loaded_vectors,
+    region_trips,
     source_level,
 )
-from kernels.cuda.microbench.data import Data
-from kernels.cuda.program import Source
-from kernels.kernel import Counts, Params
+from kernels.cuda.program import NEEDS, Source
+from kernels.host.ranks import Team
+from kernels.kernel import Counts, Kernel, Params
 
 SOURCE = Path(__file__).with_name("load.cu")
 FUNCTION = "sums"
@@ -77,3 +86,48 @@ def expected(
             rows = loaded_vectors(params.level, each, block, trip, region)
             sums[block] += words[rows % len(words)].reshape(THREADS, -1)
     return sums.reshape(blocks * THREADS, -1)
+
+
+class LoadRun(ChunkRun):
+    """The kernel with its array on the GPU."""
+
+    function = FUNCTION
+
+    def __init__(self, params: GpuLoadParams, team: Team) -> None:
+        self._params = params
+        super().__init__(team, count_loads(params), WORK)
+
+    def source(self, architecture: str) -> Source:
+        """See :class:`ChunkRun`."""
+        return load_source(self._params)
+
+    def arguments(self, seed: int) -> tuple[Any, ...]:
+        """See :class:`ChunkRun`."""
+        each = vectors(self._params)
+        of_level = (self._params.level, each, self.blocks, self.gpu.l2_bytes)
+        self._region = region_trips(*of_level)
+        size_bytes = array_vectors(*of_level) * VECTOR_BYTES
+        drawn = min(size_bytes, FILLED_BYTES) // VECTOR_BYTES
+        self._words = filled((drawn, VECTOR_WORDS), WORD, self._params.data, seed)
+        sums = np.zeros((self.blocks * THREADS, each * VECTOR_WORDS), WORD)
+        words = self.gpu.array(self._words, size_bytes)
+        return (self.gpu.array(sums), words, np.int32(self._region))
+
+    def check(self) -> None:
+        """Compare a few chunks with NumPy, of the first words of the array."""
+        work = Work(CHECKED_CHUNKS, self._work.trips)
+        self.launch(CHECKED_BLOCKS, work, self.on_gpu)
+        right = expected(self._params, self._words, self._region, CHECKED_BLOCKS, work)
+        compare("sums of words", self.gpu.copied(self.on_gpu[0], right), right, 0.0)
+
+
+gpu_load = Kernel(
+    name="gpu_load",
+    summary="sums of 4-byte integers that one level of a GPU's memory serves",
+    counted="16-byte loads at the level; one addition (int) a word",
+    classes=("int", "shared", "l1", "l2", "dram"),
+    params=GpuLoadParams,
+    counts=count_loads,
+    prepare=LoadRun,
+    needs=NEEDS,
+)

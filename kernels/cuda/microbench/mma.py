@@ -1,4 +1,4 @@
-"""Matrix products of a GPU's tensor cores, without loads of their operands in the loop.
+"""``gpu_mma``: matrix products of a GPU's tensor cores, whose operands are not loaded in the loop.
 
 In each trip every block adds the product A B to its sums D. The second half of K cancels the first:
 A's numbers are repeated and B's are negated, so that the sums keep changing and stay as large as
@@ -8,6 +8,7 @@ memory in each instruction is a part of its operations' energy.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,12 +16,23 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import model_validator
 
-from kernels.cuda.microbench.chunks import CHUNKS, Work
-from kernels.cuda.microbench.data import Data, filled
-from kernels.cuda.microbench.tensor_numbers import TENSOR_NUMBERS
-from kernels.cuda.program import Source
-from kernels.kernel import Counts, KernelError, Params
+from kernels.cuda.microbench.chunks import (
+    CHECKED_BLOCKS,
+    CHECKED_CHUNKS,
+    CHUNKS,
+    ChunkRun,
+    Data,
+    Work,
+    compare,
+    filled,
+)
+from kernels.cuda.program import NEEDS, Source
+from kernels.host.ranks import Team
+from kernels.kernel import Counts, Kernel, KernelError, Params
 
+Array = np.ndarray[Any, Any]
+E4M3_BIAS, E4M3_LARGEST = 7, 448.0
+SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 FUNCTION = "products"
 SOURCES = {
     "mma": Path(__file__).with_name("mma.cu"),
@@ -31,6 +43,110 @@ SLICE_BYTES = 32
 """What an instruction takes of a row of A or a column of B; of doubles, 128 bytes."""
 QMMA = ("sm_89", "sm_120", "sm_121")
 """The architectures whose mma multiplies 8-bit numbers. Others convert them to halves first."""
+CHECKED_TRIPS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorNumber:
+    """A kind of number that tensor cores multiply.
+
+    ``code``: the sources' ``NUMBER``; ``dtype``: of its bits, as :attr:`encode` makes them from
+    float64 (the nearest number) and :attr:`decode` reads them back; ``sums``: the type of sums;
+    ``counted_as``: its class; ``tolerance``: of sums, relative to the largest. The sums of 8-bit
+    numbers keep about 14 bits in some tensor cores (DeepSeek-AI 2024).
+    """
+
+    code: int
+    dtype: np.dtype[Any]
+    encode: Callable[[Array], Array]
+    decode: Callable[[Array], Array]
+    counted_as: str
+    tolerance: float
+    sums: np.dtype[Any] = SINGLE
+
+
+def bf16_from(values: Array) -> Array:
+    """The nearest bf16 numbers, the upper half of a float32: uint16."""
+    bits = values.astype(np.float32).view(np.uint32)
+    half_up = 0x7FFF + ((bits >> np.uint32(16)) & np.uint32(1))
+    return ((bits + half_up) >> np.uint32(16)).astype(np.uint16)
+
+
+def bf16_values(bits: Array) -> Array:
+    """What they stand for: float64."""
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
+
+
+def e4m3_values(bits: Array) -> Array:
+    """What 8-bit numbers of 4 bits exponent and 3 bits mantissa stand for: float64; NaN for 0x7f
+    and 0xff (Micikevicius et al. 2022)."""
+    exponent = ((bits >> 3) & 15).astype(np.int64)
+    mantissa = (bits & 7) / 8.0
+    scale = np.exp2(np.maximum(exponent, 1) - E4M3_BIAS)
+    size = np.where(exponent > 0, 1.0 + mantissa, mantissa) * scale
+    size = np.where((bits & 127) == 127, np.nan, size)
+    return np.where(bits >> 7, -size, size)
+
+
+def e4m3_from(values: Array) -> Array:
+    """The nearest such numbers, at most 448: uint8."""
+    size = np.minimum(np.abs(values), E4M3_LARGEST)
+    lowest = 1 - E4M3_BIAS
+    exponent = np.floor(np.log2(np.maximum(size, 2.0**lowest))).astype(np.int64)
+    step = np.exp2(exponent - 3)
+    eighths = np.rint(size / step).astype(np.int64)
+    # 16 eighths are the next exponent's first; below 8 the number is subnormal.
+    bits = np.where(eighths >= 8, (exponent - lowest) * 8 + eighths, eighths)
+    return (bits | np.where(np.signbit(values), 128, 0)).astype(np.uint8)
+
+
+def _half_from(values: Array) -> Array:
+    return values.astype(np.float16).view(np.uint16)
+
+
+def _half_values(bits: Array) -> Array:
+    return bits.view(np.float16).astype(np.float64)
+
+
+def _same(values: Array) -> Array:
+    return values
+
+
+TENSOR_NUMBERS = {
+    "dp": TensorNumber(
+        code=0,
+        dtype=DOUBLE,
+        encode=_same,
+        decode=_same,
+        counted_as="tc_dp",
+        tolerance=1e-13,
+        sums=DOUBLE,
+    ),
+    "half": TensorNumber(
+        code=1,
+        dtype=np.dtype(np.uint16),
+        encode=_half_from,
+        decode=_half_values,
+        counted_as="tc_half",
+        tolerance=1e-4,
+    ),
+    "bf16": TensorNumber(
+        code=2,
+        dtype=np.dtype(np.uint16),
+        encode=bf16_from,
+        decode=bf16_values,
+        counted_as="tc_half",
+        tolerance=1e-4,
+    ),
+    "fp8": TensorNumber(
+        code=3,
+        dtype=np.dtype(np.uint8),
+        encode=e4m3_from,
+        decode=e4m3_values,
+        counted_as="tc_fp8",
+        tolerance=0.01,
+    ),
+}
 
 
 class GpuMmaParams(Params):
@@ -144,3 +260,49 @@ def expected(
     product = number.decode(operands.a) @ number.decode(operands.b).T
     trips = [len(work.chunks_of(block, blocks)) * work.trips for block in range(blocks)]
     return np.stack([product * count for count in trips])
+
+
+class MmaRun(ChunkRun):
+    """The kernel with its operands on the GPU."""
+
+    function = FUNCTION
+
+    def __init__(self, params: GpuMmaParams, team: Team) -> None:
+        self._params, self._number = params, TENSOR_NUMBERS[params.number]
+        super().__init__(team, count_products(params), iteration_work(params))
+
+    def source(self, architecture: str) -> Source:
+        """See :class:`ChunkRun`."""
+        return mma_source(self._params, architecture)
+
+    def arguments(self, seed: int) -> tuple[Any, ...]:
+        """See :class:`ChunkRun`."""
+        shape, operands = block_shape(self._params), cancelling(self._params, seed)
+        sums = np.zeros((self.blocks, shape.m, shape.n), self._number.sums)
+        self._checked = drawn(self._params, "random", seed)
+        self._checked_on_gpu = (
+            self.gpu.array(self._checked.a),
+            self.gpu.array(self._checked.b),
+        )
+        return (self.gpu.array(sums), self.gpu.array(operands.a), self.gpu.array(operands.b))
+
+    def check(self) -> None:
+        """Compare a few products of operands that do not cancel with NumPy."""
+        work = Work(CHECKED_CHUNKS, CHECKED_TRIPS)
+        self.launch(CHECKED_BLOCKS, work, (self.on_gpu[0], *self._checked_on_gpu))
+        right = expected(self._params, self._checked, CHECKED_BLOCKS, work)
+        computed = self.gpu.copied(self.on_gpu[0], right.astype(self._number.sums))
+        what = f"products of {self._params.number} by {self._params.instruction}"
+        compare(what, computed, right, self._number.tolerance)
+
+
+gpu_mma = Kernel(
+    name="gpu_mma",
+    summary="matrix products of a GPU's tensor cores, from registers or from shared memory",
+    counted="two operations a multiply-add (tc_dp, tc_half, tc_fp8)",
+    classes=("tc_dp", "tc_half", "tc_fp8"),
+    params=GpuMmaParams,
+    counts=count_products,
+    prepare=MmaRun,
+    needs=NEEDS,
+)

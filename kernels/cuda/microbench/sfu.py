@@ -1,4 +1,4 @@
-"""Special functions on a GPU, with a chosen number of multiply-adds for each.
+"""``gpu_sfu``: special functions on a GPU, with a chosen number of multiply-adds for each.
 
 A chain of reciprocal square roots alone would settle at 1. With multiply-adds, x becomes
 p / sqrt|x| + q, a chaotic map: its values keep changing, differ between chains, and stay finite,
@@ -15,9 +15,17 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from kernels.cuda.microbench.chunks import CHUNKS, THREADS, Work
-from kernels.cuda.program import Source
-from kernels.kernel import Counts, Params
+from kernels.cuda.microbench.chunks import (
+    CHECKED_BLOCKS,
+    CHECKED_CHUNKS,
+    CHUNKS,
+    THREADS,
+    ChunkRun,
+    Work,
+)
+from kernels.cuda.program import NEEDS, Source
+from kernels.host.ranks import Team
+from kernels.kernel import Counts, Kernel, Params, ResultError
 
 SOURCE = Path(__file__).with_name("sfu.cu")
 FUNCTION = "special_functions"
@@ -105,3 +113,46 @@ def expected(
                 error = abs(factor) * error + ROUNDING * (np.abs(y) + abs(term))
         x[block], off[block] = y, error
     return x.reshape(-1, CHAINS), off.reshape(-1, CHAINS)
+
+
+class SfuRun(ChunkRun):
+    """The kernel with its arrays on the GPU."""
+
+    function = FUNCTION
+
+    def __init__(self, params: GpuSfuParams, team: Team) -> None:
+        self._params = params
+        super().__init__(team, count_values(params), WORK)
+
+    def source(self, architecture: str) -> Source:
+        """See :class:`ChunkRun`."""
+        return sfu_source(self._params)
+
+    def arguments(self, seed: int) -> tuple[Any, ...]:
+        """See :class:`ChunkRun`."""
+        self._start = first_values(self.blocks * THREADS, seed)
+        out, start = self.gpu.array(self._start), self.gpu.array(self._start)
+        return (out, start, *(value for pair in FACTORS for value in pair))
+
+    def check(self) -> None:
+        """Compare a few values of the chains with NumPy: an error grows from each to the next."""
+        work = Work(CHECKED_CHUNKS, 1)
+        self.launch(CHECKED_BLOCKS, work, self.on_gpu)
+        start = self._start[: CHECKED_BLOCKS * THREADS]
+        computed = self.gpu.copied(self.on_gpu[0], start)
+        right, tolerance = expected(self._params, start, CHECKED_BLOCKS, work)
+        wrong = int((~(np.abs(computed - right) <= tolerance)).sum())
+        if wrong:
+            raise ResultError(f"{wrong} of {right.size} chains of special functions are wrong")
+
+
+gpu_sfu = Kernel(
+    name="gpu_sfu",
+    summary="special functions on a GPU with a chosen number of multiply-adds for each",
+    counted="one operation a special function (sfu), two a multiply-add (sp)",
+    classes=("sfu", "sp"),
+    params=GpuSfuParams,
+    counts=count_values,
+    prepare=SfuRun,
+    needs=NEEDS,
+)

@@ -1,4 +1,4 @@
-// The matrix product C = C + A B in double precision: kernels/cuda/products/dgemm_counts.py.
+// The matrix product C = C + A B in double precision: kernels/cuda/products/dgemm.py.
 //
 // All matrices are stored by columns, and padded to whole tiles. A block of DIM_M x DIM_N threads
 // computes a tile of BLK_M x BLK_N of C. Its threads load stripes of BLK_K columns of A and rows of

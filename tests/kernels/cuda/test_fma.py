@@ -11,7 +11,19 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from kernels.cuda.microbench.chains import (
+from kernels.cuda.microbench.chunks import (
+    CHUNKS,
+    LEVELS,
+    REGION_VECTORS,
+    THREADS,
+    VECTOR_BYTES,
+    Work,
+    array_vectors,
+    filled,
+    loaded_vectors,
+    region_trips,
+)
+from kernels.cuda.microbench.fma import (
     BLOCK_STEPS,
     FUNCTION,
     NUMBERS,
@@ -24,18 +36,6 @@ from kernels.cuda.microbench.chains import (
     inner_trips,
     iteration_work,
 )
-from kernels.cuda.microbench.chunks import (
-    CHUNKS,
-    LEVELS,
-    REGION_VECTORS,
-    THREADS,
-    VECTOR_BYTES,
-    Work,
-    array_vectors,
-    loaded_vectors,
-    region_trips,
-)
-from kernels.cuda.microbench.data import filled
 from tests.kernels.cuda.on_host import ARCHITECTURES, compiled_together, host_library
 
 LOADS = {"shared": "LDS.128", "l1": "LDG.E.128", "l2": "LDG.E.128", "dram": "LDG.E.128"}

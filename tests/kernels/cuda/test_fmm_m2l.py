@@ -7,10 +7,9 @@ import pytest
 
 from kernels.cuda.fmm import spectra
 from kernels.cuda.fmm.arrays import arrays_of, matrices_of
-from kernels.cuda.fmm.evaluation import GpuFmmParams
+from kernels.cuda.fmm.kernel import GpuFmmParams, check_potentials
 from kernels.cuda.fmm.plan import SPECTRA, make_plan
 from kernels.cuda.fmm.product import SIDE, make_product
-from kernels.cuda.fmm.run import check_potentials
 from kernels.cuda.fmm.spectra import (
     Slabs,
     cut,

@@ -24,15 +24,15 @@ from kernels.cuda.fmm.direct import (
     tolerance,
 )
 from kernels.cuda.fmm.direct_jobs import Places, make_jobs
-from kernels.cuda.fmm.u_kernel import gpu_fmm_u
 from kernels.cuda.fmm.u_phase import (
     GpuFmmUParams,
+    check_sums,
     count_u_phase,
+    gpu_fmm_u,
     laid_out,
     u_metrics,
     work_of,
 )
-from kernels.cuda.fmm.u_run import check_sums
 from kernels.cuda.program import compile_program
 from kernels.fmm_u.kernel import FmmUParams, Leaves, fmm_u
 from kernels.fmm_u.variants import tolerance as host_tolerance

@@ -14,13 +14,14 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from kernels.cuda.fmm.arrays import arrays_of, matrices_of, rows_within
-from kernels.cuda.fmm.evaluation import (
+from kernels.cuda.fmm.kernel import (
     GpuFmmParams,
+    check_potentials,
+    gpu_fmm,
     plan_of,
+    source_of,
 )
-from kernels.cuda.fmm.kernel import gpu_fmm
 from kernels.cuda.fmm.plan import SPECTRA, DirectStep, Plan, SpectraStep, Step, make_plan
-from kernels.cuda.fmm.run import check_potentials, source_of
 from kernels.fmm.constants import PHASES
 from kernels.fmm.interface import setup_for
 from kernels.fmm.kernel import direct_sums

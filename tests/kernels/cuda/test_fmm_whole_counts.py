@@ -11,11 +11,10 @@ import pytest
 
 from kernels.cuda.fmm import direct
 from kernels.cuda.fmm import product as products
-from kernels.cuda.fmm.evaluation import GpuFmmParams, count_evaluation, count_phases, plan_of
 from kernels.cuda.fmm.hadamard import count_hadamard
+from kernels.cuda.fmm.kernel import GpuFmmParams, count_evaluation, count_phases, plan_of, source_of
 from kernels.cuda.fmm.plan import DirectStep, Plan, ProductStep, SpectraStep, Step
 from kernels.cuda.fmm.product import SIDE, THREADS, count_product, make_product
-from kernels.cuda.fmm.run import source_of
 from kernels.cuda.fmm.tiles import make_tiles
 from kernels.cuda.listing import Function
 from tests.kernels.cuda.on_host import ARCHITECTURES, compiled_together

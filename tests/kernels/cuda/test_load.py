@@ -11,8 +11,14 @@ import pytest
 from pydantic import ValidationError
 
 from kernels.cuda.listing import Function
-from kernels.cuda.microbench.chunks import CHUNKS, REGION_VECTORS, THREADS, VECTOR_BYTES, Work
-from kernels.cuda.microbench.data import filled
+from kernels.cuda.microbench.chunks import (
+    CHUNKS,
+    REGION_VECTORS,
+    THREADS,
+    VECTOR_BYTES,
+    Work,
+    filled,
+)
 from kernels.cuda.microbench.load import (
     FUNCTION,
     VECTOR_WORDS,

@@ -13,22 +13,20 @@ from pydantic import ValidationError
 from kernels.cuda.microbench.chunks import CHUNKS, THREADS, Work
 from kernels.cuda.microbench.mma import (
     FUNCTION,
+    TENSOR_NUMBERS,
     GpuMmaParams,
     Operands,
+    bf16_from,
+    bf16_values,
     block_shape,
     cancelling,
     count_products,
     drawn,
+    e4m3_from,
+    e4m3_values,
     expected,
     iteration_work,
     mma_source,
-)
-from kernels.cuda.microbench.tensor_numbers import (
-    TENSOR_NUMBERS,
-    bf16_from,
-    bf16_values,
-    e4m3_from,
-    e4m3_values,
 )
 from kernels.cuda.program import Source
 from kernels.kernel import KernelError

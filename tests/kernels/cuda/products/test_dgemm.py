@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from kernels.cuda.listing import Function
-from kernels.cuda.products.dgemm import gpu_dgemm
-from kernels.cuda.products.dgemm_counts import (
+from kernels.cuda.products.dgemm import (
     FUNCTION,
     SOURCE,
     GpuDgemmParams,
     count_product,
     dgemm_source,
+    gpu_dgemm,
+    padded,
 )
-from kernels.cuda.products.dgemm_run import padded
 from kernels.products.kernel import Matrices
 from tests.kernels.cuda.on_host import ARCHITECTURES, compiled_together
 from tests.kernels.cuda.products.variants import drawn, drawn_with

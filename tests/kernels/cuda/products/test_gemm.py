@@ -11,16 +11,17 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from kernels.cuda.products.gemm import gpu_gemm
-from kernels.cuda.products.gemm_counts import (
+from kernels.cuda.products.gemm import (
     NUMBERS,
     GpuGemmParams,
+    check_rows,
     count_gemm,
+    gpu_gemm,
     in_bf16,
     in_double,
+    open_cublas,
     random_matrix,
 )
-from kernels.cuda.products.gemm_run import check_rows, open_cublas
 from kernels.host.ranks import Team
 from kernels.kernel import KernelError, ResultError
 

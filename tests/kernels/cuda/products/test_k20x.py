@@ -15,7 +15,7 @@ from campaign.plan.plan import Plan, make_plan
 from campaign.verbs.command_line import main
 from dvfs.setting import Setting
 from kernels.cuda.processor import TESLA_K20X
-from kernels.cuda.products.k20x_counts import (
+from kernels.cuda.products.k20x import (
     LATENCY_CYCLES,
     LINE_CYCLES,
     CudaDgemmParams,

@@ -13,9 +13,7 @@ from pydantic import ValidationError
 from campaign.plan.plan import Plan, make_plan
 from campaign.verbs.command_line import main
 from kernels.cuda.architectures import PROCESSORS, processor_of
-from kernels.cuda.products.dgemm import gpu_dgemm
-from kernels.cuda.products.dgemm_counts import GpuDgemmParams
-from kernels.cuda.products.launchable import variant_use, with_use
+from kernels.cuda.products.dgemm import GpuDgemmParams, gpu_dgemm, variant_use, with_use
 from kernels.host.ranks import Team
 from kernels.kernel import KernelError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from kernels.cuda.products.dgemm_counts import GpuDgemmParams
+from kernels.cuda.products.dgemm import GpuDgemmParams
 
 THREAD_SHAPES = [(8, 4), (4, 16), (16, 6), (8, 16), (16, 16), (32, 8), (64, 4), (24, 12), (32, 16)]
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from kernels.cuda.stencils.prisms import GpuStencilParams
+from kernels.cuda.stencils.stencil import GpuStencilParams
 from kernels.stencils.counts import inner_pieces, wavefronts
 
 

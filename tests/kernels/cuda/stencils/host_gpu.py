@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from kernels.cuda.device import Launch
-from kernels.cuda.stencils.prisms import (
+from kernels.cuda.stencils.stencil import (
     FUNCTION,
     GpuStencilParams,
     line_numbers,

@@ -11,12 +11,15 @@ import pytest
 
 from campaign.plan.plan import make_plan
 from kernels.cuda.listing import Function
-from kernels.cuda.stencils import stencil_run
-from kernels.cuda.stencils.prisms import (
+from kernels.cuda.stencils import stencil
+from kernels.cuda.stencils.stencil import (
     FUNCTION,
     GpuStencilParams,
+    StencilRun,
     columns_held,
     count_prisms,
+    gpu_stencil,
+    iteration,
     launches,
     line_numbers,
     prism_metrics,
@@ -24,8 +27,6 @@ from kernels.cuda.stencils.prisms import (
     refusal,
     shared_bytes,
 )
-from kernels.cuda.stencils.stencil import gpu_stencil
-from kernels.cuda.stencils.stencil_run import StencilRun, iteration
 from kernels.host.ranks import Team
 from kernels.kernel import KernelError, ResultError
 from kernels.stencils.counts import count_stencil, stencil_metrics, wavefronts
@@ -269,7 +270,7 @@ def test_a_run_goes_on_from_its_last_values_and_a_wrong_one_is_found(
     """Odd and even numbers of iterations of odd and even numbers of steps; the host runs what a GPU
     would."""
     params = HOST_VARIANTS[number]
-    monkeypatch.setattr(stencil_run, "Gpu", lambda team: HostGpu(program, number))
+    monkeypatch.setattr(stencil, "Gpu", lambda team: HostGpu(program, number))
     run = StencilRun(params, Team())
     right = np.stack([whole_grid(params, run._grids[run._parity])] * 2)
     for iterations in (1, 2, 3, 0, 4):
@@ -335,7 +336,7 @@ def test_a_variant_that_does_not_fit_is_refused(program, monkeypatch) -> None:
     whole = big.model_copy(update={"tile_2": 0})
     assert columns_held(whole) == 4098
     assert "set tile_2, which is 0 for whole lines" in refusal(whole, 227 << 10)
-    monkeypatch.setattr(stencil_run, "Gpu", lambda team: HostGpu(program, 0))
+    monkeypatch.setattr(stencil, "Gpu", lambda team: HostGpu(program, 0))
     with pytest.raises(KernelError, match="this variant cannot run on sm_90: a block needs"):
         StencilRun(whole, Team())
 

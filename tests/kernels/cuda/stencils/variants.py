@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 
-from kernels.cuda.stencils.prisms import CODES, GpuStencilParams
+from kernels.cuda.stencils.stencil import CODES, GpuStencilParams
 
 
 def drawn(count: int, seed: int, most: int, most_threads: int) -> list[GpuStencilParams]:

@@ -1,4 +1,4 @@
-// One wavefront of a stencil over time, in hexagonal tiles: kernels/cuda/stencils/prisms.py.
+// One wavefront of a stencil over time, in hexagonal tiles: kernels/cuda/stencils/stencil.py.
 //
 // Each block computes a prism: a hexagon of steps and points of the first axis, along the whole
 // second axis. A row of the hexagon is a step; a column is a point of the second axis. The block
@@ -11,7 +11,7 @@
 // overwrites that of two steps before, which nothing needs any more. Where a prism has more than
 // WIDTH columns, a column takes the place of the one WIDTH before it.
 //
-// STENCIL: the number of its name in CODES of prisms.py. DOUBLE: whether numbers have 64 bits.
+// STENCIL: the number of its name in CODES of stencil.py. DOUBLE: whether numbers have 64 bits.
 // TILE_T, TILE_1: steps of a tile and points of its first row. WRAPS: whether a prism has more than
 // WIDTH columns, fixed ones included. THREADS_1, THREADS_2: threads of a block along the two axes.
 

@@ -1,4 +1,4 @@
-"""Chains of multiply-adds on a GPU: parameters, counts, and what NumPy computes.
+"""``gpu_fma``: chains of multiply-adds on a GPU, with a chosen number for each word loaded.
 
 Chains alternate between two steps, as those of :mod:`kernels.microbench.chains` do.
 """
@@ -13,16 +13,25 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from kernels.cuda.microbench.chunks import (
+    CHECKED_BLOCKS,
+    CHECKED_CHUNKS,
     CHUNKS,
+    FILLED_BYTES,
     LEVELS,
     THREADS,
     VECTOR_BYTES,
+    ChunkRun,
+    Data,
     Work,
+    array_vectors,
+    compare,
+    filled,
     loaded_vectors,
+    region_trips,
 )
-from kernels.cuda.microbench.data import Data
-from kernels.cuda.program import Source
-from kernels.kernel import Params
+from kernels.cuda.program import NEEDS, Source
+from kernels.host.ranks import Team
+from kernels.kernel import Kernel, Params
 
 Level = Literal["register", "shared", "l1", "l2", "dram"]
 SOURCE = Path(__file__).with_name("fma.cu")
@@ -212,3 +221,64 @@ def expected(
             constant_steps(ops + 1, ops - 1)
         end[block * THREADS : (block + 1) * THREADS] = x
     return end
+
+
+class FmaRun(ChunkRun):
+    """The kernel with its arrays on the GPU."""
+
+    function = FUNCTION
+
+    def __init__(self, params: GpuFmaParams, team: Team) -> None:
+        self._params, self._number = params, NUMBERS[params.number]
+        super().__init__(team, count_multiply_adds(params), iteration_work(params))
+
+    def source(self, architecture: str) -> Source:
+        """See :class:`ChunkRun`."""
+        return fma_source(self._params)
+
+    def arguments(self, seed: int) -> tuple[Any, ...]:
+        """See :class:`ChunkRun`."""
+        number, level = self._number, self._params.level
+        of_level = (level, VECTORS, self.blocks, self.gpu.l2_bytes)
+        self._region = 1 if level == "register" else region_trips(*of_level)
+        size_bytes = array_vectors(*of_level) * VECTOR_BYTES
+        drawn = min(size_bytes, FILLED_BYTES) // VECTOR_BYTES * number.width
+        self._words = filled((drawn, number.lanes), number.dtype, self._params.data, seed)
+        n_chains = self.blocks * THREADS * chains(self._params)
+        self._start = filled((n_chains, number.lanes), number.dtype, "random", seed + 1)
+        return (
+            self.gpu.array(self._start),
+            self.gpu.array(self._start),
+            self.gpu.array(self._words, size_bytes),
+            np.int32(self._region),
+            *(self._argument(value) for value in number.constants),
+        )
+
+    def _argument(self, value: Any) -> Any:
+        """A constant as the kernel takes it: both lanes of two halves are one word."""
+        if self._number.lanes == 1:
+            return value
+        return np.array([value] * self._number.lanes, self._number.dtype).view(np.uint32)[0]
+
+    def check(self) -> None:
+        """Compare a few chunks with NumPy, of the first words of the array."""
+        work = Work(CHECKED_CHUNKS, self._work.trips)
+        self.launch(CHECKED_BLOCKS, work, self.on_gpu)
+        rows = CHECKED_BLOCKS * THREADS
+        shape = (rows, chains(self._params), self._number.lanes)
+        start = self._start[: rows * chains(self._params)].reshape(shape)
+        computed = self.gpu.copied(self.on_gpu[0], start)
+        right = expected(self._params, start, self._words, self._region, CHECKED_BLOCKS, work)
+        compare(f"chains of {self._params.number}", computed, right, self._number.tolerance)
+
+
+gpu_fma = Kernel(
+    name="gpu_fma",
+    summary="multiply-adds on a GPU with a chosen number for each word loaded",
+    counted="two operations a multiply-add (sp, dp, half, int); 16-byte loads at the level",
+    classes=("sp", "dp", "half", "int", "shared", "l1", "l2", "dram"),
+    params=GpuFmaParams,
+    counts=count_multiply_adds,
+    prepare=FmaRun,
+    needs=NEEDS,
+)
