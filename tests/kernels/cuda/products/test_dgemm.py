@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -47,6 +48,28 @@ def multiply_adds(executed: Counter[str]) -> int:
     """Of one warp, by tensor cores."""
     kinds = ((name.split("."), times) for name, times in executed.items())
     return sum(MULTIPLY_ADDS[kind[1]] * times for kind, times in kinds if kind[0] == "DMMA")
+
+
+def offsets_of_operands(function: Function) -> list[tuple[list[int], list[int]]]:
+    """Of each DMMA the places in shared memory from which its numbers of A and of B were loaded, in
+    bytes from the first of them."""
+    loaded: dict[int, tuple[str, int]] = {}
+    found = []
+    for one in function.instructions:
+        if one.opcode == "LDS" and not one.never_runs:
+            place = re.match(r"R(\d+), \[(.+?)(?:\+(0x[0-9a-f]+))?\]", one.operands)
+            assert place is not None
+            loaded[int(place[1])] = place[2], int(place[3] or "0", 16)
+        elif one.opcode == "DMMA":
+            m, n, k = (int(size) for size in one.modifiers[0].split("x"))
+            first = [int(register) for register in re.findall(r"\bR(\d+)", one.operands)[1:3]]
+            operands = []
+            for register, numbers in zip(first, (m * k // 32, n * k // 32), strict=True):
+                places = [loaded[register + 2 * i] for i in range(numbers)]
+                assert len({base for base, _ in places}) == 1
+                operands.append([offset - places[0][1] for _, offset in places])
+            found.append((operands[0], operands[1]))
+    return found
 
 
 def before_and_after(function: Function) -> Counter[str]:
@@ -131,6 +154,16 @@ def test_tensor_cores_execute_what_is_counted(
         assert not [name for name in every if name.split(".")[0] in OTHERS], every
         assert not multiply_adds(outside)
         assert sum(times for name, times in step.items() if name.startswith("BAR")) == 1
+        if architecture == "sm_90":
+            # As PTX assigns them: of A rows g and g + 8 of columns t, t + 4 and so on, of B rows t,
+            # t + 4 and so on. A column of A is blk_m + 4 numbers after the one before it.
+            m, k = params.mma_shape()
+            of_a = [8 * (row + column * (params.blk_m + 4)) for column in range(0, k, 4)
+                    for row in range(0, m, 8)]  # fmt: skip
+            of_b = [8 * row for row in range(0, k, 4)]
+            offsets = offsets_of_operands(function)
+            assert offsets == [(of_a, of_b)] * len(offsets)
+            assert offsets
 
 
 @pytest.fixture(scope="module")
