@@ -4,7 +4,7 @@
     python -m benchmarks.policy_costs filter [--runs N] [--entries N]
 
 Both sides are interleaved; medians and their difference are printed. ``exec``: wall and processor
-time of ``true``, and of a loop of about ``--seconds``. ``filter``: wall time of ``srun true`` on a
+time of ``true``, and of a loop of about ``--seconds``, with byte code and checked files in caches. ``filter``: wall time of ``srun true`` on a
 real Slurm of one machine, without a filter's work and with a policy of ``--entries`` entries, of
 which the last matches; as root.
 """
@@ -54,8 +54,11 @@ def exec_costs(runs: int, seconds: float) -> None:
     """`true` and a loop, alone and under exec."""
     with tempfile.TemporaryDirectory() as folder:
         records = f"{folder}/records.jsonl"
+        kept = os.environ | {"PYTHONPYCACHEPREFIX": folder, "XDG_CACHE_HOME": folder}
+        kept.pop("PYTHONDONTWRITEBYTECODE", None)
         around = [sys.executable, "-m", "campaign", "exec", "--site", "localhost"]
         around += ["--records", records, "--"]
+        timed([*around, "true"], kept)
         one_s, _ = timed([sys.executable, "-c", LOOP.format(n=LOOP_STEPS)])
         steps = round(LOOP_STEPS * seconds / one_s)
         for name, argv, count in (
@@ -63,7 +66,7 @@ def exec_costs(runs: int, seconds: float) -> None:
             ("loop", [sys.executable, "-c", LOOP.format(n=steps)], max(runs // 5, 3)),
         ):
             alone, under = interleaved(
-                partial(timed, argv), partial(timed, [*around, *argv]), count
+                partial(timed, argv, kept), partial(timed, [*around, *argv], kept), count
             )
             print(
                 f"{name:5} alone {alone[0]:.3f} s wall, {alone[1]:.3f} s processor; under exec "

@@ -8,13 +8,15 @@ A package adds names by entry points, in its pyproject.toml:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Iterator, Mapping, MutableMapping
+from functools import cache, cached_property
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dvfs.errors import UserError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 PREFIX = "dvfs_campaign."
 
@@ -27,31 +29,61 @@ class LoadError(UserError):
     """What an installed package gives cannot be imported."""
 
 
-class Registry(dict[str, str]):
+class Registry(MutableMapping[str, str]):
     """Name -> where the thing is, ``module`` or ``module:attribute``. It is imported when it is
-    asked for.
+    asked for, and the installed packages are looked at when a name is.
 
     Args:
         group: the group of entry points that adds names, after ``dvfs_campaign.``.
         ours: this project's names.
 
-    ``packages``: name -> the installed package that gives it.
+    ``checked``: name -> where, of names that an earlier process looked up; :meth:`load` takes them.
     """
 
     def __init__(self, group: str, ours: Mapping[str, str]) -> None:
-        super().__init__(ours)
-        self.packages: dict[str, str] = {}
-        self._twice: dict[str, str] = {}
+        self.checked: dict[str, str] = {}
+        self._group = PREFIX + group
+        self._ours = ours
+
+    def __getitem__(self, name: str) -> str:
+        return self._names[name]
+
+    def __setitem__(self, name: str, where: str) -> None:
+        self._names[name] = where
+
+    def __delitem__(self, name: str) -> None:
+        del self._names[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @property
+    def packages(self) -> dict[str, str]:
+        """Name -> the installed package that gives it."""
+        return self._found[1]
+
+    @property
+    def _names(self) -> dict[str, str]:
+        return self._found[0]
+
+    @cached_property
+    def _found(self) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+        """All names, those of packages, and those that two packages give."""
+        names, packages, twice = dict(self._ours), {}, {}
         for entry in _installed():
-            if entry.group != PREFIX + group:
+            if entry.group != self._group:
                 continue
             package = "?" if entry.dist is None else entry.dist.name
-            first = self.packages.get(entry.name, "dvfs-campaign")
-            if entry.name not in self:
-                self[entry.name] = entry.value
-                self.packages[entry.name] = package
-            elif (first, self[entry.name]) != (package, entry.value):
-                self._twice[entry.name] = f"{first} and {package}"
+            first = packages.get(entry.name, "dvfs-campaign")
+            if entry.name not in names:
+                names[entry.name] = entry.value
+                packages[entry.name] = package
+            elif (first, names[entry.name]) != (package, entry.value):
+                twice[entry.name] = f"{first} and {package}"
+        return names, packages, twice
 
     def load(self, name: str) -> Any:
         """The module or the object of a name.
@@ -61,11 +93,11 @@ class Registry(dict[str, str]):
             DuplicateNameError: two packages give it.
             LoadError: the package that gives it fails as it is imported.
         """
-        if name in self._twice:
+        if name not in self.checked and name in self._found[2]:
             raise DuplicateNameError(
-                f"two packages have a {name!r}: {self._twice[name]}", "uninstall one of them"
+                f"two packages have a {name!r}: {self._found[2][name]}", "uninstall one of them"
             )
-        module, _, attribute = self[name].partition(":")
+        module, _, attribute = (self.checked.get(name) or self[name]).partition(":")
         try:
             found = import_module(module)
             return getattr(found, attribute) if attribute else found
@@ -80,7 +112,10 @@ class Registry(dict[str, str]):
 
 @cache
 def _installed() -> tuple[EntryPoint, ...]:
-    """The entry points of all our groups. One look at all that is installed takes 5 ms."""
+    """The entry points of all our groups. One look at all that is installed takes 5 ms, and the
+    import as much."""
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
     found = entry_points()
     ours = [found.select(group=group) for group in found.groups if group.startswith(PREFIX)]
     return tuple(entry for group in ours for entry in group)

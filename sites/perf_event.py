@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import re
 import struct
 from dataclasses import dataclass
@@ -152,9 +151,9 @@ def open_event(
     Raises:
         OSError: the kernel refuses it, or has no such system call on this machine.
     """
-    number = SYSTEM_CALL.get(platform.machine())
+    number = SYSTEM_CALL.get(os.uname().machine)
     if number is None:
-        raise OSError(38, f"perf_event_open has no known number on {platform.machine()}")
+        raise OSError(38, f"perf_event_open has no known number on {os.uname().machine}")
     attributes = ATTRIBUTES.pack(
         spec.source_type,
         ATTRIBUTES.size,

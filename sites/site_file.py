@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
@@ -542,7 +542,7 @@ class Site(FileModel):
         return self.simulated is not None
 
 
-def known(value: str, registry: dict[str, str], what: str) -> str:
+def known(value: str, registry: Mapping[str, str], what: str) -> str:
     """``value``, if the registry has it; otherwise a ValueError that lists its names."""
     if value not in registry:
         raise BadValueError(f"unknown {what} {value!r}", known_names(value, sorted(registry)))

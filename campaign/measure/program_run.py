@@ -1,11 +1,12 @@
 """Run a program at a setting, with the site's meters, and append what was measured to a file.
 
 The program runs as it would by itself: its output, its environment, its exit status and its
-signals are those without this one. Three processes share the work:
+signals are those without this one. Four processes share the work:
 
 - this one sets the clocks, reads the meters, waits, restores the clocks and writes the record;
 - the program's is forked first, waits until the clocks are set, and becomes the program. The kernel
   kills it where this process dies;
+- a witness in the same process group tells which signals were sent to the group;
 - a watcher, in a session of its own, restores the clocks where this process was killed.
 
 Nothing that goes wrong here keeps the program from running: it then runs at the clocks as found,
@@ -17,20 +18,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import hashlib
-import json
 import math
 import os
-import platform
-import pwd
-import resource
 import signal
 import stat
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -38,8 +34,8 @@ from dvfs.setting import AS_FOUND, Setting
 
 if TYPE_CHECKING:
     from campaign.measure.sampler import OpenMeter, Sampler
+    from campaign.policy.checked import NodeSite
     from sites.clocks import ClockControl
-    from sites.site_file import Site
 
 FORMAT = 1
 PERIOD_S = 0.1
@@ -63,7 +59,7 @@ class Wanted:
     """What a run is to have. ``setting``: AS_FOUND leaves the clocks alone. ``facts``: what the
     record also says (entry, arm, kernel). ``problems``: what is already wrong, a line each."""
 
-    site: Site | None
+    site: NodeSite | None
     setting: Setting = AS_FOUND
     facts: Mapping[str, Any] = field(default_factory=dict)
     problems: Sequence[str] = ()
@@ -104,6 +100,51 @@ def _open_missing() -> list[int]:
     return opened
 
 
+class _Witness:
+    """A process of this group that holds signals back: what is sent to the group, as by a terminal
+    or ``kill -- -PGID``, or to all of a job's processes, is sent to it and to the program."""
+
+    def __init__(self) -> None:
+        asked, self._ask = os.pipe()
+        self._told, tell = os.pipe()
+        parent = os.getpid()
+        libc = ctypes.CDLL(None)
+        self._pid = os.fork()
+        if self._pid == 0:
+            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            with contextlib.suppress(BaseException):
+                os.close(self._ask)
+                _without_input_and_output()
+                while os.getppid() == parent and (number := os.read(asked, 1)):
+                    os.write(tell, b"y" if signal.sigtimedwait([number[0]], 0) else b"n")
+            os._exit(0)
+        os.close(asked)
+        os.close(tell)
+
+    def has_got(self, number: int) -> bool:
+        """Whether a signal that this process got was sent to the witness too."""
+        with contextlib.suppress(OSError):
+            # The kernel signals a group under a lock that this call waits for.
+            os.setpgid(0, os.getpgid(0))
+        try:
+            os.write(self._ask, bytes([number]))
+            return os.read(self._told, 1) == b"y"
+        except OSError:  # it was killed
+            return False
+
+    def end(self) -> None:
+        """It is not needed any more."""
+        os.kill(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
+
+
+def _without_input_and_output() -> None:
+    """Who reads the program's output sees its end when the program ends."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nothing, descriptor)
+
+
 class _Program:
     """The program's process, which waits for :meth:`go`."""
 
@@ -113,6 +154,7 @@ class _Program:
         # An ignored SIGCHLD would never come, and the program would inherit this handling.
         before = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._waited_for)
+        self._witness = _Witness()
         held, self._go = os.pipe()
         parent = os.getpid()
         libc = ctypes.CDLL(None)
@@ -147,8 +189,9 @@ class _Program:
             if received.si_signo == signal.SIGCHLD:
                 ended, status = os.waitpid(self.pid, os.WNOHANG)
                 if ended:
+                    self._witness.end()
                     return status
-            elif _for_us_alone(received):
+            elif not (_from_slurm(received) or self._witness.has_got(received.si_signo)):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self.pid, received.si_signo)
 
@@ -157,16 +200,12 @@ class _Program:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
 
-def _for_us_alone(received: signal.struct_siginfo) -> bool:
-    """Whether the program did not get a signal as well. A terminal signals all processes of its
-    group, and Slurm's step daemon all of the step."""
-    if received.si_code > 0:  # by the kernel: a terminal
-        return False
+def _from_slurm(received: signal.struct_siginfo) -> bool:
+    """Whether Slurm's step daemon sent a signal: it signals all processes of a step, in turn."""
     try:
-        sender = Path(f"/proc/{received.si_pid}/comm").read_text()
+        return Path(f"/proc/{received.si_pid}/comm").read_text().startswith("slurmstepd")
     except OSError:
-        return True
-    return not sender.startswith("slurmstepd")
+        return False
 
 
 class _Watcher:
@@ -182,9 +221,7 @@ class _Watcher:
             try:
                 os.close(self._alive)
                 os.setsid()
-                nothing = os.open(os.devnull, os.O_RDWR)
-                for descriptor in (0, 1, 2):
-                    os.dup2(nothing, descriptor)
+                _without_input_and_output()
                 if os.read(alive, 1) == b"":
                     from sites.clocks.shared.journal import restore_left_over  # noqa: PLC0415
 
@@ -213,16 +250,19 @@ def run_program(argv: Sequence[str], wanted: Wanted, records: Path | None) -> in
         sampler = run.prepare(stack)
         start_unix_s, start_ns = time.time(), time.monotonic_ns()
         program.go()
-        run.import_for_the_end()
+        # A thread: the end of the program is not seen late.
+        importing = threading.Thread(target=run.import_for_the_end)
+        importing.start()
         status = program.wait()
         end_ns = time.monotonic_ns() - start_ns
+        importing.join()
         measured = run.measured(sampler, start_ns, end_ns)
     program.listen_again()
     record = {
         "format": FORMAT,
         **_job(argv),
         **wanted.facts,
-        "start": datetime.fromtimestamp(start_unix_s, UTC).isoformat(timespec="milliseconds"),
+        "start": _in_utc(start_unix_s),
         "time_s": end_ns / 1e9,
         **measured,
         "exit": os.waitstatus_to_exitcode(status),
@@ -269,7 +309,7 @@ class _Run:
             return None
 
     def _sampler(
-        self, site: Site, clocks: ClockControl, stack: contextlib.ExitStack
+        self, site: NodeSite, clocks: ClockControl, stack: contextlib.ExitStack
     ) -> Sampler | None:
         meters: list[OpenMeter] = []
         try:
@@ -289,6 +329,12 @@ class _Run:
 
     def import_for_the_end(self) -> None:
         """Import, while the program runs, what its end needs."""
+        import datetime  # noqa: F401, PLC0415
+        import hashlib  # noqa: F401, PLC0415
+        import json  # noqa: F401, PLC0415
+        import pwd  # noqa: F401, PLC0415
+        import statistics  # noqa: F401, PLC0415
+
         if self.wanted.site is not None and self.wanted.site.meters:
             from campaign.measure import energy  # noqa: F401, PLC0415
 
@@ -341,6 +387,8 @@ class _Run:
 
 def _job(argv: Sequence[str]) -> dict[str, Any]:
     """Who runs what: of the arguments, which may hold secrets, a hash alone."""
+    import hashlib  # noqa: PLC0415
+
     named = {
         "job_id": "SLURM_JOB_ID",
         "step_id": "SLURM_STEP_ID",
@@ -348,7 +396,7 @@ def _job(argv: Sequence[str]) -> dict[str, Any]:
         "partition": "SLURM_JOB_PARTITION",
     }
     return {
-        "node": platform.node(),
+        "node": os.uname().nodename,
         "user": _user(),
         **{key: os.environ.get(name) for key, name in named.items()},
         "program": Path(argv[0]).name,
@@ -358,8 +406,16 @@ def _job(argv: Sequence[str]) -> dict[str, Any]:
     }
 
 
+def _in_utc(unix_s: float) -> str:
+    from datetime import UTC, datetime  # noqa: PLC0415
+
+    return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="milliseconds")
+
+
 def _user() -> str:
     """The user's name, or the number of one that has none here."""
+    import pwd  # noqa: PLC0415
+
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -368,6 +424,8 @@ def _user() -> str:
 
 def append_record(path: Path, record: Mapping[str, Any]) -> None:
     """Append a line of JSON, whole or not at all; the file is this user's alone."""
+    import json  # noqa: PLC0415
+
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     line = json.dumps(record).encode() + b"\n"
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
@@ -399,6 +457,8 @@ def _ended_as(status: int) -> int:
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
         return code
+    import resource  # noqa: PLC0415
+
     sys.stdout.flush()
     sys.stderr.flush()
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))

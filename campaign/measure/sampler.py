@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -234,6 +233,8 @@ class Sampler(threading.Thread):
     def achieved_setting(self) -> Setting:
         """The mean achieved clocks and power limit in the window; None where they could not be
         read."""
+        import statistics  # noqa: PLC0415
+
         means: list[float | None] = []
         for name in AXES:
             known = [v for s in self.states if (v := getattr(s.setting, name)) is not None]
@@ -242,6 +243,8 @@ class Sampler(threading.Thread):
 
     def conditions(self) -> dict[str, Any]:
         """What the clock control reports beside the clocks: throttling, temperature, voltage."""
+        import statistics  # noqa: PLC0415
+
         conditions: dict[str, Any] = {}
         sources = {s.source for s in self.states if s.setting.core_mhz is not None and s.source}
         if sources:

@@ -8,8 +8,6 @@ in its match, of these the one with the most characters that are no wildcard, of
 from __future__ import annotations
 
 import datetime
-import fnmatch
-import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from campaign.policy.orders import Order, Orders, arm_of, fits
 from dvfs.errors import ArgumentError
 from dvfs.files import write_output
 from dvfs.input_files import (
@@ -48,9 +47,6 @@ VariableName = Annotated[
 Megahertz = Annotated[float, Field(gt=0, le=1e5, allow_inf_nan=False)]
 Percent = Annotated[float, Field(allow_inf_nan=False)]
 MOST_CONTROL_PCT = 90.0
-POLICY, CONTROL = "policy", "control"
-"""The arms: jobs that get their entry's setting, and jobs that are left at the cluster's
-defaults, which the first are compared with."""
 DEFAULT = "default"
 """The name of the entry of all jobs that no other entry matches."""
 MATCH_KEYS = ("job_name", "executable", "account", "partition", "comment", "arguments")
@@ -93,11 +89,8 @@ class Match(FileModel):
         return len(self.given), sum(len(re.sub("[*?]", "", p)) for p in self.given.values())
 
     def fits(self, job: Mapping[str, str]) -> bool:
-        """Whether a job with these values matches; a value that is not known matches nothing."""
-        return all(
-            name in job and fnmatch.fnmatchcase(job[name], pattern)
-            for name, pattern in self.given.items()
-        )
+        """See :func:`~campaign.policy.orders.fits`."""
+        return fits(self.given, job)
 
 
 class PolicySetting(FileModel):
@@ -275,18 +268,30 @@ class Policy(FileModel):
                 return entry
         return None
 
-    def opts_out(self, comment: str, environment: Mapping[str, str]) -> bool:
-        """Whether a job's user opted out."""
-        return self.opt_out.comment in comment.split() or self.opt_out.variable in environment
-
     def arm(self, job_id: str) -> str:
-        """The arm of a job whose id is known: policy or control.
+        """See :func:`~campaign.policy.orders.arm_of`."""
+        return arm_of(self.seed, self.control_threshold, job_id)
 
-        The first 8 hexadecimal digits of SHA-256 of ``SEED:JOB_ID``, as a fraction of 2^32, are
-        compared with the share of control jobs. A shell can compute the same.
-        """
-        digest = hashlib.sha256(f"{self.seed}:{job_id}".encode()).hexdigest()
-        return CONTROL if int(digest[:8], 16) < self.control_threshold else POLICY
+    def orders(self, today: datetime.date) -> Orders:
+        """What is applied on a day; entries that hold no more are the last."""
+        held = list(self.in_order(today))
+        return Orders(
+            entries=tuple(
+                Order(
+                    name=entry.name,
+                    kernel=entry.kernel,
+                    match={} if entry.match is None else entry.match.given,
+                    setting=entry.clocks,
+                    mark=entry.mark,
+                    holds=entry in held,
+                )
+                for entry in [*held, *(one for one in self.all_entries if one not in held)]
+            ),
+            seed=self.seed,
+            control_threshold=self.control_threshold,
+            comment=self.opt_out.comment,
+            variable=self.opt_out.variable,
+        )
 
     @property
     def control_threshold(self) -> int:

@@ -15,7 +15,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from analysis.comparison.arms import ArmChange, change_between_arms
 from campaign.policy.accounting import CLOCK_DIGITS, Job
-from campaign.policy.policy_file import CONTROL, POLICY, Entry, Policy
+from campaign.policy.orders import CONTROL, POLICY
+from campaign.policy.policy_file import Entry, Policy
 from dvfs.errors import ArgumentError
 from dvfs.input_files import FileError, read_text
 

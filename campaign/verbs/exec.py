@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
@@ -13,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dvfs.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from campaign.policy.policy_file import Entry, Policy
-    from sites.site_file import Site
+    from campaign.policy.orders import Order, Orders
 
 SUMMARY = "run a program at its policy's setting, measure it, and restore the clocks"
 EXAMPLE = "campaign exec --site localhost -- python3 --version"
@@ -69,16 +67,18 @@ def run(arguments: Namespace) -> int:
     site, entry = None, None
     facts: dict[str, Any] = {}
     try:
-        site, policy = _checked(arguments)
-        if policy is not None:
-            entry, facts = _entry(arguments.kernel, policy, argv)
+        from campaign.policy.checked import checked  # noqa: PLC0415
+
+        site, orders = checked(arguments.site, arguments.policy)
+        if orders is not None:
+            entry, facts = _entry(arguments.kernel, orders, argv)
     except Exception as error:  # the program runs whatever is wrong here
         what = "measured" if arguments.policy is None else "applied"
         problems.append(f"not {what}: {str(error).splitlines()[0]}")
     treated = entry is not None and facts.get("arm") == "policy"
     wanted = Wanted(
         site=site,
-        setting=entry.clocks if entry is not None and treated else AS_FOUND,
+        setting=entry.setting if entry is not None and treated else AS_FOUND,
         facts={"site": None if site is None else site.name, **facts},
         problems=problems,
     )
@@ -86,44 +86,20 @@ def run(arguments: Namespace) -> int:
     return run_program(argv, wanted, records)
 
 
-def _checked(arguments: Namespace) -> tuple[Site, Policy | None]:
-    """The site, and the policy where one is named and may be applied here today."""
-    from sites.site_reading import find_site, read_site  # noqa: PLC0415
-
-    if arguments.policy is None:
-        return read_site(find_site(arguments.site, Path())), None
-    from campaign.policy.checks import Cluster, check_policy, site_of  # noqa: PLC0415
-    from campaign.policy.policy_file import read_policy  # noqa: PLC0415
-
-    policy, source = read_policy(Path(arguments.policy))
-    site = site_of(policy, Path(arguments.policy), arguments.site)
-    here = os.environ.get("SLURM_CLUSTER_NAME")
-    cluster = Cluster({"ClusterName": here} if here else {}, ())
-    check_policy(policy, source, datetime.date.today(), site, cluster)
-    return site, policy
-
-
 def _entry(
-    kernel: str | None, policy: Policy, argv: list[str]
-) -> tuple[Entry | None, dict[str, Any]]:
+    kernel: str | None, orders: Orders, argv: list[str]
+) -> tuple[Order | None, dict[str, Any]]:
     """The entry of this run, and what the record says of it."""
-    today = datetime.date.today()
     job = job_of(argv, os.environ)
-    if policy.opts_out(job.get("comment", ""), os.environ):
+    if orders.opts_out(job.get("comment", ""), os.environ):
         return None, {"arm": "opted out"}
-    if kernel is not None:
-        names = {one.kernel: one.name for one in policy.all_entries if one.kernel}
-        entry: Entry | None = policy.entry(names.get(kernel, kernel))
-        if entry is not None and not policy.holds(entry, today):
-            raise ArgumentError(f"entry {entry.name!r} holds no more")
-    else:
-        entry = policy.entry_for(job, today)
+    entry = orders.order(kernel, job)
     if entry is None:
         return None, {"arm": "no entry"}
     if os.environ.get("SLURM_CPU_FREQ_REQ") or os.environ.get("SLURM_GPU_FREQ"):
         raise ArgumentError("Slurm has set the clocks of this job already")
     run_id = os.environ.get("SLURM_JOB_ID") or f"{os.getpid()}-{os.times().elapsed}"
-    return entry, {"entry": entry.name, "mark": entry.mark, "arm": policy.arm(run_id)}
+    return entry, {"entry": entry.name, "mark": entry.mark, "arm": orders.arm(run_id)}
 
 
 def job_of(argv: list[str], environment: Mapping[str, str]) -> dict[str, str]:

@@ -269,7 +269,7 @@ def _explain(arguments: Namespace) -> int:
     job = _job(arguments.job)
     today = datetime.date.today()
     chosen = policy.entry_for(job, today)
-    opted_out = policy.opts_out(job.get("comment", ""), {})
+    opted_out = policy.opt_out.comment in job.get("comment", "").split()
     fitting = [
         entry
         for entry in policy.in_order(today)

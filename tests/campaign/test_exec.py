@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -119,6 +120,41 @@ def test_signals_reach_the_program_once(machine: Path, number: signal.Signals) -
     assert settled_contents(machine) == before
 
 
+SENDERS = {
+    "to exec": lambda process, number: os.kill(process.pid, number),
+    "to the group": lambda process, number: os.killpg(process.pid, number),
+    "by the program to its group": lambda process, number: process.stdin.write(f"{number:d}\n"),
+}
+
+
+@pytest.mark.parametrize("sent", SENDERS)
+def test_signals_reach_the_program_once_however_they_are_sent(machine: Path, sent: str) -> None:
+    """A program that counts its signals; what is sent twice at once is one signal, so they come
+    one after the other. Real-time signals queue: none is lost there, and none comes twice."""
+    counting = (
+        "import os, signal, sys\n"
+        "counts = {}\n"
+        "def got(number, _): counts[number] = counts.get(number, 0) + 1; show()\n"
+        "def show(): print(sorted(counts.items()), flush=True)\n"
+        "for number in (1, 2, 10, 14, 15, 40): signal.signal(number, got)\n"
+        "show()\n"
+        "for line in sys.stdin: os.killpg(0, int(line))\n"
+        "signal.pause() if not counts.get(15) else show()\n"
+    )
+    process = start(machine, sys.executable, "-c", counting, stdin=subprocess.PIPE, bufsize=1)
+    assert process.stdout is not None
+    assert process.stdin is not None
+    counts: dict[int, int] = {}
+    assert process.stdout.readline() == "[]\n"
+    for number in [1, 2, 10, 14, 40, 15] * 3:
+        counts[number] = counts.get(number, 0) + 1
+        SENDERS[sent](process, number)
+        assert process.stdout.readline() == f"{sorted(counts.items())}\n"
+    process.stdin.close()
+    assert process.stdout.read() == f"{sorted(counts.items())}\n"
+    assert process.wait() == 0
+
+
 def wait_until(holds: Callable[[], bool]) -> None:
     deadline_s = time.monotonic() + 20.0
     while not holds():
@@ -152,6 +188,55 @@ def test_after_sigkill_the_program_is_dead_and_the_clocks_are_restored(
 
 def zombie(process: int) -> bool:
     return "\nState:\tZ" in Path(f"/proc/{process}/status").read_text()
+
+
+@pytest.fixture
+def memory_group() -> Iterator[Path]:
+    """A group of processes that the kernel keeps below 64 MiB, by its OOM killer."""
+    first = Path("/sys/fs/cgroup/memory")  # of the first version of cgroups
+    top = first if first.is_dir() else Path("/sys/fs/cgroup")
+    group = top / f"dvfs-campaign-test-{os.getpid()}"
+    group.mkdir()
+    try:
+        names = ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
+        for name in names if top == first else ("memory.max",):
+            if (group / name).exists():
+                (group / name).write_text("64M")
+        if (group / "memory.swap.max").exists():
+            (group / "memory.swap.max").write_text("0")
+        yield group
+    finally:
+        wait_until(lambda: not (group / "cgroup.procs").read_text())
+        group.rmdir()
+
+
+def oom_kills(group: Path) -> int:
+    files = [group / name for name in ("memory.oom_control", "memory.events")]
+    text = "".join(file.read_text() for file in files if file.exists())
+    return int(re.findall(r"^oom_kill (\d+)$", text, re.MULTILINE)[0])
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("limited", ["$$", "$$ $PPID"], ids=["the program", "exec as well"])
+def test_after_the_kernel_ran_out_of_memory_the_clocks_are_restored(
+    machine: Path, memory_group: Path, limited: str
+) -> None:
+    takes = f"exec {sys.executable} -c 'bytearray(1 << 30)'"
+    script = f"for i in {limited}; do echo $i > {memory_group}/cgroup.procs; done; echo in; {takes}"
+    own = subprocess.run(
+        ["sh", "-c", script.replace("$PPID", "")], capture_output=True, text=True, check=False
+    )
+    assert oom_kills(memory_group) == 1
+    before = settled_contents(machine)
+    process = start(machine, "sh", "-c", script)
+    out, err = process.communicate(timeout=60)
+    assert oom_kills(memory_group) == 2
+    assert (out, err, process.returncode) == (own.stdout, own.stderr, own.returncode)
+    assert own.returncode == -signal.SIGKILL
+    assert settled_contents(machine) == before
+    assert journals(machine) == []
+    (one,) = records(machine)
+    assert (one["set"], one["exit"]) == (True, -signal.SIGKILL)
 
 
 def test_a_program_that_detaches_does_not_keep_the_clocks(machine: Path) -> None:
@@ -274,6 +359,120 @@ def test_a_policy_that_cannot_be_read_does_not_keep_the_program_from_running(pol
     done = campaign(*given, str(policy / "r"), "--", "sh", "-c", "echo x; exit 9")
     assert (done.stdout, done.returncode) == ("x\n", 9)
     assert done.stderr
+
+
+# --- What was checked is kept ---------------------------------------------------------------------
+
+
+def under(policy: Path, *words: str, **environment: str) -> tuple[dict[str, object], set[str]]:
+    """The record of a run of true, and which of the modules that check files it imported."""
+    file = policy / f"records{len(list(policy.glob('records*')))}"
+    given = ["--site", str(policy / "s.toml"), "--records", str(file), *words, "--", "true"]
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "campaign", "exec", *given],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"XDG_CACHE_HOME": str(policy / "cache")} | environment,
+    )
+    checking = {"pydantic", "sites.site_reading", "campaign.policy.policy_file", "email"}
+    return json.loads(file.read_text()), checking & {
+        line.rpartition("|")[2].strip() for line in done.stderr.splitlines()
+    }
+
+
+def test_what_was_checked_is_taken_until_a_file_changes(policy: Path) -> None:
+    words = ("--policy", str(policy / "p.toml"))
+    first, imported = under(policy, *words)
+    assert "pydantic" in imported
+    again, imported = under(policy, *words)
+    assert imported == set()
+    for key in ("start", "time_s"):
+        del first[key], again[key]
+    assert again == first
+    assert again["core_mhz"] == 2000.0
+    (kept,) = (policy / "cache/dvfs-campaign/exec").iterdir()
+    assert (kept.stat().st_mode & 0o777, kept.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    # Another job of the same files gets its own entry and arm.
+    assert under(policy, *words, SLURM_JOB_NAME="app")[0]["entry"] == "app"
+    assert under(policy, *words, "--kernel", "app")[0]["entry"] == "app"
+    assert under(policy, *words, NO_DVFS="")[0]["arm"] == "opted out"
+    # The check is one of this cluster, and of this day: these two clocks are never on one.
+    assert "pydantic" in under(policy, *words, SLURM_CLUSTER_NAME="c")[1]
+    assert "pydantic" in under(policy, *words, TZ="AAA12")[1]
+    assert "pydantic" in under(policy, *words, TZ="BBB-14")[1]
+
+
+CHANGES = {
+    "the site is wrong": ("s.toml", "[domains.core]", "tolerance_pct = -1\n[domains.core]", "-1"),
+    "the setting is not legal": ("s.toml", "[2000.0]", "[1900.0]", "not a legal setting"),
+    "the policy has expired": ("p.toml", "until = 2099", "until = 2019", "expired"),
+}
+
+
+@pytest.mark.parametrize("which", CHANGES)
+def test_a_changed_file_is_checked_again(policy: Path, which: str) -> None:
+    words = ("--policy", str(policy / "p.toml"))
+    under(policy, *words)
+    name, was, now, says = CHANGES[which]
+    text = (policy / name).read_text()
+    assert was in text
+    (policy / name).write_text(text.replace(was, now))
+    record, imported = under(policy, *words)
+    assert "pydantic" in imported
+    assert any(says in line for line in record["problems"])
+    assert record["core_mhz"] is None
+
+
+FORGED = {
+    "no JSON": lambda file: file.write_text("{"),
+    "no site": lambda file: file.write_text("{}"),
+    "of another file": lambda file: file.write_text(
+        file.read_text().replace('"s"', '"evil"').replace('"stamp": "', '"stamp": "0')
+    ),
+    "can be written by others": lambda file: (
+        file.write_text(file.read_text().replace('"app"', '"evil"')),
+        file.chmod(0o666),
+    ),
+    "another user's": lambda file: (
+        file.write_text(file.read_text().replace('"app"', '"evil"')),
+        os.chown(file, 65534, 65534),
+    ),
+    "in a folder of others": lambda file: (
+        file.write_text(file.read_text().replace('"app"', '"evil"')),
+        file.parent.chmod(0o777),
+    ),
+}
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("which", FORGED)
+def test_a_kept_check_that_is_not_this_users_or_of_these_files_is_not_taken(
+    policy: Path, which: str
+) -> None:
+    words = ("--policy", str(policy / "p.toml"), "--kernel", "app")
+    under(policy, *words)
+    (kept,) = (policy / "cache/dvfs-campaign/exec").iterdir()
+    FORGED[which](kept)
+    record, imported = under(policy, *words)
+    assert "pydantic" in imported
+    assert (record["entry"], record["site"]) == ("app", "s")
+
+
+def test_what_another_pair_of_files_was_checked_for_is_not_taken(policy: Path) -> None:
+    """Whoever could rename files in the cache gets nothing applied that is another file's."""
+    (policy / "t.toml").write_text(SITE.replace('"hwmon"', '"powercap"'))
+    under(policy)
+    (kept,) = (policy / "cache/dvfs-campaign/exec").iterdir()
+    under(policy, "--site", str(policy / "t.toml"))
+    (other,) = set(kept.parent.iterdir()) - {kept}
+    other.replace(kept)
+    assert "pydantic" in under(policy)[1]
+
+
+def test_without_a_cache_the_program_runs(policy: Path) -> None:
+    (policy / "cache").write_text("")
+    assert under(policy)[0]["site"] == "s"
 
 
 HANDED_ON = """\

@@ -22,9 +22,8 @@ from analysis.choice.candidates import SettingCandidates
 from analysis.choice.promise import promised_change
 from campaign.policy.checks import Cluster, check_policy, obstacles
 from campaign.policy.forms import FORMS, install
+from campaign.policy.orders import CONTROL, POLICY
 from campaign.policy.policy_file import (
-    CONTROL,
-    POLICY,
     Match,
     Origin,
     Policy,

@@ -15,7 +15,8 @@ from scipy import stats
 from campaign.policy.accounting import Job, read_jobs, read_jobs_file
 from campaign.policy.checks import Cluster, obstacles
 from campaign.policy.forms import install
-from campaign.policy.policy_file import CONTROL, POLICY, Entry, Policy, write_policy
+from campaign.policy.orders import CONTROL, POLICY
+from campaign.policy.policy_file import Entry, Policy, write_policy
 from campaign.policy.verification import BROKEN, KEPT
 from campaign.store.layout import create_store
 from campaign.verbs.command_line import main

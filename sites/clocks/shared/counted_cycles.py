@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import re
 import struct
 import time
@@ -63,7 +62,7 @@ def count_in_process(event: str = "aperf") -> ProcessCycles | None:
         config = re.search(r"event=(0x[0-9a-f]+)", (folder / "events" / event).read_text())
     except (OSError, ValueError):
         return None
-    if config is None or platform.machine() != "x86_64":
+    if config is None or os.uname().machine != "x86_64":
         return None
     attributes = ATTRIBUTES.pack(
         source_type,

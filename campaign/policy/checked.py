@@ -1,0 +1,182 @@
+"""What `campaign exec` needs of its site file and policy, checked, in plain values.
+
+To read and check the files takes longer than all else that `exec` does. So the outcome is kept for
+the day in the user's cache, a file for each pair of files, and taken while both files have the same
+text. It is read only where it is this user's alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from campaign.policy.orders import Order, Orders
+from dvfs.setting import Setting
+from sites.clocks import CONTROLS
+from sites.clocks.shared.private_files import OwnershipError, open_folder, read_owned
+from sites.meters import METERS
+
+if TYPE_CHECKING:
+    from sites.site_file import Site
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class CoreVoltage:
+    """As in the site file."""
+
+    chip: str
+    label: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeClocks:
+    """As in the site file."""
+
+    control: str
+    options: Mapping[str, Any]
+    core_voltage: CoreVoltage | None
+    device: str
+    tolerance_pct: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeMeter:
+    """As in the site file."""
+
+    kind: str
+    use: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeSite:
+    """What setting and measuring need of a site."""
+
+    name: str
+    is_simulated: bool
+    clocks: NodeClocks
+    meters: Sequence[NodeMeter]
+    settings: list[Setting]
+
+
+def checked(site: str | None, policy: str | None) -> tuple[NodeSite, Orders | None]:
+    """The site, and what the policy orders where one is named and may be applied here today.
+
+    ``site``: a built-in's name or a path; None: the policy's. ``policy``: its path.
+
+    Raises:
+        FileError: with file, line, key, what was found and what would be right.
+    """
+    cluster = os.environ.get("SLURM_CLUSTER_NAME", "")
+    place = str(Path(site).absolute()) if site is not None and site.endswith(".toml") else site
+    pair = [place, None if policy is None else str(Path(policy).absolute()), cluster]
+    given = [*pair, str(datetime.date.today()), FORMAT]
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
+    folder = Path(home, "dvfs-campaign", "exec")
+    name = hashlib.sha256(json.dumps(pair).encode()).hexdigest()[:24] + ".json"
+    with contextlib.suppress(OSError, OwnershipError, ValueError, KeyError, TypeError):
+        kept = json.loads(_read_kept(folder, name))
+        if kept["stamp"] == _stamp(given, kept["files"]):
+            return _taken(kept)
+    node, orders, files = _check(site, policy, cluster)
+    document = {
+        "files": files,
+        "stamp": _stamp(given, files),
+        "controls": {node.clocks.control: CONTROLS[node.clocks.control]},
+        "meters": {meter.kind: METERS[meter.kind] for meter in node.meters},
+        "site": asdict(node),
+        "orders": None if orders is None else asdict(orders),
+    }
+    with contextlib.suppress(OSError, TypeError):  # TypeError: an option that JSON does not have
+        from dvfs.files import write_kept  # noqa: PLC0415
+
+        data = json.dumps(document).encode()
+        if folder.is_absolute():
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_kept(folder / name, data)
+    return node, orders
+
+
+def _stamp(given: Sequence[Any], files: Sequence[str]) -> str:
+    """What changes when a new check is due."""
+    stamp = hashlib.sha256(json.dumps(given).encode())
+    for path in files:
+        stamp.update(hashlib.sha256(Path(path).read_bytes()).digest())
+    return stamp.hexdigest()
+
+
+def _read_kept(folder: Path, name: str) -> str:
+    opened = open_folder(folder)
+    try:
+        return read_owned(opened, folder, name)
+    finally:
+        os.close(opened)
+
+
+def _taken(kept: Mapping[str, Any]) -> tuple[NodeSite, Orders | None]:
+    site, clocks, orders = kept["site"], kept["site"]["clocks"], kept["orders"]
+    voltage = clocks["core_voltage"] and CoreVoltage(**clocks["core_voltage"])
+    node = NodeSite(
+        name=site["name"],
+        is_simulated=site["is_simulated"],
+        clocks=NodeClocks(**clocks | {"core_voltage": voltage}),
+        meters=[NodeMeter(**meter) for meter in site["meters"]],
+        settings=[Setting(**setting) for setting in site["settings"]],
+    )
+    if orders is not None:
+        entries = (
+            Order(**one | {"setting": Setting(**one["setting"])}) for one in orders["entries"]
+        )
+        orders = Orders(**orders | {"entries": tuple(entries)})
+    CONTROLS.checked |= kept["controls"]
+    METERS.checked |= kept["meters"]
+    return node, orders
+
+
+def _check(
+    named: str | None, policy: str | None, cluster: str
+) -> tuple[NodeSite, Orders | None, list[str]]:
+    """Both, and the files that were read."""
+    from sites.site_reading import find_site, read_site  # noqa: PLC0415
+
+    if policy is None:
+        file = find_site(named or "", Path())
+        return node_site(read_site(file)), None, [str(file.absolute())]
+    from campaign.policy.checks import Cluster, check_policy  # noqa: PLC0415
+    from campaign.policy.policy_file import read_policy  # noqa: PLC0415
+
+    path = Path(policy)
+    read, source = read_policy(path)
+    file = find_site(read.site, path.parent) if named is None else find_site(named, Path())
+    site, today = read_site(file), datetime.date.today()
+    here = Cluster({"ClusterName": cluster} if cluster else {}, ())
+    check_policy(read, source, today, site, here)
+    files = [str(file.absolute()), str(path.absolute())]
+    return node_site(site), read.orders(today), files
+
+
+def node_site(site: Site) -> NodeSite:
+    """The part of a site file that setting and measuring need."""
+    voltage = site.clocks.core_voltage
+    return NodeSite(
+        name=site.name,
+        is_simulated=site.is_simulated,
+        clocks=NodeClocks(
+            control=site.clocks.control,
+            options=site.clocks.options,
+            core_voltage=voltage and CoreVoltage(voltage.chip, voltage.label),
+            device=site.clocks.device,
+            tolerance_pct=site.clocks.tolerance_pct,
+        ),
+        meters=[NodeMeter(kind=m.kind, use=m.use, options=m.options) for m in site.meters],
+        settings=site.settings,
+    )
