@@ -102,7 +102,8 @@ def _open_missing() -> list[int]:
 
 class _Witness:
     """A process of this group that holds signals back: what is sent to the group, as by a terminal
-    or ``kill -- -PGID``, or to all of a job's processes, is sent to it and to the program."""
+    or ``kill -- -PGID``, or to all of a job's processes, is sent to it and to the program. Equal
+    signals within a millisecond may be one signal for it and two for this process."""
 
     def __init__(self) -> None:
         asked, self._ask = os.pipe()
