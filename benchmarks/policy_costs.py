@@ -4,9 +4,9 @@
     python -m benchmarks.policy_costs filter [--runs N] [--entries N]
 
 Both sides are interleaved; medians and their difference are printed. ``exec``: wall and processor
-time of ``true``, and of a loop of about ``--seconds``, with byte code and checked files in caches. ``filter``: wall time of ``srun true`` on a
-real Slurm of one machine, without a filter's work and with a policy of ``--entries`` entries, of
-which the last matches; as root.
+time of ``true``, and of a loop of about ``--seconds``, with byte code and checked files in caches.
+``filter``: wall time of ``srun true`` on a real Slurm of one machine, without a filter's work and
+with a policy of ``--entries`` entries, of which the last matches; as root.
 """
 
 from __future__ import annotations

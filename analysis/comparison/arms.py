@@ -28,11 +28,14 @@ LEVEL = 0.95
 @dataclass(frozen=True)
 class ArmChange:
     """The change of a quantity by the policy, in % of what control jobs take: the estimate and its
-    95 % interval. The jobs are those in blocks that have both arms."""
+    95 % interval. ``log_std``, ``freedom``: the standard error of the logarithm of the ratio, and
+    the degrees of freedom of its t. The jobs are those in blocks that have both arms."""
 
     change_pct: float
     low_pct: float
     high_pct: float
+    log_std: float
+    freedom: float
     policy_jobs: int
     control_jobs: int
 
@@ -40,6 +43,13 @@ class ArmChange:
     def jobs(self) -> int:
         """Of both arms."""
         return self.policy_jobs + self.control_jobs
+
+    def p_at_most(self, limit_pct: float) -> float:
+        """The one-sided p of a true change of at most ``limit_pct``, in % and above -100."""
+        gap = np.log1p(self.change_pct / 100.0) - np.log1p(limit_pct / 100.0)
+        if self.log_std == 0.0:
+            return float(gap <= 0.0)
+        return float(special.stdtr(self.freedom, -gap / self.log_std))
 
 
 def change_between_arms(
@@ -94,7 +104,8 @@ def change_between_arms(
             for g in range(clusters)
         ]
         variance = (clusters - 1) / clusters * float(np.sum((np.array(without) - slope[0]) ** 2))
-    reach = float(special.stdtrit(freedom, (1.0 + LEVEL) / 2.0)) * float(np.sqrt(variance))
+    std = float(np.sqrt(variance))
+    reach = float(special.stdtrit(freedom, (1.0 + LEVEL) / 2.0)) * std
     low, middle, high = (
         float(np.expm1(d)) * 100.0 for d in (slope[0] - reach, slope[0], slope[0] + reach)
     )
@@ -102,6 +113,8 @@ def change_between_arms(
         middle,
         low,
         high,
+        std,
+        freedom,
         int(policy[usable].sum()),
         int((~policy[usable]).sum()),
     )

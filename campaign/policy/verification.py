@@ -6,17 +6,18 @@ import datetime
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
+from scipy import special
 
 from analysis.comparison.arms import ArmChange, change_between_arms
 from campaign.policy.accounting import CLOCK_DIGITS, Job
 from campaign.policy.orders import CONTROL, POLICY
-from campaign.policy.policy_file import Entry, Policy
+from campaign.policy.policy_file import Entry, Policy, Promise
 from dvfs.errors import ArgumentError
 from dvfs.input_files import FileError, read_text
 
@@ -25,6 +26,10 @@ FEWEST_USERS = 6
 """From so many users on, jobs of one user are taken for alike in what they gain; with fewer, jobs
 of one user and input."""
 MOST_MORE = 1e7
+FALSE_ALARMS = 0.05
+"""How often a policy whose promises are all kept may be called not kept."""
+LEAST_CHANGE_PCT = -100.0 + 1e-6
+"""The logarithm of a ratio needs one above 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +47,9 @@ class EntryVerdict:
     policy_jobs: int
     control_jobs: int
     users: int
-    promised_saving_pct: float | None
-    promised_saving_pct_95: tuple[float, float] | None
+    promise: Promise | None
     saving_pct: float | None
     saving_pct_95: tuple[float, float] | None
-    promised_slowdown_pct: float | None
-    promised_slowdown_pct_95: tuple[float, float] | None
     slowdown_pct: float | None
     slowdown_pct_95: tuple[float, float] | None
     more_jobs: int | None
@@ -60,7 +62,10 @@ class EntryVerdict:
 
     def as_dict(self) -> dict[str, Any]:
         """``entries`` of ``campaign verify --json``."""
-        return asdict(self)
+        promise = None if self.promise is None else self.promise.model_dump()
+        return {field.name: getattr(self, field.name) for field in fields(self)} | {
+            "promise": promise
+        }
 
 
 @dataclass(frozen=True)
@@ -78,13 +83,58 @@ def verify(policy: Policy, jobs: Iterable[Job]) -> Verification:
     for job in jobs:
         by_mark[job.mark].append(job)
     by_mark.pop("", None)
-    verdicts = [
-        _verdict(policy, entry, by_mark.pop(entry.mark, [])) for entry in policy.all_entries
-    ]
+    delivered = [_delivered(policy, e, by_mark.pop(e.mark, [])) for e in policy.all_entries]
+    broken = _surely_broken([one.p_kept for one in delivered])
+    promises = sum(one.p_kept is not None for one in delivered)
+    verdicts = [_verdict(one, number in broken, promises) for number, one in enumerate(delivered)]
     return Verification(tuple(verdicts), {mark: len(jobs) for mark, jobs in by_mark.items()})
 
 
-def _verdict(policy: Policy, entry: Entry, jobs: Sequence[Job]) -> EntryVerdict:
+def _surely_broken(p_kept: Sequence[float | None]) -> set[int]:
+    """Which promises are surely not kept: with all entries together at most 5 % false alarms (Holm
+    1979). None is no promise, or one without jobs."""
+    by_p = sorted((p, number) for number, p in enumerate(p_kept) if p is not None)
+    broken: set[int] = set()
+    for rank, (p, number) in enumerate(by_p):
+        if p > FALSE_ALARMS / (len(by_p) - rank):
+            break
+        broken.add(number)
+    return broken
+
+
+@dataclass(frozen=True)
+class _Delivered:
+    """An entry, its jobs that are compared, the changes of energy and time, and the jobs apart."""
+
+    entry: Entry
+    jobs: Sequence[Job]
+    energy: ArmChange | None
+    time: ArmChange | None
+    apart: dict[str, int]
+
+    @property
+    def limits(self) -> dict[str, tuple[ArmChange, float]]:
+        """What is compared with the promise, and the most that it may change, in %."""
+        promise = self.entry.promise
+        if promise is None:
+            return {}
+        most_energy_pct = max(-promise.saving_pct_95[0], LEAST_CHANGE_PCT)
+        most_time_pct = max(promise.slowdown_pct_95[1], LEAST_CHANGE_PCT)
+        both = {"saving": (self.energy, most_energy_pct), "slowdown": (self.time, most_time_pct)}
+        return {name: (one, most) for name, (one, most) in both.items() if one is not None}
+
+    @property
+    def p_each(self) -> dict[str, float]:
+        """The p of a saving and of a slowdown that are as promised."""
+        return {name: change.p_at_most(most) for name, (change, most) in self.limits.items()}
+
+    @property
+    def p_kept(self) -> float | None:
+        """The p of a promise that is kept, by the less likely of the two (Bonferroni)."""
+        return 2.0 * min(self.p_each.values()) if self.limits else None
+
+
+def _delivered(policy: Policy, entry: Entry, jobs: Sequence[Job]) -> _Delivered:
     apart: Counter[str] = Counter()
     followed: list[Job] = []
     for job in jobs:
@@ -99,28 +149,33 @@ def _verdict(policy: Policy, entry: Entry, jobs: Sequence[Job]) -> EntryVerdict:
     )
     with_energy = _in_both_arms([job for job in compared if job.energy_j is not None])
     apart.update(job.no_energy for job in compared if job.energy_j is None)
-    saving = _negated(_change(with_energy, lambda job: job.energy_j or math.nan))
-    slowdown = _change(compared, lambda job: job.time_s)
-    promise = entry.promise
-    verdict, because, more = _judged(entry, saving, slowdown)
+    return _Delivered(
+        entry,
+        compared,
+        _change(with_energy, lambda job: job.energy_j or math.nan),
+        _change(compared, lambda job: job.time_s),
+        {why: count for why, count in apart.items() if count},
+    )
+
+
+def _verdict(one: _Delivered, is_broken: bool, promises: int) -> EntryVerdict:
+    energy, time = one.energy, one.time
+    verdict, because, more = _judged(one, is_broken, promises)
     return EntryVerdict(
-        entry=entry.name,
-        kernel=entry.kernel,
+        entry=one.entry.name,
+        kernel=one.entry.kernel,
         verdict=verdict,
         because=because,
-        policy_jobs=sum(job.arm == POLICY for job in compared),
-        control_jobs=sum(job.arm == CONTROL for job in compared),
-        users=len({job.user for job in compared}),
-        promised_saving_pct=None if promise is None else promise.saving_pct,
-        promised_saving_pct_95=None if promise is None else promise.saving_pct_95,
-        saving_pct=None if saving is None else saving.change_pct,
-        saving_pct_95=None if saving is None else (saving.low_pct, saving.high_pct),
-        promised_slowdown_pct=None if promise is None else promise.slowdown_pct,
-        promised_slowdown_pct_95=None if promise is None else promise.slowdown_pct_95,
-        slowdown_pct=None if slowdown is None else slowdown.change_pct,
-        slowdown_pct_95=None if slowdown is None else (slowdown.low_pct, slowdown.high_pct),
+        policy_jobs=sum(job.arm == POLICY for job in one.jobs),
+        control_jobs=sum(job.arm == CONTROL for job in one.jobs),
+        users=len({job.user for job in one.jobs}),
+        promise=one.entry.promise,
+        saving_pct=None if energy is None else -energy.change_pct,
+        saving_pct_95=None if energy is None else (-energy.high_pct, -energy.low_pct),
+        slowdown_pct=None if time is None else time.change_pct,
+        slowdown_pct_95=None if time is None else (time.low_pct, time.high_pct),
         more_jobs=more,
-        apart={why: count for why, count in apart.items() if count},
+        apart=one.apart,
     )
 
 
@@ -168,40 +223,28 @@ def _numbered(keys: Sequence[Any]) -> np.ndarray:
     return np.array([number.setdefault(key, len(number)) for key in keys], np.int64)
 
 
-def _negated(change: ArmChange | None) -> ArmChange | None:
-    """A saving of a change."""
-    if change is None:
-        return None
-    return replace(
-        change,
-        change_pct=-change.change_pct,
-        low_pct=-change.high_pct,
-        high_pct=-change.low_pct,
-    )
-
-
-def _judged(
-    entry: Entry, saving: ArmChange | None, slowdown: ArmChange | None
-) -> tuple[str, str, int | None]:
+def _judged(one: _Delivered, is_broken: bool, promises: int) -> tuple[str, str, int | None]:
     """The verdict, what decides it, and how many more jobs would decide an open one.
 
-    Not kept: the delivered saving is surely below the promised interval, or the slowdown surely
-    above it. Kept: neither can be, by their 95 % intervals. Else open.
+    Not kept: see :func:`_surely_broken`. Kept: by their 95 % intervals the saving is not below the
+    promised interval and the slowdown not above it. Else open.
     """
-    promise = entry.promise
-    if promise is None:
+    if one.entry.promise is None:
         return NO_PROMISE, "", None
-    least, most = promise.saving_pct_95[0], promise.slowdown_pct_95[1]
-    if saving is not None and saving.high_pct < least:
-        return BROKEN, "saving", None
-    if slowdown is not None and slowdown.low_pct > most:
-        return BROKEN, "slowdown", None
-    if saving is None or slowdown is None:
-        return OPEN, "saving" if saving is None else "slowdown", None
+    limits = one.limits
+    if is_broken:
+        return (
+            BROKEN,
+            min(limits, key=lambda name: limits[name][0].p_at_most(limits[name][1])),
+            None,
+        )
+    missing = [name for name in ("saving", "slowdown") if name not in limits]
+    if missing:
+        return OPEN, missing[0], None
     unsure = {
-        name: _more(change, limit)
-        for name, change, limit in (("saving", saving, least), ("slowdown", slowdown, most))
-        if change.low_pct < limit <= change.high_pct
+        name: _more(change, most_pct, promises)
+        for name, (change, most_pct) in limits.items()
+        if change.high_pct > most_pct
     }
     if not unsure:
         return KEPT, "", None
@@ -210,12 +253,16 @@ def _judged(
     return OPEN, " and ".join(unsure), None if math.isinf(most_jobs) else int(most_jobs)
 
 
-def _more(change: ArmChange, limit: float) -> int | None:
-    """So many more jobs of the same mix take the limit out of the interval, if the estimate stays:
-    the interval's part on the limit's side falls with the root of the number of jobs. None where
-    the estimate is at the limit."""
-    gap = change.change_pct - limit
-    side = change.change_pct - change.low_pct if gap > 0 else change.high_pct - change.change_pct
+def _more(change: ArmChange, limit_pct: float, promises: int) -> int | None:
+    """So many more jobs of the same mix decide, if the estimate stays: the interval's part on the
+    limit's side falls with the root of the number of jobs, and for a promise that is not kept it is
+    that of a level for all promises. None where the estimate is at the limit."""
+    gap = change.change_pct - limit_pct
+    side = change.high_pct - change.change_pct
+    if gap > 0:
+        one, all_of_them = (1.0 - FALSE_ALARMS / 2 / n for n in (1, promises))
+        wider = special.stdtrit(change.freedom, all_of_them) / special.stdtrit(change.freedom, one)
+        side = (change.change_pct - change.low_pct) * wider
     if abs(gap) < 1e-9:
         return None
     more = change.jobs * ((side / gap) ** 2 - 1.0)
@@ -321,46 +368,54 @@ def joined(jobs: Sequence[Job], records: Sequence[Job]) -> list[Job]:
     return [*(job for job in jobs if job.raw_id not in measured), *records]
 
 
-METRICS = {
+METRICS: dict[str, tuple[str, Callable[[EntryVerdict], float | None]]] = {
     "promised_saving_percent": (
         "Energy that the entry promises to save.",
-        "promised_saving_pct",
-        None,
+        lambda one: one.promise and one.promise.saving_pct,
     ),
-    "saving_percent": ("Energy that its jobs saved.", "saving_pct", None),
-    "saving_low_percent": ("The lower end of the 95 % interval.", "saving_pct_95", 0),
-    "saving_high_percent": ("The upper end of the 95 % interval.", "saving_pct_95", 1),
+    "saving_percent": ("Energy that its jobs saved.", lambda one: one.saving_pct),
+    "saving_low_percent": (
+        "The lower end of the 95 % interval.",
+        lambda one: one.saving_pct_95 and one.saving_pct_95[0],
+    ),
+    "saving_high_percent": (
+        "The upper end of the 95 % interval.",
+        lambda one: one.saving_pct_95 and one.saving_pct_95[1],
+    ),
     "promised_slowdown_percent": (
         "Time that the entry promises to add at most.",
-        "promised_slowdown_pct_95",
-        1,
+        lambda one: one.promise and one.promise.slowdown_pct_95[1],
     ),
-    "slowdown_percent": ("Time that its jobs took more.", "slowdown_pct", None),
-    "slowdown_low_percent": ("The lower end of the 95 % interval.", "slowdown_pct_95", 0),
-    "slowdown_high_percent": ("The upper end of the 95 % interval.", "slowdown_pct_95", 1),
-    "policy_jobs": ("Jobs at the entry's setting.", "policy_jobs", None),
-    "control_jobs": ("Jobs left at the defaults.", "control_jobs", None),
+    "slowdown_percent": ("Time that its jobs took more.", lambda one: one.slowdown_pct),
+    "slowdown_low_percent": (
+        "The lower end of the 95 % interval.",
+        lambda one: one.slowdown_pct_95 and one.slowdown_pct_95[0],
+    ),
+    "slowdown_high_percent": (
+        "The upper end of the 95 % interval.",
+        lambda one: one.slowdown_pct_95 and one.slowdown_pct_95[1],
+    ),
+    "policy_jobs": ("Jobs at the entry's setting.", lambda one: one.policy_jobs),
+    "control_jobs": ("Jobs left at the defaults.", lambda one: one.control_jobs),
     "promise_kept": (
         "1 where the promise was kept, 0 where not; without a value it is open.",
-        "is_kept",
-        None,
+        lambda one: one.is_kept,
     ),
 }
-"""Name -> help text, and the attribute of :class:`EntryVerdict`, of a pair with the index."""
+"""Name -> help text, and the value of an entry."""
 
 
 def metrics_text(policy: Policy, verdicts: Sequence[EntryVerdict]) -> str:
     """The verdicts in Prometheus's text format; what is not known has no line."""
     lines = []
-    for name, (about, attribute, index) in METRICS.items():
+    for name, (about, value_of) in METRICS.items():
         lines += [f"# HELP dvfs_policy_{name} {about}", f"# TYPE dvfs_policy_{name} gauge"]
         for verdict in verdicts:
-            value = getattr(verdict, attribute)
+            value = value_of(verdict)
             if value is not None:
-                number = value if index is None else value[index]
                 # Names of sites and entries have no character that a label would escape.
                 labels = f'site="{policy.site}",entry="{verdict.entry}"'
-                lines.append(f"dvfs_policy_{name}{{{labels}}} {number:g}")
+                lines.append(f"dvfs_policy_{name}{{{labels}}} {value:g}")
     return "\n".join([*lines, ""])
 
 

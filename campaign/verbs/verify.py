@@ -122,7 +122,7 @@ def _print(arguments: Namespace, policy: Policy, jobs: Sequence[Job], found: Ver
                 one.entry,
                 one.policy_jobs,
                 one.control_jobs,
-                one.promised_saving_pct,
+                one.promise and one.promise.saving_pct,
                 one.saving_pct,
                 *(one.saving_pct_95 or (None, None)),
                 one.slowdown_pct,
@@ -164,11 +164,9 @@ def _print_next(arguments: Namespace, one: EntryVerdict) -> None:
 
 def _shown(one: EntryVerdict) -> str:
     """The saving or slowdown that decides, beside what was promised."""
-    if one.because == "saving":
-        delivered, promised = one.saving_pct_95, one.promised_saving_pct_95
-    else:
-        delivered, promised = one.slowdown_pct_95, one.promised_slowdown_pct_95
-    if delivered is None or promised is None:
+    name = f"{one.because.partition(' ')[0]}_pct_95"
+    delivered, promised = getattr(one, name), getattr(one.promise, name)
+    if delivered is None:
         return f"{one.because}: no jobs to compare"
     return (
         f"{one.because}: {delivered[0]:.1f} to {delivered[1]:.1f} % delivered, {promised[0]:.1f} "
