@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from campaign.policy.accounting import Job, read_jobs, read_jobs_file
 from campaign.policy.checks import Cluster, obstacles
 from campaign.policy.forms import install
 from campaign.policy.orders import CONTROL, POLICY
-from campaign.policy.policy_file import Entry, Policy, write_policy
+from campaign.policy.policy_file import Entry, Policy, read_policy, write_policy
 from campaign.policy.verification import BROKEN, KEPT
 from campaign.store.layout import create_store
 from campaign.verbs.command_line import main
@@ -26,6 +27,7 @@ from tests.campaign.policy_data import TODAY, a_policy, entry, promise
 
 pytestmark = [pytest.mark.slurm, pytest.mark.root]
 
+ROOT = Path(__file__).parents[2]
 KHZ = "1800000"
 ASKED = "printenv SLURM_CPU_FREQ_REQ || echo none"
 
@@ -68,13 +70,14 @@ def sacct(cluster: AccountingCluster) -> str:
     return cluster.run("sacct", "--allusers", "--parsable2", f"--format={columns}", "-Snow-1days")
 
 
-@pytest.mark.timeout(600)
-def test_200_jobs_by_srun_sbatch_salloc_and_arrays(
-    accounting_cluster: AccountingCluster, filtered: Callable[[Policy], Path], tmp_path: Path
-) -> None:
-    cluster = accounting_cluster
-    filtered(a_policy(app(), control_pct=20.0, cluster=cluster.name))
-    asked: dict[str, list[str]] = {}  # job (or a name of ours) -> what its steps were asked for
+def two_hundred_jobs(
+    cluster: AccountingCluster, folder: Path
+) -> tuple[list[Job], dict[str, list[str]]]:
+    """200 jobs by srun, sbatch, salloc and arrays: 20 of no entry's name, 10 that opt out and 10
+    with a clock of their own. They are the rows of the accounting; and job -> what its steps, and
+    its script, were asked for."""
+    asked: dict[str, list[str]] = {}
+    submitted: list[str] = []
 
     def one(number: int) -> None:
         name = f"--job-name=app{number}"
@@ -89,32 +92,43 @@ def test_200_jobs_by_srun_sbatch_salloc_and_arrays(
             job, *rest = cluster.run(*words, timeout=120).split()
             asked[job] = rest
         elif number < 120:
-            batch(cluster, tmp_path, name)
+            submitted.append(batch(cluster, folder, name))
         elif number < 130:
-            batch(cluster, tmp_path, name, "--array=0-4", steps=1)
+            submitted.append(batch(cluster, folder, name, "--array=0-4", steps=1))
         elif number < 140:
-            batch(cluster, tmp_path, f"--job-name=other{number}", steps=1)
+            submitted.append(batch(cluster, folder, f"--job-name=other{number}", steps=1))
         else:
             words = ["--comment=mine no-dvfs"] if number % 2 else ["--cpu-freq=1200000"]
-            batch(cluster, tmp_path, name, *words, steps=1)
+            submitted.append(batch(cluster, folder, name, *words, steps=1))
 
     with ThreadPoolExecutor(4) as pool:  # what a submission raises is raised here
         list(pool.map(one, range(160)))
     wait_for_all(cluster)
+    ids = {*submitted, *asked}
     rows: list[Job] = []
 
     def all_are_there() -> bool:
-        rows[:] = [job for job in read_jobs(sacct(cluster)) if job.why_not in ("", "no time")]
+        found = [job for job in read_jobs(sacct(cluster)) if job.why_not in ("", "no time")]
+        rows[:] = [job for job in found if job.id.partition("_")[0] in ids]
         return len(rows) == 200
 
     cluster._wait(all_are_there, "200 jobs in the accounting")
-    for path in tmp_path.glob("*.*"):
+    for path in folder.glob("*.*"):
         job, _, task = path.name.partition(".")
         asked[f"{job}_{task}" if f"{job}_{task}" in {row.id for row in rows} else job] = (
             path.read_text().split()
         )
-    by_arm: dict[str, list[str]] = {POLICY: [], CONTROL: [], "": []}
     assert asked.keys() == {row.id for row in rows}
+    return rows, asked
+
+
+@pytest.mark.timeout(600)
+def test_200_jobs_by_srun_sbatch_salloc_and_arrays(
+    accounting_cluster: AccountingCluster, filtered: Callable[[Policy], Path], tmp_path: Path
+) -> None:
+    filtered(a_policy(app(), control_pct=20.0, cluster=accounting_cluster.name))
+    rows, asked = two_hundred_jobs(accounting_cluster, tmp_path)
+    by_arm: dict[str, list[str]] = {POLICY: [], CONTROL: [], "": []}
     for row in rows:
         steps = asked[row.id]
         by_arm[row.arm].append(row.id)
@@ -141,11 +155,11 @@ def test_200_jobs_by_srun_sbatch_salloc_and_arrays(
     assert low <= len(draws[1]) <= high
 
 
-DAMAGED = {"a syntax error": "return {", "calls a global": "os.exit(1)", "missing": None}
+DAMAGED = {"calls a global": "os.exit(1)", "is missing": None}
 
 
 @pytest.mark.parametrize("damage", DAMAGED)
-def test_with_a_damaged_policy_jobs_run_at_the_defaults(
+def test_with_a_policy_that_fails_jobs_run_at_the_defaults(
     accounting_cluster: AccountingCluster,
     filtered: Callable[[Policy], Path],
     tmp_path: Path,
@@ -161,6 +175,20 @@ def test_with_a_damaged_policy_jobs_run_at_the_defaults(
     assert said == "none\n"
     assert {path.read_text() for path in tmp_path.iterdir()} == {"none\n"}
     assert len(list(tmp_path.iterdir())) == len(jobs)
+
+
+@pytest.mark.timeout(600)
+def test_with_a_damaged_policy_200_jobs_run_at_the_defaults(
+    accounting_cluster: AccountingCluster, filtered: Callable[[Policy], Path], tmp_path: Path
+) -> None:
+    table = filtered(a_policy(app(), cluster=accounting_cluster.name))
+    table.write_text(table.read_text()[:-9])
+    rows, asked = two_hundred_jobs(accounting_cluster, tmp_path)
+    assert Counter(word for job in asked.values() for word in set(job)) == {
+        "none": 190,
+        "1200000": 10,
+    }
+    assert all(row.mark == "" for row in rows)
 
 
 def test_the_check_knows_this_cluster(accounting_cluster: AccountingCluster) -> None:
@@ -235,6 +263,84 @@ def test_the_file_for_job_scripts_on_a_real_slurm(
         assert (tmp_path / f"{job}.out").read_text() == f"{KHZ if arm == POLICY else 'none'}\n"
         comment = cluster.account(job, "Comment")[""]["Comment"]
         assert comment == f"mine dvfs=app:1800/-:{arm}"
+
+
+SITE = """\
+name = "s"
+[clocks]
+control = "cpufreq"
+options = { cpus = "all" }
+[domains.core]
+frequencies_mhz = [1200.0, 1800.0]
+[partitions.cpu]
+"""
+
+
+@pytest.fixture
+def prologs(accounting_cluster: AccountingCluster, tmp_path: Path) -> Iterator[Path]:
+    """The form's prolog and epilog on the nodes, for comments of the word slow; the records."""
+    cluster, folder = accounting_cluster, tmp_path / "form"
+    write_policy(folder.with_name("p.toml"), a_policy(entry("slow", 1800.0, comment="slow*")))
+    (tmp_path / "s.toml").write_text(SITE)
+    install(read_policy(tmp_path / "p.toml")[0], "slurm-prolog", folder, TODAY)
+    program = tmp_path / "campaign"
+    program.write_text(
+        f"#!/bin/sh\nPYTHONPATH={ROOT} XDG_CACHE_HOME={tmp_path} exec {sys.executable} "
+        '-m campaign "$@"\n'
+    )
+    for name in ("prolog.sh", "epilog.sh"):
+        text = (folder / name).read_text()
+        for theirs, here in {
+            "/usr/local/bin/campaign": program,
+            "/etc/slurm/policy.toml": tmp_path / "p.toml",
+            "/etc/slurm/s.toml": tmp_path / "s.toml",
+            "/run/dvfs-policy": tmp_path / "state",
+        }.items():
+            text = text.replace(theirs, str(here))
+        (folder / name).write_text(text)
+    for file in (program, *folder.iterdir()):
+        file.chmod(0o755)
+    before = cluster.conf.read_text()
+    cluster.conf.write_text(f"{before}Prolog={folder}/prolog.sh\nEpilog={folder}/epilog.sh\n")
+    cluster.run("scontrol", "reconfigure")
+    yield tmp_path / "state/records.jsonl"
+    cluster.conf.write_text(before)
+    cluster.run("scontrol", "reconfigure")
+
+
+def test_the_prologs_set_and_restore_the_clocks_of_a_job(
+    accounting_cluster: AccountingCluster, prologs: Path, tmp_path: Path
+) -> None:
+    """On one node: those of a test are one machine, with one journal."""
+    cluster = accounting_cluster
+    node = cluster.nodes[0]
+    files = ("scaling_governor", "scaling_setspeed", "scaling_min_freq", "scaling_max_freq")
+
+    def clocks() -> list[str]:
+        return [(cluster.cpufreq(node, 0) / file).read_text().strip() for file in files]
+
+    before = clocks()
+    shown = "cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_setspeed"
+    for comment, khz in (("slow one", "1800000"), ("other", before[1])):
+        words = (f"--nodelist={node}", f"--comment={comment}")
+        assert cluster.run("srun", *words, "sh", "-c", shown, timeout=60).split() == [khz]
+        cluster._wait(lambda: clocks() == before, "the clocks as before")
+    # A job that is cancelled.
+    out = tmp_path / "out"
+    script = f"#!/bin/sh\n{shown}\nsleep 100\n"
+    job = cluster.submit(script, f"--nodelist={node}", "--comment=slow", f"--output={out}")
+    cluster._wait(lambda: out.exists() and out.read_text() == "1800000\n", "the job")
+    assert clocks() != before
+    cluster.run("scancel", job)
+    cluster._wait(lambda: clocks() == before, "the clocks as before")
+    cluster._wait(lambda: prologs.read_text().count("\n") == 3, "three records")
+    found = [json.loads(line) for line in prologs.read_text().splitlines()]
+    assert [(one["arm"], one["set"]) for one in found] == [
+        ("policy", True),
+        ("no entry", False),
+        ("policy", True),
+    ]
+    assert found[2]["job_id"] == job
 
 
 def test_sacct_is_asked_by_verify(
