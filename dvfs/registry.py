@@ -72,7 +72,9 @@ class Registry(MutableMapping[str, str]):
     @cached_property
     def _found(self) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
         """All names, those of packages, and those that two packages give."""
-        names, packages, twice = dict(self._ours), {}, {}
+        names = dict(self._ours)
+        packages: dict[str, str] = {}
+        twice: dict[str, str] = {}
         for entry in _installed():
             if entry.group != self._group:
                 continue

@@ -173,7 +173,7 @@ def node_site(site: Site) -> NodeSite:
         clocks=NodeClocks(
             control=site.clocks.control,
             options=site.clocks.options,
-            core_voltage=voltage and CoreVoltage(voltage.chip, voltage.label),
+            core_voltage=None if voltage is None else CoreVoltage(voltage.chip, voltage.label),
             device=site.clocks.device,
             tolerance_pct=site.clocks.tolerance_pct,
         ),

@@ -371,7 +371,7 @@ def joined(jobs: Sequence[Job], records: Sequence[Job]) -> list[Job]:
 METRICS: dict[str, tuple[str, Callable[[EntryVerdict], float | None]]] = {
     "promised_saving_percent": (
         "Energy that the entry promises to save.",
-        lambda one: one.promise and one.promise.saving_pct,
+        lambda one: None if one.promise is None else one.promise.saving_pct,
     ),
     "saving_percent": ("Energy that its jobs saved.", lambda one: one.saving_pct),
     "saving_low_percent": (
@@ -384,7 +384,7 @@ METRICS: dict[str, tuple[str, Callable[[EntryVerdict], float | None]]] = {
     ),
     "promised_slowdown_percent": (
         "Time that the entry promises to add at most.",
-        lambda one: one.promise and one.promise.slowdown_pct_95[1],
+        lambda one: None if one.promise is None else one.promise.slowdown_pct_95[1],
     ),
     "slowdown_percent": ("Time that its jobs took more.", lambda one: one.slowdown_pct),
     "slowdown_low_percent": (

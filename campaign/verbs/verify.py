@@ -122,7 +122,7 @@ def _print(arguments: Namespace, policy: Policy, jobs: Sequence[Job], found: Ver
                 one.entry,
                 one.policy_jobs,
                 one.control_jobs,
-                one.promise and one.promise.saving_pct,
+                None if one.promise is None else one.promise.saving_pct,
                 one.saving_pct,
                 *(one.saving_pct_95 or (None, None)),
                 one.slowdown_pct,
