@@ -298,7 +298,98 @@ def _uncore_layout(
     )
 
 
+DEVICE = "sys/device"
+PROGRAMS = {
+    # As nvidia-smi: both clocks in one word, a reading of all, a reset without values.
+    "smi": """\
+case $1 in
+--reset) echo 1980 > $D/core && echo 2619 > $D/mem ;;
+--query) core=$(cat $D/core) && mem=$(cat $D/mem) && echo "$core, $mem" ;;
+*) echo "${1#*,}" > $D/core && echo "${1%,*}" > $D/mem ;;
+esac
+""",
+    # As geopmwrite and geopmread: a value in Hz, and one signal at a time.
+    "geopm": """\
+[ -d $D ] && if [ $# = 2 ]; then echo "$2" > "$D/$1"; else cat "$D/$1"; fi
+""",
+    # As likwid-setFrequencies: options, and a text for people.
+    "likwid": """\
+case $1 in
+-f) echo "$2" > $D/core ;;
+--umin) echo "$2" > $D/mem ;;
+-p) core=$(cat $D/core) && mem=$(cat $D/mem) && echo "Current CPU frequencies:
+CPU 0: governor  userspace min/cur/max 0.8/$core/2.6 GHz Turbo 0
+CPU 1: governor  userspace min/cur/max 0.8/$core/2.6 GHz Turbo 0
+Current Uncore frequencies:
+Socket 0: min/max $mem/$mem GHz" ;;
+esac
+""",
+}
+"""Stand-ins for the programs of sites; their device is two files."""
+
+
+def _install(text: str) -> Callable[[Path], AbstractContextManager[None]]:
+    @contextlib.contextmanager
+    def installed(root: Path) -> Iterator[None]:
+        program = root / "usr/bin/clocks"
+        program.parent.mkdir(parents=True)
+        program.write_text(f"#!/bin/sh\nset -eu\nD={root}/{DEVICE}\n{text}")
+        program.chmod(0o755)
+        yield
+
+    return installed
+
+
+def _command_layout(name: str, per_mhz: float, **options: Any) -> ClockLayout:
+    def shown(root: Path) -> Setting:
+        return Setting(
+            *(round(_number(root / DEVICE / clock) / per_mhz, 6) for clock in ("core", "mem"))
+        )
+
+    return ClockLayout(
+        name=f"command-{name}",
+        control="command",
+        tree=f"command-{name}",
+        options=options,
+        core_mhz=(852.0, 1410.0, 1980.0),
+        mem_mhz=(1593.0, 2619.0),
+        legal=_product((852.0, 1410.0, 1980.0), (1593.0, 2619.0)),
+        illegal=(Setting(853.0, 1593.0), Setting(852.0, 1600.0), Setting(0.0)),
+        shown=shown,
+        written=(f"{DEVICE}/core", f"{DEVICE}/mem"),
+        numbers=(f"{DEVICE}/core", f"{DEVICE}/mem"),
+        device=DEVICE,
+        no_numbers=("", "abc\n", "-5\n", "12 x\n"),
+        running=_install(PROGRAMS[name]),
+    )
+
+
 LAYOUTS = [
+    _command_layout(
+        "smi",
+        1.0,
+        set=[["clocks", "{mem_mhz},{core_mhz}"]],
+        read=[["clocks", "--query"]],
+        pattern=r"^(?P<core>.*), (?P<mem>.*)$",
+        restore=[["clocks", "--reset"]],
+    ),
+    _command_layout(
+        "geopm",
+        1e6,
+        set=[["clocks", "core", "{core_hz}"], ["clocks", "mem", "{mem_hz}"]],
+        read=[["clocks", "core"], ["clocks", "mem"]],
+        unit="Hz",
+        restore=[["clocks", "core", "{core_hz}"], ["clocks", "mem", "{mem_hz}"]],
+    ),
+    _command_layout(
+        "likwid",
+        1e-3,
+        set=[["clocks", "-f", "{core_ghz}"], ["clocks", "--umin", "{mem_ghz}"]],
+        read=[["clocks", "-p"]],
+        pattern=r"^CPU \d+: .*cur/max [^/]*/(?P<core>[^/]*)/|^Socket \d+: min/max (?P<mem>[^/]*)/",
+        unit="GHz",
+        restore=[["clocks", "-f", "{core_ghz}"], ["clocks", "--umin", "{mem_ghz}"]],
+    ),
     ClockLayout(
         name="cpufreq-acpi",
         control="cpufreq",

@@ -59,7 +59,8 @@ BY_NAME = {layout.name: layout for layout in LAYOUTS}
 ACPI = BY_NAME["cpufreq-acpi"]
 NAMES = [layout.name for layout in LAYOUTS]
 NVML = ("nvml", "nvml-power-limit")
-FILES = [layout.name for layout in LAYOUTS if layout.control not in NVML]
+FILES = [layout.name for layout in LAYOUTS if layout.control not in (*NVML, "command")]
+"""Those whose control writes the kernel's files."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
@@ -17,6 +18,8 @@ from sites.meters.shared.meter import MeterDescription, MeterError
 from sites.slurm_environment import slurm_environment
 
 PROGRAM_FOLDERS = (Path("usr/bin"), Path("usr/sbin"), Path("bin"), Path("sbin"))
+PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
 STEP_S = 0.1
 """How long a command that is to be stopped may still run."""
 
@@ -35,7 +38,11 @@ def find_program(name: str, root: Path) -> str | None:
 
 
 def run_command(
-    command: Sequence[str], limit_s: float, remedy: str, stop: threading.Event | None = None
+    command: Sequence[str],
+    limit_s: float,
+    remedy: str,
+    stop: threading.Event | None = None,
+    dies_with_us: bool = False,
 ) -> str:
     """Run a command with the C locale and return its output.
 
@@ -44,6 +51,7 @@ def run_command(
         limit_s: how long it may take; then it and its child processes are killed.
         remedy: how to fix a failure.
         stop: when it is set, the command is killed.
+        dies_with_us: the kernel kills it where the thread that waits for it is killed.
 
     Raises:
         MeterError: it cannot be started, fails, or takes too long.
@@ -60,6 +68,7 @@ def run_command(
             errors="replace",
             env=slurm_environment() | {"LC_ALL": "C"},
             start_new_session=True,
+            preexec_fn=_die_with_parent if dies_with_us else None,  # noqa: PLW1509
         )
     except OSError as error:
         raise MeterError(f"`{shown}` cannot be run: {error.strerror}", remedy) from error
@@ -82,6 +91,10 @@ def run_command(
             f"`{shown}` failed with status {process.returncode} (output: {output_text})", remedy
         )
     return output
+
+
+def _die_with_parent() -> None:
+    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def shown_text(output: str) -> str:
