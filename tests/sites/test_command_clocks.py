@@ -85,20 +85,26 @@ def test_of_500_readings_that_do_not_show_the_clocks_none_is_accepted(
     before = contents(smi)
     said, code = smi / "tmp/said", smi / "tmp/code"
     # Until the first clock is set, and after the reset, the program tells the truth.
-    instead(smi, "--query", f'[ $(cat $D/core) = 852 ] && {{ cat {said}; exit $(cat {code}); }}; '
-            'echo "$(cat $D/core), $(cat $D/mem)"')  # fmt: skip
+    instead(
+        smi,
+        "--query",
+        "read -r core < $D/core; read -r mem < $D/mem; "
+        f'if [ "$core" != 852 ]; then echo "$core, $mem"; exit; fi; read -r code < {code}; '
+        f'while IFS= read -r line; do printf "%s\\n" "$line"; done < {said}; exit "$code"',
+    )
     clocks = SMI.open(smi)
     tellers = lies(random.Random(6))
-    for _ in range(500):
+    for number in range(500):
         text, status = next(tellers)
         said.write_text(f"{text}\n")
-        code.write_text(str(status))
+        code.write_text(f"{status}\n")
         with pytest.raises((IllegalClockError, ClocksError)):
             clocks.set(SLOW)
-        clocks.restore()
-        assert contents(smi) == before
+        if number % 25 == 0:
+            clocks.restore()
+            assert contents(smi) == before
     said.write_text("852, 1593\n")  # and the truth is
-    code.write_text("0")
+    code.write_text("0\n")
     clocks.set(SLOW)
     assert clocks.state().setting == SLOW
     clocks.restore()
