@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +21,15 @@ from analysis.comparison.changes import (
     compare_site,
     with_adjusted,
 )
-from analysis.measurements.observations import site_names
+from analysis.measurements.observations import setting_text, site_names
 from campaign.store.dataset import read_scalars
 from campaign.store.mixtures import is_known, value_text, values_that_matter
 from campaign.store.records import read_contents
 from campaign.store.setups import Record, SetupUse, setup_uses
 from dvfs.dataset import is_complete
 from dvfs.errors import ArgumentError
+from dvfs.names import unknown_name
+from dvfs.setting import Setting
 
 if TYPE_CHECKING:
     from campaign.store.layout import Store
@@ -108,34 +110,40 @@ def compare_stores(
     *,
     before: str | None = None,
     after: str | None = None,
+    sites: Sequence[str] | None = None,
     alike_nodes: bool = False,
 ) -> Comparison:
     """Compare two stores; or, without ``other``, two parts of one.
 
     ``before``, ``after``: the parts of one store, each a date (UTC; measured before it, or since)
     or the begins of set-ups' ids with commas; where only one is given, the other part is the rest.
-    ``alike_nodes``: see :func:`analysis.comparison.changes.compare_site`.
+    ``sites``: or two sites of one store, see :func:`_compare_sites`. ``alike_nodes``: see
+    :func:`analysis.comparison.changes.compare_site`.
 
     Raises:
         ArgumentError: they have no site or no point in common, or the parts are not parts.
         DamagedStoreError: a store cannot be read.
     """
+    if sites:
+        if other is not None or before or after:
+            raise ArgumentError("--site divides one store: give no second one, --before or --after")
+        return _compare_sites(_whole(store), sites)
     if other is not None and (before or after):
         raise ArgumentError(
             "--before and --after divide one store: give one store, or none of them"
         )
     sides = _parts(store, before, after) if other is None else [_whole(store), _whole(other)]
     first, second = sides
-    sites, changes, setups = [], [], []
+    compared, changes, setups = [], [], []
     for site in common_sites(first.dataset, second.dataset):
         summary, own = compare_site(
             first.dataset, second.dataset, site, first.rows, second.rows, alike_nodes=alike_nodes
         )
         if summary.common:
-            sites.append(summary)
+            compared.append(summary)
             changes += own
             setups += _setup_changes(site, *([_setup_uses(side, site) for side in sides]))
-    if not sites:
+    if not compared:
         has = [", ".join(site_names(side.dataset)) or "none" for side in sides]
         raise ArgumentError(
             f"{first.name} and {second.name} have no measured point in common (site, partition, "
@@ -145,9 +153,55 @@ def compare_stores(
     return Comparison(
         before=first.name,
         after=second.name,
-        sites=tuple(sites),
+        sites=tuple(compared),
         changes=tuple(with_adjusted(changes)),
         setup_changes=tuple(setups),
+    )
+
+
+def _compare_sites(whole: _Side, sites: Sequence[str]) -> Comparison:
+    """Two sites of a store: kernels of equal parameters at settings that both have, or without any
+    at the highest clocks of each. Their nodes are what is compared, so each site's are taken for
+    equal; set-ups are not compared, as all of them differ."""
+    known = site_names(whole.dataset)
+    if len(set(sites)) != 2 or len(sites) != 2:
+        raise ArgumentError(f"--site: found {', '.join(sites)}; give it for two sites")
+    for site in sites:
+        if site not in known:
+            raise ArgumentError(f"--site: {unknown_name('site', site, known)}")
+    name = f"{sites[1]} over {sites[0]}"
+    site_of = whole.dataset["site"].values
+    rows = [whole.rows & (site_of == site) for site in sites]
+    clocks = np.stack([whole.dataset[key].values for key in ("core_mhz", "mem_mhz")], axis=1)
+    settings = [{tuple(map(str, pair)) for pair in clocks[own].tolist()} for own in rows]
+    note = "each site's nodes are taken for equal"
+    dataset = whole.dataset
+    if not settings[0] & settings[1]:
+        tops = [np.array(max(np.nan_to_num(clocks[own]).tolist(), default=[0, 0])) for own in rows]
+        rows = [
+            own & (np.nan_to_num(clocks) == top).all(axis=1)
+            for own, top in zip(rows, tops, strict=True)
+        ]
+        texts = [setting_text(Setting.of(*top.tolist())) for top in tops]
+        note += f"; no setting is common: {sites[0]} at {texts[0]}, {sites[1]} at {texts[1]}"
+        nowhere = ("measurement", np.full(len(site_of), np.nan))
+        dataset = dataset.assign(core_mhz=nowhere, mem_mhz=nowhere)
+    alike = ("measurement", np.full(len(site_of), name, object))
+    nowhere = ("measurement", np.full(len(site_of), "", object))
+    dataset = dataset.assign(site=alike, partition=nowhere)
+    summary, changes = compare_site(dataset, dataset, name, *rows, alike_nodes=True)
+    if not summary.common:
+        raise ArgumentError(
+            f"{sites[0]} and {sites[1]} have no kernel of equal parameters in common; "
+            f"compare their coefficients: campaign coefficients {whole.name} --site {sites[0]} "
+            f"--site {sites[1]}"
+        )
+    return Comparison(
+        before=sites[0],
+        after=sites[1],
+        sites=(replace(summary, notes=(note, *summary.notes)),),
+        changes=tuple(with_adjusted(changes)),
+        setup_changes=(),
     )
 
 

@@ -639,11 +639,13 @@ class Results:
         *,
         before: str | None = None,
         after: str | None = None,
+        sites: Sequence[str] | None = None,
         alike_nodes: bool = False,
     ) -> Comparison:
         """What changed from this store to ``other``; or from one part of this one to another.
 
-        ``before``, ``after``: a date (UTC), or begins of set-ups' ids with commas.
+        ``before``, ``after``: a date (UTC), or begins of set-ups' ids with commas. ``sites``: two,
+        whose measurements are the parts.
         ``alike_nodes``: take all nodes for equal.
 
         Raises:
@@ -656,6 +658,7 @@ class Results:
             None if other is None else other.store,
             before=before,
             after=after,
+            sites=sites,
             alike_nodes=alike_nodes,
         )
 

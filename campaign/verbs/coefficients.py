@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from campaign.results.fits import DEFAULT
 from campaign.verbs.fit import print_fit
@@ -13,16 +14,23 @@ from dvfs.errors import ArgumentError
 from dvfs.setting import Setting
 
 if TYPE_CHECKING:
-    from campaign.results.tables import CostsAtSetting
+    from analysis.comparison.coefficients import CoefficientRatio
+    from campaign.results import Results
+    from campaign.results.tables import Coefficients, CostsAtSetting
 
-SUMMARY = "list the fits with their coefficients, or show the costs at a setting"
+SUMMARY = "list the fits with their coefficients, compare sites, or show the costs at a setting"
 EXAMPLE = "campaign coefficients campaign-demo/store --site jetson-tk1 --core-mhz 852 --mem-mhz 924"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
     add_store(parser)
-    parser.add_argument("--site", metavar="X", help="one site (default: all)")
+    parser.add_argument(
+        "--site",
+        metavar="X",
+        action="append",
+        help="a site (repeat; default: all). Several are compared with the first",
+    )
     parser.add_argument(
         "--core-mhz",
         type=float,
@@ -40,31 +48,19 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Print a site's or all sites' coefficients, or their costs at a setting."""
     from campaign.results import open_store  # noqa: PLC0415
-    from dvfs.names import unknown_name  # noqa: PLC0415
 
     store = open_store(arguments.store)
-    kept = [
-        (site, name)
-        for site, name in store.kept_fits
-        if arguments.site in (None, site) and arguments.fit in (None, name)
-    ]
-    if not kept and arguments.site:
-        kept = [(arguments.site, arguments.fit or DEFAULT)]  # not there: reading it says so
-    if not kept:
-        names = sorted({name for _, name in store.kept_fits})
-        if arguments.fit and names:
-            raise ArgumentError(f"--fit: {unknown_name('fit', arguments.fit, names)}")
-        which = f"fit {arguments.fit!r}" if arguments.fit else "fit yet"
-        raise ArgumentError(
-            f"{store.path}: has no {which}; run: campaign fit {store.path} --site SITE"
-        )
+    kept = _chosen_fits(store, arguments)
     if arguments.core_mhz is None and arguments.mem_mhz is None:
         fits = [store.coefficients(site, name) for site, name in kept]
+        ratios = _ratios(fits)
         if arguments.json:
-            print_computed([fit.as_json for fit in fits])
+            print_computed([dict(fit.as_json) | _against(fits[0], fit, ratios) for fit in fits])
         else:
             for fit in fits:
                 print_fit(fit.summary, fit.source, arguments.all)
+            for (site, _), compared in ratios.items():
+                _print_ratios(fits[0].summary.site, site, compared)
         return 0
     costs = [
         store.costs(site, arguments.core_mhz, arguments.mem_mhz, arguments.fit or DEFAULT)
@@ -76,6 +72,89 @@ def run(arguments: Namespace) -> int:
         for entry in costs:
             _print_costs(entry)
     return 0
+
+
+def _chosen_fits(store: Results, arguments: Namespace) -> list[tuple[str, str]]:
+    """(site, name) of the kept fits that are asked for, the sites in the order given."""
+    from dvfs.names import unknown_name  # noqa: PLC0415
+
+    kept = [
+        (site, name)
+        for site, name in store.kept_fits
+        if site in (arguments.site or [site]) and arguments.fit in (None, name)
+    ]
+    for site in arguments.site or []:
+        if site not in [fitted for fitted, _ in kept]:
+            kept.append((site, arguments.fit or DEFAULT))  # not there: reading it says so
+    if arguments.site:
+        kept.sort(key=lambda pair: arguments.site.index(pair[0]))
+    if not kept:
+        names = sorted({name for _, name in store.kept_fits})
+        if arguments.fit and names:
+            raise ArgumentError(f"--fit: {unknown_name('fit', arguments.fit, names)}")
+        which = f"fit {arguments.fit!r}" if arguments.fit else "fit yet"
+        raise ArgumentError(
+            f"{store.path}: has no {which}; run: campaign fit {store.path} --site SITE"
+        )
+    return kept
+
+
+def _ratios(fits: Sequence[Coefficients]) -> dict[tuple[str, str], list[CoefficientRatio]]:
+    """(site, fit) -> its coefficients over those of the first site; of each site its default fit,
+    or else its first. Empty with one site."""
+    of_site: dict[str, Coefficients] = {}
+    for fit in fits:
+        if fit.summary.site not in of_site or fit.source.name == DEFAULT:
+            of_site[fit.summary.site] = fit
+    reference, *others = of_site.values()
+    if not others:
+        return {}
+    from analysis.comparison.coefficients import compare_coefficients  # noqa: PLC0415
+
+    return {
+        (other.summary.site, other.source.name): compare_coefficients(
+            reference.summary, other.summary
+        )
+        for other in others
+    }
+
+
+def _against(
+    first: Coefficients,
+    fit: Coefficients,
+    ratios: Mapping[tuple[str, str], Sequence[CoefficientRatio]],
+) -> dict[str, Any]:
+    """What ``--json`` adds to the fit of a further site."""
+    own = ratios.get((fit.summary.site, fit.source.name))
+    if own is None:
+        return {}
+    rows = [one.as_dict() for one in own]
+    return {"against": {"site": first.summary.site, "coefficients": rows}}
+
+
+def _print_ratios(first: str, site: str, ratios: Sequence[CoefficientRatio]) -> None:
+    explain(f"\n{site} over {first}")
+    print_table(
+        ["coefficient", first, site, "unit", "ratio", "95 % from", "to", "p corrected", ""],
+        [
+            [
+                one.name,
+                one.reference,
+                one.value,
+                one.unit,
+                one.ratio,
+                one.low,
+                one.high,
+                one.adjusted_p,
+                "differs" if one.significant else "",
+            ]
+            for one in ratios
+        ],
+    )
+    explain(
+        "differs: at most 5 % of these are chance. Coefficients are for the voltages that each fit "
+        "used: where these are estimated or unknown, compare costs at a setting (--core-mhz)"
+    )
 
 
 def _print_costs(costs: CostsAtSetting) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from analysis.comparison.changes import Change
     from campaign.results.comparison import Comparison
 
-SUMMARY = "compare two stores, or one before and after a change of driver or firmware"
+SUMMARY = "compare two stores, two sites, or one before and after a change of driver or firmware"
 MORE = (
     "Points that both have are compared by the ratios of their times and energies, with intervals "
     "from the noise of repeats, nodes and drift. What is significant is corrected for the number "
@@ -41,6 +41,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="X",
         help="of one store: what was measured since this date (UTC), or the set-ups with these "
         "ids, with commas (default: all that is not --before)",
+    )
+    parser.add_argument(
+        "--site",
+        action="append",
+        metavar="X",
+        help="twice: of one store, compare the second site with the first at common settings, or "
+        "without any at the highest clocks of each",
     )
     parser.add_argument(
         "--fail-above",
@@ -69,6 +76,7 @@ def run(arguments: Namespace) -> int:
         other,
         before=arguments.before,
         after=arguments.after,
+        sites=arguments.site,
         alike_nodes=arguments.alike_nodes,
     )
     regressions = [] if limit is None else comparison.regressions(limit)

@@ -1,0 +1,112 @@
+"""Coefficients of fits of different sites: their differences, and the ratios with intervals.
+
+The sites' measurements are independent, and so are the errors of their coefficients. The difference
+is tested with Student's t and Satterthwaite's (1946) degrees of freedom; the interval of a ratio is
+Fieller's (1954).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from analysis.comparison.changes import ALPHA, benjamini_hochberg
+from analysis.energy.fit_summary import Coefficient, FitSummary
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoefficientRatio:
+    """A coefficient of two sites, ``value`` over ``reference``.
+
+    ``low``, ``high``: the ratio's 95 % interval, of this ratio alone; ``high`` is infinite where
+    the reference may be 0. ``p``: the chance of such a difference between equal coefficients;
+    ``adjusted_p``: corrected for the number of coefficients (Benjamini & Hochberg 1995). The ratio
+    is NaN where the reference is 0, the others where a fit has no intervals.
+    """
+
+    name: str
+    unit: str
+    reference: float
+    value: float
+    ratio: float
+    low: float
+    high: float
+    p: float
+    adjusted_p: float = math.nan
+
+    @property
+    def significant(self) -> bool:
+        """Whether the difference is no chance, over all coefficients."""
+        return self.adjusted_p <= ALPHA
+
+    def as_dict(self) -> dict[str, Any]:
+        """An entry of ``against`` of ``campaign coefficients --json``; what is missing is None."""
+        return {
+            name: value if not isinstance(value, float) or math.isfinite(value) else None
+            for name, value in (asdict(self) | {"significant": self.significant}).items()
+        }
+
+
+def compare_coefficients(reference: FitSummary, other: FitSummary) -> list[CoefficientRatio]:
+    """The coefficients that both fits have, ``other`` over ``reference``, without those of single
+    kernels."""
+    known = {entry.name: entry for entry in other.coefficients}
+    made = [
+        _ratio(entry, known[entry.name], reference.n_settings - 1, other.n_settings - 1)
+        for entry in reference.coefficients
+        if entry.name in known and not entry.is_lumped
+    ]
+    p = np.array([one.p for one in made])
+    adjusted = np.full(len(made), math.nan)
+    adjusted[np.isfinite(p)] = benjamini_hochberg(p[np.isfinite(p)])
+    return [
+        replace(one, adjusted_p=float(value)) for one, value in zip(made, adjusted, strict=True)
+    ]
+
+
+def _ratio(first: Coefficient, second: Coefficient, df_a: int, df_b: int) -> CoefficientRatio:
+    a, b = first.value, second.value
+    ratio = b / a if a > 0 else math.nan
+    low, high, p = math.nan, math.nan, math.nan
+    if first.high is not None and second.high is not None:
+        # The lower limit of an interval may be cut at 0, the upper one never is.
+        var_a, var_b = (
+            (reach / special.stdtrit(df, (1.0 + LEVEL) / 2.0)) ** 2
+            for reach, df in ((first.high - a, df_a), (second.high - b, df_b))
+        )
+        spread = var_a**2 / df_a + var_b**2 / df_b
+        df = (var_a + var_b) ** 2 / spread if spread > 0 else math.inf
+        if var_a + var_b > 0:
+            t = abs(b - a) / math.sqrt(var_a + var_b)
+            p = 2.0 * float(special.stdtr(df, -t))
+        else:
+            p = float(a == b)
+        if a > 0:
+            low, high = _fieller(a, b, var_a, var_b, float(special.stdtrit(df, 0.975)))
+    return CoefficientRatio(
+        name=first.name,
+        unit=first.unit,
+        reference=a,
+        value=b,
+        ratio=ratio,
+        low=low,
+        high=high,
+        p=p,
+    )
+
+
+def _fieller(a: float, b: float, var_a: float, var_b: float, t: float) -> tuple[float, float]:
+    """The ratios r = b / a that b - r a does not refute: |b - r a| <= t sqrt(var_b + r^2 var_a).
+    From 0 on, as neither is negative."""
+    square = a * a - t * t * var_a
+    if square <= 0:  # the reference may be 0: every large ratio is possible
+        return 0.0, math.inf
+    middle = a * b / square
+    half = math.sqrt(max((a * b) ** 2 - square * (b * b - t * t * var_b), 0.0)) / square
+    return max(middle - half, 0.0), middle + half

@@ -1,0 +1,156 @@
+"""Two sites of one store side by side: coefficients, and times and energies of kernels."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.comparison.coefficients import compare_coefficients
+from analysis.energy.fit_summary import Coefficient, FitSummary
+from campaign.results import open_store
+from campaign.verbs.command_line import main
+from tests.docs.pages import ROOT
+
+CAMPAIGN = """
+name = "two-sites"
+repeats = 2
+sites = [{ site = "jetson-tk1" }, { site = "tk2.toml" }, { site = "tk3.toml" }]
+[settings]
+choose = "pairs"
+pairs = [[852, 924], [396, 924], [648, 528], [852, 204], [396, 204], [756, 528]]
+[[kernels]]
+kernel = "dp_fma"
+params = { level = "dram", ops_per_word = [1, 16, 128] }
+[[kernels]]
+kernel = "load"
+params = { level = ["l2", "dram"] }
+"""
+TWICE = {"dram": "dram = 739.0"}
+"""What differs in tk2: a byte takes twice the energy."""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of the Jetson TK1 and of two boards like it, tk3 with no clock of the others."""
+    folder = tmp_path_factory.mktemp("sites")
+    board = (ROOT / "sites" / "builtin" / "jetson-tk1.toml").read_text(encoding="utf-8")
+    board = board.replace('name = "jetson-tk1"', 'name = "NAME"', 1)
+    twice = board.replace("dram = 369.5", TWICE["dram"])
+    assert twice != board
+    (folder / "tk2.toml").write_text(twice.replace("NAME", "tk2"), encoding="utf-8")
+    shifted = board.replace("NAME", "tk3")
+    for mhz in (396, 648, 756, 852):
+        shifted = shifted.replace(f"[{mhz}, ", f"[{mhz + 1}, ").replace(f" {mhz},", f" {mhz + 1},")
+    shifted = shifted.replace("804, 852]", "804, 853]")
+    (folder / "tk3.toml").write_text(shifted, encoding="utf-8")
+    two = CAMPAIGN.replace(', { site = "tk3.toml" }', "")
+    (folder / "two.toml").write_text(two, encoding="utf-8")
+    third = CAMPAIGN.replace('{ site = "jetson-tk1" }, { site = "tk2.toml" }, ', "")
+    for mhz in (396, 648, 756, 852):
+        third = third.replace(f"[{mhz},", f"[{mhz + 1},")
+    (folder / "third.toml").write_text(third, encoding="utf-8")
+    at = ["--store", str(folder / "store"), "--quiet"]
+    assert main(["run", str(folder / "two.toml"), *at]) == 0
+    assert main(["run", str(folder / "third.toml"), *at, "--accept-changes"]) == 0
+    for site in ("jetson-tk1", "tk2", "tk3"):
+        words = ["--site", site, "--model", "choi", "--voltage", "known"]
+        assert main(["fit", str(folder / "store"), *words]) == 0
+    return folder / "store"
+
+
+def answer(capsys: pytest.CaptureFixture[str], *words: str) -> list | dict:
+    capsys.readouterr()
+    assert main([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_one_coefficient_that_differs_is_found(store, capsys):
+    first, second = answer(
+        capsys, "coefficients", str(store), "--site", "jetson-tk1", "--site", "tk2"
+    )
+    assert "against" not in first and second["against"]["site"] == "jetson-tk1"
+    rows = {row["name"]: row for row in second["against"]["coefficients"]}
+    assert rows["c0_dram"]["low"] < 2.0 < rows["c0_dram"]["high"]
+    for name in ("c0_dp", "c0_l2"):
+        assert rows[name]["low"] < 1.0 < rows[name]["high"]
+    assert [name for name, row in rows.items() if row["significant"]] == ["c0_dram"]
+    assert main(["coefficients", str(store)]) == 0
+    assert "tk2 over jetson-tk1" in capsys.readouterr().out
+
+
+def summary(value: float, half: float, n_settings: int) -> FitSummary:
+    coefficient = {"name": "c0_dp", "value": value, "unit": "pJ", "low": 0.0, "high": value + half}
+    return FitSummary.model_construct(
+        site="x",
+        n_settings=n_settings,
+        coefficients=[Coefficient.model_validate(coefficient)],
+    )
+
+
+def test_a_ratio_s_interval_covers_the_truth_as_often_as_it_says():
+    random, covered, alarms = np.random.default_rng(1), 0, 0
+    truth, n, draws = 1.5, 8, 4000
+    for _ in range(draws):
+        fits = []
+        for mean in (10.0, 10.0 * truth):
+            sample = random.normal(mean, 3.0, n)
+            half = 2.3646 * sample.std(ddof=1) / math.sqrt(n)  # Student's t, 7 degrees of freedom
+            fits.append(summary(sample.mean(), half, n))
+        (row,) = compare_coefficients(*fits)
+        covered += row.low <= truth <= row.high
+        sample = random.normal(10.0, 3.0, n)
+        half = 2.3646 * sample.std(ddof=1) / math.sqrt(n)
+        (same,) = compare_coefficients(fits[0], summary(sample.mean(), half, n))
+        alarms += same.significant
+        assert same.significant == (not same.low <= 1.0 <= same.high)
+    assert abs(covered / draws - 0.95) < 0.015
+    assert abs(alarms / draws - 0.05) < 0.015
+
+
+def test_sites_are_compared_where_both_were_measured(store, capsys):
+    found = answer(capsys, "compare", str(store), "--site", "jetson-tk1", "--site", "tk2")
+    frame = (
+        open_store(store)
+        .scalars[["site", "kernel", "params", "core_mhz", "mem_mhz", "time_s", "energy_j"]]
+        .to_dataframe()
+    )
+    keys = ["kernel", "params", "core_mhz", "mem_mhz"]
+    logs = frame.assign(e=np.log(frame["energy_j"])).groupby(["site", *keys])["e"].mean()
+    expected = np.exp(np.sort((logs["tk2"] - logs["jetson-tk1"]).to_numpy()))
+    points = [c for c in found["changes"] if c["level"] == "point" and c["quantity"] == "energy"]
+    assert np.sort([c["ratio"] for c in points]) == pytest.approx(expected)
+    of_kernels = {
+        c["kernel"]: c for c in found["changes"] if c["level"] == "kernel" and c["significant"]
+    }
+    assert set(of_kernels) and not any("l2" in name for name in of_kernels)
+
+
+def test_without_a_common_setting_the_highest_clocks_are_compared(store, capsys):
+    found = answer(capsys, "compare", str(store), "--site", "jetson-tk1", "--site", "tk3")
+    assert found["sites"][0]["common"] == 5
+    assert "853/924 MHz" in found["sites"][0]["notes"][0]
+    frame = open_store(store).scalars[["site", "core_mhz", "mem_mhz", "time_s"]].to_dataframe()
+    top = [
+        np.log(frame.query(f"site == '{site}' and core_mhz == {mhz} and mem_mhz == 924")["time_s"])
+        for site, mhz in (("jetson-tk1", 852), ("tk3", 853))
+    ]
+    (change,) = [c for c in found["changes"] if c["level"] == "site" and c["quantity"] == "time"]
+    assert change["ratio"] == pytest.approx(math.exp(top[1].mean() - top[0].mean()))
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--site", "jetson-tk1"], "two sites"),
+        (["--site", "jetson-tk1", "--site", "jetson-tk1"], "two sites"),
+        (["--site", "jetson-tk1", "--site", "tk4"], "unknown site"),
+        (["--site", "jetson-tk1", "--site", "tk2", "--after", "2026-01-01"], "one store"),
+    ],
+)
+def test_what_is_asked_wrongly_is_answered_with_what_can_be(store, capsys, words, says):
+    assert main(["compare", str(store), *words]) == 2
+    assert says in capsys.readouterr().err
