@@ -411,6 +411,10 @@ class SimulatedMachine(FileModel):
     added: list[Name] = Field(default_factory=list)
     """Classes whose time overlaps with no other and is added, such as stall: cycles in which a
     processor waits."""
+    attained: dict[Name, Annotated[float, Field(gt=0, le=1)]] = Field(default_factory=dict)
+    """Phase of a kernel -> the fraction of the machine's speed that it attains at the highest
+    clocks. The rest of its time it waits: a third of it for cycles of the core clock, two thirds
+    for cycles of the memory clock. Other phases, and kernels without phases, do not wait."""
     launch_s: NotNegative = 20e-6
     """Time to launch one iteration, in s."""
     meter_hz: Positive = 1024.0

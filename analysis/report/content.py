@@ -88,7 +88,7 @@ class SiteReport:
     kernel's label -> the srun options that request its pick. ``phases``: measured energy by phase
     of the kernels that mark their phases. ``trace``: power against time of one measurement.
     ``counters``: what hardware counters showed. ``listed``: the campaign file's order. ``setting``:
-    that of the rooflines, None for the fastest. ``fit_origin``: which fit it is. ``remarks``: what
+    that of figures of one, None for the fastest. ``fit_origin``: which fit it is. ``remarks``: what
     limits how far the results can be trusted. ``applications``: their energies by the fit of the
     microbenchmarks alone. ``variants``: the study of each kernel that has variants. ``price``: what
     energy costs there, where the site's file states it.

@@ -15,7 +15,7 @@ from analysis.choice.crossval import CrossValidation
 from analysis.choice.losses import CaseLoss
 from analysis.choice.pick import Pick
 from analysis.energy.applications import ApplicationEnergy
-from analysis.energy.breakdown import by_class
+from analysis.energy.breakdown import by_class, by_kind
 from analysis.energy.fitted import Fit, costs_at
 from analysis.energy.models import ESTIMATED
 from analysis.figures.labels import family_order, file_stem, unit_name
@@ -184,8 +184,9 @@ def coefficients_sheet(model: Fit) -> Sheet:
     return Sheet.of("coefficients", "Coefficients", model.simulated, rows)
 
 
-def cases_sheet(shown: Cases) -> Sheet:
-    """The kernels and settings that figures 5 and 7 number, with both energies (Table IV)."""
+def cases_sheet(shown: Cases, shares: Mapping[str, np.ndarray] | None = None) -> Sheet:
+    """The kernels and settings that figures 5 and 7 number, with both energies (Table IV), and the
+    ``shares`` of what the predicted energy is spent on (:func:`case_shares`)."""
     rows: list[Row] = [
         {
             Field("input", "input"): f"F{i + 1}",
@@ -196,11 +197,28 @@ def cases_sheet(shown: Cases) -> Sheet:
             PREDICTED_J: shown.predicted_j[i, j],
             ERROR_PCT: shown.error_pct[i, j],
         }
+        | {Field(f"{kind}_pct", kind, "%", 1): pct[i, j] for kind, pct in (shares or {}).items()}
         for i, kernel in enumerate(shown.inputs)
         for j, setting in enumerate(shown.settings)
     ]
     caption = "Measured and predicted energy of the numbered kernels and settings"
     return Sheet.of("measured_predicted", caption, shown.simulated, rows)
+
+
+def case_shares(model: Fit, data: Observations, shown: Cases) -> dict[str, np.ndarray]:
+    """Computation, data and constant power of cases in % of predicted energy (figure 7): kind ->
+    float64 (inputs, settings), NaN where nothing was measured."""
+    split = by_kind(model, data)
+    kinds = [str(kind) for kind in split["kind"].values]
+    shares = {kind: np.full(shown.measured_j.shape, np.nan) for kind in kinds}
+    for i, kernel in enumerate(shown.inputs):
+        for j, setting in enumerate(shown.settings):
+            mine = (data.kernel == kernel) & (data.setting == data.settings.index(setting))
+            spent_j = split["energy_j"].values[mine].sum(axis=0)
+            if mine.any():
+                for kind, share in zip(kinds, spent_j / spent_j.sum() * 100.0, strict=True):
+                    shares[kind][i, j] = share
+    return shares
 
 
 def shares_sheet(model: Fit, data: Observations) -> Sheet:

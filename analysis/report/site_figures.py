@@ -42,6 +42,7 @@ from analysis.report.counter_sheet import utilisation_sheet
 from analysis.report.sheets import (
     application_sheet,
     autotuning_sheet,
+    case_shares,
     cases_sheet,
     coefficients_sheet,
     costs_sheet,
@@ -116,6 +117,11 @@ def _listed(site: SiteReport) -> Listed:
     return site.listed.kernels, site.listed.settings
 
 
+def _setting(site: SiteReport, data: Observations) -> int:
+    """The setting of the figures that are of one, an index into ``data.settings``."""
+    return fastest_setting(data) if site.setting is None else data.settings.index(site.setting)
+
+
 def site_figures(site: SiteReport, cap_w: float | None = None) -> SiteFigures:
     """Every figure that a site's data allow. ``cap_w``: a cap on power, drawn in the rooflines.
 
@@ -142,7 +148,9 @@ def site_figures(site: SiteReport, cap_w: float | None = None) -> SiteFigures:
         if data
         else [],
         breakdowns=(
-            breakdown_figures(model, data, families, site.crossvals, _listed(site))
+            breakdown_figures(
+                model, data, families, site.crossvals, _listed(site), _setting(site, data)
+            )
             if model and data
             else []
         ),
@@ -174,13 +182,13 @@ def site_sheets(site: SiteReport) -> list[Sheet]:
     sheets = [
         costs_sheet(model, data, site.crossvals),
         coefficients_sheet(model),
-        shares_sheet(model, mean_at(data, sorted(families, key=natural), fastest_setting(data))),
+        shares_sheet(model, mean_at(data, sorted(families, key=natural), _setting(site, data))),
     ]
     if site.crossvals:
         first = site.crossvals[0]
         shown = cases(data, first.predicted_j, families, _listed(site))
         sheets += [validation_sheet(site.crossvals), autotuning_sheet(first, families)]
-        sheets += [cases_sheet(shown)] if shown else []
+        sheets += [cases_sheet(shown, case_shares(model, data, shown))] if shown else []
     if site.picks:
         sheets.append(picks_sheet(site.picks, site.simulated))
     sheets += [application_sheet(shown) for shown in site.applications]
@@ -244,9 +252,10 @@ def breakdown_figures(
     families: Mapping[str, str],
     crossvals: Sequence[CrossValidation],
     listed: Listed,
+    setting: int,
 ) -> list[Figure]:
-    """Where the energy goes: by class, by kind, and by phase where kernels name theirs."""
-    setting = fastest_setting(data)
+    """Where the energy goes: by class at ``setting``, an index into ``data.settings``, by kind, and
+    by phase where kernels name theirs."""
     kernels = shown_kernels(data, setting, families)
     figures: list[Figure | None] = [
         class_figure(model, data, kernels, setting),

@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 from analysis.choice.candidates import all_candidates
-from analysis.choice.crossval import cross_validate
+from analysis.choice.crossval import cross_validate, fitted_elsewhere
 from analysis.choice.pick import picks
 from analysis.choice.variants import Predicted, study
 from analysis.energy.applications import energies_or_why
@@ -56,6 +56,7 @@ def site_report(
     listed: ListedOrder | None = None,
     train: Sequence[Setting] | None = None,
     setting: Setting | None = None,
+    elsewhere: Observations | None = None,
     tuned: Mapping[str, Collection[str]] | None = None,
     predicted: Predicted | None = None,
 ) -> SiteReport:
@@ -73,7 +74,8 @@ def site_report(
         slurm_flags: from a setting to the srun options that request it.
         listed: the order of kernels and settings in figures.
         train: the settings that the holdout fits on; by default a random half.
-        setting: that of the rooflines; by default the fastest.
+        setting: that of the figures that are of one; by default the fastest.
+        elsewhere: the measurements that the fit is of, in place of this site's.
         tuned: kernel -> the parameters that its space declares.
         predicted: from the variants of a problem to label -> predicted time and energy.
 
@@ -109,15 +111,24 @@ def site_report(
             known = ", ".join(setting_text(known) for known in data.settings[:8])
             raise FitError(f"{site} was not measured at {setting_text(pair)}; known: {known} ...")
     notes = []
+    form = stored.form if stored else FormRequest()
     try:
-        model, origin, stale = _fit_to_show(data, stored, findings)
+        if elsewhere is None:
+            model, origin, stale = _fit_to_show(data, stored, findings)
+        else:
+            model, origin, stale = fit(elsewhere, **vars(form)), "of other measurements", ""
+            uncounted = {name: np.zeros(len(data)) for name in elsewhere.counts}
+            data = replace(data, counts=uncounted | data.counts)
     except FitError as error:
         return replace(report, data=data, why_no_fit=str(error))
     n_settings = len(np.unique(data.setting))
     crossvals = []
-    form = stored.form if stored else FormRequest()
-    for scheme in ["leave-one-setting-out", *["holdout"] * (n_settings >= HOLDOUT_SETTINGS)]:
+    schemes = ["leave-one-setting-out", *["holdout"] * (n_settings >= HOLDOUT_SETTINGS)]
+    for scheme in schemes if elsewhere is None else ["fitted-on"]:
         try:
+            if elsewhere is not None:
+                crossvals.append(fitted_elsewhere(elsewhere, data, **vars(form)))
+                continue
             own = (train or None) if scheme == "holdout" else None
             crossvals.append(cross_validate(data, scheme, **vars(form), train=own))
         except FitError as error:

@@ -39,15 +39,15 @@ def simulate_window(
     Raises:
         SimulationError: the simulated machine has no rate for a class, or the kernel takes no time.
     """
-    phase_counts = list((phases or {}).values())
-    parts = phase_counts or [counts]
-    if not machine.phases_s(site, parts, setting) > 0:
+    parts = phases or {"": counts}
+    if not machine.phases_s(site, parts, setting).sum() > 0:
         raise machine.SimulationError(
             f"the kernel counts nothing that takes time at {site.name}, and simulated.launch_s is 0"
         )
-    iteration_s = machine.phases_s(site, parts, machine.under_limit(site, parts, setting))
+    ran_at = machine.under_limit(site, parts, setting)
+    iteration_s = float(machine.phases_s(site, parts, ran_at).sum())
     iterations = max(1, round(min_duration_s / iteration_s))
-    run = machine.run(site, counts, setting, iterations, seed, phase_counts)
+    run = machine.run(site, counts, setting, iterations, seed, phases)
     channel = machine.board_channel(site)
     # Single precision is exact to 1e-7 of a power, and takes half the space.
     trace = Trace(channel.name, channel.domain, "W", run.time_ns, run.power_w.astype(np.float32))

@@ -9,10 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from pydantic import ValidationError
 
 from analysis.choice.legal_settings import known_volts
-from analysis.measurements.observations import FitError, observations
+from analysis.measurements.observations import FitError, Observations, observations
 from analysis.report.content import EnergyPrice, ListedOrder, ReportContent, SiteReport, StoredFit
 from analysis.report.site_report import site_report, with_traces
 from campaign.plan.campaign_file import Campaign
@@ -37,6 +38,7 @@ from dvfs.errors import ArgumentError, reason
 from dvfs.extras import explain_missing
 from dvfs.files import write_output
 from dvfs.kernel_instance import dataset_kernels
+from dvfs.names import unknown_name
 from dvfs.setting import Setting
 from sites.clocks.slurm import slurm_cannot_set, slurm_flags
 
@@ -53,13 +55,18 @@ def report_content(
     *,
     train: Sequence[Setting] | None = None,
     setting: Setting | None = None,
+    kernels: Sequence[str] = (),
+    fitted_on: Store | None = None,
 ) -> ReportContent:
     """The content of a store's report: every site that was measured or planned.
 
     ``only``: the name of a site, to leave out all others. ``fit_name``: the kept fits to show.
-    ``train``: the settings that the holdout fits on; ``setting``: that of the rooflines.
+    ``train``: the settings that the holdout fits on; ``setting``: that of the figures that are of
+    one. ``kernels``: the names of those to show (default: all), by the kept fit of all.
+    ``fitted_on``: show them by a fit of that store's measurements, without those of ``kernels``.
 
     Raises:
+        ArgumentError: no kernel has one of these names.
         FitError: ``train`` or ``setting`` has a setting that a site was not measured at.
         NoKeptFitError: no site has a fit of this name, which is not the default one's.
     """
@@ -69,6 +76,7 @@ def report_content(
     except DamagedStoreError as error:  # the measurements may still be whole
         dataset = read_scalars(store)
         notes.append(f"The traces of this store cannot be read: {error}.")
+    dataset = _of_kernels(dataset, kernels)
     damaged = int(dataset.attrs["damaged_records"])
     if damaged:
         notes.append(f"{damaged} records of this store are damaged and left out.")
@@ -95,18 +103,22 @@ def report_content(
         if only not in (None, site):
             continue
         record = read_site_record(store, site)
+        stored = _stored_fit(store, site, fit_name, dataset)
+        if stored is not None and kernels:
+            stored = replace(stored, stale=False)  # it is of all kernels, not of these alone
         report = site_report(
             dataset,
             site,
             simulated=site in simulated,
             planned=planned.get(site, []),
             classes=record.classes,
-            stored=_stored_fit(store, site, fit_name, dataset),
+            stored=stored,
             volts=partial(known_volts, legal=record.legal),
             slurm_flags=partial(_srun_options, device=record.device),
             listed=_listed(plan, dataset),
             train=train,
             setting=setting,
+            elsewhere=None if fitted_on is None else _elsewhere(fitted_on, site, kernels),
             tuned=tuned_parameters(store),
             predicted=partial(
                 predicted_costs, store, dataset, energies=partial(_energies, store, dataset, site)
@@ -126,6 +138,30 @@ def report_content(
     title = str((store.read_json("store.json") or {}).get("name") or store.root.name)
     created = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
     return ReportContent(title, store.root.name, created, reports)
+
+
+def _of_kernels(dataset: xr.Dataset, kernels: Sequence[str], other: bool = False) -> xr.Dataset:
+    """The measurements of the kernels of these names, of all where none is named; or with ``other``
+    those of all others."""
+    if not kernels:
+        return dataset
+    known = sorted(set(dataset["kernel"].values.tolist())) if "kernel" in dataset else []
+    for name in kernels:
+        if name not in known and not other:
+            raise ArgumentError(f"--kernel: {unknown_name('kernel', name, known)}")
+    mine = np.array([name in kernels for name in dataset["kernel"].values.tolist()], bool)
+    return dataset.isel(measurement=np.flatnonzero(mine != other))
+
+
+def _elsewhere(store: Store, site: str, kernels: Sequence[str]) -> Observations:
+    """A site's measurements in another store, or this one, without those of ``kernels``."""
+    record = read_site_record(store, site)
+    try:
+        return observations(
+            _of_kernels(read_scalars(store), kernels, other=True), site, record.classes
+        )
+    except FitError as error:
+        raise ArgumentError(f"--fitted-on: {store.root}: {error}") from None
 
 
 def _price(plan: dict[str, Any], site: str) -> EnergyPrice | None:

@@ -688,12 +688,15 @@ class Results:
         cap_w: float | None = None,
         fit: str = fits.DEFAULT,
         formats: Sequence[str] = ("svg", "pdf", "png"),
+        kernels: Sequence[str] = (),
+        fitted_on: Results | None = None,
     ) -> list[Path]:
         """Write every figure and table as files for a paper; their paths.
 
         ``site``: one site (default: all, each in a folder of its own). ``cap_w``: draw a cap on
         power into the rooflines. ``fit``: the name of the kept fits to show. ``formats``: of the
-        figures.
+        figures. ``kernels``: the names of those to show (default: all). ``fitted_on``: a store on
+        whose other kernels the fit is made instead.
 
         Raises:
             FitError: a cap at or below the constant power.
@@ -702,7 +705,13 @@ class Results:
         """
         from campaign.results.report import report_content, write_figures  # noqa: PLC0415
 
-        content = report_content(self.store, site, fit)
+        content = report_content(
+            self.store,
+            site,
+            fit,
+            kernels=kernels,
+            fitted_on=None if fitted_on is None else fitted_on.store,
+        )
         return [file.path for file in write_figures(content, Path(folder), cap_w, formats)]
 
 

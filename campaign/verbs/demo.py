@@ -17,11 +17,15 @@ from dvfs.setting import Setting
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from campaign.launch.outcome import Outcome
+    from campaign.plan.plan import Plan
     from campaign.results import Results
+    from campaign.store.layout import Store
 
 SUMMARY = "run the whole chain on the simulated Jetson TK1"
-EXAMPLE = "campaign demo /tmp/demo"
+EXAMPLE = "campaign demo /tmp/demo --fmm"
 FOLDER, GPU_FOLDER = "campaign-demo", "campaign-demo-gpu"
+FMM_STORE = "fmm-store"
 TRAINING_SETTINGS = 8
 """How many of the demo's settings, in its file's order, are those that Choi & Vuduc 2016 fit on
 (Table I, type T)."""
@@ -36,6 +40,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         "found; nothing is simulated",
     )
     parser.add_argument(
+        "--fmm",
+        action="store_true",
+        help="also measure the fast multipole method of Choi & Vuduc 2016, predict its energies by "
+        "the fit of the others, and draw figures 4 to 7 of that paper",
+    )
+    parser.add_argument(
         "folder",
         nargs="?",
         metavar="DIR",
@@ -46,21 +56,16 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Plan, run, fit, cross-validate, predict and report; print where each result lies."""
+    if arguments.gpu and arguments.fmm:
+        raise ArgumentError("--gpu and --fmm: give one of them")
     if arguments.gpu:
         from campaign.verbs.demo_gpu import check_gpu  # noqa: PLC0415
 
         check_gpu()
 
-    from importlib.resources import files  # noqa: PLC0415
-
-    from campaign.launch.drive import run as drive  # noqa: PLC0415
-    from campaign.launch.progress import progress_for  # noqa: PLC0415
-    from campaign.plan.plan import make_plan  # noqa: PLC0415
     from campaign.results import open_store  # noqa: PLC0415
-    from campaign.store.layout import create_store  # noqa: PLC0415
     from campaign.table.beside import write_beside  # noqa: PLC0415
     from campaign.table.exporting import export_table, write_csv  # noqa: PLC0415
-    from dvfs.files import write_output  # noqa: PLC0415
 
     began = time.monotonic()
     folder = Path(arguments.folder or (GPU_FOLDER if arguments.gpu else FOLDER))
@@ -72,19 +77,8 @@ def run(arguments: Namespace) -> int:
         raise ArgumentError(
             f"{folder}: cannot be created ({error.strerror}); name another folder"
         ) from None
-    campaign = folder / "campaign.toml"
     own = "demo_gpu_campaign.toml" if arguments.gpu else "demo_campaign.toml"
-    if not campaign.exists():
-        write_output(campaign, (files("campaign.verbs") / own).read_bytes())
-    plan = make_plan(campaign)
-    created = create_store((folder / "store").resolve(), plan.campaign.name)
-    outcome = drive(plan, created, progress_for())
-    say(
-        f"measured: {outcome.measured} of {outcome.planned} points, {outcome.failed} failed, "
-        f"{outcome.left} left{'' if arguments.gpu else ' (simulated)'}\n"
-    )
-    if outcome.interrupted:
-        say("interrupted; run it again to continue")
+    plan, created, outcome = _measure(folder, "campaign.toml", own, "store")
     if outcome.interrupted or not outcome.measured:
         return outcome.exit_code
     store = open_store(created.root)
@@ -101,9 +95,56 @@ def run(arguments: Namespace) -> int:
     write_csv(table, folder / "table.csv")
     write_beside(created, sorted(plan.sites), folder / "table.csv")
     report = store.report(folder / "report.html", train=train)
-    say(f"\ncampaign file: {campaign}\nstore: {created.root}\ntable: {folder / 'table.csv'}")
+    complete = outcome.complete and (not arguments.fmm or _show_fmm(folder, store))
+    say(
+        f"\ncampaign file: {folder / 'campaign.toml'}\nstore: {created.root}\n"
+        f"table: {folder / 'table.csv'}"
+    )
     say(f"report: {report}\n\nall of it took {time.monotonic() - began:.1f} s")
-    return 0 if outcome.complete else 1
+    return 0 if complete else 1
+
+
+def _measure(folder: Path, name: str, built_in: str, store: str) -> tuple[Plan, Store, Outcome]:
+    """Run a campaign file of the folder, which is written where it is not there."""
+    from importlib.resources import files  # noqa: PLC0415
+
+    from campaign.launch.drive import run as drive  # noqa: PLC0415
+    from campaign.launch.progress import progress_for  # noqa: PLC0415
+    from campaign.plan.plan import make_plan  # noqa: PLC0415
+    from campaign.store.layout import create_store  # noqa: PLC0415
+    from dvfs.files import write_output  # noqa: PLC0415
+
+    campaign = folder / name
+    if not campaign.exists():
+        write_output(campaign, (files("campaign.verbs") / built_in).read_bytes())
+    plan = make_plan(campaign)
+    created = create_store((folder / store).resolve(), plan.campaign.name)
+    outcome = drive(plan, created, progress_for())
+    simulated = " (simulated)" if all(site.is_simulated for site in plan.sites.values()) else ""
+    say(
+        f"measured: {outcome.measured} of {outcome.planned} points, {outcome.failed} failed, "
+        f"{outcome.left} left{simulated}\n"
+    )
+    if outcome.interrupted:
+        say("interrupted; run it again to continue")
+    return plan, created, outcome
+
+
+def _show_fmm(folder: Path, microbenchmarks: Results) -> bool:
+    """The application of the paper by the fit of the microbenchmarks; whether all of it was
+    measured."""
+    from campaign.results import open_store  # noqa: PLC0415
+
+    say("\nthe fast multipole method, by the fit of these measurements")
+    plan, created, outcome = _measure(folder, "fmm.toml", "demo_fmm_campaign.toml", FMM_STORE)
+    if outcome.interrupted or not outcome.measured:
+        return False
+    store = open_store(created.root)
+    for site in plan.sites:
+        print_crossval(store.crossval(site, fitted_on=microbenchmarks))
+    written = store.figures(folder / "figures", kernels=["fmm"], fitted_on=microbenchmarks)
+    say(f"\n{len(written)} figures and tables: {folder / 'figures'}")
+    return bool(outcome.complete)
 
 
 def _show_site(store: Results, site: str, train: Sequence[Setting] | None) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "write every figure and table as files for a paper"
 EXAMPLE = """campaign figures campaign-demo/store --site jetson-tk1 -o figures
+  campaign figures fmm-store --kernel fmm --fitted-on campaign-demo/store -o figures
   campaign figures --platform gtx-580 --platform gtx-680 -o figures"""
 MORE = (
     "Figures as SVG, PDF and PNG, tables as CSV and LaTeX (booktabs). --platform draws machines of "
@@ -40,7 +41,20 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--cap-w", type=float, metavar="W", help="draw a cap on power in watts into the rooflines"
     )
     parser.add_argument(
-        "--setting", metavar="CORE,MEM", help="the rooflines' setting (default: the fastest)"
+        "--setting",
+        metavar="CORE,MEM",
+        help="of the rooflines and the energies by class (default: the fastest)",
+    )
+    parser.add_argument(
+        "--kernel",
+        action="append",
+        metavar="K",
+        help="only this kernel, by its name without parameters (repeat; default: all)",
+    )
+    parser.add_argument(
+        "--fitted-on",
+        metavar="STORE",
+        help="energies by a fit of the measurements of this store, without those of --kernel",
     )
     parser.add_argument(
         "--train",
@@ -99,6 +113,8 @@ def _content(arguments: Namespace) -> ReportContent:
         arguments.fit,
         train=[read_setting(text, "--train") for text in arguments.train or []] or None,
         setting=read_setting(arguments.setting, "--setting") if arguments.setting else None,
+        kernels=arguments.kernel or [],
+        fitted_on=open_store(Path(arguments.fitted_on)) if arguments.fitted_on else None,
     )
     if not content.sites:
         from analysis.measurements.observations import site_names  # noqa: PLC0415

@@ -8,7 +8,7 @@ imperfect overlap, and the classes that the site file adds to it. Noise is drawn
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,8 @@ from sites.site_file import Site
 
 BISECTIONS = 40
 """Of the core clock under a power limit."""
+WAITS_FOR_CORE = 1.0 / 3.0
+"""The share of the waits of ``attained`` that are cycles of the core clock, at the highest."""
 
 
 class SimulationError(Exception):
@@ -81,12 +83,26 @@ def iteration_s(site: Site, counts: Mapping[str, float], setting: Setting) -> fl
     return overlapped_s + added_s + machine.launch_s
 
 
-def phases_s(site: Site, phases: Sequence[Mapping[str, float]], setting: Setting) -> float:
-    """Noise-free seconds of an iteration of consecutive phases, which is launched once."""
+def phases_s(site: Site, phases: Mapping[str, Mapping[str, float]], setting: Setting) -> np.ndarray:
+    """Noise-free seconds of each phase of an iteration of consecutive phases, which is launched
+    once: float64 (phases,). With the waits of ``attained`` in the site file."""
     machine = site.simulated
     assert machine is not None  # noqa: S101
-    phase_s = [iteration_s(site, counts, setting) for counts in phases]
-    return sum(phase_s) - (len(phase_s) - 1) * machine.launch_s
+    phase_s = []
+    for name, counts in phases.items():
+        own_s = iteration_s(site, counts, setting) - machine.launch_s
+        if name in machine.attained:
+            top = max(site.settings)
+            fastest_s = iteration_s(site, counts, top) - machine.launch_s
+            core, memory = (
+                1.0 if mhz is None or highest is None else highest / mhz
+                for highest, mhz in zip(top.clocks, setting.clocks, strict=True)
+            )
+            waits_s = (1.0 / machine.attained[name] - 1.0) * fastest_s
+            own_s += waits_s * (WAITS_FOR_CORE * core + (1.0 - WAITS_FOR_CORE) * memory)
+        phase_s.append(own_s)
+    phase_s[0] += machine.launch_s
+    return np.array(phase_s)
 
 
 def volts(site: Site, setting: Setting) -> tuple[float, float]:
@@ -99,13 +115,15 @@ def volts(site: Site, setting: Setting) -> tuple[float, float]:
     return float(core_v), mem.volts[setting.mem_mhz]
 
 
-def mean_w(site: Site, phases: Sequence[Mapping[str, float]], setting: Setting) -> float:
+def mean_w(site: Site, phases: Mapping[str, Mapping[str, float]], setting: Setting) -> float:
     """Noise-free mean power of an iteration of consecutive phases, in W."""
-    dynamic_j = sum(_dynamic_j(site, part, setting) for part in phases)
-    return dynamic_j / phases_s(site, phases, setting) + constant_w(site, setting)
+    dynamic_j = sum(_dynamic_j(site, counts, setting) for counts in phases.values())
+    return dynamic_j / float(phases_s(site, phases, setting).sum()) + constant_w(site, setting)
 
 
-def under_limit(site: Site, phases: Sequence[Mapping[str, float]], setting: Setting) -> Setting:
+def under_limit(
+    site: Site, phases: Mapping[str, Mapping[str, float]], setting: Setting
+) -> Setting:
     """The clocks at which a kernel runs at a setting: under a power limit the highest core clock up
     to the one asked for at which the mean power is within the limit; the lowest legal clock where
     it is at none."""
@@ -139,23 +157,22 @@ def run(
     setting: Setting,
     iterations: int,
     seed: str,
-    phases: Sequence[Mapping[str, float]] = (),
+    phases: Mapping[str, Mapping[str, float]] | None = None,
     leakage_gain: float = 1.0,
 ) -> SimulatedRun:
     """Simulate ``iterations`` of a kernel at a setting, as the simulated meter shows it.
 
-    ``phases``: the counts of each phase, if an iteration consists of consecutive phases; each then
-    has its own time and power. They add up to ``counts``. ``leakage_gain``: the factor of the
+    ``phases``: phase -> its counts, if an iteration consists of consecutive phases; each then has
+    its own time and power. They add up to ``counts``. ``leakage_gain``: the factor of the
     leakage during the whole window, for a warm node.
     """
     machine = site.simulated
     assert machine is not None  # noqa: S101
-    parts = phases or [counts]
+    parts = phases or {"": counts}
     shared = _generator("setting", f"{site.name} {setting.hash_text}")
     setting = under_limit(site, parts, setting)
-    part_s = np.array([iteration_s(site, part, setting) for part in parts])
-    part_s[1:] -= machine.launch_s
-    dynamic_j = np.array([_dynamic_j(site, part, setting) for part in parts])
+    part_s = phases_s(site, parts, setting)
+    dynamic_j = np.array([_dynamic_j(site, part, setting) for part in parts.values()])
     noisy = machine.noise == "default"
     own = _generator("run", seed)
     gain = 1.0

@@ -339,7 +339,7 @@ def test_a_gain_of_leakage_adds_just_that(phased: bool) -> None:
     """Nothing changes at a gain of 1; else the mean power rises by what leaks more."""
     site = simulated_tk1("off")
     counts = {"sp": 1e9, "dram": 1e8}
-    phases = [{"sp": 1e9}, {"dram": 1e8}] if phased else []
+    phases = {"near": {"sp": 1e9}, "far": {"dram": 1e8}} if phased else {}
     setting = Setting(852.0, 924.0)
     plain, one, warm = (
         run(site, counts, setting, 50, "a", phases, **gain)

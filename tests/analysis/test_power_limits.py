@@ -39,13 +39,13 @@ def test_the_simulated_machine_runs_at_the_highest_clock_within_the_limit() -> N
     site = simulated_tk1("off")
     clocks = np.linspace(72.0, 852.0, 3001)
     for counts in list(kernels().values())[::5]:
-        watts = np.array([mean_w(site, [counts], Setting(mhz, 924.0)) for mhz in clocks])
+        watts = np.array([mean_w(site, {"": counts}, Setting(mhz, 924.0)) for mhz in clocks])
         for limit_w in (5.0, 8.0, 11.0, 100.0):
             within = np.flatnonzero(watts <= limit_w)
             expected = clocks[within[-1]] if len(within) else clocks[0]
             made = run(site, counts, Setting(852.0, 924.0, limit_w), 3, "a")
             assert made.achieved.core_mhz == pytest.approx(expected, abs=0.3)
-            assert made.achieved == under_limit(site, [counts], Setting(852.0, 924.0, limit_w))
+            assert made.achieved == under_limit(site, {"": counts}, Setting(852.0, 924.0, limit_w))
             if len(within):
                 assert made.power_w.mean() <= limit_w * (1 + 1e-9)
     idle = constant_w(site, Setting(852.0, 924.0))

@@ -27,6 +27,7 @@ from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store
 from dvfs.dataset import CLASS_UNITS
 from dvfs.input_files import FileError
+from dvfs.setting import Setting
 from kernels.fmm.constants import BOTH_WAYS, ITSELF, ONE_WAY, PHASES
 from kernels.fmm.counts.by_phase import evaluation_counts, phase_counts, total_counts
 from kernels.fmm.counts.loops import Sizes
@@ -39,7 +40,7 @@ from kernels.fmm.phases import pair_loops, v_m2l
 from kernels.host.ranks import Team
 from kernels.host.vectors import estimate_bits, lanes_of
 from kernels.kernel import Mark, Marked, ResultError
-from sites.simulated.machine import constant_w, iteration_s
+from sites.simulated.machine import constant_w, iteration_s, phases_s
 from sites.site_reading import find_site, read_site
 
 TABLE_IV = Path(__file__).parents[2] / "examples/tk1-fmm.toml"
@@ -298,7 +299,7 @@ def test_phases_follow_one_another_on_a_simulated_machine() -> None:
     quiet = read_site(find_site("jetson-tk1", TABLE_IV.parent))
     assert quiet.simulated is not None
     quiet = quiet.model_copy(
-        update={"simulated": quiet.simulated.model_copy(update={"noise": "none"})}
+        update={"simulated": quiet.simulated.model_copy(update={"noise": "none", "attained": {}})}
     )
     setting = quiet.settings[-1]
     params = FmmParams(n=20_000, q=100)
@@ -321,6 +322,27 @@ def test_phases_follow_one_another_on_a_simulated_machine() -> None:
         for k, n in counts.items()
     )
     assert energy == pytest.approx(dynamic_j + constant_w(quiet, setting) * one_s, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("setting", "slower"), [((852, 924), 1.0), ((180, 924), 2.244444), ((852, 204), 3.352941)]
+)
+def test_a_phase_waits_as_long_as_it_does_not_attain_the_rates(
+    setting: tuple[float, float], slower: float
+) -> None:
+    """At the highest clocks 1 / attained of the time; elsewhere a third of the wait is longer by
+    the ratio of the core clocks, two thirds by that of the memory clocks."""
+    site = read_site(find_site("jetson-tk1", TABLE_IV.parent))
+    assert site.simulated is not None
+    launch_s = site.simulated.launch_s
+    site = site.model_copy(
+        update={"simulated": site.simulated.model_copy(update={"attained": {"u": 0.25}})}
+    )
+    phases = {"v": {"dram": 1e8}, "u": {"dp": 1e9}}
+    v_s, u_s = phases_s(site, phases, Setting(*setting))
+    assert v_s == pytest.approx(1e8 / (14.4 * setting[1] * 1e6) + launch_s)
+    wait_s = 3 * 1e9 / (14.4 * 852e6) * slower
+    assert u_s == pytest.approx(1e9 / (14.4 * setting[0] * 1e6) + wait_s, rel=1e-6)
 
 
 def test_marks_become_traces() -> None:
