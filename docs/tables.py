@@ -17,6 +17,7 @@ from campaign.plan.campaign_file import Campaign
 from campaign.plan.profile_file import Profile
 from campaign.policy.policy_file import Policy
 from campaign.profiles.counter_map import BUILT_IN_MAPS, CounterMap, read_counter_map
+from campaign.results.platform_file import PlatformFile
 from campaign.table.map_file import TableMap
 from campaign.table.units import STANDARD, UNITS
 from docs.file_keys import HEADER, key_tables
@@ -170,6 +171,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "map_file": lambda: file_keys(TableMap),
     "profile_file": lambda: file_keys(Profile),
     "study_file": lambda: file_keys(Study),
+    "platform_file": lambda: file_keys(PlatformFile),
     "policy_file": lambda: file_keys(Policy),
     "counter_group": lambda: file_keys(CounterGroup),
     "counter_map": lambda: file_keys(CounterMap),

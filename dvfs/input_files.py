@@ -613,6 +613,12 @@ FILE_KINDS = {
         "name objective",
         "compute it: campaign codesign {path}",
     ),
+    "PlatformFile": _kind(
+        "a platform file",
+        "operations gb_s eps_mem_pj constant_w tdp_w caches_pj",
+        "name model source",
+        "show it: campaign roofline --platform {path}",
+    ),
     "Policy": _kind(
         "a policy file",
         "entries default against until control_pct opt_out origin",

@@ -37,18 +37,17 @@ def platform_figures(platform: Platform, cap_w: float | None = None) -> list[Fig
         figures.append(
             Figure(
                 f"roofline_{platform.name}_{operation}",
-                f"{platform.model}: {operation} operations on bytes of {line.memory}, as printed "
-                f"in {platform.source}. Left: speed over its peak and operations per joule over "
+                f"{platform.model}: {operation} operations on bytes of {line.memory}, constants by "
+                f"{platform.source}. Left: speed over its peak and operations per joule over "
                 f"their most. Right: power over that of the operations alone, "
                 f"{line.op_power_w:.4g} W.",
                 [normalised_panel(platform, line), power_panel(platform, line, cap_w)],
             )
         )
-    # The greenup is that of the first class, single precision where there is one.
-    line = platform.line(next(iter(platform.operations)))
-    greenup = greenup_figure(line, platform.model, False)
-    name = f"speedup_greenup_{platform.name}_{line.operation}"
-    return [*figures, Figure(name, greenup.caption, greenup.panels)]
+        greenup = greenup_figure(line, platform.model, False)
+        name = f"speedup_greenup_{platform.name}_{operation}"
+        figures.append(Figure(name, greenup.caption, greenup.panels))
+    return figures
 
 
 def normalised_panel(platform: Platform, line: Roofline) -> Panel:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from analysis.energy.fitted import Fit
 from analysis.measurements.observations import FitError, Observations
-from analysis.rooflines.more_work import work_advice, work_limits
+from analysis.rooflines.more_work import Trade, traded, work_advice, work_limits
 from analysis.rooflines.power_cap import CappedRoofline
 from analysis.rooflines.regression import (
     CacheEnergy,
@@ -33,12 +34,17 @@ class CapError(ValueError):
 
 
 def rooflines_at(
-    data: Observations, setting: int, fit: Fit | None, cap_w: float | None = None
+    data: Observations,
+    setting: int,
+    fit: Fit | None,
+    cap_w: float | None = None,
+    trades: Sequence[Trade] = (),
 ) -> dict[str, Any]:
     """The rooflines of every pair of classes at a setting: ``campaign roofline --json``.
 
     ``setting``: index into ``data.settings``. ``fit``: whose energies are taken, else those of
-    the regression at that setting. ``cap_w``: also what a cap on power would do.
+    the regression at that setting. ``cap_w``: also what a cap on power would do. ``trades``: also
+    what these do.
 
     Raises:
         NoPairsError: no kernels of one class of operations and one of bytes, at two intensities.
@@ -74,7 +80,7 @@ def rooflines_at(
             "energy_from": energy_from,
             "energy_missing": None if energy_from else why or missing,
         }
-        pairs.append(line_as_dict(line, cap_w if energy_from else None) | known)
+        pairs.append(line_as_dict(line, cap_w if energy_from else None, trades) | known)
     core_mhz, mem_mhz = data.settings[setting].clocks
     return {
         "site": data.site,
@@ -108,10 +114,12 @@ def _line(
         return line, None, str(error)
 
 
-def line_as_dict(line: Roofline, cap_w: float | None = None) -> dict[str, Any]:
+def line_as_dict(
+    line: Roofline, cap_w: float | None = None, trades: Sequence[Trade] = ()
+) -> dict[str, Any]:
     """A roofline as plain numbers: peaks, energies, balances, power, and how much more work pays.
 
-    ``cap_w``: also what a cap on power would do.
+    ``cap_w``: also what a cap on power would do. ``trades``: also what these do.
 
     Raises:
         CapError: a cap that is not above the constant power.
@@ -138,6 +146,8 @@ def line_as_dict(line: Roofline, cap_w: float | None = None) -> dict[str, Any]:
         "more_work": [limits.as_dict() for limits in work_limits(line)],
         "work_advice": work_advice(line),
     }
+    if trades:
+        shown["trades"] = [traded(line, trade) for trade in trades]
     if cap_w is not None:
         shown["cap"] = _capped(line, cap_w)
     return shown

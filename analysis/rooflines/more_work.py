@@ -7,12 +7,22 @@ Choi & Vuduc 2012, section 6.1 for time, eqs. 17 and 27 for energy, with the lim
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from analysis.rooflines.greenup import bounds, most_work_for_greenup, most_work_for_speedup
+from analysis.rooflines.greenup import (
+    BECOMES_COMPUTE_BOUND,
+    BOTH_COMPUTE_BOUND,
+    BOTH_MEMORY_BOUND,
+    bounds,
+    case,
+    greenup,
+    most_work_for_greenup,
+    most_work_for_speedup,
+    speedup,
+)
 from analysis.rooflines.roofline import Roofline
 
 AT = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -52,6 +62,47 @@ class WorkLimits:
             "memory_bound_greenup_low": self.greenup_low,
             "memory_bound_greenup_high": self.greenup_high,
         }
+
+
+@dataclass(frozen=True)
+class Trade:
+    """A change of an algorithm: from ``intensity`` operations per byte to ``f`` times the
+    operations and a part 1 / ``m`` of the bytes; f and m are 1 or more, m may be infinite."""
+
+    intensity: float
+    f: float
+    m: float
+
+
+CASES = {
+    BOTH_MEMORY_BOUND: "stays memory-bound",
+    BECOMES_COMPUTE_BOUND: "becomes compute-bound",
+    BOTH_COMPUTE_BOUND: "stays compute-bound",
+}
+
+
+def traded(line: Roofline, trade: Trade) -> dict[str, Any]:
+    """What a change does: speedup (eq. 15), greenup (eqs. 16 and 26), powerup, which is the new
+    power over the old one; its case, between what its case lets both lie (section 6.3), and in
+    which part of the plane of both it is (figure 8)."""
+    point = (trade.intensity, trade.f, trade.m)
+    faster, greener = float(speedup(line, *point)), float(greenup(line, *point))
+    within = bounds(line, *point)
+    saves = {
+        (True, True): "time and energy",
+        (True, False): "time",
+        (False, True): "energy",
+        (False, False): "neither",
+    }[faster > 1.0, greener > 1.0]
+    return {
+        **asdict(trade),
+        "speedup": faster,
+        "greenup": greener,
+        "powerup": faster / greener,
+        "case": CASES[int(case(line, *point))],
+        "saves": saves if math.isfinite(greener) else None,
+        **{name: float(value) for name, value in vars(within).items()},
+    }
 
 
 def work_limits(line: Roofline) -> list[WorkLimits]:

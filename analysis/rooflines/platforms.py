@@ -14,6 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 from analysis.rooflines.at_setting import line_as_dict
+from analysis.rooflines.more_work import Trade
 from analysis.rooflines.roofline import Roofline
 from dvfs.names import unknown_name
 
@@ -92,7 +93,9 @@ def find_platform(name: str) -> Platform:
     return PLATFORMS[name.lower()]
 
 
-def platform_rooflines(platform: Platform, cap_w: float | None = None) -> dict[str, Any]:
+def platform_rooflines(
+    platform: Platform, cap_w: float | None = None, trades: Sequence[Trade] = ()
+) -> dict[str, Any]:
     """Every roofline of a platform: ``campaign roofline --platform NAME --json``.
 
     Raises:
@@ -107,7 +110,7 @@ def platform_rooflines(platform: Platform, cap_w: float | None = None) -> dict[s
             "attained_gb_s": of.attained_gb_s,
             "attained_mem_pct": 100.0 * of.attained_gb_s / platform.gb_s,
         }
-        pairs.append(line_as_dict(line, cap_w) | attained)
+        pairs.append(line_as_dict(line, cap_w, trades) | attained)
     return {
         "platform": platform.name,
         "model": platform.model,

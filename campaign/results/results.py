@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from analysis.energy.fitted import Fit
     from analysis.measurements.observations import Observations
+    from analysis.rooflines.more_work import Trade
     from campaign.results.comparison import Comparison
     from campaign.results.crossval import CrossvalResult, FewCrossvalResult
     from campaign.results.failures import Failures
@@ -613,12 +614,14 @@ class Results:
         setting: Setting | str | None = None,
         cap_w: float | None = None,
         fit: str | None = None,
+        trades: Sequence[Trade] = (),
     ) -> RooflineResult:
         """Balances in time and energy at a setting, and whether fast is efficient there.
 
         ``setting``: also as ``--setting`` takes it; by default the fastest. ``cap_w``: also what a
         cap on power would do. ``fit``: the name of the kept fit that energies are of; None: the
-        default one, or the regression at this setting where there is none.
+        default one, or the regression at this setting where there is none. ``trades``: also what
+        these changes of an algorithm do.
 
         Raises:
             NoKeptFitError: there is no fit of this name.
@@ -630,7 +633,7 @@ class Results:
         if fit is not None or (site, fits.DEFAULT) in self.kept_fits:
             name = fit or fits.DEFAULT
             kept, source = self.kept_fit(site, name), self.fit_source(site, name)
-        shown = site_rooflines(self.observations(site), kept, setting, cap_w)
+        shown = site_rooflines(self.observations(site), kept, setting, cap_w, trades)
         return RooflineResult(shown | {"fit": source and source.as_dict()}, source)
 
     def compare(

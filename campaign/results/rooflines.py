@@ -29,13 +29,18 @@ if TYPE_CHECKING:
     from analysis.energy.fitted import Fit
     from analysis.measurements.observations import Observations
     from analysis.report.content import ReportContent
+    from analysis.rooflines.more_work import Trade
 
 SHOWN = 16
 """Settings that an error names."""
 
 
 def site_rooflines(
-    data: Observations, fit: Fit | None, setting: Setting | str | None, cap_w: float | None
+    data: Observations,
+    fit: Fit | None,
+    setting: Setting | str | None,
+    cap_w: float | None,
+    trades: Sequence[Trade] = (),
 ) -> dict[str, Any]:
     """What ``campaign roofline --json`` prints; ``setting``: by default the fastest.
 
@@ -45,7 +50,7 @@ def site_rooflines(
     """
     index = fastest_setting(data) if setting is None else _setting_index(data, setting)
     try:
-        return rooflines_at(data, index, fit, cap_w)
+        return rooflines_at(data, index, fit, cap_w, trades)
     except NoPairsError as error:
         raise ArgumentError(f"{data.site}: {error}") from None
     except CapError as error:
@@ -68,25 +73,34 @@ def _setting_option(setting: Setting) -> str:
 
 
 def platform_named(name: str) -> Platform:
-    """A machine as papers print it, by its name, such as ``gtx-580``.
+    """A machine as papers print it, by its name, such as ``gtx-580``, or of a platform file, by its
+    path, which ends in ``.toml``.
 
     Raises:
         ArgumentError: there is no such platform.
+        FileError: the file cannot be read, or is no platform file.
     """
+    if name.endswith(".toml"):
+        from campaign.results.platform_file import read_platform  # noqa: PLC0415
+
+        return read_platform(Path(name))
     try:
         return find_platform(name)
     except PlatformError as error:
         raise ArgumentError(f"--platform: {error}") from None
 
 
-def platform_roofline(name: str, cap_w: float | None = None) -> RooflineResult:
-    """The rooflines of a machine as papers print it, by its name.
+def platform_roofline(
+    name: str, cap_w: float | None = None, trades: Sequence[Trade] = ()
+) -> RooflineResult:
+    """The rooflines of a machine: see :func:`platform_named`. ``trades``: also what these do.
 
     Raises:
         ArgumentError: there is no such platform, or the cap is below its constant power.
+        FileError: as for :func:`platform_named`.
     """
     try:
-        return RooflineResult(platform_rooflines(platform_named(name), cap_w), None)
+        return RooflineResult(platform_rooflines(platform_named(name), cap_w, trades), None)
     except CapError as error:
         raise ArgumentError(f"--cap-w: {error}") from None
 

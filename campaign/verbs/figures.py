@@ -66,7 +66,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--platform",
         action="append",
         metavar="P",
-        help="a machine as papers print it, by its name in campaign roofline --platform (repeat)",
+        help="a machine as papers print it, by its name in campaign roofline --platform, or a "
+        "platform file (repeat)",
     )
     add_fit(parser)
 

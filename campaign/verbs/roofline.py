@@ -12,21 +12,25 @@ from dvfs.errors import ArgumentError
 from dvfs.setting import Setting
 
 if TYPE_CHECKING:
+    from analysis.rooflines.more_work import Trade
     from campaign.results.fits import FitSource
 
 SUMMARY = "show peaks and balances at a setting, and whether fast kernels are efficient there"
 EXAMPLE = """campaign roofline campaign-demo/store --site jetson-tk1 --cap-w 15
-  campaign roofline --platform gtx-580"""
+  campaign roofline --platform gtx-580 --trade 2,1.5,4"""
 MORE = (
     "A balance is the number of operations per byte at which computing and moving data take "
     "equally long (balance in time), or cost equal energy (balance in energy). Fast is "
     "efficient: a kernel that computes as fast as it can has at least half of the best energy "
     "efficiency at this setting (predict says whether another setting takes less). Energies are "
     "those of the kept fit, or else of a regression on the measurements at this setting alone. "
-    "--platform shows a machine of a paper in place of a site of a store."
+    "--platform shows a machine of a paper or of a platform file in place of a site of a store."
 )
 MOST_PAIRS = 3
 """Pairs of classes up to which the table of more work has every intensity, also beside a cap."""
+
+
+TRADE_KEYS = ("intensity", "f", "m", "speedup", "greenup", "powerup", "case", "saves")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -48,7 +52,14 @@ def add_arguments(parser: ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="P",
-        help="a machine as papers print it; without a name: list them",
+        help="a machine as papers print it; without a name: list them; or a platform file (.toml)",
+    )
+    parser.add_argument(
+        "--trade",
+        action="append",
+        metavar="I,F,M",
+        help="speedup, greenup and powerup of an algorithm of I operations per byte that does F "
+        "times the operations on a part 1/M of the bytes (repeat)",
     )
     add_json(parser)
 
@@ -63,7 +74,11 @@ def run(arguments: Namespace) -> int:
         raise ArgumentError("roofline: name a store, or a paper's machine with --platform")
     store = open_store(arguments.store)
     result = store.roofline(
-        store.only_site(arguments.site), arguments.setting, arguments.cap_w, arguments.fit
+        store.only_site(arguments.site),
+        arguments.setting,
+        arguments.cap_w,
+        arguments.fit,
+        _trades(arguments),
     )
     if arguments.json:
         print_json(result.as_dict())
@@ -82,12 +97,31 @@ def _run_platform(arguments: Namespace) -> int:
         return _list_platforms(arguments.json)
     from campaign.results.rooflines import platform_roofline  # noqa: PLC0415
 
-    shown = platform_roofline(arguments.platform, arguments.cap_w).as_dict()
+    shown = platform_roofline(arguments.platform, arguments.cap_w, _trades(arguments)).as_dict()
     if arguments.json:
         print_json(shown)
     else:
         _print_platform(shown)
     return 0
+
+
+def _trades(arguments: Namespace) -> list[Trade]:
+    from analysis.rooflines.more_work import Trade  # noqa: PLC0415
+
+    trades = []
+    for text in arguments.trade or []:
+        try:
+            intensity, f, m = map(float, text.split(","))
+        except ValueError:
+            intensity = f = m = math.nan
+        if not (0.0 < intensity < math.inf and 1.0 <= f < math.inf and m >= 1.0):
+            raise ArgumentError(
+                f"--trade: found {text!r}; write I,F,M: operations per byte (above 0), times the "
+                f"operations (1 or more), and by what the bytes are divided (1 or more, or inf), "
+                f"such as 2,1.5,4"
+            )
+        trades.append(Trade(intensity, f, m))
+    return trades
 
 
 def _list_platforms(as_json: bool) -> int:
@@ -196,8 +230,20 @@ def _print_lines(pairs: list[dict[str, Any]]) -> None:
         explain(f"{pair['operation']}/{pair['memory']}: {pair['verdict']}")
         if pair.get("energy_missing"):
             explain(f"{pair['operation']}/{pair['memory']}: {pair['energy_missing']}")
+    _print_trades(pairs)
     if len(pairs) <= MOST_PAIRS or not any("cap" in pair for pair in pairs):
         _print_more_work([pair for pair in pairs if pair["more_work"]])
+
+
+def _print_trades(pairs: list[dict[str, Any]]) -> None:
+    rows = [
+        [f"{pair['operation']}/{pair['memory']}", *(row[key] for key in TRADE_KEYS)]
+        for pair in pairs
+        for row in pair.get("trades", [])
+    ]
+    if rows:
+        explain("\nf times the operations on a part 1/m of the bytes:")
+        print_table(["pair", "op/B", *TRADE_KEYS[1:]], rows)
 
 
 def _print_more_work(pairs: list[dict[str, Any]]) -> None:

@@ -15,6 +15,7 @@ from campaign.plan.profile_file import Profile
 from campaign.policy.policy_file import Policy
 from campaign.profiles.counter_map import BUILT_IN_MAPS, CounterMap
 from campaign.results import open_store
+from campaign.results.platform_file import PlatformFile
 from campaign.table.map_file import MAPPED_COLUMNS, TableMap
 from campaign.verbs.command_line import main
 from dvfs.input_files import FILE_KINDS, built_in_files
@@ -524,7 +525,10 @@ def test_without_a_verb_the_verbs_are_shown(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_kinds_of_files_have_the_keys_of_their_models() -> None:
-    models = (Campaign, Site, TableMap, Profile, Study, Policy, CounterMap, CounterGroup)
+    models = (
+        *(Campaign, Site, TableMap, Profile, Study),
+        *(PlatformFile, Policy, CounterMap, CounterGroup),
+    )
     keys = {model.__name__: frozenset(model.model_fields) for model in models}
     assert keys == {name: kind.keys for name, kind in FILE_KINDS.items()}
 
