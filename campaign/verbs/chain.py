@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from campaign.verbs import options
@@ -36,11 +37,16 @@ FORM_TEXTS = {
 }
 
 
+MATRICES = range(2, 21)
+"""The lengths of random chains, those of Prajapati 2019, Table D.1."""
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """The verb's arguments."""
     parser.add_argument(
         "sizes",
         metavar="SIZES",
+        nargs="?",
         help="P0,P1,...,Pn with commas: matrix i has P(i-1) rows and P(i) columns, so that 4,5,6 "
         "is a 4 x 5 matrix times a 5 x 6 matrix",
     )
@@ -60,6 +66,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         "printed: those of Prajapati 2019, appendix D, with the thesis's slip in D.11; tiles: "
         "whole tiles with room for what streams by, any matrix kept, words counted",
     )
+    parser.add_argument(
+        "--random",
+        metavar="CHAINS",
+        help="without SIZES: what fusing saves in so many random chains of 2 to 20 matrices, with "
+        "sizes from 320 to 1,024 (Prajapati 2019, Table D.1)",
+    )
     options.add_json(parser)
 
 
@@ -67,6 +79,10 @@ def run(arguments: Namespace) -> int:
     """Print the plan."""
     from kernels.products.chain_plan import plan_chain  # noqa: PLC0415
 
+    if (arguments.sizes is None) == (arguments.random is None):
+        raise ArgumentError("chain: give SIZES, such as 936,1008,552, or --random CHAINS")
+    if arguments.random is not None:
+        return _random(arguments)
     sizes = [_whole(text, "SIZES") for text in arguments.sizes.split(",")]
     if len(sizes) < 2:
         raise ArgumentError(
@@ -78,6 +94,30 @@ def run(arguments: Namespace) -> int:
         print_json(plan.as_dict())
     else:
         _print(plan)
+    return 0
+
+
+def _random(arguments: Namespace) -> int:
+    from kernels.products.chain_plan import OPS, random_reductions  # noqa: PLC0415
+
+    chains = _whole(arguments.random, "--random")
+    if chains < 2:
+        raise ArgumentError(f"--random: found {chains}; must be 2 or more")
+    if arguments.objective != OPS:
+        raise ArgumentError(f"--objective: --random takes {OPS} only")
+    on_chip = _whole(arguments.on_chip, "--on-chip")
+    rows = random_reductions(MATRICES, chains, on_chip, arguments.form)
+    if arguments.json:
+        print_json([asdict(row) for row in rows])
+        return 0
+    explain(
+        f"words that fusing saves, in %, over {chains} random chains for each number of matrices, "
+        f"{on_chip:,} on chip ({FORM_TEXTS[arguments.form]})"
+    )
+    header = ["matrices", "average", "its error", "least", "most"]
+    print_table(header, [list(asdict(row).values()) for row in rows])
+    average = sum(row.average_pct for row in rows[1:]) / len(rows[1:])
+    explain(f"average of 3 to {MATRICES[-1]} matrices: {average:.2f} %")
     return 0
 
 

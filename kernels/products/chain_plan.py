@@ -38,6 +38,11 @@ LARGEST = 10**9
 """Sizes and capacities are at most this, so that products of three are exact enough as floats."""
 
 
+DRAWN = (320, 1024, 8)
+"""The sizes of random chains: from, to, and a multiple of. With these the averages of Prajapati
+2019, Table D.1, come out, which does not state its own."""
+
+
 class ChainError(UserError, ValueError):
     """A chain that cannot be planned."""
 
@@ -273,3 +278,44 @@ def _fused(
     assert form in (CORRECTED, PRINTED)  # noqa: S101
     own = fused(*four, side)
     return *own.best_tile(on_chip), own.least(on_chip)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reduction:
+    """What fusing saves in random chains of so many matrices, in % of the words without fusing;
+    ``error_pct``: the standard error of the average."""
+
+    matrices: int
+    average_pct: float
+    error_pct: float
+    least_pct: float
+    most_pct: float
+
+
+def random_reductions(
+    matrices: Sequence[int], chains: int, on_chip: int, form: str = CORRECTED, seed: int = 0
+) -> list[Reduction]:
+    """Prajapati 2019, Table D.1: a row for each number of matrices, over ``chains`` random chains
+    with sizes of :data:`DRAWN`, each in the order of the fewest operations.
+
+    Raises:
+        ChainError: see :func:`plan_chain`.
+    """
+    low, high, step = DRAWN
+    rows = []
+    for count in matrices:
+        random = np.random.default_rng([seed, count])
+        sizes = step * random.integers(low // step, high // step + 1, (chains, count + 1))
+        pct = np.array(
+            [plan_chain(own, on_chip, OPS, form).reduction_pct for own in sizes.tolist()]
+        )
+        rows.append(
+            Reduction(
+                matrices=count,
+                average_pct=float(pct.mean()),
+                error_pct=float(pct.std(ddof=1) / math.sqrt(chains)),
+                least_pct=float(pct.min()),
+                most_pct=float(pct.max()),
+            )
+        )
+    return rows

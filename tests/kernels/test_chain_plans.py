@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from campaign.verbs.command_line import main
 from kernels.products import Rates, plan_chain
-from kernels.products.chain_plan import ChainError
+from kernels.products.chain_plan import ChainError, random_reductions
 from kernels.products.movement import (
     LEFT,
     LEFT_OPERAND,
@@ -318,3 +318,22 @@ def test_wrong_chains(capsys: pytest.CaptureFixture[str], arguments: str, messag
 def test_unknown_form() -> None:
     with pytest.raises(ChainError, match="form: unknown 'closed'; use corrected, printed, tiles"):
         plan_chain(EXAMPLE, ON_CHIP, form="closed")
+
+
+@pytest.mark.parametrize(("on_chip", "column"), [(65536, "M64KB"), (98304, "M96KB")])
+def test_random_chains_save_what_the_thesis_prints(on_chip: int, column: str) -> None:
+    """Table D.1: each average within four standard errors of both, of 1,000 chains there."""
+    with (DATA / "tableD1_reduction.csv").open(newline="", encoding="utf-8") as file:
+        printed = {
+            int(row["n_matrices"]): float(row[f"{column}_average_percent"])
+            for row in csv.DictReader(file)
+            if row["n_matrices"].isdigit()
+        }
+    made = random_reductions(range(2, 21), 300, on_chip, "printed")
+    assert [row.matrices for row in made] == list(printed)
+    for row in made:
+        error = row.error_pct * math.sqrt(1.0 + 300 / 1000)
+        assert abs(row.average_pct - printed[row.matrices]) <= 4.0 * error
+        assert row.least_pct <= row.average_pct <= row.most_pct
+    again = random_reductions([7], 300, on_chip, "printed")
+    assert again == [made[5]]
