@@ -46,6 +46,7 @@ from analysis.report.sheets import (
     cases_sheet,
     coefficients_sheet,
     costs_sheet,
+    in_sample_losses_pct,
     phases_sheet,
     picks_sheet,
     shares_sheet,
@@ -187,7 +188,10 @@ def site_sheets(site: SiteReport) -> list[Sheet]:
     if site.crossvals:
         first = site.crossvals[0]
         shown = cases(data, first.predicted_j, families, _listed(site))
-        sheets += [validation_sheet(site.crossvals), autotuning_sheet(first, families)]
+        sheets += [
+            validation_sheet(site.crossvals),
+            autotuning_sheet(first, families, in_sample_losses_pct(model, data)),
+        ]
         sheets += [cases_sheet(shown, case_shares(model, data, shown))] if shown else []
     if site.picks:
         sheets.append(picks_sheet(site.picks, site.simulated))

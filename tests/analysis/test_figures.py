@@ -14,6 +14,7 @@ from argparse import Namespace
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -46,6 +47,7 @@ from analysis.predict.site import site_time_noise
 from analysis.report.sheets import (
     autotuning_sheet,
     costs_sheet,
+    in_sample_losses_pct,
     shares_sheet,
     validation_sheet,
 )
@@ -517,6 +519,28 @@ def test_losses_by_family_are_table_ii(data, crossval, families):
             assert mean == low == high == 0.0
 
 
+def test_the_picks_in_sample_are_those_of_one_fit_of_all(data, crossval, families):
+    model = fit(data, "choi")
+    lost = in_sample_losses_pct(model, data)
+    frame = pd.DataFrame(
+        {
+            "kernel": data.kernel,
+            "setting": data.setting,
+            "measured": data.energy_j,
+            "predicted": model.energy_j(data),
+        }
+    )
+    for kernel, own in frame.groupby("kernel"):
+        means = own.groupby("setting")[["measured", "predicted"]].mean()
+        at_pick = means["measured"][means["predicted"].idxmin()]
+        assert lost[kernel] == pytest.approx((at_pick / means["measured"].min() - 1) * 100)
+    sheet = autotuning_sheet(crossval, families, lost)
+    choosers = [row[1] for row in sheet.rows[:3]]
+    assert choosers == ["model, out of fold", "model, in sample", "time oracle"]
+    in_sample = [row for row in sheet.rows if row[1] == "model, in sample"]
+    assert sum(row[2] for row in in_sample) == sum(pct > 0 for pct in lost.values())
+
+
 def test_tables_say_the_validation(crossval, data):
     (row,) = validation_sheet([crossval]).rows
     error = np.abs(crossval.predicted_j / data.energy_j - 1) * 100
@@ -584,6 +608,8 @@ def test_the_verb_writes_every_file_and_says_so(tmp_path, capsys):
         cap_w=None,
         train=["500,900", "700,900"],
         setting="700,900",
+        kernel=None,
+        fitted_on=None,
         platform=None,
         format=None,
         fit="default",
@@ -611,6 +637,7 @@ def test_a_site_without_energies_has_nothing_to_fit(tmp_path, capsys):
     store_of(tmp_path / "s", "bare", False, (1000.0,))
     asked = Namespace(store=str(tmp_path / "s"), site=None, output=str(tmp_path), cap_w=None)
     asked.train = asked.setting = asked.platform = asked.format = None
+    asked.kernel = asked.fitted_on = None
     asked.fit = "default"
     assert figures(asked) == 0
     assert "no energy model" in capsys.readouterr().out

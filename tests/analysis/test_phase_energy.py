@@ -215,7 +215,7 @@ def test_the_files_hold_the_same_numbers(store: Store, tmp_path: Path) -> None:
     asked = Namespace(
         store=str(store.root), site=None, output=str(tmp_path), cap_w=None, platform=None
     )
-    asked.train = asked.setting = asked.format = None
+    asked.train = asked.setting = asked.format = asked.kernel = asked.fitted_on = None
     asked.fit = "default"
     assert figures(asked) == 0
     with (tmp_path / "phase_energy.csv").open(encoding="utf-8") as file:
