@@ -1,19 +1,22 @@
 """Tiles of stencils on a device that nothing was measured on: by equations and its constants.
 
-The equations are those of Prajapati 2019, appendix A (:mod:`analysis.costs.stencil_time`, corrected
-form); the constants stand in the site file's ``[device]``.
+The equations are those of Prajapati 2019, of time in appendix A
+(:mod:`analysis.costs.stencil_time`) and of energy in appendix B
+(:mod:`analysis.costs.tile_energy`); the constants stand in the site file's ``[device]``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from analysis.costs.stencil_time import Machine, PredictionError, fits, near_least, stencil_time_s
+from analysis.costs.tile_energy import NEEDED, stencil_energy_j
 from campaign.plan.campaign_file import KernelEntry, read_campaign
 from campaign.plan.sweep import place_of, space_variants
 from campaign.variants.space_predictions import MOST_NEAR, NEAR, SpacePick, SpacePredictions
@@ -22,7 +25,7 @@ from dvfs.input_files import FileError
 from dvfs.names import known_names
 from dvfs.setting import AS_FOUND
 from kernels.kernel import ParameterError
-from kernels.stencils.params import AXES, check_hexagon
+from kernels.stencils.params import AXES, axes_of, check_hexagon
 from kernels.stencils.stencils import STENCILS
 from sites.site_file import Site
 from sites.site_reading import built_in_sites, find_site, read_site
@@ -32,15 +35,41 @@ CONSTANTS = ("processors", "lanes", "on_chip_bytes", "block_bytes", "blocks")
 SECONDS = {"seconds_per_word": "word_s", "barrier_s": "barrier_s", "launch_s": "launch_s"}
 TILES = ("tile_1", "tile_2", "tile_3")
 AT_A_TIME = "tiles_at_a_time"
+OBJECTIVES = ("time", "energy")
+HEXAGONAL = "hexagonal"
+TILING = {"sw": "orthogonal", "j1d": "skewed", "j2d": HEXAGONAL}
+"""Stencil -> the tiles that the equations of its energy are for."""
+ENERGIES = {
+    "dram": "dram_word_j",
+    "shared": "shared_word_j",
+    **{name: f"{name}_j" for name in ("sp_add", "sp_mul", "int_add", "int_max")},
+}
+"""Class -> the device's constant with the energy of a word or an operation, in J."""
+STATIC_W = "static_w"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is least: ``objective``, time or energy. ``form``: of the equations of time.
+    ``at_a_time``: tiles that a processor works on, None for the best power of two that fits."""
+
+    objective: str = "time"
+    form: str = "corrected"
+    at_a_time: int | None = None
 
 
 def predict_on_device(
-    path: Path, site_name: str | None = None, kernel: str | None = None
+    path: Path,
+    site_name: str | None = None,
+    kernel: str | None = None,
+    question: Question = Question(),
 ) -> SpacePredictions:
-    """The tiles of least predicted time of each stencil that a campaign file's spaces declare.
+    """The tiles of least predicted time or energy of each stencil that a campaign file's spaces
+    declare.
 
-    Besides the space's parameters a pick has the tiles that a processor works on at a time, the
-    best power of two that fits.
+    Besides the space's parameters a pick has the tiles that a processor works on at a time. Where
+    the device has no constants of a stencil's time, or there are no equations of it, its energy is
+    the dynamic one alone, and the time NaN.
 
     Raises:
         FileError: the campaign or the site file is wrong, or a constant is missing.
@@ -59,7 +88,7 @@ def predict_on_device(
                     key: np.array(found.listed[key])[column] if key in found.listed else column
                     for key, column in found.columns.items()
                 }
-                picks.append(_pick(entry, given, columns, len(found), site))
+                picks.append(_pick(entry, given, columns, len(found), site, question))
             except ParameterError as error:
                 place = place_of(error.parameter, entry, index)
                 raise source.error(place, error.what, error.remedy) from None
@@ -79,7 +108,11 @@ def predict_on_device(
             f"measured variants"
         )
     return SpacePredictions(
-        site=site.name, simulated=site.is_simulated, objective="time", fit=None, picks=tuple(picks)
+        site=site.name,
+        simulated=site.is_simulated,
+        objective=question.objective,
+        fit=None,
+        picks=tuple(picks),
     )
 
 
@@ -89,48 +122,50 @@ def _pick(
     columns: Mapping[str, np.ndarray],
     count: int,
     site: Site,
+    question: Question,
 ) -> SpacePick:
-    values = {**given, **columns}
-    name = str(given.get("stencil", ""))
-    if name not in STENCILS or given.get("tiling") != "hexagonal":
+    name, tiling = str(given.get("stencil", "")), given.get("tiling")
+    energy = question.objective == "energy"
+    if energy and TILING.get(name) != tiling:
+        known = ", ".join(f"{tiles} tiles of {own}" for own, tiles in TILING.items())
         raise PredictionError(
-            f"found stencil {name or 'in the space'!r}, tiling {given.get('tiling')!r}: the "
+            f"found stencil {name or 'in the space'!r}, tiling {tiling!r}: the equations of energy "
+            f"are for {known}, given in params"
+        )
+    if not energy and (name not in STENCILS or tiling != HEXAGONAL):
+        raise PredictionError(
+            f"found stencil {name or 'in the space'!r}, tiling {tiling!r}: the "
             f"equations are for hexagonal tiles of {', '.join(STENCILS)}, given in params"
         )
-    axes = STENCILS[name].dimensions
+    values, axes = {**given, **columns}, axes_of(name)
     missing = [own for own in (*AXES[:axes], "steps", "tile_t", *TILES[:axes]) if own not in values]
     if missing:
         raise PredictionError(f"{missing[0]} is missing: give it in params or in the space")
-    machine, iteration_s = _machine(site, name)
 
-    def column(own: str) -> np.ndarray:
-        return np.broadcast_to(np.asarray(values[own], float), (count,))
+    def column(own: str, default: float = math.nan) -> np.ndarray:
+        return np.broadcast_to(np.asarray(values.get(own, default), float), (count,))
 
-    sizes = np.stack([column(own) for own in AXES[:axes]], axis=1)
-    tiles = np.stack([column(own) for own in TILES[:axes]], axis=1)
-    high, steps = column("tile_t"), column("steps")
-    for tile_t in np.unique(high).astype(int).tolist():
-        check_hexagon(tile_t)
-    best_s, best_k = np.full(count, np.inf), np.ones(count)
-    for power in range(int(math.log2(machine.blocks)) + 1):
-        rows = np.flatnonzero(fits(machine, tiles, high, 2**power))
-        if not len(rows):
-            break
-        own_s = stencil_time_s(
-            machine, iteration_s, sizes[rows], steps[rows], tiles[rows], high[rows], 2**power
-        )
-        better = own_s < best_s[rows]
-        best_s[rows[better]], best_k[rows[better]] = own_s[better], 2**power
-    if not np.isfinite(best_s).any():
-        raise PredictionError(
-            f"no tile of the space fits into {machine.block_bytes:g} bytes (device.block_bytes): "
-            f"declare smaller ones"
-        )
-    near = near_least(best_s, NEAR)
+    tiles = Tiles(
+        sizes=np.stack([column(own) for own in AXES[:axes]], axis=1),
+        steps=column("steps"),
+        tiles=np.stack([column(own) for own in TILES[:axes]], axis=1),
+        tile_t=column("tile_t"),
+        subtile=column("subtile", 1.0),
+    )
+    time_s, at_a_time = np.full(count, math.nan), np.full(count, math.nan)
+    if not energy or (tiling == HEXAGONAL and f"{name}_s" in site.device):
+        time_s, at_a_time = _times(tiles, name, site, question)
+    energy_j = np.full(count, math.nan)
+    if energy:
+        energy_j = _energies(tiles, name, site, time_s)
+    costs = energy_j if energy else time_s
+    near = near_least(costs, NEAR)
 
     def own(place: int) -> dict[str, Any]:
         params = {key: values_of[place].item() for key, values_of in columns.items()}
-        return params | {AT_A_TIME: int(best_k[place])}
+        if math.isnan(at_a_time[place]):
+            return params
+        return params | {AT_A_TIME: int(at_a_time[place])}
 
     best = int(near[0])
     return SpacePick(
@@ -142,18 +177,81 @@ def _pick(
         time_error_pct=math.nan,
         params=own(best),
         setting=AS_FOUND,
-        energy_j=math.nan,
-        time_s=float(best_s[best]),
+        energy_j=float(energy_j[best]),
+        time_s=float(time_s[best]),
         slurm="",
         near_count=len(near),
         near=tuple(own(place) for place in near[:MOST_NEAR].tolist()),
     )
 
 
-def _machine(site: Site, stencil: str) -> tuple[Machine, float]:
-    """The device, and the seconds of a point on one of its vector units."""
-    point_s = f"{stencil}_s"
-    for name in (*CONSTANTS, *SECONDS.values(), point_s):
+@dataclass(frozen=True, kw_only=True)
+class Tiles:
+    """The variants: float64 (variants,), ``sizes`` and ``tiles`` (variants, axes), in points and
+    steps."""
+
+    sizes: np.ndarray
+    steps: np.ndarray
+    tiles: np.ndarray
+    tile_t: np.ndarray
+    subtile: np.ndarray
+
+
+def _times(of: Tiles, name: str, site: Site, question: Question) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds of each variant, infinite where it does not fit, and its tiles at a time."""
+    machine, iteration_s = _machine(site, name)
+    for tile_t in np.unique(of.tile_t).astype(int).tolist():
+        check_hexagon(tile_t)
+    best_s, best_k = np.full(len(of.steps), np.inf), np.ones(len(of.steps))
+    powers = [2**power for power in range(int(math.log2(machine.blocks)) + 1)]
+    for k in powers if question.at_a_time is None else [question.at_a_time]:
+        rows = np.flatnonzero(fits(machine, of.tiles, of.tile_t, k))
+        if not len(rows):
+            break
+        own_s = stencil_time_s(
+            machine,
+            iteration_s,
+            of.sizes[rows],
+            of.steps[rows],
+            of.tiles[rows],
+            of.tile_t[rows],
+            k,
+            question.form,
+        )
+        better = own_s < best_s[rows]
+        best_s[rows[better]], best_k[rows[better]] = own_s[better], k
+    if not np.isfinite(best_s).any():
+        at_a_time = question.at_a_time or 1
+        raise PredictionError(
+            f"no tile of the space fits into {machine.block_bytes:g} bytes (device.block_bytes)"
+            + (f", {at_a_time} at a time" if at_a_time > 1 else "")
+            + ": declare smaller ones"
+        )
+    return best_s, best_k
+
+
+def _energies(of: Tiles, name: str, site: Site, time_s: np.ndarray) -> np.ndarray:
+    """Joules of each variant; without the static energy where its time is NaN."""
+    timed = bool(np.isfinite(time_s).any())
+    _check_constants(site, [ENERGIES[own] for own in NEEDED[name]] + [STATIC_W] * timed, "energy")
+    energies = {own: float(site.device[ENERGIES[own]]) for own in NEEDED[name]}
+    static_w = float(site.device[STATIC_W]) if timed else 0.0
+    return stencil_energy_j(
+        name,
+        energies,
+        static_w,
+        time_s if timed else 0.0,
+        of.sizes,
+        of.steps,
+        of.tiles,
+        of.tile_t,
+        of.subtile,
+    )
+
+
+def _check_constants(site: Site, names: Iterable[str], what: str) -> None:
+    """Refuse a site without one of these constants of its device."""
+    for name in names:
         if name not in site.device:
             having = [
                 own
@@ -161,11 +259,17 @@ def _machine(site: Site, stencil: str) -> tuple[Machine, float]:
                 if name in read_site(find_site(own, Path())).device
             ]
             raise FileError(
-                f"has no device.{name}, which a prediction of {stencil} without measurements needs",
+                f"has no device.{name}, which a prediction of {what} without measurements needs",
                 f"built-in sites that have it: {', '.join(having) or 'none'}; in a site file of "
                 f"your own, add it to [device]; or name a store with measured variants",
                 site.name,
             )
+
+
+def _machine(site: Site, stencil: str) -> tuple[Machine, float]:
+    """The device, and the seconds of a point on one of its vector units."""
+    point_s = f"{stencil}_s"
+    _check_constants(site, (*CONSTANTS, *SECONDS.values(), point_s), stencil)
     numbers = site.device
     machine = Machine(
         processors=int(numbers["processors"]),

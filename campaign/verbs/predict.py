@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,6 +59,17 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="pick among all variants that this campaign file's spaces declare, measured or not",
     )
     parser.add_argument(
+        "--form",
+        choices=("corrected", "printed"),
+        help="with --space and no store: the equations of time (default: corrected)",
+    )
+    parser.add_argument(
+        "--tiles-at-a-time",
+        type=int,
+        metavar="K",
+        help="with --space and no store: tiles that a processor works on (default: the best)",
+    )
+    parser.add_argument(
         "--all-settings",
         action="store_true",
         help="also pick legal settings that were not measured (their times are predicted)",
@@ -74,6 +86,7 @@ def run(arguments: Namespace) -> int:
 
     if arguments.space:
         return _over_space(arguments)
+    _refuse(arguments, OF_A_DEVICE, "needs --space, and no store")
     if arguments.store is None:
         site = "" if arguments.site is None else f" --site {arguments.site}"
         raise ArgumentError(
@@ -100,24 +113,42 @@ def run(arguments: Namespace) -> int:
 
 
 NOT_OVER_A_SPACE = ("max_slowdown", "max_power_w", "profile", "all_settings")
+OF_A_DEVICE = ("form", "tiles_at_a_time")
+
+
+def _refuse(arguments: Namespace, options: Sequence[str], why: str) -> None:
+    for option in options:
+        if getattr(arguments, option):
+            raise ArgumentError(f"--{option.replace('_', '-')}: {why}")
+
+
+def _on_device(arguments: Namespace) -> SpacePredictions:
+    from campaign.variants.device_predictions import (  # noqa: PLC0415
+        OBJECTIVES,
+        Question,
+        predict_on_device,
+    )
+
+    objective, at_a_time = arguments.objective or "time", arguments.tiles_at_a_time
+    if objective not in OBJECTIVES:
+        raise ArgumentError(
+            f"--objective: found {objective!r}; without a store only time or energy can be "
+            f"predicted; leave it out, or name a store with measured variants"
+        )
+    if at_a_time is not None and at_a_time < 1:
+        raise ArgumentError(f"--tiles-at-a-time: found {at_a_time}; must be 1 or more")
+    question = Question(objective, arguments.form or "corrected", at_a_time)
+    return predict_on_device(Path(arguments.space), arguments.site, arguments.kernel, question)
 
 
 def _over_space(arguments: Namespace) -> int:
-    for option in NOT_OVER_A_SPACE:
-        if getattr(arguments, option):
-            raise ArgumentError(f"--{option.replace('_', '-')}: not with --space; leave one out")
+    _refuse(arguments, NOT_OVER_A_SPACE, "not with --space; leave one out")
     if arguments.store is None:
-        from campaign.variants.device_predictions import predict_on_device  # noqa: PLC0415
-
-        if arguments.objective not in (None, "time"):
-            raise ArgumentError(
-                f"--objective: found {arguments.objective!r}; without a store only time can be "
-                f"predicted; leave it out, or name a store with measured variants"
-            )
-        shown = predict_on_device(Path(arguments.space), arguments.site, arguments.kernel)
+        shown = _on_device(arguments)
     else:
         from campaign.results import open_store  # noqa: PLC0415
 
+        _refuse(arguments, OF_A_DEVICE, "needs --space, and no store")
         store = open_store(arguments.store)
         shown = store.predict_space(
             store.only_site(arguments.site),
@@ -140,6 +171,8 @@ def print_space(shown: SpacePredictions, every_row: bool = False) -> None:
     simulated = " (simulated)" if shown.simulated else ""
     energies = "without energies" if shown.fit is None else f"energies by fit {shown.fit}"
     by_device = not any(pick.measured for pick in shown.picks)
+    if by_device and shown.objective == "energy":
+        energies = "energies by the same"
     how = "those that were measured"
     if by_device:
         simulated = ""
@@ -159,7 +192,11 @@ def print_space(shown: SpacePredictions, every_row: bool = False) -> None:
         variant = " ".join(f"{name}={value}" for name, value in pick.params.items())
         say(f"best variant: {variant}")
         if by_device:
-            print_table(["predicted s", "variants within 10 %"], [[pick.time_s, pick.near_count]])
+            joules = not isnan(pick.energy_j)
+            header = ["predicted s", *["predicted J"] * joules, "variants within 10 %"]
+            print_table(header, [[pick.time_s, *[pick.energy_j] * joules, pick.near_count]])
+            if joules and isnan(pick.time_s):
+                explain("dynamic energy alone: without a time there is no static energy")
         else:
             print_table(
                 ["MHz", "predicted s", "predicted J", "variants within 10 %", "srun"],

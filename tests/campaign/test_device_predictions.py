@@ -17,6 +17,7 @@ from kernels.stencils.counts import count_stencil
 from kernels.stencils.params import StencilParams
 
 ROOT = Path(__file__).parents[2]
+K20C = ROOT / "examples" / "k20c-tiles.toml"
 SPACE = """
 name = "tiles"
 [[sites]]
@@ -85,6 +86,110 @@ def test_the_pick_is_the_least_over_all_tiles_and_tiles_at_a_time(site, tmp_path
     assert pick["near_count"] == sum(t <= 1.1 * times[best] for t in of_tile.values())
     assert main(["predict", "--site", site, "--space", str(file)]) == 0
     assert "nothing was measured" in capsys.readouterr().out
+
+
+ENERGY_J = {
+    "dram_word_j": 2.2e-9, "shared_word_j": 2.23e-10, "sp_add_j": 5.3e-11, "sp_mul_j": 3.7e-11,
+    "int_add_j": 7.2e-11, "int_max_j": 4.8e-11,
+}  # fmt: skip
+"""Prajapati 2019, Table B.2, by microbenchmarks."""
+
+
+def tile_j(stencil: str, own: dict[str, int]) -> float:
+    """Joules of a tile by B.6 and section B.6.2, over its points."""
+    e, t, s = ENERGY_J, own["tile_t"], own["tile_1"]
+    words, shared = e["dram_word_j"], e["shared_word_j"]
+    if stencil == "sw":
+        parts = 4.25 * (s + t) * words + (s * t + 5 * t * s / own["subtile"]) * shared
+        return (parts + 5 * s * t * (e["int_add_j"] + e["int_max_j"])) / (s * t)
+    if stencil == "j1d":
+        parts = 2 * (2 * t + s) * words + 4 * (2 * s + 4 * t * s / own["subtile"]) * shared
+        return (parts + s * t * (2 * e["sp_add_j"] + e["sp_mul_j"])) / (s * t)
+    points = own["tile_2"] * t * (2 * s + t - 2) / 2
+    parts = 2 * own["tile_2"] * (s + 2 * t) * words + 6 * points * shared
+    return (parts + points * (4 * e["sp_add_j"] + e["sp_mul_j"])) / points
+
+
+def test_the_pick_of_least_energy_is_the_least_of_all_tiles(capsys):
+    assert main(["predict", "--space", str(K20C), "--objective", "energy", "--json"]) == 0
+    picks = {p["problem"]["stencil"]: p for p in json.loads(capsys.readouterr().out)["picks"]}
+    given = {e["params"]["stencil"]: e for e in tomllib.loads(K20C.read_text())["kernels"]}
+    assert set(picks) == {"sw", "j1d", "j2d"}
+    for stencil, pick in picks.items():
+        params, space = given[stencil]["params"], dict(given[stencil]["space"])
+        rules = [rule.replace("//", "/") for rule in space.pop("where", [])]
+        points = params["size_1"] * params["steps"]
+        energies = {}
+        for values in product(*space.values()):
+            own = dict(zip(space, values, strict=True))
+            if all(eval(rule, {}, own) for rule in rules):
+                # Of j2d the identity N V = S1 T (S2 + tT) of B.4 and B.5.
+                all_points = points * (
+                    (params["size_2"] + own["tile_t"]) if stencil == "j2d" else 1
+                )
+                energies[values] = all_points * tile_j(stencil, own)
+        best = min(energies, key=energies.__getitem__)
+        assert tuple(pick["params"].values()) == best
+        assert pick["energy_j"] == pytest.approx(energies[best], rel=1e-12)
+        assert pick["time_s"] is None
+        assert pick["variants"] == len(energies)
+        near = sum(e <= 1.1 * energies[best] for e in energies.values())
+        assert pick["near_count"] == near
+    assert main(["predict", "--space", str(K20C), "--objective", "energy"]) == 0
+    assert "dynamic energy alone" in capsys.readouterr().out
+
+
+def test_with_a_time_the_static_energy_is_added(tmp_path, capsys):
+    """A GTX 980 with the energies of another GPU: the tile of the least energy of both parts."""
+    site = (ROOT / "sites/builtin/gtx-980.toml").read_text()
+    more = "".join(f"{name} = {value}\n" for name, value in ENERGY_J.items())
+    site = site.replace("[device]\n", f"[device]\nstatic_w = 48.0\n{more}")
+    (tmp_path / "gpu.toml").write_text(site.replace('name = "gtx-980"', 'name = "gpu"'))
+    file = tmp_path / "c.toml"
+    space = SPACE.replace("[4, 8, 16]", "[2, 4, 8]").replace("[4, 16]", "[1, 4]")
+    file.write_text(space.replace("g2d", "j2d").replace('"gtx-980"', '"gpu.toml"'))
+    words = ["predict", "--space", str(file), "--tiles-at-a-time", "2", "--json"]
+    answers = {}
+    for form in ("corrected", "printed"):
+        assert main([*words, "--objective", "energy", "--form", form]) == 0
+        (pick,) = json.loads(capsys.readouterr().out)["picks"]
+        machine = Machine(
+            processors=16, lanes=128, on_chip_bytes=98304, block_bytes=49152, blocks=32,
+            seconds_per_word=4 * 7.36e-3 / 1e9, barrier_s=7.96e-10, launch_s=9.24e-7,
+        )  # fmt: skip
+        energies = {}
+        for high, wide, deep in product((2, 4, 8), (1, 4), (32, 96, 128)):
+            if 16 * (wide + high + 1) * (deep + high + 1) > 98304:
+                continue
+            time_s = stencil_time_s(
+                machine, 3.39e-8, [2048, 2048], 512, [wide, deep], high, 2, form
+            )
+            dynamic_j = tile_j("j2d", {"tile_t": high, "tile_1": wide, "tile_2": deep})
+            dynamic_j *= 2048 * 512 * (2048 + high)
+            energies[high, wide, deep] = 48.0 * float(time_s) + dynamic_j, float(time_s)
+        best = min(energies, key=energies.__getitem__)
+        names = ("tile_t", "tile_1", "tile_2", "tiles_at_a_time")
+        assert tuple(pick["params"][name] for name in names) == (*best, 2)
+        assert (pick["energy_j"], pick["time_s"]) == pytest.approx(energies[best], rel=1e-12)
+        answers[form] = pick["energy_j"]
+    assert answers["printed"] < answers["corrected"]  # it leaves out a part of the work
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--site", "gtx-980", "--objective", "energy"], "gtx-980: has no device.dram_word_j"),
+        (["--objective", "edp"], "only time or energy"),
+        (["--objective", "time"], "the equations are for hexagonal tiles"),
+        (["--objective", "energy", "--tiles-at-a-time", "0"], "must be 1 or more"),
+    ],
+)
+def test_what_energies_need_is_named(words, text, capsys):
+    assert text in refusal(capsys, "predict", "--space", K20C, *words)
+
+
+def test_a_form_is_of_predictions_without_a_store(capsys):
+    assert "needs --space" in refusal(capsys, "predict", "S", "--form", "printed")
 
 
 def test_a_gpu_counts_what_the_host_counts_with_shared_memory_in_place_of_the_cache():
