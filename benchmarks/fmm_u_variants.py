@@ -5,7 +5,7 @@
 Builds each variant of ``kernels.fmm_u.variants``, checks its sums, and times it: the fastest of
 several runs of one U phase, in processor time (with several threads, in wall-clock time).
 Interactions are useful pairs (target, source) only, without those that fill vectors. The refined
-peak (Choi & Vuduc 2012, section 5.4) is that of ``benchmarks.fmm_u_peak`` on the same core, one
+peak (Choi & Vuduc 2012, section 5.4) is that of :mod:`kernels.fmm_u.peak` on the same core, one
 thread: the variant's own mix of instructions in registers. The bound is that of the core's ports,
 which no loop with these instructions and loads can pass. The shares are the fractions of both that
 the variant reaches. Variants that compute a distance once for both points have their own peak.
@@ -30,8 +30,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.fmm_u_peak import PeakMeter
 from kernels.fmm_u.kernel import FmmUParams, count_interactions, fmm_u
+from kernels.fmm_u.peak import PeakMeter
 from kernels.fmm_u.variants import Variant, flops, instructions, variants
 from kernels.host.ranks import Team
 from kernels.host.vectors import HOST

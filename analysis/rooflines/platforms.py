@@ -40,11 +40,33 @@ class Operation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Issue:
+    """What a GPU's ``processors`` issue at ``ghz``: ``units`` scalar instructions a cycle by
+    ``schedulers``, one of which alone issues roots, to ``root_units``."""
+
+    processors: int
+    ghz: float
+    units: int
+    root_units: int
+    schedulers: int
+
+    def peak_flop_s(self, multiply_adds: int, others: int, roots: int) -> float:
+        """The refined peak of a mix of instructions (Choi & Vuduc 2012, section 5.4), flop/s: while
+        roots are issued, other schedulers issue what is no multiply-add."""
+        root_cycles = roots * self.units / self.root_units
+        beside = self.units * (self.schedulers - 1) / self.schedulers
+        done = 2 * self.units * multiply_adds + self.units * others
+        done += (self.root_units + beside) * root_cycles
+        per_cycle = done / (multiply_adds + others + root_cycles)
+        return per_cycle * self.processors * self.ghz * 1e9
+
+
+@dataclass(frozen=True, kw_only=True)
 class Platform:
     """A machine as a paper prints it.
 
     ``gb_s``: stated peak of memory, GB/s; ``eps_mem_pj``: pJ per byte; ``constant_w``: pi_0, W;
-    ``tdp_w``: stated thermal design power, W, NaN where not printed;
+    ``tdp_w``: stated thermal design power, W, NaN where not printed; ``issue``: None where not;
     ``caches_pj``: level -> pJ per byte.
     """
 
@@ -58,6 +80,7 @@ class Platform:
     tdp_w: float = math.nan
     caches_pj: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
+    issue: Issue | None = None
 
     def line(self, operation: str) -> Roofline:
         """The rooflines of a class of operations, on bytes of memory."""
@@ -75,7 +98,8 @@ class Platform:
 
 def _read(name: str, row: dict[str, Any]) -> Platform:
     operations = {op: Operation(**numbers) for op, numbers in row["operations"].items()}
-    return Platform(name=name, **row | {"operations": operations})
+    issue = {"issue": Issue(**row["issue"])} if "issue" in row else {}
+    return Platform(name=name, **row | {"operations": operations} | issue)
 
 
 _TABLE = (files("analysis.rooflines") / "platforms.toml").read_text(encoding="utf-8")

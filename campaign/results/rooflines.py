@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,6 +104,73 @@ def platform_roofline(
         return RooflineResult(platform_rooflines(platform_named(name), cap_w, trades), None)
     except CapError as error:
         raise ArgumentError(f"--cap-w: {error}") from None
+
+
+REFINED = "fmm_u"
+"""The kernel whose mix of instructions has a refined peak."""
+
+
+def refined_peaks(kernel: str, platform: str | None = None) -> list[dict[str, Any]]:
+    """The highest rates that a kernel's mix of instructions allows (Choi & Vuduc 2012, section
+    5.4), a row each: measured on this node, one thread, single precision and all ways to compute a
+    root; or of a platform, by what its processors issue.
+
+    Raises:
+        ArgumentError: there are none of this kernel or platform, or the node cannot compile it.
+        FileError: as for :func:`platform_named`.
+    """
+    if kernel != REFINED:
+        raise ArgumentError(
+            f"--refined: found {kernel!r}; the kernel with a refined peak: {REFINED}"
+        )
+    from kernels.fmm_u.variants import flops, instructions  # noqa: PLC0415
+
+    if platform is not None:
+        mix = instructions("estimate", "one")
+        issue = platform_named(platform).issue
+        if issue is None:
+            raise ArgumentError(
+                f"--refined: {platform} has no issue rates; give --platform gtx-580, or none to "
+                f"measure this node"
+            )
+        others = mix["add"] + mix["mul"]
+        peak_s = issue.peak_flop_s(mix["fma"], others, mix["estimate"])
+        alone_s = issue.peak_flop_s(1, 0, 0)
+        return [_refined("single", "estimate", "one", flops(mix), alone_s, peak_s, math.nan)]
+    try:
+        from kernels.fmm_u.peak import PeakMeter  # noqa: PLC0415
+        from kernels.host.vectors import HOST  # noqa: PLC0415
+    except (ImportError, RuntimeError) as error:
+        raise ArgumentError(f"--refined: this node cannot compile {kernel}: {error}") from None
+    roots = ("sqrt",) if HOST.estimate == "neon" else ("sqrt", "estimate", "newton1")
+    mixes = [("single", root, ways) for root in roots for ways in ("one", "both")]
+    meter = PeakMeter(mixes, 8 * HOST.bytes)
+    meter.measure()
+    rows = []
+    for precision, root, ways in mixes:
+        of, peak = flops(instructions(root, ways)), meter.peak(precision, root, ways)
+        each = of / (1 if ways == "one" else 2)  # flops of an interaction
+        alone_s = 2.0 * peak.rates_per_s["fma"] * peak.interactions / (1 if ways == "one" else 2)
+        row = _refined(
+            precision, root, ways, of, alone_s, each * peak.bound_per_s, each * peak.mix_per_s
+        )
+        rows.append(row)
+    return rows
+
+
+def _refined(
+    precision: str, root: str, ways: str, of: int, alone_s: float, bound_s: float, loop_s: float
+) -> dict[str, Any]:
+    return {
+        "precision": precision,
+        "root": root,
+        "ways": ways,
+        "flops": of,
+        "multiply_adds_gflop_s": alone_s / 1e9,
+        "refined_gflop_s": bound_s / 1e9,
+        "loop_gflop_s": loop_s / 1e9,
+        "refined_pct": 100.0 * bound_s / alone_s,
+    }
 
 
 def write_platform_figures(

@@ -61,11 +61,19 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="speedup, greenup and powerup of an algorithm of I operations per byte that does F "
         "times the operations on a part 1/M of the bytes (repeat)",
     )
+    parser.add_argument(
+        "--refined",
+        metavar="KERNEL",
+        help="the peak of a kernel's mix of instructions (fmm_u), measured on this node, or with "
+        "--platform gtx-580 by what it issues",
+    )
     add_json(parser)
 
 
 def run(arguments: Namespace) -> int:
     """Print what bounds time, energy and power at a setting."""
+    if arguments.refined is not None:
+        return _run_refined(arguments)
     if arguments.platform is not None:
         return _run_platform(arguments)
     from campaign.results import open_store  # noqa: PLC0415
@@ -84,6 +92,33 @@ def run(arguments: Namespace) -> int:
         print_json(result.as_dict())
     else:
         _print(result.as_dict(), result.source)
+    return 0
+
+
+def _run_refined(arguments: Namespace) -> int:
+    if arguments.store or arguments.site or arguments.setting or arguments.fit:
+        raise ArgumentError("--refined: takes no store, --site, --setting or --fit")
+    from campaign.results.rooflines import refined_peaks  # noqa: PLC0415
+
+    rows = refined_peaks(arguments.refined, arguments.platform or None)
+    if arguments.json:
+        print_json(rows)
+        return 0
+    where = arguments.platform or "this node, one thread"
+    explain(
+        f"{arguments.refined} on {where}: Gflop/s of multiply-adds alone, the most that the mix of "
+        f"instructions allows, and a loop of this mix that loads nothing"
+    )
+    header = {
+        "root": "root",
+        "ways": "ways",
+        "flops": "flops",
+        "multiply-adds": "multiply_adds_gflop_s",
+        "refined": "refined_gflop_s",
+        "% of it": "refined_pct",
+        "loop": "loop_gflop_s",
+    }
+    print_table(list(header), [[row[key] for key in header.values()] for row in rows])
     return 0
 
 

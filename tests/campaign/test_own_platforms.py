@@ -155,6 +155,34 @@ def test_what_is_wrong_is_named(
     assert says in capsys.readouterr().err
 
 
+def test_the_refined_peak_of_a_gtx_580_is_the_paper_s(capsys) -> None:
+    """(3 x 64 + 4 x 32 + 8 x 20) / 15 = 32 flops a cycle, on 16 processors at 1.54 GHz."""
+    words = ["roofline", "--refined", "fmm_u", "--platform", "gtx-580", "--json"]
+    assert main(words) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["flops"] == 11
+    assert row["refined_gflop_s"] == pytest.approx(32 * 16 * 1.54)
+    assert row["multiply_adds_gflop_s"] == pytest.approx(1581.06, rel=0.003)
+
+
+def test_the_refined_peak_is_measured_on_this_node(capsys) -> None:
+    assert main(["roofline", "--refined", "fmm_u", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["ways"] for row in rows} == {"one", "both"}
+    for row in rows:
+        assert 0.0 < row["loop_gflop_s"] <= row["refined_gflop_s"] * 1.0001
+        assert row["refined_gflop_s"] < row["multiply_adds_gflop_s"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [(["fmm"], "fmm_u"), (["fmm_u", "--platform", "i7-950"], "gtx-580"), (["fmm_u", "S"], "store")],
+)
+def test_a_refined_peak_that_is_not_known_is_named(words, says, capsys) -> None:
+    assert main(["roofline", "--refined", *words]) == 2
+    assert says in capsys.readouterr().err
+
+
 def test_missing_is_never_zero(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     own = {**PLATFORMS[0], "constant_w": math.nan}
     text = Path(written(tmp_path, own)).read_text(encoding="utf-8")

@@ -69,7 +69,7 @@ def test_every_item_of_the_papers_has_one_row() -> None:
     for paper, items in ITEMS.items():
         given: dict[str, list[str]] = {}
         for section, cells in ROWS:
-            if section == paper:
+            if section == paper and not cells[0].startswith("section"):
                 kind, own = numbers(cells[0])
                 given.setdefault(kind, []).extend(own)
         printed = {kind: sorted(own) for kind, own in map(numbers, items)}

@@ -262,7 +262,7 @@ def test_interactions_are_the_pairs_of_leaves_that_touch(
 
 def test_the_refined_peak_is_below_the_bound_of_its_ports() -> None:
     params = params_of({"root": "sqrt"})
-    from benchmarks.fmm_u_peak import PeakMeter
+    from kernels.fmm_u.peak import PeakMeter
 
     meter = PeakMeter([("single", "sqrt", "one")], params.vector_bits)
     meter.measure(5)
@@ -285,7 +285,7 @@ def test_the_pressure_of_a_mix_on_known_ports() -> None:
     """Two ports that add and multiply, and 3 operations of an estimate of which 2 need the first
     of them: 3 + 1 + 3 + 3 operations on 2 ports, 5 cycles; with 1 load a cycle and tiles of 1 the
     loads' 4 cycles do not count, with half as many they do."""
-    from benchmarks.fmm_u_peak import Peak
+    from kernels.fmm_u.peak import Peak
 
     cycle_s = 1e-9
     pressure_s = {"add": 1.5, "mul": 0.5, "fma": 1.5, "estimate": 2.0, "arithmetic": 3.5, "mix": 5}
