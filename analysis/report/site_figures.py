@@ -32,6 +32,7 @@ from analysis.figures.predictions import (
 )
 from analysis.figures.rooflines import roofline_figure
 from analysis.figures.savings import savings_figure
+from analysis.figures.scaling import scaling_figure, scalings
 from analysis.figures.trace import trace_figure
 from analysis.figures.tradeoffs import PARETO_SHOWN, greenup_figure, pareto_figure
 from analysis.figures.utilisation import utilisation_figure
@@ -158,7 +159,7 @@ def site_figures(site: SiteReport, cap_w: float | None = None) -> SiteFigures:
         phases=measured_phase_figures(site.phases, *named),
         trade_offs=trade_off_figures(site, lines, families),
         applications=[application_figure(shown) for shown in site.applications],
-        variants=variant_figures(site.variants),
+        variants=[*variant_figures(site.variants), *map(scaling_figure, scalings(site.variants))],
     )
 
 

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 
 from analysis.choice.variants import VariantCosts, VariantStudy
-from analysis.figures.labels import setting_label
+from analysis.figures.labels import file_stem, setting_label
+from analysis.figures.scaling import Scaling, scalings
 from analysis.figures.variants import study_stem, study_titles
 from analysis.report.tables import Field, Row, Sheet
 
@@ -14,17 +15,33 @@ VARIANT = Field("variant", "variant")
 
 
 def variant_sheets(studies: Sequence[VariantStudy]) -> list[Sheet]:
-    """Of every study: all variants, the hull, the weights of eq. 2, and the metrics if any."""
+    """Of every study: all variants, the hull, the weights of eq. 2, and the metrics if any; and
+    the variants of each kernel over the size of its problem."""
     return [
-        sheet
-        for shown, title in zip(studies, study_titles(studies), strict=True)
-        for sheet in (
-            costs_sheet(shown, title),
-            hull_sheet(shown, title),
-            weights_sheet(shown, title),
-            *([metrics_sheet(shown, title)] if shown.metrics else []),
-        )
+        *map(scaling_sheet, scalings(studies)),
+        *(
+            sheet
+            for shown, title in zip(studies, study_titles(studies), strict=True)
+            for sheet in (
+                costs_sheet(shown, title),
+                hull_sheet(shown, title),
+                weights_sheet(shown, title),
+                *([metrics_sheet(shown, title)] if shown.metrics else []),
+            )
+        ),
     ]
+
+
+def scaling_sheet(shown: Scaling) -> Sheet:
+    """Every variant's costs at each size."""
+    size = Field(shown.size, shown.size, "", 0)
+    rows: list[Row] = [
+        {VARIANT: name, size: at} | _costs(cost, shown.work_unit)
+        for name, costs in shown.variants.items()
+        for at, cost in zip(shown.sizes, costs, strict=True)
+    ]
+    caption = f"Variants of {shown.kernel} over {shown.size}"
+    return Sheet.of(f"scaling_{file_stem(shown.kernel)}", caption, shown.simulated, rows)
 
 
 def summary(shown: VariantStudy, title: str) -> str:
