@@ -419,6 +419,9 @@ class SimulatedMachine(FileModel):
     """Time to launch one iteration, in s."""
     meter_hz: Positive = 1024.0
     """Samples per second of the simulated power meter, in Hz."""
+    warming_pct_per_w: NotNegative = 0.0
+    """By how much a board that a kernel warms raises its voltages, in % for each W of power: an
+    error of every model with one voltage a setting."""
     noise: Literal["default", "off"] = "default"
     """Whether time and power are noisy."""
     setting_gain_pct: NotNegative = 1.5

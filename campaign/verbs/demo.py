@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -26,6 +27,7 @@ SUMMARY = "run the whole chain on the simulated Jetson TK1"
 EXAMPLE = "campaign demo /tmp/demo --fmm"
 FOLDER, GPU_FOLDER = "campaign-demo", "campaign-demo-gpu"
 FMM_STORE = "fmm-store"
+WARM_BOARD = "jetson-tk1-warm.toml"
 TRAINING_SETTINGS = 8
 """How many of the demo's settings, in its file's order, are those that Choi & Vuduc 2016 fit on
 (Table I, type T)."""
@@ -46,6 +48,14 @@ def add_arguments(parser: ArgumentParser) -> None:
         "the fit of the others, and draw figures 4 to 7 of that paper",
     )
     parser.add_argument(
+        "--warming",
+        type=float,
+        default=0.0,
+        metavar="PCT",
+        help="simulate a board whose voltages rise by PCT %% for each W of power, which no model "
+        "with one voltage a setting can follow: an error that cross-validation finds (try 2.5)",
+    )
+    parser.add_argument(
         "folder",
         nargs="?",
         metavar="DIR",
@@ -56,8 +66,14 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Plan, run, fit, cross-validate, predict and report; print where each result lies."""
-    if arguments.gpu and arguments.fmm:
-        raise ArgumentError("--gpu and --fmm: give one of them")
+    if arguments.gpu and (arguments.fmm or arguments.warming):
+        raise ArgumentError("--gpu: measures a GPU; leave out --fmm and --warming")
+    if arguments.fmm and arguments.warming:
+        raise ArgumentError("--fmm and --warming: give one of them")
+    if not 0.0 <= arguments.warming < math.inf:
+        raise ArgumentError(
+            f"--warming: found {arguments.warming:g}; must be 0 or more, such as 2.5"
+        )
     if arguments.gpu:
         from campaign.verbs.demo_gpu import check_gpu  # noqa: PLC0415
 
@@ -78,6 +94,8 @@ def run(arguments: Namespace) -> int:
             f"{folder}: cannot be created ({error.strerror}); name another folder"
         ) from None
     own = "demo_gpu_campaign.toml" if arguments.gpu else "demo_campaign.toml"
+    if arguments.warming:
+        write_warm_board(folder, arguments.warming)
     plan, created, outcome = _measure(folder, "campaign.toml", own, "store")
     if outcome.interrupted or not outcome.measured:
         return outcome.exit_code
@@ -102,6 +120,26 @@ def run(arguments: Namespace) -> int:
     )
     say(f"report: {report}\n\nall of it took {time.monotonic() - began:.1f} s")
     return 0 if complete else 1
+
+
+def write_warm_board(folder: Path, pct_per_w: float) -> None:
+    """The board that warms, as a site file of the folder, and the campaign file that names it."""
+    from importlib.resources import files  # noqa: PLC0415
+
+    from dvfs.files import write_output  # noqa: PLC0415
+    from sites.site_reading import find_site  # noqa: PLC0415
+
+    if (folder / "campaign.toml").exists():
+        raise ArgumentError(
+            f"{folder}: has a demo; name another folder, or continue it without --warming"
+        )
+    board = find_site("jetson-tk1", folder).read_text(encoding="utf-8")
+    board = board.replace('name = "jetson-tk1"', f'name = "{Path(WARM_BOARD).stem}"', 1)
+    board = board.replace("[simulated]\n", f"[simulated]\nwarming_pct_per_w = {pct_per_w!r}\n", 1)
+    text = (files("campaign.verbs") / "demo_campaign.toml").read_text(encoding="utf-8")
+    write_output(folder / WARM_BOARD, board.encode())
+    text = text.replace('site = "jetson-tk1"', f'site = "{WARM_BOARD}"', 1)
+    write_output(folder / "campaign.toml", text.encode())
 
 
 def _measure(folder: Path, name: str, built_in: str, store: str) -> tuple[Plan, Store, Outcome]:

@@ -181,6 +181,11 @@ def run(
         gain += shared.normal(0.0, machine.setting_gain_pct / 100.0)
         gain += own.normal(0.0, machine.run_gain_pct / 100.0)
     one_s = float(part_s.sum())
+    if machine.warming_pct_per_w:
+        cold_w = float(dynamic_j.sum()) / one_s + constant_w(site, setting, leakage_gain)
+        warm = 1.0 + machine.warming_pct_per_w / 100.0 * cold_w
+        dynamic_j *= warm**2
+        leakage_gain *= warm
     duration_s = one_s * iterations
 
     end_ns = max(round(duration_s * 1e9), 1)

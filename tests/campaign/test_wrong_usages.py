@@ -417,9 +417,9 @@ USAGES = {
         "campaign: missing: the store (S). Without a store, only stencil tiles can be predicted: "
         "campaign predict --site gtx-980 --space CAMPAIGN.toml"
     ),
-    "predict --space intensity.toml --objective energy": (
-        "campaign: --objective: found 'energy'; without a store only time can be predicted; leave "
-        "it out, or name a store with measured variants"
+    "predict --space intensity.toml --objective edp": (
+        "campaign: --objective: found 'edp'; without a store only time or energy can be predicted; "
+        "leave it out, or name a store with measured variants"
     ),
     "compare one two --fail-above -1": (
         "campaign: --fail-above: found -1; must be 0 or more, such as 2.5"
