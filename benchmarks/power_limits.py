@@ -55,7 +55,8 @@ def true_j(data: Observations) -> np.ndarray:
     site = simulated_tk1("off")
     energy_j = []
     for counts in kernels().values():
-        at = [under_limit(site, {"": counts}, setting) for setting in data.settings]
+        parts = {"": counts}
+        at = [under_limit(site, parts, setting) for setting in data.settings]
         energy_j.append([mean_w(site, parts, one) * phases_s(site, parts, one).sum() for one in at])
     return np.array(energy_j)
 

@@ -121,9 +121,7 @@ def mean_w(site: Site, phases: Mapping[str, Mapping[str, float]], setting: Setti
     return dynamic_j / float(phases_s(site, phases, setting).sum()) + constant_w(site, setting)
 
 
-def under_limit(
-    site: Site, phases: Mapping[str, Mapping[str, float]], setting: Setting
-) -> Setting:
+def under_limit(site: Site, phases: Mapping[str, Mapping[str, float]], setting: Setting) -> Setting:
     """The clocks at which a kernel runs at a setting: under a power limit the highest core clock up
     to the one asked for at which the mean power is within the limit; the lowest legal clock where
     it is at none."""

@@ -198,7 +198,8 @@ def test_the_next_campaign_names_limits(
     measured: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = measured.parent / "campaign.toml"
-    text = printed(capsys, "next", str(measured), "--campaign", str(path), "--budget", "1", "--points", "20")
+    words = ["--campaign", str(path), "--budget", "1", "--points", "20"]
+    text = printed(capsys, "next", str(measured), *words)
     assert isinstance(text, dict)
     assert all("power_limit_w" in point for point in text["points"])
 
