@@ -59,6 +59,9 @@ PHASE_PREFIX = "phase:"
 COUNTERS = "counters"
 """The key of a measurement's provenance that has its hardware counters: see
 :mod:`analysis.measurements.hardware_counters`."""
+ESTIMATED = "estimated"
+"""The key of a measurement's provenance that says why its energy is an estimate; without it the
+energy was measured."""
 METRICS = "metrics"
 """The key of a measurement's provenance that has further numbers about its kernel's variant, by
 name: those of :attr:`kernels.kernel.Kernel.metrics`."""

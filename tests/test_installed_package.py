@@ -140,7 +140,7 @@ def test_its_importer_reads_a_file(installed: Path, tmp_path: Path) -> None:
     assert "30" in text and "26" in text
     done = campaign([], tmp_path, *words)
     assert done.returncode == 2
-    assert "map.toml" in done.stderr and "kernel_tuner" in done.stderr
+    assert "map.toml" in done.stderr and "kernel-tuner" in done.stderr
 
 
 def test_without_it_a_site_file_that_names_its_parts_is_refused(tmp_path: Path) -> None:

@@ -137,6 +137,7 @@ def fit(
         confounded=confounded,
         unproven_clocks=data.unproven_clocks,
         stated_clocks=data.stated_clocks,
+        estimated_energies=data.estimated_energies,
     )
 
 

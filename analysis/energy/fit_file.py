@@ -151,5 +151,6 @@ def fit_of(kept: object) -> Fit:
         confounded=[group.model_dump() for group in read.confounded],
         unproven_clocks=read.unproven_clocks,
         stated_clocks=read.stated_clocks,
+        estimated_energies=read.estimated_energies,
         like=None if read.like is None else Likeness(**read.like.model_dump()),
     )

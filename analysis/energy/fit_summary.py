@@ -156,6 +156,7 @@ class FitSummary(Part):
     confounded: list[Confounded]
     unproven_clocks: bool = False
     stated_clocks: bool = False
+    estimated_energies: bool = False
     like: Like | None = None
     variant_prices: list[VariantPrices] = Field(default_factory=list)
     kept: Kept | None = None

@@ -41,6 +41,7 @@ class Fit:
     separate.
     ``unproven_clocks``: some measurements were taken to be at the settings that were
     asked for, which nothing showed; ``stated_clocks``: or as an imported table states them.
+    ``estimated_energies``: the energies of some were estimated, not measured.
     ``like``: how far the site is from the one whose fit this one started from, None where it
     started from none.
     """
@@ -67,6 +68,7 @@ class Fit:
     confounded: list[dict[str, Any]] = field(default_factory=list)
     unproven_clocks: bool = False
     stated_clocks: bool = False
+    estimated_energies: bool = False
     like: Likeness | None = None
 
     @property
@@ -136,6 +138,7 @@ class Fit:
             "confounded": self.confounded,
             "unproven_clocks": self.unproven_clocks,
             "stated_clocks": self.stated_clocks,
+            "estimated_energies": self.estimated_energies,
             "like": None if self.like is None else self.like.as_dict(),
         }
 

@@ -110,6 +110,7 @@ def fit_like(
         confounded=[],
         unproven_clocks=data.unproven_clocks or known.unproven_clocks,
         stated_clocks=data.stated_clocks or known.stated_clocks,
+        estimated_energies=data.estimated_energies or known.estimated_energies,
         like=likeness,
     )
 

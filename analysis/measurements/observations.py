@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
+from analysis.measurements.estimated_energies import estimated_energies
 from dvfs.dataset import COUNT_PREFIX, MEMORY_CLASSES, STATED, Columns, is_complete
 from dvfs.errors import UserError
 from dvfs.kernel_instance import KernelInstance, dataset_kernels, relabelled
@@ -63,6 +64,8 @@ class Observations:
     """Whether some of them are at settings that nothing showed, and there are several settings."""
     stated_clocks: bool = False
     """Whether the clocks of some are as the author of an imported table states them."""
+    estimated_energies: bool = False
+    """Whether the energies of some were estimated, not measured."""
     perf_per_watt_mhz: float = np.nan
     """The core clock at which NVML's own power model expects the best performance per watt; NaN
     where no record has it."""
@@ -191,6 +194,7 @@ def observations(
         instances={kernel.label: kernel for kernel in kernels},
         unproven_clocks=len(settings) > 1 and bool((proofs == UNPROVEN).any()),
         stated_clocks=bool((proofs == STATED).any()),
+        estimated_energies=bool((estimated_energies(dataset, rows) != "").any()),
         perf_per_watt_mhz=float(
             json.loads(dataset.attrs.get("perf_per_watt_mhz", "{}")).get(site, np.nan)
         ),
@@ -334,6 +338,7 @@ def pooled(sites: Sequence[Observations]) -> tuple[Observations, np.ndarray]:
             node=None,
             unproven_clocks=any(data.unproven_clocks for data in sites),
             stated_clocks=any(data.stated_clocks for data in sites),
+            estimated_energies=any(data.estimated_energies for data in sites),
             perf_per_watt_mhz=np.nan,
         ),
         place,

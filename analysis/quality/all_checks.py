@@ -18,6 +18,7 @@ from analysis.quality.clocks import against_the_clocks, clocks_not_held, name_on
 from analysis.quality.copies import identical
 from analysis.quality.counts import counts_by_setting
 from analysis.quality.energy import energy_against_power
+from analysis.quality.estimated import estimated
 from analysis.quality.finding import Finding, Severity
 from analysis.quality.fixed_duration import fixed_duration
 from analysis.quality.levels import power_levels, run_lengths, time_levels
@@ -49,6 +50,7 @@ def check(dataset: xr.Dataset, site: str) -> list[Finding]:
         return []
     power_w, labels = provenance(dataset, rows)
     findings = unproven_clocks(rows)
+    findings += estimated(dataset, rows)
     findings += recorded_energies(dataset, rows)
     findings += identical(rows)
     findings += energy_against_power(rows, power_w)

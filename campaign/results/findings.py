@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from analysis.quality import check, describe
+from analysis.quality.estimated import CHECK as ENERGY_ORIGIN
 from analysis.quality.finding import SEPARATE
 from analysis.quality.unproven_clocks import CHECK as CLOCK_PROOF
 from campaign.results.tables import SiteFinding
@@ -60,14 +61,14 @@ def usable_findings(
     findings: Sequence[SiteFinding], accept_unproven: bool
 ) -> tuple[SiteFinding, ...]:
     """The findings, where the measurements can be used. ``accept_unproven``: clocks that nothing
-    showed are taken as they were asked for, and that finding is a warning.
+    showed, and energies that were estimated, are taken as they are, and that finding is a warning.
 
     Raises:
         ArgumentError: no fit can be true to these measurements.
     """
     shown = tuple(
         replace(entry, finding={**entry.finding, "severity": "warning"})
-        if accept_unproven and entry.finding["check"] == CLOCK_PROOF
+        if accept_unproven and entry.finding["check"] in (CLOCK_PROOF, ENERGY_ORIGIN)
         else entry
         for entry in findings
     )

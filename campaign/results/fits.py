@@ -36,6 +36,7 @@ OF_DATA = ("core_mhz", "mem_mhz", "core_v", "mem_v", "time_s", "energy_j")
 
 UNPROVEN_CLOCKS = "clocks unproven: nothing showed that the settings differ"
 STATED_CLOCKS = "clocks as stated by the imported table"
+ESTIMATED_ENERGIES = "energies estimated, not measured"
 
 
 class NoKeptFitError(UserError):
@@ -80,7 +81,7 @@ class FitSource:
     ``created``: date and time as ISO 8601; ``version``: of this package; ``data_id``: what
     :func:`data_id` gave of its measurements. They are None of fits that an earlier version kept.
     ``stale``: whether the store's measurements of the site are other ones now, None where that is
-    not known. ``unproven_clocks``, ``stated_clocks``: as the fit has them.
+    not known. ``unproven_clocks``, ``stated_clocks``, ``estimated_energies``: as the fit has them.
     """
 
     site: str
@@ -95,6 +96,7 @@ class FitSource:
     stale: bool | None
     unproven_clocks: bool
     stated_clocks: bool
+    estimated_energies: bool
     store: str = field(repr=False)
 
     def as_dict(self) -> dict[str, Any]:
@@ -115,15 +117,16 @@ class FitSource:
             f"fit {self.name}: model {self.model}, voltage {self.voltage}, {self.n} measurements, "
             f"{self.made}"
         )
-        parts = [text, *self.about_clocks, *([self.why_stale] if self.stale else [])]
+        parts = [text, *self.about_data, *([self.why_stale] if self.stale else [])]
         return "; ".join(parts)
 
     @property
-    def about_clocks(self) -> tuple[str, ...]:
-        """How the clocks of its measurements are known, where that is not by reading them."""
+    def about_data(self) -> tuple[str, ...]:
+        """How the clocks and energies of its measurements are known, where they were not read."""
         return (
             *((UNPROVEN_CLOCKS,) if self.unproven_clocks else ()),
             *((STATED_CLOCKS,) if self.stated_clocks else ()),
+            *((ESTIMATED_ENERGIES,) if self.estimated_energies else ()),
         )
 
     @property
@@ -325,6 +328,7 @@ def fit_source(
         stale=stale,
         unproven_clocks=summary.unproven_clocks,
         stated_clocks=summary.stated_clocks,
+        estimated_energies=summary.estimated_energies,
         store=str(store.root),
     )
 

@@ -235,7 +235,7 @@ class Results:
         ``name``: what the fit is kept as, ``default`` being the one that is used where none is
         named. It takes the place of an earlier one that was asked for in the same way; of another
         one only with ``replace``. ``accept_unproven``: unproven clocks are taken as
-        they were asked for, which the fit keeps.
+        they were asked for, and estimated energies for measured ones, which the fit keeps.
 
         Raises:
             ArgumentError: no fit can be true to these measurements, or the store keeps a fit of
@@ -503,9 +503,15 @@ class Results:
         picking.check_limits(max_slowdown, max_power_w)
         kept, data = self.kept_fit(site, fit), self.observations(site)
         source = self.fit_source(site, fit)
-        if data.unproven_clocks and not kept.unproven_clocks:
+        unproven = data.unproven_clocks and not kept.unproven_clocks
+        estimated = data.estimated_energies and not kept.estimated_energies
+        if unproven or estimated:
             self.usable_data(site, accept_unproven)
-            source = replace(source, unproven_clocks=True)
+            source = replace(
+                source,
+                unproven_clocks=source.unproven_clocks or unproven,
+                estimated_energies=source.estimated_energies or estimated,
+            )
         volts = self.setting_volts(site) if all_settings else None
         like = None
         if kept.like is not None and (kept.like.site, fits.DEFAULT) in self.kept_fits:

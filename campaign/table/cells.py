@@ -13,7 +13,7 @@ import numpy as np
 from campaign.plan.point import canonical_json
 from campaign.table.number_text import Numbers
 from campaign.table.reading import RawTable
-from dvfs.dataset import COUNTERS, METRICS
+from dvfs.dataset import COUNTERS, ESTIMATED, METRICS
 
 MISSING = {"power_w": "energy_j: missing; every row needs energy_j or power_w"}
 INT64 = 2**63
@@ -203,6 +203,7 @@ PROVENANCE: dict[str, Callable[[Any], bool]] = {
     "labels": _holds(_is_scalar),
     "flags": lambda value: isinstance(value, list) and all(isinstance(f, str) for f in value),
     "power_w": _is_number,
+    ESTIMATED: lambda value: isinstance(value, str),
     "protocol": lambda value: isinstance(value, dict),
     COUNTERS: _holds(_holds(_is_number)),
     METRICS: _holds(_is_number),

@@ -13,6 +13,7 @@ import pandas as pd
 
 from campaign.plan.point import ID_CHARS
 from campaign.table.cells import (
+    TRUTHS,
     TableCells,
     is_present,
     meters_json,
@@ -25,11 +26,22 @@ from campaign.table.map_file import POINT_ID, TableMap
 from campaign.table.plausibility import note_impossible, note_power_caps
 from campaign.table.points import Attempts, attempts_of, numbered_repeats, point_ids_of, worth_of
 from campaign.table.reading import RawTable
-from dvfs.dataset import CLOCK_PROOFS, COUNT_PREFIX, OK, READ_BACK, SIMULATED, STATED, STATUSES
+from dvfs.dataset import (
+    CLOCK_PROOFS,
+    COUNT_PREFIX,
+    ESTIMATED,
+    OK,
+    READ_BACK,
+    SIMULATED,
+    STATED,
+    STATUSES,
+)
 from dvfs.input_files import FileError
 from dvfs.setting import AXES
 
 MAX_ROWS_NAMED = 10
+CLOCK, ENERGY = (re.compile(words, re.I) for words in ("clock|freq|mhz", "energy|power|joule|watt"))
+"""What the names of columns of clocks, and of energies or powers, contain."""
 MAX_REPEAT = 2**53
 """Up to here every whole number is a float64."""
 DISAGREE = 1.01
@@ -68,7 +80,7 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
     cells = TableCells(table)
     kinds = _kinds(cells)
     frame, power_w = _frame(cells, mapping, kinds)
-    if mapping.number_repeats:
+    if mapping.numbers_repeats:
         frame["repeat"] = numbered_repeats(frame)
     ids = point_ids_of(frame, kinds.ids)
     frame[POINT_ID] = ids
@@ -142,13 +154,15 @@ def _frame(cells: TableCells, mapping: TableMap, kinds: _Kinds) -> tuple[pd.Data
     clocks |= {"core_mhz": core_mhz, "mem_mhz": mem_mhz, "power_limit_w": power_limit_w}
     if may_lack:
         no_setting = no_clock and bool(np.isnan(power_limit_w).all())
-        table.notes.extend(_lacking(table, no_setting, complete, without & np.isnan(product_j)))
+        table.notes.extend(
+            _lacking(table, mapping.rows, no_setting, complete, without & np.isnan(product_j))
+        )
     read_back = np.abs(clocks["core_mhz_achieved"] - core_mhz) <= AGREE * core_mhz
     failed = kinds.worth == 0
     note_impossible(cells, clocks, of_store, failed, mapping)
     if mapping.clocks == "grouped" and not of_store.any() and not cells.messages():
         keys = [kernel, params, node, repeat.tolist()]
-        table.notes.extend(group_settings(site, keys, clocks, mapping.number_repeats))
+        table.notes.extend(group_settings(site, keys, clocks, mapping.numbers_repeats))
     counts = {name: cells.numbers(name) for name in table.columns if name.startswith(COUNT_PREFIX)}
     core_v, mem_v, origin = _volts(cells, core_mhz, mem_mhz, of_store, mapping)
     numbers = {
@@ -200,25 +214,41 @@ def _frame(cells: TableCells, mapping: TableMap, kinds: _Kinds) -> tuple[pd.Data
     )
     frame["clock_proof"] = _clock_proofs(cells, frame, of_store)
     power_w = np.where(given, power_w, np.nan)
-    frame["provenance"] = _provenance(table, frame["provenance"].tolist(), power_w, of_store)
+    reasons = cells.texts(ESTIMATED, _estimated)
+    kept = frame["provenance"].tolist()
+    frame["provenance"] = _provenance(table, kept, power_w, reasons, of_store)
     return frame, power_w
 
 
 def _lacking(
-    table: RawTable, no_clock: bool, complete: np.ndarray, no_energy: np.ndarray
+    table: RawTable, rows: str, no_clock: bool, complete: np.ndarray, no_energy: np.ndarray
 ) -> list[str]:
-    """What a cache of Kernel Tuner lacks, a sentence each. ``complete``, ``no_energy``: bool, one a
-    row."""
+    """What a file of another tool lacks, a sentence each. ``rows``: what they are. ``complete``,
+    ``no_energy``: bool, one a row."""
     notes = []
-    if no_clock:
+    columns = list(table.labels)
+    clocks, energies = ([n for n in columns if like.search(n)] for like in (CLOCK, ENERGY))
+    gives = "under [columns] or [constants] in the map"
+    if no_clock and clocks:
         notes.append(
-            f"{table.path}: no clock is given: its variants were measured at unchanged clocks; "
-            "core_mhz under [columns] or [constants] in the map gives one"
+            f"{table.path}: no clock is taken; core_mhz {gives} names one, if it is among "
+            + ", ".join(clocks)
+        )
+    elif no_clock:
+        notes.append(
+            f"{table.path}: no clock is given: its {rows} were measured at unchanged clocks; "
+            f"core_mhz {gives} gives one"
         )
     if no_energy.any():
         all_of_them = bool((no_energy == complete).all())
-        count = "" if all_of_them else f" in {no_energy.sum()} of its {complete.sum()} variants"
-        notes.append(f"{table.path}: no energy was measured{count}, only times")
+        count = "" if all_of_them else f" in {no_energy.sum()} of its {complete.sum()} {rows}"
+        if energies and all_of_them:
+            what = (
+                "no energy is taken; energy_j or power_w under [columns] in the map names one, if"
+            )
+            notes.append(f"{table.path}: {what} it is among {', '.join(energies)}")
+        else:
+            notes.append(f"{table.path}: no energy was measured{count}, only times")
     return notes
 
 
@@ -244,6 +274,16 @@ def _status(value: Any) -> str:
     if value not in STATUSES:
         raise ValueError(f"status: found {str(value)[:40]!r}; must be one of {', '.join(STATUSES)}")
     return str(value)
+
+
+def _estimated(value: Any) -> str:
+    """Why an energy was not measured; empty where it was."""
+    if not is_present(value):
+        return ""
+    is_true = TRUTHS.get(str(value).strip().lower())
+    if is_true is None:
+        return one_line(value, ESTIMATED)
+    return "the table says so" if is_true else ""
 
 
 def _point_id(value: Any) -> str:
@@ -317,7 +357,11 @@ def _clock_proofs(cells: TableCells, frame: pd.DataFrame, of_store: np.ndarray) 
 
 
 def _provenance(
-    table: RawTable, given: list[str], power_w: np.ndarray, of_store: np.ndarray
+    table: RawTable,
+    given: list[str],
+    power_w: np.ndarray,
+    reasons: list[str],
+    of_store: np.ndarray,
 ) -> list[str]:
     """JSON of each row's line in the file, and of its values that no column holds. A row of a
     store keeps its own, in which labels and power that were changed are changed."""
@@ -327,7 +371,8 @@ def _provenance(
         for text, line, own in zip(given, table.lines, of_store.tolist(), strict=True)
     ]
     known = np.isfinite(power_w)
-    for i in np.flatnonzero(known | bool(table.labels)).tolist():
+    estimated = np.array([reason != "" for reason in reasons], bool)
+    for i in np.flatnonzero(known | estimated | bool(table.labels)).tolist():
         row: dict[str, Any] = json.loads(made[i])
         labels = {k: str(v[i]) for k, v in table.labels.items() if is_present(v[i])}
         if of_store[i] and isinstance(row.get("labels", {}), dict):
@@ -335,6 +380,8 @@ def _provenance(
         changed = dict(row)
         if known[i]:
             changed["power_w"] = float(power_w[i])
+        if reasons[i]:
+            changed[ESTIMATED] = reasons[i]
         if labels:
             changed["labels"] = labels
         if changed != row:

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
+from campaign.table.formats import FORMATS, HEAD_BYTES, recognised
 from campaign.table.map_file import COLUMNS, POINT_ID, TableMap, is_table_column
-from dvfs.files import MAX_BYTES, read_input
+from dvfs.files import MAX_BYTES, open_regular, read_input
 from dvfs.input_files import FileError, readable
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "|"}
@@ -36,8 +37,6 @@ JSON = re.compile(r"""\s*(\[\s*[\[{]|\{\s*"[^"]*"\s*:)""")
 """How a list of lists or objects, or an object, begins."""
 HTML = re.compile(r"\s*<(!doctype|html|\?xml)", re.IGNORECASE)
 """How a page or an XML document begins."""
-CACHE_KEY = "tune_params_keys"
-"""A key of every cache file of Kernel Tuner."""
 COMPRESSED: dict[bytes, Callable[[io.BytesIO], io.BufferedIOBase]] = {
     b"\x1f\x8b": lambda data: gzip.GzipFile(fileobj=data),
     b"BZh": bz2.BZ2File,
@@ -48,6 +47,7 @@ NO_TABLE = {
     b"\x28\xb5\x2f\xfd": ("is compressed by Zstandard", "unpack it: zstd -d FILE"),
     b"PK\x03\x04": ("is a ZIP file or a spreadsheet", "unpack it, or save the sheet as CSV"),
     b"\xd0\xcf\x11\xe0": ("is a spreadsheet", "save the sheet as CSV"),
+    b"\x89HDF\r\n": ("is HDF5, and no table", "export the table that it holds as CSV"),
 }
 
 Columns = tuple[list[str], list[int], list[list[str]]]
@@ -67,16 +67,9 @@ def read_delimited(path: Path, mapping: TableMap) -> tuple[Columns, str, list[st
             row that is cut off.
     """
     text, notes = read_table_text(path)
-    if text.lstrip().startswith("{") and f'"{CACHE_KEY}"' in text[:SAMPLE_CHARS]:
-        raise FileError(
-            "is a cache file of Kernel Tuner",
-            'give --map a map file with layout = "kernel_tuner"',
-            str(path),
-        )
-    if JSON.match(text):
-        raise FileError("is JSON, and no table", "save it as CSV or Parquet", str(path))
-    if HTML.match(text):
-        raise FileError("is HTML or XML, and no table", "save it as CSV or Parquet", str(path))
+    for kind, pattern in (("JSON", JSON), ("HTML or XML", HTML)):
+        if pattern.match(text):
+            raise no_table(path, f"is {kind}, and no table")
     delimiter = mapping.delimiter or _recognised(text, mapping)
     _check_values(path, text.count(delimiter), "values")
     if not mapping.delimiter and delimiter != ",":
@@ -92,6 +85,29 @@ def read_delimited(path: Path, mapping: TableMap) -> tuple[Columns, str, list[st
         _check_end(path, columns)
         notes.append(f"{path}: its last line has no end; check that its last row is complete")
     return columns, delimiter, notes
+
+
+def no_table(path: Path, what: str) -> FileError:
+    """The error for a file that is no table of text; it names the format that it is in."""
+    name = recognised(path, head_of(path))
+    known = ", ".join(FORMATS)
+    remedy = (
+        f"give --from {name}" if name else f"save it as CSV or Parquet, or --from one of {known}"
+    )
+    return FileError(what, remedy, str(path))
+
+
+def head_of(path: Path) -> bytes:
+    """The first bytes of a file, unpacked where it is compressed."""
+    with readable(path), open_regular(path) as file:
+        packed = file.read(HEAD_BYTES)
+    for magic, opened in COMPRESSED.items():
+        if packed.startswith(magic):
+            try:
+                return opened(io.BytesIO(packed)).read(HEAD_BYTES)
+            except (OSError, EOFError, zlib.error, lzma.LZMAError):
+                return b""  # cut off, or damaged: reading it says so
+    return packed
 
 
 def _check_end(path: Path, columns: Columns) -> None:
@@ -146,7 +162,9 @@ def read_table_text(path: Path) -> tuple[str, list[str]]:
         data = read_input(path)
     for magic, (what, remedy) in NO_TABLE.items():
         if data.startswith(magic):
-            raise FileError(what, remedy.replace("FILE", path.name), str(path))
+            name = recognised(path, data[:HEAD_BYTES])
+            advice = f"give --from {name}" if name else remedy.replace("FILE", path.name)
+            raise FileError(what, advice, str(path))
     for magic, opened in COMPRESSED.items():
         if data.startswith(magic):
             data = _decompressed(path, data, opened)

@@ -18,7 +18,7 @@ from campaign.store.layout import Store
 from campaign.store.setups import public_records, setup_id
 from campaign.table.map_file import POINT_ID
 from campaign.table.reading import OF_STORE
-from dvfs.dataset import COUNT_PREFIX, MEASUREMENT_COLUMNS
+from dvfs.dataset import COUNT_PREFIX, ESTIMATED, MEASUREMENT_COLUMNS
 from dvfs.extras import explain_missing
 from dvfs.files import writing_output
 from dvfs.setting import AXES
@@ -41,6 +41,8 @@ FIRST = (
 LAST = ("text", "setup", "meters", "provenance")
 COMPRESSION = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd", ".zip": "zip"}
 """How a CSV file is compressed, by the end of its name."""
+SHOWN = ("power_w", ESTIMATED)
+"""Parts of a provenance that are columns as well."""
 ATTEMPT = [POINT_ID, "attempt", "start_unix_s", "status"]
 """Columns in which a failed measurement and the record of its attempt are the same."""
 
@@ -88,12 +90,12 @@ def _for_people(provenances: Iterable[str]) -> dict[str, list[Any]]:
     kept: dict[str, list[Any]] = {}
     texts = list(provenances)
     for i, text in enumerate(texts):
-        if '"labels"' in text or '"power_w"' in text:
+        if any(f'"{name}"' in text for name in ("labels", *SHOWN)):
             provenance = json.loads(text)
-            power = {name: provenance[name] for name in ("power_w",) if name in provenance}
+            shown = {name: provenance[name] for name in SHOWN if name in provenance}
             labels = provenance.get("labels", {})
-            for name, value in (power | labels).items():
-                if name == "power_w" or not (name in OF_STORE or name.startswith(COUNT_PREFIX)):
+            for name, value in (labels | shown).items():
+                if name in SHOWN or not (name in OF_STORE or name.startswith(COUNT_PREFIX)):
                     kept.setdefault(name, [None] * len(texts))[i] = value
     return kept
 

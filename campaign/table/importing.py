@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -28,9 +30,10 @@ from campaign.store.summary import updated, with_sites
 from campaign.store.verify import give_up_records
 from campaign.table.beside import Beside, path_beside, read_beside
 from campaign.table.checking import Checked, checked_rows
-from campaign.table.map_file import POINT_ID, TableMap, read_map
+from campaign.table.formats import FORMATS
+from campaign.table.map_file import POINT_ID, TableMap, read_map, with_arguments
 from campaign.table.points import worth_of
-from campaign.table.reading import read_table
+from campaign.table.reading import read_table, recognised_layout
 from campaign.table.trace_folder import TraceFolder
 from dvfs.dataset import TRACE_TEXT_COLUMNS
 from dvfs.input_files import FileError
@@ -67,18 +70,26 @@ def import_table(
     map_file: Path | None = None,
     traces: Path | None = None,
     site: str | None = None,
+    layout: str | None = None,
+    constants: Mapping[str, str | float] = MappingProxyType({}),
 ) -> Imported:
     """Read a table, check it, and put its rows into a store, which is made if it is not there.
 
     ``traces``: a folder of traces that export wrote with the table. ``site``: that of every row, in
-    place of the map's.
+    place of the map's. ``layout``: the format that the file is in (campaign/table/formats), where
+    the map does not say it; without, it is recognised. ``constants``: values of columns for all
+    rows, in place of what file and map say.
 
     Raises:
         FileError: the table, the map file or the traces cannot be read, or a row is wrong.
         NotAStoreError: ``store`` is there and is something else.
         StoreBusyError: a driver runs on the store.
     """
-    mapping = read_map(map_file).at_site(site)
+    mapping, constants = read_map(map_file), {**constants}
+    found = None if layout else recognised_layout(table, mapping)
+    if site is not None:
+        constants["site"] = site
+    mapping = with_arguments(mapping, layout or found, constants)
     # A table that is refused must not leave a new, empty store behind.
     raw = read_table(table, mapping, map_file)
     if site is not None and not set(raw.texts("site")) <= {site}:
@@ -91,6 +102,10 @@ def import_table(
             f"{map_file}: constants.site",
         )
     checked = checked_rows(raw, mapping)
+    if found:
+        checked.notes.insert(
+            0, f"{table}: read as {FORMATS.load(found).ABOUT.tool}'s (--from {found})"
+        )
     beside = read_beside(table)
     if beside != Beside():
         checked.notes.append(f"{path_beside(table)}: read with it")

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from campaign.table.formats import FORMATS
 from campaign.table.number_text import OTHER, NumberStyle
 from campaign.table.units import UNITS, quantity_of, unit_in_name
-from dvfs.dataset import COUNT_PREFIX, POSSIBLE
+from dvfs.dataset import COUNT_PREFIX, ESTIMATED, POSSIBLE
+from dvfs.errors import ArgumentError
 from dvfs.input_files import BadValueError, FileModel, read_file
-from dvfs.names import known_names
-from dvfs.registry import Registry
+from dvfs.names import known_names, unknown_name
 from dvfs.setting import AXES
 from sites.site_file import NAME, Name, Positive, voltage_pairs
 
-TEXT_COLUMNS = ("site", "kernel", "params", "node", "clock_proof")
+TEXT_COLUMNS = ("site", "kernel", "params", "node", "clock_proof", ESTIMATED)
 NUMBER_COLUMNS = (
     "repeat",
     *AXES,
@@ -164,15 +165,6 @@ class VoltageTables(FileModel):
 
 
 LAYOUTS = ("table", "blocks")
-IMPORTERS = Registry("importers", {"kernel_tuner": "campaign.table.kernel_tuner:read_cache"})
-"""Layout of a file that is no table of lines -> the function that reads it, an :data:`Importer`."""
-
-
-Columns = tuple[list[str], list[int], list[list[Any]]]
-"""The header, each record's line in the file, and the values of each column."""
-Importer = Callable[[Path, "TableMap"], tuple[Columns, list[str]]]
-"""Given a file and its map: the columns, and what was noticed, a sentence each. It raises
-:class:`~dvfs.input_files.FileError`."""
 
 
 class TableMap(FileModel):
@@ -180,8 +172,7 @@ class TableMap(FileModel):
 
     layout: str = "table"
     """table: every line is a row. blocks: a line of one field names the kernel of the lines that
-    follow it. kernel_tuner: the file is a cache of Kernel Tuner, and every record a row. Or the
-    name of an importer of an installed package."""
+    follow it. Or a format of another tool, as campaign import --from."""
     fields: list[str] | None = None
     """The names of the columns in order, where the file has no header line."""
     delimiter: Literal[",", ";", "\t", "|", " "] | None = None
@@ -215,7 +206,8 @@ class TableMap(FileModel):
     achieved clock. exact: every clock is a setting."""
     unknown: Literal["refuse", "label"] = "refuse"
     """What to do with columns that are neither standard nor named in the map. refuse: nothing is
-    imported. label: they are kept as labels."""
+    imported. label: they are kept as labels. Those of a format of another tool are labels unless
+    the map says refuse."""
     classes: dict[Name, Literal["core", "mem"]] = Field(default_factory=dict)
     """Class -> its clock domain, where it is not the default: mem for dram and mem, core for every
     other class."""
@@ -325,16 +317,36 @@ class TableMap(FileModel):
     @field_validator("layout")
     @classmethod
     def _known_layout(cls, value: str) -> str:
-        if value not in LAYOUTS and value not in IMPORTERS:
-            names = [*LAYOUTS, *sorted(IMPORTERS)]
+        if value == "kernel_tuner":  # as maps of earlier versions have it
+            return "kernel-tuner"
+        if value not in LAYOUTS and value not in FORMATS:
+            names = [*LAYOUTS, *sorted(FORMATS)]
             raise BadValueError(f"unknown layout {value!r}", known_names(value, names))
         return value
 
     @property
     def imported(self) -> bool:
-        """Whether an importer reads the file. Its rows may lack clocks and energy, and may be
-        failures."""
+        """Whether it is in a format of another tool. Its rows may lack clocks and energy, and may
+        be failures."""
         return self.layout not in LAYOUTS
+
+    @property
+    def rows(self) -> str:
+        """What the rows are, for messages."""
+        return str(FORMATS.load(self.layout).ABOUT.rows) if self.imported else "rows"
+
+    @property
+    def numbers_repeats(self) -> bool:
+        """Whether rows of the same point are numbered: as the map says, else as its format does."""
+        if not self.imported or "number_repeats" in self.model_fields_set:
+            return self.number_repeats
+        given = "repeat" in {*self.columns, *self.constants}
+        return bool(FORMATS.load(self.layout).ABOUT.repeats) and not given
+
+    @property
+    def keeps_unknown(self) -> bool:
+        """Whether columns that are neither standard nor named are kept as labels."""
+        return self.unknown == "label" or (self.imported and "unknown" not in self.model_fields_set)
 
     @property
     def style(self) -> NumberStyle | None:
@@ -343,15 +355,6 @@ class TableMap(FileModel):
             return None
         thousands = self.thousands or ""
         return NumberStyle(self.decimal or OTHER.get(thousands, "."), thousands)
-
-    def at_site(self, site: str | None) -> TableMap:
-        """The map for a table of one site; unchanged without one."""
-        if site is None:
-            return self
-        columns = {ours: source for ours, source in self.columns.items() if ours != "site"}
-        return self.model_copy(
-            update={"columns": columns, "constants": self.constants | {"site": site}}
-        )
 
     @model_validator(mode="after")
     def _no_text_keys(self) -> Self:
@@ -387,6 +390,37 @@ class TableMap(FileModel):
 def read_map(path: Path | None) -> TableMap:
     """Read and check a map file; the default map without one."""
     return TableMap() if path is None else read_file(path, TableMap)[0]
+
+
+def with_arguments(
+    mapping: TableMap, layout: str | None, constants: Mapping[str, str | float]
+) -> TableMap:
+    """The map with what the command line says: the file's format, and constants, which take the
+    place of its columns and constants.
+
+    Raises:
+        ArgumentError: the map says otherwise, or a constant is none.
+    """
+    if layout is not None and layout not in FORMATS:
+        raise ArgumentError(f"--from: {unknown_name('format', layout, sorted(FORMATS))}")
+    if layout not in (None, mapping.layout) and "layout" in mapping.model_fields_set:
+        raise ArgumentError(
+            f"--from {layout}: the map file says layout = {mapping.layout!r}; leave out one of them"
+        )
+    said = mapping.model_dump(exclude_unset=True, exclude={"voltage"})
+    said["columns"] = {
+        name: source for name, source in said.get("columns", {}).items() if name not in constants
+    }
+    said["constants"] = said.get("constants", {}) | dict(constants)
+    try:
+        made = TableMap.model_validate(said | ({"layout": layout} if layout else {}))
+        return made.model_copy(update={"voltage": mapping.voltage})
+    except ValidationError as error:
+        cause = error.errors()[0]
+        detail = cause.get("ctx", {}).get("error", cause["msg"])
+        where = "--set" if cause["loc"][:1] == ("constants",) else f"--from {layout}"
+        name = "".join(f" {part}" for part in getattr(detail, "key", ()))
+        raise ArgumentError(f"{where}{name}: {detail}") from None
 
 
 def is_table_column(name: str, columns: Container[str] = COLUMNS) -> bool:

@@ -16,14 +16,13 @@ from typing import Any, BinaryIO
 import numpy as np
 import pandas as pd
 
-from campaign.table.delimited import MAX_VALUES, read_delimited
+from campaign.table.delimited import MAX_VALUES, head_of, read_delimited
+from campaign.table.formats import FORMATS, Columns, recognised
 from campaign.table.map_file import (
     COLUMNS,
-    IMPORTERS,
     POINT_ID,
     REQUIRED,
     ColumnSource,
-    Importer,
     Keep,
     TableMap,
     is_number_column,
@@ -87,8 +86,7 @@ def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> R
     standard: set[str] = {*COLUMNS}
     if mapping.imported:
         standard |= {"status", "text"}
-        importer: Importer = IMPORTERS.load(mapping.layout)
-        (header, lines, values), notes = importer(path, mapping)
+        (header, lines, values), notes = _of_format(path, mapping)
     elif _is_parquet(path):
         header, lines, values = _parquet(path)
     else:
@@ -136,6 +134,23 @@ def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> R
         lines = [lines[i] for i in kept]
     _check_units_row(path, lines, columns)
     return RawTable(path, lines, columns, kept_labels, notes)
+
+
+def recognised_layout(path: Path, mapping: TableMap) -> str | None:
+    """The format of another tool that a file has a marker of, where the map does not say how it is
+    read: neither by a layout nor by names of columns."""
+    if mapping.model_fields_set & {"layout", "columns"} or not path.is_file():
+        return None
+    return recognised(path, head_of(path))
+
+
+def _of_format(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
+    """A file in a format, without those of our columns that the map gives otherwise."""
+    (header, lines, values), notes = FORMATS.load(mapping.layout).read(path, mapping)
+    named = {name for source in mapping.columns.values() for name in source.names}
+    given = ({*mapping.columns, *mapping.constants} & {*COLUMNS}) - named
+    kept = [i for i, name in enumerate(header) if name not in given]
+    return ([header[i] for i in kept], lines, [values[i] for i in kept]), notes
 
 
 def _rows(values: list[Any] | Numbers, kept: list[int]) -> list[Any] | Numbers:
@@ -201,7 +216,7 @@ def _check_columns(
         )
     by_keep = {rule.column for rule in mapping.keep}
     unknown = [n for n in labels if n not in by_keep and not INDEX_OF_PANDAS.fullmatch(n)]
-    if unknown and mapping.unknown == "refuse" and POINT_ID not in header:
+    if unknown and not mapping.keeps_unknown and POINT_ID not in header:
         wrong.append(
             FileError(
                 f"unknown column{'s' * (len(unknown) > 1)} {', '.join(map(repr, unknown))}",
@@ -219,7 +234,7 @@ def _check_columns(
         for name in mapping.constants
         if name in own and name != "site"
     ]
-    if mapping.number_repeats and "repeat" in own:
+    if mapping.numbers_repeats and "repeat" in own:
         wrong.append(
             FileError(
                 "number_repeats beside a column repeat", "leave number_repeats out", str(path)

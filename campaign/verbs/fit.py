@@ -101,7 +101,7 @@ def print_fit(fit: FitSummary, source: FitSource, every_row: bool = False) -> No
         f"{fit.n_settings} setting{'s' * (fit.n_settings > 1)}, condition number {condition}"
     )
     explain(f"fit {source.name}, {source.made}")
-    for line in source.about_clocks:
+    for line in source.about_data:
         explain(line)
     if source.stale:
         explain(source.why_stale)

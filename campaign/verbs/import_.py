@@ -6,6 +6,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from campaign.table.formats import FORMATS
 from campaign.verbs.options import add_json
 from campaign.verbs.printing import explain, print_json, say
 from dvfs.errors import ArgumentError
@@ -19,7 +20,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "table",
         metavar="TABLE",
-        help="the table: CSV (also .gz, .bz2, .xz), Parquet, or a cache file of Kernel Tuner",
+        help="the table: CSV (also .gz, .bz2, .xz) or Parquet; or a file of another tool (--from)",
     )
     parser.add_argument("--store", required=True, metavar="S", help="the store to import into")
     parser.add_argument(
@@ -31,7 +32,38 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--traces", metavar="FOLDER", help="the traces that campaign export wrote with the table"
     )
     parser.add_argument("--site", metavar="X", help="the site, for a table that does not name it")
+    parser.add_argument(
+        "--from",
+        dest="layout",
+        metavar="FORMAT",
+        help=f"the tool that wrote the file (default: recognised): {', '.join(sorted(FORMATS))}",
+    )
+    parser.add_argument(
+        "--set",
+        dest="constants",
+        action="append",
+        default=[],
+        metavar="COLUMN=VALUE",
+        help="a column of every row, as kernel=lu or core_mhz=2400 for a file without it; again "
+        "for each",
+    )
     add_json(parser)
+
+
+def _constant(text: str) -> tuple[str, str | float]:
+    """A column and its value: a number where it is a number's column."""
+    from campaign.table.map_file import is_number_column  # noqa: PLC0415
+    from campaign.table.number_text import number  # noqa: PLC0415
+
+    name, equals, value = text.partition("=")
+    if not equals or not value:
+        raise ArgumentError(f"--set {text}: must be COLUMN=VALUE, as core_mhz=2400")
+    if not is_number_column(name) and name != "ranks":
+        return name, value
+    try:
+        return name, number(value)
+    except ValueError as error:
+        raise ArgumentError(f"--set {text}: {error}") from None
 
 
 def run(arguments: Namespace) -> int:
@@ -50,6 +82,8 @@ def run(arguments: Namespace) -> int:
         Path(arguments.map) if arguments.map else None,
         Path(arguments.traces) if arguments.traces else None,
         arguments.site,
+        arguments.layout,
+        dict(map(_constant, arguments.constants)),
     )
     for text in imported.damage:
         say(text, sys.stderr)

@@ -110,7 +110,8 @@ def add_accept_unproven(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--accept-unproven",
         action="store_true",
-        help="accept clocks that could not be verified as the requested ones; results will say so",
+        help="accept clocks that could not be verified as the requested ones, and estimated "
+        "energies; results will say so",
     )
 
 

@@ -17,7 +17,7 @@ from tests.campaign.test_table import ROOT, imported
 
 CACHE = ROOT / "tests/data/kernel_tuner/convolution_a100.json.gz"
 MAP = ROOT / "examples/kernel-tuner.map.toml"
-TIMES = 'layout = "kernel_tuner"\nunknown = "label"\n[constants]\nsite = "a"\n[columns]\n'
+TIMES = 'layout = "kernel-tuner"\nunknown = "label"\n[constants]\nsite = "a"\n[columns]\n'
 TIMES += 'time_s = { column = "time", factor = 1e-3 }\n'
 HEAD = {
     "device_name": "a device",
@@ -186,13 +186,13 @@ def test_a_variant_without_a_time_is_a_failure_with_its_reason(tmp_path, record,
         (cache().replace("},\n", "}\n", 1), TIMES, "t.csv:21: has no comma before it; correct"),
         (cache().replace('"time": 3', '"time" 3'), TIMES, "t.csv:23: is not JSON (Expecting ':'"),
         (cache() + "}", TIMES, "t.csv:26: has text after the end of the object"),
-        (cache(), "", 'is a cache file of Kernel Tuner; give --map a map file with layout = "ker'),
+        (cache(), "", "is JSON, and no table; give --from kernel-tuner"),
         (
             cache(),
             TIMES.replace("label", "refuse"),
             "unknown columns 'device_name', 'problem_size', 'objective'",
         ),
-        (cache(), 'fields = ["a"]\n' + TIMES, "fields with layout kernel_tuner, whose file names"),
+        (cache(), 'fields = ["a"]\n' + TIMES, "fields with layout kernel-tuner, whose file names"),
     ],
 )
 def test_what_is_wrong_in_a_cache_is_named_with_its_line(tmp_path, text, mapping, words):

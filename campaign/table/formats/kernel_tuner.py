@@ -16,14 +16,15 @@ import math
 from pathlib import Path
 from typing import Any
 
-from campaign.table.delimited import CACHE_KEY, read_table_text
+from campaign.table.delimited import read_table_text
+from campaign.table.formats import Columns, FormatDescription
 from campaign.table.json_records import JsonRecords, read_json_records
-from campaign.table.map_file import Columns, TableMap
+from campaign.table.map_file import ColumnSource, TableMap
 from campaign.table.number_text import number
 from dvfs.dataset import KERNEL_FAILED, OK
 from dvfs.input_files import FileError
 
-NAME, RECORDS = "kernel_name", "cache"
+NAME, RECORDS, CACHE_KEY = "kernel_name", "cache", "tune_params_keys"
 RESULTS = "results"
 ERROR = "__error__"
 NO_COLUMNS = {NAME, CACHE_KEY, RECORDS, RESULTS, ERROR, "tune_params"}
@@ -31,19 +32,46 @@ NO_COLUMNS = {NAME, CACHE_KEY, RECORDS, RESULTS, ERROR, "tune_params"}
 FAILED_TIME = 1e20
 """From here a time is none: earlier versions of Kernel Tuner wrote 1e20 for a failed variant."""
 WHAT = "is not a file of Kernel Tuner"
-REMEDY = (
-    "name one that tune_kernel(..., cache=FILE) or store_output_file wrote, or leave layout out of "
-    "the map"
+REMEDY = "name one that tune_kernel(..., cache=FILE) or store_output_file wrote, or another format"
+OURS = {
+    "time_s": ("time", 1e-3),
+    "core_mhz": ("nvml_gr_clock", 1.0),
+    "mem_mhz": ("nvml_mem_clock", 1.0),
+    "core_mhz_achieved": ("core_freq", 1.0),
+    "mem_mhz_achieved": ("mem_freq", 1.0),
+    "energy_j": ("nvml_energy", 1.0),
+    "power_w": ("nvml_power", 1.0),
+}
+"""Our column -> the field that it is taken from where the map names none, and the factor. Other
+energies (``ps_energy``, those of PMT's sensors) are of what was connected: the map names them."""
+ABOUT = FormatDescription(
+    name="kernel-tuner",
+    tool="Kernel Tuner",
+    versions="1.5.0, and caches of earlier versions",
+    reads="caches (`tune_kernel(..., cache=FILE)`) and T4 files (`store_output_file`); each record "
+    "is a variant, measured or failed with its text",
+    needs=("kernel of T4 files",),
+    traps="times are in ms; of a failed variant T4 files say only the stage; energies of other "
+    "observers than NVML's are labels until a map names one",
+    rows="variants",
 )
 
 
-def read_cache(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
+def recognises(path: Path, head: bytes) -> bool:
+    """Whether it has the keys of a cache, or those of a T4 file's first result."""
+    keys = (CACHE_KEY, "tune_params"), (RESULTS, "configuration", "invalidity")
+    return head.lstrip()[:1] == b"{" and any(
+        all(f'"{name}"'.encode() in head for name in of_kind) for of_kind in keys
+    )
+
+
+def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     """A file, which may be compressed, as columns; and what was noticed, a sentence each.
 
-    ``kernel`` is the file's ``kernel_name`` unless the map gives one; ``params`` has the tuned
-    parameters that the map does not name; a failed variant has ``status`` and ``text``. Every
-    other field of the records and key of the file is a column of its own. A power or energy of 0
-    was not measured.
+    ``kernel`` is the file's ``kernel_name`` unless the map gives one; times, clocks and energies
+    are those of :data:`OURS` that it does not name; ``params`` has the tuned parameters that are
+    none of these; a failed variant has ``status`` and ``text``. Every other field of the records
+    and key of the file is a column of its own. A power or energy of 0 was not measured.
 
     Raises:
         FileError: it is no such file, it is damaged, or a record lacks a tuned parameter.
@@ -70,9 +98,16 @@ def read_cache(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
                 "correct or remove this record",
                 f"{path}:{line}",
             )
+    usual = _usual(read, mapping)
+    mapping = mapping.model_copy(
+        update={
+            "columns": mapping.columns | {n: ColumnSource(column=of) for n, of in usual.items()}
+        }
+    )
     reasons = _reasons(read, mapping)
     theirs = _fields(read, tuned, mapping, reasons)
-    ours = {
+    scaled = {name: _scaled(theirs.pop(of), OURS[name][1]) for name, of in usual.items()}
+    ours = scaled | {
         "params": _params(read, tuned, mapping),
         "status": [KERNEL_FAILED if reason else OK for reason in reasons],
         "text": reasons,
@@ -83,11 +118,30 @@ def read_cache(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     return (header, read.lines, values), notes + read.notes
 
 
+def _usual(read: JsonRecords, mapping: TableMap) -> dict[str, str]:
+    """Our column -> the field of it in the file, where the map says nothing of either."""
+    fields = {name for record in read.records for name in record}
+    given = {*mapping.columns, *mapping.constants}
+    if {"energy_j", "power_w"} & given:
+        given |= {"energy_j", "power_w"}
+    return {
+        ours: theirs
+        for ours, (theirs, _) in OURS.items()
+        if ours not in given and theirs in fields - _named(mapping)
+    }
+
+
+def _scaled(values: list[Any], factor: float) -> list[Any]:
+    return [v * factor if isinstance(v, int | float) and factor != 1.0 else v for v in values]
+
+
 def _as_cache(path: Path, read: JsonRecords, mapping: TableMap) -> None:
     """Give results of the T4 format the form that they have in a cache."""
     if "kernel" not in {*mapping.columns, *mapping.constants}:
         raise FileError(
-            "does not name its kernel", "give kernel under [constants] in the map", str(path)
+            "does not name its kernel",
+            "give kernel under [constants] in a map file, or --set kernel=K",
+            str(path),
         )
     for i, (line, result) in enumerate(zip(read.lines, read.records, strict=True)):
         try:
