@@ -34,7 +34,7 @@ COLUMNS = (
 """What is read; a table may have more."""
 MORE_COLUMNS = ("JobIDRaw", "SubmitLine")
 """What is read where it is there: SLURM_JOB_ID of an array's task, and what tells inputs apart."""
-MAKE_IT = f"make it so: sacct --allusers --parsable2 --format={','.join((*COLUMNS, *MORE_COLUMNS))}"
+MAKE_IT = "make it so: sacct --allusers --parsable2 --format={}"
 DELIMITER = "\x1f"
 """Between sacct's columns where it is asked here: comments may hold what it uses by default."""
 SACCT_S = 600.0
@@ -111,12 +111,26 @@ def read_jobs(text: str, where: str = "sacct") -> list[Job]:
     Raises:
         FileError: a column is missing, or a row cannot be read.
     """
+    make_it = MAKE_IT.format(",".join((*COLUMNS, *MORE_COLUMNS)))
+    runs = job_rows(text, where, COLUMNS, make_it)
+    return _without_shared([_job(run, where) for run in runs])
+
+
+def job_rows(
+    text: str, where: str, needed: Sequence[str], make_it: str
+) -> list[list[dict[str, str]]]:
+    """The rows of each job, its own first and then its steps', by column; ``_line`` is their line.
+    ``needed``: columns that the table must have. ``make_it``: the remedy for another table.
+
+    Raises:
+        FileError: a column is missing, or a row cannot be read.
+    """
     runs: list[list[dict[str, str]]] = []
     latest: dict[str, list[dict[str, str]]] = {}
-    for row in _rows(text, where):
+    for row in _rows(text, where, needed, make_it):
         base, _, step = row["JobID"].partition(".")
         if not step:
-            if base in latest and latest[base][0]["Start"] == row["Start"]:
+            if base in latest and latest[base][0].get("Start") == row.get("Start"):
                 raise FileError(
                     f"job {base} twice", "give each job once", f"{where}:{row['_line']}"
                 )
@@ -124,10 +138,10 @@ def read_jobs(text: str, where: str = "sacct") -> list[Job]:
             runs.append(latest[base])
         if base in latest:  # else a step whose job began before
             latest[base].append(row)
-    return _without_shared([_job(run, where) for run in runs])
+    return runs
 
 
-def _rows(text: str, where: str) -> Iterator[dict[str, str]]:
+def _rows(text: str, where: str, needed: Sequence[str], make_it: str) -> Iterator[dict[str, str]]:
     """Rows by column; ``_line`` is their line. A value with a line end is put together again."""
     lines = text.splitlines()
     header = lines[0] if lines else ""
@@ -135,7 +149,7 @@ def _rows(text: str, where: str) -> Iterator[dict[str, str]]:
     if not delimiter or delimiter.isalnum():
         raise FileError(
             "not a table of sacct: its first line must begin with JobID",
-            MAKE_IT,
+            make_it,
             f"{where}:1",
         )
     if not text.endswith("\n"):
@@ -143,11 +157,11 @@ def _rows(text: str, where: str) -> Iterator[dict[str, str]]:
             "the last line has no end: the table was cut", "write it again", f"{where}:{len(lines)}"
         )
     names = header.split(delimiter)
-    for name in COLUMNS:
+    for name in needed:
         if name not in names:
             raise FileError(
                 f"no column {name}; {known_names(name, names, 'columns')}",
-                MAKE_IT,
+                make_it,
                 f"{where}:1",
             )
     begins = re.compile(rf"\d[\w+.,\[\]%-]*{re.escape(delimiter)}")
@@ -171,12 +185,12 @@ def _rows(text: str, where: str) -> Iterator[dict[str, str]]:
 def _job(rows: Sequence[dict[str, str]], where: str) -> Job:
     own, *steps = rows
     mark, arm = marked(own["Comment"])
-    energy_j, no_energy = _energy(own, steps)
+    energy_j, no_energy = job_energy(own, steps)
     ended_well = own["State"].split(" ")[0] == "COMPLETED"
     why = "" if ended_well else f"state {own['State'].split(' ')[0]}"
     if "+" in own["JobID"]:
         why = "part of a heterogeneous job"
-    start_s, end_s = (_time_s(own, name, where) for name in ("Start", "End"))
+    start_s, end_s = (time_of(own, name, where) for name in ("Start", "End"))
     elapsed_s = _number(own["ElapsedRaw"])
     if elapsed_s is None or elapsed_s <= 0:
         why = why or "no time"
@@ -208,7 +222,7 @@ def marked(comment: str) -> tuple[str, str]:
     return "", ""
 
 
-def _energy(own: dict[str, str], steps: Sequence[dict[str, str]]) -> tuple[float | None, str]:
+def job_energy(own: dict[str, str], steps: Sequence[dict[str, str]]) -> tuple[float | None, str]:
     """The energy of a job in J, or why there is none."""
     by_step = {step["JobID"].partition(".")[2]: step for step in steps}
     if "extern" in by_step:
@@ -221,6 +235,11 @@ def _energy(own: dict[str, str], steps: Sequence[dict[str, str]]) -> tuple[float
         (row,) = by_step.values()
     else:
         return None, "several steps without PrologFlags=Contain"
+    return row_energy(row)
+
+
+def row_energy(row: dict[str, str]) -> tuple[float | None, str]:
+    """The energy of a row in J, or why there is none."""
     value = _number(row["ConsumedEnergyRaw"])
     if not value:
         return None, "no energy was read"
@@ -231,30 +250,36 @@ def _energy(own: dict[str, str], steps: Sequence[dict[str, str]]) -> tuple[float
 
 def _without_shared(jobs: Sequence[Job]) -> list[Job]:
     """The jobs; those that shared a node with another one have no energy of their own."""
-    by_node: dict[str, list[int]] = defaultdict(list)
-    for i, job in enumerate(jobs):
-        for node in job.nodes:
-            by_node[node].append(i)
-    shared: set[int] = set()
-    for on_node in by_node.values():
-        on_node.sort(key=lambda i: jobs[i].start_s)
-        last = -1
-        for i in on_node:
-            if last >= 0 and jobs[i].start_s < jobs[last].end_s:
-                shared |= {i, last}
-            if last < 0 or jobs[i].end_s > jobs[last].end_s:
-                last = i
+    shared = sharing([(job.start_s, job.end_s, job.nodes) for job in jobs])
     return [
         replace(job, energy_j=None, no_energy="shared a node") if i in shared else job
         for i, job in enumerate(jobs)
     ]
 
 
+def sharing(uses: Sequence[tuple[float, float, Sequence[str]]]) -> set[int]:
+    """Which uses of nodes, each with its start and end in s, share a node with another one."""
+    by_node: dict[str, list[int]] = defaultdict(list)
+    for i, (*_, nodes) in enumerate(uses):
+        for node in nodes:
+            by_node[node].append(i)
+    shared: set[int] = set()
+    for on_node in by_node.values():
+        on_node.sort(key=lambda i: uses[i][0])
+        last = -1
+        for i in on_node:
+            if last >= 0 and uses[i][0] < uses[last][1]:
+                shared |= {i, last}
+            if last < 0 or uses[i][1] > uses[last][1]:
+                last = i
+    return shared
+
+
 def _number(text: str) -> float | None:
     return float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else None
 
 
-def _time_s(row: dict[str, str], name: str, where: str) -> float:
+def time_of(row: dict[str, str], name: str, where: str) -> float:
     """A local time of sacct in s; of a job that still runs the present one."""
     text = row[name]
     if text in ("Unknown", "None", ""):

@@ -135,7 +135,7 @@ def _frame(cells: TableCells, mapping: TableMap, kinds: _Kinds) -> tuple[pd.Data
     )
     may_lack = mapping.imported
     no_clock = "core_mhz" not in table.columns
-    core_mhz = cells.numbers("core_mhz", needed=~of_store & (not no_clock))
+    core_mhz = cells.numbers("core_mhz", needed=~of_store & (not (no_clock or may_lack)))
     mem_mhz = cells.numbers("mem_mhz")
     power_limit_w = cells.numbers("power_limit_w")
     time_s = cells.numbers("time_s", needed=complete)

@@ -24,6 +24,7 @@ from dvfs.registry import Registry
 
 OURS = {
     "kernel-tuner": "campaign.table.formats.kernel_tuner",
+    "sacct": "campaign.table.formats.sacct",
 }
 FORMATS = Registry("importers", OURS)
 HEAD_BYTES = 1 << 16
@@ -58,6 +59,8 @@ def recognised(path: Path, head: bytes) -> str | None:
 
 
 def columns_of(lines: Sequence[int], records: Sequence[Mapping[str, Any]]) -> Columns:
-    """Records, each from a line, as columns; None where a record lacks one."""
-    header = list(dict.fromkeys(name for record in records for name in record))
+    """Records, each from a line, as columns; None where a record lacks one. What is None in all of
+    them is no column."""
+    given = (name for record in records for name, value in record.items() if value is not None)
+    header = list(dict.fromkeys(given))
     return header, list(lines), [[record.get(name) for record in records] for name in header]
