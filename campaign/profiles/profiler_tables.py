@@ -155,8 +155,13 @@ def _table(lines: Sequence[str], *columns: str) -> Iterator[tuple[int, dict[str,
             return
 
 
-def _perf_stat(path: Path, lines: Sequence[str], _: Selection) -> list[Counted]:
-    found = list(_perf_json(lines) if _is_json(lines) else _perf_rows(path, lines))
+def counted_by_perf(path: Path, lines: Sequence[str], _: Selection) -> list[Counted]:
+    """The counters of one run of perf stat -x or -j; parts of the machine and intervals are summed.
+
+    Raises:
+        FileError: a line cannot be read.
+    """
+    found = list(_perf_json(lines) if is_json(lines) else _perf_rows(path, lines))
     counted = Counted()
     values = [value for _, value, *_ in found if value not in NOT_COUNTED]
     shares = [share for *_, share in found]
@@ -176,7 +181,8 @@ def _perf_stat(path: Path, lines: Sequence[str], _: Selection) -> list[Counted]:
     return [counted]
 
 
-def _is_json(lines: Iterable[str]) -> bool:
+def is_json(lines: Iterable[str]) -> bool:
+    """Whether the first line that is no comment begins an object."""
     return next((line for line in lines if line.strip() and line[0] != "#"), "").startswith("{")
 
 
@@ -215,8 +221,12 @@ def _event(name: str) -> str:
     return re.sub(r":[ukhGHpPSDeIW]+$", "", name)
 
 
-def _likwid(path: Path, lines: Sequence[str], selection: Selection) -> list[Counted]:
-    """A group of counters for each table of events."""
+def counted_by_likwid(path: Path, lines: Sequence[str], selection: Selection) -> list[Counted]:
+    """A group of counters for each table of events.
+
+    Raises:
+        FileError: a number may mean several.
+    """
     groups: list[Counted] = []
     kind = ""
     reader = csv.reader(lines)
@@ -319,8 +329,8 @@ def _factor(unit: str) -> float:
 
 
 LAYOUTS: dict[str, Callable[[Path, Sequence[str], Selection], list[Counted]]] = {
-    "perf-stat": _perf_stat,
-    "likwid": _likwid,
+    "perf-stat": counted_by_perf,
+    "likwid": counted_by_likwid,
     "ncu": _ncu,
     "nsys": _nsys,
     "nvprof": _nvprof,

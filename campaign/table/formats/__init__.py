@@ -24,6 +24,8 @@ from dvfs.registry import Registry
 
 OURS = {
     "kernel-tuner": "campaign.table.formats.kernel_tuner",
+    "likwid": "campaign.table.formats.likwid",
+    "perf-stat": "campaign.table.formats.perf_stat",
     "sacct": "campaign.table.formats.sacct",
 }
 FORMATS = Registry("importers", OURS)

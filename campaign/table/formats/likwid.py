@@ -1,0 +1,100 @@
+"""likwid-perfctr's output as rows: a marker region, or the run, is a measurement.
+
+A CSV file (``likwid-perfctr -O -g ENERGY``) has a table of events and one of metrics for each
+region and group of counters.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from campaign.profiles.profiler_tables import Selection, counted_by_likwid
+from campaign.table.delimited import read_table_text
+from campaign.table.formats import Columns, FormatDescription, columns_of
+from campaign.table.map_file import TableMap
+from dvfs.input_files import FileError
+
+MARKER = re.compile(rb"(?m)^TABLE,(?:Region [^,]*,)?Group [0-9]+ Raw,")
+TIME, CLOCK = "Runtime (RDTSC)", "Clock [MHz]"
+ENERGIES = ("Energy", "Energy DRAM")
+ABOUT = FormatDescription(
+    name="likwid",
+    tool="likwid-perfctr",
+    versions="5.2.2 (its printing code; the counters are not those of a machine)",
+    reads="`likwid-perfctr -O -g ENERGY`, with and without `-m`: package and DRAM energy, runtime, "
+    "clock, by region",
+    needs=("kernel without -m",),
+    traps="energies stand at one thread of a socket, and are summed; the longest runtime of the "
+    "threads is taken, and the mean clock. Energy PP0 is a part of Energy. Values are rounded",
+    rows="regions",
+    repeats=True,
+)
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """Whether it has the heading of one of LIKWID's tables."""
+    return MARKER.search(head) is not None
+
+
+def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
+    """Regions as columns, with all metrics as labels; and what was noticed.
+
+    Raises:
+        FileError: it has no table with a runtime.
+    """
+    text, notes = read_table_text(path)
+    lines = text.splitlines()
+    starts = [
+        (i + 1, parts[1].removeprefix("Region ") if parts[1].startswith("Region ") else None)
+        for i, line in enumerate(lines)
+        if MARKER.match(line.encode()) and (parts := line.split(","))
+    ]
+    at, rows = [], []
+    for region in dict.fromkeys(region for _, region in starts):
+        own = [line for line, name in starts if name == region]
+        groups = counted_by_likwid(path, lines, Selection(region=region))
+        clocks = _clocks(lines, region)
+        for i, (line, group) in enumerate(zip(own, groups, strict=True)):
+            if TIME not in group.values:
+                notes.append(f"{path}:{line}: group {group.name} has no runtime, and is left out")
+                continue
+            energies = [group.values[name] for name in ENERGIES if name in group.values]
+            row: dict[str, Any] = dict(group.values) | {
+                "group": group.name,
+                "kernel": region,
+                "time_s": group.values[TIME],
+                "energy_j": sum(energies) if energies else None,
+                "core_mhz_achieved": clocks[i] if i < len(clocks) else None,
+            }
+            at.append(line)
+            rows.append(row)
+    if not rows:
+        raise FileError(
+            "has no table of LIKWID with a runtime",
+            "write it by likwid-perfctr -O -g ENERGY",
+            str(path),
+        )
+    return columns_of(at, rows), notes
+
+
+def _clocks(lines: Sequence[str], region: str | None) -> list[float | None]:
+    """The mean clock of the threads in each of a region's tables of metrics."""
+    clocks: list[float | None] = []
+    inside = False
+    for row in csv.reader(lines):
+        if row[:1] == ["TABLE"]:
+            name = row[1].removeprefix("Region ") if row[1].startswith("Region ") else None
+            kind = row[1 if name is None else 2]
+            inside = name == region and kind.endswith("Metric")
+            if name == region and kind.endswith("Raw"):
+                clocks.append(None)
+        elif inside and row[:1] == [CLOCK] and clocks:
+            mhz = [
+                float(text) for text in row[1:] if re.fullmatch(r"[0-9.]+(?:e[-+]?[0-9]+)?", text)
+            ]
+            clocks[-1] = sum(mhz) / len(mhz) if mhz else None
+    return clocks
