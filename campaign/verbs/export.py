@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 SUMMARY = "export all measurements as a table"
 EXAMPLE = "campaign export campaign-demo/store --csv table.csv"
 STDOUT = "-"
+OUTPUTS = ("csv", "parquet", "traces", "kernel_tuner", "extra_p")
+METRICS = ("energy_j", "time_s", "power_w")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -32,6 +34,21 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--traces", metavar="FOLDER", help="a new folder for the traces, as Zarr for xarray"
     )
+    parser.add_argument(
+        "--kernel-tuner", metavar="F", help="one kernel's variants as Kernel Tuner's T4 results"
+    )
+    parser.add_argument(
+        "--extra-p", metavar="F", help="one metric of all kernels as JSON lines for Extra-P"
+    )
+    parser.add_argument(
+        "--metric",
+        choices=METRICS,
+        default=METRICS[0],
+        help=f"what --extra-p writes (default: {METRICS[0]})",
+    )
+    parser.add_argument(
+        "--kernel", metavar="K", help="the kernel of --kernel-tuner or --extra-p (default: all)"
+    )
 
 
 def run(arguments: Namespace) -> int:
@@ -39,9 +56,9 @@ def run(arguments: Namespace) -> int:
     from campaign.store.layout import open_store  # noqa: PLC0415
     from campaign.table.exporting import export_table, write_csv, write_parquet  # noqa: PLC0415
 
-    asked = [name for name in ("csv", "parquet", "traces") if getattr(arguments, name)]
-    if not asked:
-        raise ArgumentError("export: name what to write: --csv F, --parquet F or --traces FOLDER")
+    if not any(getattr(arguments, name) for name in OUTPUTS):
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in OUTPUTS)
+        raise ArgumentError(f"export: name what to write, by one of {options}")
     if arguments.csv == arguments.parquet == STDOUT:
         raise ArgumentError("--csv - and --parquet -: stdout takes one of them; name a file")
     store = open_store(Path(arguments.store))
@@ -50,6 +67,8 @@ def run(arguments: Namespace) -> int:
         for target, write in ((arguments.csv, write_csv), (arguments.parquet, write_parquet)):
             if target:
                 _write(store, table, target, write)
+    if arguments.kernel_tuner or arguments.extra_p:
+        _write_for_others(export_table(store), arguments)
     if arguments.traces:
         _write_traces(store, arguments.traces)
     return 0
@@ -85,6 +104,30 @@ def _write(
     else:
         say(f"{target}: {points} measurements written{more}")
         say(f"{beside}: the sites' records")
+
+
+def _write_for_others(table: pd.DataFrame, arguments: Namespace) -> None:
+    from campaign.table.for_others import (  # noqa: PLC0415
+        extra_p_lines,
+        kernel_tuner_results,
+        of_kernel,
+    )
+    from dvfs.files import write_output  # noqa: PLC0415
+
+    texts = {}
+    if arguments.kernel_tuner:
+        texts[arguments.kernel_tuner] = kernel_tuner_results(of_kernel(table, arguments.kernel))
+    if arguments.extra_p:
+        rows = of_kernel(table, arguments.kernel) if arguments.kernel else table
+        texts[arguments.extra_p] = extra_p_lines(rows, arguments.metric)
+    for target, text in texts.items():
+        try:
+            write_output(Path(target), text)
+        except OSError as error:
+            raise ArgumentError(
+                f"{target}: cannot be written ({reason(error, Path(target))}); name another file"
+            ) from None
+        say(f"{target}: written")
 
 
 def _write_traces(store: Store, target: str) -> None:

@@ -23,10 +23,13 @@ from typing import Any
 from dvfs.registry import Registry
 
 OURS = {
+    "codecarbon": "campaign.table.formats.codecarbon",
     "kernel-tuner": "campaign.table.formats.kernel_tuner",
     "likwid": "campaign.table.formats.likwid",
     "perf-stat": "campaign.table.formats.perf_stat",
+    "reframe": "campaign.table.formats.reframe",
     "sacct": "campaign.table.formats.sacct",
+    "zeus": "campaign.table.formats.zeus",
 }
 FORMATS = Registry("importers", OURS)
 HEAD_BYTES = 1 << 16

@@ -29,6 +29,18 @@ RESULTS = "results"
 ERROR = "__error__"
 NO_COLUMNS = {NAME, CACHE_KEY, RECORDS, RESULTS, ERROR, "tune_params"}
 """What becomes no column of its own; the values in ``tune_params`` are those of the records."""
+TIMES = {
+    "runtimes": "times",
+    "compilation": "compile_time",
+    "benchmark": "benchmark_time",
+    "framework": "framework_time",
+    "search_algorithm": "strategy_time",
+    "validation": "verification_time",
+}
+"""A T4 result's times, and their names in a cache."""
+OF_RESULT = ("timestamp", "correctness", "objectives")
+"""What else a T4 result says."""
+MILLISECONDS = ("", "ms", "milliseconds")
 FAILED_TIME = 1e20
 """From here a time is none: earlier versions of Kernel Tuner wrote 1e20 for a failed variant."""
 WHAT = "is not a file of Kernel Tuner"
@@ -106,7 +118,12 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     )
     reasons = _reasons(read, mapping)
     theirs = _fields(read, tuned, mapping, reasons)
-    scaled = {name: _scaled(theirs.pop(of), OURS[name][1]) for name, of in usual.items()}
+    scaled = {name: _scaled(theirs[of], OURS[name][1]) for name, of in usual.items()}
+    for of in usual.values():
+        if of in tuned:
+            del theirs[of]
+        else:  # as it is, beside ours
+            theirs[of] = [_cell(record.get(of)) for record in read.records]
     ours = scaled | {
         "params": _params(read, tuned, mapping),
         "status": [KERNEL_FAILED if reason else OK for reason in reasons],
@@ -148,10 +165,19 @@ def _as_cache(path: Path, read: JsonRecords, mapping: TableMap) -> None:
             own = dict(result["configuration"])
             measured = result.get("measurements", [])
             record = own | {str(one["name"]): one["value"] for one in measured}
-            record |= {"times": result["times"]["runtimes"]} if "times" in result else {}
+            times = result.get("times", {})
+            record |= {ours: times[name] for name, ours in TIMES.items() if name in times}
+            record |= {name: result[name] for name in OF_RESULT if name in result}
+            unit = next((one.get("unit", "") for one in measured if one["name"] == "time"), "")
         except (TypeError, KeyError, ValueError):
             what = "is a result without its configuration or with other measurements"
             raise FileError(what, "correct or remove it", f"{path}:{line}") from None
+        if unit not in MILLISECONDS:
+            raise FileError(
+                f"its time is in {unit!r}",
+                "change it to ms, which Kernel Tuner writes",
+                f"{path}:{line}",
+            )
         record.pop(ERROR, None)
         if (why := result.get("invalidity", "correct")) != "correct":
             record[ERROR] = why

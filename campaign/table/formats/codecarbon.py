@@ -1,0 +1,115 @@
+"""CodeCarbon's emissions.csv as rows: a run of a tracker is a measurement.
+
+The file does not say whether the CPU's energy was read (RAPL) or computed from the load and a TDP.
+Energies that RAPL's counter gave are whole numbers of microjoules; computed ones are not. RAM is
+always an estimate, and no part of ``energy_j``.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+from typing import Any
+
+from campaign.table.delimited import read_table_text
+from campaign.table.formats import Columns, FormatDescription, columns_of
+from campaign.table.map_file import TableMap
+from dvfs.dataset import ESTIMATED
+from dvfs.input_files import FileError
+
+MARKER = b"timestamp,project_name,run_id"
+KWH_J = 3.6e6
+UJ_KWH = 2.77778e-13
+"""CodeCarbon's factor from microjoules to kWh (codecarbon/core/units.py, 3.3.2)."""
+WHOLE_UJ = 1e-3
+"""So near to a whole number is one that a counter gave."""
+COUNTER_UJ = 2.6e11
+"""A counter's largest reading: its differences are as exact as it is."""
+SAMPLE_S = 1.0
+SURE_UJ = 0.05
+"""Beyond this error a whole number does not show."""
+ESTIMATES = dict.fromkeys(("energy_consumed", "ram_energy"), "CodeCarbon estimates RAM")
+OF_LOAD = "CodeCarbon without RAPL: its CPU energy is computed from the load"
+TOO_LARGE = "CodeCarbon does not say whether the CPU's energy was read"
+ABOUT = FormatDescription(
+    name="codecarbon",
+    tool="CodeCarbon",
+    versions="3.3.2",
+    reads="`emissions.csv`: CPU and GPU energy (kWh) and duration of each run, by `project_name`",
+    traps="without RAPL the CPU's energy is computed from its load: such rows are `estimated` "
+    "(`--set estimated=no` where another meter was read). RAM is always computed, and left out of "
+    "the energy. `cpu_power` is not cpu_energy / duration. `pue` multiplies energies: divided out",
+    rows="runs",
+    repeats=True,
+)
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """Whether its header is CodeCarbon's."""
+    header = head.partition(b"\n")[0]
+    return header.lstrip(b"\xef\xbb\xbf").startswith(MARKER) and b"cpu_energy" in header
+
+
+def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
+    """Runs as columns; and what was noticed. All of CodeCarbon's columns are labels.
+
+    Raises:
+        FileError: it is no such file, or a row is not like the header.
+    """
+    text, notes = read_table_text(path)
+    table = csv.reader(text.splitlines())
+    header = next(table, [])
+    if not {"project_name", "duration", "cpu_energy"} <= {*header}:
+        raise FileError("is no emissions.csv of CodeCarbon", "name one", f"{path}:1")
+    lines, rows = [], []
+    for fields in table:
+        place = f"{path}:{table.line_num}"
+        if not fields:
+            continue
+        if len(fields) != len(header):
+            what = f"{len(fields)} fields where the header has {len(header)}"
+            raise FileError(what, "rows of one version a file: divide it", place)
+        lines.append(table.line_num)
+        rows.append(_row(dict(zip(header, fields, strict=True)), place, mapping))
+    if not rows:
+        raise FileError("has no runs", "nothing to import", str(path))
+    if "energy_j" not in mapping.columns:
+        notes.append(f"{path}: energies are CPU and GPU; ram_energy, an estimate, is left out")
+    return columns_of(lines, rows), notes
+
+
+def _row(kept: dict[str, str], place: str, mapping: TableMap) -> dict[str, Any]:
+    duration_s, cpu_kwh = (_number(kept, name, place) for name in ("duration", "cpu_energy"))
+    gpu_kwh = _number(kept, "gpu_energy", place)
+    pue = _number(kept, "pue", place) or 1.0
+    source = mapping.columns.get("energy_j")
+    names = {"cpu_energy", "gpu_energy"} if source is None else {*source.names}
+    why = [reason for name, reason in ESTIMATES.items() if name in names]
+    if names & {"cpu_energy", "energy_consumed"} and cpu_kwh:
+        why.append(_origin(cpu_kwh / pue, duration_s))
+    return dict(kept) | {
+        "kernel": kept["project_name"],
+        "time_s": duration_s,
+        "energy_j": (cpu_kwh + gpu_kwh) / pue * KWH_J or None,
+        ESTIMATED: "; ".join(filter(None, why)) or None,
+    }
+
+
+def _origin(cpu_kwh: float, duration_s: float) -> str:
+    """Why a CPU's energy is taken for an estimate; empty where RAPL's counter gave it."""
+    energy_uj = cpu_kwh / UJ_KWH
+    error_uj = 2.0**-52 * max(COUNTER_UJ, energy_uj) * math.sqrt(duration_s / SAMPLE_S + 1)
+    if error_uj > SURE_UJ:
+        return TOO_LARGE
+    is_whole = abs(energy_uj - round(energy_uj)) <= max(WHOLE_UJ, 4 * error_uj)
+    return "" if is_whole else OF_LOAD
+
+
+def _number(kept: dict[str, str], name: str, place: str) -> float:
+    """A number of the row, 0 where it has none."""
+    text = kept.get(name, "")
+    try:
+        return float(text) if text else 0.0
+    except ValueError:
+        raise FileError(f"{name}: found {text!r}", "must be a number", place) from None

@@ -1,0 +1,141 @@
+"""ReFrame's performance logs as rows: a run of a test is a measurement, passed or failed.
+
+A log (``perflogs/SYSTEM/PARTITION/TEST.log``) has a header, and of each performance variable a
+value and its unit. Which is the time and which the energy, their units say.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from campaign.policy.accounting import expand_nodes
+from campaign.table.delimited import read_table_text
+from campaign.table.formats import Columns, FormatDescription, columns_of
+from campaign.table.map_file import COLUMNS, TableMap
+from campaign.table.units import UNITS
+from dvfs.dataset import KERNEL_FAILED, OK
+from dvfs.input_files import FileError
+
+FIRST = ("result", "job_completion_time")
+VALUE, UNIT = "_value", "_unit"
+OURS = {"time_s": "time", "energy_j": "energy", "power_w": "power"}
+"""Our column -> the quantity of its units."""
+PASSED = "pass"
+ABOUT = FormatDescription(
+    name="reframe",
+    tool="ReFrame",
+    versions="4.10",
+    reads="a performance log of the default format: the performance variables with a unit of time, "
+    "energy and power, the test's parameters, passed and failed runs",
+    needs=("time_s where several variables are times",),
+    traps="a run that fails before its performance stage has fewer fields, so that all that follow "
+    "shift: such rows are refused. `clocks` are those of a test's parameter called `core_mhz`",
+    rows="runs",
+    repeats=True,
+)
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """Whether it has the header of a log."""
+    header = head.partition(b"\n")[0]
+    return header.startswith("|".join(FIRST).encode()) and b"|unique_name" in header
+
+
+def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
+    """Runs as columns; and what was noticed. All of ReFrame's columns but the parameters are
+    labels.
+
+    Raises:
+        FileError: it is no such log, a row has other fields than the header, or several variables
+            are times.
+    """
+    text, notes = read_table_text(path)
+    first, *others = text.splitlines() or [""]
+    header = first.split("|")
+    if tuple(header[:2]) != FIRST or "name" not in header:
+        raise FileError(
+            "is no performance log of ReFrame", "name one of its default format", f"{path}:1"
+        )
+    lines, rows = [], []
+    for number, line in enumerate(others, 2):
+        if not line or line == first:  # written again by a later run
+            continue
+        fields = line.split("|")
+        if len(fields) != len(header):
+            raise FileError(
+                f"{len(fields)} fields where the header has {len(header)}",
+                "remove this row: a run that failed early has no values, and what follows shifts; "
+                "or it is of a test that was changed: divide the log at its headers",
+                f"{path}:{number}",
+            )
+        kept = dict(zip(header, fields, strict=True))
+        lines.append(number)
+        rows.append(_row(kept, f"{path}:{number}", mapping))
+    if not rows:
+        raise FileError("has no runs", "nothing to import", str(path))
+    return columns_of(lines, rows), notes
+
+
+def _row(kept: Mapping[str, str], place: str, mapping: TableMap) -> dict[str, Any]:
+    passed = kept["result"] == PASSED
+    name, *parameters = kept["name"].split(" %")
+    params = dict(parameter.partition("=")[::2] for parameter in parameters)
+    clocks = {p: _number(v, p, place) for p, v in params.items() if p in ("core_mhz", "mem_mhz")}
+    others = {p: _value(v) for p, v in params.items() if p not in clocks}
+    nodes = expand_nodes(kept.get("job_nodelist", "").replace("null", ""), place)
+    labels = {n: v for n, v in kept.items() if v not in ("", "null", "None") and n not in COLUMNS}
+    measured = _measured(kept, place, mapping) if passed else {}
+    return (
+        labels
+        | measured
+        | clocks
+        | {
+            "kernel": name,
+            "params": json.dumps(others),
+            "node": nodes[0] if len(nodes) == 1 else None,
+            "status": OK if passed else KERNEL_FAILED,
+            "text": "" if passed else f"ReFrame: {kept['result']}",
+        }
+    )
+
+
+def _measured(kept: Mapping[str, str], place: str, mapping: TableMap) -> dict[str, float]:
+    """The variables whose unit is one of time, energy or power, in our units."""
+    found: dict[str, dict[str, float]] = {}
+    for name, text in kept.items():
+        unit = UNITS.get(kept.get(name.removesuffix(VALUE) + UNIT, ""))
+        if not name.endswith(VALUE) or unit is None or unit.read or text == "None":
+            continue
+        for ours, quantity in OURS.items():
+            if quantity in unit.factors:
+                value = _number(text, name, place) * unit.factors[quantity]
+                found.setdefault(ours, {})[name] = value
+    given = {*mapping.columns, *mapping.constants}
+    for ours, values in found.items():
+        if len(values) > 1 and ours not in given:
+            raise FileError(
+                f"several variables may be {ours}: {', '.join(values)}",
+                f'name one under [columns] in a map file: {ours} = "{next(iter(values))}"',
+                place,
+            )
+    return {ours: value for ours, values in found.items() for value in values.values()}
+
+
+def _value(text: str) -> Any:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    is_number = isinstance(value, int | float) and math.isfinite(value)
+    return value if is_number or isinstance(value, bool) else text
+
+
+def _number(text: str, name: str, place: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise FileError(f"{name}: found {text!r}", "must be a number", place) from None

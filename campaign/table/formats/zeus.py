@@ -1,0 +1,97 @@
+"""Zeus' files as rows: a window of ZeusMonitor, or a power limit that its optimizer tried.
+
+``ZeusMonitor(log_file=...)`` writes a CSV file with a column of energy (J) for each GPU, and
+``GlobalPowerLimitOptimizer(profile_path=...)`` a JSON object with a list ``measurements``.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+from campaign.table.delimited import read_table_text
+from campaign.table.formats import Columns, FormatDescription, columns_of
+from campaign.table.map_file import TableMap
+from dvfs.input_files import FileError
+
+MARKER = b"start_time,window_name,elapsed_time"
+LIMIT = ("power_limit", "energy", "time")
+ABOUT = FormatDescription(
+    name="zeus",
+    tool="Zeus",
+    versions="0.16.0 (its writing code, with pretended GPUs)",
+    reads="the log of `ZeusMonitor` (CSV): a row a window, its GPUs' energies summed; the profile "
+    "of `GlobalPowerLimitOptimizer` (JSON): a row a power limit",
+    needs=("kernel of a profile",),
+    traps="the log has no energy of CPUs. 0 J: the window was shorter than the counter's period. A "
+    "profile's limits are in W, of each GPU; its energies are sums of all GPUs",
+    rows="windows",
+    repeats=True,
+)
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """Whether it has the header of the log, or the keys of the profile."""
+    if head.startswith(MARKER):
+        return True
+    keys = (b'"measurements"', *(f'"{name}"'.encode() for name in LIMIT))
+    return head.lstrip().startswith(b"{") and all(key in head for key in keys)
+
+
+def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
+    """Windows or power limits as columns; and what was noticed.
+
+    Raises:
+        FileError: it is neither of the two files, or a value is no number.
+    """
+    text, notes = read_table_text(path)
+    if text.lstrip().startswith("{"):
+        return _profile(path, text), notes
+    table = csv.DictReader(text.splitlines())
+    gpus = [name for name in table.fieldnames or () if name.startswith("gpu")]
+    if not gpus or "elapsed_time" not in (table.fieldnames or ()):
+        raise FileError("is no log of ZeusMonitor", "give it a log_file", f"{path}:1")
+    lines, rows = [], []
+    for kept in table:
+        place = f"{path}:{table.line_num}"
+        energies = [_number(kept[name], name, place) for name in gpus]
+        if 0.0 in energies:
+            notes.append(f"{place}: 0 J: the window was shorter than the counter's period")
+        lines.append(table.line_num)
+        rows.append(
+            {name: kept[name] for name in (*gpus, "start_time", "window_name", "elapsed_time")}
+            | {
+                "kernel": kept["window_name"],
+                "time_s": _number(kept["elapsed_time"], "elapsed_time", place),
+                "energy_j": None if 0.0 in energies else sum(energies),
+                "start_unix_s": _number(kept["start_time"], "start_time", place),
+            }
+        )
+    return columns_of(lines, rows), notes
+
+
+def _profile(path: Path, text: str) -> Columns:
+    try:
+        measured = json.loads(text)["measurements"]
+        rows: list[dict[str, Any]] = [
+            {
+                "power_limit_w": float(one["power_limit"]),
+                "time_s": float(one["time"]),
+                "energy_j": float(one["energy"]),
+            }
+            for one in measured
+        ]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        what = "is no profile of Zeus' GlobalPowerLimitOptimizer"
+        raise FileError(what, "give the file of its profile_path", str(path)) from None
+    at = [i + 1 for i, line in enumerate(text.splitlines()) if '"power_limit"' in line]
+    return columns_of(at if len(at) == len(rows) else [1] * len(rows), rows)
+
+
+def _number(text: str | None, name: str, place: str) -> float:
+    try:
+        return float(text or "")
+    except ValueError:
+        raise FileError(f"{name}: found {text!r}", "must be a number", place) from None
