@@ -8,7 +8,7 @@ products
     gpu_dgemm by tensor cores (DMMA) and without, beside cuBLAS.
 energies
     40 points of all families (benchmarks/gpu_15min.toml) into a store; the model's error for
-    kernels left out, with the clocks as set and with those achieved.
+    kernels left out, at the clocks that they ran at.
 wave
     What NVML's energy counter sees of a load that goes on and off.
 launches
@@ -46,7 +46,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
@@ -209,7 +208,6 @@ def energy_rows(bench: Bench) -> Iterator[Row]:
     from campaign.launch.drive import run as drive
     from campaign.launch.progress import progress_for
     from campaign.plan.plan import make_plan
-    from campaign.results import open_store
     from campaign.store.layout import create_store
 
     plan = make_plan(CAMPAIGN)
@@ -222,18 +220,15 @@ def energy_rows(bench: Bench) -> Iterator[Row]:
     alarm.cancel()
     measured = f"{outcome.measured} of {outcome.planned} points measured, {outcome.failed} failed"
     yield Row(what="energies", kernel="all", note=measured)
-    at_achieved = bench.folder.resolve() / "store-achieved"
-    for clocks, opened in (
-        ("as set", lambda: open_store(created.root)),
-        ("achieved", lambda: open_store(with_achieved_clocks(created.root, at_achieved))),
-    ):
-        what = f"error of energies, kernels left out, clocks {clocks}"
-        yield from tried(what, "all", partial(left_out, what, opened))
+    what = "error of energies, kernels left out"
+    yield from tried(what, "all", partial(left_out, what, created.root))
 
 
-def left_out(what: str, opened: Callable[[], Any]) -> list[Row]:
+def left_out(what: str, root: Path) -> list[Row]:
     """The error of the model for kernels left out, and what the fit says of the data."""
-    store = opened()
+    from campaign.results import open_store
+
+    store = open_store(root)
     site = store.only_site()
     store.fit(site)
     judged = store.crossval(site, LEFT_OUT).as_dict()
@@ -248,40 +243,6 @@ def left_out(what: str, opened: Callable[[], Any]) -> list[Row]:
             note="published: 12 % on an H100 (arXiv 2603.26435)",
         )
     ]
-
-
-def with_achieved_clocks(store: Path, new: Path) -> Path:
-    """A store whose settings are the clocks at which the points of another ran.
-
-    Raises:
-        RuntimeError: a verb failed; the text is what it said.
-    """
-    table, clocks = new.with_suffix(".csv"), new.with_suffix(".toml")
-    campaign("export", store, "--csv", table)
-    rows = pd.read_csv(table)
-    rows = rows[rows["status"] == "ok"]
-    kept = ["site", "node", "kernel", "params", "repeat", "time_s", "energy_j", "energy_std_j"]
-    kept += [name for name in rows.columns if name.startswith("n_")]
-    achieved = rows[kept].assign(
-        core_mhz=rows["core_mhz_achieved"].round(), mem_mhz=rows["mem_mhz_achieved"].round()
-    )
-    achieved.dropna(subset=["core_mhz"]).to_csv(table, index=False)
-    clocks.write_text('clocks = "exact"\n', encoding="utf-8")
-    campaign("import", table, "--store", new, "--map", clocks)
-    return new
-
-
-def campaign(*words: str | Path) -> None:
-    """One verb, in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "campaign", *map(str, words)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"campaign {words[0]}: {(done.stderr or done.stdout).strip()}")
 
 
 def wave_rows(bench: Bench) -> Iterator[Row]:

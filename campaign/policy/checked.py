@@ -66,6 +66,8 @@ class NodeSite:
     clocks: NodeClocks
     meters: Sequence[NodeMeter]
     settings: list[Setting]
+    power_limit: None = None
+    """A policy sets clocks alone."""
 
 
 def checked(site: str | None, policy: str | None) -> tuple[NodeSite, Orders | None]:

@@ -96,7 +96,7 @@ class Command:
         self.root = root
         self._options = parse_options(options)
         self._given = dict(options)
-        self._settings = list(settings)
+        self._settings = sorted({setting.without_limit for setting in settings})
         self._tolerance = tolerance
         self._journal = Journal(root, "command")
         self._entries: list[dict[str, Any]] = []
