@@ -11,7 +11,7 @@ import xarray as xr
 
 from dvfs.dataset import is_complete
 from dvfs.kernel_instance import KernelInstance, kernel_instances
-from dvfs.setting import AXES
+from dvfs.setting import AXES, axis_values
 
 CELL = ["partition", "kernel", "params", *AXES]
 """What makes a cell of one site: its point without the repeat."""
@@ -47,10 +47,12 @@ class Rows:
 
 def site_frame(dataset: xr.Dataset, site: str) -> pd.DataFrame:
     """The complete measurements of a site, with the columns that a comparison needs."""
-    names = [*CELL, "node", "repeat", "simulated", "status", "start_unix_s", "setup"]
+    names = [*CELL[:3], "node", "repeat", "simulated", "status", "start_unix_s", "setup"]
     names += [*QUANTITIES.values()]
-    mine = dataset["site"].values == site
-    frame: pd.DataFrame = pd.DataFrame({name: dataset[name].values[mine] for name in names})
+    mine = np.flatnonzero(dataset["site"].values == site)
+    values = {name: dataset[name].values[mine] for name in names}
+    values |= dict(zip(AXES, axis_values(dataset, mine), strict=True))
+    frame: pd.DataFrame = pd.DataFrame(values)
     frame = frame[is_complete(frame["status"])].reset_index(drop=True)
     for name in ("partition", "kernel", "params", "node"):
         frame[name] = [str(value) for value in frame[name]]

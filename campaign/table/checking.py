@@ -344,10 +344,12 @@ def _clock_proofs(cells: TableCells, frame: pd.DataFrame, of_store: np.ndarray) 
 
     given = "clock_proof" in cells.table.columns
     proofs = np.array(cells.texts("clock_proof", proof), object) if given else ""
-    agree = np.array(frame["power_limit_w"].isna())
+    limited = np.array(frame["power_limit_w"].notna())
+    agree = ~limited | np.isfinite(frame["core_mhz_achieved"].to_numpy())
     for name in ("core_mhz", "mem_mhz"):
         asked, achieved = frame[name].to_numpy(), frame[f"{name}_achieved"].to_numpy()
-        agree &= np.isnan(asked) | (np.abs(achieved - asked) <= AGREE * asked)
+        near = np.abs(achieved - asked) <= AGREE * asked
+        agree &= np.isnan(asked) | near | (limited & np.isfinite(achieved))
     usual = np.where(agree, READ_BACK, STATED)
     usual = np.where(frame[list(AXES)].isna().all(axis=1), "", usual)
     usual = np.where(frame["simulated"], SIMULATED, usual)

@@ -17,6 +17,7 @@ from dvfs.dataset import TIMED_OUT, WRONG_RESULT, is_complete
 from dvfs.errors import ArgumentError
 from dvfs.kernel_instance import KernelInstance
 from dvfs.names import unknown_name
+from dvfs.setting import AXES
 
 INVALIDITIES = {
     "CompilationFailedConfig": "compile",
@@ -47,7 +48,7 @@ def of_kernel(table: pd.DataFrame, kernel: str | None) -> pd.DataFrame:
 def kernel_tuner_results(table: pd.DataFrame) -> str:
     """The rows of a kernel as Kernel Tuner's T4 file of results (schema 1.0.0), failures too.
 
-    The clocks are parameters (``nvml_gr_clock``, ``nvml_mem_clock``); times are in ms. What an
+    The clocks and the power limit are parameters (``nvml_gr_clock`` ...); times are in ms. What an
     import of Kernel Tuner's files kept as labels is a measurement again, as it was.
     """
     results = [_result(row) for row in table.to_dict("records")]
@@ -66,7 +67,7 @@ def _result(row: Mapping[Any, Any]) -> dict[str, Any]:
     ok = bool(is_complete(row["status"]))
     clocks = {
         theirs: int(row[ours]) if row[ours].is_integer() else row[ours]
-        for ours, theirs in (("core_mhz", OURS["core_mhz"][0]), ("mem_mhz", OURS["mem_mhz"][0]))
+        for ours, theirs in ((name, OURS[name][0]) for name in AXES)
         if math.isfinite(row[ours])
     }
     elsewhere = {*TIMES.values(), *OF_RESULT, *OF_FILE}
@@ -112,8 +113,9 @@ def _value(text: str) -> Any:
 def extra_p_lines(table: pd.DataFrame, metric: str) -> str:
     """The complete rows as Extra-P's JSON lines: one metric, a call path a kernel.
 
-    Parameters are the kernels' numbers, ``inverse_core_mhz`` and ``inverse_mem_mhz`` (1/MHz, as
-    Extra-P's default models grow with their parameters), as far as they vary. Other parameters are
+    Parameters are the kernels' numbers, ``inverse_core_mhz``, ``inverse_mem_mhz`` (1/MHz) and
+    ``inverse_power_limit_w`` (1/W), as far as they vary: Extra-P's default models grow with their
+    parameters. Other parameters are
     part of the call path.
 
     Raises:
@@ -125,11 +127,7 @@ def extra_p_lines(table: pd.DataFrame, metric: str) -> str:
         value = power_w if metric == "power_w" else row[metric]
         params = json.loads(row["params"])
         numbers = {n: v for n, v in params.items() if type(v) in (int, float)}
-        numbers |= {
-            f"inverse_{name}": 1.0 / row[name]
-            for name in ("core_mhz", "mem_mhz")
-            if math.isfinite(row[name])
-        }
+        numbers |= {f"inverse_{name}": 1.0 / row[name] for name in AXES if math.isfinite(row[name])}
         others = {n: v for n, v in params.items() if n not in numbers}
         if math.isfinite(value):
             rows.append((KernelInstance(row["kernel"], others).label, numbers, value))

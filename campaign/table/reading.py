@@ -200,7 +200,9 @@ def _check_columns(
     """Refuse columns that are missing, that nobody knows, or that the map contradicts: all of
     them."""
     have = {*mapping.columns, *own, *mapping.constants}
-    optional = {"core_mhz"} if mapping.imported or "power_limit_w" in have else set()
+    optional = {"core_mhz"} if "power_limit_w" in have else set()
+    if mapping.imported:
+        optional = {"core_mhz", "time_s"}  # all of its rows may be failures
     missing = [name for name in REQUIRED if name not in have | optional]
     if not {"energy_j", "power_w", POINT_ID} & have and not mapping.imported:
         missing.append("energy_j or power_w")

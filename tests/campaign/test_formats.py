@@ -169,6 +169,7 @@ def test_zeus_windows_and_power_limits(tmp_path) -> None:
     limits = json.loads((FILES / "zeus_limits.json").read_text())["measurements"]
     frame = taken(tmp_path / "l", FILES / "zeus_limits.json", "--set", "kernel=train")
     assert costs(frame) == [[one["time"], one["energy"]] for one in limits]
+    assert frame["power_limit_w"].tolist() == [one["power_limit"] for one in limits]
 
 
 def test_a_zeus_window_of_0_j_has_no_energy(tmp_path) -> None:
@@ -337,7 +338,13 @@ def test_sacct_as_people_print_it(tmp_path) -> None:
 # -- out -----------------------------------------------------------------------------------------
 
 NUMBERS = st.floats(1e-6, 1e6) | st.integers(1, 10**9)
-PARAMS = st.fixed_dictionaries({"bx": st.integers(1, 1024), "layout": st.sampled_from("abc")})
+PARAMS = st.fixed_dictionaries(
+    {
+        "bx": st.integers(1, 1024),
+        "layout": st.sampled_from("abc"),
+        "nvml_pwr_limit": st.sampled_from([100, 150]),
+    }
+)
 RESULTS = st.lists(
     st.tuples(
         PARAMS,

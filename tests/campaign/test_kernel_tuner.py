@@ -116,9 +116,16 @@ def test_old_and_new_versions_and_forms_of_a_file_are_read_alike(tmp_path):
 
 
 def test_clocks_and_power_are_taken_from_the_fields_that_the_map_names(tmp_path):
-    keys = ["bx", "nvml_gr_clock"]
+    keys = ["bx", "nvml_gr_clock", "nvml_pwr_limit"]
     records = [
-        {"bx": 8, "nvml_gr_clock": mhz, "core_freq": read_mhz, "time": 250.0, "nvml_power": power_w}
+        {
+            "bx": 8,
+            "nvml_gr_clock": mhz,
+            "nvml_pwr_limit": 250,
+            "core_freq": read_mhz,
+            "time": 250.0,
+            "nvml_power": power_w,
+        }
         for mhz, read_mhz, power_w in (
             (1410, 1410.0, 100.0),
             (1005, 1000.0, 60.0),
@@ -129,6 +136,7 @@ def test_clocks_and_power_are_taken_from_the_fields_that_the_map_names(tmp_path)
     mapping += 'power_w = "nvml_power"\nkernel = { join = ["kernel_name", "device_name"] }\n'
     frame = read(tmp_path, cache(*records, tune_params_keys=keys), mapping)
     assert frame["core_mhz"].tolist() == [1410, 1005, 600]
+    assert set(frame["power_limit_w"]) == {250.0}
     assert frame["core_mhz_achieved"].tolist() == [1410, 1000, 600]
     assert frame["energy_j"].tolist()[:2] == [25.0, 15.0] and math.isnan(frame["energy_j"][2])
     assert set(frame["params"]) == {'{"bx":8}'} and set(frame["kernel"]) == {"conv a device"}

@@ -49,6 +49,7 @@ OURS = {
     "time_s": ("time", 1e-3),
     "core_mhz": ("nvml_gr_clock", 1.0),
     "mem_mhz": ("nvml_mem_clock", 1.0),
+    "power_limit_w": ("nvml_pwr_limit", 1.0),
     "core_mhz_achieved": ("core_freq", 1.0),
     "mem_mhz_achieved": ("mem_freq", 1.0),
     "energy_j": ("nvml_energy", 1.0),
