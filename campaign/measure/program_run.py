@@ -334,7 +334,6 @@ class _Run:
         import hashlib  # noqa: F401, PLC0415
         import json  # noqa: F401, PLC0415
         import pwd  # noqa: F401, PLC0415
-        import statistics  # noqa: F401, PLC0415
 
         if self.wanted.site is not None and self.wanted.site.meters:
             from campaign.measure import energy  # noqa: F401, PLC0415

@@ -233,23 +233,21 @@ class Sampler(threading.Thread):
     def achieved_setting(self) -> Setting:
         """The mean achieved clocks and power limit in the window; None where they could not be
         read."""
-        import statistics  # noqa: PLC0415
-
         means: list[float | None] = []
         for name in AXES:
             known = [v for s in self.states if (v := getattr(s.setting, name)) is not None]
-            means.append(statistics.fmean(known) if known else None)
+            means.append(math.fsum(known) / len(known) if known else None)
         return Setting(*means)
 
     def conditions(self) -> dict[str, Any]:
         """What the clock control reports beside the clocks: throttling, temperature, voltage."""
-        import statistics  # noqa: PLC0415
-
         conditions: dict[str, Any] = {}
         sources = {s.source for s in self.states if s.setting.core_mhz is not None and s.source}
         if sources:
             conditions["clock_read_from"] = ", ".join(sorted(sources))
         if any(s.apart_pct for s in self.states):
+            import statistics  # noqa: PLC0415
+
             conditions["clocks_apart_pct"] = statistics.median(s.apart_pct for s in self.states)
         reasons = sorted({reason for s in self.states for reason in s.throttled})
         if reasons:
@@ -258,7 +256,7 @@ class Sampler(threading.Thread):
         for name in ("temperature_c", "core_v"):
             known = [v for s in self.states if (v := getattr(s, name)) is not None]
             if known:
-                conditions[name] = statistics.fmean(known)
+                conditions[name] = math.fsum(known) / len(known)
         return conditions
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from dvfs.setting import Setting
 from sites.clocks.shared.control import ClocksError, ClockState
 from sites.clocks.shared.core_clock import open_core_clock
-from sites.clocks.shared.gpu_clocks import open_gpu_clocks
 
 
 def open_reading(device: str, root: Path) -> Callable[[], ClockState]:
@@ -19,6 +18,8 @@ def open_reading(device: str, root: Path) -> Callable[[], ClockState]:
     The state is empty where nothing can be read; this is no error.
     """
     if device == "gpu":
+        from sites.clocks.shared.gpu_clocks import open_gpu_clocks  # noqa: PLC0415
+
         gpus = open_gpu_clocks(root)
         if gpus is None:
             return ClockState
