@@ -36,7 +36,7 @@ def scaling_sheet(shown: Scaling) -> Sheet:
     """Every variant's costs at each size."""
     size = Field(shown.size, shown.size, "", 0)
     rows: list[Row] = [
-        {VARIANT: name, size: at} | _costs(cost, shown.work_unit)
+        {VARIANT: name, size: at, **_costs(cost, shown.work_unit)}
         for name, costs in shown.variants.items()
         for at, cost in zip(shown.sizes, costs, strict=True)
     ]

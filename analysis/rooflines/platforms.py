@@ -55,8 +55,7 @@ class Issue:
         roots are issued, other schedulers issue what is no multiply-add."""
         root_cycles = roots * self.units / self.root_units
         beside = self.units * (self.schedulers - 1) / self.schedulers
-        done = 2 * self.units * multiply_adds + self.units * others
-        done += (self.root_units + beside) * root_cycles
+        done = self.units * (2 * multiply_adds + others) + (self.root_units + beside) * root_cycles
         per_cycle = done / (multiply_adds + others + root_cycles)
         return per_cycle * self.processors * self.ghz * 1e9
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from analysis.measurements.observations import Observations
     from analysis.report.content import ReportContent
     from analysis.rooflines.more_work import Trade
+    from kernels.fmm_u.variants import Root, Ways
 
 SHOWN = 16
 """Settings that an error names."""
@@ -142,17 +143,19 @@ def refined_peaks(kernel: str, platform: str | None = None) -> list[dict[str, An
         from kernels.host.vectors import HOST  # noqa: PLC0415
     except (ImportError, RuntimeError) as error:
         raise ArgumentError(f"--refined: this node cannot compile {kernel}: {error}") from None
-    roots = ("sqrt",) if HOST.estimate == "neon" else ("sqrt", "estimate", "newton1")
-    mixes = [("single", root, ways) for root in roots for ways in ("one", "both")]
-    meter = PeakMeter(mixes, 8 * HOST.bytes)
+    roots: tuple[Root, ...] = ("sqrt", "estimate", "newton1")
+    roots = roots[:1] if HOST.estimate == "neon" else roots
+    each_way: tuple[Ways, ...] = ("one", "both")
+    mixes = [(root, ways) for root in roots for ways in each_way]
+    meter = PeakMeter([("single", *mix) for mix in mixes], 8 * HOST.bytes)
     meter.measure()
     rows = []
-    for precision, root, ways in mixes:
-        of, peak = flops(instructions(root, ways)), meter.peak(precision, root, ways)
+    for root, ways in mixes:
+        of, peak = flops(instructions(root, ways)), meter.peak("single", root, ways)
         each = of / (1 if ways == "one" else 2)  # flops of an interaction
         alone_s = 2.0 * peak.rates_per_s["fma"] * peak.interactions / (1 if ways == "one" else 2)
         row = _refined(
-            precision, root, ways, of, alone_s, each * peak.bound_per_s, each * peak.mix_per_s
+            "single", root, ways, of, alone_s, each * peak.bound_per_s, each * peak.mix_per_s
         )
         rows.append(row)
     return rows
