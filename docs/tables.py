@@ -18,6 +18,7 @@ from campaign.plan.profile_file import Profile
 from campaign.policy.policy_file import Policy
 from campaign.profiles.counter_map import BUILT_IN_MAPS, CounterMap, read_counter_map
 from campaign.results.platform_file import PlatformFile
+from campaign.table.formats import FORMATS
 from campaign.table.map_file import TableMap
 from campaign.table.units import STANDARD, UNITS
 from docs.file_keys import HEADER, key_tables
@@ -151,6 +152,19 @@ def units() -> str:
     return _table(["`unit`", "of a", "reads"], rows)
 
 
+def formats() -> str:
+    """One row a format of another tool."""
+    return _table(
+        ["`--from`", "tool", "tried with", "reads", "needs", "traps"],
+        [
+            [f"`{name}`", a.tool, a.versions, a.reads, ", ".join(("site", *a.needs)), a.traps]
+            for name in sorted(FORMATS)
+            if name not in FORMATS.packages
+            for a in [FORMATS.load(name).ABOUT]
+        ],
+    )
+
+
 def file_keys(model: type[FileModel]) -> str:
     """One table for each table of a file, one row a key."""
     parts = []
@@ -178,6 +192,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "counter_groups": counter_groups,
     "counter_maps": counter_maps,
     "units": units,
+    "formats": formats,
 }
 GENERATED = re.compile(r"(<!-- begin generated: (\w+) -->\n).*?(<!-- end generated: \2 -->)", re.S)
 

@@ -24,7 +24,14 @@ from campaign.table.cells import (
 from campaign.table.grouping import group_settings
 from campaign.table.map_file import POINT_ID, TableMap
 from campaign.table.plausibility import note_impossible, note_power_caps
-from campaign.table.points import Attempts, attempts_of, numbered_repeats, point_ids_of, worth_of
+from campaign.table.points import (
+    SAME_POINT,
+    Attempts,
+    attempts_of,
+    numbered_repeats,
+    point_ids_of,
+    worth_of,
+)
 from campaign.table.reading import RawTable
 from dvfs.dataset import (
     CLOCK_PROOFS,
@@ -46,6 +53,8 @@ MAX_REPEAT = 2**53
 """Up to here every whole number is a float64."""
 DISAGREE = 1.01
 """Energy and power times time disagree when they differ by more than this factor."""
+FEWEST_SAMPLES, EQUAL_STEPS = 6, 1.25
+"""So many rows, whose times rise by steps that differ by less than this factor, are a log."""
 AGREE = 0.05
 """Achieved clocks this near to those asked for are taken for them, as their author states."""
 
@@ -82,12 +91,31 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
     frame, power_w = _frame(cells, mapping, kinds)
     if mapping.numbers_repeats:
         frame["repeat"] = numbered_repeats(frame)
+        _note_since_start(cells, frame)
     ids = point_ids_of(frame, kinds.ids)
     frame[POINT_ID] = ids
     attempts = attempts_of(cells, frame, ids, kinds.ids, kinds.worth)
     if wrong := cells.messages():
         raise FileError("\n".join(wrong))
     return _checked(table, frame, power_w, attempts)
+
+
+def _note_since_start(cells: TableCells, frame: pd.DataFrame) -> None:
+    """Note times that rise by equal steps from row to row of a point: those of a log, since its
+    start, and no run times of repeats."""
+    for _, own in frame.groupby(SAME_POINT, dropna=False, sort=False):
+        times = own["time_s"].to_numpy()
+        if len(times) < FEWEST_SAMPLES or not np.isfinite(times).all():
+            continue
+        steps = np.diff(times)
+        if steps.min() > 0 and steps.max() < EQUAL_STEPS * steps.min() and times[0] < 2 * steps[0]:
+            cells.note(
+                int(own.index[-1]),
+                "time_s",
+                f"time_s: rises by {steps.min():.3g} s from row to row, as the time since the "
+                "start of a log does; a table has a row a measurement, with its run time: sum the "
+                "energies of the log first",
+            )
 
 
 def _checked(

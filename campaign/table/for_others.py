@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from campaign.table.formats.kernel_tuner import OF_RESULT, OURS, TIMES
+from campaign.table.formats.kernel_tuner import ERROR, OF_RESULT, OURS, TIMES
 from dvfs.dataset import TIMED_OUT, WRONG_RESULT, is_complete
 from dvfs.errors import ArgumentError
 from dvfs.kernel_instance import KernelInstance
@@ -85,6 +85,8 @@ def _result(row: Mapping[Any, Any]) -> dict[str, Any]:
             has_value = value is not None and math.isfinite(value)
             if has_value and not (with_power and name == OURS["energy_j"][0]):
                 measured.setdefault(name, value)
+    else:
+        measured[ERROR] = ""
     times = {theirs: kept[ours] for theirs, ours in TIMES.items() if ours in kept}
     why = BY_STATUS.get(row["status"], "runtime")
     return {

@@ -31,6 +31,8 @@ FEWEST_CAPS, WIDE, MOST_CAPS = 3, 1.25, 200
 """So many caps, and the ratio of the largest to the least: one clock may draw its number in W."""
 MOST_CAP_W = 3000.0
 """Caps of a node of several GPUs are below this, or are given by GPU."""
+SLURM_CLOCKS = {"ReqCPUFreq", "ReqCPUFreqMin", "ReqCPUFreqMax", "AveCPUFreq", "CPUFrequency"}
+"""Slurm's columns of clocks: what was asked for, and running means, whatever rows draw."""
 CAP_WORDS = {"power", "pwr", "cap", "powercap", "powerlimit", "tdp", "tgp", "watt", "watts"}
 CLOCK_WORDS = {"clock", "clk", "freq", "frequency", "mhz", "ghz", "khz", "hz"}
 
@@ -148,6 +150,8 @@ def note_power_caps(
     ``read_back``: bool, the rows whose clock a reading agrees with."""
     source = mapping.columns.get("core_mhz")
     names = [] if source is None else source.names
+    if SLURM_CLOCKS & {*names}:
+        return
     named = [name for name in names if _names_cap(name)]
     reached_w = {} if read_back.all() else _reached_caps(core_mhz[~read_back], power_w[~read_back])
     if not named and not reached_w:

@@ -42,6 +42,8 @@ from dvfs.input_files import FileError, raise_all, readable
 
 BATCH_ROWS = 4096
 """Rows of Parquet that are read at once, before their size is known."""
+HOSTS = {"host", "hostname", "nodename", "node_name", "nodelist", "machine"}
+"""What columns of hosts are called."""
 OF_STORE = {*COLUMNS, *MEASUREMENT_COLUMNS}
 """What a table with a column ``point_id``, which export wrote, may have; further ``n_<class>``."""
 INDEX_OF_PANDAS = re.compile("__index_level_[0-9]+__")
@@ -97,6 +99,8 @@ def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> R
     if twice:
         raise FileError(f"several columns {twice[0]!r}", "rename or remove all but one", str(path))
     theirs = dict(zip(header, values, strict=True))
+    if "node" in header and mapping.columns and not mapping.imported:
+        _check_nodes(path, theirs, lines, mapping)
     standard = OF_STORE if POINT_ID in theirs else standard
     in_map = "the map" if map_file is None else str(map_file)
     taken = _taken(path, theirs, mapping)
@@ -107,7 +111,11 @@ def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> R
     if mark == "," and mapping.decimal is None:
         notes.append(f"{path}: its numbers have decimal commas")
     columns: dict[str, list[Any] | Numbers] = {name: theirs[name] for name in own}
-    columns |= {name: numbers[name] for name in own if name in numbers}
+    columns |= {
+        name: _with_advice(name, numbers[name], ColumnSource(column=name))
+        for name in own
+        if name in numbers
+    }
     for ours, source in mapping.columns.items():
         columns[ours] = _converted(ours, source, theirs, numbers, mapping)
     if mapping.params:
@@ -151,6 +159,31 @@ def _of_format(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     given = ({*mapping.columns, *mapping.constants} & {*COLUMNS}) - named
     kept = [i for i, name in enumerate(header) if name not in given]
     return ([header[i] for i in kept], lines, [values[i] for i in kept]), notes
+
+
+def _check_nodes(
+    path: Path, theirs: Mapping[str, list[Any]], lines: Sequence[int], mapping: TableMap
+) -> None:
+    """Refuse a column node that the map does not name, where it cannot be the host: each of its
+    values is of one kernel, as a region is, or the table has another column of hosts."""
+    named = {name for source in mapping.columns.values() for name in source.names}
+    if "node" in {*named, *mapping.columns} or len(set(theirs["node"])) < 2:
+        return
+    source = mapping.columns.get("kernel")
+    kernels = (
+        zip(*(theirs.get(name, lines) for name in source.names), strict=True) if source else ()
+    )
+    pairs = set(zip(theirs["node"], kernels, strict=False))
+    is_region = len(pairs) == len({n for n, _ in pairs}) == len({k for _, k in pairs}) > 1
+    hosts = [name for name in theirs if name.lower() in HOSTS]
+    if is_region or hosts:
+        why = f"the table has {hosts[0]!r}" if hosts else "each of its values is of one kernel"
+        raise FileError(
+            f"its column 'node', which the map does not name, seems to be no host: {why}",
+            'write node = "node" under [columns] where it is the host; else '
+            + (f"node = {json.dumps(hosts[0])}" if hosts else "rename it in the table"),
+            str(path),
+        )
 
 
 def _rows(values: list[Any] | Numbers, kept: list[int]) -> list[Any] | Numbers:

@@ -22,6 +22,7 @@ from campaign.table.map_file import TableMap
 from campaign.table.reading import read_table
 from campaign.verbs.command_line import main
 from dvfs.input_files import FileError
+from tests.campaign.test_map_file import read, refusal
 from tests.campaign.test_table import ROOT, imported
 
 FILES = ROOT / "tests/data/other_tools"
@@ -356,7 +357,7 @@ RESULTS = st.lists(
     ),
     min_size=1,
     max_size=6,
-    unique_by=lambda one: tuple(one[0].values()),
+    unique_by=lambda one: (one[0]["bx"], one[0]["layout"]),
 )
 
 
@@ -377,7 +378,7 @@ def test_kernel_tuners_results_go_in_and_out_whole(tmp_path_factory, results) ->
                 for name, value in (more | {"time": time, "nvml_power": power}).items()
             ]
             if why == "correct"
-            else [],
+            else [{"name": "__error__", "value": "", "unit": ""}],
             "objectives": ["time"],
         }
         for params, why, time, power, more, times in results
@@ -414,3 +415,34 @@ def test_extra_p_gets_a_kernels_numbers_and_the_inverse_of_its_clocks(tmp_path) 
     assert {one["callpath"] for one in lines} == {"k kind=a"}
     assert {one["metric"] for one in lines} == {"power_w"}
     assert [one["value"] for one in lines] == pytest.approx([3.0] * 4)
+
+
+# -- tables that mean something else -------------------------------------------------------------
+
+MAP = '[constants]\nsite = "x"\n[columns]\nkernel = "name"\ntime_s = "time"\n'
+REGIONS = "name,node,time,core_mhz,energy_j\nmain,main,3.5,1000,30\nfoo,foo,2.5,1000,20\n"
+HOSTS = "name,node,time,core_mhz,energy_j\nmain,n1,3.5,1000,30\nmain,n2,3.4,1000,30\n"
+
+
+def test_a_column_node_that_is_no_host_needs_the_map(tmp_path) -> None:
+    assert "'node'" in refusal(tmp_path, REGIONS, MAP)
+    assert set(read(tmp_path, REGIONS, MAP + 'node = "node"\n')["node"]) == {"main", "foo"}
+    assert set(read(tmp_path, HOSTS, MAP)["node"]) == {"n1", "n2"}
+
+
+def test_times_since_a_start_are_no_repeats(tmp_path) -> None:
+    head = "site,kernel,core_mhz,time_s,energy_j\n"
+    log = head + "".join(f"x,k,1000,{0.05 * i},{2 + i % 2}\n" for i in range(1, 9))
+    assert "since" in refusal(tmp_path, log, "number_repeats = true\n")
+    runs = head + "".join(f"x,k,1000,{t},3\n" for t in (1.01, 1.03, 1.02, 1.04, 1.05, 1.06, 1.07))
+    assert len(read(tmp_path, runs, "number_repeats = true\n")) == 7
+
+
+def test_hdf5_and_numbers_with_units_get_a_remedy_that_works(tmp_path) -> None:
+    said = refusal(tmp_path, b"\x89HDF\r\n\x1a\n" + bytes(64), name="t.h5")
+    assert "HDF5" in said and "iconv" not in said
+    table = "site,kernel,core_mhz,time_s,power_w\nx,k,1000,3.5,60.50 W\n"
+    said = refusal(tmp_path, table)
+    assert 'power_w = { column = "power_w", unit = "as written" }' in said
+    mapping = '[columns]\npower_w = { column = "power_w", unit = "as written" }\n'
+    assert read(tmp_path, table, mapping)["energy_j"].tolist() == [60.5 * 3.5]

@@ -104,13 +104,7 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     tuned = read.members[CACHE_KEY]
     if not isinstance(tuned, list) or not all(isinstance(name, str) for name in tuned):
         raise FileError(f"{WHAT}: its {CACHE_KEY!r} is no list of names", REMEDY, str(path))
-    for line, record in zip(read.lines, read.records, strict=True):
-        if missing := [name for name in tuned if name not in record]:
-            raise FileError(
-                f"a record without the parameter {missing[0]!r}, which {CACHE_KEY} names",
-                "correct or remove this record",
-                f"{path}:{line}",
-            )
+    _check_parameters(path, read, tuned)
     usual = _usual(read, mapping)
     mapping = mapping.model_copy(
         update={
@@ -130,10 +124,23 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
         "status": [KERNEL_FAILED if reason else OK for reason in reasons],
         "text": reasons,
     }
+    if all(reasons):
+        ours.setdefault("time_s", [None] * len(reasons))
     if "kernel" not in {*mapping.columns, *mapping.constants}:
         ours["kernel"] = [read.members[NAME]] * len(reasons)
     header, values = [*theirs, *ours], [*theirs.values(), *ours.values()]
     return (header, read.lines, values), notes + read.notes
+
+
+def _check_parameters(path: Path, read: JsonRecords, tuned: list[str]) -> None:
+    """Refuse a record without a tuned parameter."""
+    for line, record in zip(read.lines, read.records, strict=True):
+        if missing := [name for name in tuned if name not in record]:
+            raise FileError(
+                f"a record without the parameter {missing[0]!r}, which {CACHE_KEY} names",
+                "correct or remove this record",
+                f"{path}:{line}",
+            )
 
 
 def _usual(read: JsonRecords, mapping: TableMap) -> dict[str, str]:
