@@ -29,6 +29,7 @@ FILES = ROOT / "tests/data/other_tools"
 MADE_BY = {
     "codecarbon_load.csv": "codecarbon",
     "codecarbon_rapl.csv": "codecarbon",
+    "geopm_report.yaml": "geopm",
     "likwid_regions.csv": "likwid",
     "likwid_run.csv": "likwid",
     "perf.csv": "perf-stat",
@@ -446,3 +447,11 @@ def test_hdf5_and_numbers_with_units_get_a_remedy_that_works(tmp_path) -> None:
     assert 'power_w = { column = "power_w", unit = "as written" }' in said
     mapping = '[columns]\npower_w = { column = "power_w", unit = "as written" }\n'
     assert read(tmp_path, table, mapping)["energy_j"].tolist() == [60.5 * 3.5]
+
+
+def test_a_report_of_geopm_gives_its_regions_and_no_totals(tmp_path) -> None:
+    """A report by the documentation: the tool is in no registry."""
+    frame = taken(tmp_path, FILES / "geopm_report.yaml")
+    assert frame["kernel"].tolist() == ["dgemm", "stream"] and set(frame["node"]) == {"node01"}
+    assert costs(frame) == [[8.5, 2226.75], [4.25, 950.0]]
+    assert frame["core_mhz_achieved"].tolist() == [2195, 2100]

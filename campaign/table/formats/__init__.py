@@ -24,6 +24,7 @@ from dvfs.registry import Registry
 
 OURS = {
     "codecarbon": "campaign.table.formats.codecarbon",
+    "geopm": "campaign.table.formats.geopm",
     "kernel-tuner": "campaign.table.formats.kernel_tuner",
     "likwid": "campaign.table.formats.likwid",
     "perf-stat": "campaign.table.formats.perf_stat",
