@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from campaign.profiles.profiler_tables import Selection, read_counted
+from campaign.table.profiler_tables import Selection, read_counted
 from dvfs.input_files import FileError
 from kernels.cuda.device import explained
 from kernels.cuda.products.gemm import random_matrix

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from campaign.profiles.counter_map import CounterMap, read_counter_map
-from campaign.profiles.profiler_tables import Counted, Selection, read_counted
+from campaign.table.profiler_tables import Counted, Selection, read_counted
 from dvfs.errors import ArgumentError
 from dvfs.input_files import FileError
 

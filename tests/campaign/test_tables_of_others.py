@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from campaign.profiles.profiler_tables import Selection, read_counted
 from campaign.table.number_text import number
+from campaign.table.profiler_tables import Selection, read_counted
 from dvfs.input_files import FileError
 from tests.campaign.test_map_file import read, refusal
 

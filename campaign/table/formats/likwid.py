@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from campaign.profiles.profiler_tables import Selection, counted_by_likwid
 from campaign.table.delimited import read_table_text
 from campaign.table.formats import Columns, FormatDescription, columns_of
 from campaign.table.map_file import TableMap
+from campaign.table.profiler_tables import Selection, counted_by_likwid
 from dvfs.input_files import FileError
 
 MARKER = re.compile(rb"(?m)^TABLE,(?:Region [^,]*,)?Group [0-9]+ Raw,")

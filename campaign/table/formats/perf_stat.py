@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from campaign.profiles.profiler_tables import Selection, counted_by_perf
 from campaign.table.delimited import read_table_text
 from campaign.table.formats import Columns, FormatDescription, columns_of
 from campaign.table.map_file import TableMap
+from campaign.table.profiler_tables import Selection, counted_by_perf
 from dvfs.input_files import FileError
 
 PACKAGE, MEMORY, PLATFORM = (f"power/energy-{part}/" for part in ("pkg", "ram", "psys"))
