@@ -30,7 +30,10 @@ WITHOUT_EFFECT = {
 """The entries that do not matter. Of domains and partitions some do, see below."""
 OF_PARTITION = ("cores", "exclusive", "directives")
 OF_NODE = ("cpu", "board", "gpus", "gpu_driver", "power_limits_w")
-NOT_IN_ALL = ("kernels.", "site.domains.", "site.partitions.", "node.", "version")
+NOT_IN_ALL = (
+    *("kernels.", "site.domains.", "site.partitions.", "site.simulated.attained.", "node."),
+    "version",
+)
 """How the keys begin that some records cannot have."""
 KERNEL_CODE, EARLIER_CODE = "kernel_code", "kernels"
 """In a record's versions: kernel -> its identity; and as versions before wrote it, hashes of files,
