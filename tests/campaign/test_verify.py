@@ -250,6 +250,13 @@ def test_the_p_of_a_limit_is_that_of_a_t_test():
         assert change.p_at_most(limit_pct) == pytest.approx(test.pvalue)
 
 
+def test_a_verdict_of_one_entry_is_that_of_its_intervals():
+    """Each of the two 95 % intervals leaves out 2.5 % on the side that counts: here it is 4.7 %."""
+    (verdict,) = verify(the_policy(), read_jobs(some_jobs(6.9, count=160, sd=0.025))).verdicts
+    assert verdict.saving_pct < 8.0 < verdict.saving_pct_95[1]
+    assert verdict.verdict == OPEN
+
+
 @pytest.mark.parametrize("entries", [1, 20])
 def test_what_one_entry_alone_would_show_may_be_chance_among_twenty(entries):
     """Slightly less saved than promised: p is 0.02 to 0.05 for one entry."""

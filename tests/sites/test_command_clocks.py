@@ -335,6 +335,37 @@ def test_a_journal_that_the_control_did_not_write_is_not_replayed(smi: Path, num
     assert restore_left_over(smi) == ["left over, restored: `clocks --reset` has run"]
 
 
+def killed_with_a_child(root: Path, child_s: float) -> None:
+    """Leave clocks set by a killed process that was starting a program, which holds its lock."""
+    read, write = os.pipe()
+
+    def work() -> None:
+        clocks = SMI.open(root)
+        clocks.set(SLOW)
+        if os.fork() == 0:
+            os.close(write)
+            time.sleep(child_s)
+            os._exit(0)
+        os.write(write, b"x")
+        time.sleep(60)
+
+    child = fork(work)
+    assert os.read(read, 1) == b"x"
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    os.close(read)
+    os.close(write)
+
+
+def test_a_lock_that_a_killed_process_left_to_a_child_is_waited_for(smi: Path) -> None:
+    before = contents(smi)
+    killed_with_a_child(smi, 0.3)
+    assert contents(smi) != before
+    assert len(restore_left_over(smi)) == 1
+    assert contents(smi) == before
+    assert journals(smi) == []
+
+
 def test_on_a_machine_without_the_program(tmp_path: Path) -> None:
     clocks = open_control(SMI.site(), tmp_path)
     (tmp_path / "run").mkdir()

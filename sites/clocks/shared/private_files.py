@@ -9,10 +9,13 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+import time
 from pathlib import Path
 
 from sites.clocks.shared.control import ClocksError
 
+CHILD_S = 1.0
+"""How long a child of a killed process may hold a lock: until it is killed, or runs a program."""
 LARGEST_BYTES = 16 * 2**20
 """Far above the journal of a node with a thousand CPUs."""
 
@@ -103,8 +106,27 @@ def read_owned(folder: int, path: Path, name: str) -> str:
         return file.read(LARGEST_BYTES).decode(errors="replace")
 
 
+def _locked(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _has_ended(pid: bytes) -> bool:
+    """Whether a process is there no more, or is a zombie; False where its number is not known."""
+    try:
+        return pid.isdigit() and b") Z " in Path(f"/proc/{int(pid)}/stat").read_bytes()
+    except OSError:
+        return True
+
+
 def take_lock(folder: int, path: Path, stem: str) -> int:
     """Lock ``stem.lock`` in an open folder and return its descriptor.
+
+    A process that was killed while it started a program may have left a child that holds the lock
+    for a moment more: that is waited for.
 
     Raises:
         ClocksInUseError: another process holds the lock.
@@ -116,7 +138,11 @@ def take_lock(folder: int, path: Path, stem: str) -> int:
     except OwnershipError as error:
         raise ClocksError(str(error), f"remove it: `sudo rm -r {path / name}`") from None
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        deadline_s = time.monotonic() + CHILD_S
+        while not _locked(lock):
+            if time.monotonic() >= deadline_s or not _has_ended(os.pread(lock, 32, 0).strip()):
+                raise BlockingIOError
+            time.sleep(0.01)
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     except BlockingIOError:

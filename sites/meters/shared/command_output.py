@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def run_command(
             errors="replace",
             env=slurm_environment() | {"LC_ALL": "C"},
             start_new_session=True,
-            preexec_fn=_die_with_parent if dies_with_us else None,  # noqa: PLW1509
+            preexec_fn=partial(_die_with, os.getpid()) if dies_with_us else None,  # noqa: PLW1509
         )
     except OSError as error:
         raise MeterError(f"`{shown}` cannot be run: {error.strerror}", remedy) from error
@@ -93,8 +94,10 @@ def run_command(
     return output
 
 
-def _die_with_parent() -> None:
+def _die_with(parent: int) -> None:
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it was killed before
+        os._exit(1)
 
 
 def shown_text(output: str) -> str:
