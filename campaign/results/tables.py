@@ -165,8 +165,8 @@ class CostsAtSetting:
 
 @dataclass(frozen=True)
 class Prediction:
-    """A pick, with the Slurm flags that ask for its setting. ``slurm_cannot_set``: the clock for
-    which srun has no option; empty where there is none."""
+    """A pick, with the Slurm flags that ask for its setting. ``slurm_cannot_set``: what srun
+    has no option for, ``mem_mhz`` or ``power_limit_w``; empty where it can set all."""
 
     pick: Pick
     simulated: bool

@@ -244,7 +244,10 @@ def print_predictions(shown: Predictions, every_row: bool = False) -> None:
         ],
         every_row,
     )
-    if any(entry.slurm_cannot_set for entry in shown.predictions):
+    left_out = {entry.slurm_cannot_set for entry in shown.predictions}
+    if "power_limit_w" in left_out:
+        explain("srun has no option for a power limit: set it on the node (`nvidia-smi -pl`, RAPL)")
+    if "mem_mhz" in left_out:
         explain(
             "srun has no option for the memory clock of these settings, the uncore clock of a CPU: "
             "it requests the core clock alone"
