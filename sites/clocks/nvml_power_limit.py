@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -58,13 +57,50 @@ SETTLE_S = 2.0
 WAIT_S = 0.02
 
 
-@dataclass
 class LimitedGpu:
-    """A GPU, its journal, and the limit that it had; None while this process set none."""
+    """A GPU and its journal. ``found_mw``: the limit that it had; None while this process set
+    none."""
 
-    gpu: Gpu
-    journal: Journal
-    found_mw: int | None = None
+    def __init__(self, root: Path, gpu: Gpu) -> None:
+        self.gpu = gpu
+        self.journal = Journal(root, ABOUT.control, gpu.uuid)
+        self.found_mw: int | None = None
+
+    def limit(self, library: NvmlLibrary, mw: int) -> None:
+        """Record the limit found, and set another.
+
+        Raises:
+            IllegalClockError: the GPU refuses it.
+            ClocksError: it cannot be recorded, read or set.
+        """
+        with signals_wait():
+            for line in self.journal.hold():
+                logging.getLogger(__name__).warning("%s", line)
+            if self.found_mw is None:
+                try:
+                    with as_clocks_unavailable():
+                        found_mw = _limit_mw(library, self.gpu)
+                    self.journal.write([{"gpu": self.gpu.uuid, "found_mw": found_mw}])
+                except BaseException:
+                    self.journal.forget()
+                    raise
+                self.found_mw = found_mw
+        try:
+            _set(library, self.gpu, mw)
+        except NvmlError as error:
+            if error.code == INVALID_ARGUMENT:
+                raise IllegalClockError(error.what) from None
+            raise ClocksError(error.what, error.remedy) from None
+
+    def restore(self, library: NvmlLibrary) -> list[NvmlError]:
+        """Restore a limit that this process set, and remove the journal; returns the failure."""
+        if not self.journal.held or self.found_mw is None:
+            return []
+        errors = _put_back(library, self.gpu, self.found_mw)
+        if not errors:
+            self.found_mw = None
+            self.journal.forget()
+        return errors
 
 
 class NvmlPowerLimit:
@@ -74,7 +110,7 @@ class NvmlPowerLimit:
         self, root: Path, library: NvmlLibrary, gpus: Sequence[Gpu], limits_w: Sequence[float]
     ) -> None:
         self.library = library
-        self.gpus = [LimitedGpu(gpu, Journal(root, ABOUT.control, gpu.uuid)) for gpu in gpus]
+        self.gpus = [LimitedGpu(root, gpu) for gpu in gpus]
         self.limits_w = limits_w
         self.asked_w: float | None = None
         at_last(self, _give_up, library, self.gpus)
@@ -100,7 +136,7 @@ class NvmlPowerLimit:
             )
         self.asked_w = limit_w
         for limited in self.gpus:
-            self._limit(limited, round(limit_w * 1e3))
+            limited.limit(self.library, round(limit_w * 1e3))
         deadline_s = time.monotonic() + SETTLE_S
         for limited in self.gpus:
             self._read_back(limited.gpu, limit_w, deadline_s)
@@ -113,7 +149,7 @@ class NvmlPowerLimit:
     def restore(self) -> None:
         self.asked_w = None
         with signals_wait():
-            failed = [error.what for gpu in self.gpus for error in _restore(self.library, gpu)]
+            failed = [error.what for one in self.gpus for error in one.restore(self.library)]
         if failed:
             raise ClocksError(
                 "not restored: " + "; ".join(failed),
@@ -126,27 +162,6 @@ class NvmlPowerLimit:
         with as_clocks_unavailable(), self.library.explained(f"{gpu.label}: its power limits"):
             lowest, highest = nvml.nvmlDeviceGetPowerManagementLimitConstraints(gpu.handle)
         return int(lowest), int(highest)
-
-    def _limit(self, limited: LimitedGpu, mw: int) -> None:
-        gpu = limited.gpu
-        with signals_wait():
-            for line in limited.journal.hold():
-                logging.getLogger(__name__).warning("%s", line)
-            if limited.found_mw is None:
-                try:
-                    with as_clocks_unavailable():
-                        found_mw = _limit_mw(self.library, gpu)
-                    limited.journal.write([{"gpu": gpu.uuid, "found_mw": found_mw}])
-                except BaseException:
-                    limited.journal.forget()
-                    raise
-                limited.found_mw = found_mw
-        try:
-            _set(self.library, gpu, mw)
-        except NvmlError as error:
-            if error.code == INVALID_ARGUMENT:
-                raise IllegalClockError(error.what) from None
-            raise ClocksError(error.what, error.remedy) from None
 
     def _read_back(self, gpu: Gpu, limit_w: float, deadline_s: float) -> None:
         while True:
@@ -239,20 +254,9 @@ def _put_back(library: NvmlLibrary, gpu: Gpu, mw: int) -> list[NvmlError]:
     return []
 
 
-def _restore(library: NvmlLibrary, limited: LimitedGpu) -> list[NvmlError]:
-    """Restore a limit that this process set, and remove its journal; returns the failure."""
-    if not limited.journal.held or limited.found_mw is None:
-        return []
-    errors = _put_back(library, limited.gpu, limited.found_mw)
-    if not errors:
-        limited.found_mw = None
-        limited.journal.forget()
-    return errors
-
-
 def _give_up(library: NvmlLibrary, gpus: Sequence[LimitedGpu]) -> None:
     with signals_wait():
         for limited in gpus:
-            if _restore(library, limited):
+            if limited.restore(library):
                 limited.journal.let_go()
     library.close()

@@ -388,9 +388,9 @@ def test_the_limits_in_force_are_those_of_gpus_and_packages(gpus: Path) -> None:
     put(gpus, "gpu1/enforced_power_limit_mw", 450_250)
     packages = {"package-0": 250.5, "package-1": 270.0}
     assert power_limits_w(gpus) == {"gpu-0": 612.345, "gpu-1": 450.25} | packages
-    put(gpus, "gpu1/enforced_power_limit_mw", "!4")
+    put(gpus, "gpu0/enforced_power_limit_mw", "!4")
     (gpus / PACKAGE_1 / "enabled").write_text("0\n")
-    assert power_limits_w(gpus) == {"gpu-0": 612.345, "package-0": 250.5}
+    assert power_limits_w(gpus) == {"gpu-1": 450.25, "package-0": 250.5}
     (gpus / "nvml/init").write_text("!9\n")
     (gpus / PACKAGE_0 / "constraint_1_name").write_text("peak_power\n")
     assert power_limits_w(gpus) == {}
