@@ -113,7 +113,7 @@ def _score(objective: Objective, log_j: np.ndarray, log_s: np.ndarray) -> np.nda
     return np.where(known, objective.score(energy_j.T, time_s.T).T, np.nan)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SitePosterior:
     """The posterior of the kernels ``labels`` (K) at ``settings`` (S), and how often each was
     measured there, int64 (K, S).
@@ -392,7 +392,14 @@ def site_posterior(
         posterior = Posterior.conditioned(prior, posterior.z, posterior.noise)
     noise = (noise[0], noise[1], noise[2] or posterior.noise_once)
     counts = _counts([data, *([like[0]] if like else [])], labels)
-    found = SitePosterior(labels, settings, repeats, posterior, noise, counts)
+    found = SitePosterior(
+        labels=labels,
+        settings=settings,
+        repeats=repeats,
+        posterior=posterior,
+        noise=noise,
+        counts=counts,
+    )
     with_counts = _with_counts(posterior, counts)
     if _predicts_better(with_counts, posterior):
         found = replace(found, posterior=with_counts, uses_counts=True)
