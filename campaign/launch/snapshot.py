@@ -40,7 +40,7 @@ class SettingCounts:
 
     core_mhz: float | None
     mem_mhz: float | None
-    power_limit_w: float | None
+    power_limit_w: float | None = None
     done: int
     failed: int
     left: int

@@ -46,6 +46,8 @@ HOSTS = {"host", "hostname", "nodename", "node_name", "nodelist", "machine"}
 """What columns of hosts are called."""
 OF_STORE = {*COLUMNS, *MEASUREMENT_COLUMNS}
 """What a table with a column ``point_id``, which export wrote, may have; further ``n_<class>``."""
+UNIT_IN_TEXT = re.compile(r"[^\W\d_]|:")
+"""A letter, or the mark of a duration."""
 INDEX_OF_PANDAS = re.compile("__index_level_[0-9]+__")
 """The column of a Parquet file that holds a pandas index without a name."""
 
@@ -388,7 +390,9 @@ def _with_advice(ours: str, numbers: Numbers, source: ColumnSource) -> Numbers:
     """Where a unit would read all texts that are no numbers: advice to give it."""
     if not numbers.refused or source.unit or source.factor != 1.0:
         return numbers
-    unit = suggested_unit(ours, {text for text, _ in numbers.refused.values()})
+    texts = {text for text, _ in numbers.refused.values()}
+    # Digits and marks alone have no unit: which mark is the decimal one is what is not known.
+    unit = suggested_unit(ours, texts) if all(map(UNIT_IN_TEXT.search, texts)) else ""
     if not unit:
         return numbers
     line = f"{ours} = {{ column = {json.dumps(source.names[0])}, unit = {json.dumps(unit)} }}"

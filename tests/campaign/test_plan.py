@@ -214,11 +214,22 @@ def test_the_times_between_points_are_those_of_one_node(tmp_path):
     }
 
 
-@pytest.mark.parametrize("control", sorted(set(CONTROLS) - {"fixed", "simulated"}))
+SET_CLOCKS = [
+    control
+    for control in sorted(set(CONTROLS) - {"fixed", "simulated"})
+    if not CONTROLS.load(control).ABOUT.limits_power
+]
+OPTIONS = {
+    "command": '[clocks.options]\nset = [["set", "{core_mhz}"]]\nread = [["read"]]\n'
+    'restore = [["restore"]]\n'
+}
+
+
+@pytest.mark.parametrize("control", SET_CLOCKS)
 def test_points_come_in_batches_only_where_slurm_sets_the_clocks(tmp_path, control):
     """Elsewhere a change of the setting costs no job step, and the order is a hash's."""
     (tmp_path / "s.toml").write_text(
-        f'name = "s"\n[clocks]\ncontrol = "{control}"\n[domains.core]\n'
+        f'name = "s"\n[clocks]\ncontrol = "{control}"\n{OPTIONS.get(control, "")}[domains.core]\n'
         'frequencies_mhz = [1000, 2000, 3000, 4000]\n[partitions.p]\nscheduler = "slurm"\n'
     )
     head = 'name = "c"\nseed = 5\n[[sites]]\nsite = "s.toml"\n'

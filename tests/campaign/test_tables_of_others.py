@@ -345,7 +345,11 @@ def sweep(name: str, factor: float = 1.0, beside: str = "") -> str:
 )
 def test_a_column_that_is_called_a_cap_is_no_clock(tmp_path: Path, name: str) -> None:
     said = refusal(tmp_path, sweep(name, 0.3), f'[columns]\ncore_mhz = "{name}"')
-    assert f"core_mhz ('{name}' in the table)" in said and "power cap" in said and "label" in said
+    assert f"core_mhz ('{name}' in the table)" in said and "power cap" in said
+    assert "power_limit_w" in said
+    frame = read(tmp_path, sweep(name, 0.3), f'[columns]\npower_limit_w = "{name}"')
+    assert frame["power_limit_w"].tolist() == 3 * [*map(float, CAPS)]
+    assert frame["core_mhz"].isna().all()
 
 
 @pytest.mark.parametrize("name", ["power clock MHz", "sm_clock", "freq"])
