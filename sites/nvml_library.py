@@ -19,6 +19,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from sites.gpu_error import GpuError
+
 LIBRARY = Path("usr/lib/libnvidia-ml.so.1")
 """Where the library is below a root that is not ``/``."""
 
@@ -57,29 +59,15 @@ REMEDIES = {
 }
 """Code of an NVML error (nvmlReturn_t) -> how to fix it."""
 
-NOT_SUPPORTED_CODES = (3, 13)
-"""The errors for a function or field that a GPU or an older driver does not have."""
 
+class NvmlError(GpuError):
+    """NVML, a GPU, or one of its functions cannot be used."""
 
-class NvmlError(Exception):
-    """NVML, a GPU, or one of its functions cannot be used.
-
-    Args:
-        what: the library or device and what happened.
-        remedy: how to fix it, with a command where there is one.
-        code: the NVML error; None if it is not one.
-    """
-
-    def __init__(self, what: str, remedy: str, code: int | None = None) -> None:
-        super().__init__(f"{what}; {remedy}")
-        self.what = what
-        self.remedy = remedy
-        self.code = code
-
-    @property
-    def is_unsupported(self) -> bool:
-        """Whether the GPU or its driver does not offer the requested function or field."""
-        return self.code in NOT_SUPPORTED_CODES
+    UNSUPPORTED = (3, 13)
+    """A function or field that a GPU or an older driver does not have."""
+    ILLEGAL = (2,)
+    GONE = (9, 15)
+    """Driver not loaded, GPU lost."""
 
 
 @dataclass(frozen=True)

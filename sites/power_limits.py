@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sites.clocks import ClocksError
-from sites.clocks.nvml_power_limit import enforced_w
+from sites.clocks.nvml_power_limit import NvmlLimit
 from sites.clocks.powercap import find_packages
 from sites.nvml_library import NvmlError, find_gpus, open_library
 
@@ -25,7 +25,7 @@ def _of_gpus(root: Path) -> dict[str, float]:
         try:
             for gpu in find_gpus(library):
                 with suppress(NvmlError):
-                    limits[f"gpu-{gpu.index}"] = enforced_w(library, gpu)
+                    limits[f"gpu-{gpu.index}"] = NvmlLimit(library, gpu).enforced() / 1e3
         finally:
             library.close()
     return limits

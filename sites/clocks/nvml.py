@@ -37,12 +37,13 @@ from sites.clocks.shared.journal import (
 )
 from sites.clocks.shared.selected_gpus import (
     DEVICES,
-    INVALID_ARGUMENT,
     open_gpus,
     parse_devices,
     put_back_gpus,
+    reopened,
     right_of_root,
 )
+from sites.gpu_error import GpuError
 from sites.nvml_library import Gpu, NvmlError, NvmlLibrary
 
 ABOUT = ControlDescription(
@@ -195,7 +196,7 @@ class Nvml:
             with self.library.explained(f"{gpu.label}: locking {what}"):
                 function(gpu.handle, mhz, mhz)
         except NvmlError as error:
-            if error.code == INVALID_ARGUMENT:
+            if error.is_illegal:
                 raise IllegalClockError(error.what) from None
             raise ClocksError(error.what, error.remedy) from None
 
@@ -259,12 +260,12 @@ def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
         if not isinstance(uuid, str) or not isinstance(core, bool) or not isinstance(mem, bool):
             raise TypeError("a GPU that is not text")
         entries.append((uuid, partial(_reset, core=core, mem=mem), "its clocks are unlocked"))
-    return put_back_gpus(root, entries)
+    return put_back_gpus(partial(reopened, root), entries)
 
 
-def _reset(library: NvmlLibrary, gpu: Gpu, *, core: bool, mem: bool) -> list[NvmlError]:
+def _reset(library: NvmlLibrary, gpu: Gpu, *, core: bool, mem: bool) -> list[GpuError]:
     """Remove the locks; each is tried, and the failures are returned."""
-    errors = []
+    errors: list[GpuError] = []
     nvml = library.nvml
     for wanted, function in (
         (core, nvml.nvmlDeviceResetGpuLockedClocks),
@@ -282,7 +283,7 @@ def _reset(library: NvmlLibrary, gpu: Gpu, *, core: bool, mem: bool) -> list[Nvm
     return errors
 
 
-def _raise(errors: Sequence[NvmlError]) -> None:
+def _raise(errors: Sequence[GpuError]) -> None:
     for error in errors:
         raise ClocksError(error.what, error.remedy)
 

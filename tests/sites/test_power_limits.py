@@ -17,8 +17,8 @@ import pytest
 from campaign.measure.clock_proof import UnachievedClockError, prove
 from campaign.measure.window import Window
 from dvfs.setting import AS_FOUND, Setting
-from sites.clocks import ClocksError, IllegalClockError, nvml_power_limit, open_control
-from sites.clocks.shared import kernel_files, written_files
+from sites.clocks import ClocksError, IllegalClockError, open_control
+from sites.clocks.shared import gpu_power_limits, kernel_files, written_files
 from sites.clocks.shared.journal import restore_left_over
 from sites.power_limits import power_limits_w
 from sites.site_file import Site
@@ -90,7 +90,7 @@ def is_accepted(site: Site, asked: Setting, readings: list[Setting]) -> bool:
 def test_of_500_faked_readings_of_gpus_none_is_accepted(
     gpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvml_power_limit, "SETTLE_S", 0.0)
+    monkeypatch.setattr(gpu_power_limits, "SETTLE_S", 0.0)
     asked, site = at(350.5), GPUS.site()
     clocks = GPUS.open(gpus)
     refused, proven = 0, 0

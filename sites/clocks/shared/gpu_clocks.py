@@ -14,6 +14,7 @@ from typing import Any
 
 from dvfs.setting import Setting
 from sites.clocks.shared.control import ClocksError, ClockState
+from sites.gpu_error import GpuError
 from sites.nvml_library import Gpu, NvmlError, NvmlLibrary, find_gpus, open_library
 
 GRAPHICS, SM, MEMORY = 0, 1, 2
@@ -114,8 +115,8 @@ def open_gpu_clocks(root: Path) -> GpuClocks | None:
 
 @contextmanager
 def as_clocks_unavailable() -> Iterator[None]:
-    """Turn NvmlError in the body into ClocksError."""
+    """Turn GpuError in the body into ClocksError."""
     try:
         yield
-    except NvmlError as error:
+    except GpuError as error:
         raise ClocksError(error.what, error.remedy) from None
