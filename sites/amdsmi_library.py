@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from sites.described_options import list_option
 from sites.gpu_error import GpuError
 
 NO_PERMISSION = 10
@@ -30,6 +31,8 @@ START_REMEDY = "check `amd-smi list`, and load the driver with `modprobe amdgpu`
 OTHER_REMEDY = "discard the measurement; check `amd-smi metric --power --energy` and `dmesg`"
 UNSUPPORTED_REMEDY = "this GPU (or a virtual machine's) does not offer it: see `amd-smi metric`"
 
+DEVICES = {"devices": "indices of GPUs (default: all; of an MI250, the even dies)"}
+"""The option that selects GPUs, for a description."""
 TWO_DIES = re.compile(r"\bMI250X?\b")
 
 _LOCK = threading.RLock()
@@ -153,3 +156,16 @@ def find_gpus(library: AmdsmiLibrary, indices: Sequence[int] | None = None) -> t
             )
         gpus.append(gpu)
     return tuple(gpus)
+
+
+def parse_devices(options: Mapping[str, Any]) -> list[int] | None:
+    """The option ``devices``; None where it is not given.
+
+    Raises:
+        ValueError: it has a wrong value.
+    """
+    what = "a list of different indices, such as [0, 1]"
+    devices = list_option(options, "devices", what, lambda i: type(i) is int and i >= 0)
+    if devices is not None and len(set(devices)) < len(devices):
+        raise ValueError(f"devices is {what}, not {devices!r}")
+    return devices

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sites.amdsmi_library import (
+    DEVICES,
     OTHER_REMEDY,
     START_REMEDY,
     UNSUPPORTED_REMEDY,
@@ -42,9 +43,9 @@ from sites.amdsmi_library import (
     AmdsmiLibrary,
     find_gpus,
     open_library,
+    parse_devices,
     unsupported,
 )
-from sites.described_options import list_option
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.meter import AbsentMeterError, Channel, MeterDescription, MeterError
 from sites.meters.shared.open_meter import OpenMeter
@@ -54,9 +55,7 @@ ABOUT = MeterDescription(
     reads="energy counter and power of AMD GPUs, through ROCm's Python package amdsmi",
     domains="gpu",
     needs="ROCm and its package amdsmi; membership in the groups render and video",
-    options={
-        "devices": "indices of GPUs (default: all; of an MI250, the even dies)",
-    },
+    options=DEVICES,
 )
 
 ENERGY_KEYS = ("energy_accumulator", "power")
@@ -162,11 +161,7 @@ def _read_all(library: AmdsmiLibrary, gpus: Sequence[ReadGpu]) -> list[float]:
 
 def parse_options(options: Mapping[str, Any]) -> list[int] | None:
     ABOUT.check_options(options)
-    what = "a list of different indices, such as [0, 1]"
-    devices = list_option(options, "devices", what, lambda i: type(i) is int and i >= 0)
-    if devices is not None and len(set(devices)) < len(devices):
-        raise ValueError(f"devices is {what}, not {devices!r}")
-    return devices
+    return parse_devices(options)
 
 
 def _probe(library: AmdsmiLibrary, gpu: AmdGpu) -> ReadGpu:

@@ -21,6 +21,7 @@ from sites.clocks import ClockControl, open_control
 from sites.clocks.shared.journal import put_back_held
 from sites.site_file import Site
 from tests.sites import clock_hardware, fake_nvml
+from tests.sites.meter_layouts.amdsmi import importable as amdsmi_importable
 
 TREES = Path(__file__).parents[1] / "trees"
 NOT_OF_THE_MACHINE = ("run", "tmp", "usr")
@@ -32,6 +33,7 @@ ORIN_GPU = "sys/class/devfreq/17000000.gpu"
 NANO_GPU = "sys/class/devfreq/57000000.gpu"
 ORIN_EMC = "sys/kernel/debug/bpmp/debug/clk/emc"
 NANO_EMC = "sys/kernel/debug/clk/override.emc"
+AMDSMI_CAP = "amdsmi/gpu0/power_cap"
 NVML_LIMIT = "nvml/gpu0/power_limit_mw"
 PACKAGE_0 = "sys/class/powercap/intel-rapl:2"
 PACKAGE_1 = "sys/class/powercap/intel-rapl:0"
@@ -264,6 +266,12 @@ def _at_limit(root: Path) -> Setting:
 
 def _limits_w(*limits_w: float) -> tuple[Setting, ...]:
     return tuple(Setting(power_limit_w=limit_w) for limit_w in limits_w)
+
+
+def amdsmi_answer(root: Path, name: str) -> dict[str, float]:
+    """The numbers of an answer that the fake of AMD's package gives."""
+    lines = (root / "amdsmi" / name).read_text().splitlines()
+    return {key: float(value) for key, value in (line.split() for line in lines)}
 
 
 def _nvml_legal() -> tuple[Setting, ...]:
@@ -531,6 +539,23 @@ LAYOUTS = [
         device="nvml/gpu0",
         no_numbers=("", "abc\n", "1.5\n", "12 x\n"),
         running=_nvml_running,
+    ),
+    ClockLayout(
+        name="amdsmi-power-cap",
+        control="amdsmi-power-cap",
+        tree="amdsmi-2-gpus",
+        options={"devices": [0]},
+        limits_w=(300.0, 90.0, 100.0, 251.0, 301.0),
+        legal=_limits_w(300.0, 100.0, 251.0),
+        illegal=_limits_w(99.999, 301.0),
+        shown=lambda root: Setting(
+            power_limit_w=amdsmi_answer(root, "gpu0/power_cap")["power_cap"] / 1e6
+        ),
+        written=(AMDSMI_CAP,),
+        numbers=(AMDSMI_CAP,),
+        device="amdsmi/gpu0",
+        no_numbers=("", "abc\n", "1.5\n", "power_cap N/A\n", "power_cap 0\n"),
+        running=amdsmi_importable,
     ),
     ClockLayout(
         name="powercap",

@@ -58,8 +58,9 @@ REPOSITORY = Path(__file__).parents[2]
 BY_NAME = {layout.name: layout for layout in LAYOUTS}
 ACPI = BY_NAME["cpufreq-acpi"]
 NAMES = [layout.name for layout in LAYOUTS]
-NVML = ("nvml", "nvml-power-limit")
-FILES = [layout.name for layout in LAYOUTS if layout.control not in (*NVML, "command")]
+GPUS = ("amdsmi-power-cap", "nvml", "nvml-power-limit")
+"""Those whose control calls a library, which reads a tree."""
+FILES = [layout.name for layout in LAYOUTS if layout.control not in (*GPUS, "command")]
 """Those whose control writes the kernel's files."""
 
 
@@ -379,7 +380,7 @@ def test_a_file_that_is_missing_or_a_folder(machine: Machine, fault: str) -> Non
         before = contents(machine.root)
         with pytest.raises(ClocksError) as caught:
             set_in(machine)
-        if machine.layout.control not in NVML:
+        if machine.layout.control not in GPUS:
             assert str(path) in caught.value.what
         assert caught.value.remedy
         assert contents(machine.root) == before
@@ -441,18 +442,25 @@ def test_a_device_that_is_gone_at_the_next_start(name: str, tmp_path: Path) -> N
         assert restore_left_over(machine.root) == []
 
 
-@pytest.mark.parametrize("name", NVML)
+def named(root: Path, layout: ClockLayout) -> str:
+    """What the layout's GPU is called in journals."""
+    name = "uuid" if layout.tree.startswith("nvml") else "address"
+    return (root / layout.device / name).read_text().strip()
+
+
+@pytest.mark.parametrize("name", GPUS)
 def test_a_hidden_gpu_is_restored_by_a_start_that_sees_it(name: str, tmp_path: Path) -> None:
     """Slurm and containers hide GPUs: a hidden GPU may still be locked."""
     for machine in start(BY_NAME[name], tmp_path):
         machine.killed(middle(machine.layout))
-        gpus = [tmp_path / "nvml/gpu0", tmp_path / "nvml/gpu1"]
+        gpu = named(tmp_path, machine.layout)
+        gpus = [(tmp_path / machine.layout.device).with_name(f"gpu{i}") for i in (0, 1)]
         hidden = [gpu.rename(tmp_path / "tmp" / gpu.name) for gpu in gpus]
         for _ in range(2):
             (line,) = restore_left_over(tmp_path)
-            assert line.startswith("left over, cannot be restored: GPU-")
-        for away, gpu in zip(hidden, gpus, strict=True):
-            away.rename(gpu)
+            assert line.startswith(f"left over, cannot be restored: {gpu}")
+        for away, there in zip(hidden, gpus, strict=True):
+            away.rename(there)
         assert len(restore_left_over(tmp_path)) == 1
         assert machine.is_original()
 
@@ -505,12 +513,13 @@ def blocked_journal(machine: Machine, name: str) -> Path:
     return blocked
 
 
-@pytest.mark.parametrize("name", ["cpufreq-acpi", "jetson-orin", "uncore-2s", "powercap", *NVML])
+@pytest.mark.parametrize("name", ["cpufreq-acpi", "jetson-orin", "uncore-2s", "powercap", *GPUS])
 def test_clocks_that_cannot_be_recorded_are_not_set(name: str, tmp_path: Path) -> None:
     layout = BY_NAME[name]
-    uuid = (TREES / "nvml-2-gpus/nvml/gpu0/uuid").read_text().strip()
     for machine in start(layout, tmp_path):
-        kept = layout.control if name not in NVML else f"{name}-{uuid}"
+        kept = layout.control
+        if name in GPUS:
+            kept += "-" + named(tmp_path, layout).replace(":", "_")
         blocked = blocked_journal(machine, kept)
         clocks = layout.open(tmp_path)
         with pytest.raises(ClocksError, match="Is a directory, so no clock was") as caught:
@@ -585,14 +594,16 @@ def test_where_a_gpu_refuses_the_core_clock_only_its_memory_is_unlocked(tmp_path
         assert journals(tmp_path) == []
 
 
-@pytest.mark.parametrize("name", NVML)
+@pytest.mark.parametrize("name", GPUS)
 def test_what_was_set_went_with_the_driver_that_was_unloaded(name: str, tmp_path: Path) -> None:
     """Nothing is left to restore, so later starts need not try again."""
     for machine in start(BY_NAME[name], tmp_path):
         machine.killed(middle(machine.layout))
-        (tmp_path / "nvml/init").write_text("!9\n")
+        gpu = named(tmp_path, machine.layout)
+        not_loaded = 9 if machine.layout.tree.startswith("nvml") else 34
+        (tmp_path / machine.layout.device).with_name("init").write_text(f"!{not_loaded}\n")
         (line,) = restore_left_over(tmp_path)
-        assert line.startswith("left over, but its device is gone: GPU-")
+        assert line.startswith(f"left over, but its device is gone: {gpu}")
         assert journals(tmp_path) == []
 
 
@@ -1502,7 +1513,7 @@ def test_a_machine_without_these_clocks(control: str, tmp_path: Path) -> None:
 def test_the_trees_are_those_in_the_documentation() -> None:
     text = (TREES / "clocks.md").read_text()
     for layout in LAYOUTS:
-        if layout.control not in NVML:
+        if layout.control not in GPUS:
             assert f"`{layout.tree}`" in text
 
 
