@@ -30,6 +30,7 @@ from sites.clocks.shared.limited import LimitControl, WithPowerLimit
 from sites.described_options import check_module_options
 
 OURS = {
+    "amdsmi": "sites.clocks.amdsmi",
     "amdsmi-power-cap": "sites.clocks.amdsmi_power_cap",
     "command": "sites.clocks.command",
     "cpufreq": "sites.clocks.cpufreq",

@@ -32,7 +32,7 @@ from sites.clocks.shared.kernel_files import (
     read_number,
     right_to_write_files,
 )
-from sites.clocks.shared.limited import limit_of_all
+from sites.clocks.shared.limited import value_of_all
 from sites.clocks.shared.written_files import File, WrittenFiles, put_back_entries
 from sites.meters.shared.meter import MeterError
 from sites.meters.shared.powercap_zones import POWERCAP, find_zones
@@ -127,7 +127,7 @@ class Powercap:
         known = [limit_w for limit_w in limits_w if limit_w is not None]
         if len(known) < len(limits_w):
             return ClockState()
-        return ClockState(Setting(power_limit_w=limit_of_all(known, self.asked_w)))
+        return ClockState(Setting(power_limit_w=value_of_all(known, self.asked_w)))
 
     def restore(self) -> None:
         self.asked_w = None

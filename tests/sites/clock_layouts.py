@@ -274,6 +274,13 @@ def amdsmi_answer(root: Path, name: str) -> dict[str, float]:
     return {key: float(value) for key, value in (line.split() for line in lines)}
 
 
+def _amdsmi(root: Path) -> Setting:
+    assert (root / "amdsmi/gpu0/perf_level").read_text() == "MANUAL\n"
+    limits = amdsmi_answer(root, "gpu0/limits")
+    assert limits["sclk_min"] == limits["sclk_max"]
+    return Setting(limits["sclk_min"], limits["mclk_max"])
+
+
 def _nvml_legal() -> tuple[Setting, ...]:
     gpu = TREES / "nvml-2-gpus/nvml/gpu0"
     memory = sorted(int(m) for m in (gpu / "supported_memory_clocks_mhz").read_text().split())
@@ -539,6 +546,22 @@ LAYOUTS = [
         device="nvml/gpu0",
         no_numbers=("", "abc\n", "1.5\n", "12 x\n"),
         running=_nvml_running,
+    ),
+    ClockLayout(
+        name="amdsmi",
+        control="amdsmi",
+        tree="amdsmi-2-gpus",
+        options={"devices": [0]},
+        core_mhz=(499.0, 500.0, 1100.0, 1700.0, 1701.0),
+        mem_mhz=(400.0, 1000.0, 1600.0),
+        legal=tuple(Setting(c, m) for c in (500.0, 1100.0, 1700.0) for m in (400.0, 1600.0)),
+        illegal=(Setting(499.0, 400.0), Setting(1701.0), Setting(500.0, 1000.0), Setting(0.0)),
+        shown=_amdsmi,
+        written=tuple(f"amdsmi/gpu0/{name}" for name in ("limits", "perf_level", "clocks")),
+        numbers=("amdsmi/gpu0/limits",),
+        device="amdsmi/gpu0",
+        no_numbers=("", "abc\n", "sclk_min 1.5\n", "sclk_min N/A\nsclk_max N/A\n"),
+        running=amdsmi_importable,
     ),
     ClockLayout(
         name="amdsmi-power-cap",

@@ -58,7 +58,7 @@ REPOSITORY = Path(__file__).parents[2]
 BY_NAME = {layout.name: layout for layout in LAYOUTS}
 ACPI = BY_NAME["cpufreq-acpi"]
 NAMES = [layout.name for layout in LAYOUTS]
-GPUS = ("amdsmi-power-cap", "nvml", "nvml-power-limit")
+GPUS = ("amdsmi", "amdsmi-power-cap", "nvml", "nvml-power-limit")
 """Those whose control calls a library, which reads a tree."""
 FILES = [layout.name for layout in LAYOUTS if layout.control not in (*GPUS, "command")]
 """Those whose control writes the kernel's files."""

@@ -17,7 +17,7 @@ from dvfs.setting import Setting
 from sites.clocks.shared.control import ClocksError, ClockState, IllegalClockError
 from sites.clocks.shared.gpu_clocks import as_clocks_unavailable
 from sites.clocks.shared.journal import Entry, Journal, PutBack, at_last, signals_wait
-from sites.clocks.shared.limited import is_limit, limit_of_all
+from sites.clocks.shared.limited import is_limit, value_of_all
 from sites.clocks.shared.selected_gpus import Reopen, put_back_gpus
 from sites.gpu_error import GpuError
 
@@ -116,7 +116,7 @@ class GpuPowerLimits:
     def state(self) -> ClockState:
         with as_clocks_unavailable():
             limits_w = [self.library.in_w(gpu.limit.enforced()) for gpu in self.gpus]
-        return ClockState(Setting(power_limit_w=limit_of_all(limits_w, self.asked_w)))
+        return ClockState(Setting(power_limit_w=value_of_all(limits_w, self.asked_w)))
 
     def restore(self) -> None:
         self.asked_w = None

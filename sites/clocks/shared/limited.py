@@ -18,12 +18,12 @@ def is_limit(found_w: float, limit_w: float) -> bool:
     return abs(found_w / limit_w - 1.0) <= LIMIT_PCT / 100.0
 
 
-def limit_of_all(limits_w: Sequence[float], asked_w: float | None) -> float:
-    """The limit of several devices, in W: their mean, or that which is furthest from what was asked
-    for, so that one device with another limit is noticed."""
-    if asked_w is None:
-        return sum(limits_w) / len(limits_w)
-    return max(limits_w, key=lambda limit_w: abs(limit_w - asked_w))
+def value_of_all(values: Sequence[float], asked: float | None) -> float:
+    """A power limit or clock of several devices: their mean, or that which is furthest from what
+    was asked for, so that one device with another is noticed."""
+    if asked is None:
+        return sum(values) / len(values)
+    return max(values, key=lambda value: abs(value - asked))
 
 
 class LimitControl(ClockControl, Protocol):

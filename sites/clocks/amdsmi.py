@@ -1,0 +1,400 @@
+"""The clocks of AMD GPUs, limited through ROCm's package ``amdsmi``: system clock (sclk) as core,
+memory clock (mclk). Not tried with a GPU.
+
+Functions: the AMD SMI Python API reference (amdsmi_set_gpu_clk_limit, which needs root, and
+amdsmi_get_gpu_od_volt_info, which shows the limits). What Linux's amdgpu does with them
+(smu_v13_0_6_ppt.c, of an MI300):
+
+- Both limits of the core clock are set to it; of the memory clock only the upper one can be.
+- Setting a limit sets the performance level to manual. Back at auto, an Instinct has its default
+  limits again; a Radeon keeps them. So the limits found are restored first, then the level. A GPU
+  at any other level than these two is refused, because what belongs to it is not reported.
+- Limits are soft: an idle GPU runs below them, and so does one at its power cap. Setting reads back
+  the limits, and that no clock is above them; what a point ran at is shown by amdsmi_get_clock_info
+  in its windows.
+
+The dies of an MI250 have clocks of each, of which the control would set one: it is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dvfs.setting import AS_FOUND, Setting
+from sites.amdsmi_library import (
+    DEVICES,
+    TWO_DIES,
+    AmdGpu,
+    AmdsmiLibrary,
+    parse_devices,
+    unsupported,
+)
+from sites.clocks.shared.control import ClocksError, ClockState, ControlledSite, IllegalClockError
+from sites.clocks.shared.description import ControlDescription, Right
+from sites.clocks.shared.gpu_clocks import as_clocks_unavailable
+from sites.clocks.shared.journal import (
+    Entry,
+    Journal,
+    PutBack,
+    at_last,
+    log_left_over,
+    signals_wait,
+)
+from sites.clocks.shared.limited import value_of_all
+from sites.clocks.shared.selected_amd_gpus import bus_address, open_gpus, reopened
+from sites.clocks.shared.selected_gpus import AMD, put_back_gpus, right_of_root
+from sites.gpu_error import GpuError
+
+ABOUT = ControlDescription(
+    control="amdsmi",
+    writes="limits of the system and memory clocks of AMD GPUs (not tried with a GPU)",
+    needs="ROCm and its package amdsmi; root",
+    device="gpu",
+    options=DEVICES,
+)
+
+LEVEL = "AMDSMI_DEV_PERF_LEVEL_"
+LEVELS = ("AUTO", "MANUAL")
+"""The performance levels that can be restored."""
+SETTLE_S = 2.0
+"""How long a GPU may take to change its clocks."""
+WAIT_S = 0.02
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Performance level and limits in MHz; ``mem_max``: None where it is not reported."""
+
+    level: str
+    core_min: int
+    core_max: int
+    mem_max: int | None
+
+
+class GpuClockLimits:
+    """The limits of one GPU. Its methods raise AmdsmiError."""
+
+    def __init__(self, library: AmdsmiLibrary, gpu: AmdGpu) -> None:
+        self.library, self.gpu = library, gpu
+        self.device, self.label = bus_address(library, gpu), gpu.label
+
+    def read(self) -> Limits:
+        amdsmi = self.library.amdsmi
+        with self.library.explained(f"{self.label}: its clock limits"):
+            level = str(amdsmi.amdsmi_get_gpu_perf_level(self.gpu.handle))
+            shown = amdsmi.amdsmi_get_gpu_od_volt_info(self.gpu.handle)
+        core = [_mhz(shown["curr_sclk_range"][f"{end}_bound"]) for end in ("lower", "upper")]
+        if core[0] is None or core[1] is None:
+            raise unsupported(f"{self.label} does not report the limits of its clocks")
+        mem = _mhz(shown["curr_mclk_range"]["upper_bound"])
+        return Limits(level.removeprefix(LEVEL), core[0], core[1], mem)
+
+    def memory_mhz(self) -> list[int]:
+        """The memory clocks that it has."""
+        amdsmi = self.library.amdsmi
+        with self.library.explained(f"{self.label}: its memory clocks"):
+            shown = amdsmi.amdsmi_get_clk_freq(self.gpu.handle, amdsmi.AmdSmiClkType.MEM)
+        return [mhz for one in shown["frequency"] if (mhz := _mhz(one)) is not None]
+
+    def write(self, wanted: Limits) -> None:
+        """Set those that differ; in an order in which no lower limit is above its upper one."""
+        found = self.read()
+        ends = [("sclk", "max", found.core_max, wanted.core_max)]
+        ends.insert(
+            1 if wanted.core_max >= found.core_min else 0,
+            ("sclk", "min", found.core_min, wanted.core_min),
+        )
+        if wanted.mem_max is not None:
+            ends.append(("mclk", "max", found.mem_max or 0, wanted.mem_max))
+        amdsmi = self.library.amdsmi
+        for clock, end, is_mhz, mhz in ends:
+            if is_mhz != mhz:
+                with self.library.explained(
+                    f"{self.label}: setting its {clock} {end} to {mhz} MHz"
+                ):
+                    amdsmi.amdsmi_set_gpu_clk_limit(self.gpu.handle, clock, end, mhz)
+        if wanted.level != self.read().level:
+            with self.library.explained(f"{self.label}: setting its performance level"):
+                level = getattr(amdsmi.AmdSmiDevPerfLevel, wanted.level)
+                amdsmi.amdsmi_set_gpu_perf_level(self.gpu.handle, level)
+
+    def put_back(self, found: Limits) -> list[GpuError]:
+        """Set what was found and read it back; returns the failure."""
+        try:
+            self.write(found)
+            taken = self.read()
+        except GpuError as error:
+            return [error]
+        if taken != found:
+            return [GpuError(f"{self.label}: {found} were found, and {taken} are now", SEE)]
+        return []
+
+    def clocks_mhz(self) -> Setting:
+        """The present clocks; None where it does not report one."""
+        kinds = self.library.amdsmi.AmdSmiClkType
+        return Setting(self._clock_mhz(kinds.SYS), self._clock_mhz(kinds.MEM))
+
+    def _clock_mhz(self, kind: Any) -> float | None:
+        with self.library.explained(f"{self.label}: its clocks"):
+            shown = self.library.amdsmi.amdsmi_get_clock_info(self.gpu.handle, kind)
+        mhz = shown.get("clk")
+        return float(mhz) if type(mhz) is int and mhz > 0 else None
+
+
+SEE = "see `amd-smi static --clock` and `amd-smi metric --clock`"
+
+
+def _mhz(shown: Any) -> int | None:
+    """Of a clock in Hz, or MHz in some releases; None where there is none."""
+    if type(shown) is not int or shown <= 0:
+        return None
+    return shown if shown < 10**6 else round(shown / 10**6)
+
+
+@dataclass
+class LimitedGpu:
+    """A GPU, its journal, and the limits that it had; None while this process set none."""
+
+    limits: GpuClockLimits
+    journal: Journal
+    found: Limits | None = None
+
+
+class Amdsmi:
+    """Limits the clocks of some GPUs, all to the same setting."""
+
+    def __init__(
+        self,
+        root: Path,
+        library: AmdsmiLibrary,
+        gpus: Sequence[GpuClockLimits],
+        settings: Sequence[Setting],
+        tolerance_pct: float,
+    ) -> None:
+        self.gpus = [LimitedGpu(gpu, Journal(root, ABOUT.control, gpu.device)) for gpu in gpus]
+        self.settings = sorted({setting.without_limit for setting in settings} - {AS_FOUND})
+        self.tolerance_pct = tolerance_pct
+        self._set = AS_FOUND
+        at_last(self, _give_up, library, self.gpus)
+
+    def legal(self) -> list[Setting] | None:
+        if not self.settings:
+            return None
+        return [setting for setting in self.settings if not self._refusal(setting)]
+
+    def set(self, setting: Setting) -> None:
+        if setting == AS_FOUND:
+            self.restore()
+            return
+        try:
+            # What is legal is known once no other process has other limits set.
+            found = [self._record(gpu) for gpu in self.gpus]
+            refusal = self._refusal(setting)
+            if refusal:
+                raise IllegalClockError(refusal)
+        except BaseException:
+            if self._set == AS_FOUND:
+                self.restore()
+            raise
+        self._set = setting
+        for gpu, limits in zip(self.gpus, found, strict=True):
+            _limit(gpu.limits, setting, limits)
+        deadline_s = time.monotonic() + SETTLE_S
+        for gpu in self.gpus:
+            self._read_back(gpu, setting, deadline_s)
+
+    def state(self) -> ClockState:
+        with as_clocks_unavailable():
+            shown = [gpu.limits.clocks_mhz().clocks for gpu in self.gpus]
+        values: list[float | None] = []
+        for clocks, asked in zip(zip(*shown, strict=True), self._set.clocks, strict=True):
+            known = [mhz for mhz in clocks if mhz is not None]
+            is_known = len(known) == len(clocks)
+            values.append(value_of_all(known, asked) if is_known else None)
+        return ClockState(Setting(*values), source="AMD SMI")
+
+    def restore(self) -> None:
+        with signals_wait():
+            failed = [error.what for gpu in self.gpus for error in _restore(gpu)]
+        if failed:
+            raise ClocksError("not restored: " + "; ".join(failed), "as root: `amd-smi reset -c`")
+        self._set = AS_FOUND
+
+    def _refusal(self, setting: Setting) -> str:
+        """Why a setting is illegal; empty where it is not."""
+        core, mem = setting.clocks
+        with as_clocks_unavailable():
+            for gpu in self.gpus:
+                found = gpu.found or gpu.limits.read()
+                if core is not None and not found.core_min <= core <= found.core_max:
+                    return (
+                        f"core {core:g} MHz: {gpu.limits.label} offers {found.core_min} to "
+                        f"{found.core_max} MHz"
+                    )
+                if mem is None:
+                    continue
+                offered = [mhz for mhz in gpu.limits.memory_mhz() if mhz <= (found.mem_max or 0)]
+                if mem not in offered:
+                    shown = ", ".join(map(str, sorted(offered))) or "none that can be set"
+                    return f"memory {mem:g} MHz: {gpu.limits.label} offers {shown}"
+        return ""
+
+    def _record(self, gpu: LimitedGpu) -> Limits:
+        """Hold the journal, and record what is found before the first limit is set."""
+        with signals_wait():
+            for line in gpu.journal.hold():
+                logging.getLogger(__name__).warning("%s", line)
+            if gpu.found is not None:
+                return gpu.found
+            try:
+                with as_clocks_unavailable():
+                    found = gpu.limits.read()
+                if found.level not in LEVELS:
+                    raise ClocksError(
+                        f"{gpu.limits.label}: its performance level is {found.level}, which could "
+                        "not be restored",
+                        "as root: `amd-smi set --perf-level auto`",
+                    )
+                gpu.journal.write([{"gpu": gpu.limits.device, **vars(found)}])
+            except BaseException:
+                gpu.journal.forget()
+                raise
+            gpu.found = found
+            return found
+
+    def _read_back(self, gpu: LimitedGpu, setting: Setting, deadline_s: float) -> None:
+        core, mem = setting.clocks
+        while True:
+            with as_clocks_unavailable():
+                limits, shown = gpu.limits.read(), gpu.limits.clocks_mhz()
+            wrong = [
+                f"{name} {mhz:g} MHz was requested, and {what} {is_mhz}"
+                for name, mhz, what, is_mhz in (
+                    ("core", core, "its lower limit is", limits.core_min),
+                    ("core", core, "its upper limit is", limits.core_max),
+                    ("memory", mem, "its upper limit is", limits.mem_max),
+                )
+                if mhz is not None and is_mhz != round(mhz)
+            ] + [
+                f"{name} {mhz:g} MHz was requested, and it runs at {is_mhz:g} MHz"
+                for name, mhz, is_mhz in zip(
+                    ("core", "memory"), setting.clocks, shown.clocks, strict=True
+                )
+                if mhz is not None
+                and is_mhz is not None
+                and is_mhz > mhz * (1.0 + self.tolerance_pct / 100.0)
+            ]
+            if not wrong:
+                return
+            if time.monotonic() >= deadline_s:
+                raise IllegalClockError(f"{gpu.limits.label}: {wrong[0]}")
+            time.sleep(WAIT_S)
+
+
+def _limit(gpu: GpuClockLimits, setting: Setting, found: Limits) -> None:
+    """Set the limits of what is requested, and those found of what is not."""
+    core, mem = setting.clocks
+    wanted = Limits(
+        "MANUAL",
+        found.core_min if core is None else round(core),
+        found.core_max if core is None else round(core),
+        found.mem_max if mem is None else round(mem),
+    )
+    try:
+        gpu.write(wanted)
+    except GpuError as error:
+        if error.is_illegal:
+            raise IllegalClockError(error.what) from None
+        raise ClocksError(error.what, error.remedy) from None
+
+
+def rights(root: Path) -> Right:
+    """Whether this user may limit GPU clocks: the driver lets only root do so."""
+    return right_of_root(
+        ABOUT.control,
+        root,
+        "limit clocks",
+        "ask the administrators for amd-smi set --clk-limit through sudo",
+        AMD,
+    )
+
+
+def open_control(site: ControlledSite, root: Path) -> Amdsmi:
+    """See :mod:`sites.clocks`; the options are in ABOUT.
+
+    Raises:
+        ClocksError: there is no AMD SMI, or not the selected GPU, or it has two dies.
+        ValueError: an unknown option, or one with a wrong value.
+    """
+    indices = parse_options(site.clocks.options)
+    log_left_over(root)
+    library, gpus = open_gpus(indices)
+    try:
+        for gpu in gpus:
+            if TWO_DIES.search(gpu.name):
+                raise ClocksError(
+                    f"{gpu.label} has two dies, each with its clocks, which cannot be set together",
+                    "use the control amdsmi-power-cap in [power_limit]",
+                )
+        with as_clocks_unavailable():
+            limits = [GpuClockLimits(library, gpu) for gpu in gpus]
+    except BaseException:
+        library.close()
+        raise
+    return Amdsmi(root, library, limits, site.settings, site.clocks.tolerance_pct)
+
+
+def parse_options(options: Mapping[str, Any]) -> list[int] | None:
+    """The option ``devices``; None where it is not given."""
+    ABOUT.check_options(options)
+    return parse_devices(options)
+
+
+def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
+    """See :func:`sites.clocks.shared.journal.restore_left_over`.
+
+    Raises:
+        KeyError, TypeError: an entry that this control cannot have written.
+    """
+    del root  # AMD SMI finds its library itself.
+    entries = []
+    for entry in found:
+        device = entry["gpu"]
+        limits = Limits(*(entry[name] for name in ("level", "core_min", "core_max", "mem_max")))
+        numbers = (limits.core_min, limits.core_max, limits.mem_max or 0)
+        if (
+            not isinstance(device, str)
+            or limits.level not in LEVELS
+            or not all(type(mhz) is int for mhz in numbers)
+        ):
+            raise TypeError("a GPU that is not text, a level, or a limit that is no whole number")
+
+        def restore(library: Any, gpu: Any, limits: Limits = limits) -> list[GpuError]:
+            return GpuClockLimits(library, gpu).put_back(limits)
+
+        entries.append((device, restore, "its clock limits are those found"))
+    return put_back_gpus(reopened, entries)
+
+
+def _restore(gpu: LimitedGpu) -> list[GpuError]:
+    """Restore what this process set, and remove the journal; returns the failure."""
+    if not gpu.journal.held or gpu.found is None:
+        return []
+    errors = gpu.limits.put_back(gpu.found)
+    if not errors:
+        gpu.found = None
+        gpu.journal.forget()
+    return errors
+
+
+def _give_up(library: AmdsmiLibrary, gpus: Sequence[LimitedGpu]) -> None:
+    with signals_wait():
+        for gpu in gpus:
+            if _restore(gpu):
+                gpu.journal.let_go()
+    library.close()
