@@ -33,6 +33,7 @@ OURS = {
     "amdsmi": "sites.clocks.amdsmi",
     "amdsmi-power-cap": "sites.clocks.amdsmi_power_cap",
     "command": "sites.clocks.command",
+    "command-power-limit": "sites.clocks.command_power_limit",
     "cpufreq": "sites.clocks.cpufreq",
     "fixed": "sites.clocks.fixed",
     "jetson": "sites.clocks.jetson",

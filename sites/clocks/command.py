@@ -33,6 +33,7 @@ from sites.clocks.shared.journal import (
     log_left_over,
     signals_wait,
 )
+from sites.clocks.shared.limited import value_of_all
 from sites.described_options import list_option
 from sites.meters.shared.command_output import (
     find_program,
@@ -43,17 +44,10 @@ from sites.meters.shared.command_output import (
 from sites.meters.shared.meter import MeterError
 
 HZ = {"GHz": 1e9, "MHz": 1e6, "kHz": 1e3, "Hz": 1.0}
-CLOCKS = {"core": "core_mhz", "mem": "mem_mhz"}
-"""The groups of ``pattern``, and the clocks that they show."""
-PLACEHOLDERS = {
-    f"{name}_{unit.lower()}": (clock, hz)
-    for name, clock in CLOCKS.items()
-    for unit, hz in HZ.items()
-}
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 SETTLE_S = 2.0
-"""How long the hardware may take until ``read`` shows a clock."""
+"""How long the hardware may take until ``read`` shows what was set."""
 WAIT_S = 0.05
 ABOUT = ControlDescription(
     control="command",
@@ -71,6 +65,53 @@ ABOUT = ControlDescription(
         "timeout_s": "seconds after which a command is stopped (default: 10)",
     },
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantities:
+    """What the commands of a control set."""
+
+    about: ControlDescription
+    noun: str
+    groups: Mapping[str, str]
+    """The groups of ``pattern``, and the fields of a setting that they show."""
+    units: Mapping[str, float]
+    """Unit -> how many of the smallest one it is."""
+    unit: str
+    """That of a setting's fields."""
+    placeholders: Mapping[str, tuple[str, float]]
+    """Placeholder -> the field that it stands for, and its unit as in ``units``."""
+    listed: str
+    """Where the site file lists what is legal."""
+    options: str
+    """Where the site file has the options."""
+
+    @property
+    def correct(self) -> str:
+        return f"correct [{self.options}]"
+
+    @property
+    def state_unknown(self) -> str:
+        return (
+            f"the {self.noun}s of this node are in an unknown state: set them by hand, or reboot "
+            "it; the next start also tries again"
+        )
+
+
+CLOCKS = Quantities(
+    about=ABOUT,
+    noun="clock",
+    groups={"core": "core_mhz", "mem": "mem_mhz"},
+    units=HZ,
+    unit="MHz",
+    placeholders={
+        f"{name}_{unit.lower()}": (f"{name}_mhz", hz)
+        for name in ("core", "mem")
+        for unit, hz in HZ.items()
+    },
+    listed="[domains]",
+    options="clocks.options",
+)
 WHAT = 'a list of commands, each a list of words, such as [["PROGRAM", "-f", "{core_mhz}"]]'
 Words = tuple[str, ...]
 
@@ -79,6 +120,7 @@ Words = tuple[str, ...]
 class Options:
     """The checked options; see ABOUT."""
 
+    of: Quantities
     set: tuple[Words, ...]
     read: tuple[Words, ...]
     restore: tuple[Words, ...]
@@ -88,79 +130,93 @@ class Options:
 
 
 class Command:
-    """Sets clocks by the site's commands."""
+    """Sets clocks, or a power limit, by the site's commands."""
 
     def __init__(
-        self, root: Path, options: Mapping[str, Any], settings: Sequence[Setting], tolerance: float
+        self,
+        root: Path,
+        of: Quantities,
+        options: Mapping[str, Any],
+        settings: Sequence[Setting],
+        tolerance_pct: float,
     ) -> None:
         self.root = root
-        self._options = parse_options(options)
+        self._options = check(of, options)
         self._given = dict(options)
-        self._settings = sorted({setting.without_limit for setting in settings})
-        self._tolerance = tolerance
-        self._journal = Journal(root, "command")
+        self._settings = settings
+        self._tolerance = tolerance_pct
+        self._journal = Journal(root, of.about.control)
         self._entries: list[dict[str, Any]] = []
         self._set = AS_FOUND
-        at_last(self, _give_up, self._journal, root, self._entries)
+        at_last(self, _give_up, self._journal, of, root, self._entries)
+
+    def range_w(self) -> tuple[None, None]:
+        """Of a power limit: programs do not report it."""
+        return None, None
 
     def legal(self) -> list[Setting]:
-        return self._settings
+        return list(self._settings)
 
     def set(self, setting: Setting) -> None:
-        for name, mhz, offered in zip(
-            ("core", "memory"),
-            setting.clocks,
-            zip(*(one.clocks for one in self._settings), strict=True),
-            strict=True,
-        ):
-            if mhz is not None and mhz not in offered:
-                raise IllegalClockError(f"{name} {mhz:g} MHz is not in the site file's [domains]")
-        pairs = zip(self._set.clocks, setting.clocks, strict=True)
-        if any(before is not None and mhz is None for before, mhz in pairs):
+        of = self._options.of
+        pairs = []
+        for name in of.groups.values():
+            value = getattr(setting, name)
+            pairs.append((getattr(self._set, name), value))
+            if value is not None and value not in {getattr(s, name) for s in self._settings}:
+                raise IllegalClockError(
+                    f"{name} {value:g} {of.unit} is not in the site file's {of.listed}"
+                )
+        if any(before is not None and value is None for before, value in pairs):
             self.restore()
         if setting == AS_FOUND:
             return
         with signals_wait():
             self._record()
-            found = _clocks_of(self._entries[0])
+            found = _found(of, self._entries[0])
             self._set = setting
-            for words in _filled(self._options.set, setting, found):
-                _run(self.root, words, self._options.timeout_s)
+            for words in _filled(of, self._options.set, setting, found):
+                _run(self.root, words, self._options)
         self._read_back(setting)
 
     def state(self) -> ClockState:
         readings = _read(self.root, self._options)
-        means = {name: sum(mhz) / len(mhz) for name, mhz in readings.items()}
-        apart = [(max(mhz) - min(mhz)) / max(mhz) * 100.0 for mhz in readings.values()]
+        # A limit is the one that is furthest from the request: it has no apart_pct to show it.
+        asked = self._set.power_limit_w
+        values = {name: value_of_all(shown, asked) for name, shown in readings.items()}
+        apart = [(max(shown) - min(shown)) / max(shown) * 100.0 for shown in readings.values()]
         source = f"`{' '.join(self._options.read[0])}`"
-        return ClockState(Setting(**means), source=source, apart_pct=max(apart))
+        return ClockState(Setting(**values), source=source, apart_pct=max(apart))
 
     def restore(self) -> None:
         if not self._journal.held:
             return
         with signals_wait():
-            back = put_back(self.root, self._entries)
+            back = put_back_by(self._options.of, self.root, self._entries)
             if not back.failed:
                 self._entries.clear()
                 self._set = AS_FOUND
                 self._journal.forget()
         if back.failed:
-            raise ClocksError(f"not restored: {'; '.join(back.failed)}", STATE_UNKNOWN)
+            raise ClocksError(
+                f"not restored: {'; '.join(back.failed)}", self._options.of.state_unknown
+            )
 
     def _record(self) -> None:
-        """Hold the journal, and record what is found before the first clock is set."""
+        """Hold the journal, and record what is found before anything is set."""
         if self._journal.held:
             return
         for line in self._journal.hold():
             logging.getLogger(__name__).warning("%s", line)
         try:
             readings = _read(self.root, self._options)
-            found = {name: sum(mhz) / len(mhz) for name, mhz in readings.items()}
+            found = {name: value_of_all(shown, None) for name, shown in readings.items()}
+            of = self._options.of
             for name in _placeholders(self._options.restore):
-                if PLACEHOLDERS[name][0] not in found:
+                if of.placeholders[name][0] not in found:
                     raise ClocksError(
                         f"restore needs {{{name}}}, which `read` does not show",
-                        "correct [clocks.options]; no clock was changed",
+                        f"{of.correct}; no {of.noun} was changed",
                     )
             entry = {"options": self._given, "found": found, "tolerance_pct": self._tolerance}
             self._journal.write([entry])
@@ -175,40 +231,39 @@ class Command:
             raise IllegalClockError(wrong)
 
 
-STATE_UNKNOWN = (
-    "the clocks of this node are in an unknown state: set them by hand, or reboot it; the next "
-    "start also tries again"
-)
-
-
 def _unlike(root: Path, options: Options, wanted: Setting, tolerance_pct: float) -> str:
-    """Which clock is not shown as it should be, a clause; empty where all are, in time."""
+    """What is not shown as it should be, a clause; empty where all is, in time."""
     deadline_s = time.monotonic() + SETTLE_S
     while True:
         readings = _read(root, options)
         wrong = []
-        for name, mhz in zip(CLOCKS.values(), wanted.clocks, strict=True):
-            allowed = tolerance_pct / 100.0 * (mhz or 0.0)
+        for name in options.of.groups.values():
+            value, unit = getattr(wanted, name), options.of.unit
+            allowed = tolerance_pct / 100.0 * (value or 0.0)
             shown = readings.get(name, [])
-            if mhz is not None and not shown:
+            if value is not None and not shown:
                 return f"{name}: `read` does not show it"
-            off = [one for one in shown if mhz is not None and not abs(one - mhz) <= allowed]
+            off = [one for one in shown if value is not None and not abs(one - value) <= allowed]
             if off:
-                wrong.append(f"{name}: {mhz:g} MHz was asked for, and {off[0]:g} MHz is shown")
+                wrong.append(
+                    f"{name}: {value:g} {unit} was asked for, and {off[0]:g} {unit} is shown"
+                )
         if not wrong or time.monotonic() >= deadline_s:
             return "; ".join(wrong)
         time.sleep(WAIT_S)
 
 
 def _read(root: Path, options: Options) -> dict[str, list[float]]:
-    """The clocks that are shown, in MHz: one, or one of each device."""
-    outputs = [_run(root, words, options.timeout_s) for words in options.read]
+    """What is shown, in a setting's unit: one value, or one of each device."""
+    of = options.of
+    outputs = [_run(root, words, options) for words in options.read]
     if options.pattern is None:
-        texts = {name: [out.strip()] for name, out in zip(CLOCKS.values(), outputs, strict=False)}
+        fields = zip(of.groups.values(), outputs, strict=False)
+        texts = {name: [out.strip()] for name, out in fields}
     else:
         found = list(options.pattern.finditer("\n".join(outputs)))
         texts = {
-            CLOCKS[group]: [text for one in found if (text := one[group]) is not None]
+            of.groups[group]: [text for one in found if (text := one[group]) is not None]
             for group in options.pattern.groupindex
         }
     readings = {}
@@ -216,47 +271,50 @@ def _read(root: Path, options: Options) -> dict[str, list[float]]:
         if not numbers or not all(NUMBER.fullmatch(n) and float(n) > 0.0 for n in numbers):
             shown = shown_text("; ".join(outputs)) or "nothing"
             raise ClocksError(
-                f"`{' '.join(options.read[0])}`: no clock {name} in its output: {shown}",
-                "correct `read` and `pattern` in [clocks.options]",
+                f"`{' '.join(options.read[0])}`: no {of.noun} {name} in its output: {shown}",
+                f"correct `read` and `pattern` in [{of.options}]",
             )
-        readings[name] = [float(number) * HZ[options.unit] / HZ["MHz"] for number in numbers]
+        scale = of.units[options.unit], of.units[of.unit]
+        readings[name] = [float(number) * scale[0] / scale[1] for number in numbers]
     return readings
 
 
-def _filled(commands: Iterable[Words], setting: Setting, found: Setting) -> list[Words]:
-    """Commands with their clocks: of the setting, where it has none as found. A command whose
-    clocks are all left as found is left out.
+def _filled(
+    of: Quantities, commands: Iterable[Words], setting: Setting, found: Setting
+) -> list[Words]:
+    """Commands with their values: of the setting, where it has none as found. A command whose
+    values are all left as found is left out.
 
     Raises:
-        IllegalClockError: a clock is needed that ``read`` does not show.
+        IllegalClockError: a value is needed that ``read`` does not show.
     """
     filled = []
     for words in commands:
-        names = {PLACEHOLDERS[name][0] for word in words for name in PLACEHOLDER.findall(word)}
+        names = {of.placeholders[name][0] for word in words for name in PLACEHOLDER.findall(word)}
         if names and all(getattr(setting, name) is None for name in names):
             continue
         filled_words = list(words)
-        for name, (clock, hz) in PLACEHOLDERS.items():
-            mhz = getattr(setting, clock)
-            mhz = getattr(found, clock) if mhz is None else mhz
-            if mhz is None and clock in names:
-                raise IllegalClockError(f"`{words[0]}` needs {clock}, which `read` does not show")
-            if mhz is not None:
-                value = mhz * HZ["MHz"] / hz
-                text = f"{value:.10g}" if hz >= HZ["MHz"] else str(round(value))
+        for name, (field, per) in of.placeholders.items():
+            value = getattr(setting, field)
+            value = getattr(found, field) if value is None else value
+            if value is None and field in names:
+                raise IllegalClockError(f"`{words[0]}` needs {field}, which `read` does not show")
+            if value is not None:
+                scaled = value * of.units[of.unit] / per
+                text = f"{scaled:.10g}" if per >= of.units[of.unit] else str(round(scaled))
                 filled_words = [word.replace(f"{{{name}}}", text) for word in filled_words]
         filled.append(tuple(filled_words))
     return filled
 
 
-def _run(root: Path, words: Words, timeout_s: float) -> str:
+def _run(root: Path, words: Words, options: Options) -> str:
     """The output of a command.
 
     Raises:
         ClocksError: there is no such program, others can change it, or it fails or takes too long.
     """
     program = find_program(words[0], root)
-    remedy = "run it by hand as this user, and correct [clocks.options]"
+    remedy = f"run it by hand as this user, and {options.of.correct}"
     if program is None:
         raise ClocksError(f"`{words[0]}`: no such program", remedy)
     for path in (Path(program).resolve(), *Path(program).resolve().parents):
@@ -268,7 +326,7 @@ def _run(root: Path, words: Words, timeout_s: float) -> str:
                 f"as root: chown root {path} && chmod go-w {path}",
             )
     try:
-        return run_command([program, *words[1:]], timeout_s, remedy, dies_with_us=True)
+        return run_command([program, *words[1:]], options.timeout_s, remedy, dies_with_us=True)
     except MeterError as error:
         raise ClocksError(error.what, error.remedy) from None
 
@@ -287,31 +345,39 @@ def open_control(site: ControlledSite, root: Path) -> Command:
     """
     parse_options(site.clocks.options)
     log_left_over(root)
-    return Command(root, site.clocks.options, site.settings, site.clocks.tolerance_pct)
+    settings = list(dict.fromkeys(setting.without_limit for setting in site.settings))
+    return Command(root, CLOCKS, site.clocks.options, settings, site.clocks.tolerance_pct)
 
 
 def parse_options(options: Mapping[str, Any]) -> Options:
+    """See :func:`check`."""
+    return check(CLOCKS, options)
+
+
+def check(of: Quantities, options: Mapping[str, Any]) -> Options:
     """Check a site's options.
 
     Raises:
         ValueError: an unknown option, one that is missing, or one with a wrong value.
     """
-    ABOUT.check_options(options)
+    of.about.check_options(options)
     commands = {name: _commands(options, name) for name in ("set", "read", "restore")}
     for name in ("set", "restore"):
         for placeholder in _placeholders(commands[name]):
-            if placeholder not in PLACEHOLDERS:
-                known = ", ".join(f"{{{one}}}" for one in PLACEHOLDERS)
+            if placeholder not in of.placeholders:
+                known = ", ".join(f"{{{one}}}" for one in of.placeholders)
                 raise ValueError(f"{name}: unknown {{{placeholder}}}; known: {known}")
     if not _placeholders(commands["set"]):
-        raise ValueError("set has no clock in it; write {core_mhz} where the clock stands")
-    unit = options.get("unit", "MHz")
-    if unit not in HZ:
-        raise ValueError(f"unit = {unit!r}; give one of {', '.join(HZ)}")
-    pattern = None if "pattern" not in options else _pattern(options["pattern"])
-    if pattern is None and len(commands["read"]) > len(CLOCKS):
-        raise ValueError("read has more commands than clocks; give pattern as well")
+        field = f"{{{next(iter(of.groups.values()))}}}"
+        raise ValueError(f"set has no {of.noun} in it; write {field} where the {of.noun} stands")
+    unit = options.get("unit", of.unit)
+    if unit not in of.units:
+        raise ValueError(f"unit = {unit!r}; give one of {', '.join(of.units)}")
+    pattern = None if "pattern" not in options else _pattern(of, options["pattern"])
+    if pattern is None and len(commands["read"]) > len(of.groups):
+        raise ValueError(f"read has more commands than {of.noun}s; give pattern as well")
     return Options(
+        of=of,
         **commands,
         pattern=pattern,
         unit=unit,
@@ -335,13 +401,16 @@ def _placeholders(commands: Iterable[Words]) -> list[str]:
     return [name for words in commands for word in words for name in PLACEHOLDER.findall(word)]
 
 
-def _pattern(text: Any) -> re.Pattern[str]:
+def _pattern(of: Quantities, text: Any) -> re.Pattern[str]:
     try:
         pattern = re.compile(text, re.MULTILINE)
     except (TypeError, re.error) as error:
         raise ValueError(f"pattern = {text!r} is no regular expression: {error}") from None
-    if not pattern.groupindex or not CLOCKS.keys() >= pattern.groupindex.keys():
-        raise ValueError(f"pattern = {text!r}; name its groups core or mem: (?P<core>[0-9]+)")
+    if not pattern.groupindex or not of.groups.keys() >= pattern.groupindex.keys():
+        names = list(of.groups)
+        raise ValueError(
+            f"pattern = {text!r}; name its groups {' or '.join(names)}: (?P<{names[0]}>[0-9]+)"
+        )
     return pattern
 
 
@@ -351,19 +420,24 @@ def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
     Raises:
         KeyError, TypeError, ValueError: an entry that this control cannot have written.
     """
+    return put_back_by(CLOCKS, root, found)
+
+
+def put_back_by(of: Quantities, root: Path, found: Iterable[Entry]) -> PutBack:
+    """:func:`put_back` of a control that sets these quantities."""
     entries = [
-        (parse_options(entry["options"]), _clocks_of(entry), float(entry["tolerance_pct"]))
+        (check(of, entry["options"]), _found(of, entry), float(entry["tolerance_pct"]))
         for entry in found
     ]
     done, failed = [], []
-    for options, clocks, tolerance_pct in entries:
+    for options, before, tolerance_pct in entries:
         named = f"`{' '.join(options.restore[0])}`"
         try:
-            for words in _filled(options.restore, clocks, clocks):
-                _run(root, words, options.timeout_s)
-            named_clocks = {PLACEHOLDERS[name][0] for name in _placeholders(options.restore)}
-            again = Setting(**{name: getattr(clocks, name) for name in named_clocks})
-            wrong = _unlike(root, options, again, tolerance_pct) if named_clocks else ""
+            for words in _filled(of, options.restore, before, before):
+                _run(root, words, options)
+            fields = {of.placeholders[name][0] for name in _placeholders(options.restore)}
+            again = Setting(**{name: getattr(before, name) for name in fields})
+            wrong = _unlike(root, options, again, tolerance_pct) if fields else ""
         except (ClocksError, IllegalClockError) as error:
             wrong = str(error)
         if wrong:
@@ -373,19 +447,19 @@ def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
     return PutBack(tuple(done), (), tuple(failed))
 
 
-def _clocks_of(entry: Entry) -> Setting:
-    """The clocks that were found, of an entry of the journal."""
+def _found(of: Quantities, entry: Entry) -> Setting:
+    """What was found, of an entry of the journal."""
     found = entry["found"]
     if not isinstance(found, dict) or not all(type(f) is float and f > 0 for f in found.values()):
-        raise TypeError("a clock that is no number")
+        raise TypeError(f"a {of.noun} that is no number")
     return Setting(**found)
 
 
-def _give_up(journal: Journal, root: Path, entries: Sequence[Entry]) -> None:
+def _give_up(journal: Journal, of: Quantities, root: Path, entries: Sequence[Entry]) -> None:
     if not journal.held:
         return
     with signals_wait():
-        if put_back(root, entries).failed:
+        if put_back_by(of, root, entries).failed:
             journal.let_go()
         else:
             journal.forget()

@@ -339,8 +339,15 @@ Current Uncore frequencies:
 Socket 0: min/max $mem/$mem GHz" ;;
 esac
 """,
+    # As nvidia-smi: a limit in an option, and a text for people.
+    "limit": """\
+case $1 in
+--power-limit=*) [ -f $D/limit ] && echo "${1#*=}" > $D/limit ;;
+--query) limit=$(cat $D/limit) && echo "Current Power Limit : $limit W" ;;
+esac
+""",
 }
-"""Stand-ins for the programs of sites; their device is two files."""
+"""Stand-ins for the programs of sites; their device is files."""
 
 
 def _install(text: str) -> Callable[[Path], AbstractContextManager[None]]:
@@ -404,6 +411,26 @@ LAYOUTS = [
         pattern=r"^CPU \d+: .*cur/max [^/]*/(?P<core>[^/]*)/|^Socket \d+: min/max (?P<mem>[^/]*)/",
         unit="GHz",
         restore=[["clocks", "-f", "{core_ghz}"], ["clocks", "--umin", "{mem_ghz}"]],
+    ),
+    ClockLayout(
+        name="command-power-limit",
+        control="command-power-limit",
+        tree="command-power-limit",
+        options={
+            "set": [["clocks", "--power-limit={power_limit_w}"]],
+            "read": [["clocks", "--query"]],
+            "pattern": r"Power Limit : (?P<limit>.*) W$",
+            "restore": [["clocks", "--power-limit={power_limit_w}"]],
+        },
+        limits_w=(300.0, 150.0, 250.5),
+        legal=_limits_w(300.0, 150.0, 250.5),
+        illegal=_limits_w(250.0, 301.0),
+        shown=lambda root: Setting(power_limit_w=_number(root / DEVICE / "limit")),
+        written=(f"{DEVICE}/limit",),
+        numbers=(f"{DEVICE}/limit",),
+        device=DEVICE,
+        no_numbers=("", "abc\n", "-5\n", "12 x\n"),
+        running=_install(PROGRAMS["limit"]),
     ),
     ClockLayout(
         name="cpufreq-acpi",

@@ -263,6 +263,13 @@ def test_a_clock_that_is_left_is_as_found_though_another_was_set_before(gpus: Pa
     assert (gpus / "amdsmi/gpu0/limits").read_text() == limits_text(500, 1700, 1600)
     assert (gpus / "amdsmi/gpu0/perf_level").read_text() == "MANUAL\n"
     clocks.restore()
+    # What is found is what is found at the next set.
+    put(gpus, "gpu0/perf_level", "MANUAL\n")
+    put(gpus, "gpu0/limits", limits_text(600, 1200, 1600))
+    before = contents(gpus)
+    clocks.set(FAST)
+    clocks.restore()
+    assert (contents(gpus), journals(gpus)) == (before, [])
 
 
 def test_a_performance_level_that_could_not_be_restored_is_left(gpus: Path) -> None:

@@ -19,8 +19,10 @@ from dvfs.setting import Setting
 from sites.clocks import ClocksError, IllegalClockError, command, open_control
 from sites.clocks.shared.journal import restore_left_over
 from tests.sites.clock_layouts import LAYOUTS, contents, copy, fork, journals
+from tests.sites.test_power_limits import at, is_accepted, lies_w
 
 SMI, GEOPM, LIKWID = (one for one in LAYOUTS if one.control == "command")
+LIMIT = next(one for one in LAYOUTS if one.control == "command-power-limit")
 SLOW = Setting(852.0, 1593.0)
 
 
@@ -109,6 +111,88 @@ def test_of_500_readings_that_do_not_show_the_clocks_none_is_accepted(
     assert clocks.state().setting == SLOW
     clocks.restore()
     assert contents(smi) == before
+
+
+@pytest.fixture
+def limit(tmp_path: Path) -> Iterator[Path]:
+    copy(LIMIT, tmp_path)
+    with LIMIT.running(tmp_path):
+        yield tmp_path
+
+
+def test_of_500_readings_that_do_not_show_the_limit_none_is_accepted(
+    limit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "SETTLE_S", 0.0)
+    before, site, said = contents(limit), LIMIT.site(), limit / "tmp/said"
+    clocks = LIMIT.open(limit)
+    clocks.set(at(250.5))
+    text = program(limit).read_text()
+    instead(limit, "--query", f"cat {said}")
+    shown = [f"Power Limit : {lie_w:.3f} W" for lie_w in lies_w(250.5, 440, 5)]
+    shown += [f"Power Limit : 250.5 W\n{one}" for one in shown[:40]]  # the second of two devices
+    shown += ["", "Power Limit : N/A W", "Power Limit : 250.5 mW", "Power Limit : -250.5 W"] * 5
+    proven = 0
+    for line in shown:
+        said.write_text(f"{line}\n")
+        with pytest.raises((IllegalClockError, ClocksError)):
+            clocks.set(at(250.5))
+        try:
+            proven += is_accepted(site, at(250.5), [clocks.state().setting])
+        except ClocksError as error:
+            assert "[power_limit.options]" in error.remedy
+    assert (len(shown), proven) == (500, 0)
+    said.write_text("Power Limit : 250.5 W\nPower Limit : 248.1 W\n")  # both within 1 %
+    clocks.set(at(250.5))
+    assert clocks.state().setting == at(248.1)
+    assert is_accepted(site, at(250.5), [clocks.state().setting])
+    program(limit).write_text(text)
+    clocks.restore()
+    assert (contents(limit), journals(limit)) == (before, [])
+
+
+def test_a_limit_in_mw(limit: Path) -> None:
+    (limit / "sys/device/limit").write_text("280000\n")
+    before = contents(limit)
+    set_mw = [["clocks", "--power-limit={power_limit_mw}"]]
+    options = {**LIMIT.options, "set": set_mw, "restore": set_mw, "unit": "mW"}
+    clocks = replace(LIMIT, options=options).open(limit)
+    assert clocks.state().setting == at(280.0)
+    clocks.set(at(250.5))
+    assert (limit / "sys/device/limit").read_text() == "250500\n"
+    assert clocks.state().setting == at(250.5)
+    clocks.restore()
+    assert (contents(limit), journals(limit)) == (before, [])
+
+
+def test_a_limit_that_is_not_restored_is_said_with_its_name(limit: Path) -> None:
+    clocks = LIMIT.open(limit)
+    clocks.set(at(150.0))
+    text = program(limit).read_text()
+    instead(limit, "--power-limit=*", "exit 0")
+    with pytest.raises(ClocksError, match=r"power_limit_w: 280 W was asked for, and 150 W") as one:
+        clocks.restore()
+    assert "power limits of this node are in an unknown state" in one.value.remedy
+    program(limit).write_text(text)
+    clocks.restore()
+
+
+LIMIT_CHANGES: dict[str, tuple[dict[str, Any], str]] = {
+    "a clock": ({"set": [["clocks", "{core_mhz}"]]}, "known: {power_limit_w}, {power_limit_mw}"),
+    "no limit": ({"set": [["clocks"]]}, "no power limit in it; write {power_limit_w}"),
+    "another group": ({"pattern": "(?P<core>x)"}, "name its groups limit"),
+    "another unit": ({"unit": "kW"}, "W, mW"),
+    "more readings": ({"read": [["x"]] * 2, "pattern": None}, "more commands than power limits"),
+    "no option": ({"colour": 1}, "'command-power-limit' has no option 'colour'"),
+}
+
+
+@pytest.mark.parametrize("change", LIMIT_CHANGES)
+def test_options_of_a_limit_that_are_wrong(change: str, tmp_path: Path) -> None:
+    changed, said = LIMIT_CHANGES[change]
+    options = {k: v for k, v in {**LIMIT.options, **changed}.items() if v is not None}
+    with pytest.raises(ValueError, match=re.escape(said)):
+        replace(LIMIT, options=options).open(tmp_path)
 
 
 def test_a_clock_that_comes_late_is_waited_for(smi: Path) -> None:
