@@ -156,13 +156,13 @@ def _mhz(shown: Any) -> int | None:
     return shown if shown < 10**6 else round(shown / 10**6)
 
 
-@dataclass
 class LimitedGpu:
     """A GPU, its journal, and the limits that it had; None while this process set none."""
 
-    limits: GpuClockLimits
-    journal: Journal
-    found: Limits | None = None
+    def __init__(self, root: Path, limits: GpuClockLimits) -> None:
+        self.limits = limits
+        self.journal = Journal(root, ABOUT.control, limits.device)
+        self.found: Limits | None = None
 
 
 class Amdsmi:
@@ -176,7 +176,7 @@ class Amdsmi:
         settings: Sequence[Setting],
         tolerance_pct: float,
     ) -> None:
-        self.gpus = [LimitedGpu(gpu, Journal(root, ABOUT.control, gpu.device)) for gpu in gpus]
+        self.gpus = [LimitedGpu(root, gpu) for gpu in gpus]
         self.settings = sorted({setting.without_limit for setting in settings} - {AS_FOUND})
         self.tolerance_pct = tolerance_pct
         self._set = AS_FOUND

@@ -60,13 +60,13 @@ class LimitLibrary:
         return value / PER_W[self.unit]
 
 
-@dataclass
 class LimitedGpu:
     """A GPU, its journal, and the limit that it had; None while this process set none."""
 
-    limit: GpuLimit
-    journal: Journal
-    found: int | None = None
+    def __init__(self, root: Path, control: str, limit: GpuLimit) -> None:
+        self.limit = limit
+        self.journal = Journal(root, control, limit.device)
+        self.found: int | None = None
 
 
 class GpuPowerLimits:
@@ -81,7 +81,7 @@ class GpuPowerLimits:
         close: Callable[[], None],
     ) -> None:
         self.library = library
-        self.gpus = [LimitedGpu(gpu, Journal(root, library.control, gpu.device)) for gpu in gpus]
+        self.gpus = [LimitedGpu(root, library.control, gpu) for gpu in gpus]
         self.limits_w = limits_w
         self.asked_w: float | None = None
         at_last(self, _give_up, library, self.gpus, close)
