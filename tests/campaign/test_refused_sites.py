@@ -31,7 +31,7 @@ def test_a_sweep_over_power_caps_is_refused_with_the_reason(capped, capsys, verb
     assert main([verb, str(capped), "--site", "x"]) == 2
     said = capsys.readouterr().err
     assert "power_limit was swept" in said
-    assert "sweep locked clocks instead" in said
+    assert "import it as power_limit_w" in said
     assert len(said.splitlines()) == 1
 
 
