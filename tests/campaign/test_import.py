@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from campaign.plan.point import make_point, point_ids
 from campaign.verbs.command_line import main
-from dvfs.setting import Setting
+from dvfs.setting import AXES, Setting
 from tests.campaign.test_table import HEADER, ROOT, ROWS, imported, write
 
 BOTH = HEADER.replace("n_sp", "power_w")
@@ -97,6 +97,7 @@ CONTENT = st.fixed_dictionaries(
         "ranks": st.just(1),
         "core_mhz": st.none() | st.floats(1, 1e4),
         "mem_mhz": st.none() | st.floats(1, 1e4),
+        "power_limit_w": st.none() | st.floats(1, 1e3),
         "repeat": st.integers(0, 9),
     }
 )
@@ -107,8 +108,8 @@ def test_ids_by_column_are_the_ids_of_the_points(contents):
     columns = {name: [content[name] for content in contents] for name in contents[0]}
     expected = [
         make_point(
-            **{n: v for n, v in content.items() if not n.endswith("_mhz")},
-            setting=Setting(content["core_mhz"], content["mem_mhz"]),
+            **{n: v for n, v in content.items() if n not in AXES},
+            setting=Setting(*(content[name] for name in AXES)),
         ).id
         for content in contents
     ]
