@@ -171,7 +171,8 @@ USAGES = {
         "created"
     ),
     "import page.html --store three": (
-        "campaign: page.html: is HTML or XML, and no table; save it as CSV or Parquet"
+        "campaign: page.html: is HTML or XML, and no table; save it as CSV or Parquet, or --from "
+        "one of codecarbon, geopm, kernel-tuner, likwid, perf-stat, reframe, sacct, zeus"
     ),
     "import two.csv --store three --map one": (
         "campaign: --map: one: is a store, not a map file of a table; name a map file of a table, "
@@ -242,8 +243,7 @@ USAGES = {
         "file, under [[sites]], or examine it: campaign doctor jetson-tk1"
     ),
     "plan clocks.toml": (
-        "campaign: clocks.toml:13: settings.core_mhz: unknown key; give clocks with choose = "
-        '"pairs", pairs = [[core MHz, memory MHz]]; known keys: choose, count, pairs, seed'
+        "campaign: clocks.toml:13: settings.core_mhz: found 852; must be a list of numbers"
     ),
     "plan no-kernels.toml": (
         "campaign: no-kernels.toml: kernels: missing; add a table [[kernels]]"
@@ -281,12 +281,16 @@ USAGES = {
         "campaign file, under [[sites]], or examine it: campaign doctor s.toml"
     ),
     "import data.json --store three": (
-        "campaign: data.json: is JSON, and no table; save it as CSV or Parquet"
+        "campaign: data.json: is JSON, and no table; save it as CSV or Parquet, or --from one of "
+        "codecarbon, geopm, kernel-tuner, likwid, perf-stat, reframe, sacct, zeus"
     ),
     "import two.csv": (
         "campaign import: missing: --store, the store to import into (campaign import --help)"
     ),
-    "export one": ("campaign: export: name what to write: --csv F, --parquet F or --traces FOLDER"),
+    "export one": (
+        "campaign: export: name what to write, by one of --csv, --parquet, --traces, "
+        "--kernel-tuner, --extra-p"
+    ),
     "export one --csv missing/x.csv": (
         "campaign: --csv: missing/x.csv: cannot be written (the folder missing does not exist); "
         "name another file"
