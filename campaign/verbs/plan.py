@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from campaign.plan.plan import Plan
     from campaign.plan.sweep import Sweep
     from campaign.results import Results
+    from dvfs.setting import Setting
 
 FIRST_VARIANTS = 3
 CONDITION_CHARS = 80
@@ -110,7 +111,6 @@ def _print_search(search: Search) -> None:
 
 
 def _print_points(plan: Plan, limit: int) -> None:
-    from analysis.measurements.observations import setting_text  # noqa: PLC0415
     from campaign.plan.plan import kernel_names  # noqa: PLC0415
 
     names = kernel_names(plan)
@@ -129,7 +129,7 @@ def _print_points(plan: Plan, limit: int) -> None:
                 point.id,
                 shortened(f"{point.site}/{point.partition}", 20),
                 shortened(names[point.label, point.params], 40),
-                setting_text(point.setting).removesuffix(" MHz"),
+                _setting(point.setting),
                 point.repeat,
             ]
             for point in plan.points[:limit]
@@ -228,3 +228,9 @@ def _print_scripts(plan: Plan, arguments: Namespace) -> None:
             say(f"     step: {step}")
     if not scripts:
         say("no partition of this campaign uses Slurm: no job would be submitted")
+
+
+def _setting(setting: Setting) -> str:
+    clocks = "/".join("-" if mhz is None else f"{mhz:g}" for mhz in setting.clocks)
+    limit = setting.power_limit_w
+    return clocks if limit is None else f"{clocks}, {limit:g} W"
