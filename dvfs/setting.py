@@ -62,6 +62,12 @@ class Setting:
         return ",".join(texts) or "as-found"
 
     @property
+    def short_text(self) -> str:
+        """As tables of terminals have it: ``852/924``, ``852/-``, ``852/924, 150 W``."""
+        clocks = "/".join("-" if mhz is None else f"{mhz:g}" for mhz in self.clocks)
+        return clocks if self.power_limit_w is None else f"{clocks}, {self.power_limit_w:g} W"
+
+    @property
     def without_limit(self) -> Setting:
         """The same clocks without a power limit."""
         return Setting(*self.clocks)

@@ -96,10 +96,9 @@ def _holdout(
     else:
         stray = [setting for setting in train if setting not in data.settings]
         if stray:
-            known = ",".join(f"{mhz:g}" for mhz in data.settings[-1].clocks if mhz is not None)
             raise FitError(
                 f"holdout trains on {setting_text(stray[0])}, which was not measured; "
-                f"a measured setting is {known or 'as found'}"
+                f"a measured setting is {data.settings[-1].option_text}"
             )
         chosen = np.array([data.settings.index(setting) for setting in train])
     test = ~np.isin(data.setting, chosen)

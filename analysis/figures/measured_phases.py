@@ -83,5 +83,4 @@ def _figure(program: str, splits: Sequence[PhaseSplit], site: str, simulated: bo
 
 def _clocks(split: PhaseSplit) -> str:
     """A setting as one word: ``852/924``."""
-    known = [f"{mhz:g}" for mhz in split.setting.clocks if mhz is not None]
-    return "/".join(known) or "as-found"
+    return split.setting.option_text.replace(",", "/")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from analysis.energy.fitted import Fit
-from analysis.measurements.observations import FitError, Observations
+from analysis.measurements.observations import FitError, Observations, setting_text
 from analysis.rooflines.more_work import Trade, traded, work_advice, work_limits
 from analysis.rooflines.power_cap import CappedRoofline
 from analysis.rooflines.regression import (
@@ -56,10 +56,9 @@ def rooflines_at(
         remedy = "measure such kernels, or name another setting"
         if not here.has_counts.any():
             remedy = "its measurements have no counts of operations and bytes; import them as n_*"
-        mhz = ",".join(f"{mhz:g}" for mhz in data.settings[setting].clocks if mhz is not None)
         raise NoPairsError(
             f"a roofline needs kernels that count one class of operations and one of bytes, at two "
-            f"intensities; none was measured at {mhz or 'as-found'} MHz; {remedy}"
+            f"intensities; none was measured at {setting_text(data.settings[setting])}; {remedy}"
         )
     memory = next((name for name in MEMORY_CLASSES if name in data.counts), MEMORY_CLASSES[0])
     regression: Regression | None = None

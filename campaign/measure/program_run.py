@@ -34,7 +34,7 @@ from dvfs.setting import AS_FOUND, Setting
 
 if TYPE_CHECKING:
     from campaign.measure.sampler import OpenMeter, Sampler
-    from campaign.policy.checked import NodeSite
+    from campaign.policy.exec_inputs import NodeSite
     from sites.clocks import ClockControl
 
 FORMAT = 1

@@ -171,8 +171,7 @@ class Entry(FileModel):
     @property
     def mark(self) -> str:
         """Entry and setting, as a job's comment records them: ``dgemm:852/924``."""
-        clocks = ("-" if mhz is None else f"{mhz:g}" for mhz in self.clocks.clocks)
-        return f"{self.name}:{'/'.join(clocks)}"
+        return f"{self.name}:{self.clocks.short_text}"
 
 
 class OptOut(FileModel):

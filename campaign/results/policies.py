@@ -81,7 +81,7 @@ def draft_policy(
     if against is not None and against not in known:
         raise ArgumentError(
             f"--against: {against}: no such setting of {predictions.site}; "
-            f"known: {', '.join(map(_mhz, known[:8]))}"
+            f"known: {', '.join(one.short_text for one in known[:8])}"
         )
     top = highest_clocks(known)
     base = against if against is not None else None if top is None else known[top]
@@ -151,13 +151,13 @@ def _entry(
 ) -> Entry | str:
     """An entry, or why there is none."""
     if setting == against:
-        return f"{_mhz(setting)} MHz is what jobs run at without a policy"
+        return f"{setting.short_text} MHz is what jobs run at without a policy"
     change = promised_change(among, setting, against)
     if change is None:
-        return f"no energies at {_mhz(against)} MHz to compare with"
+        return f"no energies at {against.short_text} MHz to compare with"
     if not (change.is_sure or unsure):
         low, high = change.saving_pct_95
-        return f"{_mhz(setting)} MHz saves {low:.1f} to {high:.1f} %: not surely above 0"
+        return f"{setting.short_text} MHz saves {low:.1f} to {high:.1f} %: not surely above 0"
     return Entry(name=name, setting=_written(setting), promise=_promise(change))
 
 
@@ -178,10 +178,6 @@ def _rounded(pct: float) -> float:
 
 def _written(setting: Setting) -> PolicySetting:
     return PolicySetting(core_mhz=setting.core_mhz, mem_mhz=setting.mem_mhz)
-
-
-def _mhz(setting: Setting) -> str:
-    return "/".join("-" if mhz is None else f"{mhz:g}" for mhz in setting.clocks)
 
 
 def _best_single(among: Sequence[SettingCandidates], objective: str) -> Setting | None:

@@ -60,18 +60,14 @@ def site_rooflines(
 
 
 def _setting_index(data: Observations, setting: Setting | str) -> int:
-    wanted = setting.replace(" ", "") if isinstance(setting, str) else _setting_option(setting)
-    known = [_setting_option(pair) for pair in data.settings]
+    wanted = setting.replace(" ", "") if isinstance(setting, str) else setting.option_text
+    known = [pair.option_text for pair in data.settings]
     if wanted in known:
         return known.index(wanted)
     raise ArgumentError(
         f"--setting: found {wanted!r}; must be one that {data.site} was measured at: "
         f"{' '.join(known[:SHOWN])}{' ...' if len(known) > SHOWN else ''}"
     )
-
-
-def _setting_option(setting: Setting) -> str:
-    return ",".join(f"{mhz:g}" for mhz in setting.clocks if mhz is not None) or "as-found"
 
 
 def platform_named(name: str) -> Platform:

@@ -19,8 +19,10 @@ from campaign.store.setups import public_records, setup_id
 from campaign.table.map_file import POINT_ID
 from campaign.table.reading import OF_STORE
 from dvfs.dataset import COUNT_PREFIX, ESTIMATED, MEASUREMENT_COLUMNS
+from dvfs.errors import ArgumentError
 from dvfs.extras import explain_missing
 from dvfs.files import writing_output
+from dvfs.names import unknown_name
 from dvfs.setting import AXES
 
 FIRST = (
@@ -98,6 +100,20 @@ def _for_people(provenances: Iterable[str]) -> dict[str, list[Any]]:
                 if name in SHOWN or not (name in OF_STORE or name.startswith(COUNT_PREFIX)):
                     kept.setdefault(name, [None] * len(texts))[i] = value
     return kept
+
+
+def of_kernel(table: pd.DataFrame, kernel: str | None) -> pd.DataFrame:
+    """The rows of one kernel: the named one, or the only one.
+
+    Raises:
+        ArgumentError: there is no such kernel, or there are several.
+    """
+    names = sorted(set(table["kernel"]))
+    if kernel is None and len(names) > 1:
+        raise ArgumentError(f"--kernel: name one of {', '.join(names)}: the file holds one kernel")
+    if kernel is not None and kernel not in names:
+        raise ArgumentError(f"--kernel: {unknown_name('kernel', kernel, names)}")
+    return table if kernel is None else table[table["kernel"] == kernel]
 
 
 def write_csv(table: pd.DataFrame, path: Path | None) -> None:

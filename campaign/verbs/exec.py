@@ -67,9 +67,9 @@ def run(arguments: Namespace) -> int:
     site, entry = None, None
     facts: dict[str, Any] = {}
     try:
-        from campaign.policy.checked import checked  # noqa: PLC0415
+        from campaign.policy.exec_inputs import checked_inputs  # noqa: PLC0415
 
-        site, orders = checked(arguments.site, arguments.policy)
+        site, orders = checked_inputs(arguments.site, arguments.policy)
         if orders is not None:
             entry, facts = _entry(arguments.kernel, orders, argv)
     except Exception as error:  # the program runs whatever is wrong here

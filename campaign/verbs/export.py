@@ -68,7 +68,7 @@ def run(arguments: Namespace) -> int:
             if target:
                 _write(store, table, target, write)
     if arguments.kernel_tuner or arguments.extra_p:
-        _write_for_others(export_table(store), arguments)
+        _write_formats(export_table(store), arguments)
     if arguments.traces:
         _write_traces(store, arguments.traces)
     return 0
@@ -106,12 +106,10 @@ def _write(
         say(f"{beside}: the sites' records")
 
 
-def _write_for_others(table: pd.DataFrame, arguments: Namespace) -> None:
-    from campaign.table.for_others import (  # noqa: PLC0415
-        extra_p_lines,
-        kernel_tuner_results,
-        of_kernel,
-    )
+def _write_formats(table: pd.DataFrame, arguments: Namespace) -> None:
+    from campaign.table.exporting import of_kernel  # noqa: PLC0415
+    from campaign.table.extra_p import extra_p_lines  # noqa: PLC0415
+    from campaign.table.formats.kernel_tuner import kernel_tuner_results  # noqa: PLC0415
     from dvfs.files import write_output  # noqa: PLC0415
 
     texts = {}

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from campaign.plan.plan import Plan
     from campaign.plan.sweep import Sweep
     from campaign.results import Results
-    from dvfs.setting import Setting
 
 FIRST_VARIANTS = 3
 CONDITION_CHARS = 80
@@ -129,7 +128,7 @@ def _print_points(plan: Plan, limit: int) -> None:
                 point.id,
                 shortened(f"{point.site}/{point.partition}", 20),
                 shortened(names[point.label, point.params], 40),
-                _setting(point.setting),
+                point.setting.short_text,
                 point.repeat,
             ]
             for point in plan.points[:limit]
@@ -228,9 +227,3 @@ def _print_scripts(plan: Plan, arguments: Namespace) -> None:
             say(f"     step: {step}")
     if not scripts:
         say("no partition of this campaign uses Slurm: no job would be submitted")
-
-
-def _setting(setting: Setting) -> str:
-    clocks = "/".join("-" if mhz is None else f"{mhz:g}" for mhz in setting.clocks)
-    limit = setting.power_limit_w
-    return clocks if limit is None else f"{clocks}, {limit:g} W"

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from campaign.table.checking import checked_rows
-from campaign.table.for_others import kernel_tuner_results
 from campaign.table.formats import FORMATS, HEAD_BYTES, recognised
+from campaign.table.formats.kernel_tuner import kernel_tuner_results
 from campaign.table.importing import import_table
 from campaign.table.map_file import TableMap
 from campaign.table.reading import read_table

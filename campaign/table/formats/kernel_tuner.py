@@ -1,4 +1,4 @@
-"""Kernel Tuner's files as rows: a record is a variant, measured or failed.
+"""Kernel Tuner's files as rows, and rows as its T4 files: a record is a variant, or a failed one.
 
 A cache is one JSON object: ``tune_params_keys`` names the tuned parameters, and ``cache`` maps each
 variant to its record: its parameters, ``time`` in ms and whatever else was observed. Kernel Tuner
@@ -13,16 +13,21 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from campaign.table.delimited import read_table_text
 from campaign.table.formats import Columns, FormatDescription
 from campaign.table.json_records import JsonRecords, read_json_records
 from campaign.table.map_file import ColumnSource, TableMap
 from campaign.table.number_text import number
-from dvfs.dataset import KERNEL_FAILED, OK
+from dvfs.dataset import KERNEL_FAILED, OK, TIMED_OUT, WRONG_RESULT, is_complete
 from dvfs.input_files import FileError
+from dvfs.setting import AXES
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NAME, RECORDS, CACHE_KEY = "kernel_name", "cache", "tune_params_keys"
 RESULTS = "results"
@@ -57,6 +62,16 @@ OURS = {
 }
 """Our column -> the field that it is taken from where the map names none, and the factor. Other
 energies (``ps_energy``, those of PMT's sensors) are of what was connected: the map names them."""
+INVALIDITIES = {
+    "CompilationFailedConfig": "compile",
+    "RuntimeFailedConfig": "runtime",
+    "InvalidConfig": "constraints",
+    **{name: name for name in ("timeout", "compile", "runtime", "correctness", "constraints")},
+}
+"""Why a variant failed, in a cache or a T4 file -> T4's word."""
+OF_FILE = ("schema_version", "metadata", "objective")
+"""What a file of Kernel Tuner says of all its results."""
+BY_STATUS = {TIMED_OUT: "timeout", WRONG_RESULT: "correctness"}
 ABOUT = FormatDescription(
     name="kernel-tuner",
     tool="Kernel Tuner",
@@ -267,3 +282,70 @@ def _is_measured(value: Any) -> bool:
 
 def _cell(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list | dict | bool) else value
+
+
+def kernel_tuner_results(table: pd.DataFrame) -> str:
+    """The rows of a kernel as Kernel Tuner's T4 file of results (schema 1.0.0), failures too.
+
+    The clocks and the power limit are parameters (``nvml_gr_clock`` ...); times are in ms. What an
+    import of Kernel Tuner's files kept as labels is a measurement again, as it was.
+    """
+    results = [_result(row) for row in table.to_dict("records")]
+    return json.dumps(
+        {
+            "results": results,
+            "schema_version": "1.0.0",
+            "metadata": {"timeunit": "milliseconds"},
+        }
+    )
+
+
+def _result(row: Mapping[Any, Any]) -> dict[str, Any]:
+    provenance = json.loads(row["provenance"])
+    kept = {name: _value(text) for name, text in provenance.get("labels", {}).items()}
+    ok = bool(is_complete(row["status"]))
+    clocks = {
+        theirs: int(row[ours]) if row[ours].is_integer() else row[ours]
+        for ours, theirs in ((name, OURS[name][0]) for name in AXES)
+        if math.isfinite(row[ours])
+    }
+    elsewhere = {*TIMES.values(), *OF_RESULT, *OF_FILE}
+    measured = {name: value for name, value in kept.items() if name not in elsewhere}
+    if ok:
+        made = {
+            "time": row["time_s"] * 1e3,
+            OURS["energy_j"][0]: row["energy_j"],
+            OURS["power_w"][0]: provenance.get("power_w"),
+            OURS["core_mhz_achieved"][0]: row["core_mhz_achieved"],
+            OURS["mem_mhz_achieved"][0]: row["mem_mhz_achieved"],
+        }
+        with_power = any(made_of in measured for made_of in ("nvml_power", "nvml_energy"))
+        for name, value in made.items():
+            has_value = value is not None and math.isfinite(value)
+            if has_value and not (with_power and name == OURS["energy_j"][0]):
+                measured.setdefault(name, value)
+    else:
+        measured[ERROR] = ""
+    times = {theirs: kept[ours] for theirs, ours in TIMES.items() if ours in kept}
+    why = BY_STATUS.get(row["status"], "runtime")
+    return {
+        **{name: kept[name] for name in ("timestamp",) if name in kept},
+        "configuration": json.loads(row["params"]) | clocks,
+        "times": {"runtimes": []} | times,
+        "invalidity": "correct" if ok else INVALIDITIES.get(row["text"], why),
+        "correctness": kept.get("correctness", 1),
+        "measurements": [
+            {"name": name, "value": value, "unit": "ms" if name.startswith("time") else ""}
+            for name, value in measured.items()
+        ],
+        "objectives": kept.get("objectives", ["time"]),
+    }
+
+
+def _value(text: str) -> Any:
+    """A label as the number or list that it was written from; else its text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, int | float | list) else text

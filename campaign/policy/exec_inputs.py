@@ -70,7 +70,7 @@ class NodeSite:
     """A policy sets clocks alone."""
 
 
-def checked(site: str | None, policy: str | None) -> tuple[NodeSite, Orders | None]:
+def checked_inputs(site: str | None, policy: str | None) -> tuple[NodeSite, Orders | None]:
     """The site, and what the policy orders where one is named and may be applied here today.
 
     ``site``: a built-in's name or a path; None: the policy's. ``policy``: its path.
