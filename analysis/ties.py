@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from analysis.measurements.cells import kernel_numbers
 from analysis.measurements.observations import Observations, kernel_names
 from dvfs.setting import Setting
 
@@ -41,9 +42,7 @@ def time_noise(data: Observations, once: float = 0.0) -> dict[str, float]:
     That of its repeats at the same settings; of a kernel without repeats that of all kernels;
     where there are none at all, ``once``.
     """
-    labels = kernel_names(data)
-    code = {label: i for i, label in enumerate(labels)}
-    number = np.array([code[label] for label in data.kernel.tolist()], np.int64)
+    labels, number = kernel_names(data), kernel_numbers(data)
     cell = number * len(data.settings) + data.setting
     n = np.bincount(cell, minlength=len(labels) * len(data.settings))
     mean_s = np.bincount(cell, data.time_s, len(n)) / np.maximum(n, 1)

@@ -42,6 +42,7 @@ from smooth_models import by_process, by_quadratic, places, quadratic_columns  #
 from analysis.choice.crossval import cross_validate  # noqa: E402
 from analysis.choice.few_crossval import FewTruth  # noqa: E402
 from analysis.choice.objectives import ENERGY  # noqa: E402
+from analysis.measurements.cells import kernel_numbers  # noqa: E402
 from analysis.measurements.observations import FitError, kernel_names  # noqa: E402
 
 TREES = ("boosting", "forest", "extra")
@@ -122,7 +123,7 @@ def show(name, sites):
     for site in sites:
         everywhere = [k for k in kernel_names(site) if measured_everywhere(site, k)]
         try:
-            found = judged(site.take(np.isin(site.kernel.astype(str), everywhere)))
+            found = judged(site.take(kernel_numbers(site, everywhere) >= 0))
         except FitError:
             continue
         for column, (errors, lost) in found.items():
@@ -144,7 +145,7 @@ def show(name, sites):
 
 def measured_everywhere(data, kernel):
     """Whether a kernel was measured at every setting of the site."""
-    own = np.unique(data.setting[data.kernel == kernel])
+    own = np.unique(data.setting[data.of_kernel(kernel)])
     return len(own) == len(np.unique(data.setting))
 
 

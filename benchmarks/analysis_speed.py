@@ -51,7 +51,7 @@ def simulated():
     data = observations(simulated_dataset("default", per_family=PER_FAMILY), "tk1")
     names = np.array(kernel_names(data), object)
     every = np.linspace(0, len(names) - 1, WANTED_KERNELS).round().astype(int)
-    return data.take(np.isin(data.kernel, names[every]))
+    return data.take(np.isin(data.labels, names[every]))
 
 
 def titan_x(table: Path, map_file: Path):

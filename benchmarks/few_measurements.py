@@ -44,7 +44,6 @@ from analysis.choice.losses import rank_single_settings  # noqa: E402
 from analysis.choice.objectives import ENERGY  # noqa: E402
 from analysis.choice.pick import picks  # noqa: E402
 from analysis.energy.fit import fit  # noqa: E402
-from analysis.measurements.cells import kernel_numbers  # noqa: E402
 from analysis.measurements.observations import measured_volts  # noqa: E402
 
 PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
@@ -63,7 +62,7 @@ class Table:
         self.time_s, self.energy_j = np.empty(shape), np.empty(shape)
         self.first = np.empty(shape, int)
         for i, label in enumerate(labels):
-            mine = np.flatnonzero(data.kernel == label)
+            mine = np.flatnonzero(data.of_kernel(label))
             at = np.searchsorted(self.settings, data.setting[mine])
             n = np.bincount(at)
             self.time_s[i] = np.bincount(at, data.time_s[mine]) / n
@@ -180,7 +179,7 @@ def judged(data, new, draws, form):
         lost["measured"] += truth.above_pct[rows, best].tolist()
         lost["fastest"] += truth.above_pct[rows, np.array(truth.fastest)[rows]].tolist()
         known = data.take(fold.others)
-        rank = rank_single_settings(known, kernel_numbers(known), ENERGY)
+        rank = rank_single_settings(known, ENERGY)
         lost["single"] += truth.above_pct[rows, int(np.argmin(rank[table.settings]))].tolist()
     return lost
 

@@ -161,7 +161,7 @@ def repeats(data) -> np.ndarray:
     """int64 (rows,): how many rows of the same kernel and setting come before each."""
     before: dict[tuple[str, int], int] = defaultdict(int)
     number = np.empty(len(data), np.int64)
-    for i, cell in enumerate(zip(data.kernel.tolist(), data.setting.tolist(), strict=True)):
+    for i, cell in enumerate(zip(data.labels.tolist(), data.setting.tolist(), strict=True)):
         number[i] = before[cell]
         before[cell] += 1
     return number
@@ -199,7 +199,7 @@ def simulated(arguments: argparse.Namespace) -> None:
 
     quiet = observations(simulated_dataset("off", per_family=arguments.per_family), "tk1")
     print(
-        f"simulated Jetson TK1: {len(set(quiet.kernel.tolist()))} kernels x "
+        f"simulated Jetson TK1: {len(set(quiet.labels.tolist()))} kernels x "
         f"{len(quiet.settings)} settings = {len(quiet)} rows a campaign; noise: setting "
         f"{SETTING_GAIN:.1%}, run {RUN_GAIN:.1%}, time {TIME_GAIN:.1%}"
     )

@@ -36,7 +36,9 @@ def true_energies(data) -> dict[str, dict[Setting, float]]:
     """Kernel -> setting -> mean joules, in the order of the settings."""
     total = defaultdict(lambda: defaultdict(list))
     for i in np.argsort(data.setting, kind="stable"):
-        total[data.kernel[i]][data.settings[data.setting[i]]].append(float(data.energy_j[i]))
+        total[data.kernels[data.kernel[i]]][data.settings[data.setting[i]]].append(
+            float(data.energy_j[i])
+        )
     return {
         kernel: {setting: float(np.mean(joules)) for setting, joules in by_setting.items()}
         for kernel, by_setting in total.items()

@@ -77,12 +77,12 @@ class Set:
     def __init__(self, data):
         self.truth = FewTruth.of(data, ENERGY)
         self.labels = list(self.truth.row)
-        self.data = data.take(np.isin(data.kernel.astype(str), self.labels))
+        self.data = data.take(np.isin(data.labels.astype(str), self.labels))
         table = Table(self.data, self.labels)
         self.log_j = np.log(table.energy_j)
         self.first = table.first
         self.shape = self.log_j.shape
-        self.kernel = np.array([self.truth.row[k] for k in self.data.kernel.tolist()])
+        self.kernel = np.array([self.truth.row[k] for k in self.data.labels.tolist()])
         self.setting = np.searchsorted(self.truth.settings, self.data.setting)
         self.volts = measured_volts(self.data)
         self.settings = list(self.truth.column)

@@ -41,7 +41,11 @@ LONGEST_GAP = 3.0
 
 def rows(site, kernel, core_mhz, mem_mhz, *, time_s, energy_j, counts=None, core_v=None):
     """Observations of arrays; ``core_v``: measured voltages, None where not known."""
-    from analysis.measurements.observations import MEMORY_CLASSES, Observations
+    from analysis.measurements.observations import (
+        MEMORY_CLASSES,
+        Observations,
+        distinct_kernels,
+    )
     from dvfs.setting import distinct_settings
 
     n = len(kernel)
@@ -49,10 +53,12 @@ def rows(site, kernel, core_mhz, mem_mhz, *, time_s, energy_j, counts=None, core
     mem_mhz = np.full(n, np.nan) if mem_mhz is None else np.asarray(mem_mhz, float)
     settings, setting = distinct_settings(core_mhz, mem_mhz)
     counts = counts or {}
+    kernels, number = distinct_kernels(kernel)
     return Observations(
         site=site,
         simulated=False,
-        kernel=np.array(kernel, object),
+        kernel=number,
+        kernels=kernels,
         core_mhz=core_mhz,
         mem_mhz=mem_mhz,
         core_v=np.ones(n) if core_v is None else np.asarray(core_v, float),

@@ -98,7 +98,7 @@ def _of_observations(data) -> pd.DataFrame:
     volts = {} if data.voltage == "unit" else {"core_v": data.core_v}
     return _frame(
         data.site,
-        data.kernel.astype(str),
+        data.labels.astype(str),
         data.core_mhz,
         data.mem_mhz,
         time_s=data.time_s,

@@ -25,6 +25,7 @@ from analysis.measurements.observations import kernel_names, observations
 from analysis.report.content import MeasurementCounts, ReportContent, SiteReport
 from analysis.report.page import render
 from tests.analysis.simulated_tk1 import simulated_dataset
+from tests.analysis.synthetic import numbered
 from tests.requirement import need_browser
 
 pytestmark = pytest.mark.browser
@@ -170,8 +171,8 @@ class Chromium:
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of as many kernels as the demo's, from the simulated Jetson TK1."""
     data = observations(simulated_dataset("default", per_family=30), "tk1")
-    words = [kernel.replace("-", " level=dram ops_per_word=") for kernel in data.kernel]
-    data = replace(data, kernel=np.array(words, object))
+    words = [kernel.replace("-", " level=dram ops_per_word=") for kernel in data.labels]
+    data = replace(data, **numbered(words))
     names = kernel_names(data)
     assert len(names) >= KERNELS
     site = SiteReport(

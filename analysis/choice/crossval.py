@@ -24,13 +24,14 @@ from analysis.choice.objectives import Objective
 from analysis.choice.objectives import objective as objective_of
 from analysis.energy.fit import fit
 from analysis.energy.models import AUTO, FormRequest
-from analysis.measurements.cells import kernel_numbers
 from analysis.measurements.observations import (
     FitError,
     Observations,
+    distinct_kernels,
     kernel_names,
     measured_volts,
     pooled,
+    rows_by_kernel,
     setting_text,
 )
 from analysis.predict.site import SitePosterior, site_posterior
@@ -151,7 +152,6 @@ class _FoldResults:
         self.data, self.objective, self.form = data, objective, form
         self.physics_j, self.picks_j, self.given_s = np.full((3, len(data)), np.nan)
         self.untimed = np.full((2, len(data)), np.nan)
-        self.number = kernel_numbers(data)
         self.fold = np.full(len(data), -1)
         self.rankings: list[np.ndarray] = []
         self.rough_time = 0.0
@@ -172,7 +172,7 @@ class _FoldResults:
         self.rough_time = found.rough_time
         also = held_out if time == "measured" else None
         predicted = found.from_rows(training, also).of_rows(held_out)
-        measured = np.isin(held_out.kernel.astype(str), training.kernel.astype(str))
+        measured = np.isin(held_out.kernel, training.kernel)
         if time == "measured":
             untimed = found.from_rows(training, None).of_rows(held_out)
             self.untimed[:, test] = np.where(measured, [untimed.energy_j, untimed.time_s], np.nan)
@@ -192,7 +192,7 @@ class _FoldResults:
         self.picks_j[rows] = np.where(measured, predicted.energy_j, physics_j)
         self.picks_j[rows[~known]] = np.nan
         self.fold[rows] = len(self.rankings)
-        self.rankings.append(rank_single_settings(training, self.number[~test], self.objective))
+        self.rankings.append(rank_single_settings(training, self.objective))
 
     def judged(self, scheme: str, time: str, labelled: Observations) -> CrossValidation:
         """The errors over all folds, and the losses of the kernels as ``labelled`` names them."""
@@ -212,7 +212,7 @@ class _FoldResults:
         if labelled is not data:  # its kernels have other names
             noise = {
                 new: noise[old]
-                for new, old in zip(labelled.kernel.tolist(), data.kernel.tolist(), strict=True)
+                for new, old in zip(labelled.labels.tolist(), data.labels.tolist(), strict=True)
             }
         untimed = None
         if np.isfinite(self.untimed[:, known]).all():
@@ -327,12 +327,14 @@ def leave_one_site_out(
     for i in range(len(sites)):
         results.add(place == i, TIMES[0], None)
     # One kernel at two sites is two cases.
-    by_site = np.array([f"{sites[i].site}: {k}" for i, k in zip(place, data.kernel, strict=True)])
+    labels = data.labels.tolist()
+    by_site = [f"{sites[i].site}: {label}" for i, label in zip(place, labels, strict=True)]
     instances = {
         label: replace(data.instance(kernel), label=label)
-        for label, kernel in zip(by_site.tolist(), data.kernel.tolist(), strict=True)
+        for label, kernel in zip(by_site, labels, strict=True)
     }
-    labelled = replace(data, kernel=by_site.astype(object), instances=instances)
+    kernels, kernel = distinct_kernels(by_site)
+    labelled = replace(data, kernel=kernel, kernels=kernels, instances=instances)
     return results.judged("leave-one-site-out", TIMES[0], labelled)
 
 
@@ -397,11 +399,10 @@ def _profile_times(
     kernel's counts and its time at the fastest setting: that alone is taken of the kernel."""
     ceilings, base = fit_class_roofline(training), fastest_setting(training)
     time_s = np.full(len(held_out), np.nan)
-    for kernel in kernel_names(held_out):
-        profile = data.take((data.kernel == kernel) & (data.setting == base))
+    for kernel, mine in rows_by_kernel(held_out):
+        profile = data.take(data.of_kernel(kernel) & (data.setting == base))
         if not len(profile):
             continue
-        mine = held_out.kernel == kernel
         time_s[mine] = ceilings.time_s(
             {name: float(values[0]) for name, values in profile.counts.items()},
             float(profile.time_s.mean()),
@@ -414,6 +415,4 @@ def _profile_times(
 
 def _predictable(training: Observations, held_out: Observations) -> np.ndarray:
     """bool (rows,): kernels with counts, and those without that the training rows have, too."""
-    known = set(training.kernel.tolist())
-    in_known = np.array([k in known for k in held_out.kernel.tolist()], bool)
-    return np.asarray(held_out.has_counts | in_known)
+    return np.asarray(held_out.has_counts | np.isin(held_out.kernel, training.kernel))

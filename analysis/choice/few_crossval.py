@@ -189,7 +189,7 @@ def _judged_picks(
 ) -> list[FewCase]:
     """The cases of a fold."""
     others = data.take(fold.others)
-    rank = rank_single_settings(others, kernel_numbers(others), goal)[truth.settings]
+    rank = rank_single_settings(others, goal)[truth.settings]
     made = picks(
         data.take(fold.seen),
         fold.judged,
@@ -249,7 +249,7 @@ def few_folds(
         for part in np.array_split(order, min(PARTS, len(kernels))):
             judged = [kernels[i] for i in part]
             own = rng.choice(chosen, new, replace=False)
-            others = inside & ~np.isin(data.kernel.astype(str), judged)
+            others = inside & (kernel_numbers(data, judged) < 0)
             yield FewFold(draw, judged, own, others | (inside & np.isin(data.setting, own)), others)
 
 
@@ -280,7 +280,7 @@ class FewTruth:
         noise = site_time_noise(data, measured_volts(data))
         raced = []
         for k, times in zip(whole.tolist(), time_s, strict=True):
-            of = data.setting[data.kernel == labels[k]]
+            of = data.setting[data.of_kernel(labels[k])]
             repeats = np.bincount(of, minlength=len(data.settings))[settings]
             raced.append(fastest(clocks, times, noise[labels[k]] * times / np.sqrt(repeats)))
         score = goal.score(energy_j.T, time_s.T).T

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from analysis.choice.losses import SEED
-from analysis.measurements.observations import FitError, Observations, kernel_names, setting_text
+from analysis.measurements.observations import FitError, Observations, setting_text
 from dvfs.names import unknown_name
 from dvfs.setting import Setting
 
@@ -54,7 +54,7 @@ def folds(data: Observations, scheme: str, train: Sequence[Setting] | None) -> I
     elif scheme == "holdout":
         yield _holdout(data, present, train)
     elif scheme == "leave-one-kernel-out":
-        yield from (data.kernel == kernel for kernel in kernel_names(data))
+        yield from (data.kernel == number for number in np.unique(data.kernel))
     elif scheme == "leave-one-node-out":
         nodes = np.array([] if data.node is None else sorted(set(data.node.tolist()) - {""}))
         if len(nodes) < 2:

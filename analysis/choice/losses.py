@@ -10,7 +10,7 @@ import numpy as np
 from scipy import special
 
 from analysis.choice.objectives import ENERGY, Objective
-from analysis.measurements.observations import Observations, kernel_names
+from analysis.measurements.observations import Observations, rows_by_kernel
 from analysis.ties import equally_fast, first_least, highest, time_noise
 from dvfs.setting import Setting
 
@@ -110,17 +110,15 @@ def highest_clocks(settings: Sequence[Setting]) -> int | None:
     return max(at, key=lambda i: settings[i].power_limit_w or np.inf, default=None)
 
 
-def rank_single_settings(
-    data: Observations, number: np.ndarray, objective: Objective
-) -> np.ndarray:
+def rank_single_settings(data: Observations, objective: Objective) -> np.ndarray:
     """Each setting's rank as a single setting for all kernels: float64 (settings,), 0 the best.
 
-    ``number``: int64 (rows,), each row's kernel; kernels without rows do not count. Best is the
+    Kernels without rows do not count. Best is the
     least mean of the score above each kernel's best, among the settings at which most
     kernels were measured; those of fewer kernels come after; infinite where none was.
     """
-    shape = (len(data.settings), int(number.max()) + 1)
-    cell = data.setting * shape[1] + number
+    shape = (len(data.settings), len(data.kernels))
+    cell = data.setting * shape[1] + data.kernel
     n = np.bincount(cell, minlength=shape[0] * shape[1])
     there = (n > 0).reshape(shape)
     energy_j, time_s = (
@@ -177,8 +175,7 @@ def case_losses(
         values[known] for one in (predicted, physics) for values in (one.energy_j, one.time_s)
     ]
     cases = []
-    for kernel in kernel_names(data):
-        mine = data.kernel == kernel
+    for kernel, mine in rows_by_kernel(data):
         settings, measured_j, time_s, *means = _by_setting(data, mine, *by_row)
         if len(settings) < 2:
             continue

@@ -176,7 +176,7 @@ def _anchors(
     row = {label: k for k, label in enumerate(offer.labels) if label is not None}
     column = {setting: s for s, setting in enumerate(offer.settings)}
     time_s = np.full(may.shape, np.nan)
-    for i, label in enumerate(data.kernel.tolist()):
+    for i, label in enumerate(data.labels.tolist()):
         cell = row.get(label), column.get(data.settings[data.setting[i]])
         if cell[0] is not None and cell[1] is not None:
             time_s[cell] = data.time_s[i]
@@ -228,7 +228,7 @@ def measurements_like(
         raise FitError(f"{data.site} has measured none of these kernels; name another site")
     there = _at_each_setting(data, volts, list(kernels))
     place = {setting: s for s, setting in enumerate(offer.settings)}
-    of_kernel = np.array([kernels[label] for label in there.kernel.tolist()])
+    of_kernel = np.array([kernels[label] for label in there.labels.tolist()])
     at = np.array([place.get(pair, -1) for pair in there.settings])
     of_setting = at[there.setting]
     offered = of_setting >= 0

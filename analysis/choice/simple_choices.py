@@ -8,7 +8,6 @@ import numpy as np
 
 from analysis.choice.losses import rank_single_settings
 from analysis.choice.objectives import Objective
-from analysis.measurements.cells import kernel_numbers
 from analysis.measurements.observations import Observations
 from dvfs.setting import Setting
 
@@ -16,7 +15,7 @@ from dvfs.setting import Setting
 def best_single_setting(data: Observations, objective: Objective) -> Setting:
     """The measured setting that is best on average over all kernels
     (:func:`~analysis.choice.losses.rank_single_settings`)."""
-    rank = rank_single_settings(data, kernel_numbers(data), objective)
+    rank = rank_single_settings(data, objective)
     return data.settings[int(np.argmin(rank))]
 
 

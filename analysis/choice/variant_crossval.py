@@ -19,6 +19,7 @@ from analysis.choice.objectives import objective as objective_of
 from analysis.choice.variant_prices import times_without
 from analysis.energy.fit import fit
 from analysis.energy.models import AUTO
+from analysis.measurements.cells import kernel_numbers
 from analysis.measurements.observations import FitError, Observations
 from analysis.measurements.variant_costs import CLOCKS, MeasuredVariants
 from dvfs.setting import distinct_settings
@@ -119,7 +120,7 @@ def cross_validate_variants(
         if data is not None and row_of is not None:
             given_s = predicted_s if time == "predicted" else variants.time_s
             labels = [variants.instances[i].label for i in np.flatnonzero(left_out).tolist()]
-            others = data.take(~np.isin(data.kernel.astype(str), labels))
+            others = data.take(kernel_numbers(data, labels) < 0)
             fitted = fit(others, model, voltage, robust=robust, intervals=False)
             asked = replace(data.take(row_of[test]), time_s=given_s[test])
             predicted_j[test] = fitted.energy_j(asked)
@@ -172,7 +173,7 @@ def folds(count: int, scheme: str) -> Iterator[np.ndarray]:
 
 def _rows_of(variants: MeasuredVariants, data: Observations) -> np.ndarray:
     """A row of ``data`` for each row of ``variants``: of its variant and setting."""
-    labels = data.kernel.tolist()
+    labels = data.labels.tolist()
     place = {
         (label, data.settings[setting]): row
         for row, (label, setting) in enumerate(zip(labels, data.setting.tolist(), strict=True))

@@ -14,7 +14,7 @@ import numpy as np
 from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit
 from analysis.energy.models import AUTO
-from analysis.measurements.observations import FitError, Observations, kernel_names
+from analysis.measurements.observations import FitError, Observations, rows_by_kernel
 from dvfs.dataset import moves_data
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
@@ -79,11 +79,15 @@ def application_energies(
     Raises:
         FitError: the microbenchmarks do not allow a fit.
     """
-    single = {label: _is_single(data, label) for label in kernel_names(data)}
-    names = {data.instance(label).name for label, one in single.items() if not one}
-    of = np.array([data.instance(label).name for label in data.kernel.tolist()], object)
+    names = {
+        data.instance(label).name
+        for label, rows in rows_by_kernel(data)
+        if not _is_single(data, rows)
+    }
+    name_of = np.array([data.instance(label).name for label in data.kernels], object)
+    of = name_of[data.kernel]
     counted = data.has_counts
-    micro = counted & np.array([name not in names for name in of.tolist()], bool)
+    micro = counted & ~np.isin(name_of, list(names))[data.kernel]
     if not names or not micro.any():
         return []
     training = data.take(micro)
@@ -105,10 +109,9 @@ def application_energies(
     return shown
 
 
-def _is_single(data: Observations, label: str) -> bool:
-    """Whether a kernel counts at most one class of arithmetic and one of bytes."""
-    mine = data.kernel == label
-    classes = [n for n, values in data.counts.items() if (np.nan_to_num(values[mine]) > 0).any()]
+def _is_single(data: Observations, rows: np.ndarray) -> bool:
+    """Whether a kernel, of these rows, counts at most one class of arithmetic and one of bytes."""
+    classes = [n for n, values in data.counts.items() if (np.nan_to_num(values[rows]) > 0).any()]
     arithmetic = [name for name in classes if name in ARITHMETIC]
     return len(arithmetic) <= 1 and sum(map(moves_data, classes)) <= 1
 
@@ -123,14 +126,14 @@ def _variants(data: Observations, fitted: Fit, known: set[str]) -> list[VariantE
     predicted_j = parts_j.sum(axis=1)
     without_j = predicted_j - parts_j[:, integers].sum(axis=1)
     rows = []
-    for label in kernel_names(data):
-        for setting in np.unique(data.setting[data.kernel == label]):
-            mine = (data.kernel == label) & (data.setting == setting)
+    for label, of_kernel in rows_by_kernel(data):
+        for setting in np.unique(data.setting[of_kernel]):
+            mine = of_kernel[data.setting[of_kernel] == setting]
             rows.append(
                 VariantEnergy(
                     kernel=data.instance(label),
                     setting=data.settings[setting],
-                    n=int(mine.sum()),
+                    n=len(mine),
                     measured_j=float(data.energy_j[mine].mean()),
                     predicted_j=float(predicted_j[mine].mean()),
                     without_integers_j=float(without_j[mine].mean()),

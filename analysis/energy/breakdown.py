@@ -122,7 +122,7 @@ def _dataset(joules: np.ndarray, dim: str, names: Sequence[str], data: Observati
     return xr.Dataset(
         {"energy_j": (dims, joules, {"units": "J"}), "share": (dims, share, {"units": "1"})},
         {
-            "kernel": ("row", data.kernel),
+            "kernel": ("row", data.labels),
             "core_mhz": ("row", data.core_mhz, {"units": "MHz"}),
             "mem_mhz": ("row", data.mem_mhz, {"units": "MHz"}),
             dim: list(names),

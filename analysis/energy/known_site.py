@@ -300,7 +300,7 @@ def _by_fall(
 
 def _noise(data: Observations, scatter: Scatter) -> np.ndarray:
     """The covariance of the rows' relative errors: float64 (n, n)."""
-    labels = data.kernel.tolist()
+    labels = data.labels.tolist()
     own = np.array([scatter.own * scatter.scale.get(label, 1.0) for label in labels])
     noise = np.array([scatter.noise.get(label, 0.0) for label in labels]) + LEAST_NOISE
     if data.energy_std_j is not None:

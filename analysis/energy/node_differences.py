@@ -36,7 +36,7 @@ def scatter_of_one_node(fitted: Fit, data: Observations) -> tuple[float, float] 
     predicted_j = parts.sum(axis=1)
     share = sparse.csr_array(parts / predicted_j[:, None])
     away = np.log(data.energy_j[rows] / predicted_j)
-    label = data.kernel[rows].astype(str)
+    label = data.labels[rows].astype(str)
     freedom = len(rows)
     for one in range(len(nodes)):
         of = np.flatnonzero(node == one)

@@ -17,6 +17,7 @@ from analysis.energy.arrow_solver import block_sums, solve_blocks
 from analysis.energy.terms.lumped import LumpedTerm
 from analysis.energy.terms.registry import design_matrix
 from analysis.energy.terms.term import MEM, Term
+from analysis.measurements.cells import kernel_numbers
 from analysis.measurements.observations import Observations
 
 
@@ -63,14 +64,6 @@ def settings_of(data: Observations) -> tuple[np.ndarray, np.ndarray]:
     return settings, place[data.setting]
 
 
-def places_of(kernels: Sequence[str], data: Observations) -> np.ndarray:
-    """The place of each row's kernel among ``kernels``, int64 (rows,); -1 where it has none."""
-    if not kernels:
-        return np.full(len(data), -1)
-    place = {kernel: i for i, kernel in enumerate(kernels)}
-    return np.array([place.get(kernel, -1) for kernel in data.kernel.tolist()], np.int64)
-
-
 def normal_equations(
     data: Observations,
     terms: list[Term],
@@ -92,7 +85,7 @@ def normal_equations(
     settings, block = settings_of(data)
     size, n = len(shared), len(settings)
     gram, moment, square = block_sums(rows, root, block, n)
-    number = places_of(kernels, data)
+    number = kernel_numbers(data, kernels)
     mine = np.flatnonzero(number >= 0)
     has_mem = any(term.domain == MEM for term in lumped)
     scale = root[mine] / data.energy_j[mine]

@@ -30,7 +30,7 @@ def outliers(data: Observations, predicted_j: np.ndarray) -> list[dict[str, Any]
     far = far[np.argsort(-np.abs(residual[far] - centre))]
     return [
         {
-            **data.instance(str(data.kernel[i])).as_dict(),
+            **data.instance(data.kernels[data.kernel[i]]).as_dict(),
             "setting": setting_text(data.settings[data.setting[i]]),
             "energy_j": float(data.energy_j[i]),
             "predicted_j": float(predicted_j[i]),

@@ -12,13 +12,13 @@ from analysis.energy.models import ESTIMATED
 from analysis.energy.normal_equations import (
     NormalEquations,
     normal_equations,
-    places_of,
     settings_of,
     solve,
 )
 from analysis.energy.terms.registry import design_matrix, model_terms
 from analysis.energy.terms.term import Term
 from analysis.energy.voltage import curve_numbers, estimate_curves, knees_beside
+from analysis.measurements.cells import kernel_numbers
 from analysis.measurements.observations import Observations
 
 
@@ -76,7 +76,7 @@ def prepare(data: Observations, form: Form, weight: np.ndarray | None = None) ->
         equations=equations,
         columns=columns,
         block=settings_of(data)[1],
-        number=places_of(equations.kernels, data),
+        number=kernel_numbers(data, equations.kernels),
         mhz=data.mhz[equations.settings],
     )
 

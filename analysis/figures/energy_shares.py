@@ -117,7 +117,7 @@ def mean_at(data: Observations, kernels: Sequence[str], setting: int) -> Observa
     """
     rows, means = [], []
     for kernel in kernels:
-        mine = np.flatnonzero((data.kernel == kernel) & (data.setting == setting))
+        mine = np.flatnonzero(data.of_kernel(kernel) & (data.setting == setting))
         if len(mine):
             rows.append(mine[0])
             means.append((data.time_s[mine].mean(), data.energy_j[mine].mean()))
@@ -149,14 +149,14 @@ def count_figure(data: Observations, kernels: Sequence[str], setting: int) -> Fi
     panels = _share_panels(there, there.counts, ("Operations", "Bytes moved"), where)
     if not panels:
         return None
-    which = _most_energy(data, there.kernel.tolist(), setting)
+    which = _most_energy(data, there.labels.tolist(), setting)
     caption = f"What the kernels do: operations and bytes moved, by class; {which}."
     return Figure("count_shares", caption, panels)
 
 
 def _most_energy(data: Observations, shown: Sequence[str], setting: int) -> str:
     """Which kernels a figure shows, of those measured at a setting."""
-    there = len(set(data.kernel[data.setting == setting].tolist()))
+    there = len(np.unique(data.kernel[data.setting == setting]))
     if len(shown) == there:
         return f"all {there} kernels" if there > 1 else "the one kernel"
     some = some_of(len(shown), there, "kernels")
@@ -183,7 +183,7 @@ def _share_panels(
         some = whole > 0
         shares = {name: v[some] / whole[some] * 100.0 for name, v in mine.items()}
         mixed = mixed or bool((np.max(list(shares.values()), axis=0) < 99.9).any())
-        rows = there.kernel[some].tolist()
+        rows = there.labels[some].tolist()
         panels.append(
             stacked_panel(
                 f"{title} by class, %",
@@ -208,7 +208,7 @@ def class_figure(model: Fit, data: Observations, kernels: Sequence[str], setting
     split = by_class(model, there)
     where = f"{data.site} at {setting_label(data.settings[setting])}"
     where += ", simulated" if data.simulated else ""
-    rows = there.kernel.tolist()
+    rows = there.labels.tolist()
     names = short_labels(map(there.instance, rows))
     return Figure(
         "energy_by_class",
@@ -259,7 +259,7 @@ def instruction_data_figure(
         "energy_operations_data",
         f"Predicted energy of operations and of data access by class, at "
         f"{setting_label(data.settings[setting])}: "
-        f"{_most_energy(data, there.kernel.tolist(), setting)}.",
+        f"{_most_energy(data, there.labels.tolist(), setting)}.",
         panels,
     )
 
@@ -315,7 +315,7 @@ def kind_figure(
             )
         )
     places = [setting_label(setting) for setting in settings]
-    there_are = (len(set(data.kernel.tolist())), len(numbers))
+    there_are = (len(np.unique(data.kernel)), len(numbers))
     clock = any(term.part == "clock" for term in model.terms)
     return Figure(
         "energy_by_kind",

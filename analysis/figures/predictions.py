@@ -12,7 +12,8 @@ from analysis.choice.crossval import CrossValidation
 from analysis.figures.figure import Axis, Bars, Figure, Line, Panel, Points, Rule, Texts, log_scale
 from analysis.figures.labels import family_order, setting_label, some_of, told_apart
 from analysis.figures.range_panel import range_panel
-from analysis.measurements.observations import Observations, kernel_names
+from analysis.measurements.cells import kernel_numbers
+from analysis.measurements.observations import Observations, kernel_names, rows_by_kernel
 from dvfs.kernel_instance import short_labels
 from dvfs.setting import Setting
 
@@ -123,11 +124,11 @@ def cases(
     if not known.any():
         return None
     data, predicted_j = data.take(known), predicted_j[known]
-    there = set(data.kernel.tolist())
+    there = set(kernel_names(data))
     inputs = [label for label in listed[0] if label in there]
     if not 0 < len(inputs) <= INPUTS or len(inputs) < len(there):
         inputs = foremost(data, families, INPUTS)
-    present = np.unique(data.setting[np.isin(data.kernel, inputs)])
+    present = np.unique(data.setting[kernel_numbers(data, inputs) >= 0])
     if len(present) > SETTINGS:
         present = present[np.linspace(0, len(present) - 1, SETTINGS).round().astype(int)]
     present = present[::-1]  # the fastest clocks first
@@ -138,7 +139,7 @@ def cases(
     measured, predicted = np.full(shape, np.nan), np.full(shape, np.nan)
     for i, kernel in enumerate(inputs):
         for j, setting in enumerate(present):
-            rows = (data.kernel == kernel) & (data.setting == setting)
+            rows = data.of_kernel(kernel) & (data.setting == setting)
             if rows.any():
                 measured[i, j] = data.energy_j[rows].mean()
                 predicted[i, j] = predicted_j[rows].mean()
@@ -157,7 +158,7 @@ def cases(
 
 def foremost(data: Observations, families: Mapping[str, str], most: int) -> list[str]:
     """The kernels with the most measured energy: the first of each family, then the rest."""
-    mean_j = {k: float(data.energy_j[data.kernel == k].mean()) for k in kernel_names(data)}
+    mean_j = {label: float(data.energy_j[rows].mean()) for label, rows in rows_by_kernel(data)}
     ranked = sorted(mean_j, key=lambda kernel: (-mean_j[kernel], kernel))
     first: dict[str, str] = {}
     for kernel in ranked:
@@ -280,7 +281,7 @@ def error_figure(
         (setting_label(rows.settings[s]), error_pct[rows.setting == s])
         for s in np.unique(rows.setting)[::-1]
     ]
-    family = np.array([families[kernel] for kernel in rows.kernel], object)
+    family = np.array([families.get(label) for label in rows.kernels], object)[rows.kernel]
     by_family = [(name, error_pct[family == name]) for name in family_order(set(family.tolist()))]
     return Figure(
         f"errors_{crossval.scheme}".replace(":", "_"),

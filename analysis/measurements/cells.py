@@ -14,7 +14,8 @@ def kernel_numbers(data: Observations, kernels: Sequence[str] | None = None) -> 
     for one that is not among them."""
     names = kernel_names(data) if kernels is None else kernels
     numbers = {label: i for i, label in enumerate(names)}
-    return np.array([numbers.get(label, -1) for label in data.kernel.tolist()], np.int64)
+    of_kernel = np.array([numbers.get(label, -1) for label in data.kernels], np.int64)
+    return np.asarray(of_kernel[data.kernel])
 
 
 def cell_means(data: Observations, kernels: Sequence[str], values: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,7 @@ class FitError(UserError):
 class Observations:
     """Complete rows of one site, with an energy. All arrays have one entry a row.
 
-    ``kernel``: object, the label of the kernel with its parameters. ``core_mhz``, ``mem_mhz``:
+    ``kernel``: int64, index into ``kernels``. ``core_mhz``, ``mem_mhz``:
     float64, the clocks that the row ran at (:func:`clocks_run_at`), NaN where the site has no such
     domain. ``core_v``, ``mem_v``: float64, V, at these clocks; 1 where none is known (see
     ``voltage``). ``time_s``, ``energy_j``: float64, of one iteration.
@@ -40,6 +40,8 @@ class Observations:
     site: str
     simulated: bool
     kernel: np.ndarray
+    kernels: list[str]
+    """The label of every kernel with its parameters, sorted; more than these rows' may be there."""
     core_mhz: np.ndarray
     mem_mhz: np.ndarray
     core_v: np.ndarray
@@ -78,7 +80,7 @@ class Observations:
         return len(self.kernel)
 
     def take(self, rows: np.ndarray) -> Observations:
-        """Some of the rows, by mask or index; the settings keep their numbers."""
+        """Some of the rows, by mask or index; kernels and settings keep their numbers."""
         names = (
             "kernel",
             "core_mhz",
@@ -96,6 +98,16 @@ class Observations:
             node=None if self.node is None else self.node[rows],
             counts={name: values[rows] for name, values in self.counts.items()},
         )
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The label of each row's kernel, object (rows,)."""
+        return np.asarray(np.array(self.kernels, object)[self.kernel])
+
+    def of_kernel(self, label: str) -> np.ndarray:
+        """bool (rows,): the rows of a kernel."""
+        number = self.kernels.index(label) if label in self.kernels else -1
+        return np.asarray(self.kernel == number)
 
     @property
     def mhz(self) -> np.ndarray:
@@ -147,9 +159,10 @@ def observations(
         raise FitError(f"{none} ({reason}); see `campaign doctor` for what this site can measure")
     known_kernels = dataset_kernels(dataset)
     pairs = zip(column("kernel")[rows].tolist(), column("params")[rows].tolist(), strict=True)
-    kernels = [known_kernels[pair] for pair in pairs]
+    labels = [known_kernels[pair].label for pair in pairs]
+    kernels, kernel = distinct_kernels(labels)
     if "ranks" in dataset:
-        _refuse_other_ranks(kernels, column("ranks")[rows].tolist())
+        _refuse_other_ranks(kernels, kernel, column("ranks")[rows])
     counts = {}
     for name in sorted(name for name in map(str, dataset) if name.startswith(COUNT_PREFIX)):
         values = column(name)[rows].astype(float)
@@ -177,7 +190,8 @@ def observations(
     return Observations(
         site=site,
         simulated=bool(column("simulated")[rows].any()),
-        kernel=np.array([kernel.label for kernel in kernels], object),
+        kernel=kernel,
+        kernels=kernels,
         core_mhz=core_mhz,
         mem_mhz=mem_mhz,
         core_v=core_v,
@@ -191,7 +205,7 @@ def observations(
         settings=settings,
         energy_std_j=numbers("energy_std_j") if "energy_std_j" in dataset else None,
         node=column("node")[rows].astype(object) if "node" in dataset else None,
-        instances={kernel.label: kernel for kernel in kernels},
+        instances={one.label: one for one in known_kernels.values() if one.label in kernels},
         unproven_clocks=len(settings) > 1 and bool((proofs == UNPROVEN).any()),
         stated_clocks=bool((proofs == STATED).any()),
         estimated_energies=bool((estimated_energies(dataset, rows) != "").any()),
@@ -274,18 +288,16 @@ def by_clocks(data: Observations) -> Observations:
     return replace(data, settings=settings, setting=setting)
 
 
-def _refuse_other_ranks(kernels: Sequence[KernelInstance], ranks: Sequence[int]) -> None:
+def _refuse_other_ranks(kernels: Sequence[str], kernel: np.ndarray, ranks: np.ndarray) -> None:
     """Refuse a kernel that was measured with different numbers of MPI ranks: its times and energies
     are those of several."""
-    of_label: dict[str, int] = {}
-    for kernel, own in zip(kernels, ranks, strict=True):
-        other = of_label.setdefault(kernel.label, own)
-        if other != own:
-            raise FitError(
-                f"{kernel.label} was measured with {other} and with {own} ranks, which are two "
-                f"kernels: give each a label of its own in the campaign file; in a table to "
-                f"import, a name of its own"
-            )
+    _, first = np.unique(kernel, return_index=True)
+    for i in np.flatnonzero(ranks != ranks[first][kernel])[:1]:
+        raise FitError(
+            f"{kernels[kernel[i]]} was measured with {ranks[first][kernel[i]]} and with {ranks[i]} "
+            f"ranks, which are two kernels: give each a label of its own in the campaign file; in "
+            f"a table to import, a name of its own"
+        )
 
 
 def pooled(sites: Sequence[Observations]) -> tuple[Observations, np.ndarray]:
@@ -302,6 +314,13 @@ def pooled(sites: Sequence[Observations]) -> tuple[Observations, np.ndarray]:
     of_sites = [data.instance(label) for data in sites for label in kernel_names(data)]
     again = iter(relabelled(of_sites))
     instances = [{label: next(again) for label in kernel_names(data)} for data in sites]
+    kernels, kernel = distinct_kernels(
+        [
+            known[label].label
+            for data, known in zip(sites, instances, strict=True)
+            for label in data.labels.tolist()
+        ]
+    )
     asked = [axis_columns(data.settings)[data.setting] for data in sites]
     settings, setting = distinct_settings(*np.concatenate(asked).T)
     classes = sorted({name for data in sites for name in data.counts})
@@ -310,14 +329,8 @@ def pooled(sites: Sequence[Observations]) -> tuple[Observations, np.ndarray]:
             sites[0],
             site="+".join(data.site for data in sites),
             simulated=any(data.simulated for data in sites),
-            kernel=np.array(
-                [
-                    known[label].label
-                    for data, known in zip(sites, instances, strict=True)
-                    for label in data.kernel.tolist()
-                ],
-                object,
-            ),
+            kernel=kernel,
+            kernels=kernels,
             instances={kernel.label: kernel for known in instances for kernel in known.values()},
             core_mhz=joined("core_mhz"),
             mem_mhz=joined("mem_mhz"),
@@ -350,16 +363,32 @@ def beside(data: Observations, other: Observations) -> Observations:
 
     Kernels keep their labels; those of ``other`` have its name before them.
     """
-    labels = np.array([f"{other.site}: {label}" for label in other.kernel.tolist()], object)
+    labels = [f"{other.site}: {label}" for label in other.kernels]
     both, _ = pooled(
-        [replace(data, instances={}), replace(other, kernel=labels, instances={})],
+        [replace(data, instances={}), replace(other, kernels=labels, instances={})],
     )
     return both
 
 
+def distinct_kernels(labels: Iterable[str]) -> tuple[list[str], np.ndarray]:
+    """The distinct labels, sorted, and the number of each row's among them, int64 (rows,)."""
+    each = list(labels)
+    kernels = sorted(set(each))
+    number = {label: i for i, label in enumerate(kernels)}
+    return kernels, np.fromiter(map(number.__getitem__, each), np.int64, len(each))
+
+
 def kernel_names(data: Observations) -> list[str]:
     """The labels of the distinct kernels, sorted."""
-    return sorted(set(data.kernel.tolist()))
+    return [data.kernels[number] for number in np.unique(data.kernel).tolist()]
+
+
+def rows_by_kernel(data: Observations) -> Iterator[tuple[str, np.ndarray]]:
+    """The label of each kernel, sorted, and its rows, int64."""
+    order = np.argsort(data.kernel, kind="stable")
+    numbers, starts = np.unique(data.kernel[order], return_index=True)
+    for number, rows in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
+        yield data.kernels[number], rows
 
 
 def setting_text(setting: Setting) -> str:

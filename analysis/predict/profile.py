@@ -17,7 +17,7 @@ import numpy as np
 from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit
 from analysis.energy.models import KNOWN
-from analysis.measurements.cells import cell_means, first_rows
+from analysis.measurements.cells import cell_means, first_rows, kernel_numbers
 from analysis.measurements.observations import FitError, Observations, kernel_names
 from analysis.predict.posterior import DRAWS
 from analysis.predict.site import log_rates
@@ -176,7 +176,7 @@ def _tried(
     off, predicted, judged = [], [], []
     order = np.random.default_rng(SEED).permutation(np.flatnonzero(np.isfinite(here)))
     for part in np.array_split(order, min(PARTS, len(order))):
-        rest = data.take(~np.isin(data.kernel.astype(str), [labels[k] for k in part]))
+        rest = data.take(kernel_numbers(data, [labels[k] for k in part]) < 0)
         try:
             roofline = fit_class_roofline(rest)
             fitted = fit(rest, whole.model, voltage, intervals=False)

@@ -15,7 +15,7 @@ from analysis.choice.pick import Pick
 from analysis.energy.fitted import Fit
 from analysis.energy.models import ESTIMATED
 from analysis.figures.labels import family_order, natural, setting_label
-from analysis.measurements.observations import Observations, kernel_names
+from analysis.measurements.observations import Observations, rows_by_kernel
 from analysis.report.content import EnergyPrice, MeasurementCounts, SiteReport
 from analysis.report.sheets import phases_sheet
 from analysis.report.tables import (
@@ -362,8 +362,8 @@ def balances(lines: Sequence[tuple[PairPoints, Roofline]], with_energy: bool) ->
 def times(data: Observations, families: Mapping[str, str]) -> Table:
     """Times of a site without energies: where each kernel is fastest, and slowest."""
     rows = []
-    for kernel in kernel_names(data):
-        mine = data.take(data.kernel == kernel)
+    for kernel, of_kernel in rows_by_kernel(data):
+        mine = data.take(of_kernel)
         settings = np.unique(mine.setting)
         means = np.array([mine.time_s[mine.setting == s].mean() for s in settings])
         rows.append((kernel, settings, means))

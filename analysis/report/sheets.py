@@ -20,7 +20,7 @@ from analysis.energy.fitted import Fit, costs_at
 from analysis.energy.models import ESTIMATED
 from analysis.figures.labels import family_order, file_stem, unit_name
 from analysis.figures.predictions import Cases
-from analysis.measurements.observations import Observations, kernel_names
+from analysis.measurements.observations import Observations, rows_by_kernel
 from analysis.measurements.phase_energy import PhaseSplit
 from analysis.report.tables import (
     CORE_MHZ,
@@ -151,8 +151,7 @@ def in_sample_losses_pct(model: Fit, data: Observations) -> dict[str, float]:
     """Label -> what the kernel's setting of least predicted energy takes more than its best
     measured one, in %, by a fit of the same measurements; repeats are averaged."""
     predicted_j, lost = model.energy_j(data), {}
-    for label in kernel_names(data):
-        mine = data.kernel == label
+    for label, mine in rows_by_kernel(data):
         at = data.setting[mine]
         n = np.bincount(at)
         there = n > 0
@@ -242,7 +241,7 @@ def case_shares(model: Fit, data: Observations, shown: Cases) -> dict[str, np.nd
     shares = {kind: np.full(shown.measured_j.shape, np.nan) for kind in kinds}
     for i, kernel in enumerate(shown.inputs):
         for j, setting in enumerate(shown.settings):
-            mine = (data.kernel == kernel) & (data.setting == data.settings.index(setting))
+            mine = data.of_kernel(kernel) & (data.setting == data.settings.index(setting))
             spent_j = split["energy_j"].values[mine].sum(axis=0)
             if mine.any():
                 for kind, share in zip(kinds, spent_j / spent_j.sum() * 100.0, strict=True):
@@ -257,7 +256,7 @@ def shares_sheet(model: Fit, data: Observations) -> Sheet:
     shares = [Field(f"{name}_pct", str(name), "%", 1) for name in split["part"].values]
     rows: list[Row] = [
         {
-            KERNEL: str(data.kernel[i]),
+            KERNEL: data.kernels[data.kernel[i]],
             CORE_MHZ: data.core_mhz[i],
             MEM_MHZ: data.mem_mhz[i],
             MEASURED_J: data.energy_j[i],

@@ -280,8 +280,9 @@ def breakdown_figures(
 def phases(data: Observations) -> list[tuple[str, np.ndarray, np.ndarray]]:
     """Applications whose kernels have a parameter ``phase``: (name, rows, each row's phase)."""
     applications: dict[str, list[tuple[int, str]]] = {}
-    for i, label in enumerate(data.kernel):
-        kernel = data.instance(label)
+    instances = [data.instance(label) for label in data.kernels]
+    for i, number in enumerate(data.kernel.tolist()):
+        kernel = instances[number]
         if PHASE in kernel.params:
             rest = {name: value for name, value in kernel.params.items() if name != PHASE}
             application = KernelInstance(kernel.name, rest).label

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.measurements.cells import kernel_numbers
 from analysis.measurements.observations import FitError, Observations, kernel_names
 from analysis.rooflines.roofline import fastest_setting
 from dvfs.setting import Setting, clock_columns
@@ -124,16 +125,14 @@ def fit_class_roofline(data: Observations) -> ClassRoofline:
     if not len(data):
         raise FitError("no kernel has operation counts; times cannot be predicted from counts")
     base = fastest_setting(data)
-    there = set(data.kernel[data.setting == base].tolist())
-    kernels = [kernel for kernel in kernel_names(data) if kernel in there]
+    kernels = kernel_names(data.take(data.setting == base))
     if len(kernels) < MIN_KERNELS:
         raise FitError(
             f"{len(kernels)} kernels with counts were measured at the fastest setting; predicting "
             f"times from counts needs at least {MIN_KERNELS}"
         )
-    code = {kernel: i for i, kernel in enumerate(kernels)}
-    data = data.take(np.array([kernel in code for kernel in data.kernel.tolist()]))
-    number = np.array([code[kernel] for kernel in data.kernel.tolist()])
+    data = data.take(kernel_numbers(data, kernels) >= 0)
+    number = kernel_numbers(data, kernels)
     names = [name for name, values in data.counts.items() if np.nan_to_num(values).any()]
     is_mem = np.array([data.domains[name] == "mem" for name in names], bool)
     size = len(kernels) * len(data.settings)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.measurements.observations import Observations, kernel_names
+from analysis.measurements.observations import Observations, rows_by_kernel
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,10 @@ def roof_fractions(data: Observations) -> list[RoofFraction]:
         roofs = rates[mine].max(axis=0)
         share[mine] = np.divide(rates[mine], roofs, where=roofs > 0, out=np.zeros_like(rates[mine]))
     fractions = []
-    for label in kernel_names(data):
-        mine = (data.kernel == label) & (share.max(axis=1) > 0)
-        if mine.any():
+    known = share.max(axis=1) > 0
+    for label, rows in rows_by_kernel(data):
+        mine = rows[known[rows]]
+        if len(mine):
             limits = share[mine].argmax(axis=1)
             limited_by = names[int(np.bincount(limits).argmax())]
             fraction = float(np.median(share[mine].max(axis=1)))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.energy.fitted import Fit, costs_at
-from analysis.measurements.observations import FitError, Observations, kernel_names
+from analysis.measurements.observations import FitError, Observations, rows_by_kernel
 from dvfs.dataset import CLASS_UNITS, moves_data
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
@@ -219,13 +219,12 @@ def fastest_setting(data: Observations) -> int:
     log(time / the kernel's best time).
     """
     slower = np.empty(len(data))
-    for kernel in kernel_names(data):
-        mine = data.kernel == kernel
+    for _, mine in rows_by_kernel(data):
         slower[mine] = np.log(data.time_s[mine] / data.time_s[mine].min())
     best: tuple[int, float, int] | None = None
     for s in np.unique(data.setting):
         here = data.setting == s
-        rank = (-len(set(data.kernel[here].tolist())), float(slower[here].mean()), int(s))
+        rank = (-len(np.unique(data.kernel[here])), float(slower[here].mean()), int(s))
         best = rank if best is None or rank < best else best
     if best is None:
         raise FitError("there are no measurements, so there is no fastest setting")
@@ -240,8 +239,7 @@ def pair_points(data: Observations, setting: int, min_intensities: int = 2) -> l
     """
     here = data.take(data.setting == setting)
     by_pair: dict[tuple[str, str], list[tuple[float, str, float, float, float]]] = {}
-    for kernel in kernel_names(here):
-        mine = here.kernel == kernel
+    for kernel, mine in rows_by_kernel(here):
         counts = {name: float(np.nan_to_num(v[mine]).mean()) for name, v in here.counts.items()}
         done = sorted(name for name, n in counts.items() if n > 0)
         operations = [name for name in done if not moves_data(name)]
@@ -294,10 +292,8 @@ def best_rate(data: Observations, name: str, setting: int) -> float:
     here = (data.setting == setting) & (counts > 0)
     if not here.any():
         raise FitError(f"no kernel measured at this setting counts {name}")
-    return max(
-        float((counts[mine] / data.time_s[mine]).mean())
-        for mine in (here & (data.kernel == k) for k in set(data.kernel[here].tolist()))
-    )
+    rate = (counts / data.time_s)[here]
+    return max(float(rate[rows].mean()) for _, rows in rows_by_kernel(data.take(here)))
 
 
 def roofline(

@@ -117,7 +117,7 @@ class _Design:
     def of(cls, known: Fit, scatter: Scatter, there: Observations) -> _Design:
         parts = known.parts_j(there)
         p = parts.shape[1]
-        labels = there.kernel.tolist()
+        labels = there.labels.tolist()
         return cls(
             there=there,
             share=parts / parts.sum(axis=1, keepdims=True),

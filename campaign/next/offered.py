@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.choice.next_measurements import MeasuredCells
-from analysis.measurements.observations import Observations
+from analysis.measurements.observations import Observations, kernel_names
 from campaign.plan.estimate import launching_s, measuring_s
 from campaign.plan.plan import Plan
 from campaign.plan.planned_points import Input, PartitionPoints, partition_points
@@ -151,7 +151,7 @@ def _labels(inputs: Sequence[Input], data: Observations | None) -> list[str | No
     if data is None:
         return [None] * len(inputs)
     known = {}
-    for label in dict.fromkeys(data.kernel.tolist()):
+    for label in kernel_names(data):
         instance = data.instance(label)
         known[instance.name, canonical_json(dict(instance.params))] = label
     return [known.get((entry.label, _without_none(entry.params))) for entry in inputs]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 
-from analysis.measurements.observations import Observations
+from analysis.measurements.observations import Observations, distinct_kernels
 from dvfs.setting import Setting, clock_columns
 
 CORE_MHZ = (400.0, 600.0, 800.0, 1000.0)
@@ -12,6 +15,12 @@ MEM_MHZ = (500.0, 900.0)
 COUNTED = {"sp": (20.0, "core"), "int": (45.0, "core"), "dram": (300.0, "mem")}
 """Class -> (pJ/V^2 per operation, domain)."""
 WATTS = {"c1_core": 3.0, "c1_mem": 2.0, "p_misc": 1.0, "g_core": 2e-3, "g_mem": 1e-3}
+
+
+def numbered(labels: Iterable[str]) -> dict[str, Any]:
+    """The fields of Observations that say which kernel each row is of."""
+    kernels, kernel = distinct_kernels(labels)
+    return {"kernels": kernels, "kernel": kernel}
 
 
 def core_volt(mhz: np.ndarray) -> np.ndarray:
@@ -66,7 +75,7 @@ def grid_observations(
     return Observations(
         site="synthetic",
         simulated=True,
-        kernel=np.array([f"kernel-{i}" for i in k], object),
+        **numbered(f"kernel-{i}" for i in k),
         core_mhz=core,
         mem_mhz=mem,
         core_v=core_v if known_voltage else ones,

@@ -15,6 +15,7 @@ from analysis.report.sheets import application_sheet
 from analysis.report.tables import as_csv
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
+from tests.analysis.synthetic import numbered
 
 EPS_J = {"sp": 30e-12, "int": 60e-12, "dram": 400e-12, "l1": 0.0}
 CONSTANT_W = 5.0
@@ -50,7 +51,7 @@ def machine(variants=VARIANTS, name: str = "fmm_u") -> Observations:
     return Observations(
         site="lab",
         simulated=False,
-        kernel=np.array([instance.label for instance in instances], object),
+        **numbered(instance.label for instance in instances),
         core_mhz=1000.0 * ones,
         mem_mhz=900.0 * ones,
         core_v=ones,
@@ -90,7 +91,7 @@ def test_each_variant_is_shown_at_the_settings_at_which_it_was_measured():
     """One of them at both settings, the others at one of them each."""
     data = machine()
     core_mhz, seen = data.core_mhz.copy(), []
-    for row, label in enumerate(data.kernel.tolist()):
+    for row, label in enumerate(data.labels.tolist()):
         if label == "fmm_u tile=2" or (label == "fmm_u tile=1" and label in seen):
             core_mhz[row] = 800.0
         seen.append(label)
@@ -106,7 +107,7 @@ def test_each_variant_is_shown_at_the_settings_at_which_it_was_measured():
     assert {at: variant.n for at, variant in rows.items()} == numbers
     assert len(shown.variants) == len(rows)
     for (tile, _), variant in rows.items():
-        measured_j = data.energy_j[data.kernel == f"fmm_u tile={tile}"]
+        measured_j = data.energy_j[data.labels == f"fmm_u tile={tile}"]
         assert variant.measured_j == pytest.approx(measured_j[0])
 
 
@@ -127,7 +128,7 @@ def test_nothing_is_shown_without_variants_or_without_microbenchmarks():
     alone = {"tile=1": VARIANTS["tile=1"]}
     assert application_energies(machine(alone), "choi", "unit") == []
     data = machine()
-    only = data.take(np.array([label.startswith("fmm_u") for label in data.kernel.tolist()]))
+    only = data.take(np.array([label.startswith("fmm_u") for label in data.labels.tolist()]))
     assert application_energies(only, "choi", "unit") == []
 
 

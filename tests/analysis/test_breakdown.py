@@ -93,7 +93,7 @@ def test_kernels_without_counts_are_split_by_domain(data):
 
 
 def test_phases_are_sums_of_their_rows(data, fitted):
-    phase = np.where(data.kernel == "sp-1", "near", np.where(data.counts["dp"] > 0, "far", "rest"))
+    phase = np.where(data.labels == "sp-1", "near", np.where(data.counts["dp"] > 0, "far", "rest"))
     split = by_phase(fitted, data, phase)
     predicted = fitted.energy_j(data)
     for name in ("near", "far", "rest"):
@@ -111,4 +111,4 @@ def test_units_and_rows_are_labelled(data, fitted):
     assert split["share"].attrs["units"] == "1"
     assert split["core_mhz"].attrs["units"] == "MHz"
     assert split.attrs == {"site": "tk1", "simulated": True}
-    np.testing.assert_array_equal(split["kernel"].values, data.kernel)
+    np.testing.assert_array_equal(split["kernel"].values, data.labels)

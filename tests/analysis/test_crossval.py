@@ -20,12 +20,12 @@ from analysis.choice.objectives import objective
 from analysis.choice.pick import pick
 from analysis.energy.fit import fit
 from analysis.energy.terms.registry import design_matrix, model_terms
-from analysis.measurements.cells import kernel_numbers
 from analysis.measurements.observations import FitError, Observations, measured_volts, observations
 from analysis.predict.site import site_time_noise
 from dvfs.setting import Setting
 from tests.analysis.raced import raced
 from tests.analysis.simulated_tk1 import TABLE_I, simulated_dataset
+from tests.analysis.synthetic import numbered
 
 
 @pytest.fixture(scope="module")
@@ -71,14 +71,14 @@ def test_leave_one_setting_out_by_hand(data):
 
 def test_a_fit_of_other_kernels_predicts_these(data):
     """As in Choi & Vuduc 2016, section IV-B: the application is in no fold that is fitted."""
-    own = np.isin(data.kernel, sorted(set(data.kernel))[::3])
+    own = np.isin(data.labels, sorted(set(data.labels))[::3])
     training, application = data.take(~own), data.take(own)
     judged = fitted_elsewhere(training, application, "choi", objective="energy")
     expected = fit(training, "choi", intervals=False).energy_j(application)
     np.testing.assert_allclose(judged.predicted_j, expected, rtol=1e-9)
     error = np.abs(expected / application.energy_j - 1) * 100
     assert judged.as_dict()["mape_pct"] == pytest.approx(error.mean())
-    assert {case.label for case in judged.cases} == set(application.kernel)
+    assert {case.label for case in judged.cases} == set(application.labels)
     ruined = replace(application, energy_j=application.energy_j * 3.0)
     np.testing.assert_array_equal(
         fitted_elsewhere(training, ruined, "choi").predicted_j, judged.predicted_j
@@ -113,7 +113,7 @@ def test_holdout_predicts_the_settings_that_were_not_trained_on(data):
 
 
 def test_every_scheme_predicts_every_row_once(data):
-    for scheme, n_folds in (("kfold:5", 5), ("leave-one-kernel-out", len(set(data.kernel)))):
+    for scheme, n_folds in (("kfold:5", 5), ("leave-one-kernel-out", len(set(data.labels)))):
         judged = cross_validate(data, scheme)
         assert judged.n_folds == n_folds
         assert np.isfinite(judged.predicted_j).all()
@@ -172,8 +172,8 @@ def test_decisions_by_brute_force(data):
     cases = case_losses(data, Predicted(guess, data.time_s))
     choosers = losses_by_chooser(cases)
     picks, race, random, best_picks = [], [], [], 0
-    for kernel in sorted(set(data.kernel)):
-        rows = [i for i in range(len(data)) if data.kernel[i] == kernel]
+    for kernel in sorted(set(data.labels)):
+        rows = [i for i in range(len(data)) if data.labels[i] == kernel]
         best = min(data.energy_j[i] for i in rows)
         chosen = min(rows, key=lambda i: guess[i])
         fastest = min(rows, key=lambda i: data.time_s[i])
@@ -209,8 +209,8 @@ def test_losses_by_any_objective_by_brute_force(data, name):
             data, Predicted(guess_j, guess_s), exact(data), objective=objective(name), noise=noise
         )
     }
-    for kernel in sorted(set(data.kernel)):
-        rows = np.flatnonzero(data.kernel == kernel)
+    for kernel in sorted(set(data.labels)):
+        rows = np.flatnonzero(data.labels == kernel)
         at = [data.setting[i] for i in rows]
         measured = score(
             dict(zip(at, data.energy_j[rows], strict=True)),
@@ -238,7 +238,7 @@ def test_nvmls_perf_per_watt_is_the_measured_setting_nearest_to_its_clock(data):
     with_record = replace(data, perf_per_watt_mhz=wanted_mhz)
     cases = case_losses(with_record, exact(data))
     for case in cases:
-        rows = [i for i in range(len(data)) if data.kernel[i] == case.label]
+        rows = [i for i in range(len(data)) if data.labels[i] == case.label]
         least = min(data.energy_j[i] for i in rows)
         near = min(rows, key=lambda i: (abs(data.core_mhz[i] - wanted_mhz), -data.mem_mhz[i]))
         assert case.perf_per_watt_pct == pytest.approx((data.energy_j[near] / least - 1) * 100)
@@ -255,8 +255,8 @@ def test_nvmls_perf_per_watt_is_the_measured_setting_nearest_to_its_clock(data):
 def best_single_by_hand(data, rows) -> int:
     """The setting with the least mean of energy above each kernel's best, over some rows."""
     lost = {}
-    for kernel in sorted(set(data.kernel[rows])):
-        mine = [i for i in rows if data.kernel[i] == kernel]
+    for kernel in sorted(set(data.labels[rows])):
+        mine = [i for i in rows if data.labels[i] == kernel]
         least = min(data.energy_j[i] for i in mine)
         for i in mine:
             lost.setdefault(data.setting[i], []).append(data.energy_j[i] / least - 1)
@@ -266,9 +266,9 @@ def best_single_by_hand(data, rows) -> int:
 def test_the_best_single_setting_is_that_of_the_other_kernels(data):
     judged = cross_validate(data, "leave-one-kernel-out", "choi", voltage="known")
     lost = []
-    for kernel in sorted(set(data.kernel)):
-        rest = np.flatnonzero(data.kernel != kernel)
-        mine = np.flatnonzero(data.kernel == kernel)
+    for kernel in sorted(set(data.labels)):
+        rest = np.flatnonzero(data.labels != kernel)
+        mine = np.flatnonzero(data.labels == kernel)
         single = best_single_by_hand(data, rest)
         at = next(i for i in mine if data.setting[i] == single)
         lost.append((data.energy_j[at] / data.energy_j[mine].min() - 1) * 100)
@@ -286,7 +286,7 @@ def test_the_best_single_setting_never_comes_from_the_fold_that_is_predicted(dat
         for left_out in range(len(data.settings))
     ]
     for case in judged.cases:
-        mine = np.flatnonzero(data.kernel == case.label)
+        mine = np.flatnonzero(data.labels == case.label)
         over = {data.setting[i]: data.energy_j[i] / data.energy_j[mine].min() - 1 for i in mine}
         assert case.best_single_pct == pytest.approx(np.mean([over[s] for s in singles]) * 100)
         assert case.best_single_most_pct == pytest.approx(max(over[s] for s in singles) * 100)
@@ -297,13 +297,10 @@ def test_the_best_single_setting_never_comes_from_the_fold_that_is_predicted(dat
 def test_a_kernel_left_out_does_not_rank_the_settings(data):
     """By a weighted objective too, which divides by each kernel's least time and energy."""
     for name in ("energy", "weighted:0.5"):
-        rest = data.kernel != sorted(set(data.kernel))[0]
-        number = kernel_numbers(data)[rest]
-        some = rank_single_settings(data.take(rest), number, objective(name))
-        alone = data.take(rest)
-        np.testing.assert_array_equal(
-            some, rank_single_settings(alone, kernel_numbers(alone), objective(name))
-        )
+        rest = data.labels != sorted(set(data.labels))[0]
+        some = rank_single_settings(data.take(rest), objective(name))
+        alone = replace(data.take(rest), **numbered(data.labels[rest]))
+        np.testing.assert_array_equal(some, rank_single_settings(alone, objective(name)))
         assert sorted(some) == list(range(len(data.settings)))
 
 
@@ -359,8 +356,8 @@ def test_what_picks_lose_without_the_measured_times_is_that_of_predicted_times(d
 def test_picks_against_brute_force(data):
     """Each candidate's cost above the best one, averaged over the draws."""
     noise = site_time_noise(data, measured_volts(data))
-    for kernel, among in all_candidates(data, sorted(set(data.kernel))[:6]).items():
-        rows = [i for i in range(len(data)) if data.kernel[i] == kernel]
+    for kernel, among in all_candidates(data, sorted(set(data.labels))[:6]).items():
+        rows = [i for i in range(len(data)) if data.labels[i] == kernel]
         time = {data.settings[data.setting[i]]: data.time_s[i] for i in rows}
         energy = dict(zip(among.settings, among.energy_j, strict=True))
         fastest = raced(time, noise[kernel])
@@ -388,10 +385,10 @@ def test_picks_against_brute_force(data):
 def test_a_kernel_without_counts_that_a_fold_never_saw_is_not_predicted(data):
     """It was measured at one setting alone: without that, nothing of it is known."""
     lumped = replace(data, counts={})
-    kernel = sorted(set(data.kernel))[0]
-    keep = (data.kernel != kernel) | (data.setting == 3)
+    kernel = sorted(set(data.labels))[0]
+    keep = (data.labels != kernel) | (data.setting == 3)
     judged = cross_validate(lumped.take(keep), "leave-one-setting-out", "choi")
-    mine = lumped.take(keep).kernel == kernel
+    mine = lumped.take(keep).labels == kernel
     assert np.isnan(judged.predicted_j[mine]).all()
     assert np.isfinite(judged.predicted_j[~mine]).all()
     assert judged.as_dict()["max_pct"] < 50
@@ -400,7 +397,7 @@ def test_a_kernel_without_counts_that_a_fold_never_saw_is_not_predicted(data):
 def test_a_fold_of_which_nothing_is_predicted_has_no_error(data):
     """The fourth setting is that of one kernel alone, which no other setting has."""
     lumped = replace(data, counts={})
-    only_there = lumped.kernel == sorted(set(data.kernel))[0]
+    only_there = lumped.labels == sorted(set(data.labels))[0]
     fourth = lumped.setting == np.unique(lumped.setting)[3]
     judged = cross_validate(lumped.take(only_there == fourth), "leave-one-setting-out", "choi")
     settings = len(np.unique(lumped.setting))

@@ -19,7 +19,7 @@ from analysis.measurements.cells import kernel_numbers
 from analysis.measurements.observations import FitError, Observations, measured_volts
 from analysis.predict.site import SitePosterior, Trial, site_posterior
 from dvfs.setting import Setting
-from tests.analysis.synthetic import grid_observations
+from tests.analysis.synthetic import grid_observations, numbered
 
 CORE, MEM = np.array([400.0, 600.0, 800.0, 1000.0]), np.array([500.0, 900.0])
 MHZ = np.array([(core, mem) for core in CORE for mem in MEM])
@@ -43,7 +43,7 @@ def measured(log_s: np.ndarray, watts: np.ndarray, mem: bool = True) -> Observat
     return Observations(
         site="few",
         simulated=True,
-        kernel=np.array([f"kernel-{i}" for i in k], object),
+        **numbered(f"kernel-{i}" for i in k),
         core_mhz=mhz[s, 0],
         mem_mhz=mhz[s, 1],
         core_v=ones,
@@ -69,7 +69,7 @@ def two_kinds(seed: int = 5, kernels: int = 12, noise: float = 0.0) -> tuple[np.
 
 
 def without(data: Observations, label: str, settings: list[int]) -> Observations:
-    return data.take((data.kernel != label) | np.isin(data.setting, settings))
+    return data.take((data.labels != label) | np.isin(data.setting, settings))
 
 
 def times_of(data: Observations, label: str, *more: Setting) -> np.ndarray:
@@ -98,7 +98,7 @@ def test_its_own_times_overrule_a_misleading_power():
 def test_counts_tell_kernels_of_the_same_power_apart():
     log_s, watts = two_kinds()
     data = measured(log_s, np.full_like(watts, 60.0))
-    number = np.array([int(label[7:]) for label in data.kernel])
+    number = np.array([int(label[7:]) for label in data.labels])
     of_core, work = number % 2 == 0, np.exp(log_s[number, 7]) * 1e9
     counts = {"dp": np.where(of_core, work, work / 50), "dram": np.where(of_core, work / 50, work)}
     data = replace(data, counts=counts, domains={"dp": "core", "dram": "mem"})
@@ -361,7 +361,7 @@ def test_a_trial_hides_what_was_not_measured_and_keeps_what_was(at):
     off, expected = [], []
     for i, label in enumerate(others):
         k = found.labels.index(label)
-        measured_j = [data.energy_j[(data.kernel == label) & (data.setting == s)] for s in range(8)]
+        measured_j = [data.energy_j[(data.labels == label) & (data.setting == s)] for s in range(8)]
         place = [trial.settings.index(setting) for setting in data.settings]
         np.testing.assert_allclose(trial.measured_log_j[i, place], np.log(measured_j)[:, 0])
         left_out = np.zeros((24, 8), bool)
@@ -407,17 +407,17 @@ def test_picks_say_who_chose():
         for name in ("model", "best_single", "highest_clocks")
     }
     assert lost[tried_pick.chosen_by] == min(lost.values())
-    for one in picks(data.take(data.kernel != "kernel-2")):
+    for one in picks(data.take(data.labels != "kernel-2")):
         assert one.chosen_by == "model"
         assert np.isnan(one.model_lost_pct)
 
 
 def test_a_fold_sees_of_a_new_kernel_its_own_settings_alone():
     data = grid_observations(2, kernels=10)
-    labels = sorted(set(data.kernel.tolist()))
+    labels = sorted(set(data.labels.tolist()))
     judged = []
     for fold in few_folds(data, labels, 6, 2, 1):
-        new = np.isin(data.kernel.astype(str), fold.judged)
+        new = np.isin(data.labels.astype(str), fold.judged)
         assert len(fold.own) == 2
         assert set(data.setting[fold.seen & new]) == set(fold.own)
         assert len(set(data.setting[fold.seen & ~new])) == 6
@@ -432,9 +432,9 @@ def test_few_measurements_by_brute_force():
     assert len(made.cases) == 10
     energy = {
         label: [
-            data.energy_j[(data.kernel == label) & (data.setting == s)].mean() for s in range(8)
+            data.energy_j[(data.labels == label) & (data.setting == s)].mean() for s in range(8)
         ]
-        for label in set(data.kernel.tolist())
+        for label in set(data.labels.tolist())
     }
     for case in made.cases:
         own = np.array(energy[case.label])
@@ -460,7 +460,7 @@ def test_kernels_with_gaps_are_not_judged():
     data = grid_observations(2, kernels=4, noise=0.02)
     truth = FewTruth.of(without(data, "kernel-1", [0, 1, 2]), objective("energy"))
     assert list(truth.row) == ["kernel-0", "kernel-2", "kernel-3"]
-    own = data.energy_j[data.kernel == "kernel-2"]
+    own = data.energy_j[data.labels == "kernel-2"]
     among = np.array([1, 4, 6])
     assert truth.least("kernel-2", among) == among[np.argmin(own[among])]
     np.testing.assert_allclose(truth.above_pct[1], (own / own.min() - 1.0) * 100.0)
@@ -497,7 +497,7 @@ def test_all_kernels_at_few_settings():
 def test_nothing_of_the_settings_that_were_not_drawn_is_looked_at():
     """The picks stay where these are ruined, but for the best measured setting."""
     data = grid_observations(2, kernels=6, noise=0.02)
-    (fold,) = few_folds(data, sorted(set(data.kernel.tolist())), 4, None, 1)
+    (fold,) = few_folds(data, sorted(set(data.labels.tolist())), 4, None, 1)
     ruined = replace(data, energy_j=np.where(fold.seen, 1.0, 3.0) * data.energy_j)
     one, other = (few_cross_validate(d, 4, draws=1).cases for d in (data, ruined))
     for mine, theirs in zip(one, other, strict=True):

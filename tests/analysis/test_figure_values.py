@@ -35,7 +35,7 @@ from analysis.measurements.observations import Observations
 from analysis.report.sheets import cases_sheet
 from analysis.report.tables import as_tex
 from dvfs.setting import Setting, clock_columns
-from tests.analysis.synthetic import grid_observations
+from tests.analysis.synthetic import grid_observations, numbered
 
 NAN = math.nan
 
@@ -49,7 +49,7 @@ def measured(rows, counts=None, simulated=False) -> Observations:
     return Observations(
         site="lab",
         simulated=simulated,
-        kernel=np.array(kernel, object),
+        **numbered(kernel),
         core_mhz=core_mhz,
         mem_mhz=mem_mhz,
         core_v=np.ones(len(rows)),
@@ -320,7 +320,7 @@ COUNTS = {"sp": [3.0] * 5 + [2.0], "int": [1.0] * 5 + [0.0], "dram": [8.0] * 5 +
 def test_counts_are_shares_of_operations_and_of_bytes():
     data = measured(ROWS, COUNTS, simulated=True)
     mean = mean_at(data, ["b", "a", "c"], 0)
-    assert mean.kernel.tolist() == ["b", "a"]
+    assert mean.labels.tolist() == ["b", "a"]
     assert (mean.time_s.tolist(), mean.energy_j.tolist()) == ([5.0, 2.0], [50.0, 20.0])
     operations, moved = count_figure(data, ["a", "c"], 1).panels
     assert [bars.end.tolist() for bars in operations.series] == [[75.0, 100.0], [100.0, 100.0]]
@@ -360,7 +360,7 @@ def test_kinds_of_energy_add_up_over_the_cases():
         share = []
         for name in names:
             for place in places:
-                row = (data.kernel == name) & (data.setting == data.settings.index(place))
+                row = (data.labels == name) & (data.setting == data.settings.index(place))
                 part = joules.get(bars.label, data.energy_j - sum(joules.values()))
                 share.append(100.0 * (part[row] / data.energy_j[row])[0])
         np.testing.assert_allclose(bars.end - bars.start, share, atol=1e-3)
@@ -380,7 +380,7 @@ def test_energy_of_operations_and_data_needs_counts_and_classes():
     model = fit(data, "choi", intervals=False)
     (operations, moved) = instruction_data_figure(model, data, ["kernel-0", "kernel-2"], 3).panels
     for i, name in enumerate(("kernel-0", "kernel-2")):
-        row = np.flatnonzero((data.kernel == name) & (data.setting == 3))[0]
+        row = np.flatnonzero((data.labels == name) & (data.setting == 3))[0]
         sp_j, int_j = data.counts["sp"][row] * 20.0, data.counts["int"][row] * 45.0
         ends = {bars.label: bars.end[i] - bars.start[i] for bars in operations.series}
         assert ends == pytest.approx(

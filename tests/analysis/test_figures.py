@@ -62,6 +62,7 @@ from dvfs.errors import ArgumentError
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
 from tests.analysis.simulated_tk1 import simulated_dataset
+from tests.analysis.synthetic import numbered
 from tests.analysis.test_report import store_of
 from tests.docs.pages import ROOT
 
@@ -137,7 +138,7 @@ def every(data, model, crossval, families, setting, pair, trace):
         case_figure(shown),
         class_figure(model, data, names, setting),
         kind_figure(model, data, shown.inputs, shown.settings),
-        phase_figure(model, data, np.array([families[k] for k in data.kernel]), "a code"),
+        phase_figure(model, data, np.array([families[k] for k in data.labels]), "a code"),
         greenup_figure(pair[1], setting_label(pair[0].setting), True),
         pareto_figure(all_candidates(data, names[:3]), {}, True, len(names)),
         savings_figure(picks(data), families, "tk1", True),
@@ -226,7 +227,7 @@ def test_pareto_dots_read_back_as_time_and_energy(data):
     image = drawn(pareto_figure({kernel: among}, {kernel: chosen[0]}, True, 1).panels[0])
     x, y = axis(image, True, True), axis(image, False, True)
     every = circles(image, "dot faint")
-    mine = data.take(data.kernel == kernel)
+    mine = data.take(data.labels == kernel)
     assert len(every) == len(mine)
     np.testing.assert_allclose(sorted(x(a) for a, _ in every), sorted(mine.time_s), rtol=0.01)
     np.testing.assert_allclose(sorted(y(b) for _, b in every), sorted(mine.energy_j), rtol=0.01)
@@ -305,7 +306,7 @@ def test_bars_of_cases_are_as_high_as_the_energies(data, crossval, families):
             read += [y(top) for _, top, _, _ in rects(image, name)]
         np.testing.assert_allclose(read, values.ravel(), rtol=0.03)
     kernel, place = shown.inputs[0], shown.settings[0]
-    rows = (data.kernel == kernel) & (data.setting == data.settings.index(place))
+    rows = (data.labels == kernel) & (data.setting == data.settings.index(place))
     assert shown.measured_j[0, 0] == pytest.approx(data.energy_j[rows].mean())
     assert shown.error_pct[0, 0] == pytest.approx(
         (crossval.predicted_j[rows].mean() / data.energy_j[rows].mean() - 1) * 100
@@ -313,14 +314,14 @@ def test_bars_of_cases_are_as_high_as_the_energies(data, crossval, families):
 
 
 def test_cases_are_numbered_in_the_order_of_the_campaign_file(data, crossval, families):
-    kernels = sorted(set(data.kernel))[:8]
-    few = np.isin(data.kernel, kernels) & np.isin(data.setting, range(5))
+    kernels = sorted(set(data.labels))[:8]
+    few = np.isin(data.labels, kernels) & np.isin(data.setting, range(5))
     settings = [data.settings[s] for s in (3, 0, 4, 1, 2)]
     listed = (kernels[::-1], settings)
     shown = cases(data.take(few), crossval.predicted_j[few], families, listed)
     assert shown.inputs == kernels[::-1]
     assert shown.settings == settings
-    row = (data.kernel == kernels[-1]) & (data.setting == 3)
+    row = (data.labels == kernels[-1]) & (data.setting == 3)
     assert shown.measured_j[0, 0] == pytest.approx(data.energy_j[row].mean())
 
 
@@ -358,12 +359,12 @@ def test_phases_are_read_from_the_kernels_parameters(data):
         "sp-1": KernelInstance("fmm", {"phase": "near", "n": 8}),
         "dp-1": KernelInstance("fmm", {"phase": "far", "n": 8}),
     }
-    kernel = np.array([instances[k].label if k in instances else k for k in data.kernel], object)
+    kernel = np.array([instances[k].label if k in instances else k for k in data.labels], object)
     named = {instance.label: instance for instance in instances.values()}
-    ((title, rows, labels),) = phases(replace(data, kernel=kernel, instances=named))
+    ((title, rows, labels),) = phases(replace(data, **numbered(kernel), instances=named))
     assert title == "fmm n=8"
     assert set(labels) == {"near", "far"}
-    assert set(data.kernel[rows]) == {"sp-1", "dp-1"}
+    assert set(data.labels[rows]) == {"sp-1", "dp-1"}
 
 
 def test_the_savings_are_the_medians_of_the_picks(data, families):
@@ -503,7 +504,7 @@ def test_losses_by_family_are_table_ii(data, crossval, families):
     for family, chooser, missed, n, mean, low, high in sheet.rows:
         lost = []
         for kernel in (k for k in kernel_names(data) if families[k] == family):
-            mine = np.flatnonzero(data.kernel == kernel)
+            mine = np.flatnonzero(data.labels == kernel)
             if chooser == "time oracle":  # of the equally fast ones, the highest clocks
                 error_s = data.time_s[mine] * noise[kernel]
                 fast = mine[equally_fast(data.time_s[mine], error_s)]
@@ -524,7 +525,7 @@ def test_the_picks_in_sample_are_those_of_one_fit_of_all(data, crossval, familie
     lost = in_sample_losses_pct(model, data)
     frame = pd.DataFrame(
         {
-            "kernel": data.kernel,
+            "kernel": data.labels,
             "setting": data.setting,
             "measured": data.energy_j,
             "predicted": model.energy_j(data),

@@ -178,7 +178,7 @@ def test_a_robust_fit_names_the_outliers_that_were_planted_and_ignores_them(know
     clean = fit(known, "choi", "known", intervals=False)
     robust = fit(spoiled, "choi", "known", robust=True)
     expected = {
-        (spoiled.kernel[i], setting_text(spoiled.settings[spoiled.setting[i]])) for i in planted
+        (spoiled.labels[i], setting_text(spoiled.settings[spoiled.setting[i]])) for i in planted
     }
     assert {(o["kernel"], o["setting"]) for o in robust.outliers} == expected
     assert len(robust.outliers) == len(planted)

@@ -41,7 +41,7 @@ def left_out(of: Observations, scheme: str, train=None) -> list[list[int]]:
         ("leave-one-setting-out", lambda of, i: of.settings[of.setting[i]]),
         ("leave-one-core-clock-out", lambda of, i: of.core_mhz[i]),
         ("leave-one-memory-clock-out", lambda of, i: of.mem_mhz[i]),
-        ("leave-one-kernel-out", lambda of, i: of.kernel[i]),
+        ("leave-one-kernel-out", lambda of, i: of.labels[i]),
     ],
 )
 def test_a_fold_is_all_rows_of_one_setting_clock_or_kernel(scheme, key):
@@ -144,7 +144,7 @@ def test_a_row_is_far_beyond_six_robust_standard_deviations(deviations, named):
     if named:
         (row,) = far
         assert abs(row["deviations"]) == pytest.approx(6.1, rel=0.05)
-        assert (row["label"], row["setting"]) == (of.kernel[30], "600/900 MHz")
+        assert (row["label"], row["setting"]) == (of.labels[30], "600/900 MHz")
         assert row["energy_j"] == of.energy_j[30]
         assert row["predicted_j"] == pytest.approx(of.energy_j[30] * math.exp(residual[30]))
     assert spread > 0
@@ -196,7 +196,7 @@ def test_means_of_cells_have_gaps_where_nothing_was_measured():
     assert means.shape == (2, 6)
     for k, kernel in enumerate(("kernel-2", "kernel-0")):
         for s in range(6):
-            mine = of.time_s[(of.kernel == kernel) & (of.setting == s)]
+            mine = of.time_s[(of.labels == kernel) & (of.setting == s)]
             assert means[k, s] == pytest.approx(mine.mean() if len(mine) else np.nan, nan_ok=True)
 
 

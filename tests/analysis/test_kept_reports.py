@@ -48,6 +48,7 @@ from campaign.store.layout import create_store
 from dvfs.kernel_instance import KernelInstance, relabelled, short_labels
 from dvfs.setting import Setting
 from tests.analysis.simulated_tk1 import simulated_dataset
+from tests.analysis.synthetic import numbered
 from tests.analysis.test_applications import machine
 from tests.analysis.test_phase_energy import marked_store
 from tests.analysis.test_report import Page, store_of
@@ -94,11 +95,11 @@ def jetson() -> SiteReport:
         label: KernelInstance("solver", {"phase": phases[label], "n": 8})
         if label in phases
         else KernelInstance(label)
-        for label in sorted(set(data.kernel.tolist()))
+        for label in sorted(set(data.labels.tolist()))
     }
-    kernel = np.array([named[label].label for label in data.kernel.tolist()], object)
+    kernel = np.array([named[label].label for label in data.labels.tolist()], object)
     instances = {instance.label: instance for instance in named.values()}
-    data = replace(data, kernel=kernel, instances=instances)
+    data = replace(data, **numbered(kernel), instances=instances)
     found = picks(data)
     return SiteReport(
         site="tk1",

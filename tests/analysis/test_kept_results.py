@@ -60,7 +60,7 @@ from tests.analysis.compared_data import Campaigns, changes_of
 from tests.analysis.platforms import FERMI, from_peaks
 from tests.analysis.platforms import PLATFORMS as PRINTED
 from tests.analysis.simulated_tk1 import simulated_dataset
-from tests.analysis.synthetic import grid_observations
+from tests.analysis.synthetic import grid_observations, numbered
 from tests.analysis.test_applications import machine
 from tests.analysis.test_few_crossval import measured, two_kinds, without
 from tests.analysis.test_search import TILES, tile_cost, tiled_sum
@@ -150,9 +150,9 @@ def energies(name: str, data: Observations) -> dict[str, object]:
 
 def gaps(data: Observations) -> Observations:
     """The first kernel at three of the settings, and the second at all but one."""
-    names = sorted(set(data.kernel.tolist()))
-    few = (data.kernel == names[0]) & ~np.isin(data.setting, [1, 4, 6])
-    return data.take(~few & ~((data.kernel == names[1]) & (data.setting == 2)))
+    names = sorted(set(data.labels.tolist()))
+    few = (data.labels == names[0]) & ~np.isin(data.setting, [1, 4, 6])
+    return data.take(~few & ~((data.labels == names[1]) & (data.setting == 2)))
 
 
 def chosen(data: Observations) -> dict[str, object]:
@@ -361,7 +361,7 @@ def few_validated(settings: int | None, new: int | None, goal: str) -> object:
 
 def elsewhere() -> object:
     other = grid_observations(9, 5, noise=0.02)
-    other = replace(other, kernel=np.array([f"other {k}" for k in other.kernel], object))
+    other = replace(other, **numbered(f"other {k}" for k in other.labels))
     return fitted_elsewhere(on_nodes(), other, "choi").as_dict()
 
 

@@ -89,12 +89,12 @@ def test_rows_keep_their_kernels_when_some_are_taken_and_when_sites_are_pooled(d
 
 def test_pooled_sites_tell_kernels_apart_that_one_site_alone_need_not(data):
     label = kernel_names(data)[0]
-    mine = data.take(data.kernel == label)
+    mine = data.take(data.labels == label)
     number = replace(mine, instances={label: KernelInstance("k", {"n": 1}, label)})
     text = replace(mine, instances={label: KernelInstance("k", {"n": "1"}, label)})
     together, _ = pooled([number, text])
     assert len(kernel_names(together)) == 2
-    assert [together.instance(k).params["n"] for k in together.kernel[[0, -1]]] == [1, "1"]
+    assert [together.instance(k).params["n"] for k in together.labels[[0, -1]]] == [1, "1"]
 
 
 def test_what_is_derived_carries_the_parameters(data):
@@ -108,8 +108,8 @@ def test_what_is_derived_carries_the_parameters(data):
     for case in case_losses(data, Predicted(data.energy_j, data.time_s)):
         assert data.instance(case.label) == KernelInstance(case.kernel, case.params)
     (outlier,) = fitted.outliers
-    assert outlier["kernel"] == data.instance(str(data.kernel[3])).name
-    assert outlier["params"] == data.instance(str(data.kernel[3])).params
+    assert outlier["kernel"] == data.instance(str(data.labels[3])).name
+    assert outlier["params"] == data.instance(str(data.labels[3])).params
     assert fit_of(json.loads(json.dumps(as_kept(fitted)))).outliers == fitted.outliers
 
 
@@ -120,7 +120,7 @@ def test_a_fit_written_before_kernels_had_parameters_names_outliers_by_label(dat
     for outlier in kept["outliers"]:
         outlier["kernel"] = outlier.pop("label")
         del outlier["params"]
-    assert [o["label"] for o in fit_of(kept).outliers] == [str(data.kernel[3])]
+    assert [o["label"] for o in fit_of(kept).outliers] == [str(data.labels[3])]
 
 
 def test_families_are_names_and_not_words_of_labels():

@@ -138,8 +138,8 @@ def test_the_solution_and_its_covariance_are_the_posterior_s(known, scatter):
 def test_repeats_of_one_cell_have_what_is_its_own_in_common():
     data = board(0.0, 9).take(np.array([0, 0, 1, 30]))
     without = Scatter(kernel=0.01, setting=0.02, own=0.04, scale={}, noise={})
-    of_repeats = replace(without, noise=dict.fromkeys(data.kernel.tolist(), 0.005))
-    assert data.kernel[0] == data.kernel[2] != data.kernel[3]
+    of_repeats = replace(without, noise=dict.fromkeys(data.labels.tolist(), 0.005))
+    assert data.labels[0] == data.labels[2] != data.labels[3]
     assert data.setting[0] != data.setting[2]
     own = _noise(data, of_repeats)
     assert own[0, 1] == pytest.approx(0.07)
@@ -237,7 +237,7 @@ def mean_variance(known, own, there, rows):
     share = parts / parts.sum(axis=1, keepdims=True)
     p = share.shape[1]
     prior = USUAL_SPREAD**2 * (np.eye(p) + np.ones((p, p)))
-    labels, setting = there.kernel[rows], there.setting[rows]
+    labels, setting = there.labels[rows], there.setting[rows]
     noise = own.kernel * (labels[:, None] == labels) + own.setting * (setting[:, None] == setting)
     noise = noise + np.diag([own.own * own.scale.get(label, 1.0) for label in labels])
     at = share[rows]
@@ -333,7 +333,7 @@ def test_what_kernels_settings_cells_and_repeats_scatter_by_is_found(repeats, no
     clocks = (tuple(np.linspace(400.0, 1000.0, settings // 3)), (500.0, 700.0, 900.0))
     same = grid_observations(3, kernels, repeats=repeats, core_mhz=clocks[0], mem_mhz=clocks[1])
     made = fit(same, "choi+clock", "known", intervals=False)
-    k, s = np.array([int(label.split("-")[1]) for label in same.kernel.tolist()]), same.setting
+    k, s = np.array([int(label.split("-")[1]) for label in same.labels.tolist()]), same.setting
     found = []
     for seed in range(200):
         rng = np.random.default_rng(seed)
@@ -415,7 +415,7 @@ def test_without_several_named_nodes_there_is_no_scatter_of_one():
     for none in (one, unnamed, replace(data, node=None)):
         assert scatter_of_one_node(made, none) is None
         assert Scatter.of(made, none) == among
-    few = data.take(np.flatnonzero((data.setting < 3) & (data.kernel == data.kernel[0])))
+    few = data.take(np.flatnonzero((data.setting < 3) & (data.labels == data.labels[0])))
     assert scatter_of_one_node(made, few) is None
 
 

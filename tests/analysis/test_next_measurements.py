@@ -37,8 +37,8 @@ class Board:
             core_mhz=tuple(np.geomspace(200, 1600, 9).round()),
             mem_mhz=tuple(np.geomspace(400, 1600, 4).round()),
         )
-        self.labels = list(dict.fromkeys(self.all.kernel.tolist()))
-        self.kernel = np.array([self.labels.index(k) for k in self.all.kernel.tolist()])
+        self.labels = list(dict.fromkeys(self.all.labels.tolist()))
+        self.kernel = np.array([self.labels.index(k) for k in self.all.labels.tolist()])
         self.shape = (KERNELS, len(self.all.settings))
         self.joules = np.empty(self.shape)
         self.joules[self.kernel, self.all.setting] = self.all.energy_j
@@ -304,7 +304,7 @@ class NewSite:
     def seconds(self, cell):
         """The time of a cell on the known board."""
         of, (k, s) = self.board.all, cell
-        mine = of.kernel == self.labels[k]
+        mine = of.labels == self.labels[k]
         at = [of.settings[i] == self.settings[s] for i in of.setting]
         return float(of.time_s[mine & at][0])
 

@@ -14,7 +14,7 @@ from scipy import optimize
 from analysis.energy.normal_equations import normal_equations, solve
 from analysis.energy.terms.registry import design_matrix, model_terms
 from analysis.measurements.observations import Observations
-from tests.analysis.synthetic import grid_observations
+from tests.analysis.synthetic import grid_observations, numbered
 
 
 def dense(data: Observations, terms: list) -> tuple[np.ndarray, float]:
@@ -73,7 +73,7 @@ def test_a_weight_of_zero_is_a_setting_left_out_and_of_two_one_measured_twice():
     without = data.take(data.setting != equations.settings[2])
     again = data.take(data.setting == equations.settings[4])
     both = np.concatenate([np.arange(len(without)), np.arange(len(again))])
-    rows = replace(without, kernel=np.concatenate([without.kernel, again.kernel]))
+    rows = replace(without, **numbered([*without.labels, *again.labels]))
     for name in ("core_mhz", "mem_mhz", "core_v", "mem_v", "time_s", "energy_j", "setting"):
         joined = np.concatenate([getattr(without, name), getattr(again, name)])
         rows = replace(rows, **{name: joined})

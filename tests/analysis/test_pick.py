@@ -239,12 +239,12 @@ def test_a_pick_that_is_said_to_be_best_with_70_percent_is_so_in_70_percent(quie
         for chosen in picks(noisy):
             said.append(chosen.best_probability)
             for name, truth in (("smooth", quiet), ("board", board)):
-                mine = truth.kernel == chosen.label
+                mine = truth.labels == chosen.label
                 places = [truth.settings[s] for s in truth.setting[mine]]
                 joules = dict(zip(places, truth.energy_j[mine], strict=True))
                 chosen_j = joules[chosen.setting]
                 hits[name].append(chosen_j <= min(joules.values()) * (1 + 1e-7))
-                times = noisy.time_s[noisy.kernel == chosen.label]
+                times = noisy.time_s[noisy.labels == chosen.label]
                 top = raced(dict(zip(places, times, strict=True)), noise[chosen.label])
                 saving = (1 - chosen_j / joules[top]) * 100
                 held[name].append(chosen.saving_low_pct <= saving <= chosen.saving_high_pct)
@@ -288,8 +288,8 @@ def off_the_model(repeats: int) -> tuple[Observations, np.ndarray]:
     """A board 10 % off the model in each cell, repeated with noise of 3 %; its true joules."""
     rng = np.random.default_rng(3)
     data = grid_observations(2, kernels=6, repeats=repeats)
-    cell = np.unique([f"{k} {s}" for k, s in zip(data.kernel, data.setting, strict=True)], False)
-    of = np.searchsorted(cell, [f"{k} {s}" for k, s in zip(data.kernel, data.setting, strict=True)])
+    cell = np.unique([f"{k} {s}" for k, s in zip(data.labels, data.setting, strict=True)], False)
+    of = np.searchsorted(cell, [f"{k} {s}" for k, s in zip(data.labels, data.setting, strict=True)])
     true_j = data.energy_j * np.exp(rng.normal(0, 0.1, len(cell)))[of]
     return replace(data, energy_j=true_j * np.exp(rng.normal(0, 0.03, len(data)))), true_j
 
@@ -302,7 +302,7 @@ def test_picks_become_the_best_measured_settings_as_repeats_grow():
         chosen = picks(data)
         real = []
         for one in chosen:
-            mine = data.kernel == one.label
+            mine = data.labels == one.label
             at = [data.settings[s] == one.setting for s in data.setting[mine]]
             real.append((true_j[mine][at][0] / true_j[mine].min() - 1) * 100)
         lost.append(np.mean(real))
@@ -342,7 +342,7 @@ def test_a_setting_that_was_not_measured_is_less_sure_and_its_intervals_hold_the
             at = among.settings.index(pair)
             spread = np.log(among.energy_draws_j).std(axis=1)
             assert seed != 1 or spread[at] > 1.3 * np.median(np.delete(spread, at))
-            row = true.take(mine & (true.kernel == kernel))
+            row = true.take(mine & (true.labels == kernel))
             energy_j, time_s = among.energy_draws_j[at], among.time_draws_s[at]
             right.append([held(energy_j, row.energy_j[0]), held(time_s, row.time_s[0])])
             # A longer time costs more energy, by the share that constant power has in it.
@@ -474,10 +474,10 @@ def test_the_best_single_setting_by_brute_force(data, name):
     """The setting with the least mean of each kernel's score above its own least."""
     goal = objective(name)
     above = np.zeros(len(data.settings))
-    for kernel in sorted(set(data.kernel.tolist())):
+    for kernel in sorted(set(data.labels.tolist())):
         scores = []
         for s in range(len(data.settings)):
-            rows = (data.kernel == kernel) & (data.setting == s)
+            rows = (data.labels == kernel) & (data.setting == s)
             scores.append(goal.score(data.energy_j[rows].mean(), data.time_s[rows].mean()))
         above += np.array(scores) / min(scores)
     assert best_single_setting(data, goal) == data.settings[int(np.argmin(above))]

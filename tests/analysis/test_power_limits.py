@@ -152,7 +152,7 @@ def test_picks_of_a_sweep_over_limits_alone_are_the_least_measured_energies() ->
     swept = replace(at_top, core_mhz=nan, mem_mhz=nan, settings=settings, setting=setting)
     assert coordinates(settings)[:, 0].tolist() == [6.0, 8.0, 11.0, 30.0]
     for made in picks(swept):
-        mine = swept.kernel == made.label
+        mine = swept.labels == made.label
         least = swept.energy_j[mine].min()
         chosen = swept.energy_j[mine & (swept.setting == settings.index(made.setting))]
         # Without repeats a small difference between measured energies may be noise.

@@ -33,7 +33,7 @@ def counted(log_s: np.ndarray, counts: dict[str, np.ndarray]) -> Observations:
     """Kernels with these log times (K, 8) and counts (K,); energies are of constant power, which
     falls with the core's clock, and of the counts."""
     data = measured(log_s, np.full(len(log_s), 20.0))
-    number = np.array([int(label[7:]) for label in data.kernel])
+    number = np.array([int(label[7:]) for label in data.labels])
     joules = sum(values[number] * NANOJOULES[name] * 1e-9 for name, values in counts.items())
     return replace(
         data,
@@ -70,10 +70,10 @@ def misleading(kernels: int = 15, noise: float = 0.0) -> Observations:
 def profiled(data: Observations, label: str, setting: int = TOP) -> SettingCandidates:
     """A kernel's candidates by its counts and its time at one setting, as if nothing else of it
     were known."""
-    row = np.flatnonzero((data.kernel == label) & (data.setting == setting))[0]
+    row = np.flatnonzero((data.labels == label) & (data.setting == setting))[0]
     counts = {name: float(values[row]) for name, values in data.counts.items()}
     return profile_candidates(
-        data.take(data.kernel != label),
+        data.take(data.labels != label),
         "unseen",
         counts={name: n for name, n in counts.items() if n > 0},
         measured_s=float(data.time_s[row]),
@@ -83,7 +83,7 @@ def profiled(data: Observations, label: str, setting: int = TOP) -> SettingCandi
 
 def true_s(data: Observations, label: str, among: SettingCandidates) -> np.ndarray:
     """The measured time at each setting of the candidates."""
-    mine = data.kernel == label
+    mine = data.labels == label
     at = [data.settings.index(setting) for setting in among.settings]
     return np.array([data.time_s[mine & (data.setting == s)].mean() for s in at])
 
@@ -99,7 +99,7 @@ def test_times_of_unseen_kernels_on_a_machine_of_two_ceilings_are_predicted():
     """It does sp and int one after the other, and both beside the memory's work."""
     data = grid_observations(11, kernels=24)
     errors = []
-    for label in sorted(set(data.kernel)):
+    for label in sorted(set(data.labels)):
         among = profiled(data, label)
         errors.append(np.abs(among.time_s / true_s(data, label, among) - 1.0))
     assert np.mean(errors) < 0.03
@@ -136,7 +136,7 @@ def test_the_measured_time_itself_comes_back(simulated):
         (simulated, 3),
         (two_ceilings(0, 24, noise=0.05), TOP),
     ):
-        label = data.kernel[0]
+        label = data.labels[0]
         among = profiled(data, label, setting)
         (at,) = np.flatnonzero(among.measured)
         assert among.settings[at] == data.settings[setting]
@@ -148,11 +148,11 @@ def test_a_profile_is_picked_for_as_the_kernel_itself_would_be(simulated):
     than the best of the true energies."""
     base = fastest_setting(simulated)
     lost, errors = [], []
-    for label in sorted(set(simulated.kernel))[::4]:
+    for label in sorted(set(simulated.labels))[::4]:
         among = profiled(simulated, label, base)
         errors.append(np.abs(among.time_s / true_s(simulated, label, among) - 1.0).mean())
         chosen = pick(among)
-        mine = simulated.kernel == label
+        mine = simulated.labels == label
         own_j = simulated.energy_j[
             mine & (simulated.setting == simulated.settings.index(chosen.setting))
         ][0]
@@ -165,7 +165,7 @@ def test_a_profile_is_picked_for_as_the_kernel_itself_would_be(simulated):
 def test_a_class_that_was_not_counted_is_one_without_operations(simulated):
     base = fastest_setting(simulated)
     zeros = {name: np.nan_to_num(values) for name, values in simulated.counts.items()}
-    label = sorted(set(simulated.kernel))[4]
+    label = sorted(set(simulated.labels))[4]
     one, other = (
         profiled(data, label, base) for data in (simulated, replace(simulated, counts=zeros))
     )
@@ -185,10 +185,10 @@ def test_counts_that_no_kernel_has_are_refused(simulated):
 def test_crossval_by_profile_takes_nothing_else_of_the_kernel(simulated):
     """Ruin a kernel's times everywhere but at the fastest setting: its predictions stay."""
     base = fastest_setting(simulated)
-    kernel = sorted(set(simulated.kernel))[0]
-    mine = simulated.kernel == kernel
+    kernel = sorted(set(simulated.labels))[0]
+    mine = simulated.labels == kernel
     ruined = np.where(mine & (simulated.setting != base), simulated.time_s * 3.0, simulated.time_s)
-    few = np.isin(simulated.kernel.astype(str), sorted(set(simulated.kernel))[:8])
+    few = np.isin(simulated.labels.astype(str), sorted(set(simulated.labels))[:8])
     judged, other = (
         cross_validate(d.take(few), "leave-one-kernel-out", "choi", time="profile", voltage="known")
         for d in (simulated, replace(simulated, time_s=ruined))

@@ -13,6 +13,7 @@ from analysis.rooflines.regression import cache_energies, modelled_energy_j, reg
 from dvfs.setting import Setting
 from tests.analysis.platforms import PLATFORMS, from_peaks
 from tests.analysis.simulated_tk1 import TABLE_I, simulated_dataset, simulated_tk1
+from tests.analysis.synthetic import numbered
 
 # Choi & Vuduc 2012, Table 5, pJ per byte: L1 (on the GTX 680, shared memory) and L2.
 CACHES = {"GTX 580": {"l1": 149.0, "l2": 257.0}, "GTX 680": {"shared": 51.0, "l2": 195.0}}
@@ -49,7 +50,7 @@ def rows(name, kernels, noise=0.0):
     return Observations(
         site=name,
         simulated=False,
-        kernel=np.array(list(kernels), object),
+        **numbered(kernels),
         core_mhz=1000.0 * one,
         mem_mhz=np.nan * one,
         core_v=one,
@@ -180,7 +181,7 @@ def test_table_5_comes_back(name):
         assert cache.n == 1
         assert np.isnan(cache.eps_j.p_value)
         assert cache.median_residual < 1e-9
-    known = data.take(data.kernel != "other")
+    known = data.take(data.labels != "other")
     assert modelled_energy_j(known, regression, caches) == pytest.approx(known.energy_j)
 
 
@@ -195,7 +196,7 @@ def test_several_cache_kernels_and_how_well_they_agree():
     assert l2.n == 5
     assert l2.eps_j.low < 257e-12 < l2.eps_j.high
     assert l2.median_residual < 0.04
-    mine = data.take(np.array([k.startswith("l2") for k in data.kernel]))
+    mine = data.take(np.array([k.startswith("l2") for k in data.labels]))
     left_j = mine.energy_j - modelled_energy_j(mine, regression)
     x, y = mine.counts["l2"] / mine.energy_j, left_j / mine.energy_j
     assert pj(l2.eps_j) == pytest.approx(1e12 * (x @ y) / (x @ x))

@@ -41,6 +41,7 @@ from campaign.verbs.report import run as report
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
 from tests.analysis.simulated_tk1 import simulated_dataset
+from tests.analysis.synthetic import numbered
 from tests.points import a_point
 from tests.report_tables import Tables
 
@@ -144,8 +145,8 @@ def sure_pick(name, setting, energy_j, time_s, saving_pct, slowdown_pct):
 def tk1():
     """Rows of the simulated Jetson TK1, with a site and a kernel whose names are markup."""
     data = observations(simulated_dataset("off", per_family=4), "tk1")
-    kernel = np.where(data.kernel == "dp-1", EVIL_KERNEL, data.kernel)
-    return replace(data, site=EVIL, kernel=kernel)
+    kernel = np.where(data.labels == "dp-1", EVIL_KERNEL, data.labels)
+    return replace(data, site=EVIL, **numbered(kernel))
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from analysis.rooflines.roofline import (
 )
 from dvfs.setting import Setting
 from tests.analysis.platforms import FERMI, PLATFORMS, from_peaks
+from tests.analysis.synthetic import numbered
 
 # flop per byte, from the numbers above by hand: (B_tau, B_eps).
 BALANCES = {
@@ -267,7 +268,7 @@ def ideal(extra=()):
     return Observations(
         site="ideal",
         simulated=False,
-        kernel=np.array([r[0] for r in rows], object),
+        **numbered(r[0] for r in rows),
         core_mhz=mhz,
         mem_mhz=900.0 * one,
         core_v=one,
@@ -321,7 +322,7 @@ def test_counts_may_be_of_one_operation():
 
 def test_the_fastest_setting_is_one_where_most_kernels_were_measured():
     data = ideal()
-    fewer = data.take(~((data.setting == 1) & (data.kernel == "int")))
+    fewer = data.take(~((data.setting == 1) & (data.labels == "int")))
     assert fastest_setting(fewer) == 0
 
 

@@ -26,20 +26,20 @@ def test_noise_is_that_of_repeats_at_the_same_setting():
     data = observations(simulated_dataset("default", per_family=4), "tk1")
     data = data.take(np.repeat(np.arange(len(data)), 30))
     rng = np.random.default_rng(3)
-    noisy = data.kernel == data.kernel[0]
+    noisy = data.labels == data.labels[0]
     scatter = np.where(noisy, 0.02, 0.005)
     data = replace(data, time_s=data.time_s * (1.0 + scatter * rng.standard_normal(len(data))))
     noise = time_noise(data)
-    assert noise[str(data.kernel[0])] == pytest.approx(0.02, rel=0.1)
-    others = [value for label, value in noise.items() if label != data.kernel[0]]
+    assert noise[str(data.labels[0])] == pytest.approx(0.02, rel=0.1)
+    others = [value for label, value in noise.items() if label != data.labels[0]]
     assert np.mean(others) == pytest.approx(0.005, rel=0.1)
 
 
 def test_noise_where_there_are_few_repeats_or_none():
     """Of 3 % everywhere. One kernel has no repeats: its noise is that of the others."""
     data = observations(simulated_dataset("default", per_family=4), "tk1")
-    alone = str(data.kernel[0])
-    twice = data.take(np.concatenate([np.arange(len(data)), np.flatnonzero(data.kernel != alone)]))
+    alone = str(data.labels[0])
+    twice = data.take(np.concatenate([np.arange(len(data)), np.flatnonzero(data.labels != alone)]))
     rng = np.random.default_rng(3)
     one, two = (
         replace(d, time_s=d.time_s * (1.0 + 0.03 * rng.standard_normal(len(d))))
@@ -58,8 +58,8 @@ def test_noise_where_there_are_few_repeats_or_none():
 def test_means_of_many_repeats_are_tied_less_often():
     """Times 3 % apart, each with a noise of 2 %: tied where measured once, not as means of 16."""
     data = observations(simulated_dataset("default", per_family=2), "tk1")
-    kernel = str(data.kernel[0])
-    rows = np.flatnonzero(data.kernel == kernel)
+    kernel = str(data.labels[0])
+    rows = np.flatnonzero(data.labels == kernel)
     high, low = rows[np.argmax(data.core_mhz[rows])], rows[np.argmin(data.core_mhz[rows])]
     for repeats, lost_pct in ((2, 100.0), (16, 0.0)):
         some = data.take(np.array([high, low] * repeats))
@@ -88,7 +88,7 @@ def test_a_candidates_time_has_the_error_of_the_mean_of_its_repeats():
     data = data.take(np.repeat(np.arange(len(data)), 4))
     rng = np.random.default_rng(7)
     data = replace(data, time_s=data.time_s * (1.0 + 0.02 * rng.standard_normal(len(data))))
-    kernel = str(data.kernel[0])
+    kernel = str(data.labels[0])
     among = candidates(data, kernel)
     assert among.time_error_s == pytest.approx(time_noise(data)[kernel] * among.time_s / 2.0)
 
@@ -154,8 +154,8 @@ def test_race_to_halt_is_judged_over_all_that_are_equally_fast(energy_j, error, 
 def test_noise_does_not_decide_what_race_to_halt_loses(faster):
     """Two settings of equal time within the noise, of 1 and 2 J: it runs at the higher clocks."""
     data = observations(simulated_dataset("default", per_family=2), "tk1")
-    kernel = str(data.kernel[0])
-    rows = np.flatnonzero(data.kernel == kernel)
+    kernel = str(data.labels[0])
+    rows = np.flatnonzero(data.labels == kernel)
     two = [int(rows[np.argmax(data.core_mhz[rows])]), int(rows[np.argmin(data.core_mhz[rows])])]
     data = data.take(np.array(two * 2))
     time_s = np.array([1.0, 1.0, 1.02, 1.02])

@@ -28,8 +28,8 @@ def store(tmp_path_factory) -> Path:
     """Twelve kernels at eight settings; kernel-2 at one of them alone."""
     folder = tmp_path_factory.mktemp("few")
     data = grid_observations(4, kernels=12, noise=0.02)
-    data = data.take((data.kernel != "kernel-2") | (data.setting == 0))
-    columns = {"kernel": data.kernel, "core_mhz": data.core_mhz, "mem_mhz": data.mem_mhz}
+    data = data.take((data.labels != "kernel-2") | (data.setting == 0))
+    columns = {"kernel": data.labels, "core_mhz": data.core_mhz, "mem_mhz": data.mem_mhz}
     columns |= {"core_v": data.core_v, "mem_v": data.mem_v}
     columns |= {"time_s": data.time_s, "energy_j": data.energy_j}
     columns |= {f"n_{name}": values for name, values in data.counts.items()}
@@ -126,7 +126,7 @@ def test_a_holdout_is_judged_among_all_settings_too(store, capsys):
     seen = np.array([data.settings[s] in train for s in data.setting])
     above, picked = {}, {}
     for made in picks(data.take(seen), volts=measured_volts(data)):
-        mine = data.kernel == made.label
+        mine = data.labels == made.label
         if len(np.unique(data.setting[mine])) < 8:
             continue
         order = np.argsort(data.setting[mine])

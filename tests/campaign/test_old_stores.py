@@ -86,7 +86,7 @@ def assert_good_picks(
         assert (pick["simulated"], pick["measured"]) == (True, True)
         assert pick["slurm"] == f"--gpu-freq={clocks.core_mhz:g},memory={clocks.mem_mhz:g}"
         assert pick["saving_low_pct"] <= pick["saving_pct"] <= pick["saving_high_pct"]
-        rows = data.kernel == label
+        rows = data.labels == label
         mine = {
             setting: (data.time_s[at], data.energy_j[at].mean())
             for s, setting in enumerate(data.settings)

@@ -18,6 +18,7 @@ from analysis.energy.terms.term import (
     Varying,
     volts,
 )
+from analysis.measurements.cells import kernel_numbers
 from analysis.measurements.observations import Observations, kernel_names
 
 LETTERS = {CORE: "a", MEM: "b"}
@@ -62,7 +63,7 @@ class LumpedTerm(Term):
 
     def column(self, data: Observations) -> np.ndarray:
         """Joules of the kernel's rows, 0 in all others."""
-        return np.where(data.kernel == self.of, volts(data, self.domain) ** 2, 0.0)
+        return np.where(data.of_kernel(self.of), volts(data, self.domain) ** 2, 0.0)
 
     @classmethod
     def columns(cls, data: Observations, terms: Sequence[LumpedTerm]) -> sparse.coo_array:
@@ -70,7 +71,7 @@ class LumpedTerm(Term):
         rows, places, joules = [], [], []
         for domain in LETTERS:
             place = {term.of: i for i, term in enumerate(terms) if term.domain == domain}
-            of_row = np.array([place.get(kernel, -1) for kernel in data.kernel.tolist()], np.int64)
+            of_row = np.array([*place.values(), -1])[kernel_numbers(data, list(place))]
             mine = np.flatnonzero(of_row >= 0)
             rows.append(mine)
             places.append(of_row[mine])
