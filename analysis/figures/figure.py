@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -122,8 +123,8 @@ class Panel:
 
     def scales(self) -> tuple[Scale, Scale]:
         """The scales of both axes, from 0 to 1; y upwards, or downwards where it has names."""
-        x = _scale(self.x, [v for s in self.series for v in _values(s, along_x=True)])
-        y = _scale(self.y, [v for s in self.series for v in _values(s, along_x=False)])
+        x = _scale(self.x, [_values(series, along_x=True) for series in self.series])
+        y = _scale(self.y, [_values(series, along_x=False) for series in self.series])
         return x, Scale(y.high, y.low) if self.y.names else y
 
     def legend(self) -> list[Labelled]:
@@ -157,10 +158,10 @@ class Scale:
     high: float
     log: bool = False
 
-    def at(self, value: float) -> float:
+    def at(self, value: float | np.ndarray) -> Any:
         """Where a value lies: 0 at ``low``, 1 at ``high``."""
         if self.log:
-            return math.log(value / self.low) / math.log(self.high / self.low)
+            return np.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
     def holds(self, value: float) -> bool:
@@ -169,10 +170,9 @@ class Scale:
         room = 1e-9 * (low if self.log else high - low)
         return low - room <= value <= high + room
 
-    def clipped(self, value: float) -> float:
+    def clipped(self, value: float | np.ndarray) -> Any:
         """Where a value lies, at most at the limits."""
-        low, high = sorted((self.low, self.high))
-        return self.at(min(max(value, low), high))
+        return self.at(np.clip(value, min(self.low, self.high), max(self.low, self.high)))
 
     def ticks(self) -> list[tuple[float, str]]:
         """Round values inside the scale, and how each is written."""
@@ -181,25 +181,28 @@ class Scale:
         return [(value, tick_text(value)) for value in values if self.holds(value)]
 
 
-def log_scale(values: Sequence[float], room: float = 0.06) -> Scale:
+def log_scale(values: Sequence[float] | np.ndarray, room: float = 0.06) -> Scale:
     """A logarithmic scale that holds all positive values, with some room on both sides."""
-    good = [v for v in values if math.isfinite(v) and v > 0]
-    low, high = min(good), max(good)
+    every = np.asarray(values, float)
+    good = every[np.isfinite(every) & (every > 0)]
+    low, high = float(good.min()), float(good.max())
     if high / low < 1.5:
         low, high = low / 1.25, high * 1.25
     factor = (high / low) ** room
     return Scale(low / factor, high * factor, log=True)
 
 
-def _scale(axis: Axis, values: Sequence[float]) -> Scale:
+def _scale(axis: Axis, values: Sequence[np.ndarray]) -> Scale:
     if axis.names and axis.low is None:
         places = [place for place, _ in axis.names]
         return Scale(min(places) - 0.5, max(places) + 0.5)
-    known = [float(v) for v in (*values, *axis.include) if math.isfinite(v)]
+    known = np.concatenate([*values, np.asarray(axis.include, float)])
+    known = known[np.isfinite(known)]
     if axis.log:
         scale = log_scale(known)
     else:
-        scale = Scale(min([0.0, *known]), max(known, default=1.0) * 1.06 or 1.0)
+        high = float(known.max()) if len(known) else 1.0
+        scale = Scale(float(known.min(initial=0.0)), high * 1.06 or 1.0)
     low = scale.low if axis.low is None else axis.low
     return Scale(low, scale.high if axis.high is None else axis.high, axis.log)
 

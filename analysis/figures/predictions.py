@@ -30,7 +30,7 @@ def prediction_figure(crossval: CrossValidation, data: Observations) -> Figure:
     known = np.isfinite(predicted_j) & np.isfinite(measured_j)
     measured_j, predicted_j = measured_j[known], predicted_j[known]
     positive = predicted_j > 0
-    scale = log_scale([*measured_j, *predicted_j[positive]], 0.04)
+    scale = log_scale(np.concatenate([measured_j, predicted_j[positive]]), 0.04)
     ends = np.array([scale.low, scale.high])
     scatter = Panel(
         "Predicted energy, J",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup, escape
@@ -23,6 +24,9 @@ WIDTH, WIDE = 380.0, 780.0
 HEIGHT, WIDE_HEIGHT, ROW = 194.0, 148.0, 17.0
 """The height of the plot: of a panel, of a wide one, and of each row of names."""
 RIGHT, LINE_HEIGHT, MOST_LEFT = 14.0, 16.0, 250.0
+MANY, CLOUD_STEP = 5_000, 0.5
+"""Of more points than this, those of a cloud that lie within a step are drawn once: a dot hides
+the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +42,11 @@ class Frame:
     x_scale: Scale
     y_scale: Scale
 
-    def x(self, value: float) -> float:
+    def x(self, value: float | np.ndarray) -> Any:
         """The horizontal place of a value, at most at the limits."""
         return self.left + self.x_scale.clipped(value) * (self.right - self.left)
 
-    def y(self, value: float) -> float:
+    def y(self, value: float | np.ndarray) -> Any:
         """The vertical place of a value, at most at the limits."""
         return self.bottom - self.y_scale.clipped(value) * (self.bottom - self.top)
 
@@ -183,18 +187,18 @@ def _points(points: Points, frame: Frame) -> Iterator[str]:
     good = np.isfinite(points.x) & np.isfinite(points.y)
     for scale, values in ((frame.x_scale, points.x), (frame.y_scale, points.y)):
         good &= values > 0 if scale.log else good
-    places = [
-        (i, frame.x(points.x[i]), frame.y(points.y[i])) for i in np.flatnonzero(good).tolist()
-    ]
+    places = np.column_stack([frame.x(points.x[good]), frame.y(points.y[good])])
     if points.texts:
         radius = 6 if points.style == "ring" else 3.2
-        for i, x, y in places:
+        for i, (x, y) in zip(np.flatnonzero(good).tolist(), places.tolist(), strict=True):
             yield (
                 f'<circle class="{points.style}" cx="{px(x)}" cy="{px(y)}" r="{radius}">'
                 f"{_title(points.texts, i)}</circle>"
             )
     else:  # very many: strokes without length and with round ends, in one path
-        path = "".join(f"M{px(x)} {px(y)}h0" for _, x, y in places)
+        if len(places) > MANY:
+            places = np.unique(np.round(places / CLOUD_STEP), axis=0) * CLOUD_STEP
+        path = "".join(f"M{px(x)} {px(y)}h0" for x, y in places.tolist())
         yield f'<path class="cloud {points.style}" d="{path}"/>'
 
 

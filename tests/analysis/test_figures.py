@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from scipy.spatial import cKDTree
 
 from analysis.choice.candidates import all_candidates, candidates
 from analysis.choice.crossval import cross_validate
@@ -32,7 +33,7 @@ from analysis.figures.energy_shares import (
     mean_at,
     phase_figure,
 )
-from analysis.figures.figure import Scale, log_scale
+from analysis.figures.figure import Axis, Panel, Points, Scale, log_scale
 from analysis.figures.labels import kernel_families, setting_label, shortened
 from analysis.figures.paper import _drawing, figure_files, palette
 from analysis.figures.predictions import case_figure, cases, error_figure, prediction_figure
@@ -206,6 +207,22 @@ def test_roofline_dots_read_back_as_the_measurements(pair, panel, expected, log)
     assert len(marks) == len(points.kernels)
     np.testing.assert_allclose([x(a) for a, _ in marks], points.intensity, rtol=0.01)
     np.testing.assert_allclose([y(b) for _, b in marks], expected(points), rtol=0.015)
+
+
+def test_a_cloud_of_many_points_has_a_dot_where_each_lies():
+    rng = np.random.default_rng(5)
+    x = rng.uniform(1.0, 9.0, 20_000)
+    y = x * rng.normal(1.0, 0.02, x.size)
+    image = str(svg(Panel("", Axis(low=0, high=10), Axis(low=0, high=10), [Points(x, y)], "")))
+    frame = re.search(r'class="axis" d="M([\d.]+) ([\d.]+)V([\d.]+)H([\d.]+)"', image)
+    left, top, bottom, right = map(float, frame.groups())
+    cloud = re.search(r'<path class="cloud dot" d="([^"]*)"', image)[1]
+    dots = np.array(re.findall(r"M([\d.]+) ([\d.]+)h0", cloud), float)
+    assert 1_000 < len(dots) < 10_000
+    places = np.column_stack([left + x / 10 * (right - left), bottom - y / 10 * (bottom - top)])
+    far, _ = cKDTree(dots).query(places, p=np.inf)
+    assert far.max() <= 0.25 + 1e-9
+    assert cKDTree(places).query(dots, p=np.inf)[0].max() <= 0.25 + 1e-9
 
 
 def test_a_cap_is_a_ceiling_on_power(pair):
