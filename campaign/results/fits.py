@@ -344,14 +344,13 @@ def data_id(columns: xr.Dataset | Columns, site: str) -> str:
 
     from dvfs.dataset import FAILURES  # noqa: PLC0415
 
-    texts = (np.asarray(columns[name]).tolist() for name in ("site", "status", "point_id"))
-    measured = sorted(
-        (point_id, row)
-        for row, (own, status, point_id) in enumerate(zip(*texts, strict=True))
-        if own == site and status not in FAILURES
-    )
-    rows = np.array([row for _, row in measured], np.int64)
-    hashed = hashlib.sha256("\n".join(point_id for point_id, _ in measured).encode())
+    status = np.asarray(columns["status"])
+    failed = np.logical_or.reduce([status == failure for failure in FAILURES])
+    rows = np.flatnonzero((np.asarray(columns["site"]) == site) & ~failed)
+    ids = np.asarray(columns["point_id"])[rows]
+    order = np.argsort(ids.astype(str), kind="stable")
+    rows = rows[order]
+    hashed = hashlib.sha256("\n".join(ids[order].tolist()).encode())
     for name in OF_DATA:
         hashed.update(np.asarray(columns[name])[rows].astype("<f8").tobytes())
     return hashed.hexdigest()[:12]

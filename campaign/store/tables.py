@@ -8,7 +8,7 @@ missing value.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,14 +75,12 @@ def read_columns(store: Store) -> Columns:
         DamagedStoreError: it cannot be read.
     """
     contents = read_contents(store)
-    with reading(store.index):
-        columns = measurement_columns(contents)
-    return Columns(columns, attributes_of(store, contents))
+    return Columns(measurement_columns(contents), attributes_of(store, contents))
 
 
-def measurement_columns(contents: StoreContents) -> dict[str, np.ndarray]:
+def measurement_columns(contents: StoreContents) -> Mapping[str, np.ndarray]:
     """The table of measurements together with the journals' records, one row for a point."""
-    kept = _kept(contents, "measurements")
+    kept = _KeptColumns(contents, "measurements")
     if not contents.accepted:
         return kept
     fresh = columns_of([measurement_row(entry.scalars) for entry in contents.accepted])
@@ -94,7 +92,7 @@ def measurement_columns(contents: StoreContents) -> dict[str, np.ndarray]:
 def trace_columns(contents: StoreContents) -> dict[str, np.ndarray]:
     """The table of traces, without those of measurements that a journal replaces. Those of
     measurements that are still in a journal are not in it."""
-    kept = _kept(contents, "traces")
+    kept = _KeptColumns(contents, "traces")
     valid = kept["row_size"] > 0
     if contents.generation is not None and contents.accepted:
         states = contents.generation.states()
@@ -104,9 +102,9 @@ def trace_columns(contents: StoreContents) -> dict[str, np.ndarray]:
     return {name: values[valid] for name, values in kept.items()}
 
 
-def failure_columns(contents: StoreContents) -> dict[str, np.ndarray]:
+def failure_columns(contents: StoreContents) -> Mapping[str, np.ndarray]:
     """The table of failed attempts together with the journals' records."""
-    kept = _kept(contents, "failures")
+    kept = _KeptColumns(contents, "failures")
     scalars = [entry.scalars for entry in contents.tail.entries]
     failed = [measurement_row(own) for own in scalars if own["status"] in FAILURES]
     if not failed:
@@ -116,21 +114,41 @@ def failure_columns(contents: StoreContents) -> dict[str, np.ndarray]:
     return _with_rows(kept, columns_of(failed, FAILURE_COLUMNS), rows, start + len(failed))
 
 
-def _kept(contents: StoreContents, table: str) -> dict[str, np.ndarray]:
-    """A whole table of the generation. A column that an earlier version did not write has its
-    missing value."""
-    names = TABLES[table][1]
-    if contents.generation is None:
-        return {name: missing_column(name, 0) for name in sorted(names)}
-    tables = open_tables(contents.generation)
-    with reading(contents.generation.tables):
-        group = tables[table]
-        assert isinstance(group, zarr.Group)  # noqa: S101
-        written = set(group.array_keys())
-    columns = {name: read_column(tables, f"{table}/{name}") for name in written}
-    rows = len(columns["point_id" if "point_id" in columns else "row_size"])
-    missing = {name: missing_column(name, rows) for name in names if name not in written}
-    return dict(sorted((columns | missing).items()))  # Zarr lists them in any order
+class _KeptColumns(Mapping[str, np.ndarray]):
+    """The columns of a table of the generation, each read when it is first used. A column that an
+    earlier version did not write has its missing value."""
+
+    def __init__(self, contents: StoreContents, table: str) -> None:
+        self._table, self._read = table, dict[str, np.ndarray]()
+        self._tables, self._written = None, set[str]()
+        if contents.generation is not None:
+            self._tables = open_tables(contents.generation)
+            with reading(contents.generation.tables):
+                group = self._tables[table]
+                assert isinstance(group, zarr.Group)  # noqa: S101
+                self._written = set(group.array_keys())
+        self._names = sorted({*TABLES[table][1], *self._written})  # Zarr lists them in any order
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self._read:
+            if self._tables is not None and name in self._written:
+                self._read[name] = read_column(self._tables, f"{self._table}/{name}")
+            elif name in self._names:
+                self._read[name] = missing_column(name, self._rows())
+            else:
+                raise KeyError(name)
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def _rows(self) -> int:
+        if not self._written:
+            return 0
+        return len(self["point_id" if "point_id" in self._written else "row_size"])
 
 
 def _with_rows(
