@@ -38,9 +38,8 @@ def estimated_energies(dataset: xr.Dataset | Columns, rows: np.ndarray) -> np.nd
     imported = np.asarray(dataset["imported"])[rows].astype(bool)
     imported &= ~np.asarray(dataset["simulated"])[rows].astype(bool)
     texts = np.asarray(dataset["provenance"])[rows]
-    for i in np.flatnonzero(imported).tolist():
-        if f'"{ESTIMATED}"' in texts[i]:
-            why[i] = str(json.loads(texts[i]).get(ESTIMATED, ""))
+    for i in np.flatnonzero(imported & mention(texts, f'"{ESTIMATED}"')).tolist():
+        why[i] = str(json.loads(texts[i]).get(ESTIMATED, ""))
     silent = np.flatnonzero(imported & (why == ""))
     if len(silent) >= FEWEST:
         time_s, energy_j = (
@@ -48,6 +47,13 @@ def estimated_energies(dataset: xr.Dataset | Columns, rows: np.ndarray) -> np.nd
         )
         why[silent] = _shown(time_s, energy_j / time_s, texts[silent])
     return why
+
+
+def mention(texts: np.ndarray, word: str) -> np.ndarray:
+    """bool: whether texts (object or StringDType) contain a word."""
+    if texts.dtype.kind == "T":
+        return np.asarray(np.strings.find(texts, word) >= 0)
+    return np.fromiter((word in text for text in texts.tolist()), bool, len(texts))
 
 
 def _shown(time_s: np.ndarray, power_w: np.ndarray, texts: np.ndarray) -> str:

@@ -9,9 +9,9 @@ that nothing is reported of a clean campaign however large it is.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import xarray as xr
 
 from analysis.quality.apparent_clocks import apparent_clocks, swapped_clocks, too_many_cycles
 from analysis.quality.clocks import against_the_clocks, clocks_not_held, name_only
@@ -38,8 +38,13 @@ from analysis.quality.sessions import session_offsets
 from analysis.quality.unproven_clocks import unproven_clocks
 from analysis.quality.voltages import falling_voltages
 
+if TYPE_CHECKING:
+    import xarray as xr
 
-def check(dataset: xr.Dataset, site: str) -> list[Finding]:
+    from dvfs.dataset import Columns
+
+
+def check(dataset: xr.Dataset | Columns, site: str) -> list[Finding]:
     """Every problem of a site's measurements that a fit would suffer from, worst first.
 
     Takes the Dataset of a store (dimension ``measurement``) and looks at the rows of ``site``

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import xarray as xr
 
 from analysis.measurements.estimated_energies import estimated_energies
 from analysis.quality.finding import Finding, first_named
 from analysis.quality.rows import Rows
 
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from dvfs.dataset import Columns
+
 CHECK = "energy origin"
 
 
-def estimated(dataset: xr.Dataset, rows: Rows) -> list[Finding]:
+def estimated(dataset: xr.Dataset | Columns, rows: Rows) -> list[Finding]:
     """Rows whose energy was estimated: a model of it would be one of that estimate."""
     why = estimated_energies(dataset, rows.index)
     found = np.flatnonzero(why != "")

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import xarray as xr
 
 from analysis.measurements.observations import setting_text
 from dvfs.kernel_instance import KernelInstance, dataset_kernels
 from dvfs.setting import Setting
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from dvfs.dataset import Columns
 
 MAX_NAMED = 3
 SEPARATE = 3
@@ -45,13 +49,13 @@ class Finding:
         }
 
 
-def describe(finding: Finding, dataset: xr.Dataset, limit: int = 5) -> list[str]:
+def describe(finding: Finding, dataset: xr.Dataset | Columns, limit: int = 5) -> list[str]:
     """The first ``limit`` rows of a finding, a line each: kernel, setting, repeat, point id."""
     lines = []
     known = dataset_kernels(dataset)
     for row in finding.rows[:limit]:
         one = {
-            name: dataset[name].values[row]
+            name: np.asarray(dataset[name])[row]
             for name in ("kernel", "params", "core_mhz", "mem_mhz", "repeat", "node", "point_id")
             if name in dataset
         }

@@ -4,14 +4,19 @@ another version of the kernels. The store compares the records of how they were 
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import numpy as np
-import xarray as xr
 
 from analysis.quality.finding import Finding
 
+if TYPE_CHECKING:
+    import xarray as xr
 
-def mixed_setups(dataset: xr.Dataset, site: str) -> list[Finding]:
+    from dvfs.dataset import Columns
+
+
+def mixed_setups(dataset: xr.Dataset | Columns, site: str) -> list[Finding]:
     """A warning that names what differs between the set-ups of a site's rows.
 
     The Dataset's attribute ``mixtures`` is the JSON of a list of ``{"site", "setups", "text",

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import numpy as np
-import xarray as xr
 
 from analysis.quality.finding import Finding
 from analysis.quality.rows import Rows
 from dvfs.dataset import RECORDED_PREFIX
 
+if TYPE_CHECKING:
+    import xarray as xr
 
-def recorded_energies(dataset: xr.Dataset, rows: Rows) -> list[Finding]:
+    from dvfs.dataset import Columns
+
+
+def recorded_energies(dataset: xr.Dataset | Columns, rows: Rows) -> list[Finding]:
     """Rows whose energy is of a channel of the meter ``recorded``."""
     if "meters" not in dataset:
         return []
-    meters = dataset["meters"].values[rows.index].tolist()
+    meters = np.asarray(dataset["meters"])[rows.index].tolist()
     is_replayed = {text: _is_replayed(str(text)) for text in set(meters)}
     replayed = np.array([is_replayed[text] for text in meters])
     if not replayed.any():

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 
 from analysis.measurements.clock_proof import clock_proofs
+from analysis.measurements.estimated_energies import mention
 from analysis.measurements.observations import setting_text
 from dvfs.dataset import COUNT_PREFIX, MEMORY_CLASSES, is_complete
 from dvfs.kernel_instance import KernelInstance, dataset_kernels
 from dvfs.setting import Setting, axis_columns, axis_values, clock_columns, distinct_settings
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from dvfs.dataset import Columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,18 +95,18 @@ class Rows:
         return setting_text(self.settings[setting])
 
 
-def rows_of(dataset: xr.Dataset, site: str, limited: bool = True) -> Rows:
+def rows_of(dataset: xr.Dataset | Columns, site: str, limited: bool = True) -> Rows:
     """The complete rows of ``site`` with a positive time (s) and energy (J); ``limited``: also
     those under a power limit, whose clocks follow the load."""
-    time_s, energy_j = dataset["time_s"].values, dataset["energy_j"].values
-    ok = (dataset["site"].values == site) & is_complete(dataset["status"].values)
+    time_s, energy_j = np.asarray(dataset["time_s"]), np.asarray(dataset["energy_j"])
+    ok = (np.asarray(dataset["site"]) == site) & is_complete(np.asarray(dataset["status"]))
     if not limited and "power_limit_w" in dataset:
-        ok &= np.isnan(dataset["power_limit_w"].values)
+        ok &= np.isnan(np.asarray(dataset["power_limit_w"]))
     index = np.flatnonzero(ok & (time_s > 0) & (energy_j > 0))
 
     def column(name: str, missing: Any) -> np.ndarray:
         if name in dataset:
-            return np.asarray(dataset[name].values[index])
+            return np.asarray(dataset[name][index])
         return np.full(len(index), missing)
 
     kernel_code, kernels = pd.factorize(column("kernel", ""))
@@ -123,7 +128,7 @@ def rows_of(dataset: xr.Dataset, site: str, limited: bool = True) -> Rows:
     node, nodes = pd.factorize(column("node", ""))
     counts = {
         str(name).removeprefix(COUNT_PREFIX): column(str(name), np.nan).astype(float)
-        for name in dataset.data_vars
+        for name in dataset
         if str(name).startswith(COUNT_PREFIX)
     }
     log_time, log_energy = np.log(time_s[index]), np.log(energy_j[index])
@@ -153,18 +158,19 @@ def _label(kernel: KernelInstance) -> str:
     return kernel.label
 
 
-def provenance(dataset: xr.Dataset, rows: Rows) -> tuple[np.ndarray, dict[str, list[str]]]:
+def provenance(
+    dataset: xr.Dataset | Columns, rows: Rows
+) -> tuple[np.ndarray, dict[str, list[str]]]:
     """The mean power (W) kept beside the energy, NaN without; and labels by name, "" without."""
     power_w = np.full(len(rows.index), np.nan)
     labels: dict[str, list[str]] = {}
     if "provenance" not in dataset:
         return power_w, labels
-    texts = dataset["provenance"].values[rows.index]
-    for i, text in enumerate(texts):
-        if '"power_w"' not in text and '"labels"' not in text:
-            continue
+    texts = np.asarray(dataset["provenance"])[rows.index]
+    kept_beside = mention(texts, '"power_w"') | mention(texts, '"labels"')
+    for i in np.flatnonzero(kept_beside).tolist():
         try:
-            kept = json.loads(text)
+            kept = json.loads(texts[i])
         except ValueError:
             continue
         of_row = kept.get("labels", {})

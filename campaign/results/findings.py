@@ -7,6 +7,8 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from analysis.quality import check, describe
 from analysis.quality.estimated import CHECK as ENERGY_ORIGIN
 from analysis.quality.finding import SEPARATE
@@ -17,19 +19,21 @@ from dvfs.errors import ArgumentError
 if TYPE_CHECKING:
     import xarray as xr
 
+    from dvfs.dataset import Columns
+
 EXAMPLES = 3
 """Rows that are named of what a check finds."""
 NAMED_KERNELS = 5
 
 
-def site_findings(dataset: xr.Dataset, site: str) -> tuple[SiteFinding, ...]:
+def site_findings(dataset: xr.Dataset | Columns, site: str) -> tuple[SiteFinding, ...]:
     """What the checks of a site's measurements find in a store's Dataset."""
     return tuple(
         SiteFinding(
             site,
             finding.as_dict(),
             tuple(describe(finding, dataset, EXAMPLES)),
-            tuple(dataset["point_id"].values[finding.rows].tolist()),
+            tuple(np.asarray(dataset["point_id"])[finding.rows].tolist()),
         )
         for finding in check(dataset, site)
     )

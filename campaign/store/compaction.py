@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import zarr
 
+from campaign.plan.point import ID_CHARS
 from campaign.store.columns import FAILURE_COLUMNS, column, columns_of
 from campaign.store.generation import (
     STATE,
@@ -174,7 +175,9 @@ def write_generation(
             old = {name: values[held] for name, values in new_rows.measurements.items()}
             overwrite(group, "measurements", old, rows[held])
         if not held.all():
-            new = {name: values[~held] for name, values in new_rows.measurements.items()}
+            new = dict(new_rows.measurements)
+            if held.any():
+                new = {name: values[~held] for name, values in new.items()}
             append(group, "measurements", new, int((~held).sum()))
         group = open_table(tables, "traces")
         if held.any() and rows_of(group, "traces"):
@@ -215,14 +218,20 @@ def _write_states(
     held: np.ndarray,
     at: np.ndarray,
 ) -> None:
-    number = {status: i for i, status in enumerate(STATUSES)}
-    codes = np.array([number[s] for s in new_rows.measurements.get("status", ())], np.uint8)
+    if not len(ids):
+        states.tofile(path)
+        return
+    codes = np.empty(len(ids), np.uint8)
+    for i, status in enumerate(STATUSES):
+        codes[new_rows.measurements["status"] == status] = i
     states = states.copy()
     states["status"][at[held]] = codes[held]
     fresh = np.empty(int((~held).sum()), STATE)
     fresh["id"], fresh["row"], fresh["status"] = ids[~held], rows[~held], codes[~held]
     merged = np.concatenate([states, fresh])
-    merged[np.argsort(merged["id"], kind="stable")].tofile(path)
+    # Words of eight characters, the most significant first, sort as the texts do.
+    words = np.ascontiguousarray(merged["id"]).view(">u8").reshape(-1, ID_CHARS // 8)
+    merged[np.lexsort(words.astype(np.uint64).T[::-1])].tofile(path)
 
 
 def _append_traces(

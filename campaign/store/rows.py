@@ -42,8 +42,11 @@ def append(group: zarr.Group, table: str, rows: dict[str, np.ndarray], size: int
     for name in list(group.array_keys()):
         array = _array(group, name)
         array.resize((start + size,))
-        if name in rows:
-            array[start:] = stored(rows[name])
+        # By chunks: text takes more memory as it is stored.
+        for chunk in range(start // CHUNK_ROWS * CHUNK_ROWS, start + size, CHUNK_ROWS):
+            low, high = max(chunk, start), min(chunk + CHUNK_ROWS, start + size)
+            if name in rows:
+                array[low:high] = stored(rows[name][low - start : high - start])
 
 
 def overwrite(group: zarr.Group, table: str, rows: dict[str, np.ndarray], at: np.ndarray) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from campaign.plan.point import canonical_json
 from campaign.table.number_text import Numbers
 from campaign.table.reading import RawTable
+from campaign.table.texts import Texts
 from dvfs.dataset import COUNTERS, ESTIMATED, METRICS
 
 MISSING = {"power_w": "energy_j: missing; every row needs energy_j or power_w"}
@@ -58,23 +59,24 @@ class TableCells:
         firsts.sort(key=lambda entry: entry[0])
         return [f"{path}: {text}" for text in self.wrong_columns] + [text for _, text in firsts]
 
-    def texts(self, name: str, made: Callable[[Any], Any]) -> list[Any]:
-        """A column, each distinct value through ``made``, which may refuse it (ValueError)."""
+    def texts(self, name: str, made: Callable[[Any], Any]) -> Texts:
+        """A column, each distinct value through ``made``, which may refuse it (ValueError): then
+        it is the empty text."""
         if name not in self.table.columns:
-            return [made(None)] * len(self.table.lines)
-        values = self.table.texts(name)
-        known: dict[Any, Any] = {}
-        refused: dict[Any, str] = {}
-        for value in set(values):
+            return Texts.same(made(None), len(self.table.lines))
+        texts = self.table.texts(name)
+        known: list[Any] = []
+        refused: dict[int, str] = {}
+        for code, value in enumerate(texts.values):
             try:
-                known[value] = made(value)
+                known.append(made(value))
             except ValueError as error:
-                known[value], refused[value] = "", str(error)
+                known.append("")
+                refused[code] = str(error)
         if refused:
-            for i, value in enumerate(values):
-                if value in refused:
-                    self.note(i, name, refused[value])
-        return [known[value] for value in values]
+            for i in np.flatnonzero(np.isin(texts.codes, [*refused])).tolist():
+                self.note(i, name, refused[int(texts.codes[i])])
+        return texts.mapped(known)
 
     def numbers(self, name: str, needed: np.ndarray | bool = False) -> np.ndarray:
         """float64, a column of numbers, NaN where there is none; a row where it is ``needed``
@@ -83,9 +85,9 @@ class TableCells:
         if isinstance(column, Numbers):
             for i, (_, why) in column.refused.items():
                 self.note(i, name, f"{name}: {why}")
-            values = column.values.copy()
+            values = column.values
         else:
-            values = np.full(len(self.table.lines), np.nan)
+            values = np.broadcast_to(np.nan, len(self.table.lines))
         if np.any(needed):
             for i in np.flatnonzero(np.isnan(values) & needed).tolist():
                 self.note(i, name, MISSING.get(name, f"{name}: missing; every row needs it"))
@@ -126,8 +128,9 @@ class TableCells:
     def _array(self, name: str, made: Callable[[Any], Any], dtype: type) -> np.ndarray:
         """A column through ``made``; 0 where a value was refused."""
         if name not in self.table.columns:
-            return np.full(len(self.table.lines), made(None), dtype)
-        return np.array([value or 0 for value in self.texts(name, made)], dtype)
+            return np.broadcast_to(dtype(made(None)), len(self.table.lines))
+        texts = self.texts(name, made)
+        return texts.array(dtype, [value or 0 for value in texts.values])
 
 
 def is_present(value: Any) -> bool:

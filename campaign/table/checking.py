@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from campaign.plan.point import ID_CHARS
 from campaign.table.cells import (
@@ -26,13 +25,15 @@ from campaign.table.map_file import POINT_ID, TableMap
 from campaign.table.plausibility import note_impossible, note_power_caps
 from campaign.table.points import (
     SAME_POINT,
-    Attempts,
+    WORTH,
     attempts_of,
+    groups_of,
     numbered_repeats,
     point_ids_of,
     worth_of,
 )
 from campaign.table.reading import RawTable
+from campaign.table.texts import Texts, group_codes
 from dvfs.dataset import (
     CLOCK_PROOFS,
     COUNT_PREFIX,
@@ -55,6 +56,8 @@ DISAGREE = 1.01
 """Energy and power times time disagree when they differ by more than this factor."""
 FEWEST_SAMPLES, EQUAL_STEPS = 6, 1.25
 """So many rows, whose times rise by steps that differ by less than this factor, are a log."""
+BLOCK_ROWS = 1 << 16
+"""Rows whose provenance is made at once."""
 AGREE = 0.05
 """Achieved clocks this near to those asked for are taken for them, as their author states."""
 
@@ -64,9 +67,9 @@ class Checked:
     """A table's rows as the store keeps them, and notes."""
 
     path: Path
-    rows: pd.DataFrame
+    rows: dict[str, np.ndarray]
     """Columns of the measurements table, one row for each point."""
-    failures: pd.DataFrame
+    failures: dict[str, np.ndarray]
     """The rows of failed attempts, some of which are in ``rows`` too."""
     lines: np.ndarray
     """int64: the line in the file of each of ``rows``."""
@@ -90,27 +93,39 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
     kinds = _kinds(cells)
     frame, power_w = _frame(cells, mapping, kinds)
     if mapping.numbers_repeats:
-        frame["repeat"] = numbered_repeats(frame)
-        _note_since_start(cells, frame)
+        same_point = group_codes([frame[name] for name in SAME_POINT])
+        frame["repeat"] = numbered_repeats(same_point)
+        _note_since_start(cells, np.asarray(frame["time_s"]), same_point)
     ids = point_ids_of(frame, kinds.ids)
-    frame[POINT_ID] = ids
     attempts = attempts_of(cells, frame, ids, kinds.ids, kinds.worth)
     if wrong := cells.messages():
         raise FileError("\n".join(wrong))
-    return _checked(table, frame, power_w, attempts)
+    frame[POINT_ID] = ids.astype(np.dtypes.StringDType())
+    arrays = {n: own.array() if isinstance(own, Texts) else own for n, own in frame.items()}
+    del frame
+    every = len(attempts.measurements) == len(table.lines)
+    rows = {n: own if every else own[attempts.measurements] for n, own in arrays.items()}
+    return Checked(
+        table.path,
+        rows,
+        {name: own[attempts.failures] for name, own in arrays.items()},
+        np.array(table.lines, np.int64)[attempts.measurements],
+        _disagreements(table, arrays, power_w),
+        table.notes,
+    )
 
 
-def _note_since_start(cells: TableCells, frame: pd.DataFrame) -> None:
+def _note_since_start(cells: TableCells, time_s: np.ndarray, same_point: np.ndarray) -> None:
     """Note times that rise by equal steps from row to row of a point: those of a log, since its
     start, and no run times of repeats."""
-    for _, own in frame.groupby(SAME_POINT, dropna=False, sort=False):
-        times = own["time_s"].to_numpy()
+    for own in groups_of(same_point):
+        times = time_s[own]
         if len(times) < FEWEST_SAMPLES or not np.isfinite(times).all():
             continue
         steps = np.diff(times)
         if steps.min() > 0 and steps.max() < EQUAL_STEPS * steps.min() and times[0] < 2 * steps[0]:
             cells.note(
-                int(own.index[-1]),
+                int(own[-1]),
                 "time_s",
                 f"time_s: rises by {steps.min():.3g} s from row to row, as the time since the "
                 "start of a log does; a table has a row a measurement, with its run time: sum the "
@@ -118,42 +133,30 @@ def _note_since_start(cells: TableCells, frame: pd.DataFrame) -> None:
             )
 
 
-def _checked(
-    table: RawTable, frame: pd.DataFrame, power_w: np.ndarray, attempts: Attempts
-) -> Checked:
-    lines = np.array(table.lines, np.int64)
-    return Checked(
-        table.path,
-        frame.iloc[attempts.measurements].reset_index(drop=True),
-        frame.iloc[attempts.failures].reset_index(drop=True),
-        lines[attempts.measurements],
-        _disagreements(table, frame, power_w),
-        table.notes,
-    )
-
-
 @dataclass(frozen=True)
 class _Kinds:
-    """Of every row: the id that it has of a store (empty: none), its status, and its worth."""
+    """Of every row: the id that it has of a store (S24; empty: none), its status, its worth."""
 
-    ids: list[str]
+    ids: np.ndarray
     of_store: np.ndarray
-    status: list[str]
+    status: Texts
     worth: np.ndarray
 
 
 def _kinds(cells: TableCells) -> _Kinds:
     ids = cells.texts(POINT_ID, _point_id)
     status = cells.texts("status", _status)
-    of_store = np.array([point_id != "" for point_id in ids], bool)
-    return _Kinds(ids, of_store, status, worth_of(status))
+    of_store = ids.array(bool, [point_id != "" for point_id in ids.values])
+    return _Kinds(ids.array(f"S{ID_CHARS}"), of_store, status, worth_of(status))
 
 
-def _frame(cells: TableCells, mapping: TableMap, kinds: _Kinds) -> tuple[pd.DataFrame, np.ndarray]:
+def _frame(
+    cells: TableCells, mapping: TableMap, kinds: _Kinds
+) -> tuple[dict[str, np.ndarray | Texts], np.ndarray]:
     """The rows in the store's columns, without ids; and power (W, float64, NaN where not given)."""
     table = cells.table
     exact = table.of_store
-    of_store, complete = kinds.of_store, kinds.worth == worth_of([OK])
+    of_store, complete = kinds.of_store, kinds.worth == WORTH[OK]
     site = cells.texts("site", lambda value: one_line(value, "site", exact))
     kernel = cells.texts("kernel", lambda value: _kernel(value, exact))
     params = cells.texts("params", params_json)
@@ -189,8 +192,9 @@ def _frame(cells: TableCells, mapping: TableMap, kinds: _Kinds) -> tuple[pd.Data
     failed = kinds.worth == 0
     note_impossible(cells, clocks, of_store, failed, mapping)
     if mapping.clocks == "grouped" and not of_store.any() and not cells.messages():
-        keys = [kernel, params, node, repeat.tolist()]
+        keys = [kernel.codes, params.codes, node.codes, repeat]
         table.notes.extend(group_settings(site, keys, clocks, mapping.numbers_repeats))
+        core_mhz, mem_mhz = clocks["core_mhz"], clocks["mem_mhz"]
     counts = {name: cells.numbers(name) for name in table.columns if name.startswith(COUNT_PREFIX)}
     core_v, mem_v, origin = _volts(cells, core_mhz, mem_mhz, of_store, mapping)
     numbers = {
@@ -209,41 +213,33 @@ def _frame(cells: TableCells, mapping: TableMap, kinds: _Kinds) -> tuple[pd.Data
         with np.errstate(all="ignore"):
             mean_w = np.where(without, power_w, energy_j / time_s)
         note_power_caps(cells, core_mhz, mean_w, read_back, mapping)
-    made = {"text": _text, "setup": _text, "meters": meters_json}
-    texts = {  # a value for all rows costs pandas nothing
-        name: cells.texts(name, one) if name in table.columns else one(None)
-        for name, one in made.items()
+    frame: dict[str, np.ndarray | Texts] = {
+        "site": site,
+        "partition": partition.otherwise(node.mapped(lambda name: name or "imported")),
+        "kernel": kernel,
+        "params": params,
+        "node": node,
+        "status": kinds.status,
+        "text": cells.texts("text", _text),
+        "voltage_origin": origin,
+        "setup": cells.texts("setup", _text),
+        "meters": cells.texts("meters", meters_json),
+        **numbers,
+        **clocks,
+        "energy_j": np.where(without, product_j, energy_j),
+        "start_unix_s": np.nan_to_num(numbers["start_unix_s"]),
+        "repeat": repeat,
+        "ranks": cells.wholes("ranks", 1),
+        "iterations": cells.wholes("iterations", 1),
+        "attempt": cells.wholes("attempt", 0),
+        "simulated": simulated,
+        "imported": cells.truths("imported") | ~of_store,
+        **{name: n for name, n in counts.items() if exact or np.isfinite(n).any()},
     }
-    frame = pd.DataFrame(
-        {
-            "site": site,
-            "partition": [p or n or "imported" for p, n in zip(partition, node, strict=True)],
-            "kernel": kernel,
-            "params": params,
-            "node": node,
-            "status": kinds.status if "status" in table.columns else OK,
-            "text": texts["text"],
-            "voltage_origin": origin,
-            "setup": texts["setup"],
-            "meters": texts["meters"],
-            "provenance": cells.texts("provenance", provenance_json),
-            **numbers,
-            **clocks,
-            "energy_j": np.where(without, product_j, energy_j),
-            "start_unix_s": np.nan_to_num(numbers["start_unix_s"]),
-            "repeat": repeat,
-            "ranks": cells.wholes("ranks", 1),
-            "iterations": cells.wholes("iterations", 1),
-            "attempt": cells.wholes("attempt", 0),
-            "simulated": simulated,
-            "imported": cells.truths("imported") | ~of_store,
-            **{name: n for name, n in counts.items() if exact or np.isfinite(n).any()},
-        }
-    )
-    frame["clock_proof"] = _clock_proofs(cells, frame, of_store)
+    frame["clock_proof"] = _clock_proofs(cells, clocks, simulated, of_store)
     power_w = np.where(given, power_w, np.nan)
+    kept = cells.texts("provenance", provenance_json)
     reasons = cells.texts(ESTIMATED, _estimated)
-    kept = frame["provenance"].tolist()
     frame["provenance"] = _provenance(table, kept, power_w, reasons, of_store)
     return frame, power_w
 
@@ -331,17 +327,21 @@ def _volts(
     mem_mhz: np.ndarray,
     of_store: np.ndarray,
     mapping: TableMap,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, Texts]:
     """The voltages of every row (V, float64, NaN where not known) and where they are from."""
     core_v, mem_v = cells.numbers("core_v"), cells.numbers("mem_v")
     own = np.isfinite(core_v)
-    origin = np.where(own, "measured", "").astype(object)
-    origin[of_store] = np.array(cells.texts("voltage_origin", _text), object)[of_store]
+    of_row = cells.texts("voltage_origin", _text)
+    names = list(dict.fromkeys(("", "measured", "table", *of_row.values)))
+    code = own.astype(np.int32)
+    if of_store.any():
+        code[of_store] = of_row.array(np.int32, list(map(names.index, of_row.values)))[of_store]
     mem_v = np.where(own | of_store, mem_v, np.nan)
     own |= of_store
     if not mapping.voltage.core:
-        return core_v, mem_v, origin
-    origin[~own] = "table"
+        return core_v, mem_v, Texts(code, names)
+    code[~own] = names.index("table")
+    core_v = core_v.copy()
     for volts, mhz, pairs, name in (
         (core_v, core_mhz, mapping.voltage.core, "core"),
         (mem_v, mem_mhz, mapping.voltage.mem, "mem"),
@@ -357,10 +357,12 @@ def _volts(
                         f"voltage of {name}",
                         f"{name}_mhz: no voltage for {clock:g} MHz in the map; add [MHz, V]",
                     )
-    return core_v, mem_v, origin
+    return core_v, mem_v, Texts(code, names)
 
 
-def _clock_proofs(cells: TableCells, frame: pd.DataFrame, of_store: np.ndarray) -> list[str]:
+def _clock_proofs(
+    cells: TableCells, clocks: dict[str, np.ndarray], simulated: np.ndarray, of_store: np.ndarray
+) -> Texts:
     """How the clocks were shown: as the row says; else by its achieved clocks, or stated."""
 
     def proof(value: Any) -> str:
@@ -370,57 +372,72 @@ def _clock_proofs(cells: TableCells, frame: pd.DataFrame, of_store: np.ndarray) 
             )
         return _text(value)
 
-    given = "clock_proof" in cells.table.columns
-    proofs = np.array(cells.texts("clock_proof", proof), object) if given else ""
-    limited = np.array(frame["power_limit_w"].notna())
-    agree = ~limited | np.isfinite(frame["core_mhz_achieved"].to_numpy())
+    given = cells.texts("clock_proof", proof)
+    limited = ~np.isnan(clocks["power_limit_w"])
+    agree = ~limited | np.isfinite(clocks["core_mhz_achieved"])
     for name in ("core_mhz", "mem_mhz"):
-        asked, achieved = frame[name].to_numpy(), frame[f"{name}_achieved"].to_numpy()
+        asked, achieved = clocks[name], clocks[f"{name}_achieved"]
         near = np.abs(achieved - asked) <= AGREE * asked
         agree &= np.isnan(asked) | near | (limited & np.isfinite(achieved))
-    usual = np.where(agree, READ_BACK, STATED)
-    usual = np.where(frame[list(AXES)].isna().all(axis=1), "", usual)
-    usual = np.where(frame["simulated"], SIMULATED, usual)
-    if of_store.any() and given:
-        usual[of_store] = ""
-    return list(np.where(proofs == "", usual, proofs) if given else usual)
+    as_found = np.all([np.isnan(clocks[name]) for name in AXES], axis=0)
+    usual = np.select([simulated, as_found, agree], [1, 0, 2], 3)
+    if "clock_proof" in cells.table.columns:
+        usual[of_store] = 0
+    return given.otherwise(Texts(usual, ["", SIMULATED, READ_BACK, STATED]))
 
 
 def _provenance(
-    table: RawTable,
-    given: list[str],
-    power_w: np.ndarray,
-    reasons: list[str],
-    of_store: np.ndarray,
-) -> list[str]:
-    """JSON of each row's line in the file, and of its values that no column holds. A row of a
-    store keeps its own, in which labels and power that were changed are changed."""
-    # Most rows say no more than this: by json.dumps they would take a second.
-    made = [
-        text if own else f'{{"imported": true, "line": {line}}}'
-        for text, line, own in zip(given, table.lines, of_store.tolist(), strict=True)
+    table: RawTable, given: Texts, power_w: np.ndarray, reasons: Texts, of_store: np.ndarray
+) -> np.ndarray:
+    """JSON of each row's line in the file, and of its values that no column holds: StringDType. A
+    row of a store keeps its own, in which labels and power that were changed are changed."""
+    made = np.empty(len(given), np.dtypes.StringDType())
+    pieces = [
+        [f", {json.dumps(name)}: {json.dumps(str(v))}" if is_present(v) else "" for v in own.values]
+        for name, own in table.labels.items()
     ]
+    labels = [own.mapped(texts) for own, texts in zip(table.labels.values(), pieces, strict=True)]
+    why = reasons.mapped(lambda reason: f', "{ESTIMATED}": {json.dumps(reason)}' if reason else "")
     known = np.isfinite(power_w)
-    estimated = np.array([reason != "" for reason in reasons], bool)
-    for i in np.flatnonzero(known | estimated | bool(table.labels)).tolist():
-        row: dict[str, Any] = json.loads(made[i])
-        labels = {k: str(v[i]) for k, v in table.labels.items() if is_present(v[i])}
-        if of_store[i] and isinstance(row.get("labels", {}), dict):
-            labels = row.get("labels", {}) | labels
-        changed = dict(row)
+    plain = not (known.any() or labels or any(why.values))
+    for at in range(0, len(made), BLOCK_ROWS):
+        block = slice(at, min(at + BLOCK_ROWS, len(made)))
+        lines = table.lines[block]
+        if plain:
+            made[block] = [f'{{"imported": true, "line": {line}}}' for line in lines]
+            continue
+        powers = zip(power_w[block].tolist(), known[block].tolist(), strict=True)
+        watts = [f', "power_w": {power!r}' if one else "" for power, one in powers]
+        own = map("".join, zip(*(label[block] for label in labels), strict=True)) if labels else ()
+        texts = [f', "labels": {{{text[2:]}}}' if text else "" for text in own] or [""] * len(lines)
+        made[block] = [
+            f'{{"imported": true, "line": {line}{watt}{reason}{text}}}'
+            for line, watt, reason, text in zip(lines, watts, why[block], texts, strict=True)
+        ]
+    if of_store.any():
+        made[of_store] = given.array()[of_store]
+    changed = of_store & (known | bool(labels) | reasons.array(bool, [*map(bool, reasons.values)]))
+    for i in np.flatnonzero(changed).tolist():
+        row: dict[str, Any] = json.loads(given[i])
+        of_row = {k: str(v[i]) for k, v in table.labels.items() if is_present(v[i])}
+        if isinstance(row.get("labels", {}), dict):
+            of_row = row.get("labels", {}) | of_row
+        new = dict(row)
         if known[i]:
-            changed["power_w"] = float(power_w[i])
+            new["power_w"] = float(power_w[i])
         if reasons[i]:
-            changed[ESTIMATED] = reasons[i]
-        if labels:
-            changed["labels"] = labels
-        if changed != row:
-            made[i] = json.dumps(changed)
+            new[ESTIMATED] = reasons[i]
+        if of_row:
+            new["labels"] = of_row
+        if new != row:
+            made[i] = json.dumps(new)
     return made
 
 
-def _disagreements(table: RawTable, frame: pd.DataFrame, power_w: np.ndarray) -> list[str]:
-    energy_j, time_s = frame["energy_j"].to_numpy(), frame["time_s"].to_numpy()
+def _disagreements(table: RawTable, rows: dict[str, np.ndarray], power_w: np.ndarray) -> list[str]:
+    if np.isnan(power_w).all():
+        return []
+    energy_j, time_s = rows["energy_j"], rows["time_s"]
     with np.errstate(all="ignore"):
         product_j = power_w * time_s
         ratio = np.where(power_w > 0, energy_j / product_j, 1.0)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
+
+from campaign.table.texts import Texts
 
 CLEARLY = 3.0
 """Settings are apart by so many times the widest gap, and the width, of what is one setting."""
@@ -50,6 +51,8 @@ def grouped_clocks(
     groups = _groups(clocks)
     if len(groups) < 2 or len(groups) == len(clocks):
         return Grouped(mhz)
+    import pandas as pd  # noqa: PLC0415  (most tables need no grouping)
+
     frame = pd.DataFrame(dict(enumerate(keys)))[np.isfinite(mhz)]
     key = frame.groupby(list(frame.columns), sort=False, dropna=False).ngroup().to_numpy()
     group_of = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
@@ -106,31 +109,31 @@ def _round_mhz(low: float, high: float) -> float:
 
 
 def group_settings(
-    site: Sequence[str],
-    keys: Sequence[Sequence[object]],
+    site: Texts,
+    keys: Sequence[np.ndarray],
     clocks: dict[str, np.ndarray],
     repeats_unnumbered: bool,
 ) -> list[str]:
-    """Group the clocks of each site, in place; what was grouped, a note each.
+    """Group the clocks of each site; what was grouped, a note each.
 
     ``clocks``: ``core_mhz``, ``mem_mhz``, and the achieved ones, which take the rows' own values
-    where they have none. ``keys``: as for :func:`grouped_clocks`.
+    where they have none; those that change are replaced. ``keys``: as for :func:`grouped_clocks`.
     """
     notes = []
-    sites = np.array(site, object)
-    own = [np.array(key, object) for key in keys]
     for name in ("mem_mhz", "core_mhz"):
-        achieved = clocks[f"{name}_achieved"]
-        for one in dict.fromkeys(site):
-            rows = np.flatnonzero((sites == one) & np.isnan(achieved))
+        for code, one in enumerate(site.values):
+            achieved = clocks[f"{name}_achieved"]
+            rows = np.flatnonzero((site.codes == code) & np.isnan(achieved))
             mhz = clocks[name][rows]
             if len(np.unique(mhz)) < 2 * FEWEST:
                 continue
-            beside = [key[rows] for key in own]
+            beside = [key[rows] for key in keys]
             if name == "core_mhz":
-                beside.append(clocks["mem_mhz"][rows].astype(object))
+                beside.append(clocks["mem_mhz"][rows])
             grouped = grouped_clocks(mhz, beside, name, repeats_unnumbered)
             if grouped.note:
-                achieved[rows], clocks[name][rows] = mhz, grouped.mhz
+                for changed, values in ((f"{name}_achieved", mhz), (name, grouped.mhz)):
+                    clocks[changed] = clocks[changed].copy()
+                    clocks[changed][rows] = values
                 notes.append(f"{one}: {grouped.note}")
     return notes

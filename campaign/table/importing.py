@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
+from campaign.plan.point import ID_CHARS
 from campaign.store.columns import FAILURE_COLUMNS, column
 from campaign.store.compaction import (
     NewRows,
@@ -20,13 +20,14 @@ from campaign.store.compaction import (
     equalize_generations,
     write_generation,
 )
-from campaign.store.dataset import Tables, current_tables
 from campaign.store.generation import Generation, newest_generation
 from campaign.store.layout import Store, create_store, driver_lock, writing
+from campaign.store.records import read_contents
 from campaign.store.samples import ShardWriter, repair_descriptions
 from campaign.store.setups import has_earlier, write_earlier, write_setups
 from campaign.store.site_record import SiteRecord, Volts, has_site_record, write_site_record
 from campaign.store.summary import updated, with_sites
+from campaign.store.tables import failure_columns, measurement_columns
 from campaign.store.verify import give_up_records
 from campaign.table.beside import Beside, path_beside, read_beside
 from campaign.table.checking import Checked, checked_rows
@@ -34,8 +35,9 @@ from campaign.table.formats import FORMATS
 from campaign.table.map_file import POINT_ID, TableMap, read_map, with_arguments
 from campaign.table.points import worth_of
 from campaign.table.reading import read_table, recognised_layout
+from campaign.table.texts import Texts
 from campaign.table.trace_folder import TraceFolder
-from dvfs.dataset import TRACE_TEXT_COLUMNS
+from dvfs.dataset import TRACE_TEXT_COLUMNS, Columns
 from dvfs.input_files import FileError
 from dvfs.setting import Setting
 
@@ -58,7 +60,7 @@ class Imported:
     failed: int
     held: int
     sites: list[str]
-    measurements: pd.DataFrame
+    measurements: Columns
     damage: list[str]
     disagreements: list[str]
     notes: list[str]
@@ -92,10 +94,18 @@ def import_table(
     mapping = with_arguments(mapping, layout or found, constants)
     # A table that is refused must not leave a new, empty store behind.
     raw = read_table(table, mapping, map_file)
-    if site is not None and not set(raw.texts("site")) <= {site}:
+    if site is not None and not {*raw.texts("site").values} <= {site}:
         raise FileError("has a column site", "leave out --site", str(table))
     fixed = mapping.constants.get("site")
-    if site is None and fixed is not None and not {*raw.texts("site")} <= {fixed, str(fixed)}:
+    if (
+        site is None
+        and fixed is not None
+        and not {*raw.texts("site").values}
+        <= {
+            fixed,
+            str(fixed),
+        }
+    ):
         raise FileError(
             f"the table {table} has a column site",
             "leave site out of [constants]",
@@ -133,16 +143,19 @@ def import_rows(
         StoreBusyError: a driver runs on the store.
     """
     rows = checked.rows
-    if not len(rows):
+    if not len(checked.lines):
         raise FileError("has no rows", "nothing to import", str(checked.path))
     beside = beside or Beside()
+    status = Texts.of(rows["status"])
     with driver_lock(store):
         with writing(store):
             damage = compact(store).messages(writers_gone=True)  # what is in journals goes first
             damage += give_up_records(store)
-        tables, _ = current_tables(store)
-        there, better = _held(checked, tables)
+        contents = read_contents(store)
+        held = measurement_columns(contents)
+        there, better = _held(checked, status, held)
         new = ~there | better
+        is_first = not len(held[POINT_ID])
         with writing(store):
             for site, record in site_records(rows, mapping, beside).items():
                 if not has_site_record(store, site):
@@ -151,37 +164,45 @@ def import_rows(
             for site, use in beside.earlier.items():
                 if not has_earlier(store, site):
                     write_earlier(store, site, use)
-            failures = _new_failures(checked, tables)
-            if new.any() or len(failures):
-                _add(store, rows[new], Counter(rows["site"][~there].tolist()), failures, traces)
+            failures = _new_failures(checked, failure_columns(contents))
+            if new.any() or len(failures[POINT_ID]):
+                added = rows if new.all() else {name: own[new] for name, own in rows.items()}
+                sites = Counter(rows["site"][~there].tolist())
+                _add(store, added, sites, failures, traces)
             equalize_generations(store)
-        tables, _ = current_tables(store)
+        measurements = rows if is_first else measurement_columns(read_contents(store))
     return Imported(
         new=int(new.sum()),
-        failed=int((new & (worth_of(rows["status"]) == 0)).sum()),
+        failed=int((new & (worth_of(status) == 0)).sum()),
         held=int((~new).sum()),
-        sites=sorted(rows["site"].unique()),
-        measurements=tables.measurements,
+        sites=sorted(set(rows["site"].tolist())),
+        measurements=Columns(dict(sorted(measurements.items())), {}),
         damage=damage,
         disagreements=checked.disagreements,
         notes=checked.notes,
     )
 
 
-def _held(checked: Checked, tables: Tables) -> tuple[np.ndarray, np.ndarray]:
+def _held(
+    checked: Checked, status: Texts, held: Mapping[str, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
     """bool, one a row: whether the store holds its point; and, if so, with less worth: failed
-    where the row is complete.
+    where the row is complete. ``held``: the measurements of the store.
 
     Raises:
         FileError: the store holds it with another energy or time.
     """
     rows = checked.rows
-    held = tables.measurements.set_index(POINT_ID)[["energy_j", "time_s", "status"]]
-    there = rows[POINT_ID].isin(held.index).to_numpy()
-    mine, theirs = rows[there], held.loc[rows[POINT_ID][there]]
-    worth, worth_held = (worth_of(part["status"]) for part in (mine, theirs))
+    mine, ids = (part[POINT_ID].astype(f"S{ID_CHARS}") for part in (rows, held))
+    order = np.argsort(ids)
+    at = np.searchsorted(ids, mine, sorter=order)
+    there = at < len(ids)
+    there[there] = ids[order[at[there]]] == mine[there]
+    theirs = order[at[there]]
+    worth, worth_held = worth_of(status)[there], worth_of(Texts.of(held["status"]))[theirs]
     values, values_held = (
-        part[["energy_j", "time_s"]].to_numpy(dtype=float) for part in (mine, theirs)
+        np.stack([part[name][own] for name in ("energy_j", "time_s")], axis=1)
+        for part, own in ((rows, there), (held, theirs))
     )
     same = (values == values_held) | (np.isnan(values) & np.isnan(values_held))
     for i in np.flatnonzero(~same.all(axis=1) & (worth > 0) & (worth_held > 0))[:1]:
@@ -191,7 +212,7 @@ def _held(checked: Checked, tables: Tables) -> tuple[np.ndarray, np.ndarray]:
             "give the new one another repeat, or import into another store",
             f"{checked.path}:{checked.lines[there][i]}",
         )
-    better = np.zeros(len(rows), bool)
+    better = np.zeros(len(there), bool)
     better[there] = worth > worth_held
     return there, better
 
@@ -200,34 +221,34 @@ def _cost(value: float, unit: str) -> str:
     return f"no value in {unit}" if np.isnan(value) else f"{value:g} {unit}"
 
 
-def _new_failures(checked: Checked, tables: Tables) -> pd.DataFrame:
+def _new_failures(checked: Checked, held: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The failed attempts that the store does not hold, in the order in which they began."""
-    held = pd.MultiIndex.from_frame(tables.failures[ATTEMPT])
-    mine = pd.MultiIndex.from_frame(checked.failures[ATTEMPT])
-    new = checked.failures[~mine.isin(held)]
-    return new.sort_values("start_unix_s", kind="stable", ignore_index=True)
+    known = set(zip(*(held[name].tolist() for name in ATTEMPT), strict=True))
+    failures = {name: column(name, checked.failures[name]) for name in FAILURE_COLUMNS}
+    mine = zip(*(failures[name].tolist() for name in ATTEMPT), strict=True)
+    new = np.flatnonzero([attempt not in known for attempt in mine])
+    new = new[np.argsort(failures["start_unix_s"][new], kind="stable")]
+    return {name: own[new] for name, own in failures.items()}
 
 
 def _add(
     store: Store,
-    rows: pd.DataFrame,
+    rows: dict[str, np.ndarray],
     new_points: Counter[str],
-    failures: pd.DataFrame,
+    failures: dict[str, np.ndarray],
     traces: TraceFolder | None,
 ) -> None:
     """Commit rows of points that the store does not hold, or holds as failed."""
     base, _ = newest_generation(store)
     now = base or Generation(store.index)
-    columns = {str(name): column(str(name), rows[name].to_numpy()) for name in rows.columns}
-    trace_columns, now = _with_traces(store, now, rows[POINT_ID].tolist(), traces)
-    failed = {name: column(name, failures[name].to_numpy()) for name in FAILURE_COLUMNS}
+    trace_columns, now = _with_traces(store, now, rows[POINT_ID], traces)
     summary = with_sites(_with_records(now.summary, rows, failures), new_points)
-    new_rows = NewRows(columns if len(rows) else {}, trace_columns, failed)
+    new_rows = NewRows(rows if len(rows[POINT_ID]) else {}, trace_columns, failures)
     write_generation(store, base, new_rows, replace(now, summary=summary))
 
 
 def _with_traces(
-    store: Store, now: Generation, point_ids: list[str], traces: TraceFolder | None
+    store: Store, now: Generation, point_ids: np.ndarray, traces: TraceFolder | None
 ) -> tuple[dict[str, np.ndarray], Generation]:
     """Write the points' traces after the committed samples; the rows of the traces table."""
     if traces is None:
@@ -237,7 +258,7 @@ def _with_traces(
     writer = ShardWriter(store, now.samples_end, dict(now.shards))
     names = ("of", *TRACE_TEXT_COLUMNS, "row_start", "row_size")
     rows: dict[str, list[Any]] = {name: [] for name in names}
-    place = {point_id: i for i, point_id in enumerate(point_ids)}
+    place = {point_id: i for i, point_id in enumerate(point_ids.tolist())}
     for point_id in traces.points:
         if point_id in place:
             added = writer.add(point_id, traces.of(point_id))
@@ -251,11 +272,12 @@ def _with_traces(
 
 
 def _with_records(
-    summary: dict[str, Any], rows: pd.DataFrame, failures: pd.DataFrame
+    summary: dict[str, Any], rows: dict[str, np.ndarray], failures: dict[str, np.ndarray]
 ) -> dict[str, Any]:
     """The summary with the flags and times of measurements, and with failed attempts."""
-    measured = rows[rows["start_unix_s"] > 0]
-    accepted = [
+    measured = np.flatnonzero(rows["start_unix_s"] > 0)
+    names = ("site", "partition", "start_unix_s", "status", "setup", "provenance")
+    accepted = (
         {
             "point": {"site": site, "partition": partition},
             "start_unix_s": start,
@@ -264,13 +286,9 @@ def _with_records(
             "provenance": json.loads(provenance) if '"flags"' in provenance else {},
         }
         for site, partition, start, status, setup, provenance in zip(
-            *(
-                measured[name].tolist()
-                for name in ("site", "partition", "start_unix_s", "status", "setup", "provenance")
-            ),
-            strict=True,
+            *(rows[name][measured].tolist() for name in names), strict=True
         )
-    ]
+    )
     failed = [
         {"status": status, "text": text}
         for status, text in zip(failures["status"], failures["text"], strict=True)
@@ -278,29 +296,36 @@ def _with_records(
     return updated(summary, accepted, [], failed)
 
 
-def site_records(rows: pd.DataFrame, mapping: TableMap, beside: Beside) -> dict[str, SiteRecord]:
+def site_records(
+    rows: dict[str, np.ndarray], mapping: TableMap, beside: Beside
+) -> dict[str, SiteRecord]:
     """What the store should know of each imported site: what stands beside the table, and the
     classes' domains, the device and the legal settings that the map gives."""
     records = {}
-    for site, own in rows.groupby("site", sort=False):
-        usual = SiteRecord(device="gpu" if own["mem_mhz"].notna().iloc[0] else "cpu")
-        record = beside.sites.get(str(site), usual)
-        records[str(site)] = SiteRecord(
+    for site in dict.fromkeys(rows["site"].tolist()):
+        own = np.flatnonzero(rows["site"] == site)
+        usual = SiteRecord(device="cpu" if np.isnan(rows["mem_mhz"][own[0]]) else "gpu")
+        record = beside.sites.get(site, usual)
+        records[site] = SiteRecord(
             {name: str(domain) for name, domain in mapping.classes.items()} or record.classes,
             mapping.device or record.device,
-            _legal(own, mapping) or record.legal,
+            _legal(rows, own, mapping) or record.legal,
         )
     return records
 
 
-def _legal(rows: pd.DataFrame, mapping: TableMap) -> Volts:
-    """The map's legal settings, with their voltages by the map, else by the rows."""
+def _legal(rows: dict[str, np.ndarray], own: np.ndarray, mapping: TableMap) -> Volts:
+    """The map's legal settings, with their voltages by the map, else by the site's ``own`` rows."""
     if not mapping.legal:
         return {}
     volts: dict[str, dict[Any, float]] = {}
     for name, pairs in (("core", mapping.voltage.core), ("mem", mapping.voltage.mem)):
-        own = rows.groupby(f"{name}_mhz")[f"{name}_v"].median().dropna()
-        volts[name] = own.to_dict() | dict(pairs)
+        mhz, volt = rows[f"{name}_mhz"][own], rows[f"{name}_v"][own]
+        known = ~np.isnan(mhz) & ~np.isnan(volt)
+        clocks, of = np.unique(mhz[known], return_inverse=True)
+        volts[name] = {
+            clock: float(np.median(volt[known][of == i])) for i, clock in enumerate(clocks.tolist())
+        } | dict(pairs)
     legal: Volts = {}
     for core_mhz, *mem in mapping.legal:
         mem_mhz = mem[0] if mem else None

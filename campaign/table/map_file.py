@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 from campaign.table.formats import FORMATS
 from campaign.table.number_text import OTHER, NumberStyle
 from campaign.table.units import UNITS, quantity_of, unit_in_name
-from dvfs.dataset import COUNT_PREFIX, ESTIMATED, POSSIBLE
+from dvfs.dataset import COUNT_PREFIX, ESTIMATED, MEASUREMENT_COLUMNS, POSSIBLE
 from dvfs.errors import ArgumentError
 from dvfs.input_files import BadValueError, FileModel, read_file
 from dvfs.names import known_names, unknown_name
@@ -40,6 +40,8 @@ MAPPED_COLUMNS = (*COLUMNS, "partition", "ranks")
 """What a map may name: these two change which point a row is, and other people's tables use the
 names for other things."""
 POINT_ID = "point_id"
+OF_STORE = {*COLUMNS, *MEASUREMENT_COLUMNS}
+"""What a table with a column ``point_id``, which export wrote, may have; further ``n_<class>``."""
 """The first column of what export writes. A table with it may have every column of the store."""
 REQUIRED = ("site", "kernel", "core_mhz", "time_s")
 
@@ -428,3 +430,22 @@ def is_table_column(name: str, columns: Container[str] = COLUMNS) -> bool:
     # The class's name becomes the name of a file in the store.
     of = name.removeprefix(COUNT_PREFIX)
     return name in columns or (of != name and re.fullmatch(NAME, of) is not None)
+
+
+def number_columns(header: Iterable[str], mapping: TableMap) -> list[str]:
+    """The columns of a table that are read as numbers."""
+    header = list(header)
+    standard = OF_STORE if POINT_ID in header else {*COLUMNS}
+    taken = {*mapping.params}.union(*(source.names for source in mapping.columns.values()))
+    names = [
+        name
+        for name in header
+        if name not in taken and is_table_column(name, standard) and is_number_column(name)
+    ]
+    for ours, source in mapping.columns.items():
+        if is_number_column(ours) and not source.join and not source.is_text:
+            names += source.names
+    names += [
+        rule.column for rule in mapping.keep if any(type(v) in (int, float) for v in rule.values)
+    ]
+    return list(dict.fromkeys(names))

@@ -171,12 +171,13 @@ def note_power_caps(
 def _reached_caps(core_mhz: np.ndarray, power_w: np.ndarray) -> dict[float, float]:
     """Each "clock" whose number the rows that draw most draw in W, and what they draw; nothing
     where these are few of them, or so near to each other that it may be by chance."""
-    caps, of = np.unique(core_mhz, return_inverse=True)
+    known = np.isfinite(power_w)
+    caps = np.unique(core_mhz)
     if not FEWEST_CAPS <= len(caps) <= MOST_CAPS:
         return {}
     reached_w = {}
-    for i, cap in enumerate(caps.tolist()):
-        own_w = power_w[(of == i) & np.isfinite(power_w)]
+    for cap in caps.tolist():
+        own_w = power_w[(core_mhz == cap) & known]
         most_w = float(np.quantile(own_w, DRAW_MOST, method="higher")) if len(own_w) else 0.0
         if AT_CAP[0] * cap < most_w < AT_CAP[1] * cap and cap <= MOST_CAP_W:
             reached_w[cap] = most_w

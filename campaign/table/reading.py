@@ -6,20 +6,20 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
-import pandas as pd
 
 from campaign.table.delimited import MAX_VALUES, head_of, read_delimited
 from campaign.table.formats import FORMATS, Columns, recognised
 from campaign.table.map_file import (
     COLUMNS,
+    OF_STORE,
     POINT_ID,
     REQUIRED,
     ColumnSource,
@@ -27,6 +27,7 @@ from campaign.table.map_file import (
     TableMap,
     is_number_column,
     is_table_column,
+    number_columns,
 )
 from campaign.table.number_text import (
     Numbers,
@@ -35,17 +36,20 @@ from campaign.table.number_text import (
     read_numbers,
     readings,
 )
+from campaign.table.texts import Texts, group_codes
 from campaign.table.units import UNITS, quantity_of, suggested_unit
-from dvfs.dataset import MEASUREMENT_COLUMNS
 from dvfs.files import MAX_BYTES, open_regular
 from dvfs.input_files import FileError, raise_all, readable
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+Column = list[Any] | Texts | Numbers
+"""A column as it was read: its values, one a row; or what the reader made of them already."""
 BATCH_ROWS = 4096
 """Rows of Parquet that are read at once, before their size is known."""
 HOSTS = {"host", "hostname", "nodename", "node_name", "nodelist", "machine"}
 """What columns of hosts are called."""
-OF_STORE = {*COLUMNS, *MEASUREMENT_COLUMNS}
-"""What a table with a column ``point_id``, which export wrote, may have; further ``n_<class>``."""
 UNIT_IN_TEXT = re.compile(r"[^\W\d_]|:")
 """A letter, or the mark of a duration."""
 INDEX_OF_PANDAS = re.compile("__index_level_[0-9]+__")
@@ -59,12 +63,12 @@ class RawTable:
     ``lines`` are those of the file. ``notes``: what was recognised, a sentence each."""
 
     path: Path
-    lines: list[int]
-    columns: dict[str, list[Any] | Numbers]
-    labels: dict[str, list[Any]]
+    lines: Sequence[int]
+    columns: dict[str, Texts | Numbers]
+    labels: dict[str, Texts]
     notes: list[str] = field(default_factory=list)
 
-    def texts(self, name: str) -> list[Any]:
+    def texts(self, name: str) -> Texts:
         """A column that is none of numbers."""
         column = self.columns[name]
         if isinstance(column, Numbers):
@@ -100,7 +104,7 @@ def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> R
     twice = [name for name, n in Counter(header).items() if n > 1]
     if twice:
         raise FileError(f"several columns {twice[0]!r}", "rename or remove all but one", str(path))
-    theirs = dict(zip(header, values, strict=True))
+    theirs: dict[str, Column] = dict(zip(header, values, strict=True))
     if "node" in header and mapping.columns and not mapping.imported:
         _check_nodes(path, theirs, lines, mapping)
     standard = OF_STORE if POINT_ID in theirs else standard
@@ -109,27 +113,27 @@ def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> R
     own = [name for name in header if name not in taken and is_table_column(name, standard)]
     labels = [name for name in header if name not in taken and name not in own]
     _check_columns(path, header, own, labels, mapping, in_map)
-    numbers, mark = _numbers(path, theirs, lines, own, mapping, decimal)
+    numbers, mark = _numbers(path, theirs, lines, mapping, decimal)
     if mark == "," and mapping.decimal is None:
         notes.append(f"{path}: its numbers have decimal commas")
-    columns: dict[str, list[Any] | Numbers] = {name: theirs[name] for name in own}
-    columns |= {
+    columns: dict[str, Texts | Numbers] = {
         name: _with_advice(name, numbers[name], ColumnSource(column=name))
-        for name in own
         if name in numbers
+        else _texts(theirs[name])
+        for name in own
     }
     for ours, source in mapping.columns.items():
         columns[ours] = _converted(ours, source, theirs, numbers, mapping)
     if mapping.params:
-        columns["params"] = _params({name: theirs[name] for name in mapping.params}, mark)
+        columns["params"] = _params({name: _texts(theirs[name]) for name in mapping.params}, mark)
     columns |= {
-        name: Numbers(np.full(len(lines), float(value)))
+        name: Numbers(np.broadcast_to(float(value), len(lines)))
         if is_number_column(name)
-        else [value] * len(lines)
+        else Texts.same(value, len(lines))
         for name, value in mapping.constants.items()
         if name not in columns
     }
-    kept_labels = {name: theirs[name] for name in labels}
+    kept_labels = {name: _texts(theirs[name]) for name in labels}
     if mapping.keep:
         kept = _kept(theirs, numbers, mapping.keep, len(lines))
         if len(lines) and not len(kept):
@@ -139,8 +143,9 @@ def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> R
                 str(path),
             )
         notes.append(f"{path}: {len(kept)} of {len(lines)} rows kept, as the map says")
-        columns = {name: _rows(values, kept) for name, values in columns.items()}
-        kept_labels = {name: [v[i] for i in kept] for name, v in kept_labels.items()}
+        rows = np.array(kept, np.int64)
+        columns = {name: values.taken(rows) for name, values in columns.items()}
+        kept_labels = {name: values.taken(rows) for name, values in kept_labels.items()}
         lines = [lines[i] for i in kept]
     _check_units_row(path, lines, columns)
     return RawTable(path, lines, columns, kept_labels, notes)
@@ -164,19 +169,19 @@ def _of_format(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
 
 
 def _check_nodes(
-    path: Path, theirs: Mapping[str, list[Any]], lines: Sequence[int], mapping: TableMap
+    path: Path, theirs: Mapping[str, Column], lines: Sequence[int], mapping: TableMap
 ) -> None:
     """Refuse a column node that the map does not name, where it cannot be the host: each of its
     values is of one kernel, as a region is, or the table has another column of hosts."""
     named = {name for source in mapping.columns.values() for name in source.names}
-    if "node" in {*named, *mapping.columns} or len(set(theirs["node"])) < 2:
+    nodes = _texts(theirs["node"])
+    if "node" in {*named, *mapping.columns} or len(nodes.values) < 2:
         return
     source = mapping.columns.get("kernel")
-    kernels = (
-        zip(*(theirs.get(name, lines) for name in source.names), strict=True) if source else ()
-    )
-    pairs = set(zip(theirs["node"], kernels, strict=False))
-    is_region = len(pairs) == len({n for n, _ in pairs}) == len({k for _, k in pairs}) > 1
+    of_kernel = [_texts(theirs.get(name, list(lines))) for name in source.names] if source else []
+    n_kernels = len(np.unique(group_codes(of_kernel)))
+    n_pairs = len(np.unique(group_codes([nodes, *of_kernel])))
+    is_region = bool(of_kernel) and n_pairs == len(nodes.values) == n_kernels > 1
     hosts = [name for name in theirs if name.lower() in HOSTS]
     if is_region or hosts:
         why = f"the table has {hosts[0]!r}" if hosts else "each of its values is of one kernel"
@@ -188,14 +193,8 @@ def _check_nodes(
         )
 
 
-def _rows(values: list[Any] | Numbers, kept: list[int]) -> list[Any] | Numbers:
-    if isinstance(values, Numbers):
-        return values.taken(np.array(kept, np.int64))
-    return [values[i] for i in kept]
-
-
 def _check_units_row(
-    path: Path, lines: Sequence[int], columns: Mapping[str, list[Any] | Numbers]
+    path: Path, lines: Sequence[int], columns: Mapping[str, Texts | Numbers]
 ) -> None:
     """Refuse a row of units below the header as that."""
     given = [n for n in columns.values() if isinstance(n, Numbers) and np.isfinite(n.values).any()]
@@ -284,7 +283,7 @@ def _check_columns(
 
 
 def _kept(
-    theirs: Mapping[str, Sequence[Any]],
+    theirs: Mapping[str, Column],
     numbers: Mapping[str, Numbers],
     rules: Sequence[Keep],
     n_rows: int,
@@ -292,7 +291,7 @@ def _kept(
     """The rows that every rule keeps."""
     rows = list(range(n_rows))
     for rule in rules:
-        texts = ["" if value is None else str(value) for value in theirs[rule.column]]
+        texts = ["" if value is None else str(value) for value in _texts(theirs[rule.column])]
         by_text = {text: _passes(text, rule) for text in set(texts)}
         wanted = [v for v in rule.values if isinstance(v, int | float) and not isinstance(v, bool)]
         by_number = (
@@ -314,21 +313,16 @@ def _passes(text: str, rule: Keep) -> bool:
 
 def _numbers(
     path: Path,
-    theirs: Mapping[str, list[Any]],
-    lines: list[int],
-    own: list[str],
+    theirs: Mapping[str, Column],
+    lines: Sequence[int],
     mapping: TableMap,
     decimal: str | None,
 ) -> tuple[dict[str, Numbers], str]:
     """The table's columns that hold numbers, and their decimal mark."""
-    names = [name for name in own if is_number_column(name)]
-    for ours, source in mapping.columns.items():
-        if is_number_column(ours) and not source.join and not source.is_text:
-            names += source.names
-    names += [
-        rule.column for rule in mapping.keep if any(type(v) in (int, float) for v in rule.values)
-    ]
-    columns = {name: theirs[name] for name in dict.fromkeys(names)}
+    columns = {name: theirs[name] for name in number_columns(theirs, mapping)}
+    read = {name: values for name, values in columns.items() if isinstance(values, Numbers)}
+    if read:  # all of them are plain
+        return read, "."
     try:
         return read_numbers(columns, decimal, mapping.thousands, mapping.missing)
     except UnclearNumbersError as error:
@@ -339,21 +333,18 @@ def _numbers(
 def _converted(
     ours: str,
     source: ColumnSource,
-    theirs: Mapping[str, list[Any]],
+    theirs: Mapping[str, Column],
     numbers: Mapping[str, Numbers],
     mapping: TableMap,
-) -> list[Any] | Numbers:
+) -> Texts | Numbers:
     """A column of ours, in our unit where it is one of numbers."""
-    columns = [theirs[name] for name in source.names]
     if source.join:
-        return [
-            source.separator.join(text for text in map(_text, parts) if text)
-            for parts in zip(*columns, strict=True)
-        ]
+        columns = [_texts(theirs[name]).mapped(_text) for name in source.names]
+        return _by_row(columns, lambda row: source.separator.join(filter(None, row)))
     if not is_number_column(ours):
-        return columns[0]
+        return _texts(theirs[source.names[0]])
     if source.is_text:
-        parts = [_read_texts(ours, source, values, mapping) for values in columns]
+        parts = [_read_texts(ours, source, _texts(theirs[name]), mapping) for name in source.names]
     else:
         parts = [_with_advice(ours, numbers[name], source) for name in source.names]
     values = reduce(add, [part.values for part in parts])
@@ -369,21 +360,32 @@ def _converted(
     return Numbers(values, refused)
 
 
-def _read_texts(
-    ours: str, source: ColumnSource, values: Sequence[Any], mapping: TableMap
-) -> Numbers:
+def _texts(column: Column) -> Texts:
+    if isinstance(column, Numbers):
+        raise TypeError("a column of numbers")
+    return column if isinstance(column, Texts) else Texts.of(column)
+
+
+def _by_row(columns: Sequence[Texts], made: Callable[[Sequence[Any]], str]) -> Texts:
+    """What is made of the values of several columns, once for rows that are equal in them."""
+    _, first, of = np.unique(group_codes(columns), return_index=True, return_inverse=True)
+    rows = [[column[i] for column in columns] for i in first.tolist()]
+    return Texts(of, rows).mapped(map(made, rows))
+
+
+def _read_texts(ours: str, source: ColumnSource, column: Texts, mapping: TableMap) -> Numbers:
     """A column of texts that a unit with a reader of its own makes numbers."""
     read = UNITS[str(source.unit)].read
     known: dict[str, float] = dict.fromkeys(("", *mapping.missing), math.nan)
     why: dict[str, str] = {}
-    texts = ["" if value is None else str(value).strip() for value in values]
-    for text in set(texts) - known.keys():
+    texts = column.mapped(lambda value: "" if value is None else str(value).strip())
+    for text in set(texts.values) - known.keys():
         try:
             known[text] = read(text, quantity_of(ours), mapping.style) if read else math.nan
         except ValueError as error:
             known[text], why[text] = math.nan, str(error)
     refused = {i: (text, why[text]) for i, text in enumerate(texts) if text in why} if why else {}
-    return Numbers(np.array([known[text] for text in texts], float), refused)
+    return Numbers(texts.array(float, [known[text] for text in texts.values]), refused)
 
 
 def _with_advice(ours: str, numbers: Numbers, source: ColumnSource) -> Numbers:
@@ -403,14 +405,14 @@ def _with_advice(ours: str, numbers: Numbers, source: ColumnSource) -> Numbers:
     )
 
 
-def _params(columns: dict[str, list[Any]], mark: str) -> list[str]:
+def _params(columns: dict[str, Texts], mark: str) -> Texts:
     """Each row's parameters as JSON. Empty cells are left out."""
-    return [
-        json.dumps(
+    return _by_row(
+        list(columns.values()),
+        lambda row: json.dumps(
             {k: _param(v, mark) for k, v in zip(columns, row, strict=True) if v not in (None, "")}
-        )
-        for row in zip(*columns.values(), strict=True)
-    ]
+        ),
+    )
 
 
 def _param(value: Any, mark: str) -> Any:

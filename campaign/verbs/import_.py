@@ -69,7 +69,6 @@ def _constant(text: str) -> tuple[str, str | float]:
 def run(arguments: Namespace) -> int:
     """Import the table, all of it or nothing, and print what the checks find."""
     from campaign.results.findings import finding_texts, site_findings  # noqa: PLC0415
-    from campaign.store.dataset import as_dataset  # noqa: PLC0415
     from campaign.table.checking import listed  # noqa: PLC0415
     from campaign.table.importing import import_table  # noqa: PLC0415
 
@@ -87,8 +86,9 @@ def run(arguments: Namespace) -> int:
     )
     for text in imported.damage:
         say(text, sys.stderr)
-    dataset = as_dataset(imported.measurements, "measurement")
-    findings = [entry for site in imported.sites for entry in site_findings(dataset, site)]
+    findings = [
+        entry for site in imported.sites for entry in site_findings(imported.measurements, site)
+    ]
     if arguments.json:
         print_json(
             {

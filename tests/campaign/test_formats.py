@@ -387,7 +387,7 @@ def test_kernel_tuners_results_go_in_and_out_whole(tmp_path_factory, results) ->
     head = {"schema_version": "1.0.0", "metadata": {"timeunit": "milliseconds"}}
     (folder / "r.json").write_text(json.dumps({"results": theirs} | head))
     by = TableMap(layout="kernel-tuner", constants={"site": "x", "kernel": "k"})
-    rows = checked_rows(read_table(folder / "r.json", by), by).rows
+    rows = pd.DataFrame(checked_rows(read_table(folder / "r.json", by), by).rows)
     ours = json.loads(kernel_tuner_results(rows))
 
     def in_order(found: list[dict]) -> list[str]:

@@ -38,7 +38,7 @@ def read(folder: Path, table: str | bytes, mapping: str = "", name: str = "t.csv
         (folder / name).write_text(table, newline="")
     (folder / "m.toml").write_text(mapping)
     by = read_map(folder / "m.toml") if mapping else TableMap()
-    return checked_rows(read_table(folder / name, by), by).rows
+    return pd.DataFrame(checked_rows(read_table(folder / name, by), by).rows)
 
 
 def refusal(folder: Path, table: str | bytes, mapping: str = "", name: str = "t.csv") -> str:

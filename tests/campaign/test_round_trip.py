@@ -303,7 +303,7 @@ def test_any_rows_of_a_store_come_back_bit_for_bit(tmp_path_factory, frame, as_p
     path = tmp_path_factory.mktemp("rows") / ("t.parquet" if as_parquet else "t.csv")
     (write_parquet if as_parquet else write_csv)(frame, path)
     checked = checked_rows(read_table(path, TableMap()), TableMap())
-    back = checked.rows[list(frame)]
+    back = pd.DataFrame(checked.rows)[list(frame)]
     for name in frame:
         if frame[name].dtype.kind == "f":
             mine, theirs = frame[name].to_numpy(), back[name].to_numpy()

@@ -44,7 +44,7 @@ def table(folder: Path, text: str, name: str = "table.csv", mapping: str = "") -
     (folder / name).write_text(text)
     (folder / "map.toml").write_text(mapping)
     read = read_map(folder / "map.toml") if mapping else TableMap()
-    return checked_rows(read_table(folder / name, read), read).rows
+    return pd.DataFrame(checked_rows(read_table(folder / name, read), read).rows)
 
 
 def refusal(folder: Path, text: str, mapping: str = "") -> str:

@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from campaign.plan.profile_file import read_profile
 from campaign.store.dataset import open_dataset
@@ -102,7 +103,7 @@ def need(fact: bool, what: str) -> None:
 def read_any_table(folder: Path, name: str) -> None:
     """A table through its map, as import reads it."""
     mapping = read_map(folder / "map.toml" if (folder / "map.toml").exists() else None)
-    rows = checked_rows(read_table(folder / name, mapping), mapping).rows
+    rows = pd.DataFrame(checked_rows(read_table(folder / name, mapping), mapping).rows)
     need(bool(np.isfinite(rows["time_s"]).all() and (rows["time_s"] > 0).all()), "time_s")
     need(bool(np.isfinite(rows["energy_j"]).all() and (rows["energy_j"] > 0).all()), "energy_j")
     need(rows["point_id"].is_unique, "a point twice")

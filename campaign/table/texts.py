@@ -1,0 +1,100 @@
+"""A column of texts, each distinct one once: what is true of a text is found once, not by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, overload
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Texts(Sequence[Any]):
+    """A column of texts or of other plain values, or None: ``codes``, int (rows,), are indices into
+    ``values``, in which no two are the same."""
+
+    codes: np.ndarray
+    values: list[Any]
+
+    @classmethod
+    def of(cls, values: Sequence[Any] | np.ndarray) -> Self:
+        """The column of these values, one a row."""
+        if isinstance(values, np.ndarray):
+            if values.strides == (0,) and len(values):
+                return cls.same(values[0], len(values))
+            values = values.tolist()
+        keys = values
+        if {*map(type, values)} - {str}:  # 1, 1.0 and True are different values
+            keys = [value if type(value) is str else (type(value), repr(value)) for value in values]
+        code = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+        codes = np.fromiter(map(code.__getitem__, keys), np.int32, len(values))
+        if keys is values:
+            return cls(codes, list(code))
+        first: dict[Any, Any] = {}
+        for key, value in zip(keys, values, strict=True):
+            first.setdefault(key, value)
+        return cls(codes, list(first.values()))
+
+    @classmethod
+    def same(cls, value: Any, rows: int) -> Self:
+        """One value in all rows; it takes no memory by row."""
+        return cls(np.broadcast_to(np.int32(0), rows), [value])
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @overload
+    def __getitem__(self, row: int) -> Any: ...
+    @overload
+    def __getitem__(self, row: slice) -> Self: ...
+    def __getitem__(self, row: int | slice) -> Any:
+        if isinstance(row, slice):
+            return type(self)(self.codes[row], self.values)
+        return self.values[self.codes[row]]
+
+    def taken(self, rows: np.ndarray) -> Self:
+        """These rows of it (int64), in their order."""
+        return type(self)(self.codes[rows], self.values)
+
+    def mapped(self, made: Iterable[Any] | Callable[[Any], Any]) -> Self:
+        """The column with other values in place of its own: in their order, or made of each."""
+        values = [made(value) for value in self.values] if callable(made) else list(made)
+        code = {value: i for i, value in enumerate(dict.fromkeys(values))}
+        if len(code) == len(values):
+            return type(self)(self.codes, values)
+        return type(self)(self.array(np.int32, [code[value] for value in values]), list(code))
+
+    def otherwise(self, other: Self) -> Self:
+        """The column with the other's value in rows whose own is the empty text."""
+        code = {value: i for i, value in enumerate(dict.fromkeys((*other.values, *self.values)))}
+        mine = self.array(np.int32, [code[value] for value in self.values])
+        theirs = other.array(np.int32, [code[value] for value in other.values])
+        is_empty = self.array(bool, [value == "" for value in self.values])
+        return type(self)(np.where(is_empty, theirs, mine), list(code))
+
+    def array(self, dtype: Any = object, values: Sequence[Any] | None = None) -> np.ndarray:
+        """One value a row; ``values``: in place of its own, of which some may be equal."""
+        made = np.array(self.values if values is None else values, dtype)
+        if self.codes.strides == (0,) and len(made) == 1:
+            return np.broadcast_to(made, len(self.codes))
+        return np.asarray(made[self.codes])
+
+
+def group_codes(columns: Iterable[np.ndarray | Texts]) -> np.ndarray:
+    """int64 (rows,): rows are equal in all columns where their codes are. NaN equals NaN."""
+    code, most = np.int64(0), 1
+    rows = 0
+    for column in columns:
+        rows = len(column)
+        own = column.codes if isinstance(column, Texts) else column
+        if own.strides == (0,):
+            continue
+        if own.dtype.kind != "i" or not isinstance(column, Texts):
+            _, own = np.unique(own, return_inverse=True)
+        size = int(own.max(initial=0)) + 1
+        if most * size >= 1 << 62:
+            _, code = np.unique(code, return_inverse=True)  # type: ignore[assignment]
+            most = int(np.max(code, initial=0)) + 1
+        code, most = code * size + own, most * size
+    return np.broadcast_to(code, rows).astype(np.int64)
