@@ -15,13 +15,17 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 
 from dvfs.dataset import COMPLETE, COUNT_PREFIX, COUNTERS
 from dvfs.kernel_instance import dataset_kernels
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from dvfs.dataset import Columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,14 +46,15 @@ class KernelCounters:
     least_share: float
 
 
-def kernel_counters(dataset: xr.Dataset, site: str) -> list[KernelCounters]:
+def kernel_counters(dataset: xr.Dataset | Columns, site: str) -> list[KernelCounters]:
     """The counters of every kernel of a site that has any, by label."""
     kernels = dataset_kernels(dataset)
-    pairs = zip(dataset["kernel"].values.tolist(), dataset["params"].values.tolist(), strict=True)
+    names = (np.asarray(dataset[name]).tolist() for name in ("kernel", "params"))
+    pairs = zip(*names, strict=True)
     labels = [kernels[pair].label for pair in pairs]
-    mine = (dataset["site"].values == site) & np.isin(dataset["status"].values, COMPLETE)
+    mine = (np.asarray(dataset["site"]) == site) & np.isin(np.asarray(dataset["status"]), COMPLETE)
     by_label: dict[str, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
-    texts = dataset["provenance"].values
+    texts = np.asarray(dataset["provenance"])
     for row in np.flatnonzero(mine):
         if f'"{COUNTERS}"' in texts[row]:
             counters = json.loads(texts[row]).get(COUNTERS)
@@ -59,7 +64,7 @@ def kernel_counters(dataset: xr.Dataset, site: str) -> list[KernelCounters]:
 
 
 def _summary(
-    dataset: xr.Dataset, label: str, rows: list[tuple[int, dict[str, Any]]]
+    dataset: xr.Dataset | Columns, label: str, rows: list[tuple[int, dict[str, Any]]]
 ) -> KernelCounters:
     per_cycle, counted, ratios = [], defaultdict(list), defaultdict(list)
     least = 1.0
@@ -71,7 +76,7 @@ def _summary(
         for name, value in counters.get("derived", {}).items():
             counted[name].append(value)
             column = f"{COUNT_PREFIX}{name}"
-            exact = float(dataset[column].values[row]) if column in dataset else math.nan
+            exact = float(np.asarray(dataset[column])[row]) if column in dataset else math.nan
             if exact > 0:
                 ratios[name].append(value / exact)
     return KernelCounters(

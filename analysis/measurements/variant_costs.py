@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import xarray as xr
 
 from analysis.costs.linear_cost import at_clocks
 from analysis.measurements.observations import FitError, site_names
@@ -16,6 +16,11 @@ from dvfs.dataset import COUNT_PREFIX, is_complete
 from dvfs.kernel_instance import KernelInstance, dataset_kernels
 from dvfs.names import unknown_name
 from dvfs.setting import Setting, axis_values, distinct_settings
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from dvfs.dataset import Columns
 
 CLOCKS = ("core_mhz", "mem_mhz")
 Terms = Callable[[Sequence[KernelInstance]], Mapping[str, np.ndarray]]
@@ -69,7 +74,7 @@ class MeasuredVariants:
 
 
 def measured_variants(
-    dataset: xr.Dataset,
+    dataset: xr.Dataset | Columns,
     site: str,
     kernel: str,
     terms: Terms,
@@ -89,12 +94,12 @@ def measured_variants(
     known_sites = site_names(dataset)
     if site not in known_sites:
         raise FitError(f"--site: {unknown_name('site', site, known_sites)}")
-    mine = dataset["site"].values == site
-    if not (mine & (dataset["kernel"].values == kernel)).any():
-        kernels = sorted(set(dataset["kernel"].values[mine].tolist()))
+    mine = np.asarray(dataset["site"]) == site
+    if not (mine & (np.asarray(dataset["kernel"]) == kernel)).any():
+        kernels = sorted(set(np.asarray(dataset["kernel"])[mine].tolist()))
         raise FitError(f"{site} has no measurement of {kernel!r}; it has {', '.join(kernels)}")
-    done = is_complete(dataset["status"].values) & (dataset["time_s"].values > 0)
-    rows = np.flatnonzero(mine & done & (dataset["kernel"].values == kernel))
+    done = is_complete(np.asarray(dataset["status"])) & (np.asarray(dataset["time_s"]) > 0)
+    rows = np.flatnonzero(mine & done & (np.asarray(dataset["kernel"]) == kernel))
     if not len(rows):
         raise FitError(f"no measurement of {kernel} at {site} has succeeded")
     if np.isfinite(axis_values(dataset, rows)[2]).any():
@@ -103,10 +108,10 @@ def measured_variants(
             f"by clocks alone: measure it without"
         )
     known = dataset_kernels(dataset)
-    own = [known[kernel, params] for params in dataset["params"].values[rows].tolist()]
+    own = [known[kernel, params] for params in np.asarray(dataset["params"])[rows].tolist()]
     kept = of_problem(own, problem or {})
     rows, own = rows[kept], [own[place] for place in kept]
-    mhz = {name: dataset[name].values[rows].astype(float) for name in CLOCKS}
+    mhz = {name: np.asarray(dataset[name])[rows].astype(float) for name in CLOCKS}
     _, setting = distinct_settings(*(mhz[name] for name in CLOCKS))
     keys = list(zip((instance.label for instance in own), setting.tolist(), strict=True))
     distinct = {key: place for place, key in enumerate(dict.fromkeys(sorted(keys)))}
@@ -126,7 +131,7 @@ def measured_variants(
     clocks = {name: values[first] for name, values in mhz.items()}
     return MeasuredVariants(
         site=site,
-        simulated=bool(dataset["simulated"].values[rows].any()),
+        simulated=bool(np.asarray(dataset["simulated"])[rows].any()),
         kernel=kernel,
         instances=instances,
         variant=variant,
@@ -137,8 +142,8 @@ def measured_variants(
         clocks=clocks,
         counted=tuple(name for name in stated if COUNT_PREFIX + name in dataset),
         columns=at_clocks({name: column[variant] for name, column in stated.items()}, clocks),
-        time_s=_means(dataset["time_s"].values[rows], at),
-        energy_j=_means(dataset["energy_j"].values[rows], at),
+        time_s=_means(np.asarray(dataset["time_s"])[rows], at),
+        energy_j=_means(np.asarray(dataset["energy_j"])[rows], at),
     )
 
 

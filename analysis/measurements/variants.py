@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 
 from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
-from analysis.measurements.observations import FitError, setting_text, site_names
+from analysis.measurements.observations import FitError, distinct_kernels, setting_text, site_names
 from analysis.measurements.problems import (
     SHOWN,
     check_one_problem,
@@ -29,6 +28,11 @@ from dvfs.dataset import CLOCK_UNPROVEN, COUNT_PREFIX, class_unit, is_complete
 from dvfs.kernel_instance import KernelInstance, dataset_kernels
 from dvfs.names import unknown_name
 from dvfs.setting import Setting, axis_values, distinct_settings
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from dvfs.dataset import Columns
 
 SAME_WORK = 1.01
 """Parameter sets whose flops differ by more than this factor compute different things."""
@@ -69,7 +73,7 @@ class KernelVariants:
 
 
 def kernel_variants(
-    dataset: xr.Dataset,
+    dataset: xr.Dataset | Columns,
     site: str,
     kernel: str,
     *,
@@ -113,22 +117,22 @@ def kernel_variants(
     repeats = np.bincount(variant)
 
     def mean(name: str) -> np.ndarray:
-        return np.bincount(variant, dataset[name].values[at].astype(float)) / repeats
+        return np.bincount(variant, np.asarray(dataset[name])[at].astype(float)) / repeats
 
     counts = {
         name.removeprefix(COUNT_PREFIX): mean(name)
-        for name in sorted(map(str, dataset.data_vars))
+        for name in sorted(map(str, dataset))
         if name.startswith(COUNT_PREFIX)
     }
     flops = _total(counts, "flop")
     if not tuned and not problem:
         _check_same_work(instances, _total(counts, "op") if flops is None else flops)
     known = flops[np.isfinite(flops)] if flops is not None else np.ones(1)
-    provenance = dataset["provenance"].values[at].tolist()
+    provenance = np.asarray(dataset["provenance"])[at].tolist()
     time_s = mean("time_s")
     return KernelVariants(
         site=site,
-        simulated=bool(dataset["simulated"].values[at].any()),
+        simulated=bool(np.asarray(dataset["simulated"])[at].any()),
         kernel=kernel,
         problem=_common(instances),
         setting=setting,
@@ -145,29 +149,30 @@ def kernel_variants(
     )
 
 
-def _rows(dataset: xr.Dataset, site: str, kernel: str) -> np.ndarray:
+def _rows(dataset: xr.Dataset | Columns, site: str, kernel: str) -> np.ndarray:
     known = site_names(dataset)
     if site not in known:
         raise FitError(f"--site: {unknown_name('site', site, known)}")
-    mine = dataset["site"].values == site
-    rows = np.flatnonzero(mine & (dataset["kernel"].values == kernel))
+    mine = np.asarray(dataset["site"]) == site
+    rows = np.flatnonzero(mine & (np.asarray(dataset["kernel"]) == kernel))
     if not len(rows):
-        kernels = sorted(set(dataset["kernel"].values[mine].tolist()))
+        kernels = sorted(set(np.asarray(dataset["kernel"])[mine].tolist()))
         raise FitError(f"--kernel: {unknown_name('kernel', kernel, kernels)}")
     return rows
 
 
-def _instances(dataset: xr.Dataset, rows: np.ndarray) -> list[KernelInstance]:
+def _instances(dataset: xr.Dataset | Columns, rows: np.ndarray) -> list[KernelInstance]:
     known = dataset_kernels(dataset)
-    kernels, params = (dataset[name].values[rows].tolist() for name in ("kernel", "params"))
+    kernels, params = (np.asarray(dataset[name])[rows].tolist() for name in ("kernel", "params"))
     return [known[pair] for pair in zip(kernels, params, strict=True)]
 
 
-def _left_out(dataset: xr.Dataset, rows: np.ndarray) -> list[str]:
+def _left_out(dataset: xr.Dataset | Columns, rows: np.ndarray) -> list[str]:
     """Why each row is left out; empty where it is not."""
-    status = dataset["status"].values[rows]
+    status = np.asarray(dataset["status"])[rows]
     complete = is_complete(status)
-    measured = (dataset["energy_j"].values[rows] > 0) & (dataset["time_s"].values[rows] > 0)
+    energy_j, time_s = (np.asarray(dataset[name])[rows] for name in ("energy_j", "time_s"))
+    measured = (energy_j > 0) & (time_s > 0)
     why = np.where(measured, "", WITHOUT_ENERGY).astype(object)
     why[clock_proofs(dataset, rows) == UNPROVEN] = CLOCK_UNPROVEN
     why[~complete] = status[~complete]
@@ -175,7 +180,7 @@ def _left_out(dataset: xr.Dataset, rows: np.ndarray) -> list[str]:
 
 
 def _at_setting(
-    dataset: xr.Dataset,
+    dataset: xr.Dataset | Columns,
     rows: np.ndarray,
     own: Sequence[KernelInstance],
     usable: np.ndarray,
@@ -236,7 +241,7 @@ def _common(instances: Sequence[KernelInstance]) -> dict[str, Any]:
 
 
 def studied_variants(
-    dataset: xr.Dataset, site: str, tuned: Mapping[str, Collection[str]]
+    dataset: xr.Dataset | Columns, site: str, tuned: Mapping[str, Collection[str]]
 ) -> list[KernelVariants]:
     """The variants of every problem of a site that a report studies: those of :data:`FEWEST` or
     more variants.
@@ -246,12 +251,15 @@ def studied_variants(
     flops, or none, are taken for variants of one problem.
     """
     studied = []
-    mine = dataset["site"].values == site
-    for kernel in sorted(set(dataset["kernel"].values[mine].tolist())):
-        rows = np.flatnonzero(mine & (dataset["kernel"].values == kernel))
-        if kernel not in tuned and not dataset["imported"].values[rows].all():
+    mine = np.flatnonzero(np.asarray(dataset["site"]) == site)
+    kernels, kernel_of = distinct_kernels(np.asarray(dataset["kernel"])[mine].tolist())
+    order = mine[np.argsort(kernel_of, kind="stable")]
+    ends = np.cumsum(np.bincount(kernel_of))
+    imported, params = (np.asarray(dataset[name]) for name in ("imported", "params"))
+    for kernel, rows in zip(kernels, np.split(order, ends[:-1]), strict=True):
+        if kernel not in tuned and not imported[rows].all():
             continue
-        if len(set(dataset["params"].values[rows].tolist())) < FEWEST:
+        if len(set(params[rows].tolist())) < FEWEST:
             continue
         names = tuned.get(kernel, ())
         several = problems(_instances(dataset, rows), names).values() if names else [{}]

@@ -110,7 +110,7 @@ class Results:
 
         return shown_measurement(self.store, self.dataset, point)
 
-    @property
+    @cached_property
     def sites(self) -> list[str]:
         """The sites that the store has measurements of, sorted."""
         from analysis.measurements.observations import site_names  # noqa: PLC0415
@@ -159,10 +159,10 @@ class Results:
         in s."""
         from dvfs.dataset import is_complete  # noqa: PLC0415
 
-        done = is_complete(self.scalars["status"].values)
+        done = is_complete(self.columns["status"])
         times: dict[tuple[str, str], list[float]] = {}
         names = ("kernel", "params", "time_s")
-        columns = [self.scalars[name].values[done].tolist() for name in names]
+        columns = [self.columns[name][done].tolist() for name in names]
         for kernel, params, time_s in zip(*columns, strict=True):
             if math.isfinite(time_s):
                 times.setdefault((kernel, params), []).append(time_s)
@@ -172,7 +172,7 @@ class Results:
         """(site, partition) -> (kernel, parameters as JSON) -> the median time from the start of a
         point to that of the next one on its node, in s."""
         names = ("site", "partition", "node", "start_unix_s", "kernel", "params")
-        columns = [self.scalars[name].values.tolist() for name in names]
+        columns = [self.columns[name].tolist() for name in names]
         rows = sorted(row for row in zip(*columns, strict=True) if row[2] and row[3] > 0)
         gaps: dict[tuple[str, str], dict[tuple[str, str], list[float]]] = {}
         for (*place, start_s, kernel, params), (*next_place, next_s, _, _) in pairwise(rows):
@@ -212,7 +212,7 @@ class Results:
         """What the checks of a site's measurements find."""
         from campaign.results.findings import site_findings  # noqa: PLC0415
 
-        return site_findings(self.scalars, site)
+        return site_findings(self.columns, site)
 
     def fit(
         self,
@@ -256,7 +256,7 @@ class Results:
         data, findings = self.usable_data(site, accept_unproven)
         made = fitted(data, request, known)
         check = site_posterior(data, measured_volts(data)).check() if known is None else None
-        prices = variant_prices(self.store, self.scalars, site)
+        prices = variant_prices(self.store, self.columns, site)
         fits.keep_fit(self.store, made, name, request, fits.data_id(self.columns, site), prices)
         return FitResult(made, findings, self.fit_source(site, name), tuple(prices), check)
 
@@ -461,7 +461,7 @@ class Results:
 
         return crossvalidate_variants(
             self.store,
-            self.scalars,
+            self.columns,
             site,
             lambda: self.usable_data(site, accept_unproven)[0],
             **vars(self.form([site], fit, model, voltage, robust)),
@@ -561,7 +561,7 @@ class Results:
 
         return predict_space(
             self.store,
-            self.scalars,
+            self.columns,
             site,
             Path(space),
             energies=lambda: self._energies(site, fit),
@@ -597,12 +597,12 @@ class Results:
 
         return study_variants(
             self.store,
-            self.scalars,
+            self.columns,
             site,
             kernel,
             problem,
             setting,
-            lambda variants: predicted_costs(self.store, self.scalars, variants, energies),
+            lambda variants: predicted_costs(self.store, self.columns, variants, energies),
         )
 
     def policy(self, site: str, limits: Mapping[str, Any], **options: Any) -> PolicyDraft:

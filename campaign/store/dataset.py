@@ -82,9 +82,10 @@ def current_tables(store: Store) -> tuple[Tables, JournalTail]:
         DamagedStoreError: every generation is damaged.
     """
     contents = read_contents(store)
+    columns = (measurement_columns(contents), trace_columns(contents), failure_columns(contents))
     with reading(store.index):
-        tables = (measurement_columns(contents), trace_columns(contents), failure_columns(contents))
-    return Tables(*map(pd.DataFrame, tables)), contents.tail
+        tables = [pd.DataFrame(dict(each)) for each in columns]
+    return Tables(*tables), contents.tail
 
 
 def as_dataset(frame: pd.DataFrame, dimension: str) -> xr.Dataset:

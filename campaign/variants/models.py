@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from analysis.energy.fitted import Fit
     from analysis.measurements.observations import Observations
     from campaign.store.layout import Store
+    from dvfs.dataset import Columns
 
 
 FOLDS = 50
@@ -97,7 +98,7 @@ class VariantCrossvalResult:
 
 def variants_of(
     store: Store,
-    scalars: xr.Dataset,
+    scalars: xr.Dataset | Columns,
     site: str,
     kernel: str | None = None,
     problem: Mapping[str, str] | None = None,
@@ -110,8 +111,8 @@ def variants_of(
     """
     tuned = tuned_parameters(store)
     if kernel is None:
-        mine = scalars["site"].values == site
-        kernels = sorted(set(scalars["kernel"].values[mine].tolist()))
+        mine = np.asarray(scalars["site"]) == site
+        kernels = sorted(set(np.asarray(scalars["kernel"])[mine].tolist()))
         tunable = [name for name in kernels if name in tuned] or kernels
         if len(tunable) != 1:
             raise ArgumentError(f"--kernel: {site} has several; name one: {', '.join(tunable)}")
@@ -142,21 +143,22 @@ def registered_name(store: Store, kernel: str) -> str:
 
 
 def _counts(
-    scalars: xr.Dataset, site: str, kernel: str, instances: Sequence[KernelInstance]
+    scalars: xr.Dataset | Columns, site: str, kernel: str, instances: Sequence[KernelInstance]
 ) -> dict[str, np.ndarray]:
     """The counts that the store has of variants, those of all of them."""
     from dvfs.kernel_instance import dataset_kernels  # noqa: PLC0415
 
     known = dataset_kernels(scalars)
-    mine = (scalars["site"].values == site) & (scalars["kernel"].values == kernel)
+    mine = (np.asarray(scalars["site"]) == site) & (np.asarray(scalars["kernel"]) == kernel)
     rows = np.flatnonzero(mine)
     first: dict[str, int] = {}
-    for row, params in zip(rows.tolist(), scalars["params"].values[rows].tolist(), strict=True):
+    params_of = np.asarray(scalars["params"])[rows].tolist()
+    for row, params in zip(rows.tolist(), params_of, strict=True):
         first.setdefault(known[kernel, params].label, row)
     places = [first[instance.label] for instance in instances]
-    names = [str(name) for name in scalars.data_vars if str(name).startswith(COUNT_PREFIX)]
+    names = [str(name) for name in scalars if str(name).startswith(COUNT_PREFIX)]
     columns = {
-        name.removeprefix(COUNT_PREFIX): scalars[name].values[places].astype(float)
+        name.removeprefix(COUNT_PREFIX): np.asarray(scalars[name])[places].astype(float)
         for name in sorted(names)
     }
     return {name: column for name, column in columns.items() if np.isfinite(column).all()}
@@ -164,7 +166,7 @@ def _counts(
 
 def crossvalidate_variants(
     store: Store,
-    scalars: xr.Dataset,
+    scalars: xr.Dataset | Columns,
     site: str,
     usable_data: Callable[[], Observations],
     scheme: str = LEAVE_ONE_OUT,
@@ -189,7 +191,7 @@ def crossvalidate_variants(
 
 def predicted_costs(
     store: Store,
-    scalars: xr.Dataset,
+    scalars: xr.Dataset | Columns,
     variants: KernelVariants,
     energies: Callable[[], Energies | None],
 ) -> dict[str, tuple[float, float]]:
@@ -222,13 +224,13 @@ def predicted_costs(
     }
 
 
-def variant_prices(store: Store, scalars: xr.Dataset, site: str) -> list[dict[str, Any]]:
+def variant_prices(store: Store, scalars: xr.Dataset | Columns, site: str) -> list[dict[str, Any]]:
     """What the variants of a site's kernels are predicted from, as a fit's file keeps it: for each
     kernel that has a space and states its terms, the prices of each family's times, and those of
     energies at one setting."""
     kept: list[dict[str, Any]] = []
-    mine = scalars["site"].values == site
-    own = set(scalars["kernel"].values[mine].tolist())
+    mine = np.asarray(scalars["site"]) == site
+    own = set(np.asarray(scalars["kernel"])[mine].tolist())
     for kernel in sorted(own & set(tuned_parameters(store))):
         if not stated_metrics(registered_name(store, kernel)):
             continue

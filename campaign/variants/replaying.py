@@ -9,11 +9,10 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psutil
-import xarray as xr
 
 from analysis.choice.objectives import objective as objective_of
 from analysis.measurements.problems import check_one_problem, of_problem
@@ -29,6 +28,11 @@ from dvfs.extras import explain_missing
 from dvfs.kernel_instance import dataset_kernels
 from dvfs.names import unknown_name
 from dvfs.setting import axis_values, distinct_settings
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from dvfs.dataset import Columns
 
 SHOWN_AFTER = (25, 50, 100, 200, 400, 800)
 
@@ -55,7 +59,7 @@ class Replay:
 
 
 def replay(
-    scalars: xr.Dataset,
+    scalars: xr.Dataset | Columns,
     site: str,
     *,
     kernel: str | None = None,
@@ -88,7 +92,7 @@ def replay(
             raise ArgumentError(f"{option}: found {value}; must be 1 or more")
     rows, kernel = _rows(scalars, site, kernel)
     known = dataset_kernels(scalars)
-    own = [known[kernel, params] for params in scalars["params"].values[rows].tolist()]
+    own = [known[kernel, params] for params in np.asarray(scalars["params"])[rows].tolist()]
     kept = of_problem(own, problem or {})
     rows, own = rows[kept], [own[i] for i in kept]
     if kernel in (tuned or {}):
@@ -119,7 +123,7 @@ def replay(
     return Replay(
         site=site,
         kernel=kernel,
-        simulated=bool(scalars["simulated"].values[rows].any()),
+        simulated=bool(np.asarray(scalars["simulated"])[rows].any()),
         objective=asked.title,
         candidates=len(candidates),
         failed=int(np.isnan(scores).sum()),
@@ -157,35 +161,37 @@ def _processes() -> Iterator[Callable[..., Iterator[np.ndarray]]]:
             raise
 
 
-def _rows(scalars: xr.Dataset, site: str, kernel: str | None) -> tuple[np.ndarray, str]:
+def _rows(scalars: xr.Dataset | Columns, site: str, kernel: str | None) -> tuple[np.ndarray, str]:
     """The rows of a site's kernel, the only one where none is named, and its name."""
-    of_site = scalars["site"].values == site if "site" in scalars else np.zeros(0, bool)
+    of_site = np.asarray(scalars["site"]) == site if "site" in scalars else np.zeros(0, bool)
     if not of_site.any():
-        sites = sorted(set(scalars["site"].values.tolist())) if "site" in scalars else []
+        sites = sorted(set(np.asarray(scalars["site"]).tolist())) if "site" in scalars else []
         raise ArgumentError(f"--site: {unknown_name('site', site, sites)}")
-    kernels = sorted(set(scalars["kernel"].values[of_site].tolist()))
+    kernels = sorted(set(np.asarray(scalars["kernel"])[of_site].tolist()))
     if kernel is None:
         if len(kernels) > 1:
             raise ArgumentError(f"--kernel: {site} has several; name one: {', '.join(kernels)}")
         kernel = kernels[0]
     if kernel not in kernels:
         raise ArgumentError(f"--kernel: {unknown_name('kernel', kernel, kernels)}")
-    return np.flatnonzero(of_site & (scalars["kernel"].values == kernel)), kernel
+    return np.flatnonzero(of_site & (np.asarray(scalars["kernel"]) == kernel)), kernel
 
 
-def measured_candidates(scalars: xr.Dataset, rows: np.ndarray) -> tuple[Candidates, np.ndarray]:
+def measured_candidates(
+    scalars: xr.Dataset | Columns, rows: np.ndarray
+) -> tuple[Candidates, np.ndarray]:
     """The candidates that ``rows`` measured, in a fixed order, and the energy (J) and time (s) of
     each: (N, 2), means over repeats; NaN where all have failed."""
-    params = scalars["params"].values[rows].tolist()
+    params = np.asarray(scalars["params"])[rows].tolist()
     distinct, of = distinct_settings(*axis_values(scalars, rows))
     keys = [(own, distinct[place]) for own, place in zip(params, of.tolist(), strict=True)]
     known = sorted(set(keys))
     place = {key: i for i, key in enumerate(known)}
     at = np.array([place[key] for key in keys])
-    done = is_complete(scalars["status"].values[rows])
+    done = is_complete(np.asarray(scalars["status"])[rows])
     costs = np.empty((len(known), 2))
     for column, name in enumerate(("energy_j", "time_s")):
-        values = scalars[name].values[rows]
+        values = np.asarray(scalars[name])[rows]
         used = done & np.isfinite(values)
         with np.errstate(invalid="ignore"):
             costs[:, column] = np.bincount(at[used], values[used], len(known)) / np.bincount(
@@ -194,7 +200,7 @@ def measured_candidates(scalars: xr.Dataset, rows: np.ndarray) -> tuple[Candidat
     variants = [json.loads(own) for own, _ in known]
     settings = [setting for _, setting in known]
     each_own = np.arange(len(known))
-    stated = stated_terms(scalars["kernel"].values[rows[0]], [own for own, _ in known])
+    stated = stated_terms(np.asarray(scalars["kernel"])[rows[0]], [own for own, _ in known])
     candidates = Candidates(
         candidate_columns(variants, each_own, settings),
         candidate_terms(stated, each_own, settings),

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from campaign.store.layout import Store
+    from dvfs.dataset import Columns
 
 
 NEAR = 0.10
@@ -112,7 +113,7 @@ class SpacePredictions:
 
 def predict_space(
     store: Store,
-    scalars: xr.Dataset,
+    scalars: xr.Dataset | Columns,
     site: str,
     path: Path,
     *,

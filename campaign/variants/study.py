@@ -17,9 +17,9 @@ from dvfs.setting import Setting
 
 if TYPE_CHECKING:
     import pandas as pd
-    import xarray as xr
 
     from campaign.store.layout import Store
+    from dvfs.dataset import Columns
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class VariantResult:
 
 def study_variants(
     store: Store,
-    scalars: xr.Dataset,
+    scalars: Columns,
     site: str,
     kernel: str | None,
     problem: Mapping[str, Any] | None,
@@ -59,8 +59,8 @@ def study_variants(
         FitError: see :func:`analysis.measurements.variants.kernel_variants`.
     """
     if kernel is None:
-        mine = scalars["site"].values == site
-        kernels = sorted(set(scalars["kernel"].values[mine].tolist()))
+        mine = scalars["site"] == site
+        kernels = sorted(set(scalars["kernel"][mine].tolist()))
         if len(kernels) > 1:
             named = ", ".join(kernels[:12]) + (" ..." if len(kernels) > 12 else "")
             raise ArgumentError(f"{site} has {len(kernels)} kernels; name one by --kernel: {named}")

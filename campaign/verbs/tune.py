@@ -172,7 +172,7 @@ def _replay(arguments: Namespace) -> int:
 
     store = open_store(arguments.replay)
     played = replay(
-        store.scalars,
+        store.columns,
         store.only_site(arguments.site),
         kernel=arguments.kernel,
         problem=read_problem(arguments.problem) if arguments.problem else None,
