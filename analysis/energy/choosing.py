@@ -81,7 +81,7 @@ def choose(
         return FormChoice(candidates[at], trainings[at], solutions[at], [], why)
     groups = np.random.default_rng(SEED).permutation(n) % min(GROUPS, n)
     errors = [
-        _errors(training, _folds(training, solution, groups), groups)
+        _errors(training, _out_of_fold(training, solution, groups))
         for training, solution in zip(trainings, solutions, strict=True)
     ]
     at, tried, why = _simplest_near_best(candidates, errors)
@@ -118,19 +118,20 @@ def _simplest_near_best(
     return chosen, tried, why
 
 
-def _folds(training: Training, whole: FormSolution, groups: np.ndarray) -> list[np.ndarray]:
-    """Each group's fold: joules float64 (rows,) of all rows by the fit without the group.
+def _out_of_fold(training: Training, whole: FormSolution, groups: np.ndarray) -> np.ndarray:
+    """Joules, float64 (rows,), each row by the fit without the group of its setting.
 
     ``groups``: int64 (S,), 0 to G - 1, the group of each setting.
     """
-    return [
-        predict(training, solve_form(training, np.where(groups == group, 0.0, 1.0), whole))
-        for group in range(int(groups.max()) + 1)
-    ]
+    predicted_j = np.empty(len(training.block))
+    for group in range(int(groups.max()) + 1):
+        without = solve_form(training, np.where(groups == group, 0.0, 1.0), whole)
+        rows = np.flatnonzero(groups[training.block] == group)
+        predicted_j[rows] = predict(training, without, rows)
+    return predicted_j
 
 
-def _errors(training: Training, folds: list[np.ndarray], groups: np.ndarray) -> np.ndarray:
+def _errors(training: Training, predicted_j: np.ndarray) -> np.ndarray:
     """Mean relative error in % by setting, out of fold: float64 (S,)."""
-    predicted_j = np.stack(folds)[groups[training.block], np.arange(len(training.block))]
     error = np.abs(predicted_j / training.data.energy_j - 1.0)
     return np.asarray(np.bincount(training.block, error) / np.bincount(training.block) * 100.0)

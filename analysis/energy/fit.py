@@ -87,7 +87,6 @@ def fit(
     terms = [term for term in training.terms if term.name in place]
     at = np.array([place[term.name] for term in terms])
     order = numbers[at]
-    predicted_j = predict(training, solution)
     value = solution.value[order]
     least = most = value
     deviations = with_choice = np.full((1, len(terms)), np.nan)
@@ -133,7 +132,7 @@ def fit(
         tried=choice.tried,
         why=choice.why,
         robust=robust,
-        outliers=outliers(data, predicted_j) if intervals else [],
+        outliers=outliers(data, predict(training, solution)) if intervals else [],
         confounded=confounded,
         unproven_clocks=data.unproven_clocks,
         stated_clocks=data.stated_clocks,

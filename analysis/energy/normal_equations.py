@@ -90,7 +90,9 @@ def normal_equations(
     has_mem = any(term.domain == MEM for term in lumped)
     scale = root[mine] / data.energy_j[mine]
     core, mem = data.core_v[mine] ** 2 * scale, data.mem_v[mine] ** 2 * has_mem * scale
-    cells, cell = np.unique(block[mine] * len(kernels) + number[mine], return_inverse=True)
+    code = block[mine] * len(kernels) + number[mine]
+    there = np.bincount(code, minlength=n * len(kernels)) > 0
+    cells, cell = np.flatnonzero(there), (np.cumsum(there) - 1)[code]
 
     def sums(values: np.ndarray) -> np.ndarray:
         return np.bincount(cell, values, len(cells))

@@ -106,21 +106,27 @@ def solve_form(
     return FormSolution(solve(equations, weight, core_v, mem_v).value, curves)
 
 
-def predict(training: Training, solution: FormSolution) -> np.ndarray:
-    """Predicted joules of the training's own rows: float64 (rows,)."""
-    equations, block, data = training.equations, training.block, training.data
+def predict(
+    training: Training, solution: FormSolution, rows: np.ndarray | None = None
+) -> np.ndarray:
+    """Predicted joules of ``rows`` (int64, by default all) of the training's own: float64."""
+    equations, columns, block = training.equations, training.columns, training.block
+    number, volts = training.number, (training.data.core_v, training.data.mem_v)
+    if rows is not None:
+        columns, block, number = columns[rows], block[rows], number[rows]
+        volts = (volts[0][rows], volts[1][rows])
     size = len(equations.shared)
     if not training.estimated and not equations.kernels:
-        return np.asarray(training.columns @ solution.value[:size])
+        return np.asarray(columns @ solution.value[:size])
     core_v = solution.curves.core.at(training.mhz[:, 0])
     mem_v = solution.curves.mem.at(training.mhz[:, 1])
     factor = core_v[:, None] ** equations.core_power * mem_v[:, None] ** equations.mem_power
     coefficients = factor * solution.value[:size]
-    energy_j: np.ndarray = np.einsum("ij,ij->i", training.columns, coefficients[block])
+    energy_j: np.ndarray = np.einsum("ij,ij->i", columns, coefficients[block])
     own = solution.value[size:].reshape(-1, 2)
-    rows = np.flatnonzero(training.number >= 0)
-    if len(rows):
-        of, at = training.number[rows], block[rows]
-        energy_j[rows] += own[of, 0] * (data.core_v[rows] * core_v[at]) ** 2
-        energy_j[rows] += own[of, 1] * (data.mem_v[rows] * mem_v[at]) ** 2
+    lumped = np.flatnonzero(number >= 0)
+    if len(lumped):
+        of, at = number[lumped], block[lumped]
+        energy_j[lumped] += own[of, 0] * (volts[0][lumped] * core_v[at]) ** 2
+        energy_j[lumped] += own[of, 1] * (volts[1][lumped] * mem_v[at]) ** 2
     return energy_j
