@@ -17,6 +17,8 @@ from dvfs.setting import Setting
 
 LEVELS = (0.5, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0)
 """Where one shade ends and the next begins, percent above the lowest energy."""
+MOST_CELLS = 10_000
+"""Of all heat maps of a site: a page of more takes seconds to open."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +42,19 @@ class HeatMap:
 
 
 def heat_maps(site: SiteReport, families: Mapping[str, str]) -> list[tuple[str, list[HeatMap]]]:
-    """The heat maps of a site's kernels, by family."""
+    """The heat maps of a site's kernels, by family; of those with the most energy where all have
+    more cells than :data:`MOST_CELLS`."""
     picked = {pick.label: pick for pick in site.picks}
     groups: dict[str, list[HeatMap]] = {}
-    for kernel in sorted(site.candidates, key=natural):
+    most_j = {label: -np.nanmean(among.energy_j) for label, among in site.candidates.items()}
+    shown: list[str] = []
+    cells = 0
+    for kernel in sorted(most_j, key=lambda label: (most_j[label], label)):
+        cells += len(site.candidates[kernel].settings)
+        if shown and cells > MOST_CELLS:
+            break
+        shown.append(kernel)
+    for kernel in sorted(shown, key=natural):
         heat_map = _heat_map(site.candidates[kernel], picked.get(kernel))
         groups.setdefault(families[kernel], []).append(heat_map)
     return [(name, groups[name]) for name in family_order(groups)]

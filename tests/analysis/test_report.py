@@ -324,6 +324,19 @@ def test_heat_maps_mark_the_fastest_setting_that_savings_are_against(site):
     assert marked == [tuple(f"{mhz:g}" for mhz in among.settings[order[-1]].clocks)]
 
 
+def test_of_a_thousand_kernels_those_with_the_most_energy_have_heat_maps(site):
+    """The page of a site stays small; kernel k of a thousand spends k joules at each setting."""
+    among = next(iter(site.candidates.values()))
+    ones = np.ones(len(among.settings))
+    every = {
+        f"k{k:04d}": replace(among, label=f"k{k:04d}", energy_j=k * ones, measured_j=k * ones)
+        for k in range(1, 1001)
+    }
+    ((_, shown),) = heat_maps(replace(site, candidates=every), dict.fromkeys(every, "one"))
+    n = 10_000 // len(among.settings)
+    assert [one.kernel for one in shown] == [f"k{k:04d}" for k in range(1001 - n, 1001)]
+
+
 def test_picks_carry_their_srun_options(page, site):
     assert all(flags in page.text for flags in site.slurm.values())
 
