@@ -18,21 +18,6 @@ DRAWS = 512
 SEED = 20250101
 
 
-def cells(
-    kernel: np.ndarray, setting: np.ndarray, values: np.ndarray, shape: tuple[int, int]
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Means of the logarithms of measurements by kernel and setting, (K, S), NaN where there are
-    none; how many there are; and the variance of one, pooled over all repeats (0 without)."""
-    log = np.log(values)
-    at = kernel * shape[1] + setting
-    n = np.bincount(at, minlength=shape[0] * shape[1])
-    with np.errstate(invalid="ignore"):
-        mean = np.bincount(at, log, len(n)) / n
-    freedom = int((n - 1)[n > 1].sum())
-    variance = float(((log - mean[at]) ** 2).sum()) / freedom if freedom else 0.0
-    return mean.reshape(shape), n.reshape(shape), variance
-
-
 @dataclass(frozen=True)
 class SettingNoise:
     """The noise n that all measurements at a setting share, where no repeats show it, given mu.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,7 +21,7 @@ from analysis.measurements.observations import (
 )
 from analysis.predict.covariance import Prior
 from analysis.predict.kernel_mixture import energies_and_times, everywhere
-from analysis.predict.posterior import Posterior, cells
+from analysis.predict.posterior import Posterior
 from analysis.predict.power_limits import PowerLimits, coordinates
 from analysis.ties import first_least, time_noise
 from dvfs.setting import Setting, Volts
@@ -195,13 +196,14 @@ class SitePosterior:
         if self.limits is not None:
             under_limit = _under_limit(data, self.labels, self.settings)
             settings = self.limits.clocks
-            log_s, log_w, repeats, _ = _measured(self.limits.rows(data), self.labels, settings)
+            cells = CellLogs.from_rows(self.limits.rows(data), self.labels, settings)
             timed = timed and self.limits.rows(timed)
         else:
             settings = self.settings
-            log_s, log_w, repeats, _ = _measured(data, self.labels, settings)
+            cells = CellLogs.from_rows(data, self.labels, settings)
+        (log_s, log_w), repeats = cells.means(), cells.repeats
         if timed is not None:
-            also = _measured(timed, self.labels, settings)[0]
+            also, _ = CellLogs.from_rows(timed, self.labels, settings).means()
             log_s = np.where(np.isnan(log_s), also, log_s)
         prior = replace(self.posterior.prior, features=np.zeros(0))
         posterior = Posterior.conditioned(
@@ -210,7 +212,7 @@ class SitePosterior:
         if self.uses_counts:
             posterior = _with_counts(posterior, self.counts)
         if self.limits is not None:
-            repeats = _measured(data, self.labels, self.settings)[2]
+            repeats = CellLogs.from_rows(data, self.labels, self.settings).repeats
         return replace(self, repeats=repeats, posterior=posterior, under_limit=under_limit)
 
     @cached_property
@@ -364,15 +366,16 @@ def site_posterior(
         if like is not None:
             raise FitError(f"--like: {data.site} has power limits at several clocks; leave it out")
         return _under_limits(data, volts, labels, limits)
-    log_s, log_w, repeats, noise = _measured(data, labels, settings)
+    cells = CellLogs.from_rows(data, labels, settings)
+    (log_s, log_w), repeats, noise = cells.means(), cells.repeats, cells.noise()
     mhz, known = coordinates(settings), data.voltage in KNOWN
     all_volts = [volts[one] for one in settings]
     means = repeats
     if like is not None:
         others = sorted(like[1])
-        other_s, other_w, other_repeats, other_noise = _measured(like[0], labels, others)
-        log_s, log_w = np.hstack([log_s, other_s]), np.hstack([log_w, other_w])
-        means = np.hstack([repeats, other_repeats])
+        there = CellLogs.from_rows(like[0], labels, others)
+        log_s, log_w = map(np.hstack, zip((log_s, log_w), there.means(), strict=True))
+        means, other_noise = np.hstack([repeats, there.repeats]), there.noise()
         mhz = np.vstack([mhz, coordinates(others)])
         if not known and set(settings) <= set(others):
             all_volts = [like[1][one] for one in settings]
@@ -414,7 +417,7 @@ def _under_limits(
     return replace(
         found,
         settings=list(limits.settings),
-        repeats=_measured(data, labels, limits.settings)[2],
+        repeats=CellLogs.from_rows(data, labels, limits.settings).repeats,
         limits=limits,
         under_limit=_under_limit(data, labels, limits.settings),
     )
@@ -424,7 +427,7 @@ def _under_limit(
     data: Observations, labels: Sequence[str], settings: Sequence[Setting]
 ) -> np.ndarray:
     """The measured log times and log powers under a power limit, (2, K, S), NaN elsewhere."""
-    measured = np.array(_measured(data, labels, settings)[:2])
+    measured = np.array(CellLogs.from_rows(data, labels, settings).means())
     limited = [setting.power_limit_w is not None for setting in settings]
     return np.where(limited, measured, np.nan)
 
@@ -447,17 +450,49 @@ def cells_of(
     return kernel_numbers(data, labels), column[data.setting]
 
 
-def _measured(
-    data: Observations, labels: Sequence[str], settings: Sequence[Setting]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[float, float, float]]:
-    """Log times, log powers and how often each was measured, (K, S); and variances of one log time,
-    log power and log energy, 0 without repeats."""
-    cell = cells_of(data, labels, settings)
-    shape = (len(labels), len(settings))
-    log_s, repeats, of_time = cells(*cell, data.time_s, shape)
-    log_w, _, of_power = cells(*cell, data.energy_j / data.time_s, shape)
-    _, _, of_energy = cells(*cell, data.energy_j, shape)
-    return log_s, log_w, repeats, (of_time, of_power, of_energy)
+@dataclass(frozen=True)
+class CellLogs:
+    """Rows by kernel and setting: ``of``, int64 (rows,), each row's place in a table of ``shape``
+    (K, S); ``log_s``, ``log_w``: their log times and log powers, (rows,)."""
+
+    of: np.ndarray
+    shape: tuple[int, int]
+    log_s: np.ndarray
+    log_w: np.ndarray
+
+    @classmethod
+    def from_rows(
+        cls, data: Observations, labels: Sequence[str], settings: Sequence[Setting]
+    ) -> CellLogs:
+        kernel, setting = cells_of(data, labels, settings)
+        log_s = np.log(data.time_s)
+        log_w = np.log(data.energy_j / data.time_s)
+        return cls(kernel * len(settings) + setting, (len(labels), len(settings)), log_s, log_w)
+
+    @cached_property
+    def repeats(self) -> np.ndarray:
+        """How often each cell was measured, (K, S)."""
+        return np.bincount(self.of, minlength=math.prod(self.shape)).reshape(self.shape)
+
+    def means(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean log times and log powers, (K, S), NaN where a cell was not measured."""
+        return self._mean(self.log_s), self._mean(self.log_w)
+
+    def noise(self) -> tuple[float, float, float]:
+        """Variances of one log time, log power and log energy, 0 without repeats."""
+        freedom = int((self.repeats - 1)[self.repeats > 1].sum())
+        if not freedom:
+            return 0.0, 0.0, 0.0
+        of_time, of_power, of_energy = (
+            float(((log - self._mean(log).ravel()[self.of]) ** 2).sum()) / freedom
+            for log in (self.log_s, self.log_w, self.log_s + self.log_w)
+        )
+        return of_time, of_power, of_energy
+
+    def _mean(self, log: np.ndarray) -> np.ndarray:
+        total = np.bincount(self.of, log, math.prod(self.shape)).reshape(self.shape)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(total / self.repeats)
 
 
 def _noise_of_means(noise: tuple[float, float, float], repeats: np.ndarray) -> np.ndarray | None:

@@ -174,7 +174,11 @@ def read_column(tables: zarr.Group, name: str) -> np.ndarray:
         array = tables[name]
         assert isinstance(array, zarr.Array)  # noqa: S101
         values = np.asarray(array[:])
-    return values.astype(object) if values.dtype.kind == "T" else values
+    if values.dtype.kind != "T":
+        return values
+    if len(values) and (values == values[0]).all():  # one text in memory, not one a row
+        return np.full(len(values), str(values[0]), object)
+    return values.astype(object)
 
 
 def attributes_of(store: Store, contents: StoreContents) -> dict[str, Any]:

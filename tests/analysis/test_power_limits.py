@@ -202,6 +202,21 @@ def test_the_highest_clocks_have_no_limit_or_the_highest() -> None:
     assert highest_clocks([*settings, Setting(852.0, 924.0)]) == 3
 
 
+def test_the_voltage_of_a_setting_is_that_of_its_clock_whatever_its_limit() -> None:
+    free = measured_volts(observations(simulated_dataset("off"), "tk1"))
+    under = measured_volts(observations(simulated_dataset("off", limits_w=(8.0, 25.0)), "tk1"))
+    assert len(under) == 2 * len(free)
+    for setting, volts in under.items():
+        assert volts == pytest.approx(free[setting.without_limit], rel=1e-9), setting
+
+
+@pytest.mark.parametrize("limits_w", [(13.5, 25.0), (8.0, 25.0), (6.0, 8.0, 11.0)])
+def test_a_clock_that_a_limit_holds_down_is_no_fault(limits_w: tuple[float, ...]) -> None:
+    """The checks of clocks take the rows without a limit; the board's sensor shows some above."""
+    findings = check(simulated_dataset("default", limits_w=limits_w), "tk1")
+    assert [(one.check, one.severity) for one in findings] == [("power limit", "note")]
+
+
 def test_rows_above_their_limit_are_named_and_kept() -> None:
     dataset = simulated_dataset("default", limits_w=(8.0, 25.0))
     above = np.flatnonzero(dataset["power_limit_w"].values == 8.0)[:7]

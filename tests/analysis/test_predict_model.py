@@ -30,7 +30,8 @@ from analysis.predict.population import (
     sobol_points,
     voltage_curve,
 )
-from analysis.predict.posterior import Posterior, cells
+from analysis.predict.posterior import Posterior
+from analysis.predict.site import CellLogs
 
 MHZ = np.array([[core, mem] for mem in (400.0, 900.0) for core in (200.0, 350.0, 500.0, 800.0)])
 S = len(MHZ)
@@ -298,12 +299,15 @@ def test_what_was_measured_once_is_as_sure_as_said() -> None:
 
 def test_repeats_are_means_and_their_variance() -> None:
     kernel, setting = np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 0, 0])
-    values = np.exp([1.0, 1.2, 3.0, 0.5, 0.5])
-    mean, n, variance = cells(kernel, setting, values, (2, 2))
-    assert mean[0, 0] == pytest.approx(1.1)
+    log_s, log_w = np.array([1.0, 1.2, 3.0, 0.5, 0.5]), np.array([2.0, 2.0, 2.0, 1.0, 1.4])
+    cells = CellLogs(2 * kernel + setting, (2, 2), log_s, log_w)
+    (mean_s, mean_w), n = cells.means(), cells.repeats
+    assert mean_s[0, 0] == pytest.approx(1.1)
+    assert mean_w[1, 0] == pytest.approx(1.2)
     assert n.tolist() == [[2, 1], [2, 0]]
-    assert np.isnan(mean[1, 1])
-    assert variance == pytest.approx(0.02 / 2)
+    assert np.isnan(mean_s[1, 1])
+    # Two repeats apart by d add d^2 / 2 in one of two degrees of freedom.
+    assert cells.noise() == pytest.approx((0.04 / 4, 0.16 / 4, (0.04 + 0.16) / 4))
 
 
 def test_noise_draws_a_measured_energy_towards_the_model() -> None:
