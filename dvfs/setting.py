@@ -57,9 +57,10 @@ class Setting:
 
     @property
     def option_text(self) -> str:
-        """As ``--setting`` takes it: ``852,924``, or ``852,924,150`` with a power limit in W."""
-        texts = [f"{value:g}" for value in self.values if value is not None]
-        return ",".join(texts) or "as-found"
+        """As ``--setting`` takes it: ``852,924``, or ``852,924,150`` with a power limit in W;
+        ``852,,150`` where there is no memory clock."""
+        texts = ["" if value is None else f"{value:g}" for value in self.values]
+        return ",".join(texts).rstrip(",") or "as-found"
 
     @property
     def short_text(self) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dvfs.errors import ArgumentError
-from dvfs.setting import Setting
+from dvfs.setting import AS_FOUND, Setting
 
 
 class Once(Action):
@@ -151,15 +151,19 @@ def add_limits(parser: ArgumentParser) -> None:
 
 
 def read_setting(text: str, option: str) -> Setting:
-    """A setting as an option gives it: CORE,MEM in MHz, or CORE where there is no memory clock, or
-    CORE,MEM,W with a power limit.
+    """A setting as an option gives it: CORE,MEM in MHz, CORE where there is no memory clock, with a
+    power limit CORE,MEM,W or CORE,,W, or as-found (:attr:`dvfs.setting.Setting.option_text`).
 
     Raises:
-        ArgumentError: it is not one to three numbers.
+        ArgumentError: it is none of these.
     """
+    if text == AS_FOUND.option_text:
+        return AS_FOUND
     try:
-        values = [float(part) for part in text.split(",")]
-        return Setting(*values)
+        setting = Setting(*(float(part) if part.strip() else None for part in text.split(",")))
+        if setting == AS_FOUND:
+            raise ValueError
+        return setting
     except (TypeError, ValueError):
         raise ArgumentError(
             f"{option}: found {text!r}; must be CORE,MEM in MHz, such as 852,924, or CORE alone "

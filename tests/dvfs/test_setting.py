@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from campaign.verbs.options import read_setting
+from dvfs.errors import ArgumentError
 from dvfs.setting import AS_FOUND, Setting, clock_columns, distinct_settings
 
 clocks = st.none() | st.sampled_from([0.0, 1.0, 852.0, 924.0]) | st.floats(0.0, 1e6)
@@ -52,3 +54,17 @@ def test_a_clock_is_never_nan():
         Setting(math.nan, 1.0)
     assert Setting.of(np.float32(np.nan), 5) == Setting(None, 5.0)
     assert {Setting(852): 1}[Setting.of(852.0, math.nan)] == 1
+
+
+values = st.none() | st.integers(1, 99_999).map(float)
+
+
+@given(st.builds(Setting, values, values, values))
+def test_an_option_says_which_setting_it_is(setting):
+    assert read_setting(setting.option_text, "--setting") == setting
+
+
+@pytest.mark.parametrize("text", ["", "fast", "1,2,3,4", "nan,1", "852,x"])
+def test_an_option_that_is_no_setting_is_refused(text):
+    with pytest.raises(ArgumentError, match="--setting"):
+        read_setting(text, "--setting")

@@ -1,0 +1,103 @@
+"""What fit, predict, crossval and report cost with many repeats of a cell, beside one of each.
+
+    .venv/bin/python -m benchmarks.rows_and_cells [--kernels 200] [--settings 20] [--repeats 50]
+        [--rounds 3]
+
+A simulated sweep of kernels at settings is imported twice: with one repeat of each cell, and with
+many. Each verb runs as a process of its own on both stores in turn. Printed are medians of the
+processor time, their ratio, the largest memory, and the size of the report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+ROOT = Path(__file__).parents[1]
+VERBS = ("fit", "predict", "crossval", "report")
+NOISE = 0.02
+
+
+def sweep(kernels: int, settings: int, repeats: int) -> pd.DataFrame:
+    """A table of simulated measurements, as ``campaign import`` reads it."""
+    rng = np.random.default_rng(0)
+    kernel, setting, repeat = (
+        grid.ravel() for grid in np.meshgrid(*map(np.arange, (kernels, settings, repeats)))
+    )
+    core = np.linspace(600.0, 1500.0, -(-settings // 4)).round()[setting // 4]
+    mem = 400.0 * 2.0 ** (setting % 4)
+    ops = 10.0 ** rng.uniform(8, 11, kernels)[kernel]
+    moved = ops / 10.0 ** rng.uniform(-1, 2, kernels)[kernel]
+    core_v = 0.7 + 0.4 * (core / 1500.0) ** 2
+    time_s = np.maximum(ops / (core * 1e8), moved / (mem * 1e8))
+    spent_j = ops * 30e-12 * core_v**2 + moved * 400e-12
+    spent_j += (10.0 * core_v + 20e-3 * core_v**2 * core + 2e-3 * mem) * time_s
+    noise = np.exp(rng.normal(0, NOISE, (2, len(kernel))))
+    return pd.DataFrame(
+        {
+            "site": "bench",
+            "kernel": pd.Series(kernel).map("kernel_{:04d}".format),
+            "node": "node1",
+            "repeat": repeat,
+            "core_mhz": core,
+            "mem_mhz": mem,
+            "core_v": core_v,
+            "mem_v": 1.2,
+            "time_s": time_s * noise[0],
+            "energy_j": spent_j * noise[0] * noise[1],
+            "n_sp": ops,
+            "n_dram": moved,
+        }
+    )
+
+
+def cost(verb: str, *arguments: str) -> tuple[float, float]:
+    """Processor time (s) and largest memory (MB) of ``campaign VERB``."""
+    command = [sys.executable, "-m", "campaign", verb, *arguments]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"campaign {verb} failed")
+    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1e3
+
+
+def main() -> None:
+    """Print a table, a row a verb."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kernels", type=int, default=200)
+    parser.add_argument("--settings", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=50)
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        stores = []
+        for repeats in (1, given.repeats):
+            table = Path(folder) / f"{repeats}.csv"
+            sweep(given.kernels, given.settings, repeats).to_csv(table, index=False)
+            stores.append(str(table.with_suffix(".store")))
+            cost("import", str(table), "--store", stores[-1])
+        print(f"{given.kernels} kernels x {given.settings} settings, simulated")
+        print(f"{'':10}{'x 1, s':>9}{f'x {given.repeats}, s':>9}{'ratio':>7}{'MB':>6}")
+        for verb in VERBS:
+            page = [["-o", f"{store}.html"] if verb == "report" else [] for store in stores]
+            runs = [
+                [cost(verb, store, *more) for store, more in zip(stores, page, strict=True)]
+                for _ in range(given.rounds)
+            ]
+            one, many = (statistics.median(run[i][0] for run in runs) for i in (0, 1))
+            memory = max(run[1][1] for run in runs)
+            print(f"{verb:10}{one:9.2f}{many:9.2f}{many / one:7.2f}{memory:6.0f}", flush=True)
+        sizes = [Path(f"{store}.html").stat().st_size / 1e6 for store in stores]
+        print(f"report: {sizes[0]:.2f} and {sizes[1]:.2f} MB")
+
+
+if __name__ == "__main__":
+    main()
