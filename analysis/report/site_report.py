@@ -35,7 +35,7 @@ from analysis.quality.unproven_clocks import CHECK as CLOCK_PROOF
 from analysis.report.content import ListedOrder, MeasurementCounts, SiteReport, StoredFit
 from analysis.report.trust import of_fit, of_measurements, of_picks, worst_first
 from dvfs.dataset import CLOCK_UNPROVEN, is_complete
-from dvfs.setting import Setting, Volts
+from dvfs.setting import Setting, Volts, axis_values, distinct_settings
 
 NODES_NAMED = 4
 """So many nodes of a meter are named; more are counted."""
@@ -220,14 +220,9 @@ def measurement_counts(
         failed={name: failures.count(name) for name in dict.fromkeys(failures)},
         left=sum(point not in stored for point in planned),
         clock_unproven=column("status", ok).count(CLOCK_UNPROVEN),
-        without_energy=sum(not energy_j > 0 for energy_j in column("energy_j", ok)),
+        without_energy=int((ok & ~(dataset["energy_j"].values > 0)).sum()) if ok.any() else 0,
         kernels=len(set(zip(column("kernel", ok), column("params", ok), strict=True))),
-        settings=len(
-            {
-                tuple(map(str, pair))
-                for pair in zip(column("core_mhz", ok), column("mem_mhz", ok), strict=True)
-            }
-        ),
+        settings=len(distinct_settings(*axis_values(dataset, np.flatnonzero(ok)))[0]),
         nodes=sorted(set(column("node", ok)) - {""}),
         meters=_meters(set(zip(column("node", ok), column("meters", ok), strict=True)))
         if "meters" in dataset

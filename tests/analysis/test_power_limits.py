@@ -23,6 +23,7 @@ from analysis.measurements.observations import (
 from analysis.predict.power_limits import PowerLimits, coordinates
 from analysis.predict.site import site_posterior
 from analysis.quality.all_checks import check
+from analysis.report.site_report import measurement_counts
 from dvfs.setting import Setting, axis_columns, distinct_settings
 from sites.simulated.machine import constant_w, mean_w, run, under_limit
 from tests.analysis.simulated_tk1 import TABLE_I, kernels, simulated_dataset, simulated_tk1
@@ -194,6 +195,12 @@ def test_limits_at_several_clocks_need_the_clocks_that_were_read() -> None:
     data = observations(dataset, "tk1")
     with pytest.raises(FitError, match="core_mhz_achieved"):
         site_posterior(data, measured_volts(data))
+
+
+def test_a_report_counts_settings_with_their_limits() -> None:
+    dataset = simulated_dataset("off", limits_w=(8.0, 25.0))
+    every = np.ones(dataset.sizes["measurement"], bool)
+    assert measurement_counts(dataset, every).settings == 2 * len(TABLE_I)
 
 
 def test_the_highest_clocks_have_no_limit_or_the_highest() -> None:
