@@ -57,7 +57,7 @@ def simulated():
 def titan_x(table: Path, map_file: Path):
     """The measurements of a GTX Titan X, through a temporary store."""
     from analysis.measurements.observations import observations
-    from campaign.store.dataset import as_dataset
+    from campaign.store.dataset import scalars_of
     from campaign.store.layout import create_store
     from campaign.table.checking import checked_rows
     from campaign.table.importing import import_rows
@@ -69,8 +69,7 @@ def titan_x(table: Path, map_file: Path):
     with tempfile.TemporaryDirectory() as folder:
         store = create_store(Path(folder) / "titanx", "titanx")
         imported = import_rows(checked, store, mapping)
-        dataset = as_dataset(imported.measurements, "measurement")
-    return observations(dataset, imported.sites[0])
+    return observations(scalars_of(imported.measurements), imported.sites[0])
 
 
 def resample(data, model: str) -> None:

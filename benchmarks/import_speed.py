@@ -1,17 +1,18 @@
-"""How long ``campaign import`` takes for a large table, its quality checks included.
+"""What ``campaign import`` of a large table costs, its quality checks included, beside pandas,
+which only reads the table and writes it as Parquet.
 
-    .venv/bin/python benchmarks/import_speed.py [--rows 200000] [--rounds 1] [--profile]
+    .venv/bin/python benchmarks/import_speed.py [--rows 200000 1000000] [--rounds 3] [--profile]
 
 The table is a clean simulated sweep with 2 % noise: kernels x core clocks x memory clocks x
-repeats, with voltages and two classes of operations. The import is a process of its own, timed
-from its start to its end; user seconds are its processor time, which other work on the machine
-lengthens less.
+repeats, with voltages and two classes of operations. Each import, and each run of pandas, is a
+process of its own, from its start to its end; they take turns. Processor time is user and system
+seconds, memory the largest resident set.
 """
 
 from __future__ import annotations
 
 import argparse
-import resource
+import os
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,7 @@ CORE_MHZ = np.linspace(600.0, 1500.0, 20).round()
 MEM_MHZ = np.array([400.0, 800.0, 1600.0, 3200.0])
 REPEATS = 5
 NOISE = 0.02
+PANDAS = "import sys, pandas; pandas.read_csv(sys.argv[1]).to_parquet(sys.argv[2])"
 
 
 def sweep(n_rows: int, seed: int = 0) -> pd.DataFrame:
@@ -64,28 +66,47 @@ def sweep(n_rows: int, seed: int = 0) -> pd.DataFrame:
     )
 
 
+def cost_of(command: list[str]) -> tuple[float, float, float]:
+    """Processor seconds, wall seconds and MB of a program."""
+    began = time.monotonic()
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    wall_s = time.monotonic() - began
+    return used.ru_utime + used.ru_stime, wall_s, used.ru_maxrss / 1e3
+
+
 def main() -> None:
-    """Write the table, import it, print the seconds."""
+    """Write the tables, import them and read them by pandas in turn, print what each took."""
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--rows", type=int, default=200_000)
+    arguments.add_argument("--rows", type=int, nargs="+", default=[200_000, 1_000_000])
     arguments.add_argument("--rounds", type=int, default=1)
     arguments.add_argument("--profile", action="store_true", help="print where the time goes")
     given = arguments.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        table = Path(folder) / "table.csv"
-        sweep(given.rows).to_csv(table, index=False)
-        print(f"{given.rows} rows, {table.stat().st_size / 1e6:.1f} MB")
-        for i in range(given.rounds):
-            profile = ["-m", "cProfile", "-s", "cumulative"] if given.profile else []
-            command = [sys.executable, *profile, "-m", "campaign", "import", str(table)]
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            began = time.monotonic()
-            subprocess.run([*command, "--store", f"{folder}/store-{i}"], cwd=ROOT, check=True)
-            wall_s = time.monotonic() - began
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            user_s = after.ru_utime - before.ru_utime
-            system_s = after.ru_stime - before.ru_stime
-            print(f"wall {wall_s:.2f} s, user {user_s:.2f} s, system {system_s:.2f} s")
+    for rows in given.rows:
+        with tempfile.TemporaryDirectory() as folder:
+            table = Path(folder) / "table.csv"
+            sweep(rows).to_csv(table, index=False)
+            print(f"{rows:,} rows, {table.stat().st_size / 1e6:.1f} MB")
+            importing = [sys.executable, "-m", "campaign", "import", str(table), "--store"]
+            if given.profile:
+                profile = [sys.executable, "-m", "cProfile", "-s", "cumulative", *importing[1:]]
+                subprocess.run([*profile, f"{folder}/store"], cwd=ROOT, check=True)
+                continue
+            for i in range(given.rounds):
+                pandas = [sys.executable, "-c", PANDAS, str(table), f"{folder}/table.parquet"]
+                least_s, _, _ = cost = cost_of(pandas)
+                for name, (cpu_s, wall_s, mb) in (
+                    ("pandas", cost),
+                    ("campaign import", cost_of([*importing, f"{folder}/store-{i}"])),
+                ):
+                    print(
+                        f"  {name:<16} processor {cpu_s:6.2f} s ({cpu_s / least_s:4.1f} times), "
+                        f"wall {wall_s:6.2f} s, memory {mb:5.0f} MB",
+                        flush=True,
+                    )
 
 
 if __name__ == "__main__":

@@ -143,6 +143,10 @@ def dataset_kernels(dataset: xr.Dataset | Columns) -> dict[tuple[str, str], Kern
     """The instance of each (kernel, params) in a store's Dataset, labelled among all its rows."""
     import numpy as np  # noqa: PLC0415
 
-    kernels = np.asarray(dataset["kernel"]).tolist()
-    params = np.asarray(dataset["params"]).tolist() if "params" in dataset else [""] * len(kernels)
-    return kernel_instances(zip(kernels, params, strict=True))
+    from dvfs.texts import Texts, group_codes  # noqa: PLC0415
+
+    columns = [Texts.of(np.asarray(dataset["kernel"]))]
+    params = Texts.same("", len(columns[0]))
+    columns.append(Texts.of(np.asarray(dataset["params"])) if "params" in dataset else params)
+    _, first = np.unique(group_codes(columns), return_index=True)
+    return kernel_instances(tuple(column[i] for column in columns) for i in first.tolist())

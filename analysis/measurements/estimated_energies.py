@@ -19,6 +19,8 @@ SAME = 1e-4
 """Measured powers, relative to their mean, never all agree as well as this."""
 LOAD = re.compile("load|util", re.IGNORECASE)
 """What the name of a label of loads contains."""
+BLOCK_ROWS = 1 << 16
+"""Texts that are searched at once."""
 DEGREE = 3
 """Of the polynomials of the load that programs estimate powers by."""
 CONSTANT = "the power is the same in all rows"
@@ -37,7 +39,8 @@ def estimated_energies(dataset: xr.Dataset | Columns, rows: np.ndarray) -> np.nd
         return why
     imported = np.asarray(dataset["imported"])[rows].astype(bool)
     imported &= ~np.asarray(dataset["simulated"])[rows].astype(bool)
-    texts = np.asarray(dataset["provenance"])[rows]
+    texts = np.asarray(dataset["provenance"])
+    texts = texts[every_row(rows, texts)]
     for i in np.flatnonzero(imported & mention(texts, f'"{ESTIMATED}"')).tolist():
         why[i] = str(json.loads(texts[i]).get(ESTIMATED, ""))
     silent = np.flatnonzero(imported & (why == ""))
@@ -45,15 +48,25 @@ def estimated_energies(dataset: xr.Dataset | Columns, rows: np.ndarray) -> np.nd
         time_s, energy_j = (
             np.asarray(dataset[name])[rows][silent].astype(float) for name in ("time_s", "energy_j")
         )
-        why[silent] = _shown(time_s, energy_j / time_s, texts[silent])
+        why[silent] = _shown(time_s, energy_j / time_s, texts[every_row(silent, texts)])
     return why
+
+
+def every_row(rows: np.ndarray, column: np.ndarray) -> np.ndarray | slice:
+    """Rows (int64) of a column as its index: one that copies nothing where they are all of it."""
+    return slice(None) if len(rows) == len(column) else rows
 
 
 def mention(texts: np.ndarray, word: str) -> np.ndarray:
     """bool: whether texts (object or StringDType) contain a word."""
-    if texts.dtype.kind == "T":
-        return np.asarray(np.strings.find(texts, word) >= 0)
-    return np.fromiter((word in text for text in texts.tolist()), bool, len(texts))
+    if texts.strides == (0,) and len(texts):
+        return np.broadcast_to(word in texts[0], len(texts))
+    found = np.zeros(len(texts), bool)
+    for at in range(0, len(texts), BLOCK_ROWS):
+        block = texts[at : at + BLOCK_ROWS].tolist()
+        if word in "\n".join(block):
+            found[at : at + BLOCK_ROWS] = [word in text for text in block]
+    return found
 
 
 def _shown(time_s: np.ndarray, power_w: np.ndarray, texts: np.ndarray) -> str:

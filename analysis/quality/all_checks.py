@@ -73,7 +73,9 @@ def check(dataset: xr.Dataset | Columns, site: str) -> list[Finding]:
     limited = any(setting.power_limit_w is not None for setting in rows.settings)
     free = rows_of(dataset, site, limited=False) if limited else rows
     if len(free.index):
-        findings += _clock_checks(free)
+        if limited:
+            _, sigma, df = repeat_noise(free)
+        findings += _clock_checks(free, sigma, df)
     worst_first: tuple[Severity, ...] = ("refused", "warning", "note")
     return sorted(
         (replace(finding, kernels=rows.kernels_at(finding.rows)) for finding in findings),
@@ -81,10 +83,9 @@ def check(dataset: xr.Dataset | Columns, site: str) -> list[Finding]:
     )
 
 
-def _clock_checks(rows: Rows) -> list[Finding]:
+def _clock_checks(rows: Rows, sigma: dict[str, np.ndarray], df: float) -> list[Finding]:
     """What power and time say about the clocks, of rows without a power limit."""
     findings: list[Finding] = []
-    _, sigma, df = repeat_noise(rows)
     grids = {name: median_grid(rows, name, sigma[name], df) for name in ("time", "power")}
     in_name = name_only(rows, grids)
     findings += in_name

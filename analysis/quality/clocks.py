@@ -155,7 +155,7 @@ def _flat(grids: dict[str, MedianGrid], steps: list[tuple[np.ndarray, int]], x: 
 
 
 MAX_PAIRS = 40_000
-MAX_COMPARED = 4_000_000
+MAX_COMPARED = 500_000
 
 
 def _dominating(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pandas as pd
 
 from analysis.quality.finding import Finding, first_named
 from analysis.quality.rows import Rows
+from dvfs.texts import group_codes
 
 
 def identical(rows: Rows) -> list[Finding]:
     """Rows that are one measurement listed twice: with the same key, or the same values."""
-    key = pd.DataFrame(np.column_stack([rows.cell, rows.partition, rows.node, rows.repeat]))
-    is_twice = key.duplicated(keep=False).to_numpy()
-    twice = np.flatnonzero(is_twice)
+    same = group_codes([rows.cell, rows.partition, rows.node, rows.repeat])
+    _, row, of, n = np.unique(same, return_index=True, return_inverse=True, return_counts=True)
+    twice = np.flatnonzero(n[of] > 1)
     findings = []
     if len(twice):
-        firsts = np.flatnonzero(is_twice & ~key.duplicated().to_numpy())
+        firsts = np.sort(row[n > 1])
         first = [rows.where(rows.kernel[i], rows.setting[i]) for i in firsts]
         findings.append(
             Finding(
@@ -35,6 +35,9 @@ def identical(rows: Rows) -> list[Finding]:
 
 def _copies(rows: Rows) -> list[Finding]:
     """Series (a kernel's repeat on a node) whose time and energy are another's, bit for bit."""
+    energies = np.sort(rows.values["energy"])
+    if (energies[1:] != energies[:-1]).all():
+        return []
     by_value = (rows.values["energy"], rows.values["time"], rows.setting)
     if not _equal_neighbours(np.lexsort(by_value), by_value).any():
         return []

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
-import pandas as pd
 
 from analysis.quality.finding import Finding, first_named
+from analysis.quality.groups import Groups
 from analysis.quality.rows import Rows
 
 VARIES = float(np.log(1.2))
@@ -21,29 +23,30 @@ def counts_by_setting(rows: Rows) -> list[Finding]:
     A counter may well follow the clock or the scheduler (cycles that wait for memory, cache
     lines refilled), but not all of a kernel's; and none where counts are computed, not read.
     """
-    by_kernel = [_kernels(rows, n) for n in rows.counts.values()]
-    table = pd.DataFrame([one for of_class in by_kernel for one in of_class])
-    if table.empty:
+    table = [one for n in rows.counts.values() for one in _kernels(rows, n)]
+    if not table:
         return []
-    computed = bool((table["ratio"] < SAME).mean() > 0.5)
-    of_kernel = table.groupby("kernel")["ratio"]
-    varies = of_kernel.min() > VARIES
+    computed = sum(ratio < SAME for _, ratio, _, _ in table) > len(table) / 2
+    least = np.full(len(rows.kernels), np.inf)
+    most = np.zeros(len(rows.kernels))
+    for k, ratio, _, _ in table:
+        least[k], most[k] = min(least[k], ratio), max(most[k], ratio)
+    varies = np.isfinite(least) & (least > VARIES)
     if computed:
-        varies |= of_kernel.max() > ONE_VARIES
-    kernels = varies.index[varies].to_numpy()
+        varies |= most > ONE_VARIES
+    kernels = np.flatnonzero(varies)
     if not len(kernels):
         return []
     members = np.flatnonzero(np.isin(rows.kernel, kernels))
-    worst_first = table[table["kernel"].isin(kernels)].sort_values("ratio", ascending=False)
-    worst_first = worst_first.drop_duplicates("kernel")
-    named = [
-        f"{rows.kernels[k]}: {np.exp(ratio):.3g} times the operations at "
-        f"{rows.setting_text(most)} as at {rows.setting_text(least)}"
-        for k, ratio, least, most in zip(
-            *(worst_first[name].tolist() for name in ("kernel", "ratio", "least", "most")),
-            strict=True,
-        )
-    ]
+    worst: dict[int, str] = {}
+    for k, ratio, low, high in sorted(table, key=lambda one: -one[1]):
+        if varies[k]:
+            worst.setdefault(
+                k,
+                f"{rows.kernels[k]}: {np.exp(ratio):.3g} times the operations at "
+                f"{rows.setting_text(high)} as at {rows.setting_text(low)}",
+            )
+    named = list(worst.values())
     return [
         Finding(
             "counts",
@@ -56,22 +59,17 @@ def counts_by_setting(rows: Rows) -> list[Finding]:
     ]
 
 
-def _kernels(rows: Rows, n: np.ndarray) -> list[dict[str, float]]:
-    """The kernels that have a class: the logarithm of the ratio of its largest count to its
-    least, over the settings, and the indices of these two settings."""
+def _kernels(rows: Rows, n: np.ndarray) -> list[tuple[int, float, int, int]]:
+    """The kernels that have a class: the kernel, the logarithm of the ratio of its largest count to
+    its least, over the settings, and the indices of the settings of the least and the largest."""
     known = n > 0
-    kernels = []
-    by_cell = pd.Series(np.log(n[known])).groupby(rows.cell[known]).median()
-    kernel, setting = np.divmod(by_cell.index.to_numpy(dtype=np.int64), len(rows.mhz))
+    cells = rows.cells if known.all() else Groups(rows.cell[known])
+    log_n = cells.medians(np.log(n[known]))
+    kernel, setting = np.divmod(cells.codes, len(rows.mhz))
     starts = np.flatnonzero(np.diff(kernel, prepend=-1))
-    for log_n, settings, k in zip(
-        np.split(by_cell.to_numpy(), starts[1:]),
-        np.split(setting, starts[1:]),
-        kernel[starts],
-        strict=True,
-    ):
-        if len(log_n):
-            least, most = settings[np.argmin(log_n)], settings[np.argmax(log_n)]
-            ratio = float(np.ptp(log_n))
-            kernels.append({"kernel": k, "ratio": ratio, "least": least, "most": most})
+    kernels = []
+    for first, end in pairwise([*starts.tolist(), len(kernel)]):
+        own, settings = log_n[first:end], setting[first:end]
+        least, most = int(settings[np.argmin(own)]), int(settings[np.argmax(own)])
+        kernels.append((int(kernel[first]), float(np.ptp(own)), least, most))
     return kernels

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from analysis.quality.finding import Finding
+from analysis.quality.groups import Groups
 from analysis.quality.noise import MAD_TO_SIGMA, student_limit
 from analysis.quality.rows import Rows
 
@@ -47,32 +47,32 @@ def _coded(repeat: np.ndarray) -> tuple[np.ndarray, list[str]]:
 def _offsets(
     rows: Rows, quantity: str, what: str, code: np.ndarray, names: list[str]
 ) -> Finding | None:
-    frame = pd.DataFrame({"cell": rows.cell, "of": code, "y": rows.values[quantity]})
-    by = frame.groupby(["cell", "of"], sort=False)["y"].median().reset_index()
-    by = by[by.groupby("cell")["of"].transform("size") > 1]
-    if by["cell"].nunique() < MIN_CELLS:
+    each = Groups(rows.cell * len(names) + code)
+    cells = Groups(each.codes // len(names))
+    compared = cells.by_row(cells.sizes) > 1
+    level = each.medians(rows.values[quantity])[compared]
+    cell, of = np.divmod(each.codes[compared], len(names))
+    del each
+    cells, groups = Groups(cell), Groups(of)
+    n_points = len(cells.codes)
+    if n_points < MIN_CELLS or len(groups.codes) < 2:
         return None
-    offset = pd.Series(0.0, index=range(len(names)))
-    y = by["y"] - by.groupby("cell")["y"].transform("mean")
+    offset, n = np.zeros(len(names)), np.zeros(len(names))
+    n[groups.codes] = groups.sizes
     for _ in range(ROUNDS):
-        left = by["y"] - by["of"].map(offset)
-        y = by["y"] - left.groupby(by["cell"]).transform("mean")
-        offset = y.groupby(by["of"]).median().reindex(offset.index)
-    seen = offset.dropna()
-    if len(seen) < 2:
-        return None
+        y = level - cells.by_row(cells.means(level - offset[of]))
+        offset = np.full(len(names), np.nan)
+        offset[groups.codes] = groups.medians(y)
     low, high = (int(np.nanargmin(offset)), int(np.nanargmax(offset)))
-    apart = float(seen[high] - seen[low])
-    residual = y - by["of"].map(offset)
-    n = by.groupby("of").size()
+    apart = float(offset[high] - offset[low])
+    residual = y - offset[of]
     noise = MAD_TO_SIGMA * float(np.median(np.abs(residual)))
     error = noise * np.sqrt(np.pi / 2 * (1 / n[low] + 1 / n[high]))
-    if apart < np.log1p(APART) or apart < student_limit(len(names), len(by)) * error:
+    if apart < np.log1p(APART) or apart < student_limit(len(names), len(level)) * error:
         return None
-    typical = float(seen.median())
-    odd = low if abs(seen[low] - typical) > abs(seen[high] - typical) else high
+    typical = float(np.nanmedian(offset))
+    odd = low if abs(offset[low] - typical) > abs(offset[high] - typical) else high
     members = np.flatnonzero(code == odd)
-    n_points = int(by["cell"].nunique())
     text = (
         f"{quantity} on {what} {names[high]} is {100 * np.expm1(apart):.0f} % higher than on "
         f"{what} {names[low]} in the same {n_points} points (kernel and setting)"

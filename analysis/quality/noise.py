@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from scipy import special
 
+from analysis.quality.groups import Groups
 from analysis.quality.rows import Rows
 
 FALSE_ALARM = 0.01
@@ -47,11 +47,10 @@ def noise_of_groups(
         return np.full(n_groups, UNKNOWN_NOISE), 0.0
     size = np.abs(differences)
     overall = max(MAD_TO_SIGMA * float(np.median(size)), NOISE_FLOOR)
-    own = pd.Series(size).groupby(group).agg(["median", "size"])
+    own = Groups(group)
     sigma = np.full(n_groups, overall)
-    enough = own[own["size"] >= OWN_NOISE_FROM]
-    codes = enough.index.to_numpy(dtype=np.int64)
-    sigma[codes] = np.maximum(overall, MAD_TO_SIGMA * enough["median"].to_numpy())
+    enough = own.sizes >= OWN_NOISE_FROM
+    sigma[own.codes[enough]] = np.maximum(overall, MAD_TO_SIGMA * own.medians(size)[enough])
     return sigma, MAD_EFFICIENCY * len(differences)
 
 
@@ -62,16 +61,15 @@ def repeat_noise(
 
     What a node always adds (its leakage, its meter's scale) is taken off first: it is no noise.
     """
-    by_cell = pd.DataFrame(rows.values).groupby(rows.cell, sort=False)
-    medians = by_cell.transform("median")
     order = np.lexsort([rows.repeat, rows.start_unix_s, rows.node, rows.cell])
     alike = rows.cell[order[1:]] == rows.cell[order[:-1]]
     alike &= rows.node[order[1:]] == rows.node[order[:-1]]
     residual, sigma, df = {}, {}, 0.0
     for name, values in rows.values.items():
-        away = values - medians[name].to_numpy()
+        away = values - rows.cells.by_row(rows.cells.medians(values))
         if rows.node.any():
-            away = away - pd.Series(away).groupby(rows.node).transform("median").to_numpy()
+            of_node = Groups(rows.node)
+            away = away - of_node.by_row(of_node.medians(away))
         residual[name] = away
         steps = (values[order[1:]] - values[order[:-1]])[alike] / np.sqrt(2.0)
         group = rows.kernel[order[1:]][alike]
@@ -134,10 +132,9 @@ def _bends(rows: Rows, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def median_grid(rows: Rows, name: str, sigma: np.ndarray, df: float) -> MedianGrid:
     """The medians of time or power; their variances by repeats, and by neighbouring settings."""
     shape = (len(rows.kernels), len(rows.mhz))
-    cells = pd.Series(rows.values[name]).groupby(rows.cell).agg(["median", "size"])
     y, n = np.full(shape, np.nan), np.ones(shape)
-    at = np.unravel_index(cells.index.to_numpy(), shape)
-    y[at], n[at] = cells["median"].to_numpy(), cells["size"].to_numpy()
+    at = np.unravel_index(rows.cells.codes, shape)
+    y[at], n[at] = rows.cells.medians(rows.values[name]), rows.cells.sizes
     smooth, smooth_df = noise_of_groups(*_bends(rows, y), shape[0])
     if not smooth_df and df:
         smooth = np.zeros(shape[0])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import pandas as pd
 
 from analysis.quality.clocks import HELD_CLOCK, off_nominal
 from analysis.quality.finding import Finding
@@ -113,6 +112,8 @@ def _spread_at_one_setting(rows: Rows) -> str:
     Noise alone neither makes a slower run draw less every time, nor leaves steps in the power
     with several rows on each, nor goes up or down from row to row.
     """
+    import pandas as pd  # noqa: PLC0415  (few tables have one setting)
+
     frame = pd.DataFrame({"kernel": rows.kernel, **rows.values})
     wide, slower, ordered, stepped = [], [], [], []
     for _, of_kernel in frame.groupby("kernel"):

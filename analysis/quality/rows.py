@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from analysis.measurements.clock_proof import clock_proofs
-from analysis.measurements.estimated_energies import mention
+from analysis.measurements.estimated_energies import every_row, mention
 from analysis.measurements.observations import setting_text
+from analysis.quality.groups import Groups, factorized
 from dvfs.dataset import COUNT_PREFIX, MEMORY_CLASSES, is_complete
 from dvfs.kernel_instance import KernelInstance, dataset_kernels
 from dvfs.setting import Setting, axis_columns, axis_values, clock_columns, distinct_settings
@@ -57,10 +58,15 @@ class Rows:
         """The power limit of each row, in W, float64; NaN where there is none."""
         return np.asarray(axis_columns(self.settings)[self.setting, 2])
 
-    @property
+    @cached_property
     def cell(self) -> np.ndarray:
         """int64: the kernel at the setting, one number for both."""
         return np.asarray(self.kernel * len(self.mhz) + self.setting)
+
+    @cached_property
+    def cells(self) -> Groups:
+        """The rows by :attr:`cell`."""
+        return Groups(self.cell)
 
     def kernels_at(self, rows: np.ndarray) -> tuple[KernelInstance, ...]:
         """The kernels of rows of the Dataset (indices into its measurements), by label."""
@@ -74,10 +80,13 @@ class Rows:
 
     def kernel_counts(self) -> dict[str, np.ndarray]:
         """Class -> the median count of each kernel, float64 (kernels,), NaN where not known."""
-        return {
-            name: pd.Series(n).groupby(self.kernel).median().to_numpy(dtype=float)
-            for name, n in self.counts.items()
-        }
+        medians = {}
+        for name, n in self.counts.items():
+            known = ~np.isnan(n)
+            groups = Groups(self.kernel[known])
+            medians[name] = np.full(len(self.kernels), np.nan)
+            medians[name][groups.codes] = groups.medians(n[known])
+        return medians
 
     def kernel_bytes_and_operations(self) -> tuple[np.ndarray, np.ndarray]:
         """The counts of each kernel in the memory domain, and those of all other classes."""
@@ -103,19 +112,20 @@ def rows_of(dataset: xr.Dataset | Columns, site: str, limited: bool = True) -> R
     if not limited and "power_limit_w" in dataset:
         ok &= np.isnan(np.asarray(dataset["power_limit_w"]))
     index = np.flatnonzero(ok & (time_s > 0) & (energy_j > 0))
+    own = every_row(index, time_s)
 
     def column(name: str, missing: Any) -> np.ndarray:
         if name in dataset:
-            return np.asarray(dataset[name][index])
+            return np.asarray(dataset[name])[own]
         return np.full(len(index), missing)
 
-    kernel_code, kernels = pd.factorize(column("kernel", ""))
-    params_code, params = pd.factorize(column("params", ""))
-    ranks_code, ranks = pd.factorize(column("ranks", 1))
-    code, kinds = pd.factorize(
+    kernel_code, kernels = factorized(column("kernel", ""))
+    params_code, params = factorized(column("params", ""))
+    ranks_code, ranks = factorized(column("ranks", 1))
+    code, kinds = factorized(
         (kernel_code * len(params) + params_code) * max(len(ranks), 1) + ranks_code
     )
-    pairs, which_ranks = np.divmod(kinds, max(len(ranks), 1))
+    pairs, which_ranks = np.divmod(np.array(kinds, np.int64), max(len(ranks), 1))
     which = [divmod(int(pair), max(len(params), 1)) for pair in pairs]
     known = dataset_kernels(dataset)
     instances = [known[str(kernels[k]), str(params[p])] for k, p in which]
@@ -125,13 +135,13 @@ def rows_of(dataset: xr.Dataset | Columns, site: str, limited: bool = True) -> R
     settings, setting = distinct_settings(*axis_values(dataset, index))
     achieved = [column(f"{name}_mhz_achieved", np.nan) for name in ("core", "mem")]
     volts = [column(f"{name}_v", np.nan) for name in ("core", "mem")]
-    node, nodes = pd.factorize(column("node", ""))
+    node, nodes = factorized(column("node", ""))
     counts = {
         str(name).removeprefix(COUNT_PREFIX): column(str(name), np.nan).astype(float)
         for name in dataset
         if str(name).startswith(COUNT_PREFIX)
     }
-    log_time, log_energy = np.log(time_s[index]), np.log(energy_j[index])
+    log_time, log_energy = np.log(time_s[own]), np.log(energy_j[own])
     return Rows(
         index=index.astype(np.int64),
         kernel=code.astype(np.int64),
@@ -142,7 +152,7 @@ def rows_of(dataset: xr.Dataset | Columns, site: str, limited: bool = True) -> R
         mhz=clock_columns(settings),
         node=node,
         nodes=[str(name) for name in nodes],
-        partition=pd.factorize(column("partition", ""))[0],
+        partition=factorized(column("partition", ""))[0],
         repeat=column("repeat", 0).astype(np.int64),
         start_unix_s=column("start_unix_s", 0.0).astype(float),
         achieved_mhz=np.column_stack(achieved).astype(float),
@@ -166,7 +176,8 @@ def provenance(
     labels: dict[str, list[str]] = {}
     if "provenance" not in dataset:
         return power_w, labels
-    texts = np.asarray(dataset["provenance"])[rows.index]
+    texts = np.asarray(dataset["provenance"])
+    texts = texts[every_row(rows.index, texts)]
     kept_beside = mention(texts, '"power_w"') | mention(texts, '"labels"')
     for i in np.flatnonzero(kept_beside).tolist():
         try:

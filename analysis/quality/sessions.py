@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import numpy as np
-import pandas as pd
 
 from analysis.quality.finding import Finding
 from analysis.quality.noise import NOISE_FLOOR, RELEVANT, student_limit
@@ -33,7 +34,7 @@ def session_offsets(rows: Rows) -> list[Finding]:
         error = max(float(log_ratio.std(ddof=1)), NOISE_FLOOR) / np.sqrt(n)
         if abs(step) < max(RELEVANT, student_limit(len(compared), n - 1) * error):
             continue
-        began = pd.Timestamp(rows.start_unix_s[session].min(), unit="s")
+        began = datetime.fromtimestamp(rows.start_unix_s[session].min(), UTC)
         findings.append(
             Finding(
                 "sessions",
@@ -65,6 +66,10 @@ def _differences(
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """The rows of each session that has enough points of earlier ones, and the logarithms of what
     these are now over what they were first, (points,)."""
+    if len(sessions) < 2:
+        return []
+    import pandas as pd  # noqa: PLC0415  (few tables have several sessions)
+
     first = pd.Series(dtype=float)
     differences = []
     for session in sessions:

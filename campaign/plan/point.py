@@ -118,20 +118,20 @@ def point_ids(content: Mapping[str, tuple[np.ndarray, Sequence[Any]]]) -> np.nda
         ]
         if parts and len(parts[-1][1]) * len(texts) <= MOST_PAIRS:
             before, start = parts.pop()
-            codes = before.astype(np.int64) * len(texts) + codes
+            codes = before.astype(np.int32) * len(texts) + codes
             texts = [one + other for one in start for other in texts]
         parts.append((codes, texts))
     codes, texts = parts[-1]
     parts[-1] = codes, [text + b"}" for text in texts]
     sha256, join, size = hashlib.sha256, b"".join, ID_CHARS // 2
-    digests = []
+    ids = bytearray()
     for at in range(0, len(codes), MOST_PAIRS):
         columns = [
             map(texts.__getitem__, codes[at : at + MOST_PAIRS].tolist()) for codes, texts in parts
         ]
         rows = zip(*columns, strict=True)
-        digests.append(join([sha256(join(row)).digest()[:size] for row in rows]))
-    return np.frombuffer(join(digests).hex().encode(), f"S{ID_CHARS}")
+        ids += join([sha256(join(row)).digest()[:size] for row in rows]).hex().encode()
+    return np.frombuffer(ids, f"S{ID_CHARS}")
 
 
 def _float(value: float | None) -> float | None:

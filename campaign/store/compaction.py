@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import zarr
 
-from campaign.plan.point import ID_CHARS
 from campaign.store.columns import FAILURE_COLUMNS, column, columns_of
 from campaign.store.generation import (
     STATE,
@@ -39,11 +38,12 @@ from campaign.store.records import (
     journal_tail,
     measurement_row,
 )
-from campaign.store.rows import append, open_table, overwrite, rows_of
+from campaign.store.rows import CHUNK_ROWS, append, open_table, overwrite, rows_of
 from campaign.store.samples import ShardWriter, repair_descriptions
 from campaign.store.setups import write_setups
 from campaign.store.summary import updated
 from dvfs.dataset import FAILURES, STATUSES, TRACE_TEXT_COLUMNS
+from dvfs.texts import Column, Texts
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,9 @@ class NewRows:
     row in ``measurements``) stands in place of ``measurement``.
     """
 
-    measurements: Mapping[str, np.ndarray]
+    measurements: Mapping[str, Column]
     traces: Mapping[str, np.ndarray]
-    failures: Mapping[str, np.ndarray]
+    failures: Mapping[str, Column]
 
 
 def compact(store: Store) -> CompactionResult:
@@ -172,7 +172,8 @@ def write_generation(
         tables = zarr.open_group(fresh / "tables.zarr", mode="a", zarr_format=3)
         group = open_table(tables, "measurements")
         if held.any():
-            old = {name: values[held] for name, values in new_rows.measurements.items()}
+            of_held = {name: values[held] for name, values in new_rows.measurements.items()}
+            old = {name: np.asarray(values) for name, values in of_held.items()}
             overwrite(group, "measurements", old, rows[held])
         if not held.all():
             new = dict(new_rows.measurements)
@@ -221,17 +222,17 @@ def _write_states(
     if not len(ids):
         states.tofile(path)
         return
-    codes = np.empty(len(ids), np.uint8)
-    for i, status in enumerate(STATUSES):
-        codes[new_rows.measurements["status"] == status] = i
+    status = Texts.of(np.asarray(new_rows.measurements["status"]))
+    codes = status.array(np.uint8, [STATUSES.index(own) for own in status.values])
     states = states.copy()
     states["status"][at[held]] = codes[held]
     fresh = np.empty(int((~held).sum()), STATE)
     fresh["id"], fresh["row"], fresh["status"] = ids[~held], rows[~held], codes[~held]
-    merged = np.concatenate([states, fresh])
-    # Words of eight characters, the most significant first, sort as the texts do.
-    words = np.ascontiguousarray(merged["id"]).view(">u8").reshape(-1, ID_CHARS // 8)
-    merged[np.lexsort(words.astype(np.uint64).T[::-1])].tofile(path)
+    merged = np.concatenate([states, fresh]) if states.size else fresh
+    order = np.argsort(merged["id"], kind="stable")
+    with path.open("wb") as file:
+        for first in range(0, len(order), CHUNK_ROWS):
+            merged[order[first : first + CHUNK_ROWS]].tofile(file)
 
 
 def _append_traces(

@@ -13,8 +13,8 @@ import numpy as np
 from campaign.plan.point import canonical_json
 from campaign.table.number_text import Numbers
 from campaign.table.reading import RawTable
-from campaign.table.texts import Texts
 from dvfs.dataset import COUNTERS, ESTIMATED, METRICS
+from dvfs.texts import Texts
 
 MISSING = {"power_w": "energy_j: missing; every row needs energy_j or power_w"}
 INT64 = 2**63

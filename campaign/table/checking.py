@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,6 @@ from campaign.table.points import (
     worth_of,
 )
 from campaign.table.reading import RawTable
-from campaign.table.texts import Texts, group_codes
 from dvfs.dataset import (
     CLOCK_PROOFS,
     COUNT_PREFIX,
@@ -46,6 +46,7 @@ from dvfs.dataset import (
 )
 from dvfs.input_files import FileError
 from dvfs.setting import AXES
+from dvfs.texts import Column, Texts, group_codes
 
 MAX_ROWS_NAMED = 10
 CLOCK, ENERGY = (re.compile(words, re.I) for words in ("clock|freq|mhz", "energy|power|joule|watt"))
@@ -56,10 +57,12 @@ DISAGREE = 1.01
 """Energy and power times time disagree when they differ by more than this factor."""
 FEWEST_SAMPLES, EQUAL_STEPS = 6, 1.25
 """So many rows, whose times rise by steps that differ by less than this factor, are a log."""
-BLOCK_ROWS = 1 << 16
-"""Rows whose provenance is made at once."""
 AGREE = 0.05
 """Achieved clocks this near to those asked for are taken for them, as their author states."""
+
+
+Rows = dict[str, Column]
+"""Columns of the measurements table."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +70,9 @@ class Checked:
     """A table's rows as the store keeps them, and notes."""
 
     path: Path
-    rows: dict[str, np.ndarray]
+    rows: Rows
     """Columns of the measurements table, one row for each point."""
-    failures: dict[str, np.ndarray]
+    failures: Rows
     """The rows of failed attempts, some of which are in ``rows`` too."""
     lines: np.ndarray
     """int64: the line in the file of each of ``rows``."""
@@ -101,16 +104,14 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
     if wrong := cells.messages():
         raise FileError("\n".join(wrong))
     frame[POINT_ID] = ids.astype(np.dtypes.StringDType())
-    arrays = {n: own.array() if isinstance(own, Texts) else own for n, own in frame.items()}
-    del frame
     every = len(attempts.measurements) == len(table.lines)
-    rows = {n: own if every else own[attempts.measurements] for n, own in arrays.items()}
+    lines = np.fromiter(table.lines, np.int64, len(table.lines))
     return Checked(
         table.path,
-        rows,
-        {name: own[attempts.failures] for name, own in arrays.items()},
-        np.array(table.lines, np.int64)[attempts.measurements],
-        _disagreements(table, arrays, power_w),
+        {name: own if every else own[attempts.measurements] for name, own in frame.items()},
+        {name: own[attempts.failures] for name, own in frame.items()},
+        lines if every else lines[attempts.measurements],
+        _disagreements(table, frame, power_w),
         table.notes,
     )
 
@@ -150,9 +151,7 @@ def _kinds(cells: TableCells) -> _Kinds:
     return _Kinds(ids.array(f"S{ID_CHARS}"), of_store, status, worth_of(status))
 
 
-def _frame(
-    cells: TableCells, mapping: TableMap, kinds: _Kinds
-) -> tuple[dict[str, np.ndarray | Texts], np.ndarray]:
+def _frame(cells: TableCells, mapping: TableMap, kinds: _Kinds) -> tuple[Rows, np.ndarray]:
     """The rows in the store's columns, without ids; and power (W, float64, NaN where not given)."""
     table = cells.table
     exact = table.of_store
@@ -213,7 +212,7 @@ def _frame(
         with np.errstate(all="ignore"):
             mean_w = np.where(without, power_w, energy_j / time_s)
         note_power_caps(cells, core_mhz, mean_w, read_back, mapping)
-    frame: dict[str, np.ndarray | Texts] = {
+    frame: Rows = {
         "site": site,
         "partition": partition.otherwise(node.mapped(lambda name: name or "imported")),
         "kernel": kernel,
@@ -339,7 +338,7 @@ def _volts(
     mem_v = np.where(own | of_store, mem_v, np.nan)
     own |= of_store
     if not mapping.voltage.core:
-        return core_v, mem_v, Texts(code, names)
+        return core_v, mem_v, Texts.coded(code, names)
     code[~own] = names.index("table")
     core_v = core_v.copy()
     for volts, mhz, pairs, name in (
@@ -357,7 +356,7 @@ def _volts(
                         f"voltage of {name}",
                         f"{name}_mhz: no voltage for {clock:g} MHz in the map; add [MHz, V]",
                     )
-    return core_v, mem_v, Texts(code, names)
+    return core_v, mem_v, Texts.coded(code, names)
 
 
 def _clock_proofs(
@@ -383,61 +382,91 @@ def _clock_proofs(
     usual = np.select([simulated, as_found, agree], [1, 0, 2], 3)
     if "clock_proof" in cells.table.columns:
         usual[of_store] = 0
-    return given.otherwise(Texts(usual, ["", SIMULATED, READ_BACK, STATED]))
+    return given.otherwise(Texts.coded(usual, ["", SIMULATED, READ_BACK, STATED]))
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """JSON of each row's line in the file (int64), and of its values that no column holds: the
+    power (float64, NaN without), and further parts. The texts are made where they are needed:
+    those of all rows take more memory than all other columns."""
+
+    lines: np.ndarray
+    power_w: np.ndarray
+    parts: tuple[Texts, ...]
+    """Each ``, "key": value``, or empty; all but the first are labels."""
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __getitem__(self, rows: slice | np.ndarray) -> Provenance:
+        parts = tuple(part[rows] for part in self.parts)
+        return Provenance(self.lines[rows], self.power_w[rows], parts)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(np.asarray(self).tolist())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        made = np.empty(len(self), object)
+        if self.says_only_lines:
+            made[:] = [f'{{"imported": true, "line": {line}}}' for line in self.lines.tolist()]
+            return made
+        known = np.isfinite(self.power_w).tolist()
+        rows = zip(self.lines.tolist(), self.power_w.tolist(), known, *self.parts, strict=True)
+        for i, (line, power_w, is_known, reason, *labels) in enumerate(rows):
+            watt = f', "power_w": {power_w!r}' if is_known else ""
+            own = "".join(labels)
+            text = f', "labels": {{{own[2:]}}}' if own else ""
+            made[i] = f'{{"imported": true, "line": {line}{watt}{reason}{text}}}'
+        return made
+
+    @property
+    def says_only_lines(self) -> bool:
+        """Whether there is nothing but lines."""
+        return not (np.isfinite(self.power_w).any() or any(any(p.values) for p in self.parts))
 
 
 def _provenance(
     table: RawTable, given: Texts, power_w: np.ndarray, reasons: Texts, of_store: np.ndarray
-) -> np.ndarray:
-    """JSON of each row's line in the file, and of its values that no column holds: StringDType. A
-    row of a store keeps its own, in which labels and power that were changed are changed."""
-    made = np.empty(len(given), np.dtypes.StringDType())
-    pieces = [
-        [f", {json.dumps(name)}: {json.dumps(str(v))}" if is_present(v) else "" for v in own.values]
+) -> Provenance | np.ndarray:
+    """JSON of each row's line in the file, and of its values that no column holds. A row of a
+    store keeps its own, in which labels and power that were changed are changed."""
+    labels = [
+        own.mapped(
+            f", {json.dumps(name)}: {json.dumps(str(v))}" if is_present(v) else ""
+            for v in own.values
+        )
         for name, own in table.labels.items()
     ]
-    labels = [own.mapped(texts) for own, texts in zip(table.labels.values(), pieces, strict=True)]
     why = reasons.mapped(lambda reason: f', "{ESTIMATED}": {json.dumps(reason)}' if reason else "")
+    lines = np.fromiter(table.lines, np.int64, len(table.lines))
+    new = Provenance(lines, power_w, (why, *labels))
+    if not of_store.any():
+        return new
+    made = np.where(of_store, given.array(), np.asarray(new))
     known = np.isfinite(power_w)
-    plain = not (known.any() or labels or any(why.values))
-    for at in range(0, len(made), BLOCK_ROWS):
-        block = slice(at, min(at + BLOCK_ROWS, len(made)))
-        lines = table.lines[block]
-        if plain:
-            made[block] = [f'{{"imported": true, "line": {line}}}' for line in lines]
-            continue
-        powers = zip(power_w[block].tolist(), known[block].tolist(), strict=True)
-        watts = [f', "power_w": {power!r}' if one else "" for power, one in powers]
-        own = map("".join, zip(*(label[block] for label in labels), strict=True)) if labels else ()
-        texts = [f', "labels": {{{text[2:]}}}' if text else "" for text in own] or [""] * len(lines)
-        made[block] = [
-            f'{{"imported": true, "line": {line}{watt}{reason}{text}}}'
-            for line, watt, reason, text in zip(lines, watts, why[block], texts, strict=True)
-        ]
-    if of_store.any():
-        made[of_store] = given.array()[of_store]
     changed = of_store & (known | bool(labels) | reasons.array(bool, [*map(bool, reasons.values)]))
     for i in np.flatnonzero(changed).tolist():
         row: dict[str, Any] = json.loads(given[i])
         of_row = {k: str(v[i]) for k, v in table.labels.items() if is_present(v[i])}
         if isinstance(row.get("labels", {}), dict):
             of_row = row.get("labels", {}) | of_row
-        new = dict(row)
+        kept = dict(row)
         if known[i]:
-            new["power_w"] = float(power_w[i])
+            kept["power_w"] = float(power_w[i])
         if reasons[i]:
-            new[ESTIMATED] = reasons[i]
+            kept[ESTIMATED] = reasons[i]
         if of_row:
-            new["labels"] = of_row
-        if new != row:
-            made[i] = json.dumps(new)
+            kept["labels"] = of_row
+        if kept != row:
+            made[i] = json.dumps(kept)
     return made
 
 
-def _disagreements(table: RawTable, rows: dict[str, np.ndarray], power_w: np.ndarray) -> list[str]:
+def _disagreements(table: RawTable, rows: Rows, power_w: np.ndarray) -> list[str]:
     if np.isnan(power_w).all():
         return []
-    energy_j, time_s = rows["energy_j"], rows["time_s"]
+    energy_j, time_s = np.asarray(rows["energy_j"]), np.asarray(rows["time_s"])
     with np.errstate(all="ignore"):
         product_j = power_w * time_s
         ratio = np.where(power_w > 0, energy_j / product_j, 1.0)
@@ -445,5 +474,5 @@ def _disagreements(table: RawTable, rows: dict[str, np.ndarray], power_w: np.nda
     return [
         f"{table.path}:{table.lines[i]}: energy_j is {energy_j[i]:.6g} J, but power_w x time_s is "
         f"{product_j[i]:.6g} J; energy_j is used, and power_w is kept for information"
-        for i in away
+        for i in away.tolist()
     ]

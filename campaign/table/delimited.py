@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -27,9 +27,9 @@ from campaign.table.map_file import (
     number_columns,
 )
 from campaign.table.number_text import Numbers, UnclearNumbersError, read_numbers
-from campaign.table.texts import Texts
 from dvfs.files import MAX_BYTES, open_regular, own_descriptor, read_input
 from dvfs.input_files import FileError, readable
+from dvfs.texts import Texts
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "|"}
 """What is recognised, and its name."""
@@ -49,7 +49,7 @@ JSON = re.compile(r"""\s*(\[\s*[\[{]|\{\s*"[^"]*"\s*:)""")
 """How a list of lists or objects, or an object, begins."""
 HTML = re.compile(r"\s*<(!doctype|html|\?xml)", re.IGNORECASE)
 """How a page or an XML document begins."""
-COMPRESSED: dict[bytes, Callable[[io.BytesIO], io.BufferedIOBase]] = {
+COMPRESSED: dict[bytes, Callable[[BinaryIO], io.BufferedIOBase]] = {
     b"\x1f\x8b": lambda data: gzip.GzipFile(fileobj=data),
     b"BZh": bz2.BZ2File,
     b"\xfd7zXZ\x00": lzma.LZMAFile,
@@ -66,8 +66,9 @@ PART_BYTES = 1 << 22
 """Of plain text, parsed at once."""
 NOT_PLAIN = (b'"', b"#", b"\0")
 
-Columns = tuple[list[str], Sequence[int], Sequence[list[str] | Texts | Numbers]]
+Columns = tuple[list[str], Sequence[int], Sequence[list[Any] | Texts | Numbers]]
 """The header, each row's line in the file, and the values of each column."""
+TextColumns = tuple[list[str], list[int], list[list[str]]]
 Parsed = Iterator[tuple[int, list[str]]]
 """The line on which a row begins, and its fields; without comments and empty lines."""
 
@@ -83,8 +84,7 @@ def read_delimited(path: Path, mapping: TableMap) -> tuple[Columns, str, list[st
             row that is cut off.
     """
     if plain := _read_plain(path, mapping):
-        columns, delimiter = plain
-        return columns, delimiter, _delimiter_note(path, mapping, delimiter)
+        return *plain, _delimiter_note(path, mapping, plain[1])
     text, notes = read_table_text(path)
     for kind, pattern in (("JSON", JSON), ("HTML or XML", HTML)):
         if pattern.match(text):
@@ -118,7 +118,7 @@ def _read_plain(path: Path, mapping: TableMap) -> tuple[Columns, str] | None:
     None where anything is otherwise, or Arrow is missing: then :func:`read_delimited` reads the
     text by the rules for all files, and says what is wrong with it.
     """
-    other = mapping.layout == "blocks" or mapping.fields or mapping.keep or mapping.missing
+    other = mapping.layout == "blocks" or mapping.fields or mapping.missing
     if other or mapping.decimal == "," or own_descriptor(path) is not None:
         return None
     try:
@@ -132,14 +132,14 @@ def _read_plain(path: Path, mapping: TableMap) -> tuple[Columns, str] | None:
         return None  # Arrow's errors are ValueErrors
 
 
-def _plain_columns(file: BinaryIO, mapping: TableMap) -> tuple[Columns, str] | None:
+def _plain_columns(file: io.BufferedIOBase, mapping: TableMap) -> tuple[Columns, str]:
     """The columns of plain text, and its delimiter.
 
     Raises:
         ValueError: it is no such text.
     """
+    import pyarrow as pa  # noqa: PLC0415
     from pyarrow import csv as arrow_csv  # noqa: PLC0415
-    from pyarrow import dictionary, float64, int32, py_buffer, string  # noqa: PLC0415
 
     first = file.readline(PART_BYTES).removeprefix(codecs.BOM_UTF8)
     part = _part(file)
@@ -147,7 +147,7 @@ def _plain_columns(file: BinaryIO, mapping: TableMap) -> tuple[Columns, str] | N
     delimiter = mapping.delimiter or _recognised(sample, mapping)
     header = [name.strip() for name in first.decode().split(delimiter)]
     names = number_columns(header, mapping)
-    also_texts = {*mapping.params}.union(
+    also_texts = {*mapping.params, *(rule.column for rule in mapping.keep)}.union(
         *(
             source.names
             for ours, source in mapping.columns.items()
@@ -158,58 +158,78 @@ def _plain_columns(file: BinaryIO, mapping: TableMap) -> tuple[Columns, str] | N
         not 1 < len(header) == len(set(header))
         or not also_texts.isdisjoint(names)
         or not {*names} <= {*header}
+        or not first.endswith(b"\n")
         or any(mark in first for mark in NOT_PLAIN)
         or JSON.match(sample)
         or HTML.match(sample)
         or delimiter == " "
         or not _has_points(sample, delimiter, header, names, mapping)
     ):
-        return None
+        raise ValueError
     exact = POINT_ID in header
-    texts: dict[str, tuple[list[np.ndarray], dict[str, int]]] = {}
-    numbers: dict[str, list[np.ndarray]] = {}
+    # Bytes that grow in place: arrays to be joined at the end would take the memory twice.
+    data: dict[str, bytearray] = {name: bytearray() for name in header}
+    known: dict[str, dict[str, int]] = {name: {} for name in header}
     rows = size = 0
-    kinds = {name: float64() if name in names else dictionary(int32(), string()) for name in header}
+    text = pa.dictionary(pa.int32(), pa.string())
+    kinds = {name: pa.float64() if name in names else text for name in header}
     while part:
         lines = part.count(b"\n")
         rows, size = rows + lines, size + len(part)
-        if size > MAX_BYTES or rows * len(header) > MAX_VALUES:
-            return None
-        if not part.endswith(b"\n") or any(mark in part for mark in NOT_PLAIN):
-            return None
+        if (
+            size > MAX_BYTES
+            or rows * len(header) > MAX_VALUES
+            or not part.endswith(b"\n")
+            or part.count(b"\r") != part.count(b"\r\n")
+            or any(mark in part for mark in NOT_PLAIN)
+        ):
+            raise ValueError
         table = arrow_csv.read_csv(
-            py_buffer(part),
+            pa.py_buffer(part),
             arrow_csv.ReadOptions(use_threads=False, column_names=header, block_size=len(part)),
             arrow_csv.ParseOptions(delimiter=delimiter, quote_char=False),
             arrow_csv.ConvertOptions(column_types=kinds, null_values=[""]),
+            memory_pool=pa.system_memory_pool(),  # the default one keeps what it had
         ).combine_chunks()
-        if table.num_rows != lines:  # an empty line, or another end of line
-            return None
+        if table.num_rows != lines:  # an empty line
+            raise ValueError
         for name, column in zip(header, table.columns, strict=True):
             if name in names:
-                values = column.to_numpy()
-                if np.isinf(values).any() or np.isnan(values).sum() != column.null_count:
-                    return None
-                numbers.setdefault(name, []).append(values)
-                continue
-            own = column.chunk(0)
-            codes, known = texts.setdefault(name, ([], {}))
-            here = own.dictionary.to_pylist()
-            place = [known.setdefault(v if exact else v.strip(), len(known)) for v in here]
-            codes.append(np.array(place, np.int32)[own.indices.to_numpy()])
+                values = _values(column.chunk(0), np.float64)
+                if np.isfinite(values).sum() != lines - column.null_count:
+                    raise ValueError
+            else:
+                own, code = column.chunk(0), known[name]
+                here = own.dictionary.to_pylist()
+                place = [code.setdefault(v if exact else v.strip(), len(code)) for v in here]
+                values = np.array(place, np.int32)[_values(own.indices, np.int32)]
+            data[name] += values.tobytes()
         part = _part(file)
     if not rows:
-        return None
+        raise ValueError
     columns = [
-        Numbers(np.concatenate(numbers[name]))
+        Numbers(np.frombuffer(data[name]))
         if name in names
-        else Texts(np.concatenate(texts[name][0]), list(texts[name][1]))
+        else Texts.same(next(iter(known[name])), rows)
+        if len(known[name]) == 1
+        else Texts(np.frombuffer(data[name], np.int32), list(known[name]))
         for name in header
     ]
     return (header, range(2, rows + 2), columns), delimiter
 
 
-def _part(file: BinaryIO) -> bytes:
+def _values(array: Any, dtype: type) -> np.ndarray:
+    """An array of Arrow as one of NumPy, NaN where it has none. Arrow's way imports pandas."""
+    present, data = array.buffers()
+    rows = slice(array.offset, array.offset + len(array))
+    values: np.ndarray = np.frombuffer(data, dtype)[rows]
+    if not array.null_count:
+        return values
+    bits = np.unpackbits(np.frombuffer(present, np.uint8), bitorder="little")
+    return np.where(bits[rows], values, np.nan)
+
+
+def _part(file: io.BufferedIOBase) -> bytes:
     """The next lines of a file."""
     part = file.read(PART_BYTES)
     return part if part.endswith(b"\n") else part + file.readline(PART_BYTES)
@@ -255,11 +275,11 @@ def head_of(path: Path) -> bytes:
     return packed
 
 
-def _check_end(path: Path, columns: Columns) -> None:
+def _check_end(path: Path, columns: TextColumns) -> None:
     """Refuse a file whose last row ends in the middle of a number, as far as that shows: its last
     cell ends in a mark, is empty unlike all others, or has fewer decimals than all of them have."""
     header, lines, values = columns
-    *others, last = map(str, values[-1])
+    *others, last = values[-1]
     decimals = {len(_decimals(text)) for text in others}
     if (
         re.fullmatch(r"[-+]?[0-9][0-9.,]*[.,eE]|.*[0-9][eE][-+]|[-+]", last)
@@ -283,7 +303,7 @@ def _decimals(text: str) -> str:
     return match[1] if match else ""
 
 
-def _columns(path: Path, header: list[str], rows: Parsed) -> Columns:
+def _columns(path: Path, header: list[str], rows: Parsed) -> TextColumns:
     exact = POINT_ID in header
     lines: list[int] = []
     columns: list[list[str]] = [[] for _ in header]
@@ -337,7 +357,7 @@ def read_table_text(path: Path) -> tuple[str, list[str]]:
 
 
 def _decompressed(
-    path: Path, packed: bytes, opened: Callable[[io.BytesIO], io.BufferedIOBase]
+    path: Path, packed: bytes, opened: Callable[[BinaryIO], io.BufferedIOBase]
 ) -> bytes:
     """The whole text. It is unpacked twice: what is refused by its size takes no memory."""
     size = lines = 0

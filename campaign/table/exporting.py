@@ -16,8 +16,7 @@ from campaign.store.columns import column, missing_column
 from campaign.store.dataset import current_tables
 from campaign.store.layout import Store
 from campaign.store.setups import public_records, setup_id
-from campaign.table.map_file import POINT_ID
-from campaign.table.reading import OF_STORE
+from campaign.table.map_file import OF_STORE, POINT_ID
 from dvfs.dataset import COUNT_PREFIX, ESTIMATED, MEASUREMENT_COLUMNS
 from dvfs.errors import ArgumentError
 from dvfs.extras import explain_missing

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from campaign.table.texts import Texts
+from dvfs.texts import Texts
 
 CLEARLY = 3.0
 """Settings are apart by so many times the widest gap, and the width, of what is one setting."""

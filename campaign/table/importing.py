@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,16 +29,18 @@ from campaign.store.summary import updated, with_sites
 from campaign.store.tables import failure_columns, measurement_columns
 from campaign.store.verify import give_up_records
 from campaign.table.beside import Beside, path_beside, read_beside
-from campaign.table.checking import Checked, checked_rows
+from campaign.table.checking import Checked, Provenance, Rows, checked_rows
 from campaign.table.formats import FORMATS
 from campaign.table.map_file import POINT_ID, TableMap, read_map, with_arguments
 from campaign.table.points import worth_of
 from campaign.table.reading import read_table, recognised_layout
-from campaign.table.texts import Texts
-from campaign.table.trace_folder import TraceFolder
 from dvfs.dataset import TRACE_TEXT_COLUMNS, Columns
 from dvfs.input_files import FileError
 from dvfs.setting import Setting
+from dvfs.texts import Texts
+
+if TYPE_CHECKING:
+    from campaign.table.trace_folder import TraceFolder
 
 ATTEMPT = [POINT_ID, "attempt", "start_unix_s"]
 """What a failed attempt is recognised by."""
@@ -119,7 +120,11 @@ def import_table(
     beside = read_beside(table)
     if beside != Beside():
         checked.notes.append(f"{path_beside(table)}: read with it")
-    folder = None if traces is None else TraceFolder(traces)
+    folder = None
+    if traces is not None:
+        from campaign.table.trace_folder import TraceFolder  # noqa: PLC0415
+
+        folder = TraceFolder(traces)
     into = create_store(store.resolve(), store.name)
     return import_rows(checked, into, mapping, beside, folder)
 
@@ -146,7 +151,8 @@ def import_rows(
     if not len(checked.lines):
         raise FileError("has no rows", "nothing to import", str(checked.path))
     beside = beside or Beside()
-    status = Texts.of(rows["status"])
+    status, of_site = rows["status"], rows["site"]
+    assert isinstance(status, Texts) and isinstance(of_site, Texts)  # noqa: S101
     with driver_lock(store):
         with writing(store):
             damage = compact(store).messages(writers_gone=True)  # what is in journals goes first
@@ -167,16 +173,20 @@ def import_rows(
             failures = _new_failures(checked, failure_columns(contents))
             if new.any() or len(failures[POINT_ID]):
                 added = rows if new.all() else {name: own[new] for name, own in rows.items()}
-                sites = Counter(rows["site"][~there].tolist())
-                _add(store, added, sites, failures, traces)
+                per_site = np.bincount(of_site.codes[~there], minlength=len(of_site.values))
+                points = {s: n for s, n in zip(of_site.values, per_site.tolist(), strict=True) if n}
+                _add(store, added, points, failures, traces)
             equalize_generations(store)
         measurements = rows if is_first else measurement_columns(read_contents(store))
+        said = measurements["provenance"]
+        if isinstance(said, Provenance) and said.says_only_lines:  # no check reads these
+            measurements = {**rows, "provenance": Texts.same('{"imported": true}', len(said))}
     return Imported(
         new=int(new.sum()),
         failed=int((new & (worth_of(status) == 0)).sum()),
         held=int((~new).sum()),
-        sites=sorted(set(rows["site"].tolist())),
-        measurements=Columns(dict(sorted(measurements.items())), {}),
+        sites=sorted(of_site.values[code] for code in np.unique(of_site.codes)),
+        measurements=Columns({n: np.asarray(own) for n, own in sorted(measurements.items())}, {}),
         damage=damage,
         disagreements=checked.disagreements,
         notes=checked.notes,
@@ -193,7 +203,7 @@ def _held(
         FileError: the store holds it with another energy or time.
     """
     rows = checked.rows
-    mine, ids = (part[POINT_ID].astype(f"S{ID_CHARS}") for part in (rows, held))
+    mine, ids = (np.asarray(part[POINT_ID]).astype(f"S{ID_CHARS}") for part in (rows, held))
     order = np.argsort(ids)
     at = np.searchsorted(ids, mine, sorter=order)
     there = at < len(ids)
@@ -201,7 +211,7 @@ def _held(
     theirs = order[at[there]]
     worth, worth_held = worth_of(status)[there], worth_of(Texts.of(held["status"]))[theirs]
     values, values_held = (
-        np.stack([part[name][own] for name in ("energy_j", "time_s")], axis=1)
+        np.stack([np.asarray(part[name])[own] for name in ("energy_j", "time_s")], axis=1)
         for part, own in ((rows, there), (held, theirs))
     )
     same = (values == values_held) | (np.isnan(values) & np.isnan(values_held))
@@ -221,10 +231,10 @@ def _cost(value: float, unit: str) -> str:
     return f"no value in {unit}" if np.isnan(value) else f"{value:g} {unit}"
 
 
-def _new_failures(checked: Checked, held: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _new_failures(checked: Checked, held: Mapping[str, np.ndarray]) -> Rows:
     """The failed attempts that the store does not hold, in the order in which they began."""
     known = set(zip(*(held[name].tolist() for name in ATTEMPT), strict=True))
-    failures = {name: column(name, checked.failures[name]) for name in FAILURE_COLUMNS}
+    failures = {name: column(name, np.asarray(checked.failures[name])) for name in FAILURE_COLUMNS}
     mine = zip(*(failures[name].tolist() for name in ATTEMPT), strict=True)
     new = np.flatnonzero([attempt not in known for attempt in mine])
     new = new[np.argsort(failures["start_unix_s"][new], kind="stable")]
@@ -233,15 +243,15 @@ def _new_failures(checked: Checked, held: Mapping[str, np.ndarray]) -> dict[str,
 
 def _add(
     store: Store,
-    rows: dict[str, np.ndarray],
-    new_points: Counter[str],
-    failures: dict[str, np.ndarray],
+    rows: Rows,
+    new_points: Mapping[str, int],
+    failures: Rows,
     traces: TraceFolder | None,
 ) -> None:
     """Commit rows of points that the store does not hold, or holds as failed."""
     base, _ = newest_generation(store)
     now = base or Generation(store.index)
-    trace_columns, now = _with_traces(store, now, rows[POINT_ID], traces)
+    trace_columns, now = _with_traces(store, now, np.asarray(rows[POINT_ID]), traces)
     summary = with_sites(_with_records(now.summary, rows, failures), new_points)
     new_rows = NewRows(rows if len(rows[POINT_ID]) else {}, trace_columns, failures)
     write_generation(store, base, new_rows, replace(now, summary=summary))
@@ -271,11 +281,9 @@ def _with_traces(
     return columns, replace(now, samples_end=writer.end, shards=writer.shards)
 
 
-def _with_records(
-    summary: dict[str, Any], rows: dict[str, np.ndarray], failures: dict[str, np.ndarray]
-) -> dict[str, Any]:
+def _with_records(summary: dict[str, Any], rows: Rows, failures: Rows) -> dict[str, Any]:
     """The summary with the flags and times of measurements, and with failed attempts."""
-    measured = np.flatnonzero(rows["start_unix_s"] > 0)
+    measured = np.flatnonzero(np.asarray(rows["start_unix_s"]) > 0)
     names = ("site", "partition", "start_unix_s", "status", "setup", "provenance")
     accepted = (
         {
@@ -286,25 +294,27 @@ def _with_records(
             "provenance": json.loads(provenance) if '"flags"' in provenance else {},
         }
         for site, partition, start, status, setup, provenance in zip(
-            *(rows[name][measured].tolist() for name in names), strict=True
+            *(np.asarray(rows[name][measured]).tolist() for name in names), strict=True
         )
     )
     failed = [
         {"status": status, "text": text}
-        for status, text in zip(failures["status"], failures["text"], strict=True)
+        for status, text in zip(
+            *(np.asarray(failures[name]).tolist() for name in ("status", "text")), strict=True
+        )
     ]
     return updated(summary, accepted, [], failed)
 
 
-def site_records(
-    rows: dict[str, np.ndarray], mapping: TableMap, beside: Beside
-) -> dict[str, SiteRecord]:
+def site_records(rows: Rows, mapping: TableMap, beside: Beside) -> dict[str, SiteRecord]:
     """What the store should know of each imported site: what stands beside the table, and the
     classes' domains, the device and the legal settings that the map gives."""
     records = {}
-    for site in dict.fromkeys(rows["site"].tolist()):
-        own = np.flatnonzero(rows["site"] == site)
-        usual = SiteRecord(device="cpu" if np.isnan(rows["mem_mhz"][own[0]]) else "gpu")
+    sites = rows["site"]
+    assert isinstance(sites, Texts)  # noqa: S101
+    for code, first in zip(*np.unique(sites.codes, return_index=True), strict=True):
+        site, own = sites.values[code], np.flatnonzero(sites.codes == code)
+        usual = SiteRecord(device="cpu" if np.isnan(rows["mem_mhz"][first]) else "gpu")
         record = beside.sites.get(site, usual)
         records[site] = SiteRecord(
             {name: str(domain) for name, domain in mapping.classes.items()} or record.classes,
@@ -314,13 +324,13 @@ def site_records(
     return records
 
 
-def _legal(rows: dict[str, np.ndarray], own: np.ndarray, mapping: TableMap) -> Volts:
+def _legal(rows: Rows, own: np.ndarray, mapping: TableMap) -> Volts:
     """The map's legal settings, with their voltages by the map, else by the site's ``own`` rows."""
     if not mapping.legal:
         return {}
     volts: dict[str, dict[Any, float]] = {}
     for name, pairs in (("core", mapping.voltage.core), ("mem", mapping.voltage.mem)):
-        mhz, volt = rows[f"{name}_mhz"][own], rows[f"{name}_v"][own]
+        mhz, volt = (np.asarray(rows[f"{name}_{unit}"])[own] for unit in ("mhz", "v"))
         known = ~np.isnan(mhz) & ~np.isnan(volt)
         clocks, of = np.unique(mhz[known], return_inverse=True)
         volts[name] = {

@@ -93,7 +93,7 @@ class Numbers:
     values: np.ndarray
     refused: dict[int, tuple[str, str]] = field(default_factory=dict)
 
-    def taken(self, rows: np.ndarray) -> Self:
+    def __getitem__(self, rows: np.ndarray) -> Self:
         """These rows of it (int64), in their order."""
         place = {row: i for i, row in enumerate(rows.tolist())} if self.refused else {}
         refused = {place[row]: why for row, why in self.refused.items() if row in place}

@@ -9,9 +9,9 @@ import numpy as np
 
 from campaign.plan.point import point_ids
 from campaign.table.cells import TableCells
-from campaign.table.texts import Texts
 from dvfs.dataset import COMPLETE, DAMAGED
 from dvfs.setting import AXES, Setting
+from dvfs.texts import Column, Texts
 
 SAME_POINT = ["site", "partition", "kernel", "params", "ranks", *AXES]
 """Rows that are equal in these are repeats of one another."""
@@ -43,19 +43,21 @@ def numbered_repeats(same_point: np.ndarray) -> np.ndarray:
     return repeat
 
 
-def point_ids_of(content: Mapping[str, np.ndarray | Texts], given: np.ndarray) -> np.ndarray:
+def point_ids_of(content: Mapping[str, Column], given: np.ndarray) -> np.ndarray:
     """The id of every row's point, S24: ``given``, where that is not empty, else of its content."""
     if (given != b"").all():
         return given
     columns = {}
     for name in (*SAME_POINT, "repeat"):
         column = content[name]
-        if not isinstance(column, Texts):
-            # NaN is one value here; in the id it is None.
-            distinct, codes = np.unique(column, return_inverse=True)
-            values = distinct.tolist()
-            column = Texts(codes, [None if value != value else value for value in values])  # noqa: PLR0124
-        columns[name] = column
+        if isinstance(column, Texts):
+            columns[name] = column
+            continue
+        numbers = np.asarray(column)
+        is_same = numbers.strides == (0,)
+        distinct, codes = np.unique(numbers[:1] if is_same else numbers, return_inverse=True)
+        values = [None if np.isnan(value) else value for value in distinct.tolist()]
+        columns[name] = Texts(np.broadcast_to(codes.astype(np.int32), len(numbers)), values)
     columns["label"] = columns.pop("kernel")
     columns["kernel"] = Texts.same("import", len(given))
     made = point_ids({name: (column.codes, column.values) for name, column in columns.items()})
@@ -64,7 +66,7 @@ def point_ids_of(content: Mapping[str, np.ndarray | Texts], given: np.ndarray) -
 
 def attempts_of(
     cells: TableCells,
-    frame: Mapping[str, np.ndarray | Texts],
+    frame: Mapping[str, Column],
     ids: np.ndarray,
     given: np.ndarray,
     worth: np.ndarray,

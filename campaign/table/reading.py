@@ -36,15 +36,15 @@ from campaign.table.number_text import (
     read_numbers,
     readings,
 )
-from campaign.table.texts import Texts, group_codes
 from campaign.table.units import UNITS, quantity_of, suggested_unit
 from dvfs.files import MAX_BYTES, open_regular
 from dvfs.input_files import FileError, raise_all, readable
+from dvfs.texts import Texts, group_codes
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Column = list[Any] | Texts | Numbers
+AsRead = list[Any] | Texts | Numbers
 """A column as it was read: its values, one a row; or what the reader made of them already."""
 BATCH_ROWS = 4096
 """Rows of Parquet that are read at once, before their size is known."""
@@ -90,6 +90,8 @@ def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> R
         FileError: it cannot be read, lacks a column, or has one that nobody knows.
     """
     notes: list[str] = []
+    lines: Sequence[int]
+    values: Sequence[AsRead]
     decimal = mapping.decimal
     standard: set[str] = {*COLUMNS}
     if mapping.imported:
@@ -104,7 +106,7 @@ def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> R
     twice = [name for name, n in Counter(header).items() if n > 1]
     if twice:
         raise FileError(f"several columns {twice[0]!r}", "rename or remove all but one", str(path))
-    theirs: dict[str, Column] = dict(zip(header, values, strict=True))
+    theirs: dict[str, AsRead] = dict(zip(header, values, strict=True))
     if "node" in header and mapping.columns and not mapping.imported:
         _check_nodes(path, theirs, lines, mapping)
     standard = OF_STORE if POINT_ID in theirs else standard
@@ -144,8 +146,8 @@ def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> R
             )
         notes.append(f"{path}: {len(kept)} of {len(lines)} rows kept, as the map says")
         rows = np.array(kept, np.int64)
-        columns = {name: values.taken(rows) for name, values in columns.items()}
-        kept_labels = {name: values.taken(rows) for name, values in kept_labels.items()}
+        columns = {name: values[rows] for name, values in columns.items()}
+        kept_labels = {name: values[rows] for name, values in kept_labels.items()}
         lines = [lines[i] for i in kept]
     _check_units_row(path, lines, columns)
     return RawTable(path, lines, columns, kept_labels, notes)
@@ -169,7 +171,7 @@ def _of_format(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
 
 
 def _check_nodes(
-    path: Path, theirs: Mapping[str, Column], lines: Sequence[int], mapping: TableMap
+    path: Path, theirs: Mapping[str, AsRead], lines: Sequence[int], mapping: TableMap
 ) -> None:
     """Refuse a column node that the map does not name, where it cannot be the host: each of its
     values is of one kernel, as a region is, or the table has another column of hosts."""
@@ -283,7 +285,7 @@ def _check_columns(
 
 
 def _kept(
-    theirs: Mapping[str, Column],
+    theirs: Mapping[str, AsRead],
     numbers: Mapping[str, Numbers],
     rules: Sequence[Keep],
     n_rows: int,
@@ -313,18 +315,24 @@ def _passes(text: str, rule: Keep) -> bool:
 
 def _numbers(
     path: Path,
-    theirs: Mapping[str, Column],
+    theirs: Mapping[str, AsRead],
     lines: Sequence[int],
     mapping: TableMap,
     decimal: str | None,
 ) -> tuple[dict[str, Numbers], str]:
     """The table's columns that hold numbers, and their decimal mark."""
-    columns = {name: theirs[name] for name in number_columns(theirs, mapping)}
-    read = {name: values for name, values in columns.items() if isinstance(values, Numbers)}
-    if read:  # all of them are plain
+    read: dict[str, Numbers] = {}
+    texts: dict[str, Sequence[Any]] = {}
+    for name in number_columns(theirs, mapping):
+        values = theirs[name]
+        if isinstance(values, Numbers):
+            read[name] = values
+        else:
+            texts[name] = values
+    if read:  # the reader has made all of them numbers
         return read, "."
     try:
-        return read_numbers(columns, decimal, mapping.thousands, mapping.missing)
+        return read_numbers(texts, decimal, mapping.thousands, mapping.missing)
     except UnclearNumbersError as error:
         place = f"{path}:{lines[error.row]}: {error.column}"
         raise FileError(error.what, error.remedy, place) from None
@@ -333,7 +341,7 @@ def _numbers(
 def _converted(
     ours: str,
     source: ColumnSource,
-    theirs: Mapping[str, Column],
+    theirs: Mapping[str, AsRead],
     numbers: Mapping[str, Numbers],
     mapping: TableMap,
 ) -> Texts | Numbers:
@@ -360,7 +368,7 @@ def _converted(
     return Numbers(values, refused)
 
 
-def _texts(column: Column) -> Texts:
+def _texts(column: AsRead) -> Texts:
     if isinstance(column, Numbers):
         raise TypeError("a column of numbers")
     return column if isinstance(column, Texts) else Texts.of(column)

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, overload
+from typing import Any, Protocol, Self, overload
 
 import numpy as np
+
+
+class Column(Protocol):
+    """A column that ``numpy.asarray`` makes an array of, and whose rows can be taken: an array, or
+    texts that are kept otherwise."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, rows: Any, /) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -41,21 +49,27 @@ class Texts(Sequence[Any]):
         """One value in all rows; it takes no memory by row."""
         return cls(np.broadcast_to(np.int32(0), rows), [value])
 
+    @classmethod
+    def coded(cls, codes: np.ndarray, values: list[Any]) -> Self:
+        """The column of these codes; as :meth:`same` where they are all one."""
+        if len(codes) and (codes == codes[0]).all():
+            return cls.same(values[codes[0]], len(codes))
+        return cls(codes.astype(np.int32), values)
+
     def __len__(self) -> int:
         return len(self.codes)
 
     @overload
     def __getitem__(self, row: int) -> Any: ...
     @overload
-    def __getitem__(self, row: slice) -> Self: ...
-    def __getitem__(self, row: int | slice) -> Any:
-        if isinstance(row, slice):
+    def __getitem__(self, row: slice | np.ndarray) -> Self: ...
+    def __getitem__(self, row: int | slice | np.ndarray) -> Any:
+        if isinstance(row, slice | np.ndarray):
             return type(self)(self.codes[row], self.values)
         return self.values[self.codes[row]]
 
-    def taken(self, rows: np.ndarray) -> Self:
-        """These rows of it (int64), in their order."""
-        return type(self)(self.codes[rows], self.values)
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self.array(object if dtype is None else dtype)
 
     def mapped(self, made: Iterable[Any] | Callable[[Any], Any]) -> Self:
         """The column with other values in place of its own: in their order, or made of each."""
@@ -71,7 +85,7 @@ class Texts(Sequence[Any]):
         mine = self.array(np.int32, [code[value] for value in self.values])
         theirs = other.array(np.int32, [code[value] for value in other.values])
         is_empty = self.array(bool, [value == "" for value in self.values])
-        return type(self)(np.where(is_empty, theirs, mine), list(code))
+        return type(self).coded(np.where(is_empty, theirs, mine), list(code))
 
     def array(self, dtype: Any = object, values: Sequence[Any] | None = None) -> np.ndarray:
         """One value a row; ``values``: in place of its own, of which some may be equal."""
@@ -81,20 +95,20 @@ class Texts(Sequence[Any]):
         return np.asarray(made[self.codes])
 
 
-def group_codes(columns: Iterable[np.ndarray | Texts]) -> np.ndarray:
+def group_codes(columns: Iterable[Column]) -> np.ndarray:
     """int64 (rows,): rows are equal in all columns where their codes are. NaN equals NaN."""
-    code, most = np.int64(0), 1
-    rows = 0
+    code: Any = np.int64(0)
+    most, rows = 1, 0
     for column in columns:
         rows = len(column)
-        own = column.codes if isinstance(column, Texts) else column
+        own = column.codes if isinstance(column, Texts) else np.asarray(column)
         if own.strides == (0,):
             continue
         if own.dtype.kind != "i" or not isinstance(column, Texts):
             _, own = np.unique(own, return_inverse=True)
         size = int(own.max(initial=0)) + 1
         if most * size >= 1 << 62:
-            _, code = np.unique(code, return_inverse=True)  # type: ignore[assignment]
+            _, code = np.unique(code, return_inverse=True)
             most = int(np.max(code, initial=0)) + 1
         code, most = code * size + own, most * size
     return np.broadcast_to(code, rows).astype(np.int64)

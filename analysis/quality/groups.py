@@ -1,0 +1,52 @@
+"""Rows in groups: medians and means of each, in NumPy; pandas takes longer to import than these."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dvfs.texts import Texts
+
+
+class Groups:
+    """Rows by a code, int64 (rows,). ``codes``: the distinct ones, sorted; ``sizes``: the rows of
+    each."""
+
+    def __init__(self, code: np.ndarray) -> None:
+        self._order = np.argsort(code, kind="stable")
+        ordered = code[self._order]
+        self._starts = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
+        self.codes = ordered[self._starts]
+        self.sizes = np.diff(self._starts, append=len(code))
+
+    def medians(self, values: np.ndarray) -> np.ndarray:
+        """float64 (groups,): the median of each group's values, of which none is NaN."""
+        found = np.empty(len(self.codes))
+        for size in np.unique(self.sizes).tolist():
+            mine = np.flatnonzero(self.sizes == size)
+            rows = self._order[self._starts[mine][:, None] + np.arange(size)]
+            found[mine] = np.median(values[rows], axis=1)
+        return found
+
+    def means(self, values: np.ndarray) -> np.ndarray:
+        """float64 (groups,): the mean of each group's values."""
+        if not len(values):
+            return np.zeros(0)
+        return np.asarray(np.add.reduceat(values[self._order], self._starts) / self.sizes)
+
+    def by_row(self, of_group: np.ndarray) -> np.ndarray:
+        """What each row's group has, (rows,)."""
+        values = np.empty(len(self._order), of_group.dtype)
+        values[self._order] = np.repeat(of_group, self.sizes)
+        return values
+
+
+def factorized(values: np.ndarray) -> tuple[np.ndarray, list[object]]:
+    """int64 (rows,) indices into the distinct values, in the order of their first rows."""
+    if values.dtype.kind == "O":
+        texts = Texts.of(values)
+        return texts.codes.astype(np.int64), texts.values
+    distinct, first, code = np.unique(values, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return place[code], distinct[order].tolist()
