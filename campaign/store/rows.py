@@ -8,17 +8,13 @@ from typing import Any
 
 import numpy as np
 import zarr
-from numcodecs.vlen import VLenUTF8
-from numcodecs.zstd import Zstd
 from zarr.codecs import ZstdCodec
-from zarr.storage import LocalStore
 
 from campaign.store.columns import TABLES, attributes, column
 from dvfs.dataset import COUNT_PREFIX, is_float_column
-from dvfs.texts import Column, Texts
+from dvfs.texts import Column
 
 CHUNK_ROWS = 1 << 16
-PACKED = ZstdCodec(level=3)
 
 
 def open_table(tables: zarr.Group, table: str) -> zarr.Group:
@@ -50,14 +46,10 @@ def append(group: zarr.Group, table: str, rows: Mapping[str, Column], size: int)
         array.resize((start + size,))
         if name not in rows:
             continue
-        is_ours = array.chunks == (CHUNK_ROWS,) and array.compressors == (PACKED,)
+        # By chunks: text takes several times its memory while it is encoded.
         for chunk in range(start // CHUNK_ROWS * CHUNK_ROWS, start + size, CHUNK_ROWS):
             low, high = max(chunk, start), min(chunk + CHUNK_ROWS, start + size)
-            part = rows[name][low - start : high - start]
-            if is_ours and low == chunk:
-                _write_chunk(array, chunk // CHUNK_ROWS, part)
-            else:
-                array[low:high] = stored(np.asarray(part))
+            array[low:high] = stored(np.asarray(rows[name][low - start : high - start]))
 
 
 def overwrite(group: zarr.Group, table: str, rows: dict[str, np.ndarray], at: np.ndarray) -> None:
@@ -81,38 +73,6 @@ def _array(group: zarr.Group, name: str) -> zarr.Array[Any]:
     return array
 
 
-def _write_chunk(array: zarr.Array[Any], number: int, part: Column) -> None:
-    """Write a new chunk as Zarr does, in a third of the time: numbers one after the other, texts
-    each after its length (vlen-utf8), filled up with missing values and compressed. A chunk of
-    missing values alone is not written."""
-    if array.dtype.kind != "T":
-        values = np.full(CHUNK_ROWS, array.fill_value, array.dtype)
-        values[: len(part)] = part
-        is_missing = bool((np.isnan(values) if array.dtype.kind == "f" else values == 0).all())
-        data = values.tobytes()
-    else:
-        data = _encoded(part) + bytes(4 * (CHUNK_ROWS - len(part)))
-        is_missing = not data.strip(b"\0")
-        data = CHUNK_ROWS.to_bytes(4, "little") + data
-    if is_missing:
-        return
-    assert isinstance(array.store, LocalStore)  # noqa: S101
-    path = array.store.root / array.path / "c" / str(number)
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(Zstd(level=PACKED.level).encode(data))
-
-
-def _encoded(part: Column) -> bytes:
-    """Texts, each after its length; those that are the same are encoded once."""
-    if not isinstance(part, Texts) or len(part.values) > len(part):
-        return bytes(VLenUTF8().encode(np.asarray(part).astype(object))[4:])
-    encoded = [text.encode() for text in part.values]
-    parts: list[bytes] = [len(text).to_bytes(4, "little") + text for text in encoded]
-    if len(parts) == 1:
-        return parts[0] * len(part)
-    return b"".join(map(parts.__getitem__, part.codes.tolist()))
-
-
 def stored(values: np.ndarray) -> np.ndarray:
     """A column as the tables hold it: text as variable-length strings."""
     return values.astype(np.dtypes.StringDType()) if values.dtype.kind == "O" else values
@@ -126,7 +86,7 @@ def _create(group: zarr.Group, table: str, name: str, rows: int) -> None:
         chunks=(CHUNK_ROWS,),
         dtype=str if kind.kind == "O" else kind,
         fill_value=np.nan if is_float_column(name) else None,
-        compressors=PACKED,
+        compressors=ZstdCodec(level=3),
         dimension_names=(TABLES[table][0],),
         attributes=attributes(name),
     )
