@@ -12,7 +12,7 @@ from zarr.codecs import ZstdCodec
 
 from campaign.store.columns import TABLES, attributes, column
 from dvfs.dataset import COUNT_PREFIX, is_float_column
-from dvfs.texts import Column
+from dvfs.texts import Column, Texts
 
 CHUNK_ROWS = 1 << 16
 
@@ -49,7 +49,7 @@ def append(group: zarr.Group, table: str, rows: Mapping[str, Column], size: int)
         # By chunks: text takes several times its memory while it is encoded.
         for chunk in range(start // CHUNK_ROWS * CHUNK_ROWS, start + size, CHUNK_ROWS):
             low, high = max(chunk, start), min(chunk + CHUNK_ROWS, start + size)
-            array[low:high] = stored(np.asarray(rows[name][low - start : high - start]))
+            array[low:high] = stored(rows[name][low - start : high - start])
 
 
 def overwrite(group: zarr.Group, table: str, rows: dict[str, np.ndarray], at: np.ndarray) -> None:
@@ -73,8 +73,11 @@ def _array(group: zarr.Group, name: str) -> zarr.Array[Any]:
     return array
 
 
-def stored(values: np.ndarray) -> np.ndarray:
+def stored(values: Column) -> np.ndarray:
     """A column as the tables hold it: text as variable-length strings."""
+    if isinstance(values, Texts):
+        return values.array(np.dtypes.StringDType())
+    values = np.asarray(values)
     return values.astype(np.dtypes.StringDType()) if values.dtype.kind == "O" else values
 
 
