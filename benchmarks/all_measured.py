@@ -5,7 +5,7 @@
 ``DIR``: as for ``real_data.py``. Leave-one-setting-out, the times of the setting that is left out
 given. Printed are the mean error of energy out of fold and what the picks by these predictions
 lose, the mean over kernels, both in %. ``ours``: the posterior; ``physics``: the physics fit.
-Beside them, all on the same folds, of the logarithm of power less the kernel's mean over the other
+Sidecar them, all on the same folds, of the logarithm of power less the kernel's mean over the other
 settings:
 
 - ``boosting``, ``forest``, ``extra``: gradient boosting, a random forest, extra trees

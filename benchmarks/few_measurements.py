@@ -5,7 +5,7 @@
 
 ``DIR``: as for ``real_data.py``. All other kernels are measured everywhere; a tenth of the kernels
 at a time is new, measured at a few settings drawn at random, as ``campaign crossval --scheme
-few:all --new Q`` has it. Beside the picks (ours), on the same draws, what is lost by
+few:all --new Q`` has it. Sidecar the picks (ours), on the same draws, what is lost by
 
 - our energy model given times by ridge regression over the kernels, by the nearest kernels, by a
   Gaussian process over the kernels, or the true times: log times relative to that at a measured

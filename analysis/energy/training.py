@@ -17,7 +17,7 @@ from analysis.energy.normal_equations import (
 )
 from analysis.energy.terms.registry import design_matrix, model_terms
 from analysis.energy.terms.term import Term
-from analysis.energy.voltage import curve_numbers, estimate_curves, knees_beside
+from analysis.energy.voltage import curve_numbers, estimate_curves, neighbouring_knees
 from analysis.measurements.cells import kernel_numbers
 from analysis.measurements.observations import Observations
 
@@ -100,7 +100,7 @@ def solve_form(
     family, mhz = training.form.voltage, training.mhz
     starts = [] if start is None else [start.curves.numbers]
     if start is not None and other_knees:
-        starts += knees_beside(family, mhz, start.curves.numbers)
+        starts += neighbouring_knees(family, mhz, start.curves.numbers)
     curves = estimate_curves(family, equations, mhz, weight, starts)
     core_v, mem_v = curves.core.at(mhz[:, 0]), curves.mem.at(mhz[:, 1])
     return FormSolution(solve(equations, weight, core_v, mem_v).value, curves)

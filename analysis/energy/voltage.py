@@ -97,7 +97,7 @@ def estimate_curves(
     return Curves(domains[0].curve(numbers[:cut]), domains[1].curve(numbers[cut:]), numbers)
 
 
-def knees_beside(family: str, mhz: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
+def neighbouring_knees(family: str, mhz: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
     """``numbers`` with each knee in turn between the next two clocks below it, and above it.
 
     The sum of squares has a kink where a knee passes a clock, so that there may be a minimum

@@ -358,18 +358,6 @@ def pooled(sites: Sequence[Observations]) -> tuple[Observations, np.ndarray]:
     )
 
 
-def beside(data: Observations, other: Observations) -> Observations:
-    """The rows of two sites, ``data``'s first, in which no kernel is of both.
-
-    Kernels keep their labels; those of ``other`` have its name before them.
-    """
-    labels = [f"{other.site}: {label}" for label in other.kernels]
-    both, _ = pooled(
-        [replace(data, instances={}), replace(other, kernels=labels, instances={})],
-    )
-    return both
-
-
 def distinct_kernels(labels: Iterable[str]) -> tuple[list[str], np.ndarray]:
     """The distinct labels, sorted, and the number of each row's among them, int64 (rows,)."""
     each = list(labels)

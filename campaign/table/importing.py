@@ -28,12 +28,12 @@ from campaign.store.site_record import SiteRecord, Volts, has_site_record, write
 from campaign.store.summary import updated, with_sites
 from campaign.store.tables import failure_columns, measurement_columns
 from campaign.store.verify import give_up_records
-from campaign.table.beside import Beside, path_beside, read_beside
 from campaign.table.checking import Checked, Provenance, Rows, checked_rows
 from campaign.table.formats import FORMATS
 from campaign.table.map_file import POINT_ID, TableMap, read_map, with_arguments
 from campaign.table.points import worth_of
 from campaign.table.reading import read_table, recognised_layout
+from campaign.table.sidecar import Sidecar, read_sidecar, sidecar_path
 from dvfs.dataset import TRACE_TEXT_COLUMNS, Columns
 from dvfs.input_files import FileError
 from dvfs.setting import Setting
@@ -117,23 +117,23 @@ def import_table(
         checked.notes.insert(
             0, f"{table}: read as {FORMATS.load(found).ABOUT.tool}'s (--from {found})"
         )
-    beside = read_beside(table)
-    if beside != Beside():
-        checked.notes.append(f"{path_beside(table)}: read with it")
+    sidecar = read_sidecar(table)
+    if sidecar != Sidecar():
+        checked.notes.append(f"{sidecar_path(table)}: read with it")
     folder = None
     if traces is not None:
         from campaign.table.trace_folder import TraceFolder  # noqa: PLC0415
 
         folder = TraceFolder(traces)
     into = create_store(store.resolve(), store.name)
-    return import_rows(checked, into, mapping, beside, folder)
+    return import_rows(checked, into, mapping, sidecar, folder)
 
 
 def import_rows(
     checked: Checked,
     store: Store,
     mapping: TableMap,
-    beside: Beside | None = None,
+    sidecar: Sidecar | None = None,
     traces: TraceFolder | None = None,
 ) -> Imported:
     """Put a table's rows into a store: all of them or none.
@@ -150,7 +150,7 @@ def import_rows(
     rows = checked.rows
     if not len(checked.lines):
         raise FileError("has no rows", "nothing to import", str(checked.path))
-    beside = beside or Beside()
+    sidecar = sidecar or Sidecar()
     status, of_site = rows["status"], rows["site"]
     assert isinstance(status, Texts) and isinstance(of_site, Texts)  # noqa: S101
     with driver_lock(store):
@@ -163,11 +163,11 @@ def import_rows(
         new = ~there | better
         is_first = not len(held[POINT_ID])
         with writing(store):
-            for site, record in site_records(rows, mapping, beside).items():
+            for site, record in site_records(rows, mapping, sidecar).items():
                 if not has_site_record(store, site):
                     write_site_record(store, site, record)
-            write_setups(store, beside.setups)
-            for site, use in beside.earlier.items():
+            write_setups(store, sidecar.setups)
+            for site, use in sidecar.earlier.items():
                 if not has_earlier(store, site):
                     write_earlier(store, site, use)
             failures = _new_failures(checked, failure_columns(contents))
@@ -306,7 +306,7 @@ def _with_records(summary: dict[str, Any], rows: Rows, failures: Rows) -> dict[s
     return updated(summary, accepted, [], failed)
 
 
-def site_records(rows: Rows, mapping: TableMap, beside: Beside) -> dict[str, SiteRecord]:
+def site_records(rows: Rows, mapping: TableMap, sidecar: Sidecar) -> dict[str, SiteRecord]:
     """What the store should know of each imported site: what stands beside the table, and the
     classes' domains, the device and the legal settings that the map gives."""
     records = {}
@@ -315,7 +315,7 @@ def site_records(rows: Rows, mapping: TableMap, beside: Beside) -> dict[str, Sit
     for code, first in zip(*np.unique(sites.codes, return_index=True), strict=True):
         site, own = sites.values[code], np.flatnonzero(sites.codes == code)
         usual = SiteRecord(device="cpu" if np.isnan(rows["mem_mhz"][first]) else "gpu")
-        record = beside.sites.get(site, usual)
+        record = sidecar.sites.get(site, usual)
         records[site] = SiteRecord(
             {name: str(domain) for name, domain in mapping.classes.items()} or record.classes,
             mapping.device or record.device,

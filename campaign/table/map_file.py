@@ -40,9 +40,9 @@ MAPPED_COLUMNS = (*COLUMNS, "partition", "ranks")
 """What a map may name: these two change which point a row is, and other people's tables use the
 names for other things."""
 POINT_ID = "point_id"
+"""The first column of what export writes. A table with it may have every column of the store."""
 OF_STORE = {*COLUMNS, *MEASUREMENT_COLUMNS}
 """What a table with a column ``point_id``, which export wrote, may have; further ``n_<class>``."""
-"""The first column of what export writes. A table with it may have every column of the store."""
 REQUIRED = ("site", "kernel", "core_mhz", "time_s")
 
 

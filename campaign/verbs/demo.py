@@ -80,8 +80,8 @@ def run(arguments: Namespace) -> int:
         check_gpu()
 
     from campaign.results import open_store  # noqa: PLC0415
-    from campaign.table.beside import write_beside  # noqa: PLC0415
     from campaign.table.exporting import export_table, write_csv  # noqa: PLC0415
+    from campaign.table.sidecar import write_sidecar  # noqa: PLC0415
 
     began = time.monotonic()
     folder = Path(arguments.folder or (GPU_FOLDER if arguments.gpu else FOLDER))
@@ -111,7 +111,7 @@ def run(arguments: Namespace) -> int:
         _show_site(store, site, train)
     table = export_table(created)
     write_csv(table, folder / "table.csv")
-    write_beside(created, sorted(plan.sites), folder / "table.csv")
+    write_sidecar(created, sorted(plan.sites), folder / "table.csv")
     report = store.report(folder / "report.html", train=train)
     complete = outcome.complete and (not arguments.fmm or _show_fmm(folder, store))
     say(

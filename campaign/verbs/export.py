@@ -80,16 +80,16 @@ def _write(
     target: str,
     write: Callable[[pd.DataFrame, Path | None], None],
 ) -> None:
-    """The table, and beside a file what the table cannot hold."""
-    from campaign.table.beside import write_beside  # noqa: PLC0415
+    """The table, and next to a file what the table cannot hold."""
+    from campaign.table.sidecar import write_sidecar  # noqa: PLC0415
     from dvfs.files import is_stream  # noqa: PLC0415
 
     to = None if target == STDOUT else Path(target)
     try:
         write(table, to)
-        beside = None
+        sidecar = None
         if to is not None and not is_stream(to):
-            beside = write_beside(store, sorted(set(table["site"])), to)
+            sidecar = write_sidecar(store, sorted(set(table["site"])), to)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -99,11 +99,11 @@ def _write(
     points = table["point_id"].nunique()
     attempts = len(table) - points
     more = f", and {attempts} failed attempts before them" if attempts else ""
-    if beside is None:
+    if sidecar is None:
         say(f"{points} measurements written{more}; not the sites' records", sys.stderr)
     else:
         say(f"{target}: {points} measurements written{more}")
-        say(f"{beside}: the sites' records")
+        say(f"{sidecar}: the sites' records")
 
 
 def _write_formats(table: pd.DataFrame, arguments: Namespace) -> None:

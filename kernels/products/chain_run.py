@@ -112,7 +112,7 @@ def tile_and_shape(
     """The register tile, and what is packed of the right operand at a time, where a ``tile`` of
     ``kept`` stays on chip.
 
-    Beside a tile of the output, or of the left operand, so little streams by that both fit into
+    Sidecar a tile of the output, or of the left operand, so little streams by that both fit into
     ``on_chip`` numbers (a cache line of each row, and a register tile, at least); a tile of the
     right operand is packed as a whole. ``on_chip`` 0: as much as is fastest. ``columns``: of
     the results.

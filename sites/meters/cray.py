@@ -6,7 +6,7 @@ Management software. A file is one line, ``VALUE UNIT TIMESTAMP us``, such as
 updates all files together, ``raw_scan_hz`` times a second (10 Hz).
 
 **Channels.** ``node`` is the energy of the whole node, including accelerators. It contains ``cpu``,
-``memory`` and ``accelN``; ``cpu`` contains ``cpuN``. Files that do not exist are left out. Beside
+``memory`` and ``accelN``; ``cpu`` contains ``cpuN``. Files that do not exist are left out. Sidecar
 each counter is its instantaneous power, such as ``node/power``: the same energy by other means.
 
 **One scan.** ``freshness`` counts the scans. It is read before and after the other files, which are

@@ -16,7 +16,7 @@ from analysis.energy.intervals import without_each_setting
 from analysis.energy.models import ESTIMATED
 from analysis.energy.normal_equations import solve
 from analysis.energy.training import FormSolution, prepare, solve_form
-from analysis.energy.voltage import LOWEST_V, VoltageCurve, estimate_curves, knees_beside
+from analysis.energy.voltage import LOWEST_V, VoltageCurve, estimate_curves, neighbouring_knees
 from analysis.measurements.observations import Observations
 from dvfs.setting import Setting
 from tests.analysis.synthetic import MEM_MHZ, core_volt, grid_observations, mem_volt
@@ -191,23 +191,23 @@ def test_no_setting_left_out_leaves_its_refit_in_a_worse_minimum(seed):
     assert max(from_whole) > 1 + 4e-3, "this test needs minima that the whole solution misses"
 
 
-def test_knees_beside_lie_between_the_clocks_beside():
+def test_neighbouring_knees_lie_between_the_clocks_beside():
     mhz = np.array(list(product((400.0, 500.0, 700.0, 1000.0), (300.0, 900.0))))
     # Shares of the range: 0, 1/6, 1/2 and 1; the memory has one interval alone.
     numbers = np.array([0.8, 0.25, 0.7, 0.4])
     shares = [[(0 + 1 / 6) / 2, 0.4], [(1 / 2 + 1) / 2, 0.4]]
-    beside = knees_beside("floor", mhz, numbers)
+    beside = neighbouring_knees("floor", mhz, numbers)
     np.testing.assert_allclose([at[[1, 3]] for at in beside], shares)
     np.testing.assert_allclose([at[[0, 2]] for at in beside], [[0.8, 0.7]] * 2)
-    lowest = knees_beside("floor", mhz, np.array([0.8, 0.0, 0.7, 0.95]))
+    lowest = neighbouring_knees("floor", mhz, np.array([0.8, 0.0, 0.7, 0.95]))
     np.testing.assert_allclose([at[[1, 3]] for at in lowest], [[(1 / 6 + 1 / 2) / 2, 0.95]])
-    highest = knees_beside("floor", mhz, np.array([0.8, 0.5, 0.7, 0.0]))
+    highest = neighbouring_knees("floor", mhz, np.array([0.8, 0.5, 0.7, 0.0]))
     np.testing.assert_allclose([at[[1, 3]] for at in highest], [[(1 / 6 + 1 / 2) / 2, 0.0]])
-    assert knees_beside("free", mhz, np.zeros(4)) == []
+    assert neighbouring_knees("free", mhz, np.zeros(4)) == []
     one_mem = np.column_stack([mhz[:, 0], np.full(len(mhz), 300.0)])
-    assert len(knees_beside("floor", one_mem, numbers[:2])) == 2
+    assert len(neighbouring_knees("floor", one_mem, numbers[:2])) == 2
     no_core = np.column_stack([np.full(len(mhz), 300.0), mhz[:, 0]])
-    assert len(knees_beside("floor", no_core, numbers[:2])) == 2
+    assert len(neighbouring_knees("floor", no_core, numbers[:2])) == 2
 
 
 @pytest.mark.parametrize("family", ESTIMATED)

@@ -29,7 +29,7 @@ SUFFIX = ".sites.json"
 
 
 @dataclass(frozen=True)
-class Beside:
+class Sidecar:
     """The records of sites, by name; the set-ups, by id; and, by site, what is known of
     measurements without a set-up of their own."""
 
@@ -38,12 +38,12 @@ class Beside:
     earlier: dict[str, SetupUse] = field(default_factory=dict)
 
 
-def path_beside(table: Path) -> Path:
+def sidecar_path(table: Path) -> Path:
     """The file that belongs to a table."""
     return table.with_name(table.name + SUFFIX)
 
 
-def write_beside(store: Store, sites: list[str], table: Path) -> Path:
+def write_sidecar(store: Store, sites: list[str], table: Path) -> Path:
     """Write what a store holds of these sites, and its set-ups, beside a table; the file's path.
 
     Raises:
@@ -60,7 +60,7 @@ def write_beside(store: Store, sites: list[str], table: Path) -> Path:
             if (earlier := read_earlier(store, site))
         },
     }
-    path = path_beside(table)
+    path = sidecar_path(table)
     write_output(path, json.dumps(kept, indent=1) + "\n")
     return path
 
@@ -75,15 +75,15 @@ def _is_possible(record: SiteRecord) -> bool:
     )
 
 
-def read_beside(table: Path) -> Beside:
+def read_sidecar(table: Path) -> Sidecar:
     """What stands beside a table; nothing where there is no such file.
 
     Raises:
-        FileError: the file is not one that :func:`write_beside` writes.
+        FileError: the file is not one that :func:`write_sidecar` writes.
     """
-    path = path_beside(table)
+    path = sidecar_path(table)
     if not path.is_file():
-        return Beside()
+        return Sidecar()
     try:
         kept = json.loads(read_text(path))
         records = {site: record_of(record) for site, record in kept["sites"].items()}
@@ -100,4 +100,4 @@ def read_beside(table: Path) -> Beside:
         raise FileError(
             "is not what export writes beside a table", "export again, or remove it", str(path)
         ) from None
-    return Beside({site: record for site, record in records.items() if record}, setups, earlier)
+    return Sidecar({site: record for site, record in records.items() if record}, setups, earlier)
