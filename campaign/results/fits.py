@@ -347,8 +347,8 @@ def data_id(columns: xr.Dataset | Columns, site: str) -> str:
     status = np.asarray(columns["status"])
     failed = np.logical_or.reduce([status == failure for failure in FAILURES])
     rows = np.flatnonzero((np.asarray(columns["site"]) == site) & ~failed)
-    ids = np.asarray(columns["point_id"])[rows]
-    order = np.argsort(ids.astype(str), kind="stable")
+    ids = np.array(np.asarray(columns["point_id"])[rows].tolist(), str)
+    order = np.argsort(ids, kind="stable")
     rows = rows[order]
     hashed = hashlib.sha256("\n".join(ids[order].tolist()).encode())
     for name in OF_DATA:

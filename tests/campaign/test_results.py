@@ -305,6 +305,7 @@ def test_the_hash_of_the_measurements_depends_on_no_order(store):
     turned = store.scalars.isel(measurement=np.arange(rows)[::-1])
     other = store.scalars.assign(energy_j=store.scalars["energy_j"] * (1 + 1e-15))
     assert data_id(turned, SITE) == data_id(store.scalars, SITE)
+    assert data_id(store.dataset, SITE) == data_id(store.columns, SITE) == data_id(turned, SITE)
     assert data_id(other, SITE) != data_id(store.scalars, SITE)
 
 

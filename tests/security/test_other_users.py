@@ -41,6 +41,7 @@ from campaign.store.dataset import open_dataset
 from campaign.store.layout import open_store
 import campaign.launch.drive, campaign.launch.progress, campaign.launch.partition_run
 import campaign.launch.local, campaign.launch.slurm
+import encodings.utf_8_sig
 
 def do(words):
     if words[0] == "open_dataset":
