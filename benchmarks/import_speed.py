@@ -23,21 +23,23 @@ import numpy as np
 import pandas as pd
 
 ROOT = Path(__file__).parents[1]
-CORE_MHZ = np.linspace(600.0, 1500.0, 20).round()
 MEM_MHZ = np.array([400.0, 800.0, 1600.0, 3200.0])
-REPEATS = 5
 NOISE = 0.02
 PANDAS = "import sys, pandas; pandas.read_csv(sys.argv[1]).to_parquet(sys.argv[2])"
 
 
-def sweep(n_rows: int, seed: int = 0) -> pd.DataFrame:
-    """A table of at least ``n_rows`` rows, cut to them: columns as ``campaign import`` reads."""
-    rng = np.random.default_rng(seed)
-    n_kernels = -(-n_rows // (CORE_MHZ.size * MEM_MHZ.size * REPEATS))
+def sweep(n_rows: int, settings: int = 80, repeats: int = 5) -> pd.DataFrame:
+    """A table of at least ``n_rows`` rows, cut to them: columns as ``campaign import`` reads.
+
+    ``settings``: a multiple of the four memory clocks.
+    """
+    rng = np.random.default_rng(0)
+    core_mhz = np.linspace(600.0, 1500.0, settings // MEM_MHZ.size).round()
+    n_kernels = -(-n_rows // (settings * repeats))
     kernel, core, mem, repeat = (
         grid.ravel()[:n_rows]
         for grid in np.meshgrid(
-            np.arange(n_kernels), CORE_MHZ, MEM_MHZ, np.arange(REPEATS), indexing="ij"
+            np.arange(n_kernels), core_mhz, MEM_MHZ, np.arange(repeats), indexing="ij"
         )
     )
     ops = 10.0 ** rng.uniform(8, 11, n_kernels)[kernel]

@@ -18,45 +18,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
+from benchmarks.import_speed import sweep
 
 ROOT = Path(__file__).parents[1]
 VERBS = ("fit", "predict", "crossval", "report")
-NOISE = 0.02
-
-
-def sweep(kernels: int, settings: int, repeats: int) -> pd.DataFrame:
-    """A table of simulated measurements, as ``campaign import`` reads it."""
-    rng = np.random.default_rng(0)
-    kernel, setting, repeat = (
-        grid.ravel() for grid in np.meshgrid(*map(np.arange, (kernels, settings, repeats)))
-    )
-    core = np.linspace(600.0, 1500.0, -(-settings // 4)).round()[setting // 4]
-    mem = 400.0 * 2.0 ** (setting % 4)
-    ops = 10.0 ** rng.uniform(8, 11, kernels)[kernel]
-    moved = ops / 10.0 ** rng.uniform(-1, 2, kernels)[kernel]
-    core_v = 0.7 + 0.4 * (core / 1500.0) ** 2
-    time_s = np.maximum(ops / (core * 1e8), moved / (mem * 1e8))
-    spent_j = ops * 30e-12 * core_v**2 + moved * 400e-12
-    spent_j += (10.0 * core_v + 20e-3 * core_v**2 * core + 2e-3 * mem) * time_s
-    noise = np.exp(rng.normal(0, NOISE, (2, len(kernel))))
-    return pd.DataFrame(
-        {
-            "site": "bench",
-            "kernel": pd.Series(kernel).map("kernel_{:04d}".format),
-            "node": "node1",
-            "repeat": repeat,
-            "core_mhz": core,
-            "mem_mhz": mem,
-            "core_v": core_v,
-            "mem_v": 1.2,
-            "time_s": time_s * noise[0],
-            "energy_j": spent_j * noise[0] * noise[1],
-            "n_sp": ops,
-            "n_dram": moved,
-        }
-    )
 
 
 def cost(verb: str, *arguments: str) -> tuple[float, float]:
@@ -81,7 +46,9 @@ def main() -> None:
         stores = []
         for repeats in (1, given.repeats):
             table = Path(folder) / f"{repeats}.csv"
-            sweep(given.kernels, given.settings, repeats).to_csv(table, index=False)
+            sweep(given.kernels * given.settings * repeats, given.settings, repeats).to_csv(
+                table, index=False
+            )
             stores.append(str(table.with_suffix(".store")))
             cost("import", str(table), "--store", stores[-1])
         print(f"{given.kernels} kernels x {given.settings} settings, simulated")

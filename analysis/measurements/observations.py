@@ -13,6 +13,7 @@ from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
 from analysis.measurements.estimated_energies import estimated_energies
 from dvfs.dataset import COUNT_PREFIX, MEMORY_CLASSES, STATED, Columns, is_complete
 from dvfs.errors import UserError
+from dvfs.groups import Groups
 from dvfs.kernel_instance import KernelInstance, dataset_kernels, relabelled
 from dvfs.names import unknown_name
 from dvfs.setting import Setting, axis_columns, axis_values, clock_columns, distinct_settings
@@ -373,9 +374,8 @@ def kernel_names(data: Observations) -> list[str]:
 
 def rows_by_kernel(data: Observations) -> Iterator[tuple[str, np.ndarray]]:
     """The label of each kernel, sorted, and its rows, int64."""
-    order = np.argsort(data.kernel, kind="stable")
-    numbers, starts = np.unique(data.kernel[order], return_index=True)
-    for number, rows in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
+    groups = Groups(data.kernel)
+    for number, rows in zip(groups.codes.tolist(), groups.rows(), strict=True):
         yield data.kernels[number], rows
 
 

@@ -25,6 +25,7 @@ from analysis.measurements.problems import (
 )
 from analysis.measurements.variant_metrics import Metric, variant_metrics
 from dvfs.dataset import CLOCK_UNPROVEN, COUNT_PREFIX, class_unit, is_complete
+from dvfs.groups import Groups
 from dvfs.kernel_instance import KernelInstance, dataset_kernels
 from dvfs.names import unknown_name
 from dvfs.setting import Setting, axis_values, distinct_settings
@@ -253,10 +254,9 @@ def studied_variants(
     studied = []
     mine = np.flatnonzero(np.asarray(dataset["site"]) == site)
     kernels, kernel_of = distinct_kernels(np.asarray(dataset["kernel"])[mine].tolist())
-    order = mine[np.argsort(kernel_of, kind="stable")]
-    ends = np.cumsum(np.bincount(kernel_of))
     imported, params = (np.asarray(dataset[name]) for name in ("imported", "params"))
-    for kernel, rows in zip(kernels, np.split(order, ends[:-1]), strict=True):
+    for kernel, places in zip(kernels, Groups(kernel_of).rows(), strict=True):
+        rows = mine[places]
         if kernel not in tuned and not imported[rows].all():
             continue
         if len(set(params[rows].tolist())) < FEWEST:

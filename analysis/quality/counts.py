@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 
 from analysis.quality.finding import Finding, first_named
-from analysis.quality.groups import Groups
 from analysis.quality.rows import Rows
+from dvfs.groups import Groups
 
 VARIES = float(np.log(1.2))
 """Of the work: counters of the same work differ by less, in the class that differs least."""

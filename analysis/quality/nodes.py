@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from analysis.quality.finding import Finding
-from analysis.quality.groups import Groups
 from analysis.quality.noise import MAD_TO_SIGMA, student_limit
 from analysis.quality.rows import Rows
+from dvfs.groups import Groups
 
 APART = 0.1
 """Relative: nodes of one model are often closer than this. Further apart, a fit of all of them

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from analysis.quality.groups import Groups
 from analysis.quality.rows import Rows
+from dvfs.groups import Groups
 
 FALSE_ALARM = 0.01
 """The chance that a check reports something in a clean data set."""

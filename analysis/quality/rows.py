@@ -12,10 +12,11 @@ import numpy as np
 from analysis.measurements.clock_proof import clock_proofs
 from analysis.measurements.estimated_energies import every_row, mention
 from analysis.measurements.observations import setting_text
-from analysis.quality.groups import Groups, factorized
 from dvfs.dataset import COUNT_PREFIX, MEMORY_CLASSES, is_complete
+from dvfs.groups import Groups
 from dvfs.kernel_instance import KernelInstance, dataset_kernels
 from dvfs.setting import Setting, axis_columns, axis_values, clock_columns, distinct_settings
+from dvfs.texts import Texts
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -119,10 +120,10 @@ def rows_of(dataset: xr.Dataset | Columns, site: str, limited: bool = True) -> R
             return np.asarray(dataset[name])[own]
         return np.full(len(index), missing)
 
-    kernel_code, kernels = factorized(column("kernel", ""))
-    params_code, params = factorized(column("params", ""))
-    ranks_code, ranks = factorized(column("ranks", 1))
-    code, kinds = factorized(
+    kernel_code, kernels = _factorized(column("kernel", ""))
+    params_code, params = _factorized(column("params", ""))
+    ranks_code, ranks = _factorized(column("ranks", 1))
+    code, kinds = _factorized(
         (kernel_code * len(params) + params_code) * max(len(ranks), 1) + ranks_code
     )
     pairs, which_ranks = np.divmod(np.array(kinds, np.int64), max(len(ranks), 1))
@@ -135,7 +136,7 @@ def rows_of(dataset: xr.Dataset | Columns, site: str, limited: bool = True) -> R
     settings, setting = distinct_settings(*axis_values(dataset, index))
     achieved = [column(f"{name}_mhz_achieved", np.nan) for name in ("core", "mem")]
     volts = [column(f"{name}_v", np.nan) for name in ("core", "mem")]
-    node, nodes = factorized(column("node", ""))
+    node, nodes = _factorized(column("node", ""))
     counts = {
         str(name).removeprefix(COUNT_PREFIX): column(str(name), np.nan).astype(float)
         for name in dataset
@@ -152,7 +153,7 @@ def rows_of(dataset: xr.Dataset | Columns, site: str, limited: bool = True) -> R
         mhz=clock_columns(settings),
         node=node,
         nodes=[str(name) for name in nodes],
-        partition=factorized(column("partition", ""))[0],
+        partition=_factorized(column("partition", ""))[0],
         repeat=column("repeat", 0).astype(np.int64),
         start_unix_s=column("start_unix_s", 0.0).astype(float),
         achieved_mhz=np.column_stack(achieved).astype(float),
@@ -192,3 +193,15 @@ def provenance(
         for name, value in of_row.items():
             labels.setdefault(name, [""] * len(texts))[i] = str(value)
     return power_w, labels
+
+
+def _factorized(values: np.ndarray) -> tuple[np.ndarray, list[object]]:
+    """int64 (rows,) indices into the distinct values, in the order of their first rows."""
+    if values.dtype.kind == "O":
+        texts = Texts.of(values)
+        return texts.codes.astype(np.int64), texts.values
+    distinct, first, code = np.unique(values, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return place[code], distinct[order].tolist()

@@ -11,7 +11,6 @@ import jinja2
 from markupsafe import Markup
 
 from analysis.choice.crossval import form_text, halves_text
-from analysis.figures.labels import some_of
 from analysis.figures.svg import figure_svgs
 from analysis.figures.variants import study_titles
 from analysis.report import display_tables
@@ -107,7 +106,8 @@ def site_view(site: SiteReport, number: int) -> dict[str, Any]:
         "utilisation": as_table(utilisation, tall=True) if utilisation else None,
         "times": display_tables.times(site.timing, families) if site.timing is not None else None,
         "heat_maps": maps,
-        "mapped": some_of(sum(len(some) for _, some in maps), len(site.candidates), "kernels"),
+        "mapped": sum(len(some) for _, some in maps),
+        "kernels": len(site.candidates),
         "variant_summaries": [
             summary(shown, title)
             for shown, title in zip(site.variants, study_titles(site.variants), strict=True)

@@ -27,7 +27,7 @@ def failed_attempts(store: Store) -> pd.DataFrame:
         DamagedStoreError: every generation is damaged, or the plan cannot be read.
     """
     contents = read_contents(store)
-    frame = pd.DataFrame({**failure_columns(contents)})[list(FAILURE_COLUMNS)]
+    frame = pd.DataFrame(dict(failure_columns(contents)))[list(FAILURE_COLUMNS)]
     # One attempt may fail twice, because Dask repeats the task of a lost worker.
     frame = frame.drop_duplicates(["point_id", "attempt"], keep="last")
     states = point_states(store, contents) if len(frame) else {}

@@ -28,8 +28,6 @@ from campaign.table.points import (
     SAME_POINT,
     WORTH,
     attempts_of,
-    groups_of,
-    numbered_repeats,
     point_ids_of,
     worth_of,
 )
@@ -44,6 +42,7 @@ from dvfs.dataset import (
     STATED,
     STATUSES,
 )
+from dvfs.groups import Groups
 from dvfs.input_files import FileError
 from dvfs.setting import AXES
 from dvfs.texts import Column, Texts, group_codes
@@ -96,9 +95,9 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
     kinds = _kinds(cells)
     frame, power_w = _frame(cells, mapping, kinds)
     if mapping.numbers_repeats:
-        same_point = group_codes([frame[name] for name in SAME_POINT])
-        frame["repeat"] = numbered_repeats(same_point)
-        _note_since_start(cells, np.asarray(frame["time_s"]), same_point)
+        same = Groups(group_codes([frame[name] for name in SAME_POINT]))
+        frame["repeat"] = same.places()
+        _note_since_start(cells, np.asarray(frame["time_s"]), same)
     ids = point_ids_of(frame, kinds.ids)
     attempts = attempts_of(cells, frame, ids, kinds.ids, kinds.worth)
     if wrong := cells.messages():
@@ -116,10 +115,10 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
     )
 
 
-def _note_since_start(cells: TableCells, time_s: np.ndarray, same_point: np.ndarray) -> None:
+def _note_since_start(cells: TableCells, time_s: np.ndarray, same_point: Groups) -> None:
     """Note times that rise by equal steps from row to row of a point: those of a log, since its
     start, and no run times of repeats."""
-    for own in groups_of(same_point):
+    for own in same_point.rows():
         times = time_s[own]
         if len(times) < FEWEST_SAMPLES or not np.isfinite(times).all():
             continue

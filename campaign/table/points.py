@@ -27,22 +27,6 @@ class Attempts:
     failures: np.ndarray
 
 
-def groups_of(code: np.ndarray) -> list[np.ndarray]:
-    """The rows (int64, in their order) of each group of a code."""
-    order = np.argsort(code, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(code[order])) + 1)
-
-
-def numbered_repeats(same_point: np.ndarray) -> np.ndarray:
-    """int64: how many rows of the same point are before each row. ``same_point``: a code."""
-    order = np.argsort(same_point, kind="stable")
-    starts = np.flatnonzero(np.diff(same_point[order], prepend=-1))
-    sizes = np.diff(starts, append=len(order))
-    repeat = np.empty(len(order), np.int64)
-    repeat[order] = np.arange(len(order)) - np.repeat(starts, sizes)
-    return repeat
-
-
 def point_ids_of(content: Mapping[str, Column], given: np.ndarray) -> np.ndarray:
     """The id of every row's point, S24: ``given``, where that is not empty, else of its content."""
     if (given != b"").all():

@@ -1,10 +1,8 @@
-"""Rows in groups: medians and means of each, in NumPy; pandas takes longer to import than these."""
+"""Rows in groups, with medians and means of each: pandas takes longer to import than these."""
 
 from __future__ import annotations
 
 import numpy as np
-
-from dvfs.texts import Texts
 
 
 class Groups:
@@ -17,6 +15,16 @@ class Groups:
         self._starts = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
         self.codes = ordered[self._starts]
         self.sizes = np.diff(self._starts, append=len(code))
+
+    def rows(self) -> list[np.ndarray]:
+        """int64 each: the rows of each group, in their order."""
+        return np.split(self._order, self._starts[1:])
+
+    def places(self) -> np.ndarray:
+        """int64 (rows,): how many rows of its group are before each row."""
+        places = np.empty(len(self._order), np.int64)
+        places[self._order] = np.arange(len(self._order)) - np.repeat(self._starts, self.sizes)
+        return places
 
     def medians(self, values: np.ndarray) -> np.ndarray:
         """float64 (groups,): the median of each group's values, of which none is NaN."""
@@ -38,15 +46,3 @@ class Groups:
         values = np.empty(len(self._order), of_group.dtype)
         values[self._order] = np.repeat(of_group, self.sizes)
         return values
-
-
-def factorized(values: np.ndarray) -> tuple[np.ndarray, list[object]]:
-    """int64 (rows,) indices into the distinct values, in the order of their first rows."""
-    if values.dtype.kind == "O":
-        texts = Texts.of(values)
-        return texts.codes.astype(np.int64), texts.values
-    distinct, first, code = np.unique(values, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    return place[code], distinct[order].tolist()
