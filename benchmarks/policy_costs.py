@@ -3,8 +3,9 @@
     python -m benchmarks.policy_costs exec [--runs N] [--seconds S]
     python -m benchmarks.policy_costs filter [--runs N] [--entries N]
 
-Both sides are interleaved; medians and their difference are printed. ``exec``: wall and processor
-time of ``true``, and of a loop of about ``--seconds``, with byte code and checked files in caches.
+Both sides are interleaved; medians are printed. ``exec``: wall and processor time of ``true``,
+with byte code and checked files in caches, which is what a start costs; and the processor time that
+a loop of about ``--seconds`` counts of itself: the median ratio of 4 N pairs, under exec and alone.
 ``filter``: wall time of ``srun true`` on a real Slurm of one machine, without a filter's work and
 with a policy of ``--entries`` entries, of which the last matches; as root.
 """
@@ -23,7 +24,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-LOOP = "n = {n}\nwhile n:\n    n -= 1\n"
+LOOP = "import time\nn = {n}\nwhile n:\n    n -= 1\nprint(time.process_time())\n"
 LOOP_STEPS = 2_000_000
 
 
@@ -34,6 +35,11 @@ def timed(argv: Sequence[str], environment: dict[str, str] | None = None) -> tup
     wall_s, after = time.perf_counter() - began_s, os.times()
     used_s = after.children_user + after.children_system
     return wall_s, used_s - before.children_user - before.children_system
+
+
+def own_s(argv: Sequence[str], environment: dict[str, str]) -> float:
+    """The processor time in s that a program prints of itself."""
+    return float(subprocess.run(argv, check=True, capture_output=True, env=environment).stdout)
 
 
 def interleaved(
@@ -59,19 +65,28 @@ def exec_costs(runs: int, seconds: float) -> None:
         around = [sys.executable, "-m", "campaign", "exec", "--site", "localhost"]
         around += ["--records", records, "--"]
         timed([*around, "true"], kept)
-        one_s, _ = timed([sys.executable, "-c", LOOP.format(n=LOOP_STEPS)])
-        steps = round(LOOP_STEPS * seconds / one_s)
-        for name, argv, count in (
-            ("true", ["true"], runs),
-            ("loop", [sys.executable, "-c", LOOP.format(n=steps)], max(runs // 5, 3)),
-        ):
-            alone, under = interleaved(
-                partial(timed, argv, kept), partial(timed, [*around, *argv], kept), count
-            )
-            print(
-                f"{name:5} alone {alone[0]:.3f} s wall, {alone[1]:.3f} s processor; under exec "
-                f"{under[0] - alone[0]:+.3f} and {under[1] - alone[1]:+.3f} s"
-            )
+        alone, under = interleaved(
+            partial(timed, ["true"], kept), partial(timed, [*around, "true"], kept), runs
+        )
+        print(
+            f"true  alone {alone[0]:.3f} s wall, {alone[1]:.3f} s processor; under exec "
+            f"{under[0] - alone[0]:+.3f} and {under[1] - alone[1]:+.3f} s"
+        )
+        loop = [sys.executable, "-c", LOOP.format(n=LOOP_STEPS)]
+        steps = round(LOOP_STEPS * seconds / own_s(loop, kept))
+        loop[-1] = LOOP.format(n=steps)
+        sides = (loop, [*around, *loop])
+        ratios = []
+        for i in range(4 * runs):
+            # Which of the two is first alternates.
+            first, second = (own_s(argv, kept) for argv in (sides if i % 2 else sides[::-1]))
+            ratios.append(second / first if i % 2 else first / second)
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        error = 1.25 * (high - low) / 1.35 / len(ratios) ** 0.5
+        print(
+            f"loop  of {seconds:g} s: its own processor time under exec "
+            f"{100 * (middle - 1):+.2f} %, standard error {100 * error:.2f} %"
+        )
 
 
 def filter_costs(runs: int, entries: int) -> None:
@@ -123,7 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("exec", "filter"))
     parser.add_argument("--runs", type=int, default=25)
-    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--entries", type=int, default=100)
     arguments = parser.parse_args()
     if arguments.what == "exec":

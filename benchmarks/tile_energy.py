@@ -2,11 +2,12 @@
 
     .venv/bin/python benchmarks/tile_energy.py
 
-A simulated machine with the energies of Prajapati 2019, Table B.2 (microbenchmarks), at 16
-settings. ``campaign run`` measures its 298 instances of sw, 265 of j1d and 125 of j2d, once with
-noise and once without; then the site's energies are fitted, and every variant is predicted by a
-fit without it. What a picked tile loses is taken from the run without noise: with noise, the least
-of several hundred measured energies is the luckiest one. Takes ten minutes.
+``examples/tile-energies.toml``: a simulated machine with the energies of Prajapati 2019, Table B.2
+(microbenchmarks), at four settings. ``campaign run`` measures its 298 instances of sw, 265 of j1d
+and 125 of j2d, once with noise and once without; then the site's energies are fitted, and every
+variant is predicted by a fit without it. What a picked tile loses is taken from the run without
+noise: with noise, the least of several hundred measured energies is the luckiest one. Takes a
+minute.
 
 All figures are of the simulated machine: none of the thesis's measurements is repeated here.
 
@@ -17,9 +18,11 @@ picked tile loses nothing; else 1.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -33,102 +36,23 @@ from analysis.choice.variant_crossval import VariantCrossValidation  # noqa: E40
 from analysis.measurements.variant_costs import CLOCKS  # noqa: E402
 from campaign.results import Results, open_store  # noqa: E402
 
-TRUE_PJ = {
-    "dram": 2200.0 / 4,
-    "l1": 223.0 / 4,
-    "sp_add": 53.0,
-    "sp_mul": 37.0,
-    "int_add": 72.0,
-    "int_max": 48.0,
-}
-"""pJ of a byte or an operation at 1 V, from Table B.2 (there pJ a word of 4 bytes)."""
-SITE = """
-name = "table-b2"
-description = "A machine with the energies of Prajapati 2019, Table B.2, simulated"
+EXAMPLES = ROOT / "examples"
+SITE = "tesla-k20c-simulated"
 
-[domains.core]
-frequencies_mhz = [324, 405, 480, 540, 614, 666, 705, 758]
-voltage_v = [
-    [324, 0.80], [405, 0.82], [480, 0.85], [540, 0.88], [614, 0.92], [666, 0.95], [705, 1.0],
-    [758, 1.05],
-]
 
-[domains.mem]
-frequencies_mhz = [1600, 2600]
-voltage_v = [[1600, 0.9], [2600, 1.0]]
-
-[clocks]
-control = "simulated"
-device = "gpu"
-
-[classes]
-sp_add = { domain = "core" }
-sp_mul = { domain = "core" }
-int_add = { domain = "core" }
-int_max = { domain = "core" }
-l1 = { domain = "core" }
-barrier = { domain = "core" }
-launch = { domain = "core" }
-dram = { domain = "mem" }
-
-[partitions.board]
-scheduler = "local"
-nodes = 2
-cores = 1
-
-[simulated]
-energy_pj_per_v2 = { %(energies)s, barrier = 0.0, launch = 0.0 }
-leakage_core_w_per_v = 20.0
-leakage_mem_w_per_v = 8.0
-misc_w = 20.0
-meter_hz = 62.5
-noise = "%(noise)s"
-added = ["barrier", "launch"]
-rate_per_cycle = { sp_add = 1600, sp_mul = 1600, int_add = 800, int_max = 800, l1 = 1600, \
-dram = 70, barrier = 0.05, launch = 0.0002 }
-"""
-CAMPAIGN = """
-name = "tile-energy"
-repeats = 1
-
-[[sites]]
-site = "table-b2.toml"
-
-[[kernels]]
-kernel = "stencil"
-params = { stencil = "sw", size_1 = 8192, steps = 8192, tiling = "orthogonal" }
-[kernels.space]
-tile_t = [32, 64, 128, 256, 512, 1024, 2048]
-tile_1 = [32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048]
-subtile = [16, 32, 64, 128, 256]
-where = ["subtile <= tile_t", "(tile_t // 32 * 7 + tile_1 // 32 * 3 + subtile // 16) % 97 < 86"]
-
-[[kernels]]
-kernel = "stencil"
-params = { stencil = "j1d", size_1 = 65536, steps = 256, tiling = "skewed" }
-[kernels.space]
-tile_t = [16, 32, 64, 96, 128, 256]
-tile_1 = [256, 512, 1024, 2048, 4096, 8192, 16384]
-subtile = [32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384]
-where = ["subtile <= tile_1", "(tile_t // 16 * 7 + tile_1 // 256 * 3 + subtile // 32) % 101 < 83"]
-
-[[kernels]]
-kernel = "stencil"
-params = { stencil = "j2d", size_1 = 2048, size_2 = 2048, steps = 64, tiling = "hexagonal" }
-[kernels.space]
-tile_t = [2, 4, 8, 16, 32]
-tile_1 = [2, 4, 8, 16, 32]
-tile_2 = [32, 64, 128, 256, 512]
-"""
+def true_pj() -> dict[str, float]:
+    """Class -> pJ of a byte or an operation at 1 V, of those that have an energy."""
+    site = tomllib.loads((EXAMPLES / f"{SITE}.toml").read_text(encoding="utf-8"))
+    return {name: pj for name, pj in site["simulated"]["energy_pj_per_v2"].items() if pj}
 
 
 def measured(folder: Path, noise: str) -> Results:
     """The store of a run of all instances on the simulated machine."""
     folder.mkdir()
-    energies = ", ".join(f"{name} = {value}" for name, value in TRUE_PJ.items())
-    (folder / "table-b2.toml").write_text(SITE % {"energies": energies, "noise": noise})
-    (folder / "campaign.toml").write_text(CAMPAIGN)
-    words = [sys.executable, "-m", "campaign", "run", "campaign.toml", "--store", "store"]
+    site = (EXAMPLES / f"{SITE}.toml").read_text(encoding="utf-8")
+    (folder / f"{SITE}.toml").write_text(site.replace('"default"', f'"{noise}"'))
+    shutil.copy(EXAMPLES / "tile-energies.toml", folder)
+    words = [sys.executable, "-m", "campaign", "run", "tile-energies.toml", "--store", "store"]
     subprocess.run(words, cwd=folder, check=True, capture_output=True)
     return open_store(folder / "store")
 
@@ -153,23 +77,23 @@ def main() -> int:
     passed = True
     with tempfile.TemporaryDirectory() as folder:
         stores = {noise: measured(Path(folder, noise), noise) for noise in ("default", "off")}
-        fitted = stores["default"].fit("table-b2", "choi", "known").fit
+        fitted = stores["default"].fit(SITE, "choi", "known").fit
+        true = true_pj()
         print("class     true pJ   fitted  95 % from       to")
         for term, value, low, high in zip(
             fitted.terms, fitted.value, fitted.low, fitted.high, strict=True
         ):
-            if term.of in TRUE_PJ:
-                true = TRUE_PJ[term.of]
-                inside = low <= true <= high
+            if term.of in true:
+                inside = low <= true[term.of] <= high
                 passed &= bool(inside)
                 print(
-                    f"{term.of:8} {true:8.2f} {value:8.2f}   {low:8.2f} {high:8.2f}"
+                    f"{term.of:8} {true[term.of]:8.2f} {value:8.2f}   {low:8.2f} {high:8.2f}"
                     f"{'' if inside else '  not inside'}"
                 )
         for group in fitted.confounded:
             print(f"cannot be separated: {', '.join(group['terms'])}")
         made = {
-            noise: store.crossval_variants("table-b2", model="choi", voltage="known").crossval
+            noise: store.crossval_variants(SITE, model="choi", voltage="known").crossval
             for noise, store in stores.items()
         }
     true_j = made["off"].variants.energy_j

@@ -15,6 +15,7 @@ from kernels.cuda.fmm import direct, hadamard, product
 from kernels.cuda.fmm.arrays import arrays_of, matrices_of, rows_within
 from kernels.cuda.fmm.direct import DirectVariant
 from kernels.cuda.fmm.hadamard import Cells
+from kernels.cuda.fmm.integers import integer_instructions
 from kernels.cuda.fmm.plan import POINTS, DirectStep, Plan, SpectraStep, Step, count_step, make_plan
 from kernels.cuda.program import NEEDS, Source, compile_program
 from kernels.fmm.accuracy import DIGITS, SINGLE_ASKED
@@ -56,6 +57,9 @@ class GpuFmmParams(Params):
     """threads of a block in direct sums"""
     cells: Cells = 4
     """target cells of a block in M2L: they share the loads of an operator's spectrum"""
+    integers: Literal["data", "all"] = "data"
+    """what counts as int: a comparison and a selection a pair; or all integer instructions of the
+    machine code of sm_80, for addresses and loops too"""
 
     @model_validator(mode="after")
     def _has_the_digits(self) -> GpuFmmParams:
@@ -88,12 +92,19 @@ def plan_of(params: GpuFmmParams) -> Plan:
 
 
 def count_phases(params: GpuFmmParams) -> Mapping[str, Counts]:
-    """Phase -> operations of one evaluation, of the phases that have any, in order."""
+    """Phase -> operations of one evaluation, of the phases that have any, in order.
+
+    Raises:
+        KernelError: all integers are asked for, and the compiler or ``nvdisasm`` is missing.
+    """
     plan = plan_of(params)
     phases: dict[str, dict[str, float]] = {}
     for step in plan.steps:
         total = phases.setdefault(step.phase, {})
-        for name, count in count_step(step, plan).items():
+        counts = count_step(step, plan)
+        if params.integers == "all":
+            counts["int"] = integer_instructions(step, *source_of(step, params), plan)
+        for name, count in counts.items():
             total[name] = total.get(name, 0.0) + count
     return phases
 
@@ -294,8 +305,8 @@ gpu_fmm = Kernel(
     name="gpu_fmm",
     summary="a fast multipole method on a GPU, its phases marked",
     counted="flops (sp or dp), reciprocal square roots (sfu), and a comparison and a selection "
-    "a pair (int), as executed; bytes of shared memory by thread; bytes at l2 and dram, each "
-    "launch as from a cold cache",
+    "a pair or all integer instructions (int), as executed; bytes of shared memory by thread; "
+    "bytes at l2 and dram, each launch as from a cold cache",
     classes=("sp", "dp", "sfu", "int", "shared", "l2", "dram"),
     params=GpuFmmParams,
     counts=count_evaluation,

@@ -24,8 +24,8 @@ from kernels.cuda.program import Source
 
 SOURCE = Path(__file__).with_name("product.cu")
 FUNCTION = "products"
-SIDE, THREADS, PART = 32, 64, 4
-"""As in the source: of a tile, of a block, and of a thread's part of a tile."""
+SIDE, THREADS, PART, UNROLL = 32, 64, 4, 8
+"""As in the source: of a tile, of a block, of a thread's part of a tile, and of a pass."""
 _PAD_BYTES = 8
 """Behind each staged row of the input, so that no two rows of a warp lie in one bank."""
 _WARPS = THREADS // WARP

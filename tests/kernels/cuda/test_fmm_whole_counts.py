@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from kernels.cuda.fmm.plan import DirectStep, Plan, ProductStep, SpectraStep, St
 from kernels.cuda.fmm.product import SIDE, THREADS, count_product, make_product
 from kernels.cuda.fmm.tiles import make_tiles
 from kernels.cuda.listing import Function
-from tests.kernels.cuda.on_host import ARCHITECTURES, compiled_together
+from tests.kernels.cuda.on_host import ARCHITECTURES, compiled, compiled_together
 
 LANES = 32
 
@@ -198,6 +199,65 @@ def spectra_done(function: Function, step: SpectraStep, plan: Plan) -> Counter[s
         # Of lists, once a warp.
         done["global"] += threads // LANES * (entries * (cells + 1) + cells + 2) * 4
     return done
+
+
+INTEGER = re.compile(
+    r"U?(IADD3?|IMAD(?!\.MOV)|LEA|LOP3|SHF|ISETP|SEL|IMNMX|VIADD)\b|[FD](SETP|SEL)\b"
+)
+
+
+def integers(function: Function, depth: int, depths: int) -> float:
+    """Integer instructions between the loops of a depth, a thread: line by line of the listing."""
+    found = 0.0
+    for each in function.instructions:
+        if function.depth(each) == depth and not (each.moves_constant or each.never_runs):
+            found += bool(INTEGER.match(each.name)) / (LANES if each.name[0] == "U" else 1)
+    assert depths >= max(function.depth(each) for each in function.instructions)
+    return found
+
+
+def integers_done(function: Function, step: Step, plan: Plan) -> float:
+    """Integer instructions of all threads, tile by tile and job by job."""
+    done = 0.0
+    if isinstance(step, DirectStep):
+        variant = plan.variant
+        once, a_chunk, a_pass = (integers(function, depth, 2) for depth in range(3))
+        for _, held, _, chunks in step.jobs.jobs.astype(int):
+            busy = sum(warp * variant.tile < held for warp in range(variant.warps)) * LANES
+            passes = chunks * variant.threads // variant.unroll
+            done += variant.threads * (once + chunks * a_chunk) + busy * passes * a_pass
+        return done
+    if isinstance(step, SpectraStep):
+        once, an_entry = (integers(function, depth, 1) for depth in range(2))
+        threads = plan.width(step.out) * plan.variant.dtype.itemsize // 16
+        for entries in np.diff(step.tiles.begins.astype(int)).tolist():
+            done += threads * (once + entries * an_entry)
+        return done
+    once, an_entry, a_piece, a_pass = (integers(function, depth, 3) for depth in range(4))
+    down, across = plan.width(step.source) // SIDE, plan.width(step.out) // SIDE
+    for entries in np.diff(step.product.tiles.begins.astype(int)).tolist():
+        a_tile = once + entries * (an_entry + down * (a_piece + SIDE // 8 * a_pass))
+        done += across * THREADS * a_tile
+    return done
+
+
+@pytest.mark.parametrize("params", drawn(3, 8), ids=["double", "single", "single, wider"])
+def test_all_integers_are_those_of_the_machine_code(params: GpuFmmParams) -> None:
+    """Addresses and loops too; nothing else changes."""
+    plan = plan_of(params)
+    done: dict[str, float] = {}
+    for step in plan.steps:
+        source, name = source_of(step, params)
+        function, _ = compiled(source, name, ARCHITECTURES[0])
+        done[step.phase] = done.get(step.phase, 0.0) + integers_done(function, step, plan)
+    data = count_phases(params)
+    found = count_phases(params.model_copy(update={"integers": "all"}))
+    for phase, counts in found.items():
+        assert counts["int"] == pytest.approx(done[phase], rel=1e-12)
+        assert counts["int"] > data[phase].get("int", 0.0)
+        assert {**counts, "int": 0.0} == {**data[phase], "int": 0.0}
+    # A pair needs its comparison and selection, and a load's address at the least.
+    assert sum(done.values()) > 1.02 * count_evaluation(params)["int"]
 
 
 def test_counts_of_a_product_by_hand() -> None:
