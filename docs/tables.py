@@ -20,6 +20,7 @@ from campaign.profiles.counter_map import BUILT_IN_MAPS, CounterMap, read_counte
 from campaign.results.platform_file import PlatformFile
 from campaign.table.formats import FORMATS
 from campaign.table.map_file import TableMap
+from campaign.table.power_logs import POWER_LOGS
 from campaign.table.units import STANDARD, UNITS
 from docs.file_keys import HEADER, key_tables
 from dvfs.dataset import CLASS_UNITS, MEMORY_CLASSES
@@ -165,6 +166,19 @@ def formats() -> str:
     )
 
 
+def power_logs() -> str:
+    """One row a kind of power log."""
+    return _table(
+        ["log", "tried with", "made by", "traps"],
+        [
+            [a.tool, a.versions, f"`{a.made_by}`" if " -" in a.made_by else a.made_by, a.traps]
+            for name in sorted(POWER_LOGS)
+            if name not in POWER_LOGS.packages
+            for a in [POWER_LOGS.load(name).ABOUT]
+        ],
+    )
+
+
 def file_keys(model: type[FileModel]) -> str:
     """One table for each table of a file, one row a key."""
     parts = []
@@ -193,6 +207,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "counter_maps": counter_maps,
     "units": units,
     "formats": formats,
+    "power_logs": power_logs,
 }
 GENERATED = re.compile(r"(<!-- begin generated: (\w+) -->\n).*?(<!-- end generated: \2 -->)", re.S)
 

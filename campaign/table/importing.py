@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -40,10 +40,22 @@ from dvfs.setting import Setting
 from dvfs.texts import Texts
 
 if TYPE_CHECKING:
-    from campaign.table.trace_folder import TraceFolder
+    from campaign.store.measurement import Trace
+    from campaign.table.windows import PowerLogs
 
 ATTEMPT = [POINT_ID, "attempt", "start_unix_s"]
 """What a failed attempt is recognised by."""
+
+
+class TraceSource(Protocol):
+    """Traces of points: a folder that export wrote, or the windows of power logs."""
+
+    @property
+    def points(self) -> list[str]:
+        """The ids of the points that have traces."""
+
+    def of(self, point_id: str) -> Sequence[Trace]:
+        """A point's traces."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,13 +87,14 @@ def import_table(
     site: str | None = None,
     layout: str | None = None,
     constants: Mapping[str, str | float] = MappingProxyType({}),
+    logs: PowerLogs | None = None,
 ) -> Imported:
     """Read a table, check it, and put its rows into a store, which is made if it is not there.
 
     ``traces``: a folder of traces that export wrote with the table. ``site``: that of every row, in
     place of the map's. ``layout``: the format that the file is in (campaign/table/formats), where
     the map does not say it; without, it is recognised. ``constants``: values of columns for all
-    rows, in place of what file and map say.
+    rows, in place of what file and map say. ``logs``: power logs, whose windows the rows are.
 
     Raises:
         FileError: the table, the map file or the traces cannot be read, or a row is wrong.
@@ -94,7 +107,9 @@ def import_table(
         constants["site"] = site
     mapping = with_arguments(mapping, layout or found, constants)
     # A table that is refused must not leave a new, empty store behind.
-    raw = read_table(table, mapping, map_file)
+    raw = read_table(table, mapping, map_file, logs)
+    if logs is not None and "repeat" not in raw.columns:
+        mapping = mapping.model_copy(update={"number_repeats": True})
     if site is not None and not {*raw.texts("site").values} <= {site}:
         raise FileError("has a column site", "leave out --site", str(table))
     fixed = mapping.constants.get("site")
@@ -120,13 +135,19 @@ def import_table(
     sidecar = read_sidecar(table)
     if sidecar != Sidecar():
         checked.notes.append(f"{sidecar_path(table)}: read with it")
-    folder = None
+    source: TraceSource | None = None
     if traces is not None:
         from campaign.table.trace_folder import TraceFolder  # noqa: PLC0415
 
-        folder = TraceFolder(traces)
+        source = TraceFolder(traces)
+    elif raw.traces:
+        from campaign.table.windows import PointTraces  # noqa: PLC0415
+
+        point_ids = np.asarray(checked.rows[POINT_ID]).tolist()
+        of_point = zip(point_ids, checked.lines.tolist(), strict=True)
+        source = PointTraces({point_id: raw.traces[line] for point_id, line in of_point})
     into = create_store(store.resolve(), store.name)
-    return import_rows(checked, into, mapping, sidecar, folder)
+    return import_rows(checked, into, mapping, sidecar, source)
 
 
 def import_rows(
@@ -134,7 +155,7 @@ def import_rows(
     store: Store,
     mapping: TableMap,
     sidecar: Sidecar | None = None,
-    traces: TraceFolder | None = None,
+    traces: TraceSource | None = None,
 ) -> Imported:
     """Put a table's rows into a store: all of them or none.
 
@@ -246,7 +267,7 @@ def _add(
     rows: Rows,
     new_points: Mapping[str, int],
     failures: Rows,
-    traces: TraceFolder | None,
+    traces: TraceSource | None,
 ) -> None:
     """Commit rows of points that the store does not hold, or holds as failed."""
     base, _ = newest_generation(store)
@@ -258,7 +279,7 @@ def _add(
 
 
 def _with_traces(
-    store: Store, now: Generation, point_ids: np.ndarray, traces: TraceFolder | None
+    store: Store, now: Generation, point_ids: np.ndarray, traces: TraceSource | None
 ) -> tuple[dict[str, np.ndarray], Generation]:
     """Write the points' traces after the committed samples; the rows of the traces table."""
     if traces is None:

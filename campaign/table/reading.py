@@ -36,6 +36,7 @@ from campaign.table.number_text import (
     read_numbers,
     readings,
 )
+from campaign.table.power_logs import recognised_log
 from campaign.table.units import UNITS, quantity_of, suggested_unit
 from dvfs.files import MAX_BYTES, open_regular
 from dvfs.input_files import FileError, raise_all, readable
@@ -43,6 +44,9 @@ from dvfs.texts import Texts, group_codes
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from campaign.store.measurement import Trace
+    from campaign.table.windows import PowerLogs
 
 AsRead = list[Any] | Texts | Numbers
 """A column as it was read: its values, one a row; or what the reader made of them already."""
@@ -60,13 +64,15 @@ INDEX_OF_PANDAS = re.compile("__index_level_[0-9]+__")
 class RawTable:
     """A table under our column names and units. A column of numbers is :class:`Numbers`; any other
     has its values as they were read: text, numbers, or None. Every column has one entry a row;
-    ``lines`` are those of the file. ``notes``: what was recognised, a sentence each."""
+    ``lines`` are those of the file. ``notes``: what was recognised, a sentence each. ``traces``:
+    line -> those of its window."""
 
     path: Path
     lines: Sequence[int]
     columns: dict[str, Texts | Numbers]
     labels: dict[str, Texts]
     notes: list[str] = field(default_factory=list)
+    traces: Mapping[int, Sequence[Trace]] = field(default_factory=dict)
 
     def texts(self, name: str) -> Texts:
         """A column that is none of numbers."""
@@ -81,10 +87,12 @@ class RawTable:
         return POINT_ID in self.columns
 
 
-def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> RawTable:
+def read_table(
+    path: Path, mapping: TableMap, map_file: Path | None = None, logs: PowerLogs | None = None
+) -> RawTable:
     """Read a table; its values are still unchecked.
 
-    ``map_file``: the map's, for messages.
+    ``map_file``: the map's, for messages. ``logs``: power logs, whose windows the rows are.
 
     Raises:
         FileError: it cannot be read, lacks a column, or has one that nobody knows.
@@ -103,6 +111,10 @@ def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> R
         (header, lines, values), delimiter, notes = read_delimited(path, mapping)
         if POINT_ID in header and delimiter == "," and mapping.thousands is None:
             decimal = decimal or "."  # as export writes it
+    traces: dict[int, list[Trace]] = {}
+    if logs is not None:
+        header, values, traces, noted = _of_windows(path, (header, lines, values), logs)
+        notes += noted
     twice = [name for name, n in Counter(header).items() if n > 1]
     if twice:
         raise FileError(f"several columns {twice[0]!r}", "rename or remove all but one", str(path))
@@ -150,15 +162,42 @@ def read_table(path: Path, mapping: TableMap, map_file: Path | None = None) -> R
         kept_labels = {name: values[rows] for name, values in kept_labels.items()}
         lines = [lines[i] for i in kept]
     _check_units_row(path, lines, columns)
-    return RawTable(path, lines, columns, kept_labels, notes)
+    return RawTable(path, lines, columns, kept_labels, notes, traces)
+
+
+def _of_windows(
+    path: Path, table: tuple[Sequence[str], Sequence[int], Sequence[AsRead]], logs: PowerLogs
+) -> tuple[list[str], list[AsRead], dict[int, list[Trace]], list[str]]:
+    """A table of windows with their measurements: header, columns, each line's traces, notes."""
+    from campaign.table.windows import NODE, TAKEN, measured_windows  # noqa: PLC0415
+
+    header, lines, values = table
+    columns = dict(zip(header, values, strict=True))
+    read = {n: _texts(column) if n in (*TAKEN, NODE) else () for n, column in columns.items()}
+    found = measured_windows(path, read, lines, logs)
+    kept = {name: column for name, column in columns.items() if name not in TAKEN}
+    plain = any(isinstance(column, Numbers) for column in values)
+    for name, measured in found.columns.items():
+        as_list = [None if math.isnan(value) else value for value in measured.tolist()]
+        kept[name] = Numbers(measured) if plain else as_list
+    of_line = dict(zip(lines, found.traces, strict=True))
+    return list(kept), list(kept.values()), of_line, found.notes
 
 
 def recognised_layout(path: Path, mapping: TableMap) -> str | None:
     """The format of another tool that a file has a marker of, where the map does not say how it is
-    read: neither by a layout nor by names of columns."""
+    read: neither by a layout nor by names of columns.
+
+    Raises:
+        FileError: it is a power log.
+    """
     if mapping.model_fields_set & {"layout", "columns"} or not path.is_file():
         return None
-    return recognised(path, head_of(path))
+    head = head_of(path)
+    if log := recognised_log(head):
+        what = f"is a power log ({log})"
+        raise FileError(what, "name a table of windows, and this by --power-log", str(path))
+    return recognised(path, head)
 
 
 def _of_format(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from campaign.table.formats import FORMATS
 from campaign.verbs.options import add_json
 from campaign.verbs.printing import explain, print_json, say
 from dvfs.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from campaign.table.windows import PowerLogs
 
 SUMMARY = "import an existing table of measurements"
 EXAMPLE = "campaign import campaign-demo/table.csv --store imported"
@@ -47,7 +51,42 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="a column of every row, as kernel=lu or core_mhz=2400 for a file without it; again "
         "for each",
     )
+    parser.add_argument(
+        "--power-log",
+        dest="power_logs",
+        action="append",
+        default=[],
+        metavar="LOG",
+        help="a power log, for a table of windows (start, end) without energies: of nvidia-smi, "
+        "dcgmi dmon, tegrastats, Slurm's profile, or a loop over powercap; again for each; "
+        "NODE=LOG where it does not name its node",
+    )
+    parser.add_argument(
+        "--time-zone",
+        metavar="Z",
+        help="the zone of times without one in log and windows, as Europe/Berlin or +01:00",
+    )
     add_json(parser)
+
+
+def _logs(arguments: Namespace) -> PowerLogs | None:
+    """The power logs that are named."""
+    if not arguments.power_logs:
+        if arguments.time_zone:
+            raise ArgumentError("--time-zone: of a power log; give --power-log, or leave it out")
+        return None
+    if arguments.traces:
+        raise ArgumentError("--traces and --power-log: leave out one of them")
+    from campaign.table.power_logs import read_power_log, read_zone  # noqa: PLC0415
+    from campaign.table.windows import PowerLogs  # noqa: PLC0415
+
+    zone = read_zone(arguments.time_zone) if arguments.time_zone else None
+    channels = []
+    for text in arguments.power_logs:
+        node, _, path = text.partition("=") if "/" not in text.partition("=")[0] else ("", "", text)
+        node, path = (node, path) if path else ("", text)
+        channels += read_power_log(Path(path), zone, node)
+    return PowerLogs(channels, zone)
 
 
 def _constant(text: str) -> tuple[str, str | float]:
@@ -83,6 +122,7 @@ def run(arguments: Namespace) -> int:
         arguments.site,
         arguments.layout,
         dict(map(_constant, arguments.constants)),
+        _logs(arguments),
     )
     for text in imported.damage:
         say(text, sys.stderr)

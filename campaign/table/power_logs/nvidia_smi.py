@@ -1,0 +1,145 @@
+"""The loop of nvidia-smi: ``nvidia-smi --query-gpu=... --format=csv -lms 100``.
+
+Times are local, without a zone. ``power.draw`` is a mean over the last second on Ampere and later,
+but for GA100, and instantaneous before; ``power.draw.instant`` and ``power.draw.average`` say which
+they are (:mod:`sites.meters.nvml`, with the calibration). Where only ``power.draw`` is there and
+the GPU is not known to be a GA100, it is taken as a mean over half a second, between the two.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping
+from datetime import datetime, tzinfo
+from pathlib import Path
+
+import numpy as np
+
+from campaign.table.delimited import read_table_text
+from campaign.table.power_logs import LogDescription, LoggedChannel, local_ns
+from dvfs.input_files import FileError
+from sites.meters import Channel
+from sites.meters.nvml import (
+    AVERAGING_S,
+    GA100,
+    GAIN_PCT,
+    OFFSET_W,
+    PARTLY_SEEN,
+    PARTLY_SEEN_AVERAGING_S,
+    PARTLY_SEEN_SHARE,
+    PERIOD_S,
+)
+
+ABOUT = LogDescription(
+    name="nvidia-smi",
+    tool="nvidia-smi",
+    versions="drivers 470 to 530, by published traces",
+    made_by="nvidia-smi --query-gpu=timestamp,index,name,power.draw.instant,clocks.sm,clocks.mem "
+    "--format=csv -lms 100",
+    traps="times are local. `power.draw` is a mean over 1 s on Ampere and later but for GA100. An "
+    "A100 or H100 is sampled for 25 of 100 ms. A reading is repeated until the next update",
+)
+MARKER = re.compile(rb"(\xef\xbb\xbf)?(?=[^\n]*\btimestamp\b)[^\n]*\bpower\.draw\b")
+STAMP = "%Y/%m/%d %H:%M:%S.%f"
+POWERS = ("power.draw.instant", "power.draw.average", "power.draw")
+DEVICES = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "serial")
+CLOCKS = {
+    "core_mhz": ("clocks.current.sm", "clocks.sm", "clocks.current.graphics", "clocks.gr"),
+    "mem_mhz": ("clocks.current.memory", "clocks.mem"),
+}
+Rows = list[tuple[float, ...]]
+"""Time in ns, power in W, and clocks."""
+UNKNOWN = re.compile(r"\[.*\]|N/A")
+
+
+def recognises(head: bytes) -> bool:
+    """Whether its header has a time stamp and a power of nvidia-smi."""
+    return MARKER.match(head) is not None
+
+
+def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
+    """A channel for each GPU.
+
+    Raises:
+        FileError: a row has another number of fields, or a value is none.
+    """
+    text, _ = read_table_text(path)
+    table = csv.reader(text.splitlines(), skipinitialspace=True)
+    header = [name.partition(" [")[0].strip() for name in next(table)]
+    power = next((name for name in POWERS if name in header), "")
+    if not power:
+        raise FileError("has no power.draw", f"make it by: {ABOUT.made_by}", f"{path}:1")
+    device = next((name for name in DEVICES if name in header), "")
+    clocks = {
+        ours: found
+        for ours, names in CLOCKS.items()
+        if (found := next((name for name in names if name in header), ""))
+    }
+    rows: dict[str, Rows] = {}
+    names: dict[str, str] = {}
+    for fields in table:
+        place = f"{path}:{table.line_num}"
+        if not fields:
+            continue
+        if len(fields) != len(header):
+            what = f"{len(fields)} fields where the header has {len(header)}"
+            raise FileError(what, "complete or remove this line", place)
+        row = dict(zip(header, map(str.strip, fields), strict=True))
+        if UNKNOWN.fullmatch(row[power]):
+            continue
+        which = row.get(device, "0")
+        names[which] = row.get("name", "")
+        values = (_number(row, name, place) for name in (power, *clocks.values()))
+        rows.setdefault(which, []).append((_time_ns(row["timestamp"], zone, place), *values))
+    return [_channel(path, which, names[which], power, clocks, of) for which, of in rows.items()]
+
+
+def _channel(
+    path: Path, which: str, name: str, power: str, clocks: Mapping[str, str], rows: Rows
+) -> LoggedChannel:
+    time_ns, value, *mhz = (np.array(column) for column in zip(*rows, strict=True))
+    if len(np.unique(time_ns)) * 2 <= len(time_ns) and which == "0":
+        what = "several readings at most times: of several GPUs"
+        raise FileError(what, "query index as well", f"{path}:1")
+    # Readings with the stamp of the one before, in the order in which they were written.
+    new = np.append(True, np.diff(time_ns) > 0)
+    is_partly_seen = PARTLY_SEEN.search(name) is not None
+    channel = Channel(
+        name=f"gpu-{which}/power",
+        domain="gpu",
+        kind="power",
+        resolution=0.01,
+        period_s=PERIOD_S,
+        averaging_s=_averaging_s(power, name),
+        seen=PARTLY_SEEN_SHARE if is_partly_seen else 1.0,
+        gain_pct=GAIN_PCT,
+        offset_w=OFFSET_W,
+    )
+    read_mhz = {ours: column[new] for ours, column in zip(clocks, mhz, strict=True)}
+    return LoggedChannel(channel, time_ns[new], value[new], read_mhz)
+
+
+def _averaging_s(power: str, name: str) -> float:
+    if power == "power.draw.average":
+        return AVERAGING_S
+    if power == "power.draw.instant" or GA100.search(name):
+        return PARTLY_SEEN_AVERAGING_S if PARTLY_SEEN.search(name) else PERIOD_S
+    return AVERAGING_S / 2.0
+
+
+def _time_ns(text: str, zone: tzinfo | None, place: str) -> int:
+    try:
+        return local_ns(datetime.strptime(text, STAMP), zone)
+    except ValueError as error:
+        raise FileError(f"timestamp: {error}", "correct or remove this line", place) from None
+
+
+def _number(row: Mapping[str, str], name: str, place: str) -> float:
+    text = row[name]
+    if UNKNOWN.fullmatch(text):
+        return float("nan")
+    try:
+        return float(text.split()[0])
+    except (ValueError, IndexError):
+        raise FileError(f"{name}: found {text!r}", "must be a number", place) from None

@@ -1,0 +1,135 @@
+"""A loop that reads counters or powers of a node, such as those of powercap, as CSV.
+
+::
+
+    time,package-0 [uJ],package-0 range [uJ],dram-0 [uJ]
+    1795945347.102,262143001200,262143328850,9120331
+    1795945347.203,210332,262143328850,9230114
+
+``time`` is a Unix time or ISO 8601; each other column has its unit in brackets and a name that
+begins with its domain (:data:`sites.meters.shared.domains.CONTAINS`). ``NAME range`` is the
+largest value of a counter (``max_energy_range_uj``), after which it begins at 0 again.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from datetime import tzinfo
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from campaign.table.delimited import read_table_text
+from campaign.table.power_logs import NS, LogDescription, LoggedChannel, unix_ns
+from campaign.table.units import UNITS
+from dvfs.input_files import FileError
+from sites.meters import Channel
+from sites.meters.shared.domains import CONTAINS
+
+ABOUT = LogDescription(
+    name="powercap",
+    tool="a loop over powercap's files, or any logger",
+    versions="Linux 6.1",
+    made_by="a loop that writes CSV with the columns time, package-0 [uJ], "
+    "package-0 range [uJ], dram-0 [uJ], or with powers as node [W]",
+    traps="a counter begins again after its range: without the range such a window is refused. "
+    "core and uncore are parts of package, and psys has both package and dram",
+)
+COLUMN = re.compile(r"(?P<name>[A-Za-z][\w:./-]*)(?P<range> range)? ?\[(?P<unit>\w+)\]")
+HEADER = re.compile(rb"(\xef\xbb\xbf)?time ?,[^\n]*\[[munkM]?[JW]")
+KINDS: tuple[Literal["energy", "power"], ...] = ("energy", "power")
+
+
+def recognises(head: bytes) -> bool:
+    """Whether its header has a time and units of energy or power in brackets."""
+    return HEADER.match(head) is not None
+
+
+def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
+    """A channel for each column but ``time``.
+
+    Raises:
+        FileError: a column's name or unit is not known, or a value is no number.
+    """
+    text, _ = read_table_text(path)
+    table = csv.reader(text.splitlines(), skipinitialspace=True)
+    header = [name.strip() for name in next(table)]
+    columns = [_column(name, f"{path}:1") for name in header[1:]]
+    stamps, values = [], []
+    for fields in table:
+        place = f"{path}:{table.line_num}"
+        if not fields:
+            continue
+        if len(fields) != len(header):
+            what = f"{len(fields)} fields where the header has {len(header)}"
+            raise FileError(what, "complete or remove this line", place)
+        try:
+            stamps.append(unix_ns(fields[0], zone))
+        except ValueError as error:
+            raise FileError(f"time: {error}", "correct or remove this line", place) from None
+        values.append([_number(f, n, place) for f, n in zip(fields[1:], header[1:], strict=True)])
+    time_ns = np.array(stamps, np.int64)
+    read_values = np.array(values, float).reshape(len(stamps), len(columns))
+    period_s = float(np.median(np.diff(time_ns))) / NS if len(stamps) > 1 else 1.0
+    ranges = {
+        name: read_values[:, i] * factor
+        for i, (name, of, factor, is_range) in enumerate(columns)
+        if is_range
+    }
+    return [
+        LoggedChannel(
+            Channel(
+                name=f"{name}/{kind}",
+                domain=_domain(name),
+                kind=kind,
+                resolution=factor,
+                period_s=period_s,
+            ),
+            time_ns,
+            _unwrapped(read_values[:, i] * factor, ranges.get(name))
+            if kind == "energy"
+            else read_values[:, i] * factor,
+        )
+        for i, (name, kind, factor, is_range) in enumerate(columns)
+        if not is_range
+    ]
+
+
+def _column(header: str, place: str) -> tuple[str, Literal["energy", "power"], float, bool]:
+    """A column's name, what it is, the factor to J or W, and whether it is a range."""
+    match = COLUMN.fullmatch(header)
+    if match is None or not _domain(match["name"]):
+        raise FileError(
+            f"column {header!r}",
+            "name it NAME [UNIT], a name that begins with one of " + ", ".join(CONTAINS),
+            place,
+        )
+    factors = UNITS[match["unit"]].factors if match["unit"] in UNITS else {}
+    for kind in KINDS:
+        if kind in factors:
+            return match["name"], kind, factors[kind], bool(match["range"])
+    known = [n for n, unit in UNITS.items() if {*KINDS} & unit.factors.keys() and not unit.read]
+    raise FileError(f"column {header!r}", f"its units are {', '.join(known)}", place)
+
+
+def _domain(name: str) -> str:
+    """The longest domain that a name begins with; empty where there is none."""
+    return max((domain for domain in CONTAINS if name.startswith(domain)), key=len, default="")
+
+
+def _number(text: str, name: str, place: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise FileError(f"{name}: found {text!r}", "must be a number", place) from None
+
+
+def _unwrapped(joules: np.ndarray, ranges_j: np.ndarray | None) -> np.ndarray:
+    """A counter that rises: its range is added where it began again, NaN from there on where the
+    range is not known."""
+    wraps = np.cumsum(np.append(0, np.diff(joules) < 0))
+    added = np.where(wraps > 0, np.nan, 0.0) if ranges_j is None else wraps * ranges_j
+    total: np.ndarray = joules + added
+    return total

@@ -1,0 +1,82 @@
+"""Slurm's HDF5 profile of a job, as ``sh5util`` merges it: a power a node, a second at a time.
+
+``/Steps/STEP/Nodes/NODE/Energy`` has ``EpochTime``, whole seconds cut off, and ``Power``, whole
+watts. All steps of a job record the same node, so that a time is taken once. ``CPUFrequency``,
+where there is one, is a running mean from 0 and never read.
+"""
+
+from __future__ import annotations
+
+from datetime import tzinfo
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from campaign.table.power_logs import NS, LogDescription, LoggedChannel
+from dvfs.extras import explain_missing
+from dvfs.files import open_regular
+from dvfs.input_files import FileError, readable
+from sites.meters import Channel
+
+ABOUT = LogDescription(
+    name="slurm-profile",
+    tool="Slurm's profile (acct_gather_profile/hdf5)",
+    versions="22.05.8, with acct_gather_energy/pm_counters",
+    made_by="sh5util -j JOB of a job with --profile=Energy",
+    traps="times are whole seconds, cut off, and powers whole watts. Each step has the node's "
+    "whole power, so that their sum counts it several times. `CPUFrequency` is a running mean",
+)
+MAGIC = b"\x89HDF\r\n\x1a\n"
+SECOND_S = 1.0
+"""Within which a reading was taken: its stamp is cut off to whole seconds."""
+
+
+def recognises(head: bytes) -> bool:
+    """Whether it is HDF5 with the groups of a profile."""
+    return head.startswith(MAGIC) and b"Steps" in head
+
+
+def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
+    """A channel for each node.
+
+    Raises:
+        FileError: it is no merged profile.
+        MissingExtraError: h5py is not installed.
+    """
+    with explain_missing():
+        import h5py  # noqa: PLC0415
+    found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+    try:
+        with readable(path), open_regular(path) as file, h5py.File(file, "r") as profile:
+            for step in profile["Steps"].values():
+                for node, series in step["Nodes"].items():
+                    if "Energy" in series:
+                        found.setdefault(node, []).append(_series(series["Energy"]))
+    except FileError:
+        raise
+    except Exception as error:  # h5py may raise anything
+        what = f"is no profile of Slurm ({type(error).__name__}: {error})"
+        raise FileError(what, f"make it by: {ABOUT.made_by}", str(path)) from None
+    return [_channel(node, steps) for node, steps in found.items()]
+
+
+def _series(data: Any) -> tuple[np.ndarray, np.ndarray]:
+    table = data[:]
+    return table["EpochTime"].astype(np.int64), table["Power"].astype(float)
+
+
+def _channel(node: str, steps: list[tuple[np.ndarray, np.ndarray]]) -> LoggedChannel:
+    seconds, power_w = (np.concatenate(parts) for parts in zip(*steps, strict=True))
+    distinct, first = np.unique(seconds, return_index=True)
+    channel = Channel(
+        name="node/power",
+        domain="node",
+        kind="power",
+        resolution=1.0,
+        period_s=float(np.median(np.diff(distinct))) if len(distinct) > 1 else SECOND_S,
+        averaging_s=SECOND_S,
+        stamped=True,
+    )
+    # On average a stamp is half a second old; as the end of a mean over one second it is there.
+    return LoggedChannel(channel, distinct * NS + NS, power_w[first], node=node)

@@ -1,0 +1,222 @@
+"""A table of windows and power logs as measurements: what ran from when to when, and its energy.
+
+A row has ``start`` and ``end`` in place of ``time_s`` and ``energy_j``. Its time is ``end - start``
+over ``iterations`` (default 1), its energy that of the channels in no other over the window, with
+its standard uncertainty (:mod:`campaign.measure.channel_energy`), per iteration. ``node`` and
+``device`` say whose channels count where the logs have several: a device is the part of a
+channel's name before the slash. Clocks that a log has are the mean over the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from campaign.measure.channel_energy import channel_energy
+from campaign.store.measurement import Trace
+from campaign.table.power_logs import NS, LoggedChannel, unix_ns
+from dvfs.input_files import FileError, raise_all
+
+START, END, ITERATIONS, DEVICE, NODE = "start", "end", "iterations", "device", "node"
+TAKEN = (START, END, ITERATIONS, DEVICE)
+"""The columns in whose place the measurement comes."""
+MARGIN_PERIODS = 20
+"""Of a log, what is taken before and after a window: what :func:`channel_energy` looks at."""
+LONGEST_GAP = 5.0
+"""Readings further apart, in medians of the log's steps (and more than a second), are a gap."""
+LEAST_GAP_S = 1.0
+MEASURED = ("time_s", "energy_j", "energy_std_j", "start_unix_s")
+
+
+@dataclass(frozen=True)
+class PowerLogs:
+    """Channels of logs, and the zone of local times in the table."""
+
+    channels: Sequence[LoggedChannel]
+    zone: tzinfo | None = None
+
+
+@dataclass(frozen=True)
+class Windows:
+    """What logs say of a table's windows. ``columns``: measured column -> float64 (rows,), NaN
+    where a row has none. ``traces``: each row's. ``notes``: what was noticed, a sentence each."""
+
+    columns: dict[str, np.ndarray]
+    traces: list[list[Trace]]
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class PointTraces:
+    """The traces of points, as import takes them."""
+
+    traces: Mapping[str, Sequence[Trace]]
+
+    @property
+    def points(self) -> list[str]:
+        """The ids of the points that have traces."""
+        return list(self.traces)
+
+    def of(self, point_id: str) -> Sequence[Trace]:
+        """A point's traces."""
+        return self.traces[point_id]
+
+
+def measured_windows(
+    path: Path, columns: Mapping[str, Sequence[Any]], lines: Sequence[int], logs: PowerLogs
+) -> Windows:
+    """The measurements of a table's rows. ``columns``: the table's, of which those that it reads
+    (:data:`TAKEN` and ``node``) are texts.
+
+    Raises:
+        FileError: it has no columns ``start`` and ``end``, or times of its own; or rows are wrong,
+            or windows are not in the logs: all of them.
+    """
+    for name in (START, END):
+        if name not in columns:
+            what = f"no column {name!r}: a table of windows has {START} and {END}"
+            raise FileError(what, f"it has {', '.join(columns)}", f"{path}:1")
+    if given := next((name for name in (*MEASURED, "power_w") if name in columns), None):
+        what = f"a column {given!r}, which the power log gives"
+        raise FileError(what, "leave it out, or --power-log", f"{path}:1")
+    rows: list[dict[str, float]] = []
+    traces: list[list[Trace]] = []
+    wrong: list[FileError] = []
+    read = {name: columns[name] for name in (*TAKEN, NODE) if name in columns}
+    for i, line in enumerate(lines):
+        row = {name: str(column[i]) for name, column in read.items() if column[i] is not None}
+        try:
+            measured, of_row = _measured(row, logs)
+        except ValueError as error:
+            what, _, remedy = str(error).partition("; ")
+            wrong.append(FileError(what, remedy, f"{path}:{line}"))
+            continue
+        rows.append(measured)
+        traces.append(of_row)
+    raise_all(wrong)
+    names = dict.fromkeys(name for row in rows for name in row)
+    made = {name: np.array([row.get(name, np.nan) for row in rows]) for name in names}
+    return Windows(made, traces, [_summary(path, logs)])
+
+
+def _summary(path: Path, logs: PowerLogs) -> str:
+    counted = [each for each in logs.channels if each.channel.inside is None]
+    names = dict.fromkeys(f"{each.node} {each.channel.name}".strip() for each in counted)
+    first, last = (_said(time_ns) for time_ns in _range(logs.channels))
+    return f"{path}: energies of {', '.join(names)}, logged from {first} to {last}"
+
+
+def _range(channels: Sequence[LoggedChannel]) -> tuple[int, int]:
+    return max(int(c.time_ns[0]) for c in channels), min(int(c.time_ns[-1]) for c in channels)
+
+
+def _said(time_ns: int) -> str:
+    moment = datetime.fromtimestamp(time_ns / NS, UTC)
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _measured(row: Mapping[str, str], logs: PowerLogs) -> tuple[dict[str, float], list[Trace]]:
+    """A row's measurement. Raises ValueError with what is wrong, "; ", and what would do."""
+    times = []
+    for name in (START, END):
+        try:
+            times.append(unix_ns(row.get(name, ""), logs.zone))
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+    start_ns, end_ns = times
+    if end_ns <= start_ns:
+        raise ValueError("its end is not after its start; correct it")
+    iterations = _iterations(row.get(ITERATIONS, ""))
+    channels = _channels(row, logs.channels)
+    energies, traces = [], []
+    for each in channels:
+        _check_covered(each, start_ns, end_ns)
+        trace = _trace(each, start_ns, end_ns)
+        traces.append(trace)
+        if each.channel.inside is None:
+            energies.append(channel_energy(trace, each.channel, 0, end_ns - start_ns))
+    measured = {
+        "time_s": (end_ns - start_ns) / NS / iterations,
+        "energy_j": sum(energy.energy_j for energy in energies) / iterations,
+        # Added up, not squared: a load that starts on all devices falls on one edge in all of them.
+        "energy_std_j": sum(energy.std_j for energy in energies) / iterations,
+        "start_unix_s": start_ns / NS,
+    }
+    return measured | _achieved(channels, start_ns, end_ns), traces
+
+
+def _iterations(text: str) -> int:
+    if not text:
+        return 1
+    if not text.isdigit() or int(text) < 1:
+        raise ValueError(f"iterations: found {text!r}; give a whole number from 1")
+    return int(text)
+
+
+def _channels(row: Mapping[str, str], channels: Sequence[LoggedChannel]) -> list[LoggedChannel]:
+    """Those of the row's node and device."""
+    node, device = row.get(NODE, ""), row.get(DEVICE, "")
+    nodes = {each.node for each in channels} - {""}
+    if node and nodes and node not in nodes:
+        raise ValueError(f"node: found {node!r}; the logs are of {', '.join(sorted(nodes))}")
+    found = [each for each in channels if not node or each.node in ("", node)]
+    if not device:
+        return found
+    devices = {each.channel.name.partition("/")[0] for each in found}
+    if device not in devices:
+        raise ValueError(f"device: found {device!r}; the logs have {', '.join(sorted(devices))}")
+    return [each for each in found if each.channel.name.partition("/")[0] == device]
+
+
+def _check_covered(each: LoggedChannel, start_ns: int, end_ns: int) -> None:
+    """Whether the log has readings all over the window."""
+    name, time_ns = each.channel.name, each.time_ns
+    if start_ns < time_ns[0] or end_ns > time_ns[-1]:
+        raise ValueError(
+            f"the window from {_said(start_ns)} to {_said(end_ns)} is not in the log of {name}, "
+            f"from {_said(int(time_ns[0]))} to {_said(int(time_ns[-1]))}; check --time-zone, or "
+            "leave it out"
+        )
+    first, last = np.searchsorted(time_ns, [start_ns, end_ns])
+    inside = slice(max(int(first) - 1, 0), int(last) + 1)
+    if not np.isfinite(each.value[inside]).all():
+        raise ValueError(f"{name} has no value within the window; leave it out, or log its range")
+    steps_s = np.diff(time_ns[inside]) / NS
+    longest_s = max(LONGEST_GAP * float(np.median(np.diff(time_ns))) / NS, LEAST_GAP_S)
+    if steps_s.max(initial=0.0) > longest_s:
+        raise ValueError(
+            f"{name} has no reading for {steps_s.max():.3g} s within the window; leave it out"
+        )
+
+
+def _trace(each: LoggedChannel, start_ns: int, end_ns: int) -> Trace:
+    """The readings around the window, from its start."""
+    step_ns = float(np.median(np.diff(each.time_ns)))
+    margin_ns = MARGIN_PERIODS * max(step_ns, each.channel.period_s * NS)
+    first, last = np.searchsorted(each.time_ns, [start_ns - margin_ns, end_ns + margin_ns])
+    value = each.value[first:last]
+    finite = np.isfinite(value)
+    channel = each.channel
+    return Trace(
+        f"{each.node}/{channel.name}" if each.node else channel.name,
+        channel.domain,
+        "W" if channel.kind == "power" else "J",
+        each.time_ns[first:last][finite] - start_ns,
+        value[finite] - (value[finite][0] if channel.kind == "energy" else 0.0),
+    )
+
+
+def _achieved(channels: Sequence[LoggedChannel], start_ns: int, end_ns: int) -> dict[str, float]:
+    """The mean of each clock over the window and the devices."""
+    found: dict[str, list[float]] = {}
+    for each in channels:
+        inside = (each.time_ns >= start_ns) & (each.time_ns <= end_ns)
+        for name, mhz in each.clocks_mhz.items():
+            if np.isfinite(mhz[inside]).any():
+                found.setdefault(f"{name}_achieved", []).append(float(np.nanmean(mhz[inside])))
+    return {name: float(np.mean(means)) for name, means in found.items()}

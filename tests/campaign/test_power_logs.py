@@ -1,0 +1,275 @@
+"""Windows of power logs as measurements: against an external meter, Slurm's own counters, and
+powers whose integral is known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from campaign.results import open_store
+from campaign.table.power_logs import read_zone, unix_ns
+from campaign.verbs.command_line import main
+from tests.campaign.test_table import ROOT, imported
+
+BOARD = ROOT / "tests/data/gpu_power_traces"
+LOG_3090 = BOARD / "5050-3090.nvidia-smi.csv"
+ZERO_S = 1688840907.417245
+"""Where the times of 5050-3090.external.csv begin: its first record (extract.py)."""
+PROFILE = ROOT / "tests/data/other_tools/slurm_profile.h5"
+BEGAN_S = 1_800_000_000
+"""Of the logs written here."""
+
+
+def windows(path: Path, *rows: str, columns: str = "kernel,core_mhz,start,end") -> Path:
+    path.write_text("\n".join([columns, *rows]) + "\n")
+    return path
+
+
+def taken(folder: Path, table: Path, log: Path | str, *words: str) -> pd.DataFrame:
+    """The windows' measurements, in their order."""
+    store = folder / "s"
+    arguments = ["import", str(table), "--power-log", str(log), "--store", str(store)]
+    assert main([*arguments, "--site", "x", *words]) == 0
+    frame = imported(store)
+    lines = [json.loads(text)["line"] for text in frame["provenance"]]
+    return frame.iloc[np.argsort(lines, kind="stable")].reset_index(drop=True)
+
+
+def refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], table: Path, log: Path, *words: str
+) -> str:
+    arguments = ["import", str(table), "--power-log", str(log), "--store", str(folder / "s")]
+    assert main([*arguments, "--site", "x", *words]) == 2
+    assert not (folder / "s").exists()
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("zone", ["Europe/London", "+01:00"])
+def test_the_loop_of_nvidia_smi_gives_the_energy_that_an_external_meter_has(
+    tmp_path: Path, zone: str
+) -> None:
+    external = pd.read_csv(BOARD / "5050-3090.external.csv")
+    spans = [(0.5, 2.0), (1.0, 4.0), (2.25, 3.5), (0.3, 4.3)]
+    rows = [f"load,1950,{(ZERO_S + a) * 1e6:.0f},{(ZERO_S + b) * 1e6:.0f}" for a, b in spans]
+    table = windows(tmp_path / "w.csv", *rows)
+    frame = taken(tmp_path, table, LOG_3090, "--time-zone", zone)
+    assert frame["repeat"].tolist() == [0, 1, 2, 3]
+    log = pd.read_csv(LOG_3090, skipinitialspace=True)
+    local = pd.to_datetime(log["timestamp"], format="%Y/%m/%d %H:%M:%S.%f")
+    time_s = local.to_numpy().astype("datetime64[ns]").astype(np.int64) / 1e9 - 3600.0 - ZERO_S
+    for (a, b), (_, row) in zip(spans, frame.iterrows(), strict=True):
+        true_j = np.interp(b, *external.T.values) - np.interp(a, *external.T.values)
+        assert abs(row["energy_j"] - true_j) <= 2.0 * row["energy_std_j"] < 0.25 * true_j
+        assert row["time_s"] == pytest.approx(b - a, abs=2e-6)
+        assert row["start_unix_s"] == pytest.approx(ZERO_S + a, abs=2e-6)
+        inside = (time_s >= a) & (time_s <= b)
+        mhz = log.loc[inside, "clocks.current.sm [MHz]"].mean()
+        assert row["core_mhz_achieved"] == pytest.approx(mhz, rel=2e-3)
+
+
+def test_local_times_need_a_zone_and_the_right_one(tmp_path: Path, capsys) -> None:
+    table = windows(tmp_path / "w.csv", f"load,1950,{ZERO_S + 1},{ZERO_S + 2}")
+    assert "--time-zone" in refused(tmp_path, capsys, table, LOG_3090)
+    said = refused(tmp_path, capsys, table, LOG_3090, "--time-zone", "+02:00")
+    assert f"{table}:2" in said and "2023-07-08T17:28:27Z" in said and "--time-zone" in said
+    said = refused(tmp_path, capsys, table, LOG_3090, "--time-zone", "Europe/Nowhere")
+    assert "Europe/Nowhere" in said
+    main(["import", str(LOG_3090), "--store", str(tmp_path / "s")])
+    assert "--power-log" in capsys.readouterr().err
+
+
+def test_slurms_profile_gives_what_the_nodes_drew(tmp_path: Path) -> None:
+    true = pd.read_csv(PROFILE.with_suffix(".true.csv"))
+    spans = [
+        (1795945737.0, 1795945740.0),
+        (1795945737.0, 1795945741.0),
+        (1795945738.2, 1795945739.4),
+    ]
+    table = windows(
+        tmp_path / "w.csv",
+        *(f"{name},1800,{a},{b},{node}" for a, b in spans for name, node in
+          (("one", "n1"), ("other", "n2"), ("both", ""))),
+        columns="kernel,core_mhz,start,end,node",
+    )  # fmt: skip
+    frame = taken(tmp_path, table, PROFILE)
+    for i, row in frame.iterrows():
+        a, b = spans[i // 3]
+        nodes = (["n1"], ["n2"], ["n1", "n2"])[i % 3]
+        of_nodes = [true[true["node"] == node][["time_s", "energy_j"]].T.values for node in nodes]
+        true_j = sum(np.interp(b, *each) - np.interp(a, *each) for each in of_nodes)
+        # Each of the steps .0 and .extern has the whole power: together twice as much.
+        assert abs(row["energy_j"] - true_j) <= 2.0 * row["energy_std_j"] < 0.8 * true_j
+        assert np.isnan(row["core_mhz_achieved"])
+
+
+def powercap(path: Path, *, watts: float = 40.0, ranged: bool = True) -> Path:
+    """20 s of a package that wraps at 262 J after 5 s, a core of 3 W inside it, DRAM of 2 W."""
+    range_uj = 262_143_328
+    columns = ["package-0 [uJ]", *["package-0 range [uJ]"] * ranged, "core-0 [uJ]", "dram-0 [J]"]
+    lines = [",".join(["time", *columns])]
+    for i in range(201):
+        uj = (range_uj - round(5 * watts * 1e6) + round(i * watts * 1e5)) % range_uj
+        cells = [uj, *[range_uj] * ranged, round(i * 3e5), i * 0.2]
+        lines.append(",".join(map(str, [BEGAN_S + i / 10, *cells])))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_counters_that_wrap_are_followed_and_parts_are_counted_once(tmp_path: Path) -> None:
+    table = windows(
+        tmp_path / "w.csv",
+        f"a,1800,{BEGAN_S + 2},{BEGAN_S + 12},10,",
+        f"b,1800,{BEGAN_S + 2},{BEGAN_S + 12},,package-0",
+        f"c,1800,{BEGAN_S + 13},{BEGAN_S + 14},,dram-0",
+        columns="kernel,core_mhz,start,end,iterations,device",
+    )
+    frame = taken(tmp_path, table, powercap(tmp_path / "log.csv"))
+    assert frame["energy_j"].tolist() == pytest.approx([42.0, 400.0, 2.0], rel=1e-5)
+    assert frame["time_s"].tolist() == pytest.approx([1.0, 10.0, 1.0])
+    # A tenth of the energy has a tenth of its uncertainty.
+    assert frame["energy_std_j"][0] < 0.02 * 42.0
+    traces = open_store(tmp_path / "s").dataset
+    channels = set(traces["trace_channel"].values.tolist())
+    assert channels == {"package-0/energy", "core-0/energy", "dram-0/energy"}
+
+
+def test_a_counter_that_began_again_needs_its_range(tmp_path: Path, capsys) -> None:
+    log = powercap(tmp_path / "log.csv", ranged=False)
+    before = windows(tmp_path / "w.csv", f"a,1800,{BEGAN_S + 1},{BEGAN_S + 4}")
+    over = windows(tmp_path / "o.csv", f"a,1800,{BEGAN_S + 1},{BEGAN_S + 6}")
+    assert "range" in refused(tmp_path, capsys, over, log)
+    assert taken(tmp_path, before, log)["energy_j"].tolist() == pytest.approx([126.0], rel=1e-5)
+
+
+def dmon(path: Path, timed: bool = True) -> Path:
+    """Two GPUs of 100 W and 200 W by their counters; POWER says something else."""
+    header, units = "#Entity   TOTEC     POWER     SMCLK     MMCLK", "ID        mJ        W"
+    lines = [f"{BEGAN_S}.0 {line}" if timed else line for line in (header, units)]
+    for i in range(101):
+        for gpu, watts in ((0, 100), (1, 200)):
+            row = f"GPU {gpu}     {7 * 10**9 + i * watts * 100}    1.0     {1400 + gpu}     1593"
+            lines.append(f"{BEGAN_S + i / 10:.3f} {row}" if timed else row)
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_dmon_behind_times_gives_the_counters_energies(tmp_path: Path, capsys) -> None:
+    table = windows(
+        tmp_path / "w.csv",
+        f"a,1400,1593,{BEGAN_S + 1},{BEGAN_S + 6},gpu-1",
+        f"b,1400,1593,{BEGAN_S + 1},{BEGAN_S + 6},",
+        columns="kernel,core_mhz,mem_mhz,start,end,device",
+    )
+    assert "ts %.s" in refused(tmp_path, capsys, table, dmon(tmp_path / "no.txt", timed=False))
+    frame = taken(tmp_path, table, dmon(tmp_path / "log.txt"))
+    assert frame["energy_j"].tolist() == pytest.approx([1000.0, 1500.0], rel=1e-6)
+    assert frame["core_mhz_achieved"].tolist() == pytest.approx([1401.0, 1400.5])
+    assert frame["mem_mhz_achieved"].tolist() == [1593.0, 1593.0]
+
+
+@pytest.mark.parametrize("form", ["local", "unix"])
+def test_tegrastats_gives_the_power_now_and_not_its_mean(tmp_path: Path, form: str) -> None:
+    """A module that draws 4 W and, from between two lines on, 10 W; its times are to the second,
+    four lines in each."""
+    lines = []
+    for i in range(80):
+        second = i // 4
+        mw = 4000 if second < 10 else 10_000
+        stamp = f"01-15-2027 09:00:{second:02d}" if form == "local" else f"{BEGAN_S + i / 4:.3f}"
+        unit = "mW" if form == "local" else ""
+        lines.append(
+            f"{stamp} RAM 2722/7620MB (lfb 4x2MB) CPU [5%@1510,off] GR3D_FREQ 0%@[624] "
+            f"VDD_IN {mw}{unit}/3100{unit} VDD_CPU_GPU_CV 900{unit}/800{unit}"
+        )
+    (tmp_path / "log.txt").write_text("\n".join(lines) + "\n")
+    begins = [2, 12, 6]
+    table = windows(
+        tmp_path / "w.csv", *(f"k{b},624,{BEGAN_S + b},{BEGAN_S + b + 6}" for b in begins)
+    )
+    # 1,800,000,000 is 08:00 UTC on 15 January 2027.
+    zone = ["--time-zone", "Europe/Berlin"] if form == "local" else []
+    frame = taken(tmp_path, table, tmp_path / "log.txt", *zone)
+    assert frame["energy_j"].tolist()[:2] == pytest.approx([24.0, 60.0], rel=1e-9)
+    assert (
+        abs(frame["energy_j"][2] - (3.875 * 4.0 + 2.125 * 10.0)) <= 2.0 * frame["energy_std_j"][2]
+    )
+    assert frame["core_mhz_achieved"].tolist() == [624.0] * 3
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        (f"a,1800,{BEGAN_S + 5},{BEGAN_S + 5},", "after its start"),
+        (f"a,1800,{BEGAN_S - 5},{BEGAN_S + 5},", "not in the log"),
+        (f"a,1800,{BEGAN_S + 5},,", "end"),
+        (f"a,1800,{BEGAN_S + 1},{BEGAN_S + 2},gpu-7", "gpu-0, gpu-1"),
+        ("a,1800,2027-01-15T08:00:01,2027-01-15T08:00:02,", "--time-zone"),
+        ("a,1800,tomorrow,2027-01-15T08:00:02Z,", "tomorrow"),
+        (f"a,1800,{BEGAN_S + 1},12,", "'12'"),
+    ],
+)
+def test_a_wrong_window_is_named(tmp_path: Path, capsys, row: str, says: str) -> None:
+    good = f"a,1800,{BEGAN_S + 1},{BEGAN_S + 2},"
+    columns = "kernel,core_mhz,start,end,device"
+    table = windows(tmp_path / "w.csv", good, row, good, row, columns=columns)
+    said = refused(tmp_path, capsys, table, dmon(tmp_path / "log.txt"))
+    assert says in said
+    for line in (3, 5):
+        assert f"{table}:{line}" in said
+    assert f"{table}:2" not in said
+
+
+def test_a_gap_in_the_log_is_no_energy(tmp_path: Path, capsys) -> None:
+    log = dmon(tmp_path / "log.txt")
+    lines = log.read_text().splitlines()
+    log.write_text("\n".join(lines[:60] + lines[100:]) + "\n")
+    table = windows(tmp_path / "w.csv", f"a,1400,{BEGAN_S + 1},{BEGAN_S + 8}")
+    assert f"{table}:2" in refused(tmp_path, capsys, table, log)
+
+
+def test_a_table_with_energies_takes_no_log(tmp_path: Path, capsys) -> None:
+    log = dmon(tmp_path / "log.txt")
+    columns = "kernel,core_mhz,start,end,energy_j"
+    table = windows(tmp_path / "w.csv", f"a,1,{BEGAN_S},{BEGAN_S + 1},3", columns=columns)
+    assert "energy_j" in refused(tmp_path, capsys, table, log)
+    table = windows(tmp_path / "v.csv", "a,1,2", columns="kernel,core_mhz,time_s")
+    assert "start" in refused(tmp_path, capsys, table, log)
+    (tmp_path / "not.txt").write_text("hello\n")
+    assert "nvidia-smi" in refused(tmp_path, capsys, table, tmp_path / "not.txt")
+
+
+def test_logs_of_two_nodes(tmp_path: Path) -> None:
+    logs = [powercap(tmp_path / "n1.csv", watts=40.0), powercap(tmp_path / "n2.csv", watts=20.0)]
+    table = windows(
+        tmp_path / "w.csv",
+        *(f"{k},1800,{BEGAN_S + 7},{BEGAN_S + 9},{node}" for k, node in
+          (("a", "n1"), ("b", "n2"), ("c", ""))),
+        columns="kernel,core_mhz,start,end,node",
+    )  # fmt: skip
+    frame = taken(tmp_path, table, f"n1={logs[0]}", "--power-log", f"n2={logs[1]}")
+    assert frame["energy_j"].tolist() == pytest.approx([84.0, 44.0, 128.0], rel=1e-4)
+
+
+@given(st.integers(315_619_200 * 10**9, 4_000_000_000 * 10**9))
+def test_a_unix_time_is_told_by_its_size(time_ns: int) -> None:
+    assert unix_ns(str(time_ns), None) == time_ns
+    for unit_ns in (1_000, 1_000_000, 10**9):
+        assert unix_ns(str(time_ns // unit_ns), None) == time_ns // unit_ns * unit_ns
+    moment = pd.Timestamp(time_ns // 1000 * 1000, tz="UTC").tz_convert("Asia/Kolkata")
+    assert unix_ns(moment.isoformat(), None) == time_ns // 1000 * 1000
+
+
+def test_the_hour_that_a_zone_has_twice_is_not_guessed() -> None:
+    zone = read_zone("Europe/Berlin")
+    assert unix_ns("2026-10-25T01:59:59", zone) == 1792886399 * 10**9
+    for text in ("2026-10-25T02:30:00", "2026-03-29T02:30:00"):
+        with pytest.raises(ValueError, match="--time-zone"):
+            unix_ns(text, zone)
+    assert unix_ns("2026-10-25T02:30:00+02:00", None) == 1792888200 * 10**9
+    assert unix_ns("2026-10-25T02:30:00", read_zone("+02:00")) == 1792888200 * 10**9
