@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from campaign.measure.channel_energy import NONE, Energy, channel_energy
 from campaign.measure.sampler import MeterTrace
+from campaign.store.channel_energy import NONE, Energy, channel_energy
 from sites.meters import Channel
 from sites.meters.shared.domains import contains
 

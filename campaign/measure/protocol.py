@@ -29,11 +29,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from campaign.measure.channel_energy import Energy, channel_energy
 from campaign.measure.energy import NodeEnergy, added, counted_channels, mean_of, node_energy
 from campaign.measure.sampler import OpenMeter
 from campaign.measure.window import Window, idle_window, run_window
 from campaign.plan.campaign_file import Protocol
+from campaign.store.channel_energy import Energy, channel_energy
 from dvfs.setting import Setting
 from kernels.host.ranks import Team
 from kernels.host.timed_clock import timed_core_mhz

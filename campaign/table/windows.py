@@ -2,7 +2,7 @@
 
 A row has ``start`` and ``end`` in place of ``time_s`` and ``energy_j``. Its time is ``end - start``
 over ``iterations`` (default 1), its energy that of the channels in no other over the window, with
-its standard uncertainty (:mod:`campaign.measure.channel_energy`), per iteration. ``node`` and
+its standard uncertainty (:mod:`campaign.store.channel_energy`), per iteration. ``node`` and
 ``device`` say whose channels count where the logs have several: a device is the part of a
 channel's name before the slash. Clocks that a log has are the mean over the window.
 """
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from campaign.measure.channel_energy import channel_energy
+from campaign.store.channel_energy import channel_energy
 from campaign.store.measurement import Trace
 from campaign.table.power_logs import NS, LoggedChannel, unix_ns
 from dvfs.input_files import FileError, raise_all

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from campaign.measure.channel_energy import Energy, channel_energy
 from campaign.measure.energy import mean_of, node_energy
 from campaign.measure.sampler import MeterTrace
+from campaign.store.channel_energy import Energy, channel_energy
 from campaign.store.measurement import Trace
 from sites.meters import Channel
 

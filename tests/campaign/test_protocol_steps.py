@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from campaign.measure.channel_energy import Energy
 from campaign.measure.protocol import (
     PointSetup,
     WindowedMeasurement,
@@ -27,6 +26,7 @@ from campaign.measure.protocol import (
 from campaign.measure.sampler import MeterTrace, OpenMeter
 from campaign.measure.window import Window
 from campaign.plan.campaign_file import Protocol
+from campaign.store.channel_energy import Energy
 from campaign.store.measurement import Trace
 from dvfs.setting import AS_FOUND
 from kernels.host.ranks import Team

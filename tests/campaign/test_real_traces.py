@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from campaign.measure.channel_energy import channel_energy
+from campaign.store.channel_energy import channel_energy
 from campaign.store.measurement import Trace
 from sites.meters import Channel
 from sites.meters.nvml import (

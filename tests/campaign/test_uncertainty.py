@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from campaign.measure.channel_energy import Energy, channel_energy, updates
+from campaign.store.channel_energy import Energy, channel_energy, updates
 from campaign.store.measurement import Trace
 from sites.meters import Channel
 

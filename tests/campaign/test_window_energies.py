@@ -13,7 +13,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from campaign.measure.channel_energy import (
+from campaign.measure.energy import added, mean_of, node_energy
+from campaign.measure.protocol import energy_of, meter_needs_s
+from campaign.measure.sampler import MeterTrace
+from campaign.measure.simulated_window import simulate_window
+from campaign.measure.window import Window
+from campaign.store.channel_energy import (
     FEW_BLOCKS,
     HIDDEN,
     MOST_TOGETHER,
@@ -21,11 +26,6 @@ from campaign.measure.channel_energy import (
     channel_energy,
     updates,
 )
-from campaign.measure.energy import added, mean_of, node_energy
-from campaign.measure.protocol import energy_of, meter_needs_s
-from campaign.measure.sampler import MeterTrace
-from campaign.measure.simulated_window import simulate_window
-from campaign.measure.window import Window
 from campaign.store.measurement import Trace
 from dvfs.setting import AS_FOUND, Setting
 from sites.meters import Channel
