@@ -21,6 +21,7 @@ EXTRAS = {
     "bokeh": Extra("dashboard", "showing Dask's dashboard"),
     "pyarrow": Extra("parquet", "reading and writing Parquet"),
     "h5py": Extra("hdf5", "reading HDF5 files of other tools"),
+    "h5netcdf": Extra("hdf5", "writing NetCDF"),
     "sklearn": Extra("search", "the search strategies auto and model"),
     "matplotlib": Extra("figures", "drawing figures for a paper"),
     "mpich": Extra("mpi", "starting MPI ranks without an MPI of the site (load its module)"),

@@ -8,12 +8,14 @@ import sys
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
 
 from campaign.store.columns import column, missing_column
-from campaign.store.dataset import current_tables
+from campaign.store.dataset import current_tables, open_dataset
 from campaign.store.layout import Store
 from campaign.store.setups import public_records, setup_id
 from campaign.table.map_file import OF_STORE, POINT_ID
@@ -147,3 +149,28 @@ def write_parquet(table: pd.DataFrame, path: Path | None) -> None:
         return
     with writing_output(path) as file:
         table.to_parquet(file, index=False)
+
+
+def write_netcdf(store: Store, path: Path) -> None:
+    """Write the Dataset of a store, with its traces, as NetCDF-4: what
+    :func:`campaign.results.open_store` gives as ``dataset``.
+
+    Raises:
+        MissingExtraError: h5netcdf is not installed.
+        OSError: it cannot be written.
+        DamagedStoreError: a sample cannot be read.
+    """
+    with explain_missing():
+        import h5netcdf  # noqa: F401, PLC0415
+    dataset = open_dataset(store)
+    encoding = {
+        name: {"zlib": True, "complevel": 1, "_FillValue": None}
+        for name, variable in dataset.variables.items()
+        if variable.dtype.kind in "if"
+    }
+    # HDF5 goes back in what it has written, which a pipe cannot.
+    with TemporaryDirectory() as folder:
+        made = Path(folder) / "made.nc"
+        dataset.drop_encoding().to_netcdf(made, engine="h5netcdf", encoding=encoding)
+        with made.open("rb") as file, writing_output(path) as output:
+            copyfileobj(file, output)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SUMMARY = "export all measurements as a table"
 EXAMPLE = "campaign export campaign-demo/store --csv table.csv"
 STDOUT = "-"
-OUTPUTS = ("csv", "parquet", "traces", "kernel_tuner", "extra_p")
+OUTPUTS = ("csv", "parquet", "traces", "kernel_tuner", "extra_p", "crate", "netcdf")
 METRICS = ("energy_j", "time_s", "power_w")
 
 
@@ -30,6 +30,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--csv", metavar="F", help="the CSV file to write (-: standard output)")
     parser.add_argument(
         "--parquet", metavar="F", help="the Parquet file to write (-: standard output)"
+    )
+    parser.add_argument(
+        "--netcdf", metavar="F", help="the NetCDF file to write, with the traces, for xarray"
     )
     parser.add_argument(
         "--traces", metavar="FOLDER", help="a new folder for the traces, as Zarr for xarray"
@@ -48,6 +51,23 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--kernel", metavar="K", help="the kernel of --kernel-tuner or --extra-p (default: all)"
+    )
+    parser.add_argument(
+        "--crate",
+        metavar="FOLDER",
+        help="a new folder with all of it as an RO-Crate, to be published",
+    )
+    parser.add_argument("--license", metavar="SPDX", help="the licence of the crate, as CC-BY-4.0")
+    parser.add_argument(
+        "--author",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help='an author of the crate, as "A. Name" or "A. Name <https://orcid.org/...>"; again for '
+        "each",
+    )
+    parser.add_argument(
+        "--title", metavar="T", help="the title of the crate (default: the store's)"
     )
 
 
@@ -71,6 +91,10 @@ def run(arguments: Namespace) -> int:
         _write_formats(export_table(store), arguments)
     if arguments.traces:
         _write_traces(store, arguments.traces)
+    if arguments.crate:
+        _write_crate(store, arguments)
+    if arguments.netcdf:
+        _write_netcdf(store, Path(arguments.netcdf))
     return 0
 
 
@@ -138,3 +162,32 @@ def _write_traces(store: Store, target: str) -> None:
             f"{target}: cannot be written ({reason(error, Path(target))}); name a new folder"
         ) from None
     say(f"{target}: {count} traces written")
+
+
+def _write_crate(store: Store, arguments: Namespace) -> None:
+    from campaign.table.crate import CrateAbout, write_crate  # noqa: PLC0415
+
+    if not arguments.license:
+        raise ArgumentError("--crate needs --license: an SPDX identifier, as CC-BY-4.0")
+    title = arguments.title or f"Measurements of {Path(arguments.store).name}"
+    about = CrateAbout(title=title, licence=arguments.license, authors=arguments.author)
+    folder = Path(arguments.crate)
+    try:
+        count = write_crate(store, folder, about)
+    except OSError as error:
+        raise ArgumentError(
+            f"{folder}: cannot be written ({reason(error, folder)}); name a new folder"
+        ) from None
+    say(f"{folder}: {count} measurements written")
+
+
+def _write_netcdf(store: Store, target: Path) -> None:
+    from campaign.table.exporting import write_netcdf  # noqa: PLC0415
+
+    try:
+        write_netcdf(store, target)
+    except OSError as error:
+        raise ArgumentError(
+            f"{target}: cannot be written ({reason(error, target)}); name another file"
+        ) from None
+    say(f"{target}: written")

@@ -24,7 +24,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "table",
         metavar="TABLE",
-        help="the table: CSV (also .gz, .bz2, .xz) or Parquet; or a file of another tool (--from)",
+        help="the table: CSV (also .gz, .bz2, .xz) or Parquet; a file of another tool (--from); or "
+        "a folder that campaign export --crate wrote",
     )
     parser.add_argument("--store", required=True, metavar="S", help="the store to import into")
     parser.add_argument(
@@ -109,16 +110,20 @@ def run(arguments: Namespace) -> int:
     """Import the table, all of it or nothing, and print what the checks find."""
     from campaign.results.findings import finding_texts, site_findings  # noqa: PLC0415
     from campaign.table.checking import listed  # noqa: PLC0415
+    from campaign.table.crate import METADATA, crate_table  # noqa: PLC0415
     from campaign.table.importing import import_table  # noqa: PLC0415
 
     path, store_path = Path(arguments.table), Path(arguments.store)
+    traces = Path(arguments.traces) if arguments.traces else None
+    if (path / METADATA).is_file():
+        path, traces = crate_table(path)
     if path.suffix == ".toml":
         raise ArgumentError(f"{path}: is a TOML file, not a table; --map takes a map file")
     imported = import_table(
         path,
         store_path,
         Path(arguments.map) if arguments.map else None,
-        Path(arguments.traces) if arguments.traces else None,
+        traces,
         arguments.site,
         arguments.layout,
         dict(map(_constant, arguments.constants)),

@@ -289,7 +289,7 @@ USAGES = {
     ),
     "export one": (
         "campaign: export: name what to write, by one of --csv, --parquet, --traces, "
-        "--kernel-tuner, --extra-p"
+        "--kernel-tuner, --extra-p, --crate, --netcdf"
     ),
     "export one --csv missing/x.csv": (
         "campaign: --csv: missing/x.csv: cannot be written (the folder missing does not exist); "
