@@ -38,6 +38,7 @@ MADE_BY = {
     "perf_intervals.csv": "perf-stat",
     "perf_runs.txt": "perf-stat",
     "reframe_stream.log": "reframe",
+    "sacct.txt": "sacct",
     "zeus_limits.json": "zeus",
     "zeus_windows.csv": "zeus",
 }
@@ -326,6 +327,26 @@ def test_steps_that_asked_for_clocks_are_rows_unless_they_overlap(tmp_path) -> N
     frame = taken(tmp_path, tmp_path / "t")
     assert frame["core_mhz"].tolist() == [1200, 2400, 3000]
     assert frame["energy_j"].fillna(0).tolist() == [400, 0, 0]
+
+
+def test_jobs_of_a_real_slurm(tmp_path) -> None:
+    """By srun, by sbatch without a step, two steps at their clocks, and one that fails."""
+    frame = taken(tmp_path, FILES / "sacct.txt")
+    text = (FILES / "sacct.txt").read_text(encoding="utf-8").splitlines()
+    printed = {
+        row["JobID"].partition(".")[2] + row["JobName"]: row
+        for row in csv.DictReader(text, delimiter="|")
+    }
+    own = [printed[name] for name in ("by-srun", "no-step", "0at-1200000", "1at-2400000", "fails")]
+    counted = [*(row for row in csv.DictReader(text, delimiter="|") if row["JobName"] == "extern")]
+    joules = [counted[0], counted[1], own[2], own[3]]
+    assert frame["kernel"].tolist() == [row["JobName"] for row in own]
+    assert frame["energy_j"].tolist()[:4] == [float(row["ConsumedEnergyRaw"]) for row in joules]
+    assert frame["time_s"].tolist()[:4] == [float(row["ElapsedRaw"]) for row in own[:4]]
+    assert frame["core_mhz"].fillna(0).tolist() == [1800, 0, 1200, 2400, 0]
+    assert frame["status"].tolist() == ["ok"] * 4 + ["kernel failed"]
+    assert frame[["energy_j", "time_s"]].iloc[4].isna().all()
+    assert frame["core_mhz_achieved"].isna().all()
 
 
 def test_sacct_as_people_print_it(tmp_path) -> None:

@@ -86,11 +86,10 @@ def test_local_times_need_a_zone_and_the_right_one(tmp_path: Path, capsys) -> No
 
 def test_slurms_profile_gives_what_the_nodes_drew(tmp_path: Path) -> None:
     true = pd.read_csv(PROFILE.with_suffix(".true.csv"))
-    spans = [
-        (1795945737.0, 1795945740.0),
-        (1795945737.0, 1795945741.0),
-        (1795945738.2, 1795945739.4),
-    ]
+    one = true[true["node"] == "n1"]
+    begins = np.diff(one["energy_j"]) / np.diff(one["time_s"]) > 100.0
+    on = np.ceil(one["time_s"].to_numpy()[:-1][begins][0])
+    spans = [(on, on + 2.0), (on, on + 3.0), (on + 0.2, on + 1.4)]
     table = windows(
         tmp_path / "w.csv",
         *(f"{name},1800,{a},{b},{node}" for a, b in spans for name, node in

@@ -39,7 +39,7 @@ NOT_ENDED = {"PENDING", "RUNNING", "REQUEUED", "RESIZING", "SUSPENDED", "CONFIGU
 ABOUT = FormatDescription(
     name="sacct",
     tool="Slurm",
-    versions="the form of 22.05, written by hand",
+    versions="22.05.8",
     reads="`sacct --parsable2` (any `--delimiter`): a row a job; a row a step where the steps of a "
     "job asked for different clocks",
     traps="`.batch`, `.extern` and `.0` count the same joules, and the job's own row their sum: "
