@@ -272,3 +272,34 @@ def test_the_hour_that_a_zone_has_twice_is_not_guessed() -> None:
             unix_ns(text, zone)
     assert unix_ns("2026-10-25T02:30:00+02:00", None) == 1792888200 * 10**9
     assert unix_ns("2026-10-25T02:30:00", read_zone("+02:00")) == 1792888200 * 10**9
+
+
+@pytest.mark.parametrize("unit", ["W", "uJ"])
+def test_the_stated_uncertainty_holds_the_energy_of_a_load_that_steps(
+    tmp_path: Path, unit: str
+) -> None:
+    """A load of 200 levels in 400 s, read ten times a second; 150 windows that begin and end
+    anywhere."""
+    rng = np.random.default_rng(4)
+    ends_s = np.append(np.sort(rng.uniform(0.0, 400.0, 200)), 400.0)
+    level_w = rng.uniform(50.0, 250.0, len(ends_s))
+    knots_s = np.append(0.0, ends_s)
+    drawn_j = np.append(0.0, np.cumsum(np.diff(knots_s) * level_w))
+    read_s = np.arange(0.0, 399.9, 0.1) + rng.uniform(0.0, 0.02, 3999)
+    if unit == "W":
+        values = level_w[np.searchsorted(ends_s, read_s)]
+    else:
+        values = np.round(np.interp(read_s, knots_s, drawn_j) * 1e6)
+    lines = [f"time,node [{unit}]"]
+    lines += [f"{BEGAN_S + s:.6f},{v:.12g}" for s, v in zip(read_s, values, strict=True)]
+    (tmp_path / "log.csv").write_text("\n".join(lines) + "\n")
+    begin_s = rng.uniform(5.0, 380.0, 150).round(6)
+    end_s = (begin_s + rng.uniform(0.5, 10.0, 150)).round(6)
+    rows = (
+        f"k,1800,{BEGAN_S + a:.6f},{BEGAN_S + b:.6f}" for a, b in zip(begin_s, end_s, strict=True)
+    )
+    frame = taken(tmp_path, windows(tmp_path / "w.csv", *rows), tmp_path / "log.csv")
+    true_j = np.interp(end_s, knots_s, drawn_j) - np.interp(begin_s, knots_s, drawn_j)
+    inside = np.abs(frame["energy_j"] - true_j) <= 2.0 * frame["energy_std_j"]
+    assert inside.mean() >= 0.9
+    assert (frame["energy_std_j"] / true_j).median() < 0.06
