@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections import Counter
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from campaign.plan.plan import make_plan
 from kernels.cuda.fmm import direct
 from kernels.cuda.fmm import product as products
 from kernels.cuda.fmm.hadamard import count_hadamard
@@ -18,9 +20,11 @@ from kernels.cuda.fmm.plan import DirectStep, Plan, ProductStep, SpectraStep, St
 from kernels.cuda.fmm.product import SIDE, THREADS, count_product, make_product
 from kernels.cuda.fmm.tiles import make_tiles
 from kernels.cuda.listing import Function
+from sites.site_reading import find_site, read_site
 from tests.kernels.cuda.on_host import ARCHITECTURES, compiled, compiled_together
 
 LANES = 32
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def drawn(count: int, seed: int) -> list[GpuFmmParams]:
@@ -258,6 +262,25 @@ def test_all_integers_are_those_of_the_machine_code(params: GpuFmmParams) -> Non
         assert {**counts, "int": 0.0} == {**data[phase], "int": 0.0}
     # A pair needs its comparison and selection, and a load's address at the least.
     assert sum(done.values()) > 1.02 * count_evaluation(params)["int"]
+
+
+def test_the_paper_s_study_with_the_integers_of_a_gpu_s_code() -> None:
+    """The example's site is the built-in one but for sfu, and integers are a fifth to a half of the
+    instructions, with a multiply-add as one."""
+    site, built_in = (
+        read_site(path).model_dump()
+        for path in (EXAMPLES / "jetson-tk1-gpu.toml", find_site("jetson-tk1", EXAMPLES))
+    )
+    assert site["classes"]["sp"].pop("counted_as") == ["sfu"]
+    assert built_in["classes"]["sp"].pop("counted_as") == []
+    assert site == built_in
+    plan = make_plan(EXAMPLES / "tk1-gpu-fmm.toml")
+    inputs = {point.params for point in plan.points}
+    assert len(inputs) == 8
+    for params in inputs:
+        counts = count_evaluation(GpuFmmParams(**json.loads(params)))
+        instructions = counts["int"] + counts["dp"] / 2.0
+        assert 0.2 <= counts["int"] / instructions <= 0.5
 
 
 def test_counts_of_a_product_by_hand() -> None:
