@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -31,6 +32,12 @@ def _settable(name: str) -> str:
             "the partition's directives",
         )  # fmt: skip
     return name
+
+
+def _year(value: int) -> int:
+    if not 1990 <= value <= 2100:
+        raise BadValueError(f"found {value}", "must be a year, such as 2026")
+    return value
 
 
 NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
@@ -87,6 +94,8 @@ MpiType = Annotated[
 Number = Annotated[int | float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Year = Annotated[int, AfterValidator(_year)]
+Participation = Literal["measured", "estimated", "none"]
 
 
 def voltage_pairs(value: Any) -> Any:
@@ -377,19 +386,103 @@ class Slurm(FileModel):
 
 
 class Energy(FileModel):
-    """What a kWh costs at the site, for the report."""
+    """What a kWh costs and emits at the site, for the report."""
 
-    price_per_kwh: Positive | None = None
-    """The price of a kWh, in currency."""
+    price_per_kwh: Positive | list[Positive] | None = None
+    """The price of a kWh, in currency; or 24 prices, of the hours of the day from midnight on."""
     currency: CurrencyName | None = None
     """The currency of price_per_kwh, such as "EUR"."""
+    price_source: OneLine | None = None
+    """Where price_per_kwh is from, such as "contract of the computing centre"."""
+    price_year: Year | None = None
+    """The year that price_per_kwh is of."""
+    co2e_kg_per_kwh: NotNegative | list[NotNegative] | None = None
+    """The greenhouse gases that a kWh emits, in kg of CO2 equivalent; or 24 values, of the hours of
+    the day from midnight on."""
+    co2e_source: OneLine | None = None
+    """Where co2e_kg_per_kwh is from."""
+    co2e_year: Year | None = None
+    """The year that co2e_kg_per_kwh is of."""
+    utc_offset_h: Annotated[float, Field(ge=-12, le=14)] | None = None
+    """The hours of the 24 values are those of UTC plus this, in h, all year: 1 for CET, which knows
+    no summer time."""
+
+    @field_validator("price_per_kwh", "co2e_kg_per_kwh", mode="before")
+    @classmethod
+    def _one_or_by_hour(cls, value: Any, info: ValidationInfo) -> Any:
+        """One error, where a union of types would give one for each."""
+        if value is None:
+            return value
+        by_hour, free = isinstance(value, list), info.field_name == "co2e_kg_per_kwh"
+        for i, one in enumerate(value if by_hour else [value]):
+            number = isinstance(one, int | float) and not isinstance(one, bool)
+            if not (number and math.isfinite(one) and (one > 0 or (one == 0 and free))):
+                least = ">= 0" if free else "> 0"
+                raise BadValueError(
+                    f"found {one!r}",
+                    f"must be a number {least}, without quotes, or a list of 24",
+                    (i,) if by_hour else (),
+                )
+        if by_hour and len(value) != 24:
+            raise BadValueError(
+                f"found {len(value)} values", "give one number, or 24: of the hours of the day"
+            )
+        return value
 
     @model_validator(mode="after")
-    def _both(self) -> Self:
-        for given, other in (("price_per_kwh", "currency"), ("currency", "price_per_kwh")):
-            if getattr(self, given) is not None and getattr(self, other) is None:
-                raise BadValueError(f"{given} without {other}", "give both", (other,))
+    def _complete(self) -> Self:
+        for factor, facts in (
+            ("price_per_kwh", ("currency", "price_source", "price_year")),
+            ("co2e_kg_per_kwh", ("co2e_source", "co2e_year")),
+        ):
+            for fact in facts:
+                for given, other in ((factor, fact), (fact, factor)):
+                    if getattr(self, given) is not None and getattr(self, other) is None:
+                        raise BadValueError(f"{given} without {other}", "give both", (other,))
+        by_hour = [
+            name
+            for name in ("price_per_kwh", "co2e_kg_per_kwh")
+            if isinstance(getattr(self, name), list)
+        ]
+        if by_hour and self.utc_offset_h is None:
+            raise BadValueError(
+                f"{by_hour[0]} by the hour without utc_offset_h",
+                "say whose hours these are, such as utc_offset_h = 0 for UTC",
+                ("utc_offset_h",),
+            )
+        if self.utc_offset_h is not None and not by_hour:
+            raise BadValueError(
+                f"found {self.utc_offset_h:g}, and no values by the hour",
+                "give 24 values, or leave it out",
+                ("utc_offset_h",),
+            )
         return self
+
+
+class Metering(FileModel):
+    """What no store knows of how power is measured at the site: for the levels of measurement of
+    the EE HPC WG (2015), which the report shows. What is left out counts as not stated."""
+
+    compute_nodes: Annotated[int, Field(ge=1)] | None = None
+    """The compute nodes of the whole machine."""
+    nodes_per_supply: Annotated[int, Field(ge=1)] | None = None
+    """How many nodes share their power supplies, such as those of one chassis."""
+    power_conversion: (
+        Literal["upstream", "loss measured", "loss of one supply", "loss by manufacturer"] | None
+    ) = None
+    """Where the meters are: upstream of the power conversion; or downstream, and how its loss is
+    known: measured at the same time, or by a model from a measurement of one power supply or from
+    the manufacturer's data."""
+    accuracy_pct: Positive | None = None
+    """The documented accuracy of the meters, in %."""
+    sampling_hz: Positive | None = None
+    """How often the meters sample power (counters of energy: voltage and current) internally, in
+    Hz."""
+    interconnect: Participation | None = None
+    """Whether the power of the interconnect is measured or estimated; none: there is none."""
+    other_subsystems: Participation | None = None
+    """The same of all other subsystems that take part in the runs: storage, head nodes, cooling
+    inside the machine."""
 
 
 class SimulatedMachine(FileModel):
@@ -472,7 +565,9 @@ class Site(FileModel):
     """On how many nodes of a Slurm job each point runs. Its energy is that of all of them, and so
     is the constant power that a fit finds."""
     energy: Energy = Energy()
-    """What energy costs at the site."""
+    """What energy costs and emits at the site."""
+    metering: Metering = Metering()
+    """How power is measured at the site."""
     simulated: SimulatedMachine | None = None
     """The constants of a simulated machine; the clock control is then simulated."""
 

@@ -96,10 +96,14 @@ class Pick:
         return self.setting.mem_mhz
 
     @property
+    def fastest_j(self) -> float:
+        """The energy of an iteration at the fastest setting, in J."""
+        return self.energy_j / (1.0 - self.saving_pct / 100.0)
+
+    @property
     def fastest_w(self) -> float:
         """The mean power at the fastest setting, in W, by its energy and time."""
-        energy_j = self.energy_j / (1.0 - self.saving_pct / 100.0)
-        return energy_j * (1.0 + self.slowdown_pct / 100.0) / self.time_s
+        return self.fastest_j * (1.0 + self.slowdown_pct / 100.0) / self.time_s
 
     @property
     def saved_w(self) -> float:

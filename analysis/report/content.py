@@ -13,7 +13,9 @@ from analysis.choice.variants import VariantStudy
 from analysis.energy.applications import ApplicationEnergy
 from analysis.energy.fitted import Fit
 from analysis.energy.models import FormRequest
+from analysis.measurements.campaign_energy import CampaignEnergy, EnergyFactor
 from analysis.measurements.hardware_counters import KernelCounters
+from analysis.measurements.measurement_levels import AspectLevel
 from analysis.measurements.observations import Observations
 from analysis.measurements.phase_energy import PhaseSplit
 from analysis.measurements.power_trace import PowerTrace
@@ -45,14 +47,6 @@ class MeasurementCounts:
     that have it."""
     node_hours: str = ""
     energy_j: float = math.nan
-
-
-@dataclass(frozen=True)
-class EnergyPrice:
-    """What a kWh costs at a site."""
-
-    per_kwh: float
-    currency: str
 
 
 @dataclass(frozen=True)
@@ -90,8 +84,10 @@ class SiteReport:
     ``counters``: what hardware counters showed. ``listed``: the campaign file's order. ``setting``:
     that of figures of one, None for the fastest. ``fit_origin``: which fit it is. ``remarks``: what
     limits how far the results can be trusted. ``applications``: their energies by the fit of the
-    microbenchmarks alone. ``variants``: the study of each kernel that has variants. ``price``: what
-    energy costs there, where the site's file states it.
+    microbenchmarks alone. ``variants``: the study of each kernel that has variants. ``energy``:
+    what its measurements took, None where nothing was measured; ``factors``: what a kWh costs and
+    emits there, as far as the site's file states it. ``levels``: the levels of power measurement
+    that they reach, empty where nothing was measured or the machine is simulated.
     """
 
     site: str
@@ -115,7 +111,9 @@ class SiteReport:
     setting: Setting | None = None
     applications: list[ApplicationEnergy] = field(default_factory=list)
     variants: list[VariantStudy] = field(default_factory=list)
-    price: EnergyPrice | None = None
+    energy: CampaignEnergy | None = None
+    factors: Sequence[EnergyFactor] = ()
+    levels: Sequence[AspectLevel] = ()
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from analysis.choice.pick import Pick
 from analysis.energy.fitted import Fit
 from analysis.energy.models import ESTIMATED
 from analysis.figures.labels import family_order, natural, setting_label
+from analysis.measurements.campaign_energy import J_PER_KWH, EnergyFactor
 from analysis.measurements.observations import Observations, rows_by_kernel
-from analysis.report.content import EnergyPrice, MeasurementCounts, SiteReport
+from analysis.report.content import MeasurementCounts, SiteReport
 from analysis.report.sheets import phases_sheet
 from analysis.report.tables import (
     MISSING,
@@ -42,7 +43,6 @@ SEVERITY_TEXT = {
 """Severity of a remark -> one and several of it."""
 Row = TypeVar("Row")
 TextColumn = partial(TableColumn, number=False)
-J_PER_KWH = 3.6e6
 HOURS = 1000
 """Over so many hours savings are given in kWh: as many as the mean power saved has W."""
 RACE_TEXT = {"right": "right", "worse": "costs more", "open": "open"}
@@ -56,13 +56,19 @@ def _grouped(families: Mapping[str, str], rows: Mapping[str, Row]) -> dict[str, 
     return {name: groups[name] for name in family_order(groups)}
 
 
-def kwh_text(kwh: float, price: EnergyPrice | None) -> str:
-    """An energy, and what it costs where that is known."""
-    cost = "" if price is None else f" ({fixed(kwh * price.per_kwh, 3)} {price.currency})"
-    return f"{fixed(kwh, 3)} kWh{cost}"
+def kwh_text(kwh: float, factors: Sequence[EnergyFactor]) -> str:
+    """An energy, and what it costs and emits where that does not depend on the hour."""
+    texts = [
+        f"{fixed(kwh * factor.per_kwh[0], 3)} {factor.unit}"
+        for factor in factors
+        if not factor.by_hour
+    ]
+    return f"{fixed(kwh, 3)} kWh" + (f" ({', '.join(texts)})" if texts else "")
 
 
-def facts(measured: MeasurementCounts, price: EnergyPrice | None = None) -> list[tuple[str, str]]:
+def facts(
+    measured: MeasurementCounts, factors: Sequence[EnergyFactor] = ()
+) -> list[tuple[str, str]]:
     """How much was measured: names and texts."""
     failed = sum(measured.failed.values())
     classes = ", ".join(f"{n} {name}" for name, n in measured.failed.items())
@@ -76,7 +82,7 @@ def facts(measured: MeasurementCounts, price: EnergyPrice | None = None) -> list
         ("meters", "; ".join(measured.meters) or "not recorded"),
     ]
     if measured.energy_j > 0:
-        kwh = kwh_text(measured.energy_j / J_PER_KWH, price)
+        kwh = kwh_text(measured.energy_j / J_PER_KWH, factors)
         shown.append(("energy measured", f"{kwh}, without warm-up and waiting"))
     if measured.node_hours:
         shown.append(("node-hours spent", measured.node_hours))
@@ -238,11 +244,11 @@ def saved_energy(site: SiteReport) -> str:
         float(np.mean([getattr(p, name) for p in site.picks])) for name in ("fastest_w", "saved_w")
     )
     each = f", in equal parts for the {len(site.picks)} kernels," if len(site.picks) > 1 else ""
+    taken, saved = (kwh_text(watts, site.factors) for watts in (fastest_w, saved_w))
     return (
-        f"{HOURS:,} hours at the fastest settings{each} are predicted to take "
-        f"{kwh_text(fastest_w, site.price)}: {HOURS:,} h × {fixed(fastest_w, 3)} W, the mean power "
-        f"there. The picks do the same work with {kwh_text(saved_w, site.price)} less: {HOURS:,} "
-        f"h × {fixed(saved_w, 3)} W, the mean of power × saving."
+        f"{HOURS:,} hours at the fastest settings{each} are predicted to take {taken}: {HOURS:,} h "
+        f"× {fixed(fastest_w, 3)} W, the mean power there. The picks do the same work with {saved} "
+        f"less: {HOURS:,} h × {fixed(saved_w, 3)} W, the mean of power × saving."
     )
 
 

@@ -16,6 +16,7 @@ from analysis.figures.variants import study_titles
 from analysis.report import display_tables
 from analysis.report.content import ReportContent, SiteReport
 from analysis.report.counter_sheet import utilisation_sheet
+from analysis.report.energy_sheets import energy_sheet, levels_sheet
 from analysis.report.heat_maps import heat_maps
 from analysis.report.sheets import autotuning_sheet, costs_sheet, validation_sheet
 from analysis.report.site_figures import site_families, site_figures
@@ -67,6 +68,7 @@ def site_view(site: SiteReport, number: int) -> dict[str, Any]:
     families = site_families(site)
     figures = site_figures(site)
     utilisation = utilisation_sheet(site)
+    energy, levels = energy_sheet(site), levels_sheet(site)
     maps = heat_maps(site, families)
     return {
         "anchor": f"site-{number + 1}",
@@ -74,7 +76,9 @@ def site_view(site: SiteReport, number: int) -> dict[str, Any]:
         "simulated": site.simulated,
         "figures": figures,
         "no_energy": data is None and site.timing is not None,
-        "facts": display_tables.facts(site.measured, site.price),
+        "facts": display_tables.facts(site.measured, site.factors),
+        "energy": as_table(energy, tall=True) if energy else None,
+        "levels": as_table(levels) if levels else None,
         "why_no_fit": site.why_no_fit,
         "trust": display_tables.trust_summary(site),
         "remarks": site.remarks,

@@ -40,6 +40,7 @@ from analysis.figures.variants import variant_figures
 from analysis.measurements.observations import FitError, Observations, kernel_names
 from analysis.report.content import SiteReport
 from analysis.report.counter_sheet import utilisation_sheet
+from analysis.report.energy_sheets import energy_sheet, levels_sheet
 from analysis.report.sheets import (
     application_sheet,
     autotuning_sheet,
@@ -178,6 +179,7 @@ def site_sheets(site: SiteReport) -> list[Sheet]:
     utilisation = utilisation_sheet(site)
     measured += [utilisation] if utilisation else []
     measured += variant_sheets(site.variants)
+    measured += [sheet for sheet in (energy_sheet(site), levels_sheet(site)) if sheet]
     if data is None or model is None:
         return measured
     families = site_families(site)

@@ -155,6 +155,11 @@ def as_table(sheet: Sheet, tall: bool = False) -> Table:
     return Table(sheet.caption, columns, [RowGroup("", rows)], tall)
 
 
+def as_records(sheet: Sheet) -> list[dict[str, str | float]]:
+    """The sheet's rows by the keys of its fields; NaN is missing."""
+    return [dict(zip([f.key for f in sheet.fields], row, strict=True)) for row in sheet.rows]
+
+
 def as_csv(sheet: Sheet) -> str:
     """The sheet as CSV: keys with their units as headings, numbers as they are, "" for none.
 

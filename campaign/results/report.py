@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -13,8 +13,10 @@ import numpy as np
 from pydantic import ValidationError
 
 from analysis.choice.legal_settings import known_volts
+from analysis.measurements.campaign_energy import EnergyFactor, campaign_energy
+from analysis.measurements.measurement_levels import levels, metered
 from analysis.measurements.observations import FitError, Observations, observations
-from analysis.report.content import EnergyPrice, ListedOrder, ReportContent, SiteReport, StoredFit
+from analysis.report.content import ListedOrder, ReportContent, SiteReport, StoredFit
 from analysis.report.site_report import site_report, with_traces
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.plan import listed_inputs
@@ -133,8 +135,16 @@ def report_content(
         if own:
             counts = replace(report.measured, node_hours=total(own).number)
             report = replace(report, measured=counts)
-        report = replace(report, price=_price(plan, site))
-        reports.append(report)
+        stated = plan.get("sites", {}).get(site, {})
+        how = metered(dataset, site)
+        reports.append(
+            replace(
+                report,
+                energy=campaign_energy(dataset, site),
+                factors=_factors(stated.get("energy") or {}),
+                levels=[] if how is None else levels(how, stated.get("metering") or {}),
+            )
+        )
     title = str((store.read_json("store.json") or {}).get("name") or store.root.name)
     created = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
     return ReportContent(title, store.root.name, created, reports)
@@ -164,12 +174,24 @@ def _elsewhere(store: Store, site: str, kernels: Sequence[str]) -> Observations:
         raise ArgumentError(f"--fitted-on: {store.root}: {error}") from None
 
 
-def _price(plan: dict[str, Any], site: str) -> EnergyPrice | None:
-    """What energy costs at a site, by its file as it was planned last."""
-    stated = plan.get("sites", {}).get(site, {}).get("energy") or {}
-    if not stated.get("price_per_kwh"):
-        return None
-    return EnergyPrice(float(stated["price_per_kwh"]), str(stated["currency"]))
+def _factors(stated: Mapping[str, Any]) -> list[EnergyFactor]:
+    """What a kWh costs and emits, by the table ``energy`` of a site file as it was planned last."""
+    named = (
+        ("cost", "price_per_kwh", "price", stated.get("currency")),
+        ("CO2e", "co2e_kg_per_kwh", "co2e", "kg CO2e"),
+    )
+    return [
+        EnergyFactor(
+            of=of,
+            unit=str(unit),
+            per_kwh=tuple(np.atleast_1d(stated[key]).tolist()),
+            source=stated.get(f"{prefix}_source") or "",
+            year=stated.get(f"{prefix}_year"),
+            utc_offset_h=stated.get("utc_offset_h") or 0.0,
+        )
+        for of, key, prefix, unit in named
+        if stated.get(key) is not None
+    ]
 
 
 def _srun_options(setting: Setting, device: str) -> str:
@@ -241,6 +263,29 @@ def write_report(
             f"{path}: the report cannot be written ({reason(error, path)}); name another file"
         ) from None
     return path
+
+
+def report_tables(store: Store, fit_name: str = DEFAULT) -> list[dict[str, Any]]:
+    """The tables of the report as plain JSON types, a dictionary a site: its name, whether its
+    numbers are simulated, and name -> caption and rows of each table. NaN is missing.
+
+    Raises:
+        NoKeptFitError: no site has a fit of this name.
+    """
+    from analysis.report.site_figures import site_sheets  # noqa: PLC0415
+    from analysis.report.tables import as_records  # noqa: PLC0415
+
+    return [
+        {
+            "site": site.site,
+            "simulated": site.simulated,
+            "tables": {
+                sheet.name: {"caption": sheet.caption, "rows": as_records(sheet)}
+                for sheet in site_sheets(site)
+            },
+        }
+        for site in report_content(store, fit_name=fit_name).sites
+    ]
 
 
 @dataclass(frozen=True)

@@ -690,6 +690,13 @@ class Results:
 
         return write_report(self.store, Path(path), fit, train)
 
+    def report_tables(self, fit: str = fits.DEFAULT) -> list[dict[str, Any]]:
+        """The tables of the report as plain JSON types, a dictionary a site
+        (:func:`campaign.results.report.report_tables`). ``fit``: as of :meth:`report`."""
+        from campaign.results.report import report_tables  # noqa: PLC0415
+
+        return report_tables(self.store, fit)
+
     def figures(
         self,
         folder: str | Path,

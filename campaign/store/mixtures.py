@@ -24,7 +24,7 @@ WITHOUT_EFFECT = {
     "protocol": ("timeout_s",),
     "site": (
         *("name", "description", "legal", "domains", "partitions", "slurm", "architecture"),
-        *("energy", "power_limit"),
+        *("energy", "metering", "power_limit"),
     ),
 }
 """The entries that do not matter. Of domains and partitions some do, see below."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 
-from campaign.verbs.options import add_fit, add_store
-from campaign.verbs.printing import say
+from campaign.verbs.options import add_fit, add_json, add_store
+from campaign.verbs.printing import print_computed, say
 
-SUMMARY = "write the report: one HTML file"
+SUMMARY = "write the report: one HTML file; or print its tables as JSON"
 EXAMPLE = "campaign report campaign-demo/store -o report.html"
 
 
@@ -19,13 +19,18 @@ def add_arguments(parser: ArgumentParser) -> None:
         "-o", "--output", default="report.html", metavar="F", help="default: %(default)s"
     )
     add_fit(parser)
+    add_json(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """Write the report of a store; prints the path of the file."""
+    """Write the report of a store and print the path of the file; or print its tables."""
     from campaign.results import open_store  # noqa: PLC0415
     from dvfs.files import is_stream  # noqa: PLC0415
 
-    path = open_store(arguments.store).report(arguments.output, arguments.fit)
+    store = open_store(arguments.store)
+    if arguments.json:
+        print_computed(store.report_tables(arguments.fit))
+        return 0
+    path = store.report(arguments.output, arguments.fit)
     say(f"report: {path}", sys.stderr if is_stream(path) else None)
     return 0

@@ -190,7 +190,9 @@ def test_marks_that_are_not_compacted_yet_are_left_out(tmp_path: Path) -> None:
 
 def test_the_report_has_the_section_where_phases_are_marked(store: Store, tmp_path: Path) -> None:
     output = tmp_path / "report.html"
-    assert report(Namespace(store=str(store.root), output=str(output), fit="default")) == 0
+    assert (
+        report(Namespace(store=str(store.root), output=str(output), fit="default", json=False)) == 0
+    )
     page = Page(output.read_text(encoding="utf-8"))
     assert "Energy by phase" in page.parts["h3"]
     assert "Measured energy by phase" in page.parts["caption"]
@@ -207,7 +209,10 @@ def test_the_report_has_the_section_where_phases_are_marked(store: Store, tmp_pa
 def test_a_store_without_marks_has_no_such_section(tmp_path: Path) -> None:
     store_of(tmp_path / "s", "plain", True, (500.0, 700.0, 900.0, 1000.0))
     output = tmp_path / "report.html"
-    assert report(Namespace(store=str(tmp_path / "s"), output=str(output), fit="default")) == 0
+    assert (
+        report(Namespace(store=str(tmp_path / "s"), output=str(output), fit="default", json=False))
+        == 0
+    )
     assert "by phase" not in output.read_text(encoding="utf-8")
 
 

@@ -24,8 +24,9 @@ from analysis.figures.figure import Scale, log_scale, tick_text
 from analysis.figures.labels import kernel_families, natural
 from analysis.figures.predictions import error_histogram
 from analysis.figures.svg import svg
+from analysis.measurements.campaign_energy import EnergyFactor
 from analysis.measurements.observations import kernel_names, observations
-from analysis.report.content import EnergyPrice, MeasurementCounts, ReportContent, SiteReport
+from analysis.report.content import MeasurementCounts, ReportContent, SiteReport
 from analysis.report.heat_maps import heat_maps, level
 from analysis.report.page import render
 from analysis.report.site_report import measurement_counts
@@ -383,7 +384,7 @@ def test_a_clock_that_cannot_be_set_is_as_found(tk1):
     assert '<th scope="row">as found</th>' in html
 
 
-@pytest.mark.parametrize("price", [None, EnergyPrice(0.25, "EUR")])
+@pytest.mark.parametrize("price", [(), (EnergyFactor(of="cost", unit="EUR", per_kwh=[0.25]),)])
 def test_energies_of_a_site_are_in_kwh_and_cost_what_a_kwh_costs(price):
     """1 MJ measured. Kernel a: 2 J in 1 s where it is fastest, 1 J in 2 s where it is picked; b
     takes 30 J in 5 s, and none is saved. So 1,000 hours in equal parts take 1 kWh + 3 kWh, and the
@@ -393,7 +394,7 @@ def test_energies_of_a_site_are_in_kwh_and_cost_what_a_kwh_costs(price):
         sure_pick("b", Setting(800.0, 400.0), 30.0, 5.0, 0.0, 0.0),
     ]
     counts = measured(4, energy_j=1e6)
-    site = SiteReport(site="s", simulated=False, measured=counts, picks=chosen, price=price)
+    site = SiteReport(site="s", simulated=False, measured=counts, picks=chosen, factors=price)
     html = render(content(site))
     shown = re.findall(r"([\d.]+) kWh(?: \(([\d.]+) EUR\))?", Page(html).text)
     kwh = [4.0, 0.5, 1 / 3.6]
@@ -408,6 +409,7 @@ def test_energies_of_a_site_are_in_kwh_and_cost_what_a_kwh_costs(price):
 def test_the_price_in_a_site_file_is_that_of_what_was_measured(tmp_path):
     builtin = files("sites") / "builtin" / "jetson-tk1.toml"
     price = '\n[energy]\nprice_per_kwh = 0.31\ncurrency = "CHF"\n'
+    price += 'price_source = "contract"\nprice_year = 2026\n'
     (tmp_path / "s.toml").write_text(builtin.read_text(encoding="utf-8") + price)
     (tmp_path / "c.toml").write_text(
         'name = "c"\n[[sites]]\nsite = "s.toml"\n[settings]\nchoose = "random"\ncount = 3\n'
@@ -418,7 +420,9 @@ def test_the_price_in_a_site_file_is_that_of_what_was_measured(tmp_path):
     rows = open_store(store).dataset
     kwh = float((rows["energy_j"] * rows["iterations"]).sum()) / 3.6e6
     (site,) = report_content(Store(store)).sites
-    assert site.price == EnergyPrice(0.31, "CHF")
+    assert site.factors == [
+        EnergyFactor(of="cost", unit="CHF", per_kwh=(0.31,), source="contract", year=2026)
+    ]
     assert site.measured.energy_j == pytest.approx(kwh * 3.6e6, rel=1e-12)
 
 
@@ -531,7 +535,10 @@ def store_of(folder, site, energy_j, settings, traced=False):
 def page_of(folder, *store):
     store_of(folder / "s", *store)
     output = folder / "report.html"
-    assert report(Namespace(store=str(folder / "s"), output=str(output), fit="default")) == 0
+    assert (
+        report(Namespace(store=str(folder / "s"), output=str(output), fit="default", json=False))
+        == 0
+    )
     return Page(output.read_text(encoding="utf-8"))
 
 

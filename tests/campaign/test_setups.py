@@ -97,7 +97,12 @@ def changed(text: str, old: str, new: str) -> str:
         ("nodes = 2", 'nodes = 9\nwalltime = "02:00:00"\naccount = "a"', []),
         ("= 0.3", "= 0.3\ntimeout_s = 33.0", []),
         ("count = 6", "count = 12", []),
-        ("[clocks]", '[energy]\nprice_per_kwh = 0.3\ncurrency = "EUR"\n[clocks]', []),
+        (
+            "[clocks]",
+            '[energy]\nprice_per_kwh = 0.3\ncurrency = "EUR"\nprice_source = "contract"\n'
+            "price_year = 2026\n[metering]\naccuracy_pct = 1.0\n[clocks]",
+            [],
+        ),
         ("repeats = 1", "repeats = 3", []),
         ("ops_per_word = 4 }", 'ops_per_word = 4 }\n[[kernels]]\nkernel = "idle"', []),
     ],

@@ -1,0 +1,132 @@
+"""What a site's measurements took: energy in kWh and node-hours, by measurement; and the factors
+that say what a kWh costs and emits, constant or by the hour of the day."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+from analysis.measurements.estimated_energies import estimated_energies
+from dvfs.dataset import is_complete
+from dvfs.kernel_instance import dataset_kernels
+
+J_PER_KWH = 3.6e6
+DAY_H = 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnergyFactor:
+    """What a kWh costs or emits at a site.
+
+    ``of``: ``cost`` or ``CO2e``. ``unit``: a currency, or kg CO2e. ``per_kwh``: one value; or 24,
+    each of an hour of the day, the first from midnight, of the time that is UTC plus
+    ``utc_offset_h``. ``source``: empty where the store does not have it; ``year``: None then.
+    """
+
+    of: str
+    unit: str
+    per_kwh: Sequence[float]
+    source: str = ""
+    year: int | None = None
+    utc_offset_h: float = 0.0
+
+    @property
+    def key(self) -> str:
+        """The name of a column of it, with its unit."""
+        return f"{self.of.lower()}_{self.unit.split()[0]}"
+
+    @property
+    def by_hour(self) -> bool:
+        """Whether it depends on the hour of the day."""
+        return len(self.per_kwh) > 1
+
+    def over(self, start_unix_s: np.ndarray, duration_s: np.ndarray) -> np.ndarray:
+        """The mean of the factor over intervals, per kWh: what energy that is spread evenly over
+        them costs. NaN where it depends on the hour and the start or the duration is not known.
+
+        ``start_unix_s``: float64 (n,), not positive or NaN where it is not known. ``duration_s``:
+        float64 (n,), s.
+        """
+        if not self.by_hour:
+            return np.full(len(start_unix_s), float(self.per_kwh[0]))
+        begin_h = np.mod(start_unix_s / 3600.0 + self.utc_offset_h, DAY_H)
+        length_h = np.maximum(duration_s / 3600.0, 1e-6)
+        until_hour = np.concatenate([[0.0], np.cumsum(self.per_kwh)])
+
+        def until(hour: np.ndarray) -> np.ndarray:
+            days, rest = np.divmod(hour, DAY_H)
+            within = np.interp(rest, np.arange(DAY_H + 1), until_hour)
+            return np.asarray(days * until_hour[-1] + within)
+
+        mean = (until(begin_h + length_h) - until(begin_h)) / length_h
+        return np.asarray(np.where(start_unix_s > 0, mean, np.nan))
+
+    def __str__(self) -> str:
+        values = (
+            f"{DAY_H} values by the hour (UTC{self.utc_offset_h:+g} h) of"
+            if self.by_hour
+            else f"{self.per_kwh[0]:g}"
+        )
+        source = self.source or "source not stated"
+        year = "" if self.year is None else f", {self.year}"
+        return f"{values} {self.unit}/kWh ({source}{year})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CampaignEnergy:
+    """The complete measurements of a site. All arrays have one entry a measurement.
+
+    ``rows``: the label of each kernel -> int64, the rows of its measurements. ``iterations``:
+    float64, those in the windows. ``energy_kwh``: float64, of all of them, NaN where no meter gave
+    one. ``duration_s``: float64, of the windows. ``node_h``: float64, node-hours in them, NaN where
+    the nodes are not known. ``start_unix_s``: float64, NaN or not positive where it is not known.
+    ``estimated``: bool, whether the energy was estimated, not measured.
+    """
+
+    rows: Mapping[str, np.ndarray]
+    iterations: np.ndarray
+    energy_kwh: np.ndarray
+    duration_s: np.ndarray
+    node_h: np.ndarray
+    start_unix_s: np.ndarray
+    estimated: np.ndarray
+
+
+def campaign_energy(dataset: xr.Dataset, site: str) -> CampaignEnergy | None:
+    """The energies of a site's complete measurements; None where there are none. ``dataset``: a
+    store's."""
+    if "site" not in dataset:
+        return None
+    complete = is_complete(dataset["status"].values) & (dataset["site"].values == site)
+    rows = np.flatnonzero(complete)
+    if not len(rows):
+        return None
+    iterations, time_s, energy_j, start_unix_s = (
+        dataset[name].values[rows].astype(float)
+        for name in ("iterations", "time_s", "energy_j", "start_unix_s")
+    )
+    kernels, params, nodes = (
+        dataset[name].values[rows].tolist() for name in ("kernel", "params", "node")
+    )
+    of_kernel: dict[tuple[str, str], list[int]] = {}
+    for i, pair in enumerate(zip(kernels, params, strict=True)):
+        of_kernel.setdefault(pair, []).append(i)
+    known = dataset_kernels(dataset)
+    duration_s = time_s * iterations
+    return CampaignEnergy(
+        rows={known[pair].label: np.array(own) for pair, own in of_kernel.items()},
+        iterations=iterations,
+        energy_kwh=np.where(energy_j > 0, energy_j, np.nan) * iterations / J_PER_KWH,
+        duration_s=duration_s,
+        node_h=duration_s / 3600.0 * node_counts(nodes),
+        start_unix_s=start_unix_s,
+        estimated=estimated_energies(dataset, rows) != "",
+    )
+
+
+def node_counts(nodes: Sequence[str]) -> np.ndarray:
+    """How many nodes each text names, which joins them by +; NaN where it names none."""
+    return np.array([name.count("+") + 1.0 if name else np.nan for name in nodes])
