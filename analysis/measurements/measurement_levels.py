@@ -45,6 +45,8 @@ CONVERSION = {
     "upstream": 3,
 }
 """What the site file states of the power conversion -> the level."""
+PROGRAM = "argv"
+"""The parameter of the kernel that runs a program, from its start to its end, as an iteration."""
 WHOLE_NODE = "node"
 """The domain that is all that a node's power supply feeds."""
 LEVELS = (1, 2, 3)
@@ -99,14 +101,14 @@ def metered(dataset: xr.Dataset, site: str) -> Metered | None:
     rows = np.flatnonzero(complete)
     if not len(rows) or dataset["simulated"].values[rows].any():
         return None
-    names = ("meters", "provenance", "kernel", "node")
+    names = ("meters", "provenance", "params", "node")
     texts = zip(*(dataset[name].values[rows].tolist() for name in names), strict=True)
     time_s, energy_j, iterations = (
         dataset[name].values[rows].astype(float) for name in ("time_s", "energy_j", "iterations")
     )
     kept, facts = [], []
     estimated = estimated_energies(dataset, rows) != ""
-    for i, (meters, provenance, kernel, node) in enumerate(texts):
+    for i, (meters, provenance, params, node) in enumerate(texts):
         counting = {
             name: channel
             for name, channel in json.loads(meters or "{}").items()
@@ -114,7 +116,7 @@ def metered(dataset: xr.Dataset, site: str) -> Metered | None:
         }
         if counting and energy_j[i] > 0 and not estimated[i]:
             kept.append(i)
-            facts.append((counting, json.loads(provenance or "{}"), kernel, node))
+            facts.append((counting, json.loads(provenance or "{}"), json.loads(params), node))
     if not kept:
         return Metered(n=len(rows), unmetered=len(rows))
     windows = np.array([known.get("protocol", {}).get("windows", 1) for _, known, _, _ in facts])
@@ -133,9 +135,9 @@ def metered(dataset: xr.Dataset, site: str) -> Metered | None:
             )
         ),
         counters=all(channel.get("kind") == "energy" for channel in channels),
-        domains=frozenset(str(channel.get("domain")) for channel in channels),
+        domains=frozenset(str(channel.get("domain") or "unknown") for channel in channels),
         idle=any("idle_w" in known.get("protocol", {}) for _, known, _, _ in facts),
-        whole_programs=all(kernel == "command" for _, _, kernel, _ in facts),
+        whole_programs=all(PROGRAM in params for _, _, params, _ in facts),
         nodes=float(np.min(node_counts([node for *_, node in facts]))),
         power_w=float(np.min(energy_j[kept] / time_s[kept])),
     )
@@ -145,8 +147,8 @@ def _reading_s(name: str, channel: Mapping[str, Any], sampling: Mapping[str, Any
     """The time between two readings of a channel: its update's, or the sampler's where that is
     longer; NaN where one is not known. ``name``: METER:CHANNEL, on several nodes NODE/METER:..."""
     meter = name.partition(":")[0].rpartition("/")[2]
-    read_s = sampling.get(meter, {}).get("period_s", math.nan)
-    return float(np.max([channel.get("period_s", math.nan), read_s]))
+    update_s, read_s = channel.get("period_s"), sampling.get(meter, {}).get("period_s")
+    return max(update_s, read_s) if update_s and read_s else math.nan
 
 
 def levels(measured: Metered, stated: Mapping[str, Any]) -> list[AspectLevel]:
@@ -220,7 +222,7 @@ def levels(measured: Metered, stated: Mapping[str, Any]) -> list[AspectLevel]:
 
 def _aspect(name: str, measured: Metered, known: str, needs: Sequence[Need]) -> AspectLevel:
     """The highest level of which nothing is missing, nor of a lower one."""
-    metered_all = f"energies by meters: {measured.unmetered} of {measured.n} are not"
+    metered_all = f"energies measured by meters ({measured.unmetered} of {measured.n} are not)"
     every = [(1, measured.unmetered == 0, metered_all), *needs]
     level = min((least - 1 for least, there, _ in every if not there), default=max(LEVELS))
     missing = [what for least, there, what in every if not there and least == level + 1]

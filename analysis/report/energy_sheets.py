@@ -63,7 +63,7 @@ def energy_sheet(site: SiteReport) -> Sheet | None:
     rows = [row(label, energy.rows[label]) for label in sorted(energy.rows, key=natural)]
     if len(rows) > 1:
         rows.append(row(ALL, np.arange(len(known)), intervals=False))
-    caption = "; ".join(["Energy of the measurements by kernel", *map(str, site.factors)])
+    caption = "Energy of the measurements by kernel"
     return Sheet.of("campaign_energy", caption, site.simulated, rows)
 
 

@@ -78,6 +78,7 @@ def site_view(site: SiteReport, number: int) -> dict[str, Any]:
         "no_energy": data is None and site.timing is not None,
         "facts": display_tables.facts(site.measured, site.factors),
         "energy": as_table(energy, tall=True) if energy else None,
+        "factors": [(factor.of, str(factor)) for factor in site.factors],
         "levels": as_table(levels) if levels else None,
         "why_no_fit": site.why_no_fit,
         "trust": display_tables.trust_summary(site),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -267,7 +267,8 @@ def write_report(
 
 def report_tables(store: Store, fit_name: str = DEFAULT) -> list[dict[str, Any]]:
     """The tables of the report as plain JSON types, a dictionary a site: its name, whether its
-    numbers are simulated, and name -> caption and rows of each table. NaN is missing.
+    numbers are simulated, what a kWh costs and emits there, and name -> caption and rows of each
+    table. NaN is missing.
 
     Raises:
         NoKeptFitError: no site has a fit of this name.
@@ -279,6 +280,7 @@ def report_tables(store: Store, fit_name: str = DEFAULT) -> list[dict[str, Any]]
         {
             "site": site.site,
             "simulated": site.simulated,
+            "energy_factors": [asdict(factor) for factor in site.factors],
             "tables": {
                 sheet.name: {"caption": sheet.caption, "rows": as_records(sheet)}
                 for sheet in site_sheets(site)

@@ -185,6 +185,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and value >= 1
+
+
 def _is_scalar(value: Any) -> bool:
     return isinstance(value, str | int | float | None)
 
@@ -207,7 +211,8 @@ PROVENANCE: dict[str, Callable[[Any], bool]] = {
     "flags": lambda value: isinstance(value, list) and all(isinstance(f, str) for f in value),
     "power_w": _is_number,
     ESTIMATED: lambda value: isinstance(value, str),
-    "protocol": lambda value: isinstance(value, dict),
+    "protocol": lambda value: isinstance(value, dict) and _is_count(value.get("windows", 1)),
+    "sampling": _holds(_holds(_is_number)),
     COUNTERS: _holds(_holds(_is_number)),
     METRICS: _holds(_is_number),
 }

@@ -213,8 +213,11 @@ utc_offset_h = -3.5
     (site,) = json.loads(capsys.readouterr().out)
     assert site["simulated"] is True
     assert "measurement_levels" not in site["tables"]  # nothing was measured by a meter
+    assert [
+        (one["unit"], len(one["per_kwh"]), one["source"], one["year"], one["utc_offset_h"])
+        for one in site["energy_factors"]
+    ] == [("CHF", 1, "contract", 2026, -3.5), ("kg CO2e", 24, "agency", 2024, -3.5)]
     table = site["tables"]["campaign_energy"]
-    assert all(word in table["caption"] for word in ("contract, 2026", "agency, 2024", "UTC-3.5"))
     rows = open_store(store).dataset
     kwh = (rows["energy_j"] * rows["iterations"]).values / 3.6e6
     hours = (rows["start_unix_s"].values / 3600.0 - 3.5) % 24.0
@@ -225,3 +228,7 @@ utc_offset_h = -3.5
     # The windows are of a second: in which hour one ends is seen only where it begins just before.
     within = kwh.sum() / 3600.0 * 24.0
     assert total["co2e_kg"] == pytest.approx((kwh * np.floor(hours + 1.0)).sum(), abs=within)
+    page = tmp_path / "page.html"
+    assert main(["report", store, "-o", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert all(word in text for word in ("(contract, 2026)", "(agency, 2024)", "UTC-3.5 h"))

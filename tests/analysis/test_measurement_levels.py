@@ -46,7 +46,7 @@ NAMES = {
 
 def a_measurement(
     repeat: int = 0,
-    kernel: str = "command",
+    params: str = '{"argv": ["./solver"]}',
     channel: dict[str, Any] | None = ENERGY,
     window_s: float = 60.0,
     windows: int = 1,
@@ -60,7 +60,7 @@ def a_measurement(
     protocol = {"windows": windows} | ({"idle_w": 9.0} if idle else {})
     sampling = {} if read_s is None else {"bmc": {"period_s": read_s}}
     return Measurement(
-        point=a_point(kernel, repeat=repeat), status="ok",
+        point=a_point("solver", params=params, repeat=repeat), status="ok",
         node="+".join(f"n{i}" for i in range(nodes)),
         time_s=window_s * windows / 4, iterations=4, energy_j=power_w * window_s * windows / 4,
         meters={} if channel is None else {"n0/bmc:power": channel},
@@ -103,14 +103,14 @@ def test_a_whole_machine_measured_by_the_best_meters_reaches_level_3(tmp_path):
         ("1a", 0, {"channel": POWER | {"period_s": 5.0}}, {"sampling_hz": 0.5}),
         ("1a", 0, {"read_s": None}, {"sampling_hz": None}),
         # 1b: a core phase of a minute; the full run for levels 2 and 3.
-        ("1b", 1, {"kernel": "dgemm"}, {}),
+        ("1b", 1, {"params": "{}"}, {}),
         ("1b", 0, {"window_s": 59.0}, {}),
         ("1b", 0, {"window_s": 30.0, "windows": 2}, {}),
         # 1c: readings a tenth of the core phase apart; idle power and the full run; energies.
         ("1c", 0, {"channel": POWER | {"period_s": 7.0}}, {}),
         ("1c", 0, {"read_s": None}, {}),
         ("1c", 1, {"idle": False}, {}),
-        ("1c", 1, {"kernel": "dgemm"}, {}),
+        ("1c", 1, {"params": "{}"}, {}),
         ("1c", 2, {"channel": POWER}, {}),
         # 2, of 20 nodes: all, or at least 15 and 2 kW, 15 and 10 kW; 40 kW for level 1.
         ("2", 3, {"power_w": 100.0}, {"nodes_per_supply": None}),
@@ -163,7 +163,7 @@ def test_a_level_is_reached_by_what_it_asks_for(tmp_path, aspect, level, measure
     [
         ("1a", 2, {"channel": POWER, "read_s": 0.5}),
         ("1b", 0, {"window_s": 10.0}),
-        ("1c", 1, {"kernel": "dgemm"}),
+        ("1c", 1, {"params": "{}"}),
         ("2", 0, {"nodes": 4, "power_w": 5e3}),
         ("3", 0, {"channel": ENERGY | {"domain": "dram"}}),
         ("4b", 0, {"channel": None}),
@@ -175,7 +175,7 @@ def test_a_site_reaches_what_all_of_its_measurements_reach(tmp_path, aspect, lev
 
 
 def test_nothing_stated_and_an_imported_row_reach_no_level(tmp_path):
-    assert set(found(tmp_path / "a", [a_measurement(kernel="k")], {}).values()) == {0, 1, 2}
+    assert set(found(tmp_path / "a", [a_measurement(params="{}")], {}).values()) == {0, 1, 2}
     bare = Measurement(point=a_point("k"), status="ok", time_s=100.0, iterations=1, energy_j=1e6)
     assert set(found(tmp_path / "b", [bare], BEST).values()) == {0}
 

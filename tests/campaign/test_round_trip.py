@@ -328,6 +328,8 @@ def test_any_rows_of_a_store_come_back_bit_for_bit(tmp_path_factory, frame, as_p
         ("core_v", "1e-300", "core_v: found 1e-300; devices have 0.2 to 5 V"),
         ("provenance", '{"labels": 3}', "provenance: "),
         ("provenance", '{"flags": [1]}', "provenance: "),
+        ("provenance", '{"protocol": {"windows": 0}}', "provenance: "),
+        ("provenance", '{"sampling": {"m": 1}}', "provenance: "),
         ("meters", '{"m": 1}', "meters: "),
         ("attempt", "1_0", "attempt: found 1_0; must be a whole number"),
         ("status", "fine", "status: found 'fine'; must be one of ok, "),
