@@ -101,7 +101,7 @@ def a_store(folder: Path) -> Path:
     rows = [
         ("a", 10.0, 360, 36e3, "n1", MIDNIGHT + 23.5 * 3600),
         ("a", 10.0, 360, 72e3, "n2", MIDNIGHT + 5.0 * 3600),
-        ("a", 10.0, 360, math.nan, "n1", MIDNIGHT + 6.0 * 3600),
+        ("a", 10.0, 360, math.nan, "n1", 0.0),
         ("b", 1.0, 1800, 2.0, "n1+n2", 0.0),
     ]
     with JournalWriter(create_store(folder, "c").journals) as journal:

@@ -54,6 +54,7 @@ def a_measurement(
     power_w: float = 50e3,
     idle: bool = True,
     read_s: float | None = 0.1,
+    name: str = "n0/bmc:power",
     **provenance: Any,
 ) -> Measurement:
     """One of runs of a program on the whole machine, with all that level 3 asks for."""
@@ -63,7 +64,7 @@ def a_measurement(
         point=a_point("solver", params=params, repeat=repeat), status="ok",
         node="+".join(f"n{i}" for i in range(nodes)),
         time_s=window_s * windows / 4, iterations=4, energy_j=power_w * window_s * windows / 4,
-        meters={} if channel is None else {"n0/bmc:power": channel},
+        meters={} if channel is None else {name: channel},
         provenance={"protocol": protocol, "sampling": sampling} | provenance,
     )  # fmt: skip
 
@@ -151,6 +152,7 @@ def test_a_whole_machine_measured_by_the_best_meters_reaches_level_3(tmp_path):
         ("4b", 0, {"channel": None}, {}),
         ("1b", 0, {"channel": ENERGY | {"counts": False}}, {}),
         ("3", 0, {"imported": True, ESTIMATED: "by load"}, {}),
+        ("4b", 0, {"name": "recorded/bmc:power"}, {}),
         ("all", 1, {}, {"accuracy_pct": 3.0}),
     ],
 )
