@@ -55,12 +55,27 @@ COMPRESSED: dict[bytes, Callable[[BinaryIO], io.BufferedIOBase]] = {
     b"\xfd7zXZ\x00": lzma.LZMAFile,
 }
 """The first bytes of a compressed file, and what opens it."""
-NO_TABLE = {
-    b"\x28\xb5\x2f\xfd": ("is compressed by Zstandard", "unpack it: zstd -d FILE"),
-    b"PK\x03\x04": ("is a ZIP file or a spreadsheet", "unpack it, or save the sheet as CSV"),
-    b"\xd0\xcf\x11\xe0": ("is a spreadsheet", "save the sheet as CSV"),
-    b"\x89HDF\r\n": ("is HDF5, and no table", "export the table that it holds as CSV"),
-}
+HDF5 = b"\x89HDF\r\n"
+AS_CSV = "write its table as CSV: {}.to_csv('new.csv')"
+NO_TABLE = (
+    (b"\x28\xb5\x2f\xfd", b"", "is compressed by Zstandard", "unpack it: zstd -d FILE"),
+    (b"PK\x03\x04", b"", "is a ZIP file or a spreadsheet", "unpack it, or save the sheet as CSV"),
+    (b"\xd0\xcf\x11\xe0", b"", "is a spreadsheet", "save the sheet as CSV"),
+    (
+        HDF5,
+        b"_NCProperties",
+        "is NetCDF-4",
+        AS_CSV.format("xarray.open_dataset('FILE').to_dataframe()"),
+    ),
+    (
+        HDF5,
+        b"pandas_type",
+        "is a store of pandas, in HDF5",
+        AS_CSV.format("pandas.read_hdf('FILE')"),
+    ),
+    (HDF5, b"", "is HDF5, and no table", "export the table that it holds as CSV"),
+)
+"""The first bytes of a file, and what is near its beginning; what it is, and what to do."""
 
 PART_BYTES = 1 << 22
 """Of plain text, parsed at once."""
@@ -325,8 +340,8 @@ def read_table_text(path: Path) -> tuple[str, list[str]]:
     """
     with readable(path):
         data = read_input(path)
-    for magic, (what, remedy) in NO_TABLE.items():
-        if data.startswith(magic):
+    for magic, marker, what, remedy in NO_TABLE:
+        if data.startswith(magic) and marker in data[:HEAD_BYTES]:
             name = recognised(path, data[:HEAD_BYTES])
             advice = f"give --from {name}" if name else remedy.replace("FILE", path.name)
             raise FileError(what, advice, str(path))

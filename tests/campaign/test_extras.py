@@ -42,6 +42,14 @@ def test_a_table_in_parquet(tmp_path):
     assert not (tmp_path / "s").exists()
 
 
+def test_a_file_of_perun_in_hdf5(tmp_path):
+    file = ROOT / "tests/data/other_tools/perun.hdf5"
+    done = campaign_without("h5py", "import", file, "--store", tmp_path / "s", "--site", "x")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "needs h5py: pip install 'dvfs-campaign[hdf5]'" in done.stderr
+    assert not (tmp_path / "s").exists()
+
+
 def test_a_table_in_csv_needs_no_pyarrow(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("site,kernel,core_mhz,time_s,energy_j\na,k,1000,2.0,100.0\n")

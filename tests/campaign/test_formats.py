@@ -27,8 +27,15 @@ from tests.campaign.test_table import ROOT, imported
 
 FILES = ROOT / "tests/data/other_tools"
 MADE_BY = {
+    "caliper_1.cali": "caliper",
+    "caliper_2.cali": "caliper",
+    "caliper_ranks.cali": "caliper",
+    "caliper_ranks.csv": "caliper",
+    "caliper_thicket.csv": "caliper",
     "codecarbon_load.csv": "codecarbon",
     "codecarbon_rapl.csv": "codecarbon",
+    "ear_apps.csv": "ear",
+    "ear_loops.csv": "ear",
     "geopm_report.yaml": "geopm",
     "likwid_regions.csv": "likwid",
     "likwid_run.csv": "likwid",
@@ -37,6 +44,8 @@ MADE_BY = {
     "perf.txt": "perf-stat",
     "perf_intervals.csv": "perf-stat",
     "perf_runs.txt": "perf-stat",
+    "perun.hdf5": "perun",
+    "perun.json": "perun",
     "reframe_stream.log": "reframe",
     "sacct.txt": "sacct",
     "zeus_limits.json": "zeus",
@@ -261,6 +270,121 @@ def test_perf_adds_package_and_memory_of_all_sockets_and_no_part_of_them(tmp_pat
     assert costs(frame) == [[0.2, 26.0]]
 
 
+@pytest.mark.parametrize("name", ["perun.hdf5", "perun.json"])
+def test_perun_gives_its_runs_and_regions_without_what_it_adds(tmp_path, name) -> None:
+    """The run ``plain`` as perun prints it; of ``costs``, with a PUE and an overhead, what the
+    sensors gave. The pretended RAPL counts 45 W."""
+    frame = taken(tmp_path, FILES / name)
+    rows = {}
+    for row, text in zip(frame.to_dict("records"), frame["provenance"], strict=True):
+        run = json.loads(text)["labels"]["output.run_id"]
+        rows[run, row["kernel"]] = row | {"estimated": "estimated" in json.loads(text)}
+    assert len(rows) == len(frame) == 6
+    printed = (FILES / "perun.txt").read_text()
+    run = re.search(r"\| +0 \| +All \| +(\S+) s \| +(\S+) J", printed)
+    plain = rows["plain", "stream"]
+    assert run and [f"{plain[n]:.3f}" for n in ("time_s", "energy_j")] == [*run.groups()]
+    regions = re.findall(r"0 \| +(copy|triad) \|.* (\S+) s \|", printed)
+    assert len(regions) == 2
+    for region, longest_s in regions:
+        row = rows["plain", region]
+        (mean_w,) = re.findall(rf"{region} \|.* (\S+) ± \S+ W", printed)
+        assert f"{row['energy_j'] / row['time_s']:.2f}" == mean_w
+        assert row["time_s"] == pytest.approx(float(longest_s), abs=2e-3)
+    cpu_and_dram = (
+        json.loads(text)["labels"] for text in frame["provenance"] if '"cpu_energy"' in text
+    )
+    for labels in cpu_and_dram:
+        row = rows[labels["output.run_id"], "stream"]
+        parts_j = float(labels["cpu_energy"]) + float(labels["dram_energy"])
+        assert row["energy_j"] == pytest.approx(parts_j, rel=1e-6)
+        assert row["energy_j"] == pytest.approx(45 * row["time_s"], rel=0.03)
+    is_short = {kernel: row["estimated"] for (_, kernel), row in rows.items()}
+    assert is_short == {"stream": False, "triad": False, "copy": True}
+
+
+def test_perun_in_both_of_its_forms_is_the_same(tmp_path) -> None:
+    frames = [taken(tmp_path / kind, FILES / f"perun.{kind}") for kind in ("hdf5", "json")]
+    names = ["kernel", "repeat", "node", "time_s", "energy_j", "status"]
+    pd.testing.assert_frame_equal(*(frame[names] for frame in frames))
+
+
+def test_of_perun_a_failed_run_is_a_failure_and_0_j_no_energy(tmp_path) -> None:
+    """Edited as perun 1.0.0 writes a program that raises, and a counter that stands still."""
+    program = json.loads((FILES / "perun.json").read_text())
+    program["id"] = "failed_stream"
+    plain, costs_ = (program["nodes"][0][name]["nodes"][0] for name in ("plain", "costs"))
+    plain["failed"] = plain.pop("0") | {"id": "failed", "regions": None}
+    costs_["0"]["metrics"]["energy"]["value"] = 0.0
+    (tmp_path / "p.json").write_text(json.dumps(program))
+    frame = taken(tmp_path, tmp_path / "p.json")
+    failed = frame[frame["status"] == "kernel failed"]
+    assert failed["kernel"].tolist() == ["stream"]
+    assert failed[["time_s", "energy_j"]].isna().all(axis=None)
+    others = frame[frame["status"] == "ok"].set_index("kernel")["energy_j"]
+    assert others.isna().to_dict() == {"failed_stream": True, "triad": False, "copy": False}
+
+
+def test_of_perun_units_have_prefixes_and_a_region_on_several_hosts_has_no_energy(tmp_path) -> None:
+    """Its sums over hosts are those of runs alone: a rank has the power of its own host."""
+    program = json.loads((FILES / "perun.json").read_text())
+    for group in program["nodes"][0].values():
+        (run,) = group["nodes"][0].values()
+        run["nodes"][0]["other"] = {"metrics": {}}
+        runtime = run["metrics"]["runtime"]
+        runtime["value"] *= 1e3
+        runtime["metric_md"]["mag"] = 1e-3
+    (tmp_path / "p.json").write_text(json.dumps(program))
+    frame = taken(tmp_path, tmp_path / "p.json")
+    one_host = taken(tmp_path / "one", FILES / "perun.json")
+    assert frame["time_s"].to_numpy() == pytest.approx(one_host["time_s"].to_numpy(), rel=1e-12)
+    assert (frame["energy_j"].isna() == (frame["kernel"] != "stream")).all()
+    assert set(frame["node"]) == {""}
+
+
+def test_hdf5_that_is_damaged_or_of_another_tool_says_what_it_is(tmp_path) -> None:
+    import h5py
+
+    whole = (FILES / "perun.hdf5").read_bytes()
+    for data in (whole[:40_000], whole.replace(b"runtime", b"runtimx")):
+        (tmp_path / "p.h5").write_bytes(data)
+        with pytest.raises(FileError, match="no results of perun"):
+            import_table(tmp_path / "p.h5", tmp_path / "s", site="x", layout="perun")
+    for attribute, kind in (("_NCProperties", "NetCDF-4"), ("pandas_type", "pandas")):
+        with h5py.File(tmp_path / "o.h5", "w") as file:
+            file.attrs[attribute] = "frame_table"
+        assert kind in refusal(tmp_path, (tmp_path / "o.h5").read_bytes(), name="t.h5")
+
+
+BENCHPARK = str(ROOT / "examples/benchpark.map.toml")
+
+
+def test_caliper_takes_the_time_that_the_map_chooses_and_no_region_for_a_host(tmp_path) -> None:
+    """The longest rank slept 30 and 150 ms below coarse and fine; the profiles are repeats."""
+    path = FILES / "caliper_thicket.csv"
+    with path.open() as file:
+        regions = list(csv.DictReader(file))
+    frame = taken(tmp_path, path, "--map", BENCHPARK)
+    assert frame["time_s"].tolist() == [float(region["Max time/rank"]) for region in regions]
+    assert set(frame["node"]) == {""} and frame["repeat"].tolist() == [0, 1] * 5
+    assert [text.partition(" (")[0] for text in frame["kernel"]] == [r["name"] for r in regions]
+    slept = frame[frame["kernel"].str.startswith("solve")].groupby("kernel")["time_s"].min()
+    assert slept.to_numpy() == pytest.approx([0.03, 0.15], abs=5e-3)
+    assert frame["energy_j"].isna().all()
+
+
+def test_caliper_asks_which_time_is_the_run_time(tmp_path, capsys) -> None:
+    said = refused(tmp_path / "a", (FILES / "caliper_thicket.csv").read_text(), "caliper")
+    assert "ranks and threads: Total time," in said and 'time_s = "Max time/rank"' in said
+    said = refused(tmp_path / "b", (FILES / "caliper_ranks.csv").read_text(), "caliper")
+    assert "a row for each rank" in said
+    said = refused(tmp_path / "c", (FILES / "caliper_1.cali").read_text(), "caliper")
+    assert "from_caliperreader('t')" in said
+    (tmp_path / "m.toml").write_text('layout = "caliper"\n[columns]\ntime_s = "Total time"\n')
+    taken(tmp_path, FILES / "caliper_thicket.csv", "--map", str(tmp_path / "m.toml"))
+    assert "Total time may be a sum" in " ".join(capsys.readouterr().out.split())
+
+
 def test_likwid_adds_sockets_and_memory_and_takes_the_longest_runtime(tmp_path) -> None:
     """As its STAT tables have them: Sum of energies, Max of runtime, Avg of clocks."""
     frame = taken(tmp_path, FILES / "likwid_regions.csv")
@@ -358,9 +482,55 @@ def test_sacct_as_people_print_it(tmp_path) -> None:
     assert costs(frame) == [[96390.0, 4.58e6]] and frame["core_mhz"].tolist() == [2400]
 
 
+# -- EAR -----------------------------------------------------------------------------------------
+
+
+def test_ear_counts_the_joules_of_a_job_once(tmp_path) -> None:
+    """By its documentation: step 101.0 on two nodes with a batch step, 102 without the library,
+    103 with nothing but its batch step."""
+    frame = taken(tmp_path, FILES / "ear_apps.csv")
+    assert frame["kernel"].tolist() == ["lu", "ft", "serial"]
+    joules = [410.25 * 299.5 + 400.5 * 299.25, 350.5 * 120.5, 250.25 * 100.5]
+    assert costs(frame) == [[t, e] for t, e in zip((299.5, 120.5, 100.5), joules, strict=True)]
+    assert frame["core_mhz"].tolist() == [2401, 1800, 2401]
+    assert frame["core_mhz_achieved"].tolist() == [2381, 1795, 2390]
+    assert frame["node"].tolist() == ["", "n1", "n2"]
+
+
+def test_loops_of_ear_are_iterations_on_a_node(tmp_path) -> None:
+    frame = taken(tmp_path, FILES / "ear_loops.csv")
+    assert set(frame["kernel"]) == {"loop 4021"}
+    assert costs(frame) == [[0.25, 411.5 * 0.25], [0.251, 401.25 * 0.251], [0.252, 410.75 * 0.252]]
+    assert frame["node"].tolist() == ["n1", "n2", "n1"] and frame["repeat"].tolist() == [0, 0, 1]
+
+
+def test_steps_of_ear_that_share_a_node_have_no_energy(tmp_path) -> None:
+    head, *rows = (FILES / "ear_apps.csv").read_text().splitlines()
+    names = head.split(";")
+    ft = dict(zip(names, rows[3].split(";"), strict=True))
+    other = ft | {
+        "STEPID": "1",
+        "JOBNAME": "mg",
+        "JOB_START_TIME": str(int(ft["JOB_END_TIME"]) - 5),
+    }
+    other["JOB_END_TIME"] = str(int(ft["JOB_END_TIME"]) + 100)
+    (tmp_path / "e.csv").write_text("\n".join([head, *rows, ";".join(other.values())]) + "\n")
+    frame = taken(tmp_path, tmp_path / "e.csv").set_index("kernel")
+    assert frame["energy_j"].isna().to_dict() == {
+        "lu": False,
+        "ft": True,
+        "serial": False,
+        "mg": True,
+    }
+    said = refused(tmp_path / "r", f"{head}\n{rows[0].replace('lu', 'l;u')}\n", "ear")
+    assert "t:2: 50 fields where the header has 49" in said
+
+
 # -- out -----------------------------------------------------------------------------------------
 
 NUMBERS = st.floats(1e-6, 1e6) | st.integers(1, 10**9)
+ARRAYS = st.lists(NUMBERS, max_size=3)
+UNITS = st.sampled_from(["", "J", "GFLOP/s"])
 PARAMS = st.fixed_dictionaries(
     {
         "bx": st.integers(1, 1024),
@@ -371,11 +541,17 @@ PARAMS = st.fixed_dictionaries(
 RESULTS = st.lists(
     st.tuples(
         PARAMS,
-        st.sampled_from(["correct", "compile", "runtime", "constraints"]),
+        st.sampled_from(["correct", "compile", "runtime", "constraints", "timeout", "correctness"]),
         st.floats(1e-3, 1e5),
         st.floats(0.1, 400),
-        st.dictionaries(st.sampled_from(["GFLOP/s", "temperature", "ps_energy"]), NUMBERS),
-        st.lists(NUMBERS, max_size=3),
+        st.dictionaries(
+            st.sampled_from(["GFLOP/s", "temperature", "ps_energy"]),
+            st.tuples(NUMBERS | st.sampled_from(["a", "12", "[1]"]) | ARRAYS, UNITS),
+        ),
+        ARRAYS,
+        st.sampled_from(["2026-11-27 18:02:19+00:00", "2026-11-27T18:02:19Z"]),
+        st.sampled_from([["time"], ["GFLOP/s"], ["time", "ps_energy"]]),
+        st.sampled_from([0, 0.5, 1]),
     ),
     min_size=1,
     max_size=6,
@@ -385,25 +561,27 @@ RESULTS = st.lists(
 
 @given(RESULTS)
 def test_kernel_tuners_results_go_in_and_out_whole(tmp_path_factory, results) -> None:
-    """T4 as Kernel Tuner 1.5 writes it."""
+    """All that the schema of T4 1.0.0 has a place for, with the times of Kernel Tuner 1.5."""
     folder = tmp_path_factory.mktemp("t4")
     timings = {"compilation": 1.5, "benchmark": 2.5, "framework": 3, "search_algorithm": 0.0}
     theirs = [
         {
-            "timestamp": "2026-11-27 18:02:19+00:00",
+            "timestamp": timestamp,
             "configuration": params,
             "times": timings | {"validation": 0, "runtimes": times},
             "invalidity": why,
-            "correctness": 1,
+            "correctness": correctness,
             "measurements": [
-                {"name": name, "value": value, "unit": "ms" if name == "time" else ""}
-                for name, value in (more | {"time": time, "nvml_power": power}).items()
+                {"name": name, "value": value, "unit": unit}
+                for name, (value, unit) in (
+                    more | {"time": (time, "ms"), "nvml_power": (power, "W")}
+                ).items()
             ]
             if why == "correct"
             else [{"name": "__error__", "value": "", "unit": ""}],
-            "objectives": ["time"],
+            "objectives": objectives,
         }
-        for params, why, time, power, more, times in results
+        for params, why, time, power, more, times, timestamp, objectives, correctness in results
     ]
     head = {"schema_version": "1.0.0", "metadata": {"timeunit": "milliseconds"}}
     (folder / "r.json").write_text(json.dumps({"results": theirs} | head))

@@ -2,18 +2,22 @@
 # The files of other tools in tests/data/other_tools, each made by the tool itself, pinned, in an
 # environment of its own: tests/other_tools/make_files.sh FOLDER
 #
-# Debian's linux-perf (6.1) and likwid (5.2.2) are taken from the machine. Of perf's energy event,
-# which gives 0 J where the machine has no counter, 12.34 J (12.345678 J with -j) stand in its place.
-# LIKWID's file is printed by its own code from counters given to it. CodeCarbon's counter, and Zeus'
-# GPUs, are pretended.
+# Debian's linux-perf (6.1) is taken from the machine, likwid (5.2.2) and lua5.3 from its packages,
+# which are not installed. Of perf's energy event, which gives 0 J where the machine has no counter,
+# 12.34 J (12.345678 J with -j) stand in its place. LIKWID's file is printed by its own code from
+# counters given to it. The counters of CodeCarbon and perun, and Zeus' GPUs, are pretended. Caliper's
+# profiles, which caliper_profiles.sh makes, are read where they are kept.
 set -euo pipefail
 out=$(realpath "$1")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-for tool in codecarbon==3.3.2 zeus==0.16.0 reframe-hpc==4.10; do
+thicket="llnl-thicket==2026.1.1 llnl-hatchet==2026.2.0 caliper-reader==0.4.1"
+for tool in codecarbon==3.3.2 perun==1.0.0 "$thicket" zeus==0.16.0 reframe-hpc==4.10; do
     python3 -m venv "$folder/${tool%%=*}"
-    "$folder/${tool%%=*}/bin/pip" install --quiet --disable-pip-version-check "$tool"
+    # shellcheck disable=SC2086
+    "$folder/${tool%%=*}/bin/pip" install --quiet --disable-pip-version-check $tool
 done
+cp "$(dirname "$0")"/../data/other_tools/caliper_*.cali "$folder"
 cd "$folder"
 
 cat > codecarbon_runs.py <<'PYTHON'
@@ -82,6 +86,71 @@ if __name__ == "__main__":
                 sum(range(10_000))
         tracker.stop()
         print([getattr(part, "_mode", "") for part in tracker._hardware])
+PYTHON
+
+cat > perun_program.py <<'PYTHON'
+"""A program with two regions, of which one is shorter than 20 sampling periods."""
+
+import time
+
+from perun import monitor
+
+
+@monitor()
+def triad() -> None:
+    end = time.perf_counter() + 2.2
+    while time.perf_counter() < end:
+        sum(range(10_000))
+
+
+@monitor()
+def copy() -> None:
+    time.sleep(0.3)
+
+
+triad()
+copy()
+copy()
+PYTHON
+
+cat > perun_pretended.py <<'PYTHON'
+"""perun with a pretended package of 40 W and its DRAM of 5 W in FOLDER: FOLDER WORD..."""
+
+import multiprocessing
+import os
+import sys
+import time
+from pathlib import Path
+
+from perun.api import cli
+from perun.backend import powercap_rapl
+
+WATTS = {"package-0": 40, "dram": 5}
+
+
+def count(zones: dict[str, Path]) -> None:
+    """perun keeps the counters open: they are written in place, always with ten digits."""
+    files = {name: (zone / "energy_uj").open("w") for name, zone in zones.items()}
+    began = time.time()
+    while True:
+        for name, file in files.items():
+            uj = 1_000_000_000 + int((time.time() - began) * WATTS[name] * 1e6)
+            os.pwrite(file.fileno(), b"%d\n" % uj, 0)
+        time.sleep(0.002)
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv.pop(1)).resolve()
+    package = folder / "intel-rapl:0"
+    zones = {"package-0": package, "dram": package / "intel-rapl:0:0"}
+    for name, zone in zones.items():
+        zone.mkdir(parents=True, exist_ok=True)
+        (zone / "name").write_text(f"{name}\n")
+        (zone / "max_energy_range_uj").write_text("262143328850\n")
+    multiprocessing.Process(target=count, args=(zones,), daemon=True).start()
+    time.sleep(0.2)
+    powercap_rapl.RAPL_PATH = str(folder)
+    cli.cli()
 PYTHON
 
 cat > zeus_files.py <<'PYTHON'
@@ -212,6 +281,29 @@ mkdir load rapl
 cp load/emissions.csv "$out/codecarbon_load.csv"
 cp rapl/emissions.csv "$out/codecarbon_rapl.csv"
 
+export PERUN_EXCLUDE_SENSORS="CPU_ RAM_ NET_ DISK_"
+perun() {
+    perun/bin/python perun_pretended.py rapl_of_perun monitor --sampling-period 0.1 --format hdf5 \
+        --app-name stream "$@" perun_program.py
+}
+perun --run-id plain
+PERUN_PUE=1.25 PERUN_POWER_OVERHEAD=10 perun --run-id costs
+perun/bin/perun export perun_results/stream.hdf5 json
+perun/bin/perun export perun_results/stream.hdf5 text -i plain
+for kind in hdf5 json; do cp perun_results/stream.$kind "$out/perun.$kind"; done
+cp perun_results/stream_plain.txt "$out/perun.txt"
+
+llnl-thicket/bin/python - <<'PYTHON'
+import hatchet
+import thicket
+
+profiles = thicket.Thicket.from_caliperreader(["caliper_1.cali", "caliper_2.cali"])
+profiles.dataframe.reset_index().to_csv("caliper_thicket.csv", index=False)
+ranks = hatchet.GraphFrame.from_caliperreader("caliper_ranks.cali")
+ranks.dataframe.reset_index().to_csv("caliper_ranks.csv", index=False)
+PYTHON
+cp caliper_*.csv "$out"
+
 zeus/bin/python zeus_files.py "$folder"
 cp windows.csv "$out/zeus_windows.csv"
 cp limits.json "$out/zeus_limits.json"
@@ -229,5 +321,8 @@ perf stat -a -e $events -r 3 -o perf_runs.txt sleep 0.1
 sed -Ei 's/(^|[^0-9.])0\.00( Joules|[,;]Joules)/\112.34\2/; s/"0.000000", "unit" : "Joules"/"12.345678", "unit" : "Joules"/' perf.* perf_*
 cp perf.* perf_* "$out"
 
-lua5.3 likwid_print.lua "${LIKWID_ROOT:-}" plain > "$out/likwid_run.csv"
-lua5.3 likwid_print.lua "${LIKWID_ROOT:-}" marker > "$out/likwid_regions.csv"
+apt-get download likwid=5.2.2* lua5.3=5.3.6*
+for package in *.deb; do dpkg-deb -x "$package" debian; done
+for kind in plain marker; do debian/usr/bin/lua5.3 likwid_print.lua debian $kind > $kind.csv; done
+cp plain.csv "$out/likwid_run.csv"
+cp marker.csv "$out/likwid_regions.csv"

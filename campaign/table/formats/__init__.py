@@ -23,11 +23,14 @@ from typing import Any
 from dvfs.registry import Registry
 
 OURS = {
+    "caliper": "campaign.table.formats.caliper",
     "codecarbon": "campaign.table.formats.codecarbon",
+    "ear": "campaign.table.formats.ear",
     "geopm": "campaign.table.formats.geopm",
     "kernel-tuner": "campaign.table.formats.kernel_tuner",
     "likwid": "campaign.table.formats.likwid",
     "perf-stat": "campaign.table.formats.perf_stat",
+    "perun": "campaign.table.formats.perun",
     "reframe": "campaign.table.formats.reframe",
     "sacct": "campaign.table.formats.sacct",
     "zeus": "campaign.table.formats.zeus",

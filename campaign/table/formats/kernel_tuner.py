@@ -45,6 +45,8 @@ TIMES = {
 """A T4 result's times, and their names in a cache."""
 OF_RESULT = ("timestamp", "correctness", "objectives")
 """What else a T4 result says."""
+AS_WRITTEN = "measurements as written"
+"""A label: the measurements of a T4 result that a label each cannot hold, as they were."""
 MILLISECONDS = ("", "ms", "milliseconds")
 FAILED_TIME = 1e20
 """From here a time is none: earlier versions of Kernel Tuner wrote 1e20 for a failed variant."""
@@ -188,10 +190,13 @@ def _as_cache(path: Path, read: JsonRecords, mapping: TableMap) -> None:
             own = dict(result["configuration"])
             measured = result.get("measurements", [])
             record = own | {str(one["name"]): one["value"] for one in measured}
+            units = {one["name"]: one.get("unit", "") for one in measured}
+            if unusual := [one for one in measured if not _is_usual(one)]:
+                record[AS_WRITTEN] = unusual
             times = result.get("times", {})
             record |= {ours: times[name] for name, ours in TIMES.items() if name in times}
             record |= {name: result[name] for name in OF_RESULT if name in result}
-            unit = next((one.get("unit", "") for one in measured if one["name"] == "time"), "")
+            unit = units.get("time", "")
         except (TypeError, KeyError, ValueError):
             what = "is a result without its configuration or with other measurements"
             raise FileError(what, "correct or remove it", f"{path}:{line}") from None
@@ -284,6 +289,18 @@ def _cell(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list | dict | bool) else value
 
 
+def _usual_unit(name: str) -> str:
+    """The unit that Kernel Tuner gives a measurement."""
+    return "ms" if name.startswith("time") else ""
+
+
+def _is_usual(measurement: Mapping[str, Any]) -> bool:
+    """Whether it has the unit that Kernel Tuner gives it, and no text that reads as a number."""
+    name, value = measurement["name"], measurement["value"]
+    is_text = not isinstance(value, str) or isinstance(_value(value), str)
+    return is_text and measurement.get("unit", "") == _usual_unit(name)
+
+
 def kernel_tuner_results(table: pd.DataFrame) -> str:
     """The rows of a kernel as Kernel Tuner's T4 file of results (schema 1.0.0), failures too.
 
@@ -309,6 +326,7 @@ def _result(row: Mapping[Any, Any]) -> dict[str, Any]:
         for ours, theirs in ((name, OURS[name][0]) for name in AXES)
         if math.isfinite(row[ours])
     }
+    as_written = {one["name"]: one for one in kept.pop(AS_WRITTEN, ())}
     elsewhere = {*TIMES.values(), *OF_RESULT, *OF_FILE}
     measured = {name: value for name, value in kept.items() if name not in elsewhere}
     if ok:
@@ -335,7 +353,7 @@ def _result(row: Mapping[Any, Any]) -> dict[str, Any]:
         "invalidity": "correct" if ok else INVALIDITIES.get(row["text"], why),
         "correctness": kept.get("correctness", 1),
         "measurements": [
-            {"name": name, "value": value, "unit": "ms" if name.startswith("time") else ""}
+            as_written.get(name) or {"name": name, "value": value, "unit": _usual_unit(name)}
             for name, value in measured.items()
         ],
         "objectives": kept.get("objectives", ["time"]),
@@ -346,6 +364,6 @@ def _value(text: str) -> Any:
     """A label as the number or list that it was written from; else its text."""
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return value if isinstance(value, int | float | list) else text

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from campaign.table.delimited import HDF5
 from campaign.table.power_logs import NS, LogDescription, LoggedChannel
 from dvfs.extras import explain_missing
 from dvfs.files import open_regular
@@ -27,14 +28,13 @@ ABOUT = LogDescription(
     traps="times are whole seconds, cut off, and powers whole watts. Each step has the node's "
     "whole power, so that their sum counts it several times. `CPUFrequency` is a running mean",
 )
-MAGIC = b"\x89HDF\r\n\x1a\n"
 SECOND_S = 1.0
 """Within which a reading was taken: its stamp is cut off to whole seconds."""
 
 
 def recognises(head: bytes) -> bool:
     """Whether it is HDF5 with the groups of a profile."""
-    return head.startswith(MAGIC) and b"Steps" in head
+    return head.startswith(HDF5) and b"Steps" in head
 
 
 def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:

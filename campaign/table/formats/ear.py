@@ -1,0 +1,146 @@
+"""EAR's accounting as rows: a step of a job is a measurement; or a loop of one on a node.
+
+``eacct -l -c FILE`` and the report plugin csv_ts write a row a node and step, or a node and loop
+(``-r``), with mean powers of the node and times; its energy is their product. Columns and their
+meaning are those of EAR's documentation (github.com/eas4dc/EAR/wiki/EAR-commands) and headers.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from campaign.policy.accounting import sharing
+from campaign.table.delimited import read_table_text
+from campaign.table.formats import UNTRIED, Columns, FormatDescription, columns_of
+from campaign.table.map_file import TableMap
+from dvfs.input_files import FileError
+
+LOOP = "LOOPID"
+NEEDED = ("JOBID", "STEPID", "NODENAME", "DC_NODE_POWER_W")
+STEP = ("JOBID", "STEPID", "APPID")
+TIMES = {"ITER_TIME_SEC": "", "TIME_SEC": "", "NODEMGR_TIME_SEC": "NODEMGR_"}
+"""A time, and what the names of its power and clocks begin with. That of a loop, of the library,
+which is 0 where it was not loaded, and of the node manager."""
+BATCH = "SLURM_BATCH_SCRIPT"
+FIRST_SPECIAL = 2**32 - 16
+"""From here on are Slurm's numbers of batch scripts and other steps that are none of srun."""
+MAKE_IT = "write it by eacct -l -c FILE, or eacct -r -c FILE"
+ABOUT = FormatDescription(
+    name="ear",
+    tool="EAR",
+    versions=f"6.2, {UNTRIED}",
+    reads="`eacct -l -c F` and the report plugin `csv_ts`: a row a step, the energies of its nodes "
+    "summed; `eacct -r -c F`: a row a loop and node, of one iteration. Mean power times time",
+    traps="the batch step has the joules of the whole job, and is left out where there are others. "
+    "Steps that shared a node have no energy. Without `-l` powers are means over nodes, whose "
+    "number is not in the file. DEF_FREQ is what was asked for, AVG_CPUFREQ a mean. GPUs are in "
+    "DC_NODE_POWER. Loops do not name their program: one program a file",
+    rows="steps or loops",
+    repeats=True,
+)
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """Whether its first line is a header of EAR."""
+    return {*NEEDED} <= {*head.partition(b"\n")[0].decode("utf-8", "replace").strip().split(";")}
+
+
+def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
+    """Steps or loops as columns; and what was noticed. All of EAR's columns are labels.
+
+    Raises:
+        FileError: it is no such table, a row is not like the header, has no time, or a value is no
+            number.
+    """
+    text, notes = read_table_text(path)
+    header, *others = text.splitlines() or [""]
+    names = header.split(";")
+    if not {*NEEDED} <= {*names}:
+        raise FileError("is no table of EAR", MAKE_IT, f"{path}:1")
+    steps: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+    for line, fields in enumerate((line.split(";") for line in others), 2):
+        if fields in ([""], names):
+            continue
+        if len(fields) != len(names):
+            what = f"{len(fields)} fields where the header has {len(names)}"
+            raise FileError(what, "no name may have a semicolon: correct it", f"{path}:{line}")
+        row: dict[str, Any] = dict(zip(names, fields, strict=True))
+        key = (str(line),) if LOOP in names else tuple(row.get(name, "") for name in STEP)
+        steps[key].append(row | {"_line": line})
+    kept = [rows for key, rows in steps.items() if LOOP in names or _is_measured(key, steps)]
+    if not kept:
+        raise FileError("has no steps", "nothing to import", str(path))
+    rows = [_row(nodes, path) for nodes in kept]
+    if LOOP not in names:
+        if len(kept) < len(steps):
+            n_left = len(steps) - len(kept)
+            notes.append(f"{path}: {n_left} batch steps count joules of others again: left out")
+        if all(len(nodes) == 1 for nodes in kept):
+            notes.append(f"{path}: a row a step: where it had several nodes, use eacct -l")
+        uses = [(row["start_unix_s"], row["_end_s"], row["_nodes"]) for row in rows]
+        for i in sharing(uses):
+            rows[i]["energy_j"] = None
+            notes.append(f"{path}:{rows[i]['_line']}: shared its node with another step: no energy")
+    lines = [row["_line"] for row in rows]
+    return columns_of(
+        lines, [{n: v for n, v in row.items() if not n.startswith("_")} for row in rows]
+    ), notes
+
+
+def _is_measured(key: tuple[str, ...], steps: Iterable[tuple[str, ...]]) -> bool:
+    """Whether a step is none of Slurm's for a batch script, or all of its job's are."""
+    return not _is_special(key[1]) or all(_is_special(s[1]) for s in steps if s[0] == key[0])
+
+
+def _is_special(step: str) -> bool:
+    return step == BATCH or (step.isdigit() and int(step) >= FIRST_SPECIAL)
+
+
+def _row(nodes: Sequence[dict[str, Any]], path: Path) -> dict[str, Any]:
+    """A step's rows, one a node, as one: energies are summed, and the longest time is taken."""
+    first = nodes[0]
+    parts = [_measured(node, f"{path}:{node['_line']}") for node in nodes]
+    times, energies, asked, average = zip(*parts, strict=True)
+    labels = {name: ",".join(dict.fromkeys(str(node[name]) for node in nodes)) for name in first}
+    start_s, end_s = (
+        _number(first, name, str(path)) for name in ("JOB_START_TIME", "JOB_END_TIME")
+    )
+    return labels | {
+        "kernel": f"loop {first[LOOP]}" if LOOP in first else first["JOBNAME"],
+        "time_s": max(times),
+        "energy_j": sum(energies) if all(energies) else None,
+        "core_mhz": asked[0] if asked[0] and len({*asked}) == 1 else None,
+        "core_mhz_achieved": sum(average) / len(average) or None,
+        "node": first["NODENAME"] if len(nodes) == 1 else None,
+        "start_unix_s": start_s,
+        "_end_s": end_s,
+        "_nodes": [node["NODENAME"] for node in nodes],
+        "_line": first["_line"],
+    }
+
+
+def _measured(row: dict[str, Any], place: str) -> tuple[float, float, float, float]:
+    """A node's time (s), energy (J), and clocks (MHz), asked for and average; 0 where none is."""
+    times = {name: _number(row, name, place) for name in TIMES}
+    name = next((name for name, time_s in times.items() if time_s > 0), "TIME_SEC")
+    start_s, end_s = (_number(row, name, place) for name in ("JOB_START_TIME", "JOB_END_TIME"))
+    time_s = times[name] or end_s - start_s
+    if time_s <= 0:
+        raise FileError("has no time", "remove this row", place)
+    power_w, asked_khz, average_khz = (
+        _number(row, TIMES[name] + column, place)
+        for column in ("DC_NODE_POWER_W", "DEF_FREQ_KHZ", "AVG_CPUFREQ_KHZ")
+    )
+    return time_s, power_w * time_s, asked_khz * 1e-3, average_khz * 1e-3
+
+
+def _number(row: dict[str, Any], name: str, place: str) -> float:
+    """A number of the row, 0 where it has none."""
+    text = row.get(name, "")
+    try:
+        return float(text) if text else 0.0
+    except ValueError:
+        raise FileError(f"{name}: found {text!r}", "must be a number", place) from None
