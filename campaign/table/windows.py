@@ -133,12 +133,13 @@ def _measured(row: Mapping[str, str], logs: PowerLogs) -> tuple[dict[str, float]
         raise ValueError("its end is not after its start; correct it")
     iterations = _iterations(row.get(ITERATIONS, ""))
     channels = _channels(row, logs.channels)
+    names = {each.channel.name for each in channels}
     energies, traces = [], []
     for each in channels:
         _check_covered(each, start_ns, end_ns)
         trace = _trace(each, start_ns, end_ns)
         traces.append(trace)
-        if each.channel.inside is None:
+        if each.channel.inside not in names:
             energies.append(channel_energy(trace, each.channel, 0, end_ns - start_ns))
     measured = {
         "time_s": (end_ns - start_ns) / NS / iterations,

@@ -84,8 +84,9 @@ def _logs(arguments: Namespace) -> PowerLogs | None:
     zone = read_zone(arguments.time_zone) if arguments.time_zone else None
     channels = []
     for text in arguments.power_logs:
-        node, _, path = text.partition("=") if "/" not in text.partition("=")[0] else ("", "", text)
-        node, path = (node, path) if path else ("", text)
+        node, equals, path = text.partition("=")
+        if not equals or "/" in node:  # no node: a path may have a = in it
+            node, path = "", text
         channels += read_power_log(Path(path), zone, node)
     return PowerLogs(channels, zone)
 

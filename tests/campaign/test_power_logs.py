@@ -126,11 +126,12 @@ def test_counters_that_wrap_are_followed_and_parts_are_counted_once(tmp_path: Pa
         f"a,1800,{BEGAN_S + 2},{BEGAN_S + 12},10,",
         f"b,1800,{BEGAN_S + 2},{BEGAN_S + 12},,package-0",
         f"c,1800,{BEGAN_S + 13},{BEGAN_S + 14},,dram-0",
+        f"d,1800,{BEGAN_S + 13},{BEGAN_S + 15},,core-0",
         columns="kernel,core_mhz,start,end,iterations,device",
     )
     frame = taken(tmp_path, table, powercap(tmp_path / "log.csv"))
-    assert frame["energy_j"].tolist() == pytest.approx([42.0, 400.0, 2.0], rel=1e-5)
-    assert frame["time_s"].tolist() == pytest.approx([1.0, 10.0, 1.0])
+    assert frame["energy_j"].tolist() == pytest.approx([42.0, 400.0, 2.0, 6.0], rel=1e-5)
+    assert frame["time_s"].tolist() == pytest.approx([1.0, 10.0, 1.0, 2.0])
     # A tenth of the energy has a tenth of its uncertainty.
     assert frame["energy_std_j"][0] < 0.02 * 42.0
     traces = open_store(tmp_path / "s").dataset
