@@ -28,8 +28,12 @@ TAKEN = (START, END, ITERATIONS, DEVICE)
 MARGIN_PERIODS = 20
 """Of a log, what is taken before and after a window: what :func:`channel_energy` looks at."""
 LONGEST_GAP = 5.0
-"""Readings further apart, in medians of the log's steps (and more than a second), are a gap."""
+"""Readings further apart, in short steps of the log (and more than a second), are a gap."""
 LEAST_GAP_S = 1.0
+SHORT_PCT = 10
+"""Which percentile of a log's steps is a short one."""
+FEWEST_READINGS = 2
+"""Of a power, within a window: fewer say nothing of what lies between them."""
 MEASURED = ("time_s", "energy_j", "energy_std_j", "start_unix_s")
 
 
@@ -187,8 +191,13 @@ def _check_covered(each: LoggedChannel, start_ns: int, end_ns: int) -> None:
     inside = slice(max(int(first) - 1, 0), int(last) + 1)
     if not np.isfinite(each.value[inside]).all():
         raise ValueError(f"{name} has no value within the window; leave it out, or log its range")
+    if each.channel.kind == "power" and last - first < FEWEST_READINGS:
+        raise ValueError(
+            f"{name} has {last - first} readings within the window, and {FEWEST_READINGS} are "
+            "needed; log more often, or leave it out"
+        )
     steps_s = np.diff(time_ns[inside]) / NS
-    longest_s = max(LONGEST_GAP * float(np.median(np.diff(time_ns))) / NS, LEAST_GAP_S)
+    longest_s = max(LONGEST_GAP * np.percentile(np.diff(time_ns), SHORT_PCT) / NS, LEAST_GAP_S)
     if steps_s.max(initial=0.0) > longest_s:
         raise ValueError(
             f"{name} has no reading for {steps_s.max():.3g} s within the window; leave it out"

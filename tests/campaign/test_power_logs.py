@@ -89,7 +89,7 @@ def test_slurms_profile_gives_what_the_nodes_drew(tmp_path: Path) -> None:
     one = true[true["node"] == "n1"]
     begins = np.diff(one["energy_j"]) / np.diff(one["time_s"]) > 100.0
     on = np.ceil(one["time_s"].to_numpy()[:-1][begins][0])
-    spans = [(on, on + 2.0), (on, on + 3.0), (on + 0.2, on + 1.4)]
+    spans = [(on, on + 2.0), (on, on + 3.0), (on + 0.2, on + 2.4)]
     table = windows(
         tmp_path / "w.csv",
         *(f"{name},1800,{a},{b},{node}" for a, b in spans for name, node in
@@ -231,6 +231,29 @@ def test_a_gap_in_the_log_is_no_energy(tmp_path: Path, capsys) -> None:
     log.write_text("\n".join(lines[:60] + lines[100:]) + "\n")
     table = windows(tmp_path / "w.csv", f"a,1400,{BEGAN_S + 1},{BEGAN_S + 8}")
     assert f"{table}:2" in refused(tmp_path, capsys, table, log)
+
+
+def test_too_few_readings_are_no_energy(tmp_path: Path, capsys) -> None:
+    log = tmp_path / "log.csv"
+    rows = [f"{BEGAN_S + s},100" for s in (0, 30, 60, 90)]
+    log.write_text("\n".join(["time,node [W]", *rows]) + "\n")
+    table = windows(
+        tmp_path / "w.csv",
+        f"a,1800,{BEGAN_S + 31},{BEGAN_S + 35}",
+        f"b,1800,{BEGAN_S + 10},{BEGAN_S + 70}",
+    )
+    said = refused(tmp_path, capsys, table, log)
+    assert f"{table}:2" in said and f"{table}:3" not in said
+
+
+@pytest.mark.parametrize(
+    "text", [b"\x89HDF\r\n\x1a\n Steps", b"time,node [W]\n1800000000,5\n", b""]
+)
+def test_a_damaged_log_is_named(tmp_path: Path, capsys, text: bytes) -> None:
+    (tmp_path / "log").write_bytes(text)
+    table = windows(tmp_path / "w.csv", f"a,1800,{BEGAN_S},{BEGAN_S + 1}")
+    said = refused(tmp_path, capsys, table, tmp_path / "log")
+    assert f"{tmp_path / 'log'}: " in said and "None" not in said
 
 
 def test_a_table_with_energies_takes_no_log(tmp_path: Path, capsys) -> None:

@@ -86,8 +86,11 @@ def read_power_log(path: Path, zone: tzinfo | None, node: str = "") -> list[Logg
     if not channels:
         raise FileError("has no power or energy", "log it as well", str(path))
     for each in channels:
-        if len(each.time_ns) < 2 or (np.diff(each.time_ns) <= 0).any():
-            what = f"{each.channel.name}: fewer than two readings, or times that do not rise"
+        name = each.channel.name
+        if len(each.time_ns) < 2:
+            raise FileError(f"{name}: fewer than two readings", "log for longer", str(path))
+        if (np.diff(each.time_ns) <= 0).any():
+            what = f"{name}: times that do not rise"
             raise FileError(what, "log one start of the tool a file", str(path))
     return [replace(each, node=each.node or node) for each in _nested(channels)]
 

@@ -47,14 +47,14 @@ def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
     with explain_missing():
         import h5py  # noqa: PLC0415
     found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+    with readable(path):
+        file = open_regular(path)
     try:
-        with readable(path), open_regular(path) as file, h5py.File(file, "r") as profile:
+        with file, h5py.File(file, "r") as profile:
             for step in profile["Steps"].values():
                 for node, series in step["Nodes"].items():
                     if "Energy" in series:
                         found.setdefault(node, []).append(_series(series["Energy"]))
-    except FileError:
-        raise
     except Exception as error:  # h5py may raise anything
         what = f"is no profile of Slurm ({type(error).__name__}: {error})"
         raise FileError(what, f"make it by: {ABOUT.made_by}", str(path)) from None
