@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from shutil import rmtree
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -51,6 +53,8 @@ PAPER = "https://doi.org/10.1109/IPDPS.2013.77"
 CSV = "https://www.nationalarchives.gov.uk/PRONOM/x-fmt/18"
 IMPORTED = {"power_w": "mean power, as imported", "estimated": "why the energy is an estimate"}
 """Columns that only imported tables have, besides their labels."""
+HARDWARE = ("cpu", "board", "gpus")
+"""Facts of a node that name its hardware."""
 Entity = dict[str, Any]
 
 
@@ -92,6 +96,8 @@ def write_crate(store: Store, folder: Path, about: CrateAbout) -> int:
     sites = sorted(set(table["site"]))
     sidecar = write_sidecar(store, sites, folder / TABLE)
     n_traces = write_traces(store, folder / TRACES)
+    if not n_traces:
+        rmtree(folder / TRACES)
     setups = json.loads(sidecar.read_text(encoding="utf-8"))["setups"]
     graph = list(_graph(table, setups, sidecar, n_traces, about))
     made = {"@context": f"{PROFILE}/context", "@graph": graph}
@@ -125,7 +131,7 @@ def _graph(
     now = datetime.now(UTC).replace(microsecond=0).isoformat()
     authors = [_author(text) for text in about.authors]
     licence = {"@id": f"{SPDX}{about.licence}"}
-    sites = [_site(str(name), of_site) for name, of_site in table.groupby("site")]
+    sites = [_site(str(name), of_site, setups) for name, of_site in table.groupby("site")]
     columns = [_column(name) for name in table.columns]
     simulated = int((table["simulated"] & (table["status"] == OK)).sum())
     software = {"@id": f"#dvfs-campaign-{version('dvfs-campaign')}"}
@@ -222,7 +228,7 @@ def _one_or_all(references: list[Entity]) -> Entity | list[Entity]:
 
 def _column(name: str) -> Entity:
     """A column as a PropertyValue, with its unit where it has one."""
-    entity: Entity = {"@id": f"#column-{name}", "@type": "PropertyValue", "name": name}
+    entity: Entity = {"@id": f"#column-{quote(name)}", "@type": "PropertyValue", "name": name}
     if name.startswith(COUNT_PREFIX):
         of = name.removeprefix(COUNT_PREFIX)
         unit: str | None = class_unit(of)
@@ -236,15 +242,22 @@ def _column(name: str) -> Entity:
     return entity | {"unitText": unit} | ({"unitCode": f"{QUDT}{code}"} if code else {})
 
 
-def _site(name: str, rows: pd.DataFrame) -> Entity:
+def _site(name: str, rows: pd.DataFrame, setups: Mapping[str, Any]) -> Entity:
+    """A site, with the hardware of its nodes as the set-ups have it."""
     nodes = sorted({*rows["node"]} - {""})
     kinds = {True: "a simulated machine", False: "a machine"}
     what = " and ".join(kinds[bool(kind)] for kind in sorted(set(rows["simulated"])))
+    measured = not rows["simulated"].all()
+    of_nodes = [s.get("node") or {} for s in setups.values() if s["site"]["name"] == name]
+    facts = [node[part] for node in of_nodes for part in HARDWARE if measured and node.get(part)]
+    hardware = sorted({", ".join(f) if isinstance(f, list) else str(f) for f in facts})
     return {
-        "@id": f"#site-{name}",
+        "@id": f"#site-{quote(name)}",
         "@type": "Thing",
         "name": name,
-        "description": f"{what}; {len(rows)} measurements on {len(nodes)} node(s)",
+        "description": "; ".join(
+            [f"{what}; {len(rows)} measurements on {len(nodes)} node(s)", *hardware]
+        ),
     }
 
 
@@ -252,8 +265,7 @@ def _author(text: str) -> Entity:
     match = ORCID.fullmatch(text.strip())
     if match:
         return {"@id": match["id"], "@type": "Person", "name": match["name"]}
-    identifier = re.sub(r"[^A-Za-z0-9]+", "-", text.strip()).strip("-")
-    return {"@id": f"#{identifier}", "@type": "Person", "name": text.strip()}
+    return {"@id": f"#author-{quote(text.strip())}", "@type": "Person", "name": text.strip()}
 
 
 def _times(table: pd.DataFrame) -> Entity:

@@ -126,6 +126,23 @@ def test_a_crate_gives_the_same_store_and_the_same_fit(
     assert fits[0] == fits[1]
 
 
+def test_a_site_that_was_measured_says_its_processor(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(
+        'name = "here"\nrepeats = 1\n[[sites]]\nsite = "localhost"\n'
+        '[[kernels]]\nkernel = "command"\nparams = { argv = ["true"] }\n'
+    )
+    store, crate = str(tmp_path / "s"), tmp_path / "c"
+    assert main(["run", str(tmp_path / "c.toml"), "--store", store, "--quiet"]) == 0
+    assert main(["export", store, "--crate", str(crate), *ABOUT]) == 0
+    graph = json.loads((crate / "ro-crate-metadata.json").read_text(encoding="utf-8"))["@graph"]
+    (site,) = [entity for entity in graph if entity["@id"] == "#site-localhost"]
+    cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    models = re.findall(r"^model name\s*: (.*)$", cpuinfo, re.M)
+    assert all(model in site["description"] for model in models)
+    assert "simulated" not in site["description"]
+    assert not (crate / "traces").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
