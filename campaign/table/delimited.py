@@ -371,6 +371,29 @@ def read_table_text(path: Path) -> tuple[str, list[str]]:
     return text, []
 
 
+def rows_of(
+    path: Path, text: str, remedy: str = "complete or remove this line"
+) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    """The header of CSV text, and its rows with their lines, without those that are empty. Blanks
+    after a comma are left out. ``remedy``: for a row of another width.
+
+    Raises:
+        FileError: when it is reached, a row with another number of fields than the header.
+    """
+    table = csv.reader(text.splitlines(), skipinitialspace=True)
+    header = [name.strip() for name in next(table, [])]
+
+    def rows() -> Iterator[tuple[int, list[str]]]:
+        for fields in table:
+            if fields and len(fields) != len(header):
+                what = f"{len(fields)} fields where the header has {len(header)}"
+                raise FileError(what, remedy, f"{path}:{table.line_num}")
+            if fields:
+                yield table.line_num, fields
+
+    return header, rows()
+
+
 def _decompressed(
     path: Path, packed: bytes, opened: Callable[[BinaryIO], io.BufferedIOBase]
 ) -> bytes:

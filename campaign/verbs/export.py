@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,8 +95,20 @@ def run(arguments: Namespace) -> int:
     if arguments.crate:
         _write_crate(store, arguments)
     if arguments.netcdf:
-        _write_netcdf(store, Path(arguments.netcdf))
+        _write_netcdf(store, arguments.netcdf)
     return 0
+
+
+@contextmanager
+def _writing(target: str, remedy: str = "name another file") -> Iterator[None]:
+    """Name a file or folder that cannot be written."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        why = reason(error, Path(target))
+        raise ArgumentError(f"{target}: cannot be written ({why}); {remedy}") from None
 
 
 def _write(
@@ -109,17 +122,11 @@ def _write(
     from dvfs.files import is_stream  # noqa: PLC0415
 
     to = None if target == STDOUT else Path(target)
-    try:
+    sidecar = None
+    with _writing(target):
         write(table, to)
-        sidecar = None
         if to is not None and not is_stream(to):
             sidecar = write_sidecar(store, sorted(set(table["site"])), to)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise ArgumentError(
-            f"{target}: cannot be written ({reason(error, Path(target))}); name another file"
-        ) from None
     points = table["point_id"].nunique()
     attempts = len(table) - points
     more = f", and {attempts} failed attempts before them" if attempts else ""
@@ -143,24 +150,16 @@ def _write_formats(table: pd.DataFrame, arguments: Namespace) -> None:
         rows = of_kernel(table, arguments.kernel) if arguments.kernel else table
         texts[arguments.extra_p] = extra_p_lines(rows, arguments.metric)
     for target, text in texts.items():
-        try:
+        with _writing(target):
             write_output(Path(target), text)
-        except OSError as error:
-            raise ArgumentError(
-                f"{target}: cannot be written ({reason(error, Path(target))}); name another file"
-            ) from None
         say(f"{target}: written")
 
 
 def _write_traces(store: Store, target: str) -> None:
     from campaign.table.trace_folder import write_traces  # noqa: PLC0415
 
-    try:
+    with _writing(target, "name a new folder"):
         count = write_traces(store, Path(target))
-    except OSError as error:
-        raise ArgumentError(
-            f"{target}: cannot be written ({reason(error, Path(target))}); name a new folder"
-        ) from None
     say(f"{target}: {count} traces written")
 
 
@@ -171,23 +170,14 @@ def _write_crate(store: Store, arguments: Namespace) -> None:
         raise ArgumentError("--crate needs --license: an SPDX identifier, as CC-BY-4.0")
     title = arguments.title or f"Measurements of {Path(arguments.store).name}"
     about = CrateAbout(title=title, licence=arguments.license, authors=arguments.author)
-    folder = Path(arguments.crate)
-    try:
-        count = write_crate(store, folder, about)
-    except OSError as error:
-        raise ArgumentError(
-            f"{folder}: cannot be written ({reason(error, folder)}); name a new folder"
-        ) from None
-    say(f"{folder}: {count} measurements written")
+    with _writing(arguments.crate, "name a new folder"):
+        count = write_crate(store, Path(arguments.crate), about)
+    say(f"{arguments.crate}: {count} measurements written")
 
 
-def _write_netcdf(store: Store, target: Path) -> None:
+def _write_netcdf(store: Store, target: str) -> None:
     from campaign.table.exporting import write_netcdf  # noqa: PLC0415
 
-    try:
-        write_netcdf(store, target)
-    except OSError as error:
-        raise ArgumentError(
-            f"{target}: cannot be written ({reason(error, target)}); name another file"
-        ) from None
+    with _writing(target):
+        write_netcdf(store, Path(target))
     say(f"{target}: written")

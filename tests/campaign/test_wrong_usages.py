@@ -172,7 +172,8 @@ USAGES = {
     ),
     "import page.html --store three": (
         "campaign: page.html: is HTML or XML, and no table; save it as CSV or Parquet, or --from "
-        "one of codecarbon, geopm, kernel-tuner, likwid, perf-stat, reframe, sacct, zeus"
+        "one of caliper, codecarbon, ear, geopm, kernel-tuner, likwid, perf-stat, perun, reframe, "
+        "sacct, zeus"
     ),
     "import two.csv --store three --map one": (
         "campaign: --map: one: is a store, not a map file of a table; name a map file of a table, "
@@ -282,7 +283,8 @@ USAGES = {
     ),
     "import data.json --store three": (
         "campaign: data.json: is JSON, and no table; save it as CSV or Parquet, or --from one of "
-        "codecarbon, geopm, kernel-tuner, likwid, perf-stat, reframe, sacct, zeus"
+        "caliper, codecarbon, ear, geopm, kernel-tuner, likwid, perf-stat, perun, reframe, sacct, "
+        "zeus"
     ),
     "import two.csv": (
         "campaign import: missing: --store, the store to import into (campaign import --help)"

@@ -7,12 +7,11 @@ always an estimate, and no part of ``energy_j``.
 
 from __future__ import annotations
 
-import csv
 import math
 from pathlib import Path
 from typing import Any
 
-from campaign.table.delimited import read_table_text
+from campaign.table.delimited import read_table_text, rows_of
 from campaign.table.formats import Columns, FormatDescription, columns_of
 from campaign.table.map_file import TableMap
 from dvfs.dataset import ESTIMATED
@@ -58,20 +57,14 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
         FileError: it is no such file, or a row is not like the header.
     """
     text, notes = read_table_text(path)
-    table = csv.reader(text.splitlines())
-    header = next(table, [])
+    header, table = rows_of(path, text, "rows of one version a file: divide it")
     if not {"project_name", "duration", "cpu_energy"} <= {*header}:
         raise FileError("is no emissions.csv of CodeCarbon", "name one", f"{path}:1")
     lines, rows = [], []
-    for fields in table:
-        place = f"{path}:{table.line_num}"
-        if not fields:
-            continue
-        if len(fields) != len(header):
-            what = f"{len(fields)} fields where the header has {len(header)}"
-            raise FileError(what, "rows of one version a file: divide it", place)
-        lines.append(table.line_num)
-        rows.append(_row(dict(zip(header, fields, strict=True)), place, mapping))
+    for line, fields in table:
+        lines.append(line)
+        row = dict(zip(header, fields, strict=True))
+        rows.append(_row(row, f"{path}:{line}", mapping))
     if not rows:
         raise FileError("has no runs", "nothing to import", str(path))
     if "energy_j" not in mapping.columns:

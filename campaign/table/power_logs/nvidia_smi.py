@@ -8,7 +8,6 @@ the GPU is not known to be a GA100, it is taken as a mean over half a second, be
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Mapping
 from datetime import datetime, tzinfo
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from campaign.table.delimited import read_table_text
+from campaign.table.delimited import read_table_text, rows_of
 from campaign.table.power_logs import LogDescription, LoggedChannel, local_ns
 from dvfs.input_files import FileError
 from sites.meters import Channel
@@ -65,8 +64,8 @@ def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
         FileError: a row has another number of fields, or a value is none.
     """
     text, _ = read_table_text(path)
-    table = csv.reader(text.splitlines(), skipinitialspace=True)
-    header = [name.partition(" [")[0].strip() for name in next(table)]
+    with_units, table = rows_of(path, text)
+    header = [name.partition(" [")[0].strip() for name in with_units]
     power = next((name for name in POWERS if name in header), "")
     if not power:
         raise FileError("has no power.draw", f"make it by: {ABOUT.made_by}", f"{path}:1")
@@ -78,13 +77,8 @@ def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
     }
     rows: dict[str, Rows] = {}
     names: dict[str, str] = {}
-    for fields in table:
-        place = f"{path}:{table.line_num}"
-        if not fields:
-            continue
-        if len(fields) != len(header):
-            what = f"{len(fields)} fields where the header has {len(header)}"
-            raise FileError(what, "complete or remove this line", place)
+    for line, fields in table:
+        place = f"{path}:{line}"
         row = dict(zip(header, map(str.strip, fields), strict=True))
         if UNKNOWN.fullmatch(row[power]):
             continue

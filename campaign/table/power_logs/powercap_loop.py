@@ -13,7 +13,6 @@ largest value of a counter (``max_energy_range_uj``), after which it begins at 0
 
 from __future__ import annotations
 
-import csv
 import re
 from datetime import tzinfo
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-from campaign.table.delimited import read_table_text
+from campaign.table.delimited import read_table_text, rows_of
 from campaign.table.power_logs import NS, LogDescription, LoggedChannel, unix_ns
 from campaign.table.units import UNITS
 from dvfs.input_files import FileError
@@ -54,17 +53,11 @@ def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
         FileError: a column's name or unit is not known, or a value is no number.
     """
     text, _ = read_table_text(path)
-    table = csv.reader(text.splitlines(), skipinitialspace=True)
-    header = [name.strip() for name in next(table)]
+    header, rows = rows_of(path, text)
     columns = [_column(name, f"{path}:1") for name in header[1:]]
     stamps, values = [], []
-    for fields in table:
-        place = f"{path}:{table.line_num}"
-        if not fields:
-            continue
-        if len(fields) != len(header):
-            what = f"{len(fields)} fields where the header has {len(header)}"
-            raise FileError(what, "complete or remove this line", place)
+    for line, fields in rows:
+        place = f"{path}:{line}"
         try:
             stamps.append(unix_ns(fields[0], zone))
         except ValueError as error:
