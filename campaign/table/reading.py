@@ -196,7 +196,9 @@ def recognised_layout(path: Path, mapping: TableMap) -> str | None:
     head = head_of(path)
     if log := recognised_log(head):
         what = f"is a power log ({log})"
-        raise FileError(what, "name a table of windows, and this by --power-log", str(path))
+        raise FileError(
+            what, "import a table of windows, with --power-log and this file", str(path)
+        )
     return recognised(path, head)
 
 

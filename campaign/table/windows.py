@@ -1,10 +1,10 @@
 """A table of windows and power logs as measurements: what ran from when to when, and its energy.
 
-A row has ``start`` and ``end`` in place of ``time_s`` and ``energy_j``. Its time is ``end - start``
-over ``iterations`` (default 1), its energy that of the channels in no other over the window, with
-its standard uncertainty (:mod:`campaign.store.channel_energy`), per iteration. ``node`` and
-``device`` say whose channels count where the logs have several: a device is the part of a
-channel's name before the slash. Clocks that a log has are the mean over the window.
+A row has ``start`` and ``end`` instead of ``time_s`` and ``energy_j``. With N ``iterations`` (default
+1), the time is (end - start) / N, and the energy is the sum over all channels that are not part of
+another channel, divided by N, with its standard uncertainty (:mod:`campaign.store.channel_energy`).
+``node`` and ``device`` select channels; a device is the part of a channel's name before the slash.
+If the log has clocks, the achieved clock is their mean over the window.
 """
 
 from __future__ import annotations
@@ -86,8 +86,12 @@ def measured_windows(
             what = f"no column {name!r}: a table of windows has {START} and {END}"
             raise FileError(what, f"it has {', '.join(columns)}", f"{path}:1")
     if given := next((name for name in (*MEASURED, "power_w") if name in columns), None):
-        what = f"a column {given!r}, which the power log gives"
-        raise FileError(what, "leave it out, or --power-log", f"{path}:1")
+        what = f"has a column {given!r}, but the power log gives its values"
+        raise FileError(what, "remove the column, or leave --power-log out", f"{path}:1")
+    nodes = {str(node) for node in columns.get(NODE, ()) if node}
+    if len(nodes) > 1 and not all(each.node for each in logs.channels):
+        what = "rows of several nodes, and a power log that does not name its node"
+        raise FileError(what, "name the node of each log: --power-log NODE=LOG", str(path))
     rows: list[dict[str, float]] = []
     traces: list[list[Trace]] = []
     wrong: list[FileError] = []
@@ -112,7 +116,7 @@ def _summary(path: Path, logs: PowerLogs) -> str:
     counted = [each for each in logs.channels if each.channel.inside is None]
     names = dict.fromkeys(f"{each.node} {each.channel.name}".strip() for each in counted)
     first, last = (_said(time_ns) for time_ns in _range(logs.channels))
-    return f"{path}: energies of {', '.join(names)}, logged from {first} to {last}"
+    return f"{path}: energies from {', '.join(names)}, logged from {first} to {last}"
 
 
 def _range(channels: Sequence[LoggedChannel]) -> tuple[int, int]:
@@ -134,7 +138,7 @@ def _measured(row: Mapping[str, str], logs: PowerLogs) -> tuple[dict[str, float]
             raise ValueError(f"{name}: {error}") from None
     start_ns, end_ns = times
     if end_ns <= start_ns:
-        raise ValueError("its end is not after its start; correct it")
+        raise ValueError("end is not later than start; correct it")
     iterations = _iterations(row.get(ITERATIONS, ""))
     channels = _channels(row, logs.channels)
     names = {each.channel.name for each in channels}
@@ -168,7 +172,9 @@ def _channels(row: Mapping[str, str], channels: Sequence[LoggedChannel]) -> list
     node, device = row.get(NODE, ""), row.get(DEVICE, "")
     nodes = {each.node for each in channels} - {""}
     if node and nodes and node not in nodes:
-        raise ValueError(f"node: found {node!r}; the logs are of {', '.join(sorted(nodes))}")
+        raise ValueError(
+            f"node: found {node!r}; the logs have the nodes {', '.join(sorted(nodes))}"
+        )
     found = [each for each in channels if not node or each.node in ("", node)]
     if not device:
         return found
@@ -183,24 +189,26 @@ def _check_covered(each: LoggedChannel, start_ns: int, end_ns: int) -> None:
     name, time_ns = each.channel.name, each.time_ns
     if start_ns < time_ns[0] or end_ns > time_ns[-1]:
         raise ValueError(
-            f"the window from {_said(start_ns)} to {_said(end_ns)} is not in the log of {name}, "
-            f"from {_said(int(time_ns[0]))} to {_said(int(time_ns[-1]))}; check --time-zone, or "
-            "leave it out"
+            f"the log of {name} does not cover the window from {_said(start_ns)} to {_said(end_ns)}: "
+            f"it is from {_said(int(time_ns[0]))} to {_said(int(time_ns[-1]))}; check --time-zone, "
+            "or remove the row"
         )
     first, last = np.searchsorted(time_ns, [start_ns, end_ns])
     inside = slice(max(int(first) - 1, 0), int(last) + 1)
     if not np.isfinite(each.value[inside]).all():
-        raise ValueError(f"{name} has no value within the window; leave it out, or log its range")
+        raise ValueError(
+            f"{name} began again at 0 within or before the window; log its range, or remove the row"
+        )
     if each.channel.kind == "power" and last - first < FEWEST_READINGS:
         raise ValueError(
             f"{name} has {last - first} readings within the window, and {FEWEST_READINGS} are "
-            "needed; log more often, or leave it out"
+            "needed; log more often, or remove the row"
         )
     steps_s = np.diff(time_ns[inside]) / NS
     longest_s = max(LONGEST_GAP * np.percentile(np.diff(time_ns), SHORT_PCT) / NS, LEAST_GAP_S)
     if steps_s.max(initial=0.0) > longest_s:
         raise ValueError(
-            f"{name} has no reading for {steps_s.max():.3g} s within the window; leave it out"
+            f"{name} has no reading for {steps_s.max():.3g} s within the window; remove the row"
         )
 
 

@@ -58,37 +58,40 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="LOG",
-        help="a power log, for a table of windows (start, end) without energies: of nvidia-smi, "
-        "dcgmi dmon, tegrastats, Slurm's profile, or a loop over powercap; again for each; "
-        "NODE=LOG where it does not name its node",
+        help="a power log from nvidia-smi, dcgmi dmon, tegrastats, Slurm's profile or a loop over "
+        "powercap; the table then has start and end instead of times and energies; repeat the "
+        "option for more logs; NODE=LOG if the log does not name its node",
     )
     parser.add_argument(
         "--time-zone",
         metavar="Z",
-        help="the zone of times without one in log and windows, as Europe/Berlin or +01:00",
+        help="the time zone of local times in power logs and the table, such as Europe/Berlin or "
+        "+01:00",
     )
     add_json(parser)
 
 
 def _logs(arguments: Namespace) -> PowerLogs | None:
-    """The power logs that are named."""
+    """The power logs of the command line."""
     if not arguments.power_logs:
         if arguments.time_zone:
-            raise ArgumentError("--time-zone: of a power log; give --power-log, or leave it out")
+            raise ArgumentError(
+                "--time-zone applies to --power-log; give --power-log, or leave it out"
+            )
         return None
     if arguments.traces:
         raise ArgumentError("--traces and --power-log: leave out one of them")
-    from campaign.table.power_logs import read_power_log, read_zone  # noqa: PLC0415
+    from campaign.table.power_logs import read_power_logs, read_zone  # noqa: PLC0415
     from campaign.table.windows import PowerLogs  # noqa: PLC0415
 
     zone = read_zone(arguments.time_zone) if arguments.time_zone else None
-    channels = []
+    logs = []
     for text in arguments.power_logs:
         node, equals, path = text.partition("=")
-        if not equals or "/" in node:  # no node: a path may have a = in it
+        if not equals or "/" in node:  # a path may contain =
             node, path = "", text
-        channels += read_power_log(Path(path), zone, node)
-    return PowerLogs(channels, zone)
+        logs.append((node, Path(path)))
+    return PowerLogs(read_power_logs(logs, zone), zone)
 
 
 def _constant(text: str) -> tuple[str, str | float]:

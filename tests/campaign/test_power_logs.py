@@ -63,14 +63,18 @@ def test_the_loop_of_nvidia_smi_gives_the_energy_that_an_external_meter_has(
     log = pd.read_csv(LOG_3090, skipinitialspace=True)
     local = pd.to_datetime(log["timestamp"], format="%Y/%m/%d %H:%M:%S.%f")
     time_s = local.to_numpy().astype("datetime64[ns]").astype(np.int64) / 1e9 - 3600.0 - ZERO_S
+    ratios = []
     for (a, b), (_, row) in zip(spans, frame.iterrows(), strict=True):
         true_j = np.interp(b, *external.T.values) - np.interp(a, *external.T.values)
         assert abs(row["energy_j"] - true_j) <= 2.0 * row["energy_std_j"] < 0.25 * true_j
+        ratios.append(row["energy_j"] / true_j)
         assert row["time_s"] == pytest.approx(b - a, abs=2e-6)
         assert row["start_unix_s"] == pytest.approx(ZERO_S + a, abs=2e-6)
         inside = (time_s >= a) & (time_s <= b)
         mhz = log.loc[inside, "clocks.current.sm [MHz]"].mean()
         assert row["core_mhz_achieved"] == pytest.approx(mhz, rel=2e-3)
+    # All have the gain of this board's sensor; a window that is shifted in time has another ratio.
+    assert max(ratios) < 1.02 * min(ratios)
 
 
 def test_local_times_need_a_zone_and_the_right_one(tmp_path: Path, capsys) -> None:
@@ -103,7 +107,7 @@ def test_slurms_profile_gives_what_the_nodes_drew(tmp_path: Path) -> None:
         of_nodes = [true[true["node"] == node][["time_s", "energy_j"]].T.values for node in nodes]
         true_j = sum(np.interp(b, *each) - np.interp(a, *each) for each in of_nodes)
         # Each of the steps .0 and .extern has the whole power: together twice as much.
-        assert abs(row["energy_j"] - true_j) <= 2.0 * row["energy_std_j"] < 0.8 * true_j
+        assert abs(row["energy_j"] - true_j) <= 2.0 * row["energy_std_j"] < 0.3 * true_j
         assert np.isnan(row["core_mhz_achieved"])
 
 
@@ -277,6 +281,25 @@ def test_logs_of_two_nodes(tmp_path: Path) -> None:
     )  # fmt: skip
     frame = taken(tmp_path, table, f"n1={logs[0]}", "--power-log", f"n2={logs[1]}")
     assert frame["energy_j"].tolist() == pytest.approx([84.0, 44.0, 128.0], rel=1e-4)
+
+
+def test_a_node_s_power_is_not_added_to_the_power_of_its_parts(tmp_path: Path) -> None:
+    """The node's power is in one log, the power of its package and DRAM in another one."""
+    lines = ["time,node [W]", *(f"{BEGAN_S + i / 10},70" for i in range(201))]
+    (tmp_path / "node.csv").write_text("\n".join(lines) + "\n")
+    table = windows(tmp_path / "w.csv", f"a,1800,{BEGAN_S + 2},{BEGAN_S + 4}")
+    second = ["--power-log", str(tmp_path / "node.csv")]
+    frame = taken(tmp_path, table, powercap(tmp_path / "parts.csv"), *second)
+    assert frame["energy_j"].tolist() == pytest.approx([140.0], rel=1e-6)
+
+
+def test_logs_that_cannot_be_told_apart_are_refused(tmp_path: Path, capsys) -> None:
+    one, other = powercap(tmp_path / "a.csv"), powercap(tmp_path / "b.csv")
+    table = windows(tmp_path / "w.csv", f"a,1800,{BEGAN_S + 2},{BEGAN_S + 4}")
+    assert "NODE=LOG" in refused(tmp_path, capsys, table, one, "--power-log", str(other))
+    rows = [f"a,1800,{BEGAN_S + 2},{BEGAN_S + 4},{node}" for node in ("n1", "n2")]
+    table = windows(tmp_path / "v.csv", *rows, columns="kernel,core_mhz,start,end,node")
+    assert "NODE=LOG" in refused(tmp_path, capsys, table, one)
 
 
 @given(st.integers(315_619_200 * 10**9, 4_000_000_000 * 10**9))

@@ -1,10 +1,10 @@
 """Power logs of other tools: one file each, registered here by name, and those of installed
 packages (:mod:`dvfs.registry`).
 
-Each module has ``ABOUT``, a :class:`LogDescription`; ``recognises(head) -> bool``, ``head`` being
-the file's first :data:`HEAD_BYTES` bytes; and ``read(path, zone) -> list[LoggedChannel]``. It
-raises :class:`~dvfs.input_files.FileError` for a file that it cannot read, also for local times
-where ``zone`` is None.
+Each module has ``ABOUT``, a :class:`LogDescription`; ``recognises(head) -> bool``, where ``head``
+is the beginning of the file; and ``read(path, zone) -> list[LoggedChannel]``. ``read`` raises
+:class:`~dvfs.input_files.FileError` if it cannot read the file, or if times in it are local and
+``zone`` is None.
 """
 
 from __future__ import annotations
@@ -35,17 +35,19 @@ OURS = {
 POWER_LOGS = Registry("power_logs", OURS)
 UNTRIED = "from its documentation, not tried with the tool"
 NS = 1_000_000_000
-SIZES = ((1e17, 1), (1e14, 1_000), (1e11, 1_000_000), (1e8, NS))
-"""A Unix time of at least so much is in ns, us, ms or s, a count of so many ns."""
-ZONE_REMEDY = "give --time-zone, as Europe/Berlin or +01:00"
+UNITS_NS = ((1e17, 1), (1e14, 1_000), (1e11, 1_000_000), (1e8, NS))
+"""The least Unix time, as a number, that is taken to be in ns, us, ms or s; and that unit in ns.
+1e8 s is in 1973, and 1e11 ms as well."""
+ZONE_REMEDY = "give --time-zone, such as Europe/Berlin or +01:00"
+_UNIX = re.compile(r"[0-9]+(\.[0-9]*)?")
 _OFFSET = re.compile(r"(?P<sign>[+-])(?P<hours>[01][0-9]):(?P<minutes>[0-5][0-9])")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogDescription:
-    """A kind of log for messages and the docs. ``versions``: those of the tool whose files were
-    read, or :data:`UNTRIED`. ``made_by``: the command that writes it. ``traps``: what is easily
-    taken for something else."""
+    """A kind of log, for messages and the docs. ``versions``: the versions of the tool whose files
+    were read, or :data:`UNTRIED`. ``made_by``: the command that writes such a log. ``traps``: what
+    is easily misread."""
 
     name: str
     tool: str
@@ -56,12 +58,11 @@ class LogDescription:
 
 @dataclass(frozen=True)
 class LoggedChannel:
-    """What a log says of one channel of a device.
+    """The readings of one channel.
 
-    ``time_ns``: int64 (n,), Unix time, rising. ``value``: float64 (n,), W of a power or J of an
-    energy since some past instant, rising. ``clocks_mhz``: ``core_mhz`` and ``mem_mhz`` as read at
-    these times, float64 (n,), where the log has them. ``node``: the node, where the log or the
-    command line says it.
+    ``time_ns``: int64 (n,), Unix time, increasing. ``value``: float64 (n,), power in W, or energy
+    in J since some past instant. ``clocks_mhz``: ``core_mhz`` and ``mem_mhz``, float64 (n,), at the
+    same times, if the log has them. ``node``: the name of the node; empty if it is not known.
     """
 
     channel: Channel
@@ -71,37 +72,55 @@ class LoggedChannel:
     node: str = ""
 
 
-def read_power_log(path: Path, zone: tzinfo | None, node: str = "") -> list[LoggedChannel]:
-    """The channels of a log, whose format is recognised. ``zone``: of local times in it. ``node``:
-    the node that it is of, where it does not say.
+def read_power_logs(logs: Sequence[tuple[str, Path]], zone: tzinfo | None) -> list[LoggedChannel]:
+    """The channels of all logs. A channel whose domain is part of another channel's domain on the
+    same node gets that channel's name as ``inside``, also where they are in different logs.
+
+    Args:
+        logs: the node and the file of each log. The node is empty if it is not known.
+        zone: the time zone of local times in the logs.
 
     Raises:
-        FileError: it is no log that is known, or cannot be read.
+        FileError: a file is not a known power log or cannot be read, or two logs have the same
+            channel of the same node.
     """
-    name = recognised_log(head_of(path))
-    if name is None:
+    channels: list[LoggedChannel] = []
+    for node, path in logs:
+        of_log = [replace(each, node=each.node or node) for each in _read_one(path, zone)]
+        known = {(each.node, each.channel.name) for each in channels}
+        for each in of_log:
+            if (each.node, each.channel.name) in known:
+                what = f"{each.channel.name} is also in another log"
+                raise FileError(what, "name the node of each log: NODE=LOG", str(path))
+        channels += of_log
+    return _nested(channels)
+
+
+def _read_one(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
+    kind = recognised_log(head_of(path))
+    if kind is None:
         known = "; ".join(POWER_LOGS.load(name).ABOUT.made_by for name in POWER_LOGS)
-        raise FileError("is no power log that is known", f"name a file made by: {known}", str(path))
-    channels: list[LoggedChannel] = POWER_LOGS.load(name).read(path, zone)
+        raise FileError("is not a known power log", f"use the output of: {known}", str(path))
+    channels: list[LoggedChannel] = POWER_LOGS.load(kind).read(path, zone)
     if not channels:
-        raise FileError("has no power or energy", "log it as well", str(path))
+        raise FileError("has no power or energy readings", "log them as well", str(path))
     for each in channels:
         name = each.channel.name
         if len(each.time_ns) < 2:
-            raise FileError(f"{name}: fewer than two readings", "log for longer", str(path))
+            raise FileError(f"{name} has fewer than two readings", "log for longer", str(path))
         if (np.diff(each.time_ns) <= 0).any():
-            what = f"{name}: times that do not rise"
-            raise FileError(what, "log one start of the tool a file", str(path))
-    return [replace(each, node=each.node or node) for each in _nested(channels)]
+            what = f"{name}: the times are not increasing"
+            raise FileError(what, "give each run of the tool its own file", str(path))
+    return channels
 
 
 def recognised_log(head: bytes) -> str | None:
-    """The kind of log that a file's first bytes are of; None where they are of none."""
+    """The kind of power log that begins with these bytes; None if it is not one."""
     return next((name for name in POWER_LOGS if POWER_LOGS.load(name).recognises(head)), None)
 
 
 def _nested(channels: Sequence[LoggedChannel]) -> list[LoggedChannel]:
-    """The channels, each inside one of its node whose domain contains its own."""
+    """The channels with ``inside`` set: see :func:`read_power_logs`."""
     made = []
     for each in channels:
         outer = next(
@@ -112,8 +131,7 @@ def _nested(channels: Sequence[LoggedChannel]) -> list[LoggedChannel]:
             ),
             None,
         )
-        inside = each.channel.inside or outer
-        made.append(replace(each, channel=replace(each.channel, inside=inside)))
+        made.append(replace(each, channel=replace(each.channel, inside=outer)))
     return made
 
 
@@ -132,39 +150,33 @@ def read_zone(text: str) -> tzinfo:
         return ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ArgumentError(
-            f"--time-zone {text}: no such zone; give a name as Europe/Berlin, or +01:00"
+            f"--time-zone {text}: unknown time zone; give one such as Europe/Berlin or +01:00"
         ) from None
 
 
 def unix_ns(text: str, zone: tzinfo | None) -> int:
-    """A time as Unix ns: a Unix time in s, ms, us or ns, told by its size, or ISO 8601.
+    """A time as Unix ns. It is a Unix time in s, ms, us or ns (see :data:`UNITS_NS`) or ISO 8601.
 
     Raises:
-        ValueError: it is none; or a local time without a zone, or one that the zone has twice or
-            not at all. The text says which, and what would do.
+        ValueError: it is neither; or it is a local time and ``zone`` is None; or it occurs twice
+            or never in ``zone``. The message has the cause, "; " and the remedy.
     """
+    text = text.strip()
+    if _UNIX.fullmatch(text):
+        for least, unit_ns in UNITS_NS:
+            if least <= float(text) < least * 1000:
+                return int(text) * unit_ns if text.isdigit() else round(float(text) * unit_ns)
     try:
-        number = float(text)
-    except ValueError:
-        return local_ns(_datetime(text), zone)
-    for least, unit_ns in SIZES:
-        if least <= number < least * 1000:
-            whole = text.strip().isdigit()
-            return int(text) * unit_ns if whole else round(number * unit_ns)
-    raise ValueError(f"found {text!r}; give a Unix time, or as 2026-11-29T10:00:00+01:00")
-
-
-def _datetime(text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text.strip())
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(
-            f"found {text!r}; give a Unix time, or as 2026-11-29T10:00:00+01:00"
+            f"found {text!r}; give a Unix time or a time such as 2026-11-29T10:00:00+01:00"
         ) from None
+    return local_ns(moment, zone)
 
 
 def local_ns(moment: datetime, zone: tzinfo | None) -> int:
-    """A date and time as Unix ns. ``zone``: of a local time.
+    """A date and time as Unix ns. ``zone``: the time zone of a local time.
 
     Raises:
         ValueError: as :func:`unix_ns`.
@@ -175,8 +187,8 @@ def local_ns(moment: datetime, zone: tzinfo | None) -> int:
         first, second = (moment.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
         if first.utcoffset() != second.utcoffset():
             raise ValueError(
-                f"{moment} is in the hour when the clocks of {zone} change; give the offset that "
-                "the tool had, as --time-zone +02:00"
+                f"{moment} occurs twice or never in {zone} (change to or from summer time); give "
+                "the offset from UTC, such as --time-zone +02:00"
             )
         moment = first
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)

@@ -86,17 +86,19 @@ def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
         names[which] = row.get("name", "")
         values = (_number(row, name, place) for name in (power, *clocks.values()))
         rows.setdefault(which, []).append((_time_ns(row["timestamp"], zone, place), *values))
-    return [_channel(path, which, names[which], power, clocks, of) for which, of in rows.items()]
+    if not device:
+        stamps = [row[0] for row in rows.get("0", ())]
+        if len(stamps) > 1 and 2 * len({*stamps}) <= len(stamps):
+            what = "most times occur more than once: it seems to cover several GPUs"
+            raise FileError(what, "query index as well", f"{path}:1")
+    return [_channel(which, names[which], power, clocks, of) for which, of in rows.items()]
 
 
 def _channel(
-    path: Path, which: str, name: str, power: str, clocks: Mapping[str, str], rows: Rows
+    which: str, name: str, power: str, clocks: Mapping[str, str], rows: Rows
 ) -> LoggedChannel:
     time_ns, value, *mhz = (np.array(column) for column in zip(*rows, strict=True))
-    if len(np.unique(time_ns)) * 2 <= len(time_ns) and which == "0":
-        what = "several readings at most times: of several GPUs"
-        raise FileError(what, "query index as well", f"{path}:1")
-    # Readings with the stamp of the one before, in the order in which they were written.
+    # Of readings with the same time stamp, the first one is kept.
     new = np.append(True, np.diff(time_ns) > 0)
     is_partly_seen = PARTLY_SEEN.search(name) is not None
     channel = Channel(

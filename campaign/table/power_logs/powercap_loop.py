@@ -79,6 +79,7 @@ def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
                 kind=kind,
                 resolution=factor,
                 period_s=period_s,
+                stamped=True,
             ),
             time_ns,
             _unwrapped(read_values[:, i] * factor, ranges.get(name))
