@@ -92,16 +92,20 @@ def write_crate(store: Store, folder: Path, about: CrateAbout) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise FileExistsError(17, "exists and is not empty", str(folder))
-    write_csv(table, folder / TABLE)
-    sites = sorted(set(table["site"]))
-    sidecar = write_sidecar(store, sites, folder / TABLE)
-    n_traces = write_traces(store, folder / TRACES)
-    if not n_traces:
-        rmtree(folder / TRACES)
-    setups = json.loads(sidecar.read_text(encoding="utf-8"))["setups"]
-    graph = list(_graph(table, setups, sidecar, n_traces, about))
-    made = {"@context": f"{PROFILE}/context", "@graph": graph}
-    write_output(folder / METADATA, json.dumps(made, indent=1) + "\n")
+    try:
+        write_csv(table, folder / TABLE)
+        sites = sorted(set(table["site"]))
+        sidecar = write_sidecar(store, sites, folder / TABLE)
+        n_traces = write_traces(store, folder / TRACES)
+        if not n_traces:
+            rmtree(folder / TRACES)
+        setups = json.loads(sidecar.read_text(encoding="utf-8"))["setups"]
+        graph = list(_graph(table, setups, sidecar, n_traces, about))
+        made = {"@context": f"{PROFILE}/context", "@graph": graph}
+        write_output(folder / METADATA, json.dumps(made, indent=1) + "\n")
+    except BaseException:
+        rmtree(folder, ignore_errors=True)
+        raise
     return int(table["point_id"].nunique())
 
 

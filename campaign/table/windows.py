@@ -1,8 +1,9 @@
 """A table of windows and power logs as measurements: what ran from when to when, and its energy.
 
-A row has ``start`` and ``end`` instead of ``time_s`` and ``energy_j``. With N ``iterations`` (default
-1), the time is (end - start) / N, and the energy is the sum over all channels that are not part of
-another channel, divided by N, with its standard uncertainty (:mod:`campaign.store.channel_energy`).
+A row has ``start`` and ``end`` instead of ``time_s`` and ``energy_j``. With N ``iterations``
+(default 1), the time is (end - start) / N, and the energy is the sum over all channels that are not
+part of another channel, divided by N, with its standard uncertainty
+(:mod:`campaign.store.channel_energy`).
 ``node`` and ``device`` select channels; a device is the part of a channel's name before the slash.
 If the log has clocks, the achieved clock is their mean over the window.
 """
@@ -189,7 +190,8 @@ def _check_covered(each: LoggedChannel, start_ns: int, end_ns: int) -> None:
     name, time_ns = each.channel.name, each.time_ns
     if start_ns < time_ns[0] or end_ns > time_ns[-1]:
         raise ValueError(
-            f"the log of {name} does not cover the window from {_said(start_ns)} to {_said(end_ns)}: "
+            f"the log of {name} does not cover the window from {_said(start_ns)} to "
+            f"{_said(end_ns)}: "
             f"it is from {_said(int(time_ns[0]))} to {_said(int(time_ns[-1]))}; check --time-zone, "
             "or remove the row"
         )

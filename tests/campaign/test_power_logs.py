@@ -209,8 +209,8 @@ def test_tegrastats_gives_the_power_now_and_not_its_mean(tmp_path: Path, form: s
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        (f"a,1800,{BEGAN_S + 5},{BEGAN_S + 5},", "after its start"),
-        (f"a,1800,{BEGAN_S - 5},{BEGAN_S + 5},", "not in the log"),
+        (f"a,1800,{BEGAN_S + 5},{BEGAN_S + 5},", "end"),
+        (f"a,1800,{BEGAN_S - 5},{BEGAN_S + 5},", "2027-01-15T08:00:10Z"),
         (f"a,1800,{BEGAN_S + 5},,", "end"),
         (f"a,1800,{BEGAN_S + 1},{BEGAN_S + 2},gpu-7", "gpu-0, gpu-1"),
         ("a,1800,2027-01-15T08:00:01,2027-01-15T08:00:02,", "--time-zone"),
