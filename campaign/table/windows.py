@@ -95,22 +95,33 @@ def measured_windows(
         raise FileError(what, "name the node of each log: --power-log NODE=LOG", str(path))
     rows: list[dict[str, float]] = []
     traces: list[list[Trace]] = []
+    spans: list[tuple[int, int, set[str]]] = []
     wrong: list[FileError] = []
     read = {name: columns[name] for name in (*TAKEN, NODE) if name in columns}
     for i, line in enumerate(lines):
         row = {name: str(column[i]) for name, column in read.items() if column[i] is not None}
         try:
-            measured, of_row = _measured(row, logs)
+            start_ns, end_ns = _span_ns(row, logs.zone)
+            channels = _channels(row, logs.channels)
+            measured, of_row = _measured(row, start_ns, end_ns, channels)
         except ValueError as error:
             what, _, remedy = str(error).partition("; ")
             wrong.append(FileError(what, remedy, f"{path}:{line}"))
             continue
+        spans.append((start_ns, end_ns, {trace.channel for trace in of_row}))
         rows.append(measured)
         traces.append(of_row)
     raise_all(wrong)
     names = dict.fromkeys(name for row in rows for name in row)
     made = {name: np.array([row.get(name, np.nan) for row in rows]) for name in names}
-    return Windows(made, traces, [_summary(path, logs)])
+    notes = [_summary(path, logs)]
+    if pair := _overlap(spans):
+        one, other = (lines[i] for i in pair)
+        notes.append(
+            f"{path}:{other}: the window overlaps with that of line {one} (and so may others): the "
+            "energy of the overlap is in both rows"
+        )
+    return Windows(made, traces, notes)
 
 
 def _summary(path: Path, logs: PowerLogs) -> str:
@@ -129,19 +140,37 @@ def _said(time_ns: int) -> str:
     return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _measured(row: Mapping[str, str], logs: PowerLogs) -> tuple[dict[str, float], list[Trace]]:
-    """A row's measurement. Raises ValueError with what is wrong, "; ", and what would do."""
+def _span_ns(row: Mapping[str, str], zone: tzinfo | None) -> tuple[int, int]:
+    """Start and end of a row's window. Raises ValueError: cause, "; " and remedy."""
     times = []
     for name in (START, END):
         try:
-            times.append(unix_ns(row.get(name, ""), logs.zone))
+            times.append(unix_ns(row.get(name, ""), zone))
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
     start_ns, end_ns = times
     if end_ns <= start_ns:
         raise ValueError("end is not later than start; correct it")
+    return start_ns, end_ns
+
+
+def _overlap(spans: Sequence[tuple[int, int, set[str]]]) -> tuple[int, int] | None:
+    """The first two windows (start, end, names of channels) that overlap on a channel."""
+    latest: dict[str, tuple[int, int]] = {}
+    for i, (start_ns, end_ns, names) in sorted(enumerate(spans), key=lambda each: each[1][0]):
+        for name in names:
+            until_ns, other = latest.get(name, (start_ns, i))
+            if until_ns > start_ns:
+                return min(i, other), max(i, other)
+            latest[name] = end_ns, i
+    return None
+
+
+def _measured(
+    row: Mapping[str, str], start_ns: int, end_ns: int, channels: Sequence[LoggedChannel]
+) -> tuple[dict[str, float], list[Trace]]:
+    """A row's measurement. Raises ValueError: cause, "; " and remedy."""
     iterations = _iterations(row.get(ITERATIONS, ""))
-    channels = _channels(row, logs.channels)
     names = {each.channel.name for each in channels}
     energies, traces = [], []
     for each in channels:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from campaign.results import open_store
 from campaign.table.power_logs import read_zone, unix_ns
+from campaign.table.windows import _overlap
 from campaign.verbs.command_line import main
 from tests.campaign.test_table import ROOT, imported
 
@@ -291,6 +292,19 @@ def test_a_node_s_power_is_not_added_to_the_power_of_its_parts(tmp_path: Path) -
     second = ["--power-log", str(tmp_path / "node.csv")]
     frame = taken(tmp_path, table, powercap(tmp_path / "parts.csv"), *second)
     assert frame["energy_j"].tolist() == pytest.approx([140.0], rel=1e-6)
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 9), st.sets(st.sampled_from("ab")))))
+def test_windows_that_overlap_are_found(drawn: list[tuple[int, int, set[str]]]) -> None:
+    spans = [(start, start + length, names) for start, length, names in drawn]
+    pairs = {
+        (i, j)
+        for j, (c, d, others) in enumerate(spans)
+        for i, (a, b, names) in enumerate(spans[:j])
+        if names & others and a < d and c < b
+    }
+    found = _overlap(spans)
+    assert found in pairs if pairs else found is None
 
 
 def test_logs_that_cannot_be_told_apart_are_refused(tmp_path: Path, capsys) -> None:
