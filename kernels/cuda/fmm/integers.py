@@ -1,10 +1,10 @@
-"""Integer instructions of ``gpu_fmm``, those for addresses and loops too, from its machine code.
+"""All integer instructions of ``gpu_fmm``, including those for addresses and loops.
 
-Each step is compiled for :data:`ARCHITECTURE`, and its listing says how many integer instructions
-a thread executes once, in each pass of a loop, and in each pass of the loops inside it; the lists
-of the step say how often these loops run. Counted are additions, multiplications, shifts, logic,
-comparisons and selections. Moves are not, and what a warp executes once for all lanes counts as
-1 / 32 for each. A guarded instruction counts as executed.
+They are counted in the machine code for :data:`ARCHITECTURE`: for each loop depth, the listing shows
+how many integer instructions one pass executes, and the lists of the step show how many passes
+there are. Additions, multiplications, shifts, logic, comparisons and selections are counted, moves
+are not. An instruction that a warp executes once for all its lanes counts as 1 / 32 for each lane.
+Predicated instructions count as executed.
 """
 
 from __future__ import annotations
