@@ -1,10 +1,10 @@
 """All integer instructions of ``gpu_fmm``, including those for addresses and loops.
 
-They are counted in the machine code for :data:`ARCHITECTURE`: for each loop depth, the listing shows
-how many integer instructions one pass executes, and the lists of the step show how many passes
-there are. Additions, multiplications, shifts, logic, comparisons and selections are counted, moves
-are not. An instruction that a warp executes once for all its lanes counts as 1 / 32 for each lane.
-Predicated instructions count as executed.
+They are counted in the machine code for :data:`ARCHITECTURE`: for each loop depth, the listing
+shows how many integer instructions one pass executes, and the lists of the step show how many
+passes there are. Additions, multiplications, shifts, logic, comparisons and selections are counted,
+moves are not. An instruction that a warp executes once for all its lanes counts as 1 / 32 for each
+lane. Predicated instructions count as executed.
 """
 
 from __future__ import annotations
