@@ -394,6 +394,18 @@ def rows_of(
     return header, rows()
 
 
+def number_at(text: str | None, name: str, place: str) -> float:
+    """A number with a decimal point. ``name`` and ``place``: its column and line, for the message.
+
+    Raises:
+        FileError: it is not a number.
+    """
+    try:
+        return float(text or "")
+    except ValueError:
+        raise FileError(f"{name}: found {text!r}", "must be a number", place) from None
+
+
 def _decompressed(
     path: Path, packed: bytes, opened: Callable[[BinaryIO], io.BufferedIOBase]
 ) -> bytes:

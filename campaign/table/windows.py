@@ -227,9 +227,12 @@ def _check_covered(each: LoggedChannel, start_ns: int, end_ns: int) -> None:
     first, last = np.searchsorted(time_ns, [start_ns, end_ns])
     inside = slice(max(int(first) - 1, 0), int(last) + 1)
     if not np.isfinite(each.value[inside]).all():
-        raise ValueError(
-            f"{name} began again at 0 within or before the window; log its range, or remove the row"
+        why, remedy = (
+            ("began again at 0 in or before the window", "log its range, or remove the row")
+            if each.channel.kind == "energy"
+            else ("has no value in the window", "remove the row")
         )
+        raise ValueError(f"{name} {why}; {remedy}")
     if each.channel.kind == "power" and last - first < FEWEST_READINGS:
         raise ValueError(
             f"{name} has {last - first} readings within the window, and {FEWEST_READINGS} are "

@@ -11,7 +11,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from campaign.table.delimited import read_table_text, rows_of
+from campaign.table.delimited import number_at, read_table_text, rows_of
 from campaign.table.formats import Columns, FormatDescription, columns_of
 from campaign.table.map_file import TableMap
 from dvfs.dataset import ESTIMATED
@@ -101,8 +101,4 @@ def _origin(cpu_kwh: float, duration_s: float) -> str:
 
 def _number(kept: dict[str, str], name: str, place: str) -> float:
     """A number of the row, 0 where it has none."""
-    text = kept.get(name, "")
-    try:
-        return float(text) if text else 0.0
-    except ValueError:
-        raise FileError(f"{name}: found {text!r}", "must be a number", place) from None
+    return number_at(kept.get(name) or "0", name, place)

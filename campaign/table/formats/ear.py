@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from campaign.policy.accounting import sharing
-from campaign.table.delimited import read_table_text
+from campaign.table.delimited import number_at, read_table_text
 from campaign.table.formats import UNTRIED, Columns, FormatDescription, columns_of
 from campaign.table.map_file import TableMap
 from dvfs.input_files import FileError
@@ -139,8 +139,4 @@ def _measured(row: dict[str, Any], place: str) -> tuple[float, float, float, flo
 
 def _number(row: dict[str, Any], name: str, place: str) -> float:
     """A number of the row, 0 where it has none."""
-    text = row.get(name, "")
-    try:
-        return float(text) if text else 0.0
-    except ValueError:
-        raise FileError(f"{name}: found {text!r}", "must be a number", place) from None
+    return number_at(row.get(name) or "0", name, place)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from campaign.policy.accounting import expand_nodes
-from campaign.table.delimited import read_table_text
+from campaign.table.delimited import number_at, read_table_text
 from campaign.table.formats import Columns, FormatDescription, columns_of
 from campaign.table.map_file import COLUMNS, TableMap
 from campaign.table.units import UNITS
@@ -84,7 +84,7 @@ def _row(kept: Mapping[str, str], place: str, mapping: TableMap) -> dict[str, An
     passed = kept["result"] == PASSED
     name, *parameters = kept["name"].split(" %")
     params = dict(parameter.partition("=")[::2] for parameter in parameters)
-    clocks = {p: _number(v, p, place) for p, v in params.items() if p in ("core_mhz", "mem_mhz")}
+    clocks = {p: number_at(v, p, place) for p, v in params.items() if p in ("core_mhz", "mem_mhz")}
     others = {p: _value(v) for p, v in params.items() if p not in clocks}
     nodes = expand_nodes(kept.get("job_nodelist", "").replace("null", ""), place)
     labels = {n: v for n, v in kept.items() if v not in ("", "null", "None") and n not in COLUMNS}
@@ -112,7 +112,7 @@ def _measured(kept: Mapping[str, str], place: str, mapping: TableMap) -> dict[st
             continue
         for ours, quantity in OURS.items():
             if quantity in unit.factors:
-                value = _number(text, name, place) * unit.factors[quantity]
+                value = number_at(text, name, place) * unit.factors[quantity]
                 found.setdefault(ours, {})[name] = value
     given = {*mapping.columns, *mapping.constants}
     for ours, values in found.items():
@@ -132,10 +132,3 @@ def _value(text: str) -> Any:
         return text
     is_number = isinstance(value, int | float) and math.isfinite(value)
     return value if is_number or isinstance(value, bool) else text
-
-
-def _number(text: str, name: str, place: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise FileError(f"{name}: found {text!r}", "must be a number", place) from None

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from campaign.table.delimited import read_table_text
+from campaign.table.delimited import number_at, read_table_text
 from campaign.table.formats import Columns, FormatDescription, columns_of
 from campaign.table.map_file import TableMap
 from dvfs.input_files import FileError
@@ -56,7 +56,7 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     lines, rows = [], []
     for kept in table:
         place = f"{path}:{table.line_num}"
-        energies = [_number(kept[name], name, place) for name in gpus]
+        energies = [number_at(kept[name], name, place) for name in gpus]
         if 0.0 in energies:
             notes.append(f"{place}: 0 J: the window was shorter than the counter's period")
         lines.append(table.line_num)
@@ -64,9 +64,9 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
             {name: kept[name] for name in (*gpus, "start_time", "window_name", "elapsed_time")}
             | {
                 "kernel": kept["window_name"],
-                "time_s": _number(kept["elapsed_time"], "elapsed_time", place),
+                "time_s": number_at(kept["elapsed_time"], "elapsed_time", place),
                 "energy_j": None if 0.0 in energies else sum(energies),
-                "start_unix_s": _number(kept["start_time"], "start_time", place),
+                "start_unix_s": number_at(kept["start_time"], "start_time", place),
             }
         )
     return columns_of(lines, rows), notes
@@ -88,10 +88,3 @@ def _profile(path: Path, text: str) -> Columns:
         raise FileError(what, "give the file of its profile_path", str(path)) from None
     at = [i + 1 for i, line in enumerate(text.splitlines()) if '"power_limit"' in line]
     return columns_of(at if len(at) == len(rows) else [1] * len(rows), rows)
-
-
-def _number(text: str | None, name: str, place: str) -> float:
-    try:
-        return float(text or "")
-    except ValueError:
-        raise FileError(f"{name}: found {text!r}", "must be a number", place) from None

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from campaign.table.delimited import read_table_text, rows_of
+from campaign.table.delimited import number_at, read_table_text, rows_of
 from campaign.table.power_logs import LogDescription, LoggedChannel, local_ns
 from dvfs.input_files import FileError
 from sites.meters import Channel
@@ -135,7 +135,4 @@ def _number(row: Mapping[str, str], name: str, place: str) -> float:
     text = row[name]
     if UNKNOWN.fullmatch(text):
         return float("nan")
-    try:
-        return float(text.split()[0])
-    except (ValueError, IndexError):
-        raise FileError(f"{name}: found {text!r}", "must be a number", place) from None
+    return number_at(text.partition(" ")[0], name, place)

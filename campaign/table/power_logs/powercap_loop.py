@@ -20,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-from campaign.table.delimited import read_table_text, rows_of
+from campaign.table.delimited import number_at, read_table_text, rows_of
 from campaign.table.power_logs import NS, LogDescription, LoggedChannel, unix_ns
 from campaign.table.units import UNITS
 from dvfs.input_files import FileError
@@ -62,7 +62,7 @@ def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
             stamps.append(unix_ns(fields[0], zone))
         except ValueError as error:
             raise FileError(f"time: {error}", "correct or remove this line", place) from None
-        values.append([_number(f, n, place) for f, n in zip(fields[1:], header[1:], strict=True)])
+        values.append([number_at(f, n, place) for f, n in zip(fields[1:], header[1:], strict=True)])
     time_ns = np.array(stamps, np.int64)
     read_values = np.array(values, float).reshape(len(stamps), len(columns))
     period_s = float(np.median(np.diff(time_ns))) / NS if len(stamps) > 1 else 1.0
@@ -111,13 +111,6 @@ def _column(header: str, place: str) -> tuple[str, Literal["energy", "power"], f
 def _domain(name: str) -> str:
     """The longest domain that a name begins with; empty where there is none."""
     return max((domain for domain in CONTAINS if name.startswith(domain)), key=len, default="")
-
-
-def _number(text: str, name: str, place: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise FileError(f"{name}: found {text!r}", "must be a number", place) from None
 
 
 def _unwrapped(joules: np.ndarray, ranges_j: np.ndarray | None) -> np.ndarray:
