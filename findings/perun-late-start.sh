@@ -8,7 +8,7 @@
 #
 # Seen with perun 1.0.0, a sample a second:
 #   program: 0.20 s, 20 J; perun: 0.00 s, 0 J
-#   program: 1.20 s, 120 J; perun: 0.79 s, 79 J
+# How much a longer program loses depends on when it starts within a sampling period.
 #
 # Exit 0: it is still so. Exit 1: it has changed.
 set -euo pipefail
@@ -64,6 +64,6 @@ def main(folder: Path, seconds: float) -> int:
 if __name__ == "__main__":
     sys.exit(main(Path(sys.argv[1]), float(sys.argv[2])))
 PYTHON
-for seconds in 0.2 1.2; do
+for seconds in 0.2; do
     "$folder/venv/bin/python" "$folder/program.py" "$folder/of_$seconds" "$seconds" 2> /dev/null | grep program
 done
