@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# FINDING: perun 1.0.0 loses the start of every run. The process that samples sleeps half a sampling
-# period (0.5 s by default) between looks whether the program has started, and its clock begins then.
-# The run's runtime and energy are those of what is left. A program of 0.2 s is reported with a runtime
+# FINDING: perun 1.0.0 can lose the start of a run, up to half a sampling period (0.5 s by default): the
+# process that samples sleeps so long between looks whether the program has started, and its clock
+# begins then. Runtime and energy are those of what is left. A program of 0.2 s is reported with a runtime
 # of a millisecond, and 0 J. Nothing is said.
 #
 # Here the counter is a file that a process advances as a package of 100 W would.
