@@ -38,7 +38,7 @@ ABOUT = FormatDescription(
     "region of a run with the mean time and power of its calls",
     traps="a region's power is interpolated between samples, whose clock starts up to half a "
     "sampling period after the regions': rows of less than 20 periods are `estimated`. The start "
-    "of a run is missing in its time and energy as well. A run's joules are also in its regions. "
+    "of a run may be missing in its time and energy. A run's joules are also in its regions. "
     "`pue` and `power_overhead` are taken out of energies. 0 J: nothing was read",
     rows="runs and regions",
     repeats=True,
