@@ -8,11 +8,14 @@ reads them by these names. Imports nothing of the project, so that any room abov
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
+    import xarray as xr
+
+    from dvfs.texts import Texts
 
 OK = "ok"
 DAMAGED = "trace damaged"
@@ -222,15 +225,34 @@ class Columns(Mapping[str, "np.ndarray"]):
 
     arrays: Mapping[str, np.ndarray]
     attrs: Mapping[str, Any]
+    _texts: dict[str, Texts] = field(default_factory=dict, repr=False, compare=False)
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.arrays[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.arrays  # without reading it
+
+    def texts(self, name: str) -> Texts:
+        """A variable of texts, each distinct one once."""
+        from dvfs.texts import Texts  # noqa: PLC0415
+
+        if name not in self._texts:
+            self._texts[name] = Texts.of(self[name])
+        return self._texts[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.arrays)
 
     def __len__(self) -> int:
         return len(self.arrays)
+
+
+def texts_of(dataset: xr.Dataset | Columns, name: str) -> Texts:
+    """A variable of texts, each distinct one once."""
+    from dvfs.texts import Texts  # noqa: PLC0415
+
+    return dataset.texts(name) if isinstance(dataset, Columns) else Texts.of(dataset[name].values)
 
 
 def is_complete(status: Any) -> Any:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import numpy as np
     import xarray as xr
 
     from dvfs.dataset import Columns
@@ -141,12 +142,33 @@ def _params_of(text: str) -> dict[str, Any]:
 
 def dataset_kernels(dataset: xr.Dataset | Columns) -> dict[tuple[str, str], KernelInstance]:
     """The instance of each (kernel, params) in a store's Dataset, labelled among all its rows."""
+    return kernel_instances(_pairs(dataset)[0])
+
+
+def kernels_of_rows(dataset: xr.Dataset | Columns) -> tuple[list[KernelInstance], np.ndarray]:
+    """The distinct instances of a store's Dataset by label, and the index of each row's among
+    them, int64 (rows,)."""
     import numpy as np  # noqa: PLC0415
 
+    pairs, pair = _pairs(dataset)
+    known = kernel_instances(pairs)
+    of_label = {one.label: one for one in known.values()}
+    number = {label: i for i, label in enumerate(sorted(of_label))}
+    number_of_pair = np.array([number[known[own].label] for own in pairs], np.int64)
+    return [of_label[label] for label in number], number_of_pair[pair]
+
+
+def _pairs(dataset: xr.Dataset | Columns) -> tuple[list[tuple[str, str]], np.ndarray]:
+    """The distinct (kernel, params), and the index of each row's, int64 (rows,)."""
+    import numpy as np  # noqa: PLC0415
+
+    from dvfs.dataset import texts_of  # noqa: PLC0415
     from dvfs.texts import Texts, group_codes  # noqa: PLC0415
 
-    columns = [Texts.of(np.asarray(dataset["kernel"]))]
-    params = Texts.same("", len(columns[0]))
-    columns.append(Texts.of(np.asarray(dataset["params"])) if "params" in dataset else params)
-    _, first = np.unique(group_codes(columns), return_index=True)
-    return kernel_instances(tuple(column[i] for column in columns) for i in first.tolist())
+    kernel = texts_of(dataset, "kernel")
+    has_params = "params" in dataset
+    params = texts_of(dataset, "params") if has_params else Texts.same("", len(kernel))
+    _, first, pair = np.unique(
+        group_codes([kernel, params]), return_index=True, return_inverse=True
+    )
+    return [(kernel[i], params[i]) for i in first.tolist()], pair

@@ -71,6 +71,13 @@ class Texts(Sequence[Any]):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return self.array(object if dtype is None else dtype)
 
+    def present(self) -> list[Any]:
+        """The values that a row has, in their order."""
+        if self.codes.strides == (0,):
+            return self.values[:1] if len(self.codes) else []
+        there = np.bincount(self.codes, minlength=len(self.values)) > 0
+        return [self.values[i] for i in np.flatnonzero(there).tolist()]
+
     def mapped(self, made: Iterable[Any] | Callable[[Any], Any]) -> Self:
         """The column with other values in place of its own: in their order, or made of each."""
         values = [made(value) for value in self.values] if callable(made) else list(made)

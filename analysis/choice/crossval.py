@@ -24,6 +24,7 @@ from analysis.choice.objectives import Objective
 from analysis.choice.objectives import objective as objective_of
 from analysis.energy.fit import fit
 from analysis.energy.models import AUTO, FormRequest
+from analysis.energy.training import PreparedRows
 from analysis.measurements.observations import (
     FitError,
     Observations,
@@ -150,6 +151,7 @@ class _FoldResults:
 
     def __init__(self, data: Observations, objective: Objective, form: FormRequest) -> None:
         self.data, self.objective, self.form = data, objective, form
+        self.prepared = PreparedRows(data)
         self.physics_j, self.picks_j, self.given_s = np.full((3, len(data)), np.nan)
         self.untimed = np.full((2, len(data)), np.nan)
         self.fold = np.full(len(data), -1)
@@ -165,7 +167,14 @@ class _FoldResults:
         data = self.data
         training, held_out = data.take(~test), data.take(test)
         form = self.form
-        fitted = fit(training, form.model, form.voltage, robust=form.robust, intervals=False)
+        fitted = fit(
+            training,
+            form.model,
+            form.voltage,
+            robust=form.robust,
+            intervals=False,
+            part_of=self.prepared,
+        )
         self.forms[fitted.model, fitted.voltage] += 1
         if found is None:
             found = site_posterior(training, measured_volts(data), kernels=kernel_names(data))

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.energy.forms import Form
-from analysis.energy.training import FormSolution, Training, predict, prepare, solve_form
+from analysis.energy.training import (
+    FormSolution,
+    PreparedRows,
+    Training,
+    predict,
+    prepare,
+    solve_form,
+)
 from analysis.measurements.observations import Observations
 
 GROUPS = 8
@@ -53,14 +60,20 @@ class FormChoice:
 
 
 def choose(
-    data: Observations, candidates: list[Form], weight: np.ndarray | None = None
+    data: Observations,
+    candidates: list[Form],
+    weight: np.ndarray | None = None,
+    part_of: PreparedRows | None = None,
 ) -> FormChoice:
     """Choose among ``candidates``, the simplest first.
 
-    ``weight``: float64 (rows,), 1 by default. Candidates that estimate more numbers than there are
+    ``weight``: float64 (rows,), 1 by default; ``part_of``: without it, rows that ``data`` is a part
+    of. Candidates that estimate more numbers than there are
     rows are left out, unless all do.
     """
-    trainings = [prepare(data, form, weight) for form in candidates]
+    trainings = [
+        (part_of and part_of.part(data, form)) or prepare(data, form, weight) for form in candidates
+    ]
     if with_enough_rows := [t for t in trainings if t.numbers <= len(data)]:
         trainings = with_enough_rows
         candidates = [training.form for training in trainings]
@@ -123,12 +136,11 @@ def _out_of_fold(training: Training, whole: FormSolution, groups: np.ndarray) ->
 
     ``groups``: int64 (S,), 0 to G - 1, the group of each setting.
     """
-    predicted_j = np.empty(len(training.block))
-    for group in range(int(groups.max()) + 1):
-        without = solve_form(training, np.where(groups == group, 0.0, 1.0), whole)
-        rows = np.flatnonzero(groups[training.block] == group)
-        predicted_j[rows] = predict(training, without, rows)
-    return predicted_j
+    without = [
+        solve_form(training, np.where(groups == group, 0.0, 1.0), whole)
+        for group in range(int(groups.max()) + 1)
+    ]
+    return predict(training, without, groups)
 
 
 def _errors(training: Training, predicted_j: np.ndarray) -> np.ndarray:

@@ -22,7 +22,15 @@ from analysis.energy.models import AUTO
 from analysis.energy.remarks import inseparable, outliers
 from analysis.energy.terms.registry import design_matrix
 from analysis.energy.terms.term import MEM
-from analysis.energy.training import FormSolution, Training, predict, prepare, solve_form
+from analysis.energy.training import (
+    FormSolution,
+    PreparedRows,
+    Training,
+    column_lengths,
+    predict,
+    prepare,
+    solve_form,
+)
 from analysis.measurements.observations import FitError, Observations, by_clocks
 
 HUBER = 1.345
@@ -39,6 +47,7 @@ def fit(
     *,
     robust: bool = False,
     intervals: bool = True,
+    part_of: PreparedRows | None = None,
 ) -> Fit:
     """Fit a site's coefficients.
 
@@ -55,7 +64,8 @@ def fit(
     of the choice. Where columns depend on each other exactly, the values are those with the least
     sum of (x_i |a_i|)^2 (:mod:`analysis.energy.arrow_solver`), and an interval has every value with
     which the model predicts the same. With three nodes or more, what the runs of a node have in
-    common is added.
+    common is added. ``part_of``: rows that ``data`` are some of; their sums by setting are then not
+    made again.
 
     Raises:
         FitError: an unknown model or voltage, or fewer rows than terms.
@@ -64,7 +74,7 @@ def fit(
         raise FitError("no measurement is left to fit; measure more kernels or settings")
     data = by_clocks(data)
     candidates = forms(data, model, voltage)
-    choice, weight = _chosen(data, candidates, robust)
+    choice, weight = _chosen(data, candidates, robust, part_of)
     training, solution = choice.training, choice.solution
     if len(data) < len(training.terms):
         text = f"{len(training.terms)} coefficients cannot be fitted to {len(data)} measurements"
@@ -75,18 +85,16 @@ def fit(
                 why = f"the voltages are not used, as with them {text}; {without.why}"
                 return replace(without, why=why)
         raise FitError(f"{text}; measure more settings or kernels")
-    columns, numbers = _columns(training, solution)
-    arrow_terms = [training.equations.terms[i] for i in numbers]
-    length = columns.lengths()
-    place = {term.name: i for i, term in enumerate(arrow_terms) if length[i] > 0}
+    length = column_lengths(training, solution)
+    there = np.flatnonzero(length > 0).tolist()
+    place = {training.equations.terms[i].name: i for i in there}
     dropped = training.dropped + [
         {"name": term.name, "why": "no measurement has any of it"}
         for term in training.terms
         if term.name not in place
     ]
     terms = [term for term in training.terms if term.name in place]
-    at = np.array([place[term.name] for term in terms])
-    order = numbers[at]
+    order = np.array([place[term.name] for term in terms])
     value = solution.value[order]
     least = most = value
     deviations = with_choice = np.full((1, len(terms)), np.nan)
@@ -101,18 +109,20 @@ def fit(
             np.vstack([coefficient_deviations(values), of_nodes])[:, order]
             for values in (by_setting, chosen_again)
         )
+        columns, numbers = _columns(training, solution)
         factor = columns.factor()
         condition_number = factor.condition_number()
-        lengths = np.where(length > 0, length, 1.0)
-        least, most = (
-            (end / lengths)[at] for end in factor.equally_good(solution.value[numbers] * lengths)
-        )
+        lengths = columns.lengths()
+        lengths[lengths == 0] = 1.0
+        ends = factor.equally_good(solution.value[numbers] * lengths)
+        least, most = ((end / lengths)[np.searchsorted(numbers, order)] for end in ends)
         q = columns.shared.shape[1]
-        confounded = inseparable(arrow_terms[:q], columns.shared / length[:q])
+        shared = [training.equations.terms[i] for i in numbers[:q]]
+        confounded = inseparable(shared, columns.shared / lengths[:q])
     reach = special.stdtrit(freedom, (1 + CONFIDENCE) / 2) * np.sqrt((with_choice**2).sum(axis=0))
     high = np.maximum(value + reach, most)
     # What rounding leaves of a 0 is 0.
-    high = np.where(high * length[at] < ROUNDING, 0.0, high)
+    high = np.where(high * length[order] < ROUNDING, 0.0, high)
     return Fit(
         site=data.site,
         simulated=data.simulated,
@@ -132,7 +142,7 @@ def fit(
         tried=choice.tried,
         why=choice.why,
         robust=robust,
-        outliers=outliers(data, predict(training, solution)) if intervals else [],
+        outliers=outliers(data, predict(training, [solution])) if intervals else [],
         confounded=confounded,
         unproven_clocks=data.unproven_clocks,
         stated_clocks=data.stated_clocks,
@@ -160,16 +170,16 @@ def _columns(training: Training, solution: FormSolution) -> tuple[ArrowColumns, 
 
 
 def _chosen(
-    data: Observations, candidates: list[Form], robust: bool
+    data: Observations, candidates: list[Form], robust: bool, part_of: PreparedRows | None
 ) -> tuple[FormChoice, np.ndarray | None]:
     """The form with its solution, and the rows' weights, None where all count the same."""
-    choice = choose(data, candidates)
+    choice = choose(data, candidates, part_of=part_of)
     known = data.energy_std_j is not None and bool(np.isfinite(data.energy_std_j).any())
     if not (known or robust):
         return choice, None
     weight = np.ones(len(data))
     for _ in range(ROBUST_ROUNDS if robust else 2):
-        residual = predict(choice.training, choice.solution) / data.energy_j - 1.0
+        residual = predict(choice.training, [choice.solution]) / data.energy_j - 1.0
         fresh = _own_weight(data, residual) if known else np.ones(len(data))
         if robust:
             deviation = np.abs(residual) * np.sqrt(fresh)

@@ -9,7 +9,7 @@ setting out or drawing it twice is a weight on its block.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -53,6 +53,19 @@ class NormalEquations:
     def terms(self) -> list[Term]:
         """The shared terms, then each kernel's own core and memory term."""
         return self.shared + self.own
+
+    def of_settings(self, kept: np.ndarray) -> NormalEquations:
+        """The sums of some settings, bool (S,)."""
+        sizes = np.diff(self.cell_end, prepend=0)
+        cells = np.repeat(kept, sizes)
+        by_setting = ("settings", "gram", "moment", "square")
+        by_cell = ("own_gram", "cross", "own_moment", "kernel")
+        return replace(
+            self,
+            **{name: getattr(self, name)[kept] for name in by_setting},
+            **{name: getattr(self, name)[cells] for name in by_cell},
+            cell_end=np.cumsum(sizes[kept]),
+        )
 
 
 def settings_of(data: Observations) -> tuple[np.ndarray, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,6 +82,44 @@ def prepare(data: Observations, form: Form, weight: np.ndarray | None = None) ->
     )
 
 
+class PreparedRows:
+    """Rows that are fitted again and again without some of their settings: their sums by setting
+    are made once for each form."""
+
+    def __init__(self, data: Observations) -> None:
+        self._data = data
+        self._of_form: dict[Form, Training] = {}
+
+    def part(self, data: Observations, form: Form) -> Training | None:
+        """The same as ``prepare(data, form)``; None where it is no part of these sums.
+
+        ``data``: some of the rows, in their order. They are a part of the sums where they are all
+        rows of their settings, and have the terms that all rows have.
+        """
+        if data.settings is not self._data.settings:
+            return None
+        if form not in self._of_form:
+            self._of_form[form] = prepare(self._data, form)
+        whole = self._of_form[form]
+        kept = np.isin(whole.equations.settings, settings_of(data)[0])
+        rows = np.flatnonzero(kept[whole.block])
+        data = at_voltage(data, form.voltage)
+        terms, dropped = model_terms(data, form.model, form.voltage in ESTIMATED)
+        if len(rows) != len(data) or terms != whole.terms:
+            return None
+        return Training(
+            form=form,
+            data=data,
+            terms=terms,
+            dropped=dropped,
+            equations=whole.equations.of_settings(kept),
+            columns=whole.columns[rows],
+            block=(np.cumsum(kept) - 1)[whole.block[rows]],
+            number=whole.number[rows],
+            mhz=whole.mhz[kept],
+        )
+
+
 def solve_form(
     training: Training,
     weight: np.ndarray | None = None,
@@ -107,26 +146,53 @@ def solve_form(
 
 
 def predict(
-    training: Training, solution: FormSolution, rows: np.ndarray | None = None
+    training: Training, solutions: Sequence[FormSolution], of: np.ndarray | None = None
 ) -> np.ndarray:
-    """Predicted joules of ``rows`` (int64, by default all) of the training's own: float64."""
-    equations, columns, block = training.equations, training.columns, training.block
-    number, volts = training.number, (training.data.core_v, training.data.mem_v)
-    if rows is not None:
-        columns, block, number = columns[rows], block[rows], number[rows]
-        volts = (volts[0][rows], volts[1][rows])
+    """Predicted joules of the training's rows, float64 (rows,).
+
+    ``of``: int64 (S,), which of the solutions predicts each setting; by default the first.
+    """
+    equations = training.equations
     size = len(equations.shared)
-    if not training.estimated and not equations.kernels:
-        return np.asarray(columns @ solution.value[:size])
-    core_v = solution.curves.core.at(training.mhz[:, 0])
-    mem_v = solution.curves.mem.at(training.mhz[:, 1])
+    of = np.zeros(len(training.mhz), np.int64) if of is None else of
+    value = np.array([solution.value for solution in solutions])
+    core_v, mem_v = (volts[of, np.arange(len(of))] for volts in _curves_at(training, solutions))
     factor = core_v[:, None] ** equations.core_power * mem_v[:, None] ** equations.mem_power
-    coefficients = factor * solution.value[:size]
-    energy_j: np.ndarray = np.einsum("ij,ij->i", columns, coefficients[block])
-    own = solution.value[size:].reshape(-1, 2)
-    lumped = np.flatnonzero(number >= 0)
+    coefficients = factor * value[of, :size]
+    energy_j: np.ndarray = np.einsum("ij,ij->i", training.columns, coefficients[training.block])
+    lumped = np.flatnonzero(training.number >= 0)
     if len(lumped):
-        of, at = number[lumped], block[lumped]
-        energy_j[lumped] += own[of, 0] * (volts[0][lumped] * core_v[at]) ** 2
-        energy_j[lumped] += own[of, 1] * (volts[1][lumped] * mem_v[at]) ** 2
+        at = training.block[lumped]
+        own = value[:, size:].reshape(len(solutions), -1, 2)[of[at], training.number[lumped]]
+        energy_j[lumped] += own[:, 0] * (training.data.core_v[lumped] * core_v[at]) ** 2
+        energy_j[lumped] += own[:, 1] * (training.data.mem_v[lumped] * mem_v[at]) ** 2
     return energy_j
+
+
+def column_lengths(training: Training, solution: FormSolution) -> np.ndarray:
+    """The root of the sum of squares of each term's column, each row divided by its energy and
+    weighted: float64, in the order of the equations' ``terms``."""
+    equations = training.equations
+    (core_v,), (mem_v,) = _curves_at(training, [solution])
+    factor = core_v[:, None] ** equations.core_power * mem_v[:, None] ** equations.mem_power
+    shared = (factor**2 * np.diagonal(equations.gram, axis1=1, axis2=2)).sum(axis=0)
+    setting = np.searchsorted(equations.cell_end, np.arange(len(equations.kernel)), side="right")
+    own = [
+        np.bincount(equations.kernel, v[setting] ** 4 * gram, len(equations.kernels))
+        for v, gram in zip(
+            (core_v, mem_v), np.diagonal(equations.own_gram, axis1=1, axis2=2).T, strict=True
+        )
+    ]
+    return np.asarray(np.sqrt(np.concatenate([shared, np.column_stack(own).ravel()])))
+
+
+def _curves_at(
+    training: Training, solutions: Sequence[FormSolution]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The core's and the memory's relative voltages by the curves of each solution, float64
+    (solutions, S) each."""
+    core_mhz, mem_mhz = training.mhz.T
+    return (
+        np.array([solution.curves.core.at(core_mhz) for solution in solutions]),
+        np.array([solution.curves.mem.at(mem_mhz) for solution in solutions]),
+    )

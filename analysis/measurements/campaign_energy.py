@@ -10,8 +10,10 @@ import numpy as np
 import xarray as xr
 
 from analysis.measurements.estimated_energies import estimated_energies
-from dvfs.dataset import is_complete
-from dvfs.kernel_instance import dataset_kernels
+from dvfs.dataset import is_complete, texts_of
+from dvfs.groups import Groups
+from dvfs.kernel_instance import kernels_of_rows
+from dvfs.texts import Texts
 
 J_PER_KWH = 3.6e6
 DAY_H = 24
@@ -108,25 +110,24 @@ def campaign_energy(dataset: xr.Dataset, site: str) -> CampaignEnergy | None:
         dataset[name].values[rows].astype(float)
         for name in ("iterations", "time_s", "energy_j", "start_unix_s")
     )
-    kernels, params, nodes = (
-        dataset[name].values[rows].tolist() for name in ("kernel", "params", "node")
-    )
-    of_kernel: dict[tuple[str, str], list[int]] = {}
-    for i, pair in enumerate(zip(kernels, params, strict=True)):
-        of_kernel.setdefault(pair, []).append(i)
-    known = dataset_kernels(dataset)
+    kernels, kernel_of = kernels_of_rows(dataset)
+    of_kernel = Groups(kernel_of[rows])
     duration_s = time_s * iterations
     return CampaignEnergy(
-        rows={known[pair].label: np.array(own) for pair, own in of_kernel.items()},
+        rows={
+            kernels[i].label: own
+            for i, own in zip(of_kernel.codes.tolist(), of_kernel.rows(), strict=True)
+        },
         iterations=iterations,
         energy_kwh=np.where(energy_j > 0, energy_j, np.nan) * iterations / J_PER_KWH,
         duration_s=duration_s,
-        node_h=duration_s / 3600.0 * node_counts(nodes),
+        node_h=duration_s / 3600.0 * node_counts(texts_of(dataset, "node")[rows]),
         start_unix_s=start_unix_s,
         estimated=estimated_energies(dataset, rows) != "",
     )
 
 
-def node_counts(nodes: Sequence[str]) -> np.ndarray:
+def node_counts(nodes: Texts) -> np.ndarray:
     """How many nodes each text names, which joins them by +; NaN where it names none."""
-    return np.array([name.count("+") + 1.0 if name else np.nan for name in nodes])
+    counts = [name.count("+") + 1.0 if name else np.nan for name in nodes.values]
+    return nodes.array(np.float64, counts)

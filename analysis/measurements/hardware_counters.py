@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dvfs.dataset import COMPLETE, COUNT_PREFIX, COUNTERS
-from dvfs.kernel_instance import dataset_kernels
+from analysis.measurements.estimated_energies import mention
+from dvfs.dataset import COUNT_PREFIX, COUNTERS, is_complete
+from dvfs.kernel_instance import kernels_of_rows
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -48,18 +49,14 @@ class KernelCounters:
 
 def kernel_counters(dataset: xr.Dataset | Columns, site: str) -> list[KernelCounters]:
     """The counters of every kernel of a site that has any, by label."""
-    kernels = dataset_kernels(dataset)
-    names = (np.asarray(dataset[name]).tolist() for name in ("kernel", "params"))
-    pairs = zip(*names, strict=True)
-    labels = [kernels[pair].label for pair in pairs]
-    mine = (np.asarray(dataset["site"]) == site) & np.isin(np.asarray(dataset["status"]), COMPLETE)
+    kernels, kernel_of = kernels_of_rows(dataset)
+    mine = (np.asarray(dataset["site"]) == site) & is_complete(np.asarray(dataset["status"]))
     by_label: dict[str, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
     texts = np.asarray(dataset["provenance"])
-    for row in np.flatnonzero(mine):
-        if f'"{COUNTERS}"' in texts[row]:
-            counters = json.loads(texts[row]).get(COUNTERS)
-            if counters:
-                by_label[labels[row]].append((int(row), counters))
+    for row in np.flatnonzero(mine & mention(texts, f'"{COUNTERS}"')).tolist():
+        counters = json.loads(texts[row]).get(COUNTERS)
+        if counters:
+            by_label[kernels[kernel_of[row]].label].append((row, counters))
     return [_summary(dataset, label, rows) for label, rows in sorted(by_label.items())]
 
 

@@ -19,7 +19,7 @@ import xarray as xr
 
 from analysis.measurements.campaign_energy import node_counts
 from analysis.measurements.estimated_energies import estimated_energies
-from dvfs.dataset import RECORDED_PREFIX, is_complete
+from dvfs.dataset import RECORDED_PREFIX, is_complete, texts_of
 
 LEAST_CORE_PHASE_S = 60.0
 LONGEST_SAMPLE_S = 1.02
@@ -101,26 +101,20 @@ def metered(dataset: xr.Dataset, site: str) -> Metered | None:
     rows = np.flatnonzero(complete)
     if not len(rows) or dataset["simulated"].values[rows].any():
         return None
-    names = ("meters", "provenance", "params", "node")
-    texts = zip(*(dataset[name].values[rows].tolist() for name in names), strict=True)
+    meters, params, node = (texts_of(dataset, name)[rows] for name in ("meters", "params", "node"))
+    counting = [_counting_channels(text) for text in meters.values]
     time_s, energy_j, iterations = (
         dataset[name].values[rows].astype(float) for name in ("time_s", "energy_j", "iterations")
     )
-    kept, facts = [], []
-    estimated = estimated_energies(dataset, rows) != ""
-    for i, (meters, provenance, params, node) in enumerate(texts):
-        counting = {
-            name: channel
-            for name, channel in json.loads(meters or "{}").items()
-            if channel.get("counts") and RECORDED_PREFIX not in name
-        }
-        if counting and energy_j[i] > 0 and not estimated[i]:
-            kept.append(i)
-            facts.append((counting, json.loads(provenance or "{}"), json.loads(params), node))
-    if not kept:
+    is_counted = meters.array(bool, [bool(channels) for channels in counting])
+    kept = np.flatnonzero(is_counted & (energy_j > 0) & (estimated_energies(dataset, rows) == ""))
+    if not len(kept):
         return Metered(n=len(rows), unmetered=len(rows))
-    windows = np.array([known.get("protocol", {}).get("windows", 1) for _, known, _, _ in facts])
-    channels = [channel for counting, *_ in facts for channel in counting.values()]
+    texts = dataset["provenance"].values[rows[kept]].tolist()
+    known = [json.loads(text or "{}") for text in texts]
+    of_row = [counting[i] for i in meters[kept].codes.tolist()]
+    channels = [channel for i in np.unique(meters[kept].codes) for channel in counting[i].values()]
+    windows = np.array([own.get("protocol", {}).get("windows", 1) for own in known])
     return Metered(
         n=len(rows),
         unmetered=len(rows) - len(kept),
@@ -128,19 +122,28 @@ def metered(dataset: xr.Dataset, site: str) -> Metered | None:
         reading_s=float(
             np.max(
                 [
-                    _reading_s(name, channel, known.get("sampling", {}))
-                    for counting, known, _, _ in facts
-                    for name, channel in counting.items()
+                    _reading_s(name, channel, own.get("sampling", {}))
+                    for channels_of_row, own in zip(of_row, known, strict=True)
+                    for name, channel in channels_of_row.items()
                 ]
             )
         ),
         counters=all(channel.get("kind") == "energy" for channel in channels),
         domains=frozenset(str(channel.get("domain") or "unknown") for channel in channels),
-        idle=any("idle_w" in known.get("protocol", {}) for _, known, _, _ in facts),
-        whole_programs=all(PROGRAM in params for _, _, params, _ in facts),
-        nodes=float(np.min(node_counts([node for *_, node in facts]))),
+        idle=any("idle_w" in own.get("protocol", {}) for own in known),
+        whole_programs=all(PROGRAM in json.loads(text) for text in params[kept].present()),
+        nodes=float(np.min(node_counts(node[kept]))),
         power_w=float(np.min(energy_j[kept] / time_s[kept])),
     )
+
+
+def _counting_channels(meters: str) -> dict[str, Any]:
+    """The channels that count toward the energy, without those replayed from a recording."""
+    return {
+        name: channel
+        for name, channel in json.loads(meters or "{}").items()
+        if channel.get("counts") and RECORDED_PREFIX not in name
+    }
 
 
 def _reading_s(name: str, channel: Mapping[str, Any], sampling: Mapping[str, Any]) -> float:

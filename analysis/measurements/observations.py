@@ -11,10 +11,17 @@ import numpy as np
 
 from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
 from analysis.measurements.estimated_energies import estimated_energies
-from dvfs.dataset import COUNT_PREFIX, MEMORY_CLASSES, STATED, Columns, is_complete
+from dvfs.dataset import (
+    COUNT_PREFIX,
+    MEMORY_CLASSES,
+    STATED,
+    Columns,
+    is_complete,
+    texts_of,
+)
 from dvfs.errors import UserError
 from dvfs.groups import Groups
-from dvfs.kernel_instance import KernelInstance, dataset_kernels, relabelled
+from dvfs.kernel_instance import KernelInstance, kernels_of_rows, relabelled
 from dvfs.names import unknown_name
 from dvfs.setting import Setting, axis_columns, axis_values, clock_columns, distinct_settings
 
@@ -125,7 +132,7 @@ class Observations:
 
 def site_names(dataset: xr.Dataset | Columns) -> list[str]:
     """The sites that a store's Dataset has measurements of, sorted."""
-    return sorted(set(np.asarray(dataset["site"]).tolist())) if "site" in dataset else []
+    return sorted(texts_of(dataset, "site").values) if "site" in dataset else []
 
 
 def observations(
@@ -158,10 +165,10 @@ def observations(
             raise FitError(f"{none}: the imported table has their times, and no energy or power")
         reason = "their energy is missing: this site has no meter" if ok.any() else "none succeeded"
         raise FitError(f"{none} ({reason}); see `campaign doctor` for what this site can measure")
-    known_kernels = dataset_kernels(dataset)
-    pairs = zip(column("kernel")[rows].tolist(), column("params")[rows].tolist(), strict=True)
-    labels = [known_kernels[pair].label for pair in pairs]
-    kernels, kernel = distinct_kernels(labels)
+    known_kernels, kernel_of = kernels_of_rows(dataset)
+    there, kernel = np.unique(kernel_of[rows], return_inverse=True)
+    instances = [known_kernels[i] for i in there.tolist()]
+    kernels = [one.label for one in instances]
     if "ranks" in dataset:
         _refuse_other_ranks(kernels, kernel, column("ranks")[rows])
     counts = {}
@@ -179,7 +186,7 @@ def observations(
     core_mhz = clocks_run_at(asked[0], numbers("core_mhz_achieved"), asked[2])
     mem_mhz = asked[1]
     core_v = _volts_at(core_mhz, asked[0], core_v)
-    origin = set(column("voltage_origin")[rows].tolist()) - {""}
+    origin = set(texts_of(dataset, "voltage_origin")[rows].present()) - {""}
     voltage = "+".join(sorted(origin)) or "unit"
     if not np.isfinite(core_v).all():
         voltage = "unit"
@@ -206,7 +213,7 @@ def observations(
         settings=settings,
         energy_std_j=numbers("energy_std_j") if "energy_std_j" in dataset else None,
         node=column("node")[rows].astype(object) if "node" in dataset else None,
-        instances={one.label: one for one in known_kernels.values() if one.label in kernels},
+        instances=dict(zip(kernels, instances, strict=True)),
         unproven_clocks=len(settings) > 1 and bool((proofs == UNPROVEN).any()),
         stated_clocks=bool((proofs == STATED).any()),
         estimated_energies=bool((estimated_energies(dataset, rows) != "").any()),

@@ -14,7 +14,7 @@ from analysis.measurements.estimated_energies import every_row, mention
 from analysis.measurements.observations import setting_text
 from dvfs.dataset import COUNT_PREFIX, MEMORY_CLASSES, is_complete
 from dvfs.groups import Groups
-from dvfs.kernel_instance import KernelInstance, dataset_kernels
+from dvfs.kernel_instance import KernelInstance, kernels_of_rows
 from dvfs.setting import Setting, axis_columns, axis_values, clock_columns, distinct_settings
 from dvfs.texts import Texts
 
@@ -120,16 +120,11 @@ def rows_of(dataset: xr.Dataset | Columns, site: str, limited: bool = True) -> R
             return np.asarray(dataset[name])[own]
         return np.full(len(index), missing)
 
-    kernel_code, kernels = _factorized(column("kernel", ""))
-    params_code, params = _factorized(column("params", ""))
+    known, kernel = kernels_of_rows(dataset)
     ranks_code, ranks = _factorized(column("ranks", 1))
-    code, kinds = _factorized(
-        (kernel_code * len(params) + params_code) * max(len(ranks), 1) + ranks_code
-    )
-    pairs, which_ranks = np.divmod(np.array(kinds, np.int64), max(len(ranks), 1))
-    which = [divmod(int(pair), max(len(params), 1)) for pair in pairs]
-    known = dataset_kernels(dataset)
-    instances = [known[str(kernels[k]), str(params[p])] for k, p in which]
+    code, kinds = _factorized(kernel[own] * max(len(ranks), 1) + ranks_code)
+    which, which_ranks = np.divmod(np.array(kinds, np.int64), max(len(ranks), 1))
+    instances = [known[i] for i in which.tolist()]
     names = [instance.label for instance in instances]
     if len(ranks) > 1:
         names = [f"{name} ranks={ranks[r]}" for name, r in zip(names, which_ranks, strict=True)]

@@ -74,7 +74,7 @@ def report_content(
     """
     notes = []
     try:
-        dataset = open_dataset(store)
+        dataset = open_dataset(store, lazy=False)
     except DamagedStoreError as error:  # the measurements may still be whole
         dataset = read_scalars(store)
         notes.append(f"The traces of this store cannot be read: {error}.")

@@ -12,8 +12,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numcodecs
 import numpy as np
 import zarr
+from numcodecs.vlen import VLenUTF8
+from zarr.codecs import VLenUTF8Codec, ZstdCodec
 from zarr.storage import LocalStore, WrapperStore
 
 from campaign.store.columns import FAILURE_COLUMNS, TABLES, columns_of, missing_column
@@ -25,6 +28,7 @@ from campaign.store.mixtures import mixtures
 from campaign.store.records import StoreContents, measurement_row, read_contents
 from campaign.store.setups import perf_per_watt_mhz, setup_uses
 from dvfs.dataset import FAILURES, Columns
+from dvfs.files import read_regular
 
 if TYPE_CHECKING:
     from zarr.core.buffer import Buffer
@@ -47,8 +51,24 @@ class WrittenStore(WrapperStore[LocalStore]):
         if key not in self._files or path.is_file():  # a device in its place may have no end
             data = await super().get(key, *how, **options)
         if data is None and key in self._files:
-            raise DamagedStoreError(f"{path}: is missing; {OPEN_AGAIN}")
+            raise self._missing(key)
         return data
+
+    def file(self, key: str) -> bytes | None:
+        """The bytes of a file; None where it was not written.
+
+        Raises:
+            DamagedStoreError: it was, and is missing.
+        """
+        if key not in self._files:
+            return None
+        try:
+            return read_regular(self._store.root / key)
+        except OSError:
+            raise self._missing(key) from None
+
+    def _missing(self, key: str) -> DamagedStoreError:
+        return DamagedStoreError(f"{self._store.root / key}: is missing; {OPEN_AGAIN}")
 
 
 def stored_tables(generation: Generation) -> WrittenStore:
@@ -127,7 +147,8 @@ class _KeptColumns(Mapping[str, np.ndarray]):
                 group = self._tables[table]
                 assert isinstance(group, zarr.Group)  # noqa: S101
                 self._written = set(group.array_keys())
-        self._names = sorted({*TABLES[table][1], *self._written})  # Zarr lists them in any order
+        # Zarr lists them in any order.
+        self._names = dict.fromkeys(sorted({*TABLES[table][1], *self._written}))
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self._read:
@@ -138,6 +159,9 @@ class _KeptColumns(Mapping[str, np.ndarray]):
             else:
                 raise KeyError(name)
         return self._read[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -173,12 +197,36 @@ def read_column(tables: zarr.Group, name: str) -> np.ndarray:
     with reading(Path(name)):
         array = tables[name]
         assert isinstance(array, zarr.Array)  # noqa: S101
+        codecs = [type(codec) for codec in getattr(array.metadata, "codecs", ())]
+        if codecs == [VLenUTF8Codec, ZstdCodec] and isinstance(tables.store, WrittenStore):
+            return _texts(array, tables.store)
         values = np.asarray(array[:])
-    if values.dtype.kind != "T":
-        return values
-    if len(values) and (values == values[0]).all():  # one text in memory, not one a row
-        return np.full(len(values), str(values[0]), object)
-    return values.astype(object)
+    return values.astype(object) if values.dtype.kind == "T" else values
+
+
+def _texts(array: zarr.Array[Any], store: WrittenStore) -> np.ndarray:
+    """A column of texts, object (rows,).
+
+    Zarr makes every text three times, which takes most of the time of reading a store. A chunk is
+    the number of its texts, then the length in bytes and the UTF-8 of each (uint32).
+    """
+    rows, size = array.shape[0], array.chunks[0]
+    texts = np.full(rows, array.fill_value, object)
+    for chunk, first in enumerate(range(0, rows, size)):
+        part = texts[first : first + size]
+        data = store.file(f"{array.path}/c/{chunk}")
+        if data is None:
+            continue
+        data = numcodecs.Zstd().decode(data)
+        text = data[4 : 8 + int.from_bytes(data[4:8], "little")]
+        if data[4:].startswith(text * len(part)):
+            part[:] = text[4:].decode()
+            continue
+        found = VLenUTF8().decode(data)
+        if len(found) != size:
+            raise ValueError(f"chunk {chunk} has {len(found)} texts, not {size}")
+        part[:] = found[: len(part)]
+    return texts
 
 
 def attributes_of(store: Store, contents: StoreContents) -> dict[str, Any]:

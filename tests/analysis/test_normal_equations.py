@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
+from analysis.energy.fit import fit
 from analysis.energy.normal_equations import normal_equations, solve
 from analysis.energy.terms.registry import design_matrix, model_terms
+from analysis.energy.training import PreparedRows
 from analysis.measurements.observations import Observations
 from tests.analysis.synthetic import grid_observations, numbered
 
@@ -116,3 +118,23 @@ def test_rows_with_a_smaller_weight_count_less():
     expected, left = optimize.nnls(matrix * root[:, None] / scale, root)
     np.testing.assert_allclose(solve(equations).value, expected / scale, rtol=1e-5, atol=1e-12)
     assert solve(equations).cost == pytest.approx(left**2, rel=1e-7)
+
+
+@pytest.mark.parametrize("counted", [0.0, 0.5, 1.0])
+def test_a_part_of_prepared_rows_is_fitted_as_these_rows_alone(counted):
+    data = grid_observations(4, counted=counted, repeats=3, noise=0.1)
+    prepared = PreparedRows(data)
+    settings = np.unique(data.setting)
+    some_rows = np.arange(len(data)) % 7 > 0  # no part: its settings have other rows too
+    masks = [data.setting != setting for setting in settings]
+    for rows in [*masks, data.setting < settings[4], some_rows]:
+        for model, voltage in (("choi", "known"), ("auto", "auto"), ("choi+clock", "floor")):
+            alone = fit(data.take(rows), model, voltage, intervals=False)
+            part = fit(data.take(rows), model, voltage, intervals=False, part_of=prepared)
+            assert [term.name for term in part.terms] == [term.name for term in alone.terms]
+            np.testing.assert_array_equal(part.value, alone.value)
+            assert (part.model, part.voltage, part.tried) == (
+                alone.model,
+                alone.voltage,
+                alone.tried,
+            )

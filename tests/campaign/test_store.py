@@ -9,10 +9,14 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numcodecs
 import numpy as np
 import pytest
 import xarray as xr
 import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numcodecs.vlen import VLenUTF8
 
 from campaign.store.compaction import compact, equalize_generations
 from campaign.store.dataset import current_tables, open_dataset
@@ -28,7 +32,9 @@ from campaign.store.layout import (
     open_store,
 )
 from campaign.store.measurement import Measurement, Trace
+from campaign.store.rows import CHUNK_ROWS, append, open_table
 from campaign.store.states import point_states
+from campaign.store.tables import WrittenStore, read_column
 from campaign.store.verify import damaged_traces, repair_samples
 from dvfs.dataset import CLOCK_UNPROVEN, DAMAGED
 from tests.campaign.test_journal import measurement
@@ -332,3 +338,48 @@ def test_a_store_at_rest_is_not_written_again(store):
         compact(store)
         equalize_generations(store)
         assert generation_numbers(store) == at_rest
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_texts_are_read_as_zarr_reads_them(data, tmp_path_factory):
+    """Over chunks of one text, of several and of none; with a chunk that has grown twice."""
+    folder = tmp_path_factory.mktemp("texts")
+    words = st.sampled_from(["", "a", "aa", "é", "x" * 300, '{"n": 1}', "a\0b"])
+    group = open_table(zarr.open_group(folder, mode="w"), "measurements")
+    written = []
+    for size in data.draw(
+        st.lists(st.sampled_from([1, 3, CHUNK_ROWS - 2, CHUNK_ROWS]), max_size=3)
+    ):
+        some = data.draw(st.lists(words, min_size=1, max_size=3))
+        column = np.resize(np.array(some, object), size)
+        append(group, "measurements", {"kernel": column, "repeat": np.zeros(size)}, size)
+        written += column.tolist()
+    files = frozenset(str(path.relative_to(folder)) for path in folder.rglob("*"))
+    tables = zarr.open_group(WrittenStore(folder, files), mode="r")
+    for name in ("kernel", "node"):  # node: never given
+        found = read_column(tables, f"measurements/{name}")
+        assert found.dtype == object
+        assert found.tolist() == tables[f"measurements/{name}"][:].tolist()
+    assert read_column(tables, "measurements/kernel").tolist() == written
+
+
+def test_a_damaged_or_missing_chunk_of_texts_is_refused(tmp_path):
+    group = open_table(zarr.open_group(tmp_path, mode="w"), "measurements")
+    append(group, "measurements", {"kernel": np.array(["a", "b"], object)}, 2)
+    files = frozenset(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
+    tables = zarr.open_group(WrittenStore(tmp_path, files), mode="r")
+    chunk = tmp_path / "measurements/kernel/c/0"
+    packed = chunk.read_bytes()
+    texts = numcodecs.Zstd().decode(packed)
+    for wrong in (b"", packed[:-3], b"x" * 40, numcodecs.Zstd().encode(texts[:-2])):
+        chunk.write_bytes(wrong)
+        with pytest.raises(DamagedStoreError):
+            read_column(tables, "measurements/kernel")
+    fewer = VLenUTF8().encode(np.array(["a", "b"], object))
+    chunk.write_bytes(numcodecs.Zstd().encode(fewer))
+    with pytest.raises(DamagedStoreError):
+        read_column(tables, "measurements/kernel")
+    chunk.unlink()
+    with pytest.raises(DamagedStoreError):
+        read_column(tables, "measurements/kernel")

@@ -66,8 +66,10 @@ def model_terms(
 
 
 def _varies(values: np.ndarray) -> bool:
-    finite = values[np.isfinite(values)]
-    return bool(finite.size) and bool(np.ptp(finite) > 1e-9 * np.max(np.abs(finite)))
+    if not len(values):
+        return False
+    least, most = np.fmin.reduce(values), np.fmax.reduce(values)  # NaN where all are
+    return bool(most - least > 1e-9 * max(abs(least), abs(most)))
 
 
 def design_matrix(data: Observations, terms: Sequence[Term]) -> np.ndarray:
