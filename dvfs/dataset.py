@@ -7,6 +7,7 @@ reads them by these names. Imports nothing of the project, so that any room abov
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -232,6 +233,10 @@ class Columns(Mapping[str, "np.ndarray"]):
 
     def __contains__(self, name: object) -> bool:
         return name in self.arrays  # without reading it
+
+    def replaced(self, name: str, values: np.ndarray) -> Columns:
+        """The same with another array of a variable."""
+        return Columns(ChainMap({name: values}, self.arrays), self.attrs)  # type: ignore[arg-type]
 
     def texts(self, name: str) -> Texts:
         """A variable of texts, each distinct one once."""

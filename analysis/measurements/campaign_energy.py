@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from analysis.measurements.estimated_energies import estimated_energies
-from dvfs.dataset import is_complete, texts_of
+from dvfs.dataset import Columns, is_complete, texts_of
 from dvfs.groups import Groups
 from dvfs.kernel_instance import kernels_of_rows
 from dvfs.texts import Texts
@@ -97,17 +97,17 @@ class CampaignEnergy:
     estimated: np.ndarray
 
 
-def campaign_energy(dataset: xr.Dataset, site: str) -> CampaignEnergy | None:
+def campaign_energy(dataset: xr.Dataset | Columns, site: str) -> CampaignEnergy | None:
     """The energies of a site's complete measurements; None where there are none. ``dataset``: a
     store's."""
     if "site" not in dataset:
         return None
-    complete = is_complete(dataset["status"].values) & (dataset["site"].values == site)
+    complete = is_complete(np.asarray(dataset["status"])) & (np.asarray(dataset["site"]) == site)
     rows = np.flatnonzero(complete)
     if not len(rows):
         return None
     iterations, time_s, energy_j, start_unix_s = (
-        dataset[name].values[rows].astype(float)
+        np.asarray(dataset[name])[rows].astype(float)
         for name in ("iterations", "time_s", "energy_j", "start_unix_s")
     )
     kernels, kernel_of = kernels_of_rows(dataset)

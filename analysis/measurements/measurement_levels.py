@@ -19,7 +19,7 @@ import xarray as xr
 
 from analysis.measurements.campaign_energy import node_counts
 from analysis.measurements.estimated_energies import estimated_energies
-from dvfs.dataset import RECORDED_PREFIX, is_complete, texts_of
+from dvfs.dataset import RECORDED_PREFIX, Columns, is_complete, texts_of
 
 LEAST_CORE_PHASE_S = 60.0
 LONGEST_SAMPLE_S = 1.02
@@ -92,25 +92,26 @@ Need = tuple[int, bool, str]
 """The lowest level that needs it, whether it is there, and what it is."""
 
 
-def metered(dataset: xr.Dataset, site: str) -> Metered | None:
+def metered(dataset: xr.Dataset | Columns, site: str) -> Metered | None:
     """How a site was measured; None where it has no complete measurement, or is simulated.
     ``dataset``: a store's."""
     if "site" not in dataset:
         return None
-    complete = is_complete(dataset["status"].values) & (dataset["site"].values == site)
+    complete = is_complete(np.asarray(dataset["status"])) & (np.asarray(dataset["site"]) == site)
     rows = np.flatnonzero(complete)
-    if not len(rows) or dataset["simulated"].values[rows].any():
+    if not len(rows) or np.asarray(dataset["simulated"])[rows].any():
         return None
     meters, params, node = (texts_of(dataset, name)[rows] for name in ("meters", "params", "node"))
     counting = [_counting_channels(text) for text in meters.values]
     time_s, energy_j, iterations = (
-        dataset[name].values[rows].astype(float) for name in ("time_s", "energy_j", "iterations")
+        np.asarray(dataset[name])[rows].astype(float)
+        for name in ("time_s", "energy_j", "iterations")
     )
     is_counted = meters.array(bool, [bool(channels) for channels in counting])
     kept = np.flatnonzero(is_counted & (energy_j > 0) & (estimated_energies(dataset, rows) == ""))
     if not len(kept):
         return Metered(n=len(rows), unmetered=len(rows))
-    texts = dataset["provenance"].values[rows[kept]].tolist()
+    texts = np.asarray(dataset["provenance"])[rows[kept]].tolist()
     known = [json.loads(text or "{}") for text in texts]
     of_row = [counting[i] for i in meters[kept].codes.tolist()]
     channels = [channel for i in np.unique(meters[kept].codes) for channel in counting[i].values()]

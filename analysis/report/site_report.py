@@ -34,7 +34,8 @@ from analysis.quality.finding import Finding
 from analysis.quality.unproven_clocks import CHECK as CLOCK_PROOF
 from analysis.report.content import ListedOrder, MeasurementCounts, SiteReport, StoredFit
 from analysis.report.trust import of_fit, of_measurements, of_picks, worst_first
-from dvfs.dataset import CLOCK_UNPROVEN, is_complete
+from dvfs.dataset import CLOCK_UNPROVEN, Columns, is_complete
+from dvfs.kernel_instance import kernels_of_rows
 from dvfs.setting import Setting, Volts, axis_values, distinct_settings
 
 NODES_NAMED = 4
@@ -44,7 +45,7 @@ HOLDOUT_SETTINGS = 4
 
 
 def site_report(
-    dataset: xr.Dataset,
+    dataset: xr.Dataset | Columns,
     site: str,
     *,
     simulated: bool = False,
@@ -63,7 +64,7 @@ def site_report(
     """Everything that a report shows of one site, except what its traces show.
 
     Args:
-        dataset: a store's, with or without its traces.
+        dataset: a store's measurements.
         site: the site's name.
         simulated: whether the site is a simulated machine, where no measurement says so.
         planned: the ids of the planned points.
@@ -82,8 +83,8 @@ def site_report(
     Raises:
         FitError: ``train`` or ``setting`` has a setting that was not measured.
     """
-    rows = dataset["site"].values == site if "site" in dataset else np.zeros(0, bool)
-    simulated = bool(dataset["simulated"].values[rows].any()) if rows.any() else simulated
+    rows = np.asarray(dataset["site"]) == site if "site" in dataset else np.zeros(0, bool)
+    simulated = bool(np.asarray(dataset["simulated"])[rows].any()) if rows.any() else simulated
     findings = check(dataset, site) if rows.any() else []
     accepted = stored is not None and stored.fit.unproven_clocks
     remarks = of_measurements(dataset, rows, findings, accepted)
@@ -192,11 +193,15 @@ def with_traces(report: SiteReport, dataset: xr.Dataset) -> SiteReport:
     return replace(report, phases=splits, trace=trace, notes=report.notes + notes)
 
 
-def _timing(dataset: xr.Dataset, site: str, classes: dict[str, str] | None) -> Observations | None:
+def _timing(
+    dataset: xr.Dataset | Columns, site: str, classes: dict[str, str] | None
+) -> Observations | None:
     """The rows of a site that has times and no energies; None where it has no time either."""
     # observations() keeps only rows with an energy. These have none, so any number will do, and
     # it is removed again at once.
-    filled = dataset.assign(energy_j=("measurement", np.ones(dataset.sizes["measurement"])))
+    some_j = {"energy_j": np.ones(len(dataset["status"]))}
+    arrays = {str(name): np.asarray(dataset[str(name)]) for name in dataset}
+    filled = Columns(arrays | some_j, dataset.attrs)
     try:
         data = observations(filled, site, classes)
     except FitError:
@@ -205,29 +210,30 @@ def _timing(dataset: xr.Dataset, site: str, classes: dict[str, str] | None) -> O
 
 
 def measurement_counts(
-    dataset: xr.Dataset, rows: np.ndarray, planned: Collection[str] = ()
+    dataset: xr.Dataset | Columns, rows: np.ndarray, planned: Collection[str] = ()
 ) -> MeasurementCounts:
     """How much has been measured; ``rows``: bool (measurement,), those of the site."""
 
     def column(name: str, mask: np.ndarray) -> list[Any]:
-        return dataset[name].values[mask].tolist() if mask.any() else []
+        return np.asarray(dataset[name])[mask].tolist() if mask.any() else []
 
-    ok = rows & is_complete(dataset["status"].values) if len(rows) else rows
+    ok = rows & is_complete(np.asarray(dataset["status"])) if len(rows) else rows
     failures = sorted(map(str, column("status", rows & ~ok)))
-    stored = set(column("point_id", rows))
+    stored = set(column("point_id", rows)) if planned else set()
+    energy_j = np.asarray(dataset["energy_j"])[ok] if ok.any() else np.zeros(0)
     return MeasurementCounts(
         ok=int(ok.sum()),
         failed={name: failures.count(name) for name in dict.fromkeys(failures)},
         left=sum(point not in stored for point in planned),
         clock_unproven=column("status", ok).count(CLOCK_UNPROVEN),
-        without_energy=int((ok & ~(dataset["energy_j"].values > 0)).sum()) if ok.any() else 0,
-        kernels=len(set(zip(column("kernel", ok), column("params", ok), strict=True))),
+        without_energy=int((~(energy_j > 0)).sum()),
+        kernels=len(np.unique(kernels_of_rows(dataset)[1][ok])) if ok.any() else 0,
         settings=len(distinct_settings(*axis_values(dataset, np.flatnonzero(ok)))[0]),
         nodes=sorted(set(column("node", ok)) - {""}),
         meters=_meters(set(zip(column("node", ok), column("meters", ok), strict=True)))
         if "meters" in dataset
         else [],
-        energy_j=float(np.nansum(dataset["energy_j"].values[ok] * dataset["iterations"].values[ok]))
+        energy_j=float(np.nansum(energy_j * np.asarray(dataset["iterations"])[ok]))
         if ok.any() and "iterations" in dataset
         else math.nan,
     )

@@ -21,11 +21,12 @@ from analysis.energy.fitted import Fit
 from analysis.energy.models import ESTIMATED
 from analysis.figures.labels import natural, setting_label
 from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
+from analysis.measurements.estimated_energies import mention
 from analysis.quality.finding import SEPARATE, Finding, describe
 from analysis.quality.unproven_clocks import CHECK as CLOCK_PROOF
 from analysis.report.tables import RowGroup, Table, TableColumn, decimals
-from dvfs.dataset import FAILURES, STATED, is_complete
-from dvfs.kernel_instance import dataset_kernels
+from dvfs.dataset import FAILURES, STATED, Columns, is_complete, texts_of
+from dvfs.kernel_instance import kernels_of_rows
 
 LISTED = 500
 """The most rows that a remark names; of more the rest is counted."""
@@ -52,7 +53,7 @@ class Remark:
 
 
 def of_measurements(
-    dataset: xr.Dataset, rows: np.ndarray, findings: Sequence[Finding], accepted: bool
+    dataset: xr.Dataset | Columns, rows: np.ndarray, findings: Sequence[Finding], accepted: bool
 ) -> list[Remark]:
     """What a site's measurements warn of; ``rows``: bool (measurement,), those of the site.
     ``accepted``: whether the fit has accepted unproven clocks."""
@@ -67,18 +68,17 @@ def of_measurements(
     ]
 
 
-def _failures(dataset: xr.Dataset, at: np.ndarray) -> list[Remark]:
-    status = dataset["status"].values[at].tolist()
-    failed = [row for row, name in zip(at.tolist(), status, strict=True) if name in FAILURES]
+def _failures(dataset: xr.Dataset | Columns, at: np.ndarray) -> list[Remark]:
+    status = texts_of(dataset, "status")
+    failed = at[status.array(bool, [name in FAILURES for name in status.values])[at]].tolist()
     if not failed:
         return []
-    known = dataset_kernels(dataset)
+    kernels, kernel_of = kernels_of_rows(dataset)
     cells: dict[tuple[str, str], list[int]] = {}
     for row in failed:
-        pair = tuple(str(dataset[name].values[row]) for name in ("kernel", "params"))
-        key = (str(dataset["status"].values[row]), known[pair[0], pair[1]].label)
-        cells.setdefault(key, []).append(row)
+        cells.setdefault((status[row], kernels[kernel_of[row]].label), []).append(row)
     ordered = sorted(cells.items(), key=lambda item: (-len(item[1]), item[0]))
+    texts = np.asarray(dataset["text"])
     table = Table(
         "Failures by reason and kernel",
         [
@@ -91,7 +91,12 @@ def _failures(dataset: xr.Dataset, at: np.ndarray) -> list[Remark]:
             RowGroup(
                 "",
                 [
-                    [reason, kernel, f"{len(own)}", _short(str(dataset["text"].values[own[-1]]))]
+                    [
+                        reason,
+                        kernel,
+                        f"{len(own)}",
+                        _short(str(texts[own[-1]])),
+                    ]
                     for (reason, kernel), own in ordered
                 ],
             )
@@ -106,9 +111,9 @@ def _failures(dataset: xr.Dataset, at: np.ndarray) -> list[Remark]:
 
 
 def _clocks(
-    dataset: xr.Dataset, at: np.ndarray, findings: Sequence[Finding], accepted: bool
+    dataset: xr.Dataset | Columns, at: np.ndarray, findings: Sequence[Finding], accepted: bool
 ) -> list[Remark]:
-    complete = at[is_complete(dataset["status"].values[at])]
+    complete = at[is_complete(np.asarray(dataset["status"])[at])]
     proof = clock_proofs(dataset, complete)
     unproven, stated = complete[proof == UNPROVEN], complete[proof == STATED]
     refused = any(finding.check == CLOCK_PROOF for finding in findings) and not accepted
@@ -138,7 +143,7 @@ def _clocks(
     return remarks
 
 
-def _findings(dataset: xr.Dataset, findings: Sequence[Finding]) -> list[Remark]:
+def _findings(dataset: xr.Dataset | Columns, findings: Sequence[Finding]) -> list[Remark]:
     """A remark for each finding; of a check that found more than :data:`SEPARATE`, one for all."""
     remarks = []
     for check, group in groupby(sorted(findings, key=lambda f: f.check), key=lambda f: f.check):
@@ -157,11 +162,14 @@ def _findings(dataset: xr.Dataset, findings: Sequence[Finding]) -> list[Remark]:
     return remarks
 
 
-def _flags(dataset: xr.Dataset, at: np.ndarray) -> list[Remark]:
+def _flags(dataset: xr.Dataset | Columns, at: np.ndarray) -> list[Remark]:
+    if "provenance" not in dataset:
+        return []
+    texts = np.asarray(dataset["provenance"])[at]
     kinds: dict[str, list[str]] = {}
     flagged = 0
-    for text in dataset["provenance"].values[at].tolist() if "provenance" in dataset else []:
-        flags = json.loads(text).get("flags", []) if "flags" in text else []
+    for text in texts[mention(texts, '"flags"')].tolist():
+        flags = json.loads(text).get("flags", [])
         flagged += bool(flags)
         for flag in flags:
             kinds.setdefault(NUMBERS.sub("#", str(flag)), []).append(str(flag))
@@ -285,7 +293,7 @@ def _remark(
     )
 
 
-def _rows(dataset: xr.Dataset, rows: np.ndarray) -> list[str]:
+def _rows(dataset: xr.Dataset | Columns, rows: np.ndarray) -> list[str]:
     return describe(Finding("", "note", rows, ""), dataset, LISTED)
 
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from analysis.choice.legal_settings import known_volts
 from analysis.measurements.campaign_energy import EnergyFactor, campaign_energy
 from analysis.measurements.measurement_levels import levels, metered
-from analysis.measurements.observations import FitError, Observations, observations
+from analysis.measurements.observations import FitError, Observations, observations, site_names
 from analysis.report.content import ListedOrder, ReportContent, SiteReport, StoredFit
 from analysis.report.site_report import site_report, with_traces
 from campaign.plan.campaign_file import Campaign
@@ -29,13 +29,15 @@ from campaign.results.fits import (
     read_fit,
     read_summary,
 )
-from campaign.store.dataset import open_dataset, read_scalars
+from campaign.store.dataset import open_dataset
 from campaign.store.hours import Spent, spent_by_partition, total
 from campaign.store.layout import DamagedStoreError, Store
 from campaign.store.planned import planned_ids
 from campaign.store.site_record import read_site_record, site_file_name
+from campaign.store.tables import read_columns
 from campaign.variants.models import Energies, predicted_costs
 from campaign.variants.study import tuned_parameters
+from dvfs.dataset import Columns
 from dvfs.errors import ArgumentError, reason
 from dvfs.extras import explain_missing
 from dvfs.files import write_output
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 FORMATS = ("svg", "pdf", "png")
+LEFT_OUT = ""
+"""The site of measurements that are left out. They stay, as traces name them by their row."""
 
 
 def report_content(
@@ -73,13 +77,14 @@ def report_content(
         NoKeptFitError: no site has a fit of this name, which is not the default one's.
     """
     notes = []
-    try:
-        dataset = open_dataset(store, lazy=False)
-    except DamagedStoreError as error:  # the measurements may still be whole
-        dataset = read_scalars(store)
-        notes.append(f"The traces of this store cannot be read: {error}.")
-    dataset = _of_kernels(dataset, kernels)
-    damaged = int(dataset.attrs["damaged_records"])
+    columns = _of_kernels(read_columns(store), kernels)
+    traces = None
+    if store.traces.is_dir():
+        try:
+            traces = _traces_of_kernels(open_dataset(store), kernels)
+        except DamagedStoreError as error:  # the measurements are still whole
+            notes.append(f"The traces of this store cannot be read: {error}.")
+    damaged = int(columns.attrs["damaged_records"])
     if damaged:
         notes.append(f"{damaged} records of this store are damaged and left out.")
     if fit_name != DEFAULT and fit_name not in [name for _, name in kept_fits(store)]:
@@ -99,17 +104,16 @@ def report_content(
         for name, site in plan.get("sites", {}).items()
         if site.get("simulated") or site.get("twin")
     }
-    measured = dataset["site"].values.tolist() if "site" in dataset else []
     reports = []
-    for site in sorted({*measured, *planned}):
+    for site in sorted({*site_names(columns), *planned} - {LEFT_OUT}):
         if only not in (None, site):
             continue
         record = read_site_record(store, site)
-        stored = _stored_fit(store, site, fit_name, dataset)
+        stored = _stored_fit(store, site, fit_name, columns)
         if stored is not None and kernels:
             stored = replace(stored, stale=False)  # it is of all kernels, not of these alone
         report = site_report(
-            dataset,
+            columns,
             site,
             simulated=site in simulated,
             planned=planned.get(site, []),
@@ -117,30 +121,31 @@ def report_content(
             stored=stored,
             volts=partial(known_volts, legal=record.legal),
             slurm_flags=partial(_srun_options, device=record.device),
-            listed=_listed(plan, dataset),
+            listed=_listed(plan, columns),
             train=train,
             setting=setting,
             elsewhere=None if fitted_on is None else _elsewhere(fitted_on, site, kernels),
             tuned=tuned_parameters(store),
             predicted=partial(
-                predicted_costs, store, dataset, energies=partial(_energies, store, dataset, site)
+                predicted_costs, store, columns, energies=partial(_energies, store, columns, site)
             ),
         )
-        try:
-            report = with_traces(report, dataset)
-        except DamagedStoreError as error:
-            report.notes.append(f"The traces of this site cannot be read: {error}.")
+        if traces is not None:
+            try:
+                report = with_traces(report, traces)
+            except DamagedStoreError as error:
+                report.notes.append(f"The traces of this site cannot be read: {error}.")
         report.notes.extend(notes)
         own = [hours for label, hours in spent.items() if label.rpartition("/")[0] == site]
         if own:
             counts = replace(report.measured, node_hours=total(own).number)
             report = replace(report, measured=counts)
         stated = plan.get("sites", {}).get(site, {})
-        how = metered(dataset, site)
+        how = metered(columns, site)
         reports.append(
             replace(
                 report,
-                energy=campaign_energy(dataset, site),
+                energy=campaign_energy(columns, site),
                 factors=_factors(stated.get("energy") or {}),
                 levels=[] if how is None else levels(how, stated.get("metering") or {}),
             )
@@ -150,17 +155,26 @@ def report_content(
     return ReportContent(title, store.root.name, created, reports)
 
 
-def _of_kernels(dataset: xr.Dataset, kernels: Sequence[str], other: bool = False) -> xr.Dataset:
+def _of_kernels(columns: Columns, kernels: Sequence[str], other: bool = False) -> Columns:
     """The measurements of the kernels of these names, of all where none is named; or with ``other``
     those of all others."""
     if not kernels:
-        return dataset
-    known = sorted(set(dataset["kernel"].values.tolist())) if "kernel" in dataset else []
+        return columns
+    known = sorted(columns.texts("kernel").values)
     for name in kernels:
         if name not in known and not other:
             raise ArgumentError(f"--kernel: {unknown_name('kernel', name, known)}")
-    mine = np.array([name in kernels for name in dataset["kernel"].values.tolist()], bool)
-    return dataset.isel(measurement=np.flatnonzero(mine != other))
+    mine = columns.texts("kernel").mapped(lambda name: (name in kernels) != other).array(bool)
+    return columns.replaced("site", np.where(mine, columns["site"], LEFT_OUT))
+
+
+def _traces_of_kernels(dataset: xr.Dataset, kernels: Sequence[str]) -> xr.Dataset:
+    """As :func:`_of_kernels`, of a store's Dataset with its traces."""
+    if not kernels:
+        return dataset
+    is_left_out = [name not in kernels for name in dataset["kernel"].values.tolist()]
+    site = np.where(is_left_out, LEFT_OUT, dataset["site"].values)
+    return dataset.assign(site=("measurement", site))
 
 
 def _elsewhere(store: Store, site: str, kernels: Sequence[str]) -> Observations:
@@ -168,7 +182,7 @@ def _elsewhere(store: Store, site: str, kernels: Sequence[str]) -> Observations:
     record = read_site_record(store, site)
     try:
         return observations(
-            _of_kernels(read_scalars(store), kernels, other=True), site, record.classes
+            _of_kernels(read_columns(store), kernels, other=True), site, record.classes
         )
     except FitError as error:
         raise ArgumentError(f"--fitted-on: {store.root}: {error}") from None
@@ -200,30 +214,30 @@ def _srun_options(setting: Setting, device: str) -> str:
     return slurm_flags(setting, device) + (f" (not {left_out})" if left_out else "")
 
 
-def _listed(plan: dict[str, Any], dataset: xr.Dataset) -> ListedOrder:
+def _listed(plan: dict[str, Any], columns: Columns) -> ListedOrder:
     """The order of the campaign file that was planned last; none where it cannot be read."""
     try:
         campaign = Campaign.model_validate(plan.get("campaign"))
     except ValidationError:  # no plan, or that of another version
         return ListedOrder()
-    known = dataset_kernels(dataset) if "kernel" in dataset else {}
+    known = dataset_kernels(columns)
     labels = [known[pair].label for pair in listed_inputs(campaign) if pair in known]
     settings = [Setting(*pair) for pair in campaign.settings.pairs or []]
     return ListedOrder(labels, settings)
 
 
-def _energies(store: Store, dataset: xr.Dataset, site: str) -> Energies | None:
+def _energies(store: Store, columns: Columns, site: str) -> Energies | None:
     """What energies of variants are predicted from: the default fit, where one is kept."""
     try:
         fit = read_fit(store, site)
         record = read_site_record(store, site)
-        data = observations(dataset, site, record.classes)
+        data = observations(columns, site, record.classes)
     except (NoKeptFitError, FitError):
         return None
     return Energies(name=DEFAULT, fit=fit, data=data, volts=known_volts(data, record.legal))
 
 
-def _stored_fit(store: Store, site: str, name: str, dataset: xr.Dataset) -> StoredFit | None:
+def _stored_fit(store: Store, site: str, name: str, columns: Columns) -> StoredFit | None:
     if (site, name) not in kept_fits(store):
         return None
     try:
@@ -233,7 +247,7 @@ def _stored_fit(store: Store, site: str, name: str, dataset: xr.Dataset) -> Stor
         if name == DEFAULT:
             return None
         raise
-    source = fit_source(store, summary, name, lambda: dataset)
+    source = fit_source(store, summary, name, lambda: columns)
     # An earlier version did not keep which measurements a fit is of: site_report compares n.
     return StoredFit(
         fit, kept_form(store, site, name), name, source.made, source.stale, keep=name != DEFAULT

@@ -124,9 +124,7 @@ def scalars_of(columns: Columns) -> xr.Dataset:
     return _dataset_of(columns, "measurement").assign_attrs(columns.attrs)
 
 
-def open_dataset(
-    store: Store, chunk_samples: int = CHUNK_SAMPLES, *, lazy: bool = True
-) -> xr.Dataset:
+def open_dataset(store: Store, chunk_samples: int = CHUNK_SAMPLES) -> xr.Dataset:
     """All measurements of a store, and the samples of those that are compacted.
 
     Dimensions: ``measurement`` (a row of the measurements table), ``trace`` (one channel of one
@@ -134,22 +132,21 @@ def open_dataset(
     ``row_start + row_size``), ``sample`` (lazy: ``time_ns`` int64 from the window's start,
     ``value`` float64 in the trace's unit). Samples that belong to no trace are missing: ``value``
     is NaN, ``time_ns`` the least int64. Nothing is written, so that another user's store opens
-    too. Values are read when they are used; while records are still in journals, or without
-    ``lazy``, the scalars are in memory.
+    too. Values are read when they are used; while records are still in journals, the scalars are
+    in memory.
 
     Args:
         store: the store.
         chunk_samples: samples of a Dask chunk. The default reads a single trace quickly;
             :data:`campaign.store.columns.SHARD_SAMPLES`, a file each, reads all traces about
             three times as fast.
-        lazy: False for what uses most scalars, which are then read faster.
 
     Raises:
         DamagedStoreError: every generation is damaged; or the file of a value in use is missing.
     """
     contents = read_contents(store)
     with reading(store.index):
-        if lazy and contents.generation is not None and not contents.accepted:
+        if contents.generation is not None and not contents.accepted:
             dataset = _opened(contents.generation, "measurements")
             traces = _opened(contents.generation, "traces")
             full = np.flatnonzero(traces["row_size"].values > 0)
