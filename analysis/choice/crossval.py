@@ -272,6 +272,7 @@ def cross_validate(
     time: str = "measured",
     train: Sequence[Setting] | None = None,
     objective: str = "energy",
+    found: SitePosterior | None = None,
 ) -> CrossValidation:
     """Fit without each fold in turn, and predict the fold; the same by the posterior.
 
@@ -283,7 +284,8 @@ def cross_validate(
     gives both the measured time of what they predict, ``predicted`` the posterior's time,
     ``profile`` that given the kernel's counts and its time at the fastest setting alone.
     ``objective``: what the picks minimise and are judged by
-    (:func:`analysis.choice.objectives.objective`).
+    (:func:`analysis.choice.objectives.objective`). ``found``: the posterior of all measurements,
+    where it has been made already.
 
     Raises:
         FitError: an unknown scheme, time or objective, or a scheme that these measurements do not
@@ -295,8 +297,10 @@ def cross_validate(
     if scheme == "leave-one-kernel-out" and not data.has_counts.all():
         raise FitError("leave-one-kernel-out needs operation counts; these kernels have none")
     masks = list(folds(data, scheme, train))
-    held = scheme.startswith(HELD)
-    found = site_posterior(data, measured_volts(data)) if held else None
+    if not scheme.startswith(HELD):
+        found = None
+    elif found is None:
+        found = site_posterior(data, measured_volts(data))
     for test in masks:
         results.add(test, time, found)
     judged = results.judged(scheme, time, data)

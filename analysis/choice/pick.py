@@ -268,9 +268,13 @@ def picks(
     max_slowdown: float | None = None,
     max_power_w: float | None = None,
     volts: Volts | None = None,
+    among: Mapping[str, SettingCandidates] | None = None,
 ) -> list[Pick]:
-    """The pick of each kernel (all by default, named by their labels), by label."""
-    among = all_candidates(data, kernels, volts)
+    """The pick of each kernel (all by default, named by their labels), by label.
+
+    ``among``: the kernels' candidates, where they have been made already.
+    """
+    among = all_candidates(data, kernels, volts) if among is None else among
     single = best_single_setting(data, objective_of(objective))
     return [
         pick(

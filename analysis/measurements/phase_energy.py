@@ -220,20 +220,23 @@ def _traces(dataset: xr.Dataset, measurement: int) -> dict[str, tuple[np.ndarray
         return {}
     starts, sizes = (dataset[name].values[rows] for name in ("row_start", "row_size"))
     begin, end = int(starts.min()), int((starts + sizes).max())
-    samples = dataset[["time_ns", "value"]]
     together = end - begin == int(sizes.sum())
-    if together:
-        samples = samples.isel(sample=slice(begin, end)).load()
+    whole = read_samples(dataset, begin, end) if together else None
     traces = {}
     for row, start, size in zip(rows.tolist(), starts.tolist(), sizes.tolist(), strict=True):
-        first = start - begin if together else start
-        mine = samples.isel(sample=slice(first, first + size))
-        traces[str(dataset["trace_channel"].values[row])] = (
-            mine["time_ns"].values / 1e9,
-            mine["value"].values,
-            str(dataset["trace_unit"].values[row]),
-        )
+        if whole is None:
+            time_s, value = read_samples(dataset, start, start + size)
+        else:
+            time_s, value = (part[start - begin : start - begin + size] for part in whole)
+        channel = str(dataset["trace_channel"].values[row])
+        traces[channel] = (time_s, value, str(dataset["trace_unit"].values[row]))
     return traces
+
+
+def read_samples(dataset: xr.Dataset, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds and values of some samples of a store's Dataset, float64 each."""
+    samples = dataset[["time_ns", "value"]].isel(sample=slice(begin, end)).load()
+    return samples["time_ns"].values / 1e9, samples["value"].values
 
 
 def _energy_j(spans_s: np.ndarray, time_s: np.ndarray, value: np.ndarray, unit: str) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from analysis.measurements.phase_energy import WINDOW
+from analysis.measurements.phase_energy import WINDOW, read_samples
 from dvfs.dataset import OK, PHASE_PREFIX
 from dvfs.kernel_instance import kernel_instances
 from dvfs.setting import Setting
@@ -67,8 +67,7 @@ def row_trace(dataset: xr.Dataset, row: int) -> PowerTrace | None:
         first, size = int(dataset["row_start"].values[i]), int(dataset["row_size"].values[i])
         if name.startswith(PHASE_PREFIX) or (name != WINDOW and unit[i] not in ("W", "J")):
             continue
-        samples = dataset[["time_ns", "value"]].isel(sample=slice(first, first + size)).load()
-        time_s, value = samples["time_ns"].values / 1e9, samples["value"].values
+        time_s, value = read_samples(dataset, first, first + size)
         if name == WINDOW:
             windows_s = time_s.reshape(-1, 2)
         elif unit[i] == "W":

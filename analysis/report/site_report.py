@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from analysis.choice.candidates import all_candidates
+from analysis.choice.candidates import all_candidates, of_posterior
 from analysis.choice.crossval import cross_validate, fitted_elsewhere
 from analysis.choice.pick import picks
 from analysis.choice.variants import Predicted, study
@@ -23,12 +23,15 @@ from analysis.measurements.hardware_counters import kernel_counters
 from analysis.measurements.observations import (
     FitError,
     Observations,
+    kernel_names,
+    measured_volts,
     observations,
     setting_text,
 )
 from analysis.measurements.phase_energy import phase_splits
 from analysis.measurements.power_trace import power_trace
 from analysis.measurements.variants import studied_variants
+from analysis.predict.site import site_posterior
 from analysis.quality import check
 from analysis.quality.finding import Finding
 from analysis.quality.unproven_clocks import CHECK as CLOCK_PROOF
@@ -123,6 +126,8 @@ def site_report(
     except FitError as error:
         return replace(report, data=data, why_no_fit=str(error))
     n_settings = len(np.unique(data.setting))
+    measured = measured_volts(data)
+    posterior = site_posterior(data, measured)
     crossvals = []
     schemes = ["leave-one-setting-out", *["holdout"] * (n_settings >= HOLDOUT_SETTINGS)]
     for scheme in schemes if elsewhere is None else ["fitted-on"]:
@@ -131,14 +136,16 @@ def site_report(
                 crossvals.append(fitted_elsewhere(elsewhere, data, **vars(form)))
                 continue
             own = (train or None) if scheme == "holdout" else None
-            crossvals.append(cross_validate(data, scheme, **vars(form), train=own))
+            crossvals.append(cross_validate(data, scheme, **vars(form), train=own, found=posterior))
         except FitError as error:
             notes.append(f"No cross-validation by {scheme}: {error}.")
     applications, why_none = energies_or_why(data, form.model, form.voltage)
     notes += [why_none] if why_none else []
     if n_settings == 1:
         notes.append("No picks: this site was measured at one setting, so there is no choice.")
-    chosen = picks(data) if n_settings > 1 else []
+    among = of_posterior(posterior, data, kernel_names(data))
+    chosen = picks(data, among=among) if n_settings > 1 else []
+    legal = volts(data) if volts else measured
     flags = {p.label: slurm_flags(p.setting) for p in chosen} if slurm_flags else {}
     return replace(
         report,
@@ -148,7 +155,7 @@ def site_report(
         remarks=worst_first([*remarks, *of_fit(model, stale), *of_picks(chosen)]),
         crossvals=crossvals,
         picks=chosen,
-        candidates=all_candidates(data, volts=volts(data) if volts else None),
+        candidates=among if legal == measured else all_candidates(data, volts=legal),
         slurm=flags,
         notes=notes,
         applications=applications,

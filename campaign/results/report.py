@@ -131,8 +131,13 @@ def report_content(
             ),
         )
         if traces is not None:
+            import dask  # noqa: PLC0415
+            from dask.local import get_sync  # noqa: PLC0415
+
             try:
-                report = with_traces(report, traces)
+                # Without a scheduler Dask imports distributed, which takes longer than a trace.
+                with dask.config.set(scheduler=get_sync):
+                    report = with_traces(report, traces)
             except DamagedStoreError as error:
                 report.notes.append(f"The traces of this site cannot be read: {error}.")
         report.notes.extend(notes)
