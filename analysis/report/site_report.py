@@ -121,8 +121,8 @@ def site_report(
             model, origin, stale = _fit_to_show(data, stored, findings)
         else:
             model, origin, stale = fit(elsewhere, **vars(form)), "of other measurements", ""
-            uncounted = {name: np.zeros(len(data)) for name in elsewhere.counts}
-            data = replace(data, counts=uncounted | data.counts)
+        if not stale:
+            data = _with_classes(data, model)
     except FitError as error:
         return replace(report, data=data, why_no_fit=str(error))
     n_settings = len(np.unique(data.setting))
@@ -160,6 +160,14 @@ def site_report(
         notes=notes,
         applications=applications,
     )
+
+
+def _with_classes(data: Observations, model: Fit) -> Observations:
+    """The rows with a count of 0 for the classes that a fit of other kernels as well has."""
+    lacking = [term for term in model.terms if term.pays_for == "operation"]
+    none = {term.of: np.zeros(len(data)) for term in lacking}
+    domains = {term.of: term.domain for term in lacking}
+    return replace(data, counts=none | data.counts, domains=domains | data.domains)
 
 
 def _fit_to_show(

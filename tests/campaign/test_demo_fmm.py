@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from campaign.results import open_store
+from campaign.results.report import report_content
+from campaign.store import layout
 from campaign.verbs.command_line import main
 from tests.demo import copy_demo
 from tests.shared_imports import program
@@ -124,3 +126,17 @@ def test_both_campaigns_may_be_in_one_store(folder: Path, tmp_path: Path) -> Non
 def test_a_kernel_that_is_not_there_is_named(folder: Path, capsys) -> None:
     assert main(["figures", str(folder / "fmm-store"), "--kernel", "fmn"]) == 2
     assert "did you mean 'fmm'" in capsys.readouterr().err
+
+
+def test_figures_of_one_kernel_are_of_its_measurements(folder: Path, tmp_path: Path) -> None:
+    """Also of one that counts few of the classes of the fit, and whose traces are not the first."""
+    store = str(folder / "store")
+    assert main(["figures", store, "--format", "svg", "-o", str(tmp_path / "all")]) == 0
+    words = ["figures", store, "--kernel", "load", "--format", "svg"]
+    assert main([*words, "-o", str(tmp_path / "load")]) == 0
+    of_all, of_load = (table(tmp_path / name / "energy_shares.csv") for name in ("all", "load"))
+    assert 0 < len(of_load) < len(of_all)
+    assert of_load == [row for row in of_all if row["kernel"].startswith("load ")]
+    (site,) = report_content(layout.open_store(folder / "store"), kernels=["load"]).sites
+    assert site.trace is not None
+    assert site.trace.kernel.startswith("load ")
