@@ -38,7 +38,7 @@ from campaign.store.records import (
     journal_tail,
     measurement_row,
 )
-from campaign.store.rows import CHUNK_ROWS, append, open_table, overwrite, rows_of
+from campaign.store.rows import CHUNK_ROWS, append, overwrite
 from campaign.store.samples import ShardWriter, repair_descriptions
 from campaign.store.setups import write_setups
 from campaign.store.summary import updated
@@ -170,30 +170,22 @@ def write_generation(
     rows[~held] = count + np.arange(int((~held).sum()))
     with next_generation_folder(store, base) as fresh, reading(store.index):
         tables = zarr.open_group(fresh / "tables.zarr", mode="a", zarr_format=3)
-        group = open_table(tables, "measurements")
         if held.any():
+            group = tables["measurements"]
+            assert isinstance(group, zarr.Group)  # noqa: S101
             of_held = {name: values[held] for name, values in new_rows.measurements.items()}
             old = {name: np.asarray(values) for name, values in of_held.items()}
             overwrite(group, "measurements", old, rows[held])
-        if not held.all():
-            new = dict(new_rows.measurements)
-            if held.any():
-                new = {name: values[~held] for name, values in new.items()}
-            append(group, "measurements", new, int((~held).sum()))
-        group = open_table(tables, "traces")
-        if held.any() and rows_of(group, "traces"):
-            owner, sizes = group["measurement"], group["row_size"]
-            assert isinstance(owner, zarr.Array) and isinstance(sizes, zarr.Array)  # noqa: S101
-            void = np.flatnonzero(np.isin(np.asarray(owner[:]), rows[held]))
-            overwrite(group, "traces", {"row_size": np.zeros(void.size, np.int64)}, void)
-        of = new_rows.traces.get("of", np.empty(0, np.int64))
-        if of.size:
-            own = {name: values for name, values in new_rows.traces.items() if name != "of"}
-            append(group, "traces", own | {"measurement": rows[of]}, of.size)
-        group = open_table(tables, "failures")
-        failed = len(new_rows.failures.get("point_id", ()))
-        if failed:
-            append(group, "failures", dict(new_rows.failures), failed)
+            _void_traces(tables, rows[held])
+        new = dict(new_rows.measurements)
+        if held.any():
+            new = {name: values[~held] for name, values in new.items()}
+        append(tables, "measurements", new, int((~held).sum()))
+        traces = dict(new_rows.traces)
+        of = traces.pop("of", np.empty(0, np.int64))
+        append(tables, "traces", traces | {"measurement": rows[of]}, of.size)
+        failures = new_rows.failures
+        append(tables, "failures", failures, len(failures.get("point_id", ())))
         _write_states(
             path=fresh / "states.bin",
             states=states,
@@ -208,6 +200,17 @@ def write_generation(
         consumed = _consumed(manifest, existing)
         current = commit(store, fresh, base, replace(manifest, consumed=consumed))
     _remove_old(store, current, base)
+
+
+def _void_traces(tables: zarr.Group, rows: np.ndarray) -> None:
+    """Make the traces of some measurements empty."""
+    group = tables["traces"]
+    assert isinstance(group, zarr.Group)  # noqa: S101
+    owner = group["measurement"]
+    assert isinstance(owner, zarr.Array)  # noqa: S101
+    void = np.flatnonzero(np.isin(np.asarray(owner[:]), rows))
+    if void.size:
+        overwrite(group, "traces", {"row_size": np.zeros(void.size, np.int64)}, void)
 
 
 def _write_states(

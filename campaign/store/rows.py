@@ -8,25 +8,16 @@ from typing import Any
 
 import numpy as np
 import zarr
+from numcodecs.zstd import Zstd
 from zarr.codecs import ZstdCodec
+from zarr.storage import LocalStore
 
 from campaign.store.columns import TABLES, attributes, column
 from dvfs.dataset import COUNT_PREFIX, is_float_column
 from dvfs.texts import Column, Texts
 
 CHUNK_ROWS = 1 << 16
-
-
-def open_table(tables: zarr.Group, table: str) -> zarr.Group:
-    """A table of a generation that is being written. A missing table is created, empty."""
-    if table in tables:
-        group = tables[table]
-        assert isinstance(group, zarr.Group)  # noqa: S101
-        return group
-    group = tables.create_group(table)
-    for name in TABLES[table][1]:
-        _create(group, table, name, 0)
-    return group
+ZSTD = Zstd(level=3)
 
 
 def rows_of(group: zarr.Group, table: str) -> int:
@@ -34,22 +25,66 @@ def rows_of(group: zarr.Group, table: str) -> int:
     return _array(group, TABLES[table][1][0]).shape[0]
 
 
-def append(group: zarr.Group, table: str, rows: Mapping[str, Column], size: int) -> None:
-    """Add ``size`` rows at a table's end. A column that is not given gets missing values (NaN); a
-    new column gets missing values in the earlier rows."""
-    start = rows_of(group, table)
-    for name in rows:
-        if name not in group:
-            _create(group, table, name, start)
-    for name in list(group.array_keys()):
-        array = _array(group, name)
-        array.resize((start + size,))
-        if name not in rows:
-            continue
-        # By chunks: text takes several times its memory while it is encoded.
-        for chunk in range(start // CHUNK_ROWS * CHUNK_ROWS, start + size, CHUNK_ROWS):
-            low, high = max(chunk, start), min(chunk + CHUNK_ROWS, start + size)
-            array[low:high] = stored(rows[name][low - start : high - start])
+def append(tables: zarr.Group, table: str, rows: Mapping[str, Column], size: int) -> None:
+    """Add ``size`` rows at the end of a table of a generation that is being written; a missing
+    table is created. A column that is not given gets missing values (NaN); a new column gets
+    missing values in the earlier rows."""
+    group = tables.require_group(table)
+    written = list(group.array_keys())
+    start = rows_of(group, table) if written else 0
+    for name in written if size else ():
+        _array(group, name).resize((start + size,))
+    for name in dict.fromkeys((*(() if written else TABLES[table][1]), *rows)):
+        if name not in written:
+            _create(group, table, name, start + size)
+    for name, values in rows.items():
+        _write(_array(group, name), start, values)
+
+
+def _write(array: zarr.Array[Any], start: int, values: Column) -> None:
+    """Write the last rows of an array, from ``start`` on. Whole chunks are encoded here, with the
+    codecs of the array and in a third of the time: Zarr makes an object of every text, twice."""
+    assert isinstance(array.store, LocalStore)  # noqa: S101
+    folder = array.store.root / array.path / "c"
+    known = array.chunks == (CHUNK_ROWS,) and array.compressors == (ZstdCodec(level=ZSTD.level),)
+    for first in range(start - start % CHUNK_ROWS, start + len(values), CHUNK_ROWS):
+        low, end = max(first, start), min(first + CHUNK_ROWS, start + len(values))
+        part = values[low - start : end - start]
+        if low > first or not known:  # the chunk has other rows
+            array[low:end] = stored(part)
+        elif data := _encoded(array.dtype, part):
+            folder.mkdir(exist_ok=True)
+            (folder / str(first // CHUNK_ROWS)).write_bytes(ZSTD.encode(data))
+
+
+def _encoded(kind: np.dtype[Any], values: Column) -> bytes | None:
+    """The first values of a chunk as its codec ``vlen-utf8`` or ``bytes`` encodes them, filled up
+    with missing values. None: all are missing, and such a chunk is not written."""
+    rows = len(values)
+    if kind.kind != "T":
+        numbers = np.full(CHUNK_ROWS, np.nan if kind.kind == "f" else 0, kind)
+        is_missing = np.isnan if kind.kind == "f" else np.logical_not
+        numbers[:rows] = values
+        return None if is_missing(numbers).all() else numbers.tobytes()
+    if isinstance(values, Texts):
+        own = [_text(value) for value in values.values]
+        same = values.codes.strides == (0,)
+        texts = own[values.codes[0]] * rows if same else b"".join(values.array(object, own))
+    elif isinstance(values, np.ndarray) and values.dtype.kind == "S":
+        fixed = np.empty(rows, [("size", "<u4"), ("text", values.dtype)])
+        fixed["size"], fixed["text"] = values.itemsize, values
+        texts = fixed.tobytes()
+    else:
+        texts = b"".join(map(_text, np.asarray(values).tolist()))
+    if texts == bytes(4 * rows):
+        return None
+    return CHUNK_ROWS.to_bytes(4, "little") + texts + bytes(4 * (CHUNK_ROWS - rows))
+
+
+def _text(value: str) -> bytes:
+    """A text's size in bytes, and its UTF-8."""
+    text = value.encode()
+    return len(text).to_bytes(4, "little") + text
 
 
 def overwrite(group: zarr.Group, table: str, rows: dict[str, np.ndarray], at: np.ndarray) -> None:
@@ -89,7 +124,7 @@ def _create(group: zarr.Group, table: str, name: str, rows: int) -> None:
         chunks=(CHUNK_ROWS,),
         dtype=str if kind.kind == "O" else kind,
         fill_value=np.nan if is_float_column(name) else None,
-        compressors=ZstdCodec(level=3),
+        compressors=ZstdCodec(level=ZSTD.level),
         dimension_names=(TABLES[table][0],),
         attributes=attributes(name),
     )
