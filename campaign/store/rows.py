@@ -3,17 +3,18 @@ text is variable-length UTF-8."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import zarr
 from numcodecs.zstd import Zstd
 from zarr.codecs import ZstdCodec
+from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import LocalStore
 
 from campaign.store.columns import TABLES, attributes, column
-from dvfs.dataset import COUNT_PREFIX, is_float_column
+from dvfs.dataset import COUNT_PREFIX
 from dvfs.texts import Column, Texts
 
 CHUNK_ROWS = 1 << 16
@@ -29,14 +30,15 @@ def append(tables: zarr.Group, table: str, rows: Mapping[str, Column], size: int
     """Add ``size`` rows at the end of a table of a generation that is being written; a missing
     table is created. A column that is not given gets missing values (NaN); a new column gets
     missing values in the earlier rows."""
+    if table in tables and not size:
+        return
     group = tables.require_group(table)
     written = list(group.array_keys())
     start = rows_of(group, table) if written else 0
-    for name in written if size else ():
+    for name in written:
         _array(group, name).resize((start + size,))
-    for name in dict.fromkeys((*(() if written else TABLES[table][1]), *rows)):
-        if name not in written:
-            _create(group, table, name, start + size)
+    names = dict.fromkeys((*(() if written else TABLES[table][1]), *rows))
+    _create(group, table, [name for name in names if name not in written], start + size)
     for name, values in rows.items():
         _write(_array(group, name), start, values)
 
@@ -90,9 +92,7 @@ def _text(value: str) -> bytes:
 def overwrite(group: zarr.Group, table: str, rows: dict[str, np.ndarray], at: np.ndarray) -> None:
     """Replace the rows ``at``. A count that is not given becomes missing; other columns that are
     not given keep their values."""
-    for name in rows:
-        if name not in group:
-            _create(group, table, name, rows_of(group, table))
+    _create(group, table, [name for name in rows if name not in group], rows_of(group, table))
     order = np.argsort(at)
     for name in list(group.array_keys()):
         values = rows.get(name)
@@ -116,15 +116,30 @@ def stored(values: Column) -> np.ndarray:
     return values.astype(np.dtypes.StringDType()) if values.dtype.kind == "O" else values
 
 
-def _create(group: zarr.Group, table: str, name: str, rows: int) -> None:
-    kind = column(name, []).dtype
-    group.create_array(
-        name,
-        shape=(rows,),
-        chunks=(CHUNK_ROWS,),
-        dtype=str if kind.kind == "O" else kind,
-        fill_value=np.nan if is_float_column(name) else None,
-        compressors=ZstdCodec(level=ZSTD.level),
-        dimension_names=(TABLES[table][0],),
-        attributes=attributes(name),
-    )
+def _create(group: zarr.Group, table: str, names: Iterable[str], rows: int) -> None:
+    """Create columns that have nothing but missing values, all of them at once."""
+    nodes: dict[str, Any] = {}
+    for name in names:
+        kind = column(name, []).dtype
+        is_text = kind.kind == "O"
+        nodes[name] = ArrayV3Metadata.from_dict(
+            {
+                "zarr_format": 3,
+                "node_type": "array",
+                "shape": (rows,),
+                "data_type": "string" if is_text else kind.name,
+                "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": (CHUNK_ROWS,)}},
+                "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+                "fill_value": {"f": "NaN", "i": 0, "b": False, "O": ""}[kind.kind],
+                "codecs": [
+                    {"name": "vlen-utf8"}
+                    if is_text
+                    else {"name": "bytes", "configuration": {"endian": "little"}},
+                    {"name": "zstd", "configuration": {"level": ZSTD.level, "checksum": False}},
+                ],
+                "attributes": attributes(name),
+                "dimension_names": (TABLES[table][0],),
+                "storage_transformers": (),
+            }
+        )
+    dict(group.create_hierarchy(nodes))
