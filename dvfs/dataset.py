@@ -218,17 +218,18 @@ LONG_NAMES = {
 
 @dataclass(frozen=True)
 class Columns(Mapping[str, "np.ndarray"]):
-    """The variables of a Dataset along ``measurement``, and its attributes, in memory.
+    """The variables of a Dataset along ``measurement``, and its attributes, in memory. What is no
+    array becomes one by ``numpy.asarray``.
 
     What needs no more than these takes them in place of the Dataset: xarray with pandas takes
     longer to import than such a question to answer.
     """
 
-    arrays: Mapping[str, np.ndarray]
+    arrays: Mapping[str, Any]
     attrs: Mapping[str, Any]
     _texts: dict[str, Texts] = field(default_factory=dict, repr=False, compare=False)
 
-    def __getitem__(self, name: str) -> np.ndarray:
+    def __getitem__(self, name: str) -> Any:
         return self.arrays[name]
 
     def __contains__(self, name: object) -> bool:

@@ -26,9 +26,12 @@ class Texts(Sequence[Any]):
     values: list[Any]
 
     @classmethod
-    def of(cls, values: Sequence[Any] | np.ndarray) -> Self:
-        """The column of these values, one a row."""
-        if isinstance(values, np.ndarray):
+    def of(cls, values: Any) -> Self:
+        """The column of these values, one a row: a list, or what ``numpy.asarray`` takes."""
+        if isinstance(values, cls):
+            return values
+        if not isinstance(values, list | tuple):
+            values = np.asarray(values)
             if values.strides == (0,) and len(values):
                 return cls.same(values[0], len(values))
             values = values.tolist()
@@ -100,6 +103,22 @@ class Texts(Sequence[Any]):
         if self.codes.strides == (0,) and len(made) == 1:
             return np.broadcast_to(made, len(self.codes))
         return np.asarray(made[self.codes])
+
+
+@dataclass(frozen=True)
+class EqualLengths:
+    """A column of ASCII texts that are equally long: ``bytes_``, S (rows,)."""
+
+    bytes_: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.bytes_)
+
+    def __getitem__(self, rows: slice | np.ndarray) -> Self:
+        return type(self)(self.bytes_[rows])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self.bytes_.astype(np.dtypes.StringDType() if dtype is None else dtype)
 
 
 def group_codes(columns: Iterable[Column]) -> np.ndarray:

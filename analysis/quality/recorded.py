@@ -10,6 +10,7 @@ import numpy as np
 from analysis.quality.finding import Finding
 from analysis.quality.rows import Rows
 from dvfs.dataset import RECORDED_PREFIX
+from dvfs.texts import Texts
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -21,9 +22,8 @@ def recorded_energies(dataset: xr.Dataset | Columns, rows: Rows) -> list[Finding
     """Rows whose energy is of a channel of the meter ``recorded``."""
     if "meters" not in dataset:
         return []
-    meters = np.asarray(dataset["meters"])[rows.index].tolist()
-    is_replayed = {text: _is_replayed(str(text)) for text in set(meters)}
-    replayed = np.array([is_replayed[text] for text in meters])
+    meters = Texts.of(dataset["meters"])
+    replayed = meters.array(bool, [_is_replayed(str(text)) for text in meters.values])[rows.index]
     if not replayed.any():
         return []
     return [

@@ -16,7 +16,7 @@ from dvfs.dataset import COUNT_PREFIX, MEMORY_CLASSES, is_complete
 from dvfs.groups import Groups
 from dvfs.kernel_instance import KernelInstance, kernels_of_rows
 from dvfs.setting import Setting, axis_columns, axis_values, clock_columns, distinct_settings
-from dvfs.texts import Texts
+from dvfs.texts import Column, Texts
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -109,16 +109,19 @@ def rows_of(dataset: xr.Dataset | Columns, site: str, limited: bool = True) -> R
     """The complete rows of ``site`` with a positive time (s) and energy (J); ``limited``: also
     those under a power limit, whose clocks follow the load."""
     time_s, energy_j = np.asarray(dataset["time_s"]), np.asarray(dataset["energy_j"])
-    ok = (np.asarray(dataset["site"]) == site) & is_complete(np.asarray(dataset["status"]))
+    of_site, status = Texts.of(dataset["site"]), Texts.of(dataset["status"])
+    ok = of_site.array(bool, [name == site for name in of_site.values])
+    ok = ok & status.array(bool, [*map(is_complete, status.values)])
     if not limited and "power_limit_w" in dataset:
         ok &= np.isnan(np.asarray(dataset["power_limit_w"]))
     index = np.flatnonzero(ok & (time_s > 0) & (energy_j > 0))
     own = every_row(index, time_s)
 
-    def column(name: str, missing: Any) -> np.ndarray:
-        if name in dataset:
-            return np.asarray(dataset[name])[own]
-        return np.full(len(index), missing)
+    def column(name: str, missing: Any) -> Any:
+        if name not in dataset:
+            return np.full(len(index), missing)
+        values = dataset[name]
+        return values[own] if isinstance(values, Texts) else np.asarray(values)[own]
 
     known, kernel = kernels_of_rows(dataset)
     ranks_code, ranks = _factorized(column("ranks", 1))
@@ -190,11 +193,17 @@ def provenance(
     return power_w, labels
 
 
-def _factorized(values: np.ndarray) -> tuple[np.ndarray, list[object]]:
+def _factorized(values: Column) -> tuple[np.ndarray, list[object]]:
     """int64 (rows,) indices into the distinct values, in the order of their first rows."""
+    if isinstance(values, Texts):
+        code, known = _factorized(values.codes)
+        return code, [values.values[own] for own in known]
+    values = np.asarray(values)
     if values.dtype.kind == "O":
         texts = Texts.of(values)
         return texts.codes.astype(np.int64), texts.values
+    if values.strides == (0,) and len(values):
+        return np.zeros(len(values), np.int64), [values[0].item()]
     distinct, first, code = np.unique(values, return_index=True, return_inverse=True)
     order = np.argsort(first)
     place = np.empty(len(order), np.int64)

@@ -225,17 +225,29 @@ def _write_states(
     if not len(ids):
         states.tofile(path)
         return
-    status = Texts.of(np.asarray(new_rows.measurements["status"]))
+    status = Texts.of(new_rows.measurements["status"])
     codes = status.array(np.uint8, [STATUSES.index(own) for own in status.values])
     states = states.copy()
     states["status"][at[held]] = codes[held]
     fresh = np.empty(int((~held).sum()), STATE)
     fresh["id"], fresh["row"], fresh["status"] = ids[~held], rows[~held], codes[~held]
     merged = np.concatenate([states, fresh]) if states.size else fresh
-    order = np.argsort(merged["id"], kind="stable")
+    order = _order(merged["id"])
     with path.open("wb") as file:
         for first in range(0, len(order), CHUNK_ROWS):
             merged[order[first : first + CHUNK_ROWS]].tofile(file)
+
+
+def _order(ids: np.ndarray) -> np.ndarray:
+    """int64: the order of ids, which differ. Numbers are sorted in a fifth of the time of texts."""
+    try:
+        packed = np.frombuffer(bytes.fromhex(ids.tobytes().decode()), ">u8,>u4")
+    except ValueError:  # not written in hex
+        return np.argsort(ids)
+    first = packed["f0"].astype(np.uint64)
+    order = np.argsort(first)
+    first = first[order]
+    return order if (first[1:] != first[:-1]).all() else np.argsort(ids)
 
 
 def _append_traces(

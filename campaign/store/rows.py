@@ -15,7 +15,7 @@ from zarr.storage import LocalStore
 
 from campaign.store.columns import TABLES, attributes, column
 from dvfs.dataset import COUNT_PREFIX
-from dvfs.texts import Column, Texts
+from dvfs.texts import Column, EqualLengths, Texts
 
 CHUNK_ROWS = 1 << 16
 ZSTD = Zstd(level=3)
@@ -72,10 +72,9 @@ def _encoded(kind: np.dtype[Any], values: Column) -> bytes | None:
         own = [_text(value) for value in values.values]
         same = values.codes.strides == (0,)
         texts = own[values.codes[0]] * rows if same else b"".join(values.array(object, own))
-    elif isinstance(values, np.ndarray) and values.dtype.kind == "S":
-        fixed = np.empty(rows, [("size", "<u4"), ("text", values.dtype)])
-        fixed["size"], fixed["text"] = values.itemsize, values
-        texts = fixed.tobytes()
+    elif isinstance(values, EqualLengths):
+        size = values.bytes_.itemsize
+        texts = np.rec.fromarrays([np.full(rows, size, "<u4"), values.bytes_]).tobytes()
     else:
         texts = b"".join(map(_text, np.asarray(values).tolist()))
     if texts == bytes(4 * rows):

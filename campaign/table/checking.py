@@ -45,7 +45,7 @@ from dvfs.dataset import (
 from dvfs.groups import Groups
 from dvfs.input_files import FileError
 from dvfs.setting import AXES
-from dvfs.texts import Column, Texts, group_codes
+from dvfs.texts import Column, EqualLengths, Texts, group_codes
 
 MAX_ROWS_NAMED = 10
 CLOCK, ENERGY = (re.compile(words, re.I) for words in ("clock|freq|mhz", "energy|power|joule|watt"))
@@ -102,7 +102,7 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
     attempts = attempts_of(cells, frame, ids, kinds.ids, kinds.worth)
     if wrong := cells.messages():
         raise FileError("\n".join(wrong))
-    frame[POINT_ID] = ids.astype(np.dtypes.StringDType())
+    frame[POINT_ID] = EqualLengths(ids)
     every = len(attempts.measurements) == len(table.lines)
     lines = np.fromiter(table.lines, np.int64, len(table.lines))
     return Checked(

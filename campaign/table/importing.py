@@ -207,7 +207,7 @@ def import_rows(
         failed=int((new & (worth_of(status) == 0)).sum()),
         held=int((~new).sum()),
         sites=sorted(of_site.values[code] for code in np.unique(of_site.codes)),
-        measurements=Columns({n: np.asarray(own) for n, own in sorted(measurements.items())}, {}),
+        measurements=Columns(dict(sorted(measurements.items())), {}),
         damage=damage,
         disagreements=checked.disagreements,
         notes=checked.notes,
@@ -224,7 +224,7 @@ def _held(
         FileError: the store holds it with another energy or time.
     """
     rows = checked.rows
-    mine, ids = (np.asarray(part[POINT_ID]).astype(f"S{ID_CHARS}") for part in (rows, held))
+    mine, ids = (np.asarray(part[POINT_ID], f"S{ID_CHARS}") for part in (rows, held))
     order = np.argsort(ids)
     at = np.searchsorted(ids, mine, sorter=order)
     there = at < len(ids)

@@ -114,12 +114,13 @@ def run(arguments: Namespace) -> int:
     """Import the table, all of it or nothing, and print what the checks find."""
     from campaign.results.findings import finding_texts, site_findings  # noqa: PLC0415
     from campaign.table.checking import listed  # noqa: PLC0415
-    from campaign.table.crate import METADATA, crate_table  # noqa: PLC0415
     from campaign.table.importing import import_table  # noqa: PLC0415
 
     path, store_path = Path(arguments.table), Path(arguments.store)
     traces = Path(arguments.traces) if arguments.traces else None
-    if (path / METADATA).is_file():
+    if path.is_dir():
+        from campaign.table.crate import crate_table  # noqa: PLC0415
+
         path, traces = crate_table(path)
     if path.suffix == ".toml":
         raise ArgumentError(f"{path}: is a TOML file, not a table; --map takes a map file")
