@@ -31,8 +31,8 @@ class Groups:
         found = np.empty(len(self.codes))
         for size in np.unique(self.sizes).tolist():
             mine = np.flatnonzero(self.sizes == size)
-            rows = self._order[self._starts[mine][:, None] + np.arange(size)]
-            found[mine] = np.median(values[rows], axis=1)
+            own = values[self._order[self._starts[mine][:, None] + np.arange(size)]]
+            found[mine] = own[:, 0] if size == 1 else np.median(own, axis=1)
         return found
 
     def means(self, values: np.ndarray) -> np.ndarray:

@@ -125,7 +125,8 @@ def distinct_settings(*values: np.ndarray) -> tuple[list[Setting], np.ndarray]:
     code = np.zeros(len(values[0]), np.int64)
     for axis in values:
         # NaN is the last of the distinct values; no value comes first.
-        distinct, place = np.unique(axis, return_inverse=True)
+        distinct = np.unique(axis)
+        place = np.searchsorted(distinct, axis)
         if len(distinct) and np.isnan(distinct[-1]):
             place = (place + 1) % len(distinct)
         code = code * max(len(distinct), 1) + place

@@ -138,7 +138,7 @@ def swapped_clocks(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
     judged = np.flatnonzero(memory + other > 0)
     if len(judged) < 4 or not np.isfinite(x).all():
         return []
-    powers = np.array([_powers(x, grids["time"].y[k]) for k in judged])
+    powers = _powers(x, grids["time"].y[judged])
     clear = np.isfinite(powers).all(1)
     judged, powers = judged[clear], powers[clear]
     if len(judged) < 4:
@@ -173,9 +173,14 @@ def swapped_clocks(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
 
 
 def _powers(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The powers of core and memory clock that a kernel's time follows; NaN where not clear."""
-    known = np.isfinite(y)
-    design = np.column_stack([np.ones(known.sum()), x[known]])
-    if known.sum() < 4 or np.linalg.matrix_rank(design) < 3:
-        return np.full(2, np.nan)
-    return np.asarray(np.linalg.lstsq(design, y[known], rcond=None)[0][1:])
+    """The powers of core and memory clock that the time of each kernel, a row of ``y``, follows:
+    float64 (kernels, 2), NaN where not clear."""
+    powers = np.full((len(y), 2), np.nan)
+    patterns, pattern = np.unique(np.isfinite(y), axis=0, return_inverse=True)
+    for i, known in enumerate(patterns):
+        mine = np.flatnonzero(pattern.reshape(-1) == i)
+        design = np.column_stack([np.ones(known.sum()), x[known]])
+        if known.sum() >= 4 and np.linalg.matrix_rank(design) == 3:
+            of_mine = y[np.ix_(mine, np.flatnonzero(known))]
+            powers[mine] = np.linalg.lstsq(design, of_mine.T, rcond=None)[0][1:].T
+    return powers

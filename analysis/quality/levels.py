@@ -64,7 +64,7 @@ def time_levels(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
     far above those of all others.
     """
     time_s = np.exp(grids["time"].y)
-    counts = {name: np.nan_to_num(n)[:, None] for name, n in rows.kernel_counts().items()}
+    counts = {name: np.nan_to_num(n)[:, None] for name, n in rows.kernel_counts.items()}
     counts = {name: n for name, n in counts.items() if np.count_nonzero(n) > MIN_COMPARED}
     if len(time_s) <= MIN_COMPARED or not counts:
         return []
@@ -106,7 +106,7 @@ def run_lengths(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
     y = grids["time"].y
     if len(y) <= MIN_COMPARED:
         return []
-    counts = [np.nan_to_num(n) for n in rows.kernel_counts().values()]
+    counts = [np.nan_to_num(n) for n in rows.kernel_counts.values()]
     operations = np.sum([np.zeros(len(y)), *counts], axis=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of rows without a value

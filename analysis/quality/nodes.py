@@ -32,8 +32,9 @@ def node_offsets(rows: Rows) -> list[Finding]:
     for what, code, names in groups:
         if len(names) < 2:
             continue
+        each = Groups(rows.cell * len(names) + code)
         for quantity in ("power", "time"):
-            finding = _offsets(rows, quantity, what, code, names)
+            finding = _offsets(rows, quantity, what, code, names, each)
             if finding:
                 findings.append(finding)
     return findings
@@ -45,14 +46,12 @@ def _coded(repeat: np.ndarray) -> tuple[np.ndarray, list[str]]:
 
 
 def _offsets(
-    rows: Rows, quantity: str, what: str, code: np.ndarray, names: list[str]
+    rows: Rows, quantity: str, what: str, code: np.ndarray, names: list[str], each: Groups
 ) -> Finding | None:
-    each = Groups(rows.cell * len(names) + code)
     cells = Groups(each.codes // len(names))
     compared = cells.by_row(cells.sizes) > 1
     level = each.medians(rows.values[quantity])[compared]
     cell, of = np.divmod(each.codes[compared], len(names))
-    del each
     cells, groups = Groups(cell), Groups(of)
     n_points = len(cells.codes)
     if n_points < MIN_CELLS or len(groups.codes) < 2:

@@ -79,6 +79,7 @@ class Rows:
         """int64: the rows (of these, not of the Dataset) that are in the cells."""
         return np.flatnonzero(np.isin(self.cell, cells))
 
+    @cached_property
     def kernel_counts(self) -> dict[str, np.ndarray]:
         """Class -> the median count of each kernel, float64 (kernels,), NaN where not known."""
         medians = {}
@@ -92,7 +93,7 @@ class Rows:
     def kernel_bytes_and_operations(self) -> tuple[np.ndarray, np.ndarray]:
         """The counts of each kernel in the memory domain, and those of all other classes."""
         memory, other = np.zeros(len(self.kernels)), np.zeros(len(self.kernels))
-        for name, n in self.kernel_counts().items():
+        for name, n in self.kernel_counts.items():
             (memory if name in MEMORY_CLASSES else other)[:] += np.nan_to_num(n)
         return memory, other
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from analysis.quality.finding import Finding, first_named
 from analysis.quality.rows import Rows
+from dvfs.groups import Groups
 
 FALLS = 0.02
 """Relative: a voltage under load that was measured falls by less."""
@@ -22,7 +23,7 @@ def falling_voltages(rows: Rows) -> list[Finding]:
         volts, mhz = rows.volts[:, domain], rows.mhz[rows.setting, domain]
         known = np.isfinite(volts) & np.isfinite(mhz)
         clocks, at = np.unique(mhz[known], return_inverse=True)
-        median_v = np.array([np.median(volts[known][at == i]) for i in range(len(clocks))])
+        median_v = Groups(at).medians(volts[known])
         falls = [
             f"{low_v:g} V at {low:g} MHz, {high_v:g} V at {high:g} MHz"
             for (low, low_v), (high, high_v) in pairwise(zip(clocks, median_v, strict=True))

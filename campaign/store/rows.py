@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import zarr
+from numcodecs.vlen import VLenUTF8
 from numcodecs.zstd import Zstd
 from zarr.codecs import ZstdCodec
 from zarr.core.metadata import ArrayV3Metadata
@@ -18,6 +19,8 @@ from dvfs.dataset import COUNT_PREFIX
 from dvfs.texts import Column, EqualLengths, Texts
 
 CHUNK_ROWS = 1 << 16
+COUNT = CHUNK_ROWS.to_bytes(4, "little")
+"""How a chunk of texts begins."""
 ZSTD = Zstd(level=3)
 
 
@@ -76,10 +79,10 @@ def _encoded(kind: np.dtype[Any], values: Column) -> bytes | None:
         size = values.bytes_.itemsize
         texts = np.rec.fromarrays([np.full(rows, size, "<u4"), values.bytes_]).tobytes()
     else:
-        texts = b"".join(map(_text, np.asarray(values).tolist()))
+        texts = VLenUTF8().encode(np.asarray(values, object))[len(COUNT) :]
     if texts == bytes(4 * rows):
         return None
-    return CHUNK_ROWS.to_bytes(4, "little") + texts + bytes(4 * (CHUNK_ROWS - rows))
+    return COUNT + texts + bytes(4 * (CHUNK_ROWS - rows))
 
 
 def _text(value: str) -> bytes:

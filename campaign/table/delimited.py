@@ -195,7 +195,7 @@ def _plain_columns(file: io.BufferedIOBase, mapping: TableMap) -> tuple[Columns,
             size > MAX_BYTES
             or rows * len(header) > MAX_VALUES
             or not part.endswith(b"\n")
-            or part.count(b"\r") != part.count(b"\r\n")
+            or (b"\r" in part and part.count(b"\r") != part.count(b"\r\n"))
             or any(mark in part for mark in NOT_PLAIN)
         ):
             raise ValueError
