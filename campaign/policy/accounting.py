@@ -21,12 +21,13 @@ from dataclasses import dataclass, replace
 from itertools import islice, product
 from pathlib import Path
 
-from campaign.policy.policy_file import MARK
 from dvfs.errors import ArgumentError
 from dvfs.input_files import FileError, read_text
 from dvfs.names import known_names
 from sites.slurm_environment import run_slurm, slurm_environment
 
+MARK = "dvfs="
+"""Begins the word of a job's comment that records the entry, the setting and the arm."""
 COLUMNS = (
     *("JobID", "User", "JobName", "State", "Start", "End", "ElapsedRaw"),
     *("ConsumedEnergyRaw", "ReqCPUFreqMax", "NNodes", "NodeList", "Comment"),

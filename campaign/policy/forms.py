@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from campaign.policy.policy_file import MARK, MATCH_KEYS, Entry, Policy
+from campaign.policy.accounting import MARK
+from campaign.policy.policy_file import MATCH_KEYS, Entry, Policy
 from dvfs.errors import ArgumentError
 from dvfs.files import write_output
 from sites.clocks.slurm import slurm_cannot_set, step_flags

@@ -50,8 +50,6 @@ MOST_CONTROL_PCT = 90.0
 DEFAULT = "default"
 """The name of the entry of all jobs that no other entry matches."""
 MATCH_KEYS = ("job_name", "executable", "account", "partition", "comment", "arguments")
-MARK = "dvfs="
-"""Begins the word of a job's comment that records the entry, the setting and the arm."""
 
 
 class Match(FileModel):
