@@ -1,0 +1,396 @@
+"""What a point costs the driver with 10 to 1,000 workers: ``campaign run`` on a simulated Slurm,
+whose workers are Dask workers in a few processes of this machine, over TLS on loopback.
+
+    .venv/bin/python benchmarks/many_workers.py [--workers 10 100 1000] [--points 20000 40000]
+
+Simulated: the queue, the jobs, the measuring subprocess (each worker returns the record of a
+simulated Jetson TK1 with a trace of 1,000 samples, written to its journal durably) and the second
+that a point takes: the worker's clock is put forward, unless ``--wait`` has it wait. All else is the
+product's code: plan, driver, Dask's scheduler, tasks, journals, compaction, status files.
+
+A figure for a point is the difference of two runs with different numbers of points: the start, the
+workers' connections and the end cancel. Processor time is the driver's process alone, by thread: the
+main thread is this project's, the other Dask's (scheduler, client and TLS). ``--calls`` counts the
+system calls on the store's files by strace. ``--profile`` prints what both threads spend time on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import json
+import os
+import pstats
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from distributed import Scheduler as DaskScheduler  # noqa: E402
+from distributed import SpecCluster, Worker  # noqa: E402
+from distributed.deploy.spec import ProcessInterface  # noqa: E402
+from distributed.security import Security  # noqa: E402
+
+from campaign.launch.certificates import make_security  # noqa: E402
+from campaign.launch.scheduler import LaunchError, Phase, QueuedJob, Scheduler  # noqa: E402
+from campaign.plan.point import Point  # noqa: E402
+from campaign.store.hours import JobTime  # noqa: E402
+from sites.site_file import SCHEDULERS  # noqa: E402
+
+SCHEDULERS["many"] = f"{__name__}:ManyWorkers"
+
+PROCESSES = 4
+"""Of workers."""
+POINT_S = 1.0
+CAMPAIGN = """\
+name = "many-workers"
+repeats = {repeats}
+[[sites]]
+site = "{site}"
+settings = {{ choose = "random", count = 100, seed = 1 }}
+[protocol]
+min_duration_s = 0.977
+[[kernels]]
+kernel = "sp_fma"
+params = {{ level = "l2", ops_per_word = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64] }}
+"""
+A_REPEAT = 1000
+CALLS = "openat,rename,mkdir,unlink,unlinkat,fsync,fdatasync,newfstatat,statx,flock,write,getdents64"
+
+
+class Job(ProcessInterface):  # type: ignore[misc]  # Dask is not typed
+    """A worker's simulated job: it runs in one of the processes of workers."""
+
+    def __init__(self, scheduler: str, name: str, cluster: ManyWorkers) -> None:
+        super().__init__(scheduler=scheduler, name=name)
+        self.name, self.address_of_scheduler, self.simulated = str(name), scheduler, cluster
+        self.job_id = f"9{name}"
+
+    async def start(self) -> None:
+        """Start the worker."""
+        self.simulated.say(self.name, self.address_of_scheduler, "start")
+        self.simulated.began_s[self.job_id] = time.monotonic()
+        await super().start()
+
+    async def close(self) -> None:
+        """End the worker."""
+        self.simulated.say(self.name, self.address_of_scheduler, "close")
+        self.simulated.began_s.pop(self.job_id, None)
+        await super().close()
+
+
+class ManyWorkers(Scheduler):
+    """The simulated Slurm."""
+
+    title = "a simulated Slurm"
+    has_jobs = True
+
+    def start(
+        self, partition: str, job_name: str, store: Path, dashboard: str, errors: list[LaunchError]
+    ) -> SpecCluster:
+        """A cluster like dask-jobqueue's."""
+        self.job_name = job_name
+        self.began_s: dict[str, float] = {}
+        self.security = make_security()
+        self.processes = [
+            subprocess.Popen(
+                [sys.executable, __file__, "--host"], stdin=subprocess.PIPE, stdout=sys.stderr
+            )
+            for _ in range(PROCESSES)
+        ]
+        options = {"host": "127.0.0.1", "protocol": "tls://", "dashboard_address": dashboard}
+        return SpecCluster(
+            scheduler={"cls": DaskScheduler, "options": options | {"security": self.security}},
+            worker={"cls": Job, "options": {"cluster": self}},
+            security=self.security,
+            silence_logs="critical",
+        )
+
+    def say(self, name: str, scheduler: str, word: str) -> None:
+        """Have a worker started or closed by the process that it belongs to."""
+        fields = {"name": name, "scheduler": scheduler, "word": word}
+        names = [one for one in Security.__slots__ if one.startswith(("tls_", "require_"))]
+        fields |= {"security": {one: getattr(self.security, one) for one in names}}
+        pipe = self.processes[int(name) % PROCESSES].stdin
+        assert pipe is not None
+        pipe.write(json.dumps(fields).encode() + b"\n")
+        pipe.flush()
+
+    def queued_jobs(self, names: Any) -> tuple[QueuedJob, ...]:
+        """All run."""
+        now_s = time.monotonic()
+        return tuple(
+            QueuedJob(
+                id=job_id,
+                name=self.job_name,
+                phase=Phase.RUNNING,
+                state="RUNNING",
+                reason="None",
+                time=JobTime(elapsed_s=now_s - began_s),
+            )
+            for job_id, began_s in dict(getattr(self, "began_s", {})).items()
+        )
+
+    def cancel_jobs(self, names: Any, only_id: str | None = None) -> tuple[QueuedJob, ...]:
+        """End the processes of workers."""
+        for process in getattr(self, "processes", ()):
+            process.stdin.close()
+        for process in getattr(self, "processes", ()):
+            process.wait()
+        return ()
+
+
+class SimulatedRunner:
+    """In place of the measuring subprocess: gives each point the record of the first one that this
+    process has measured, with the point and the time replaced."""
+
+    def __init__(self, setup: Any, scratch: Path) -> None:
+        self.setup = setup
+
+    def measure(self, point: Point, attempt: int) -> bytes:
+        """The record of a point."""
+        from campaign.measure import point_life  # noqa: PLC0415
+        from campaign.store.journal import encode  # noqa: PLC0415
+
+        measured = first_of_process(point_life.measure, self.setup, point, 0)
+        if WAIT:
+            time.sleep(POINT_S)
+        else:
+            CLOCK.ahead_s = getattr(CLOCK, "ahead_s", 0.0) + POINT_S
+        return encode(replace(measured, point=point, attempt=attempt, start_unix_s=time.time()))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+LOCK = threading.Lock()
+KNOWN: dict[Any, Any] = {}
+
+
+def first_of_process(make: Any, *arguments: Any) -> Any:
+    """What a function returned at its first call in this process, by the first of its workers."""
+    with LOCK:
+        if make not in KNOWN:
+            KNOWN[make] = make(*arguments)
+        return KNOWN[make]
+
+
+CLOCK = threading.local()
+"""``ahead_s``: how far the clock of a thread, a worker's, is put forward."""
+WAIT = bool(os.environ.get("MANY_WORKERS_WAIT"))
+
+
+def monotonic() -> float:
+    """The clock of a worker."""
+    return time.monotonic() + getattr(CLOCK, "ahead_s", 0.0)
+
+
+async def host() -> None:
+    """Run workers, as standard input says."""
+    from campaign.launch import timers, worker  # noqa: F401, PLC0415
+    from campaign.launch.dask_settings import configure_dask  # noqa: PLC0415
+
+    configure_dask()
+    worker.node_record = partial(first_of_process, worker.node_record)
+    worker.SubprocessRunner = SimulatedRunner  # type: ignore[assignment, misc]
+    worker.time = SimpleNamespace(monotonic=monotonic, sleep=time.sleep)  # type: ignore[assignment]
+    # It ends the process, which has more workers than one.
+    worker._exit_after_closing = lambda worker: None
+    lines = asyncio.StreamReader(limit=1 << 20)
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(lines), sys.stdin
+    )
+    running: dict[str, Worker] = {}
+    tasks = set()
+    with tempfile.TemporaryDirectory(prefix="many-workers-") as scratch:
+        while line := await lines.readline():
+            asked = json.loads(line)
+            if asked["word"] == "close":
+                own = running.pop(asked["name"]).close(nanny=False)
+            else:
+                own = running[asked["name"]] = Worker(
+                    asked["scheduler"],
+                    name=asked["name"],
+                    nthreads=1,
+                    host="tls://127.0.0.1",
+                    security=Security(**asked["security"]),
+                    memory_limit=0,
+                    local_directory=scratch,
+                    dashboard=False,
+                )
+            task = asyncio.ensure_future(_awaited(own))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+        await asyncio.gather(*(own.close(nanny=False) for own in running.values()), *tasks)
+    os._exit(0)  # without waiting for the workers' threads
+
+
+async def _awaited(what: Any) -> None:
+    await what
+
+
+def drive(campaign: Path, store: Path, profile: bool) -> dict[str, Any]:
+    """``campaign run`` in this process; what it cost."""
+    from campaign.launch.partition_run import PartitionRun  # noqa: PLC0415
+    from campaign.verbs.command_line import main as command_line  # noqa: PLC0415
+    seen: dict[str, Any] = {"tasks": 0, "loop_s": 0.0, "files": 0, "workers": 0, "began": 0.0}
+    finished, ended = PartitionRun.task_finished, threading.Event()
+    profiles = {"main": cProfile.Profile(time.thread_time), "Dask": None}
+
+    def task_finished(self: PartitionRun, seconds: float, points: int) -> None:
+        seen["tasks"] += 1
+        if seen["tasks"] == 1:
+            seen["began"] = time.monotonic()
+            if profile:
+                profiles["main"].enable()
+                self.cluster.loop.add_callback(profile_loop)
+        seen["ended"] = time.monotonic()
+        finished(self, seconds, points)
+
+    def profile_loop() -> None:
+        profiles["Dask"] = cProfile.Profile(time.thread_time)
+        profiles["Dask"].enable()
+
+    def look() -> None:
+        while not ended.wait(0.5):
+            seen["files"] = max(seen["files"], len(os.listdir("/proc/self/fd")))
+            for thread in threading.enumerate():
+                if thread.name.startswith("IO loop") and thread.ident is not None:
+                    clock = time.pthread_getcpuclockid(thread.ident)
+                    seen["loop_s"] = max(seen["loop_s"], time.clock_gettime(clock))
+
+    PartitionRun.task_finished = task_finished  # type: ignore[method-assign]
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    code = command_line(["run", str(campaign), "--store", str(store), "--quiet"])
+    ended.set()
+    looking.join()
+    if code != 0:
+        sys.exit(f"campaign run ended with {code}")
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    for name, own in profiles.items():
+        if profile and own is not None:
+            own.disable()
+            print(f"{name} thread:", file=sys.stderr)
+            pstats.Stats(own, stream=sys.stderr).sort_stats("tottime").print_stats(30)
+    return {
+        "cpu_s": used.ru_utime + used.ru_stime,
+        "main_s": time.thread_time(),
+        "dask_s": seen["loop_s"],
+        "wall_s": seen["ended"] - seen["began"],
+        "memory_mb": used.ru_maxrss / 1024,
+        "tasks": seen["tasks"],
+        "files": seen["files"],
+    }
+
+
+def run_once(folder: Path, workers: int, points: int, asked: argparse.Namespace) -> dict[str, Any]:
+    """All figures of one run."""
+    site = (ROOT / "sites/builtin/jetson-tk1.toml").read_text()
+    own = f'scheduler = "many"\nnodes = {workers}\nmemory = "1GB"\n'
+    site = site.replace('scheduler = "local"\nnodes = 2\n', own)
+    (folder / "site.toml").write_text(site.replace('"jetson-tk1"', '"many"'))
+    campaign, store = folder / "campaign.toml", folder / f"{workers}-{points}.store"
+    repeats = points // A_REPEAT
+    campaign.write_text(CAMPAIGN.format(repeats=repeats, site=folder / "site.toml"))
+    figures = folder / "figures.json"
+    argv = [sys.executable, __file__, "--drive", str(campaign), str(store), str(figures)]
+    trace = folder / "calls.txt"
+    if asked.calls:
+        argv = ["strace", "-f", "-y", "--seccomp-bpf", "-e", CALLS, "-o", str(trace), *argv]
+    environment = os.environ | ({"MANY_WORKERS_WAIT": "1"} if asked.wait else {})
+    if asked.profile:
+        argv.append("--profile")
+    subprocess.run(argv, check=True, env=environment)
+    found = {"workers": workers, "points": points} | json.loads(figures.read_text())
+    found["stored_files"] = sum(len(names) for _, _, names in os.walk(store))
+    found["stored_mb"] = sum(p.stat().st_size for p in store.rglob("*") if p.is_file()) / 1e6
+    if asked.calls:
+        found |= calls_on(store, trace)
+        trace.unlink()
+    shutil.rmtree(store)
+    return found
+
+
+def calls_on(store: Path, trace: Path) -> dict[str, int]:
+    """How often each system call was made on files of the store; bytes written to journals."""
+    count: Counter[str] = Counter()
+    with trace.open(errors="replace") as file:
+        for line in file:
+            call = re.match(r"\d+ +(\w+)\(", line)
+            if call is None or str(store) not in line:
+                continue
+            place = "journals" if "/journals/" in line else "rest"
+            count[f"{call[1]} {place}"] += 1
+            if call[1] == "write" and (size := re.search(r"= (\d+)$", line.strip())):
+                count[f"bytes {place}"] += int(size[1])
+    return dict(count)
+
+
+def show(small: dict[str, Any], large: dict[str, Any]) -> None:
+    """Print what a point costs, by the difference of two runs."""
+    points = large["points"] - small["points"]
+
+    def slope(name: str) -> float:
+        return float(large.get(name, 0) - small.get(name, 0)) / points
+
+    print(
+        f"{large['workers']:,} workers (simulated), {small['points']:,} and {large['points']:,} "
+        f"points: {slope('cpu_s') * 1e3:.2f} ms of processor time a point "
+        f"(main thread {slope('main_s') * 1e3:.2f}, Dask {slope('dask_s') * 1e3:.2f}), "
+        f"{slope('memory_mb') * 1024:.2f} kB of memory a point, {1 / slope('tasks'):.1f} points a "
+        f"task, {large['points'] / large['wall_s']:.0f} points/s, {large['files']} files open, "
+        f"{slope('stored_mb') * 1e6:.0f} bytes stored a point"
+    )
+    calls = {name for name in small | large if " " in name}
+    for name in sorted(calls):
+        print(f"    {name}: {slope(name):.3f} a point")
+
+
+def main() -> None:
+    """Run each number of workers with each number of points, and print what a point costs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workers", type=int, nargs="+", default=[10, 100, 1000])
+    parser.add_argument("--points", type=int, nargs="+", default=[20_000, 40_000])
+    parser.add_argument("--wait", action="store_true", help="a point takes its second")
+    parser.add_argument("--calls", action="store_true", help="count system calls by strace")
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--host", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--drive", type=Path, nargs=3, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.host:
+        asyncio.run(host())
+        return
+    if asked.drive:
+        campaign, store, figures = asked.drive
+        figures.write_text(json.dumps(drive(campaign, store, asked.profile)))
+        return
+    runs = []
+    with tempfile.TemporaryDirectory(prefix="many-workers-") as folder:
+        for workers in asked.workers:
+            for points in asked.points:
+                runs.append(run_once(Path(folder), workers, points, asked))
+                print(json.dumps(runs[-1]), flush=True)
+            if len(asked.points) > 1:
+                show(runs[-len(asked.points)], runs[-1])
+    if asked.json:
+        asked.json.write_text(json.dumps(runs, indent=1))
+
+
+if __name__ == "__main__":
+    main()
