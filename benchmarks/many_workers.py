@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import cProfile
 import json
 import os
@@ -40,6 +41,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+import dask  # noqa: E402
 from distributed import Scheduler as DaskScheduler  # noqa: E402
 from distributed import SpecCluster, Worker  # noqa: E402
 from distributed.deploy.spec import ProcessInterface  # noqa: E402
@@ -148,7 +150,8 @@ class ManyWorkers(Scheduler):
     def cancel_jobs(self, names: Any, only_id: str | None = None) -> tuple[QueuedJob, ...]:
         """End the processes of workers."""
         for process in getattr(self, "processes", ()):
-            process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
         for process in getattr(self, "processes", ()):
             process.wait()
         return ()
@@ -205,6 +208,13 @@ async def host() -> None:
     from campaign.launch.dask_settings import configure_dask  # noqa: PLC0415
 
     configure_dask()
+    # What a worker does now and then without a word to the scheduler: hundreds share a process.
+    dask.config.set(
+        {
+            "distributed.admin.tick.interval": "1h",
+            "distributed.admin.system-monitor.interval": "1h",
+        }
+    )
     worker.node_record = partial(first_of_process, worker.node_record)
     worker.SubprocessRunner = SimulatedRunner  # type: ignore[assignment, misc]
     worker.time = SimpleNamespace(monotonic=monotonic, sleep=time.sleep)  # type: ignore[assignment]
@@ -309,9 +319,10 @@ def run_once(folder: Path, workers: int, points: int, asked: argparse.Namespace)
     campaign.write_text(CAMPAIGN.format(repeats=repeats, site=folder / "site.toml"))
     figures = folder / "figures.json"
     argv = [sys.executable, __file__, "--drive", str(campaign), str(store), str(figures)]
-    trace = folder / "calls.txt"
+    trace = folder / "calls"
     if asked.calls:
-        argv = ["strace", "-f", "-y", "--seccomp-bpf", "-e", CALLS, "-o", str(trace), *argv]
+        trace.mkdir()
+        argv = ["strace", "-ff", "-y", "--seccomp-bpf", "-e", CALLS, "-o", f"{trace}/of", *argv]
     environment = os.environ | ({"MANY_WORKERS_WAIT": "1"} if asked.wait else {})
     if asked.profile:
         argv.append("--profile")
@@ -321,7 +332,7 @@ def run_once(folder: Path, workers: int, points: int, asked: argparse.Namespace)
     found["stored_mb"] = sum(p.stat().st_size for p in store.rglob("*") if p.is_file()) / 1e6
     if asked.calls:
         found |= calls_on(store, trace)
-        trace.unlink()
+        shutil.rmtree(trace)
     shutil.rmtree(store)
     return found
 
@@ -329,14 +340,14 @@ def run_once(folder: Path, workers: int, points: int, asked: argparse.Namespace)
 def calls_on(store: Path, trace: Path) -> dict[str, int]:
     """How often each system call was made on files of the store; bytes written to journals."""
     count: Counter[str] = Counter()
-    with trace.open(errors="replace") as file:
-        for line in file:
-            call = re.match(r"\d+ +(\w+)\(", line)
+    for path in trace.iterdir():  # one a thread, so that no call is split
+        for line in path.read_text(errors="replace").splitlines():
+            call = re.match(r"(\w+)\(", line)
             if call is None or str(store) not in line:
                 continue
             place = "journals" if "/journals/" in line else "rest"
             count[f"{call[1]} {place}"] += 1
-            if call[1] == "write" and (size := re.search(r"= (\d+)$", line.strip())):
+            if call[1] == "write" and (size := re.search(r"= (\d+)$", line)):
                 count[f"bytes {place}"] += int(size[1])
     return dict(count)
 

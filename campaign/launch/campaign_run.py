@@ -247,7 +247,7 @@ class CampaignRun:
     ) -> int:
         """Update the books with a task's error or result; returns how many points came back."""
         partition, attempts = task.partition, task.attempts
-        del partition.in_flight[task.key]
+        partition.ended(task.key)
         if result is None and error is None:
             # The scheduler dropped the task; it says nothing about the points.
             partition.waiting.extendleft(reversed(attempts))

@@ -15,6 +15,9 @@ DASK_SETTINGS: dict[str, Any] = {
     "distributed.scheduler.allowed-failures": 2,
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.limit": "60s",
+    # Of each worker's connection the scheduler keeps the last messages, 1,000 by default, each with
+    # its task: 4 MB a worker.
+    "distributed.admin.low-level-log-length": 10,
     "distributed.comm.timeouts.connect": "30s",
 }
 

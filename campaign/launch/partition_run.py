@@ -42,6 +42,12 @@ from sites.site_file import Site
 SUPERVISE_S = 3.0
 IN_FLIGHT_A_WORKER = 4
 MOST_POINTS = 64
+STEP_TASK_S = 20.0
+"""The points of a setting share a task up to this duration where each change costs a job step."""
+TASK_S_A_WORKER = 0.1
+"""With many workers a task takes at least so long for each of them: Dask's scheduler needs some
+milliseconds a task. A worker that dies loses no point that it has measured, but as many as are in
+its task may be measured again."""
 QUIET_S = 45.0
 """People are told where no task has finished for so long, or for three times as long as the last
 one took."""
@@ -78,6 +84,7 @@ class PartitionRun:
     in_flight: dict[str, tuple[tuple[Attempt, ...], Future[TaskResult]]] = field(
         default_factory=dict
     )
+    points_in_flight: int = 0
     cluster_name: str | None = None
     """The site's cluster, by the scheduler; None where it is not known."""
     point_s: float | None = None
@@ -160,7 +167,7 @@ class PartitionRun:
     @property
     def left(self) -> int:
         """Points that are not measured yet."""
-        return len(self.waiting) + sum(len(attempts) for attempts, _ in self.in_flight.values())
+        return len(self.waiting) + self.points_in_flight
 
     def open(self, store: Store, dashboard: str) -> None:
         """Start the cluster and register the measuring plugin on its workers."""
@@ -222,28 +229,43 @@ class PartitionRun:
             self.task_s, self.point_s = seconds, seconds / points
 
     def submit_tasks(self) -> None:
-        """Submit tasks until each worker has a few waiting."""
-        room = max(IN_FLIGHT_A_WORKER * max(self.wanted, 1), 8) - len(self.in_flight)
-        while room > 0 and self.waiting:
-            attempts = tuple(self._next_task())
-            # The key is new each time: for a known key Dask returns the earlier result.
-            key = f"{attempts[0][0].id}-{next(self._numbers)}"
-            future = self.client.submit(
-                measure_points,
-                [(point.as_dict(), number) for point, number in attempts],
-                key=key,
-                pure=False,
-            )
+        """Submit tasks until each worker has a few waiting, where there is room for one more for
+        each: Dask takes many at once at a quarter of their cost."""
+        workers = max(self.wanted, 1)
+        each = 1 if self.point_s is None else IN_FLIGHT_A_WORKER
+        room = max(each * workers, 8) - len(self.in_flight)
+        if room < workers:
+            return
+        most_s = STEP_TASK_S if self.site.clocks.in_steps else TASK_S
+        most_s = max(most_s, TASK_S_A_WORKER * workers)
+        tasks: dict[str, tuple[Attempt, ...]] = {}
+        while len(tasks) < room and self.waiting:
+            # New each time: for a known key Dask returns the earlier result. The same word each
+            # time: for each word before a number Dask's scheduler keeps a group for ever, and looks
+            # at all groups now and then.
+            tasks[f"measure-{next(self._numbers)}"] = tuple(self._next_task(workers, most_s))
+        if not tasks:
+            return
+        given = [[(p.as_dict(), number) for p, number in attempts] for attempts in tasks.values()]
+        futures = self.client.map(
+            measure_points, given, key=list(tasks), pure=False, most_s=most_s
+        )
+        for (key, attempts), future in zip(tasks.items(), futures, strict=True):
             self.in_flight[key] = (attempts, future)
+            self.points_in_flight += len(attempts)
             future.add_done_callback(self._when_done(key, attempts))
-            room -= 1
 
-    def _next_task(self) -> Iterator[Attempt]:
+    def ended(self, key: str) -> None:
+        """Forget a task that has ended."""
+        attempts, _ = self.in_flight.pop(key)
+        self.points_in_flight -= len(attempts)
+
+    def _next_task(self, workers: int, most_s: float) -> Iterator[Attempt]:
         """The points of the next task, removed from those waiting: one, or as many short ones as
-        fit into :data:`TASK_S`, or those of one setting that follow each other where each change
+        fit into ``most_s``, or those of one setting that follow each other where each change
         costs a job step; but no more than leaves work for every worker."""
-        share = -(-len(self.waiting) // max(self.wanted, 1))
-        fitting = 1 if self.point_s is None else int(TASK_S / max(self.point_s, 1e-6))
+        share = -(-len(self.waiting) // workers)
+        fitting = 1 if self.point_s is None else int(most_s / max(self.point_s, 1e-6))
         in_steps = self.site.clocks.in_steps
         setting = self.waiting[0][0].setting
         for i in range(max(1, min(MOST_POINTS, MOST_POINTS if in_steps else fitting, share))):
@@ -349,6 +371,7 @@ class PartitionRun:
         for attempts, _ in self.in_flight.values():
             self.waiting.extend(attempts)
         self.in_flight.clear()
+        self.points_in_flight = 0
         self.release(futures)
 
     def release(self, futures: Sequence[Future[TaskResult]] = ()) -> None:

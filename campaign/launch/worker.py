@@ -31,9 +31,6 @@ PLUGIN = MEASURING = "measuring"
 """The plugin's name, and that of the metric in which it says the id of the point it measures."""
 TASK_S = 0.25
 """Short points share a task, and one fdatasync, up to this duration."""
-STEP_TASK_S = 20.0
-"""The points of a setting share a task up to this duration where each change costs a job step: a
-worker that dies loses none, but as much may be measured again."""
 ENDING_S = 3.0
 CLOSING_S = 10.0
 
@@ -72,12 +69,14 @@ class MeasuringPlugin(WorkerPlugin):
         worker.metrics[MEASURING] = lambda worker: self._measuring
         threading.Thread(target=_exit_after_closing, args=(worker,), daemon=True).start()
 
-    def measure(self, attempts: list[tuple[dict[str, Any], int]]) -> list[PointResult]:
+    def measure(
+        self, attempts: list[tuple[dict[str, Any], int]], most_s: float
+    ) -> list[PointResult]:
         """Measure points one after another, and write their records durably, those of
         :data:`TASK_S` together.
 
         Returns the status, text and energy of each. The last ones are missing where the worker ends
-        or is stopped in between, or a task would take too long.
+        or is stopped in between, or where they would begin after ``most_s``.
 
         Raises:
             PlacementError: Slurm runs this worker where its partition's jobs were not planned.
@@ -92,7 +91,6 @@ class MeasuringPlugin(WorkerPlugin):
         records: list[bytes] = []
         results: list[PointResult] = []
         began = written_s = time.monotonic()
-        most_s = STEP_TASK_S if self._runner.setup.site.clocks.in_steps else TASK_S
         try:
             for fields, attempt in attempts:
                 now_s = time.monotonic()
@@ -186,12 +184,15 @@ class TaskResult:
     seconds: float
 
 
-def measure_points(attempts: list[tuple[dict[str, Any], int]]) -> TaskResult:
-    """The task: measure points and write their records, then return."""
+def measure_points(
+    attempts: list[tuple[dict[str, Any], int]], most_s: float = TASK_S
+) -> TaskResult:
+    """The task: measure points and write their records, then return. After ``most_s`` no further
+    point begins."""
     plugin = get_worker().plugins[PLUGIN]
     assert isinstance(plugin, MeasuringPlugin)  # noqa: S101
     began = time.monotonic()
-    results = plugin.measure(attempts)
+    results = plugin.measure(attempts, most_s)
     return TaskResult(results, time.monotonic() - began)
 
 

@@ -387,12 +387,14 @@ def _lock_alone(file: BinaryIO) -> bool:
     return True
 
 
-def read(entry: JournalEntry) -> Measurement:
-    """The measurement of an entry, with its traces.
+def read(entry: JournalEntry, journal: BinaryIO | None = None) -> Measurement:
+    """The measurement of an entry, with its traces. ``journal``: its file, where that is open.
 
     Raises:
         TornRecordError: it is damaged.
     """
-    with open_regular(entry.path) as file:
-        file.seek(entry.offset)
-        return decode(file.read(entry.end - entry.offset))
+    if journal is None:
+        with open_regular(entry.path) as file:
+            return read(entry, file)
+    journal.seek(entry.offset)
+    return decode(journal.read(entry.end - entry.offset))
