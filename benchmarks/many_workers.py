@@ -1,17 +1,18 @@
 """What a point costs the driver with 10 to 1,000 workers: ``campaign run`` on a simulated Slurm,
 whose workers are Dask workers in a few processes of this machine, over TLS on loopback.
 
-    .venv/bin/python benchmarks/many_workers.py [--workers 10 100 1000] [--points 20000 40000]
+    .venv/bin/python benchmarks/many_workers.py [--workers 10 100 1000] [--points 20000 60000]
 
-Simulated: the queue, the jobs, the measuring subprocess (each worker returns the record of a
-simulated Jetson TK1 with a trace of 1,000 samples, written to its journal durably) and the second
-that a point takes: the worker's clock is put forward, unless ``--wait`` has it wait. All else is the
+Simulated: the queue; the jobs; the measuring subprocess (a worker returns the record of a simulated
+Jetson TK1 with a trace of 1,000 samples, which its journal gets durably); and the second that a
+point takes (the worker's clock is put forward, unless ``--wait`` has it wait). All else is the
 product's code: plan, driver, Dask's scheduler, tasks, journals, compaction, status files.
 
-A figure for a point is the difference of two runs with different numbers of points: the start, the
-workers' connections and the end cancel. Processor time is the driver's process alone, by thread: the
-main thread is this project's, the other Dask's (scheduler, client and TLS). ``--calls`` counts the
-system calls on the store's files by strace. ``--profile`` prints what both threads spend time on.
+A figure for a point is the difference of two runs with different numbers of points, so that the
+start, the workers' connections and the end cancel. Processor time is that of the driver's process
+alone: its main thread is this project's, the other Dask's (scheduler, client and TLS). ``--calls``
+counts the system calls on the store's files by strace. ``--profile`` prints where both threads
+spend their time.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ kernel = "sp_fma"
 params = {{ level = "l2", ops_per_word = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64] }}
 """
 A_REPEAT = 1000
-CALLS = "openat,rename,mkdir,unlink,unlinkat,fsync,fdatasync,newfstatat,statx,flock,write,getdents64"
+CALLS = (
+    "openat,rename,mkdir,unlink,unlinkat,fsync,fdatasync,newfstatat,statx,flock,write,getdents64"
+)
 
 
 class Job(ProcessInterface):  # type: ignore[misc]  # Dask is not typed
@@ -166,8 +169,8 @@ class SimulatedRunner:
 
     def measure(self, point: Point, attempt: int) -> bytes:
         """The record of a point."""
-        from campaign.measure import point_life  # noqa: PLC0415
-        from campaign.store.journal import encode  # noqa: PLC0415
+        from campaign.measure import point_life
+        from campaign.store.journal import encode
 
         measured = first_of_process(point_life.measure, self.setup, point, 0)
         if WAIT:
@@ -204,8 +207,8 @@ def monotonic() -> float:
 
 async def host() -> None:
     """Run workers, as standard input says."""
-    from campaign.launch import timers, worker  # noqa: F401, PLC0415
-    from campaign.launch.dask_settings import configure_dask  # noqa: PLC0415
+    from campaign.launch import timers, worker  # noqa: F401
+    from campaign.launch.dask_settings import configure_dask
 
     configure_dask()
     # What a worker does now and then without a word to the scheduler: hundreds share a process.
@@ -255,9 +258,10 @@ async def _awaited(what: Any) -> None:
 
 def drive(campaign: Path, store: Path, profile: bool) -> dict[str, Any]:
     """``campaign run`` in this process; what it cost."""
-    from campaign.launch.partition_run import PartitionRun  # noqa: PLC0415
-    from campaign.verbs.command_line import main as command_line  # noqa: PLC0415
-    seen: dict[str, Any] = {"tasks": 0, "loop_s": 0.0, "files": 0, "workers": 0, "began": 0.0}
+    from campaign.launch.partition_run import PartitionRun
+    from campaign.verbs.command_line import main as command_line
+
+    seen: dict[str, Any] = {"tasks": 0, "loop_s": 0.0, "files": 0}
     finished, ended = PartitionRun.task_finished, threading.Event()
     profiles = {"main": cProfile.Profile(time.thread_time), "Dask": None}
 
@@ -277,7 +281,7 @@ def drive(campaign: Path, store: Path, profile: bool) -> dict[str, Any]:
 
     def look() -> None:
         while not ended.wait(0.5):
-            seen["files"] = max(seen["files"], len(os.listdir("/proc/self/fd")))
+            seen["files"] = max(seen["files"], sum(1 for _ in Path("/proc/self/fd").iterdir()))
             for thread in threading.enumerate():
                 if thread.name.startswith("IO loop") and thread.ident is not None:
                     clock = time.pthread_getcpuclockid(thread.ident)
@@ -376,7 +380,7 @@ def main() -> None:
     """Run each number of workers with each number of points, and print what a point costs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, nargs="+", default=[10, 100, 1000])
-    parser.add_argument("--points", type=int, nargs="+", default=[20_000, 40_000])
+    parser.add_argument("--points", type=int, nargs="+", default=[20_000, 60_000])
     parser.add_argument("--wait", action="store_true", help="a point takes its second")
     parser.add_argument("--calls", action="store_true", help="count system calls by strace")
     parser.add_argument("--profile", action="store_true")

@@ -229,8 +229,8 @@ class PartitionRun:
             self.task_s, self.point_s = seconds, seconds / points
 
     def submit_tasks(self) -> None:
-        """Submit tasks until each worker has a few waiting, where there is room for one more for
-        each: Dask takes many at once at a quarter of their cost."""
+        """Submit tasks until each worker has a few waiting, once there is room for one more for
+        each: many at once cost less."""
         workers = max(self.wanted, 1)
         each = 1 if self.point_s is None else IN_FLIGHT_A_WORKER
         room = max(each * workers, 8) - len(self.in_flight)
@@ -247,9 +247,7 @@ class PartitionRun:
         if not tasks:
             return
         given = [[(p.as_dict(), number) for p, number in attempts] for attempts in tasks.values()]
-        futures = self.client.map(
-            measure_points, given, key=list(tasks), pure=False, most_s=most_s
-        )
+        futures = self.client.map(measure_points, given, key=list(tasks), pure=False, most_s=most_s)
         for (key, attempts), future in zip(tasks.items(), futures, strict=True):
             self.in_flight[key] = (attempts, future)
             self.points_in_flight += len(attempts)
