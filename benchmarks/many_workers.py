@@ -77,7 +77,7 @@ CALLS = (
 )
 
 
-class Job(ProcessInterface):  # type: ignore[misc]  # Dask is not typed
+class Job(ProcessInterface):
     """A worker's simulated job: it runs in one of the processes of workers."""
 
     def __init__(self, scheduler: str, name: str, cluster: ManyWorkers) -> None:
@@ -219,8 +219,8 @@ async def host() -> None:
         }
     )
     worker.node_record = partial(first_of_process, worker.node_record)
-    worker.SubprocessRunner = SimulatedRunner  # type: ignore[assignment, misc]
-    worker.time = SimpleNamespace(monotonic=monotonic, sleep=time.sleep)  # type: ignore[assignment]
+    worker.SubprocessRunner = SimulatedRunner
+    worker.time = SimpleNamespace(monotonic=monotonic, sleep=time.sleep)
     # It ends the process, which has more workers than one.
     worker._exit_after_closing = lambda worker: None
     lines = asyncio.StreamReader(limit=1 << 20)
@@ -287,7 +287,7 @@ def drive(campaign: Path, store: Path, profile: bool) -> dict[str, Any]:
                     clock = time.pthread_getcpuclockid(thread.ident)
                     seen["loop_s"] = max(seen["loop_s"], time.clock_gettime(clock))
 
-    PartitionRun.task_finished = task_finished  # type: ignore[method-assign]
+    PartitionRun.task_finished = task_finished
     looking = threading.Thread(target=look, daemon=True)
     looking.start()
     code = command_line(["run", str(campaign), "--store", str(store), "--quiet"])
