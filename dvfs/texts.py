@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, overload
 
@@ -116,6 +116,9 @@ class EqualLengths:
 
     def __getitem__(self, rows: slice | np.ndarray) -> Self:
         return type(self)(self.bytes_[rows])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(np.asarray(self).tolist())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return self.bytes_.astype(np.dtypes.StringDType() if dtype is None else dtype)
