@@ -108,7 +108,8 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
     return Checked(
         table.path,
         {name: own if every else own[attempts.measurements] for name, own in frame.items()},
-        {name: own[attempts.failures] for name, own in frame.items()},
+        {name: own[attempts.failures] for name, own in frame.items()}
+        | {POINT_ID: np.asarray(frame[POINT_ID][attempts.failures])},
         lines if every else lines[attempts.measurements],
         _disagreements(table, frame, power_w),
         table.notes,
