@@ -261,6 +261,14 @@ def texts_of(dataset: xr.Dataset | Columns, name: str) -> Texts:
     return dataset.texts(name) if isinstance(dataset, Columns) else Texts.of(dataset[name].values)
 
 
+def complete_rows(dataset: xr.Dataset | Columns, site: str) -> np.ndarray:
+    """bool (measurement,): the rows of a site whose points are done."""
+    of_site, status = texts_of(dataset, "site"), texts_of(dataset, "status")
+    complete: np.ndarray = of_site.array(bool, [name == site for name in of_site.values])
+    complete = complete & status.array(bool, [*map(is_complete, status.values)])
+    return complete
+
+
 def is_complete(status: Any) -> Any:
     """Whether a point of this status is done; of an array, elementwise (bool)."""
     return (status == OK) | (status == CLOCK_UNPROVEN)

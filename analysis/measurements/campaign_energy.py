@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from analysis.measurements.estimated_energies import estimated_energies
-from dvfs.dataset import Columns, is_complete, texts_of
+from dvfs.dataset import Columns, complete_rows, texts_of
 from dvfs.groups import Groups
 from dvfs.kernel_instance import kernels_of_rows
 from dvfs.texts import Texts
@@ -102,8 +102,7 @@ def campaign_energy(dataset: xr.Dataset | Columns, site: str) -> CampaignEnergy 
     store's."""
     if "site" not in dataset:
         return None
-    complete = is_complete(np.asarray(dataset["status"])) & (np.asarray(dataset["site"]) == site)
-    rows = np.flatnonzero(complete)
+    rows = np.flatnonzero(complete_rows(dataset, site))
     if not len(rows):
         return None
     iterations, time_s, energy_j, start_unix_s = (

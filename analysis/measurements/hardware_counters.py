@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.measurements.estimated_energies import mention
-from dvfs.dataset import COUNT_PREFIX, COUNTERS, is_complete
+from dvfs.dataset import COUNT_PREFIX, COUNTERS, complete_rows
 from dvfs.kernel_instance import kernels_of_rows
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class KernelCounters:
 def kernel_counters(dataset: xr.Dataset | Columns, site: str) -> list[KernelCounters]:
     """The counters of every kernel of a site that has any, by label."""
     kernels, kernel_of = kernels_of_rows(dataset)
-    mine = (np.asarray(dataset["site"]) == site) & is_complete(np.asarray(dataset["status"]))
+    mine = complete_rows(dataset, site)
     by_label: dict[str, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
     texts = np.asarray(dataset["provenance"])
     for row in np.flatnonzero(mine & mention(texts, f'"{COUNTERS}"')).tolist():

@@ -19,7 +19,7 @@ import xarray as xr
 
 from analysis.measurements.campaign_energy import node_counts
 from analysis.measurements.estimated_energies import estimated_energies
-from dvfs.dataset import RECORDED_PREFIX, Columns, is_complete, texts_of
+from dvfs.dataset import RECORDED_PREFIX, Columns, complete_rows, texts_of
 
 LEAST_CORE_PHASE_S = 60.0
 LONGEST_SAMPLE_S = 1.02
@@ -97,8 +97,7 @@ def metered(dataset: xr.Dataset | Columns, site: str) -> Metered | None:
     ``dataset``: a store's."""
     if "site" not in dataset:
         return None
-    complete = is_complete(np.asarray(dataset["status"])) & (np.asarray(dataset["site"]) == site)
-    rows = np.flatnonzero(complete)
+    rows = np.flatnonzero(complete_rows(dataset, site))
     if not len(rows) or np.asarray(dataset["simulated"])[rows].any():
         return None
     meters, params, node = (texts_of(dataset, name)[rows] for name in ("meters", "params", "node"))

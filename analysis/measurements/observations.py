@@ -16,7 +16,7 @@ from dvfs.dataset import (
     MEMORY_CLASSES,
     STATED,
     Columns,
-    is_complete,
+    complete_rows,
     texts_of,
 )
 from dvfs.errors import UserError
@@ -154,13 +154,13 @@ def observations(
     known = site_names(dataset)
     if site not in known:
         raise FitError(f"--site: {unknown_name('site', site, known)}")
-    mine = column("site") == site
     energy_j = column("energy_j")
     time_s = column("time_s")
-    ok = mine & is_complete(column("status"))
+    ok = complete_rows(dataset, site)
     rows = np.flatnonzero(ok & (energy_j > 0) & (time_s > 0))
     if not len(rows):
-        none = f"none of the {int(mine.sum())} measurements of {site} can be fitted"
+        n = int((column("site") == site).sum())
+        none = f"none of the {n} measurements of {site} can be fitted"
         if ok.any() and "imported" in dataset and column("imported")[ok].all():
             raise FitError(f"{none}: the imported table has their times, and no energy or power")
         reason = "their energy is missing: this site has no meter" if ok.any() else "none succeeded"

@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from analysis.quality.finding import Finding
 from analysis.quality.rows import Rows
-from dvfs.dataset import RECORDED_PREFIX
-from dvfs.texts import Texts
+from dvfs.dataset import RECORDED_PREFIX, texts_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -22,7 +19,7 @@ def recorded_energies(dataset: xr.Dataset | Columns, rows: Rows) -> list[Finding
     """Rows whose energy is of a channel of the meter ``recorded``."""
     if "meters" not in dataset:
         return []
-    meters = Texts.of(dataset["meters"])
+    meters = texts_of(dataset, "meters")
     replayed = meters.array(bool, [_is_replayed(str(text)) for text in meters.values])[rows.index]
     if not replayed.any():
         return []

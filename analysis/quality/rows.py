@@ -12,11 +12,11 @@ import numpy as np
 from analysis.measurements.clock_proof import clock_proofs
 from analysis.measurements.estimated_energies import every_row, mention
 from analysis.measurements.observations import setting_text
-from dvfs.dataset import COUNT_PREFIX, MEMORY_CLASSES, is_complete
+from dvfs.dataset import COUNT_PREFIX, MEMORY_CLASSES, complete_rows, texts_of
 from dvfs.groups import Groups
 from dvfs.kernel_instance import KernelInstance, kernels_of_rows
 from dvfs.setting import Setting, axis_columns, axis_values, clock_columns, distinct_settings
-from dvfs.texts import Column, Texts
+from dvfs.texts import Texts
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -110,23 +110,23 @@ def rows_of(dataset: xr.Dataset | Columns, site: str, limited: bool = True) -> R
     """The complete rows of ``site`` with a positive time (s) and energy (J); ``limited``: also
     those under a power limit, whose clocks follow the load."""
     time_s, energy_j = np.asarray(dataset["time_s"]), np.asarray(dataset["energy_j"])
-    of_site, status = Texts.of(dataset["site"]), Texts.of(dataset["status"])
-    ok = of_site.array(bool, [name == site for name in of_site.values])
-    ok = ok & status.array(bool, [*map(is_complete, status.values)])
+    ok = complete_rows(dataset, site)
     if not limited and "power_limit_w" in dataset:
         ok &= np.isnan(np.asarray(dataset["power_limit_w"]))
     index = np.flatnonzero(ok & (time_s > 0) & (energy_j > 0))
     own = every_row(index, time_s)
 
-    def column(name: str, missing: Any) -> Any:
-        if name not in dataset:
-            return np.full(len(index), missing)
-        values = dataset[name]
-        return values[own] if isinstance(values, Texts) else np.asarray(values)[own]
+    def column(name: str, missing: Any) -> np.ndarray:
+        if name in dataset:
+            return np.asarray(dataset[name])[own]
+        return np.full(len(index), missing)
+
+    def texts(name: str) -> Texts:
+        return texts_of(dataset, name)[own] if name in dataset else Texts.same("", len(index))
 
     known, kernel = kernels_of_rows(dataset)
-    ranks_code, ranks = _factorized(column("ranks", 1))
-    code, kinds = _factorized(kernel[own] * max(len(ranks), 1) + ranks_code)
+    ranks_code, ranks = _numbered(column("ranks", 1))
+    code, kinds = _numbered(kernel[own] * max(len(ranks), 1) + ranks_code)
     which, which_ranks = np.divmod(np.array(kinds, np.int64), max(len(ranks), 1))
     instances = [known[i] for i in which.tolist()]
     names = [instance.label for instance in instances]
@@ -135,7 +135,8 @@ def rows_of(dataset: xr.Dataset | Columns, site: str, limited: bool = True) -> R
     settings, setting = distinct_settings(*axis_values(dataset, index))
     achieved = [column(f"{name}_mhz_achieved", np.nan) for name in ("core", "mem")]
     volts = [column(f"{name}_v", np.nan) for name in ("core", "mem")]
-    node, nodes = _factorized(column("node", ""))
+    nodes = texts("node")
+    node, named = _numbered(nodes.codes)
     counts = {
         str(name).removeprefix(COUNT_PREFIX): column(str(name), np.nan).astype(float)
         for name in dataset
@@ -151,8 +152,8 @@ def rows_of(dataset: xr.Dataset | Columns, site: str, limited: bool = True) -> R
         settings=settings,
         mhz=clock_columns(settings),
         node=node,
-        nodes=[str(name) for name in nodes],
-        partition=_factorized(column("partition", ""))[0],
+        nodes=[str(nodes.values[i]) for i in named],
+        partition=_numbered(texts("partition").codes)[0],
         repeat=column("repeat", 0).astype(np.int64),
         start_unix_s=column("start_unix_s", 0.0).astype(float),
         achieved_mhz=np.column_stack(achieved).astype(float),
@@ -194,17 +195,10 @@ def provenance(
     return power_w, labels
 
 
-def _factorized(values: Column) -> tuple[np.ndarray, list[object]]:
-    """int64 (rows,) indices into the distinct values, in the order of their first rows."""
-    if isinstance(values, Texts):
-        code, known = _factorized(values.codes)
-        return code, [values.values[own] for own in known]
-    values = np.asarray(values)
-    if values.dtype.kind == "O":
-        texts = Texts.of(values)
-        return texts.codes.astype(np.int64), texts.values
+def _numbered(values: np.ndarray) -> tuple[np.ndarray, list[int]]:
+    """int64 (rows,) indices into the distinct values, in the order of their first rows; these."""
     if values.strides == (0,) and len(values):
-        return np.zeros(len(values), np.int64), [values[0].item()]
+        return np.zeros(len(values), np.int64), [int(values[0])]
     distinct, first, code = np.unique(values, return_index=True, return_inverse=True)
     order = np.argsort(first)
     place = np.empty(len(order), np.int64)

@@ -124,6 +124,7 @@ def _create(group: zarr.Group, table: str, names: Iterable[str], rows: int) -> N
     for name in names:
         kind = column(name, []).dtype
         is_text = kind.kind == "O"
+        missing: dict[str, Any] = {"f": "NaN", "i": 0, "b": False, "O": ""}
         nodes[name] = ArrayV3Metadata.from_dict(
             {
                 "zarr_format": 3,
@@ -132,7 +133,7 @@ def _create(group: zarr.Group, table: str, names: Iterable[str], rows: int) -> N
                 "data_type": "string" if is_text else kind.name,
                 "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": (CHUNK_ROWS,)}},
                 "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-                "fill_value": {"f": "NaN", "i": 0, "b": False, "O": ""}[kind.kind],
+                "fill_value": missing[kind.kind],
                 "codecs": [
                     {"name": "vlen-utf8"}
                     if is_text

@@ -32,11 +32,12 @@ from campaign.store.layout import (
     open_store,
 )
 from campaign.store.measurement import Measurement, Trace
-from campaign.store.rows import CHUNK_ROWS, append, open_table
+from campaign.store.rows import CHUNK_ROWS, append
 from campaign.store.states import point_states
 from campaign.store.tables import WrittenStore, read_column
 from campaign.store.verify import damaged_traces, repair_samples
 from dvfs.dataset import CLOCK_UNPROVEN, DAMAGED
+from dvfs.texts import EqualLengths, Texts
 from tests.campaign.test_journal import measurement
 
 
@@ -342,30 +343,41 @@ def test_a_store_at_rest_is_not_written_again(store):
 
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
-def test_texts_are_read_as_zarr_reads_them(data, tmp_path_factory):
-    """Over chunks of one text, of several and of none; with a chunk that has grown twice."""
-    folder = tmp_path_factory.mktemp("texts")
+def test_zarr_reads_the_columns_that_are_written_and_they_are_read_as_by_zarr(
+    data, tmp_path_factory
+):
+    """Over chunks of one value, of several and of none; with a chunk that has grown twice."""
+    folder = tmp_path_factory.mktemp("columns")
     words = st.sampled_from(["", "a", "aa", "é", "x" * 300, '{"n": 1}', "a\0b"])
-    group = open_table(zarr.open_group(folder, mode="w"), "measurements")
-    written = []
-    for size in data.draw(
-        st.lists(st.sampled_from([1, 3, CHUNK_ROWS - 2, CHUNK_ROWS]), max_size=3)
-    ):
-        some = data.draw(st.lists(words, min_size=1, max_size=3))
-        column = np.resize(np.array(some, object), size)
-        append(group, "measurements", {"kernel": column, "repeat": np.zeros(size)}, size)
-        written += column.tolist()
+    numbers = st.sampled_from([0.0, -0.0, np.nan, 1.5, -np.inf])
+    group = zarr.open_group(folder, mode="w")
+    written: dict[str, list] = {name: [] for name in ("kernel", "site", "point_id", "time_s")}
+    sizes = st.sampled_from([1, 3, CHUNK_ROWS - 2, CHUNK_ROWS])
+    for size in data.draw(st.lists(sizes, min_size=1, max_size=3)):
+        kernel = np.resize(data.draw(st.lists(words, min_size=1, max_size=3)), size).astype(object)
+        site = Texts.of(np.resize(np.array(data.draw(st.lists(words, min_size=1)), object), size))
+        ids = np.char.zfill(np.arange(size).astype("S12"), 12)
+        time_s = np.resize(data.draw(st.lists(numbers, min_size=1, max_size=3)), size)
+        columns = {"kernel": kernel, "site": site, "time_s": time_s}
+        append(group, "measurements", columns | {"point_id": EqualLengths(ids)}, size)
+        for name, values in (columns | {"point_id": ids.astype(str)}).items():
+            written[name] += np.asarray(values).tolist()
     files = frozenset(str(path.relative_to(folder)) for path in folder.rglob("*"))
     tables = zarr.open_group(WrittenStore(folder, files), mode="r")
-    for name in ("kernel", "node"):  # node: never given
+    for name, values in written.items():
+        by_zarr = tables[f"measurements/{name}"][:]
+        if name == "time_s":
+            np.testing.assert_array_equal(by_zarr, values)
+            continue
+        assert by_zarr.tolist() == values
         found = read_column(tables, f"measurements/{name}")
         assert found.dtype == object
-        assert found.tolist() == tables[f"measurements/{name}"][:].tolist()
-    assert read_column(tables, "measurements/kernel").tolist() == written
+        assert found.tolist() == values
+    assert set(read_column(tables, "measurements/node").tolist()) == {""}  # never given
 
 
 def test_a_damaged_or_missing_chunk_of_texts_is_refused(tmp_path):
-    group = open_table(zarr.open_group(tmp_path, mode="w"), "measurements")
+    group = zarr.open_group(tmp_path, mode="w")
     append(group, "measurements", {"kernel": np.array(["a", "b"], object)}, 2)
     files = frozenset(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
     tables = zarr.open_group(WrittenStore(tmp_path, files), mode="r")
