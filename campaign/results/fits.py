@@ -342,15 +342,17 @@ def data_id(columns: xr.Dataset | Columns, site: str) -> str:
 
     import numpy as np  # noqa: PLC0415
 
-    from dvfs.dataset import FAILURES  # noqa: PLC0415
+    from campaign.store.generation import STATE, id_order  # noqa: PLC0415
+    from dvfs.dataset import FAILURES, texts_of  # noqa: PLC0415
 
-    status = np.asarray(columns["status"])
-    failed = np.logical_or.reduce([status == failure for failure in FAILURES])
-    rows = np.flatnonzero((np.asarray(columns["site"]) == site) & ~failed)
-    ids = np.array(np.asarray(columns["point_id"])[rows].tolist(), str)
-    order = np.argsort(ids, kind="stable")
+    of_site, status = texts_of(columns, "site"), texts_of(columns, "status")
+    mine = of_site.array(bool, [name == site for name in of_site.values])
+    failed = status.array(bool, [name in FAILURES for name in status.values])
+    rows = np.flatnonzero(mine & ~failed)
+    ids = np.asarray(columns["point_id"])[rows].astype(STATE["id"])
+    order = id_order(ids)
     rows = rows[order]
-    hashed = hashlib.sha256("\n".join(ids[order].tolist()).encode())
+    hashed = hashlib.sha256(b"\n".join(ids[order].tolist()))
     for name in OF_DATA:
         hashed.update(np.asarray(columns[name])[rows].astype("<f8").tobytes())
     return hashed.hexdigest()[:12]

@@ -26,6 +26,7 @@ from campaign.store.generation import (
     commit,
     generation_folder,
     generation_numbers,
+    id_order,
     newest_generation,
     next_generation_folder,
     reading,
@@ -235,22 +236,10 @@ def _write_states(
     fresh = np.empty(int((~held).sum()), STATE)
     fresh["id"], fresh["row"], fresh["status"] = ids[~held], rows[~held], codes[~held]
     merged = np.concatenate([states, fresh]) if states.size else fresh
-    order = _order(merged["id"])
+    order = id_order(merged["id"])
     with path.open("wb") as file:
         for first in range(0, len(order), CHUNK_ROWS):
             merged[order[first : first + CHUNK_ROWS]].tofile(file)
-
-
-def _order(ids: np.ndarray) -> np.ndarray:
-    """int64: the order of ids, which differ. Numbers are sorted in a fifth of the time of texts."""
-    try:
-        packed = np.frombuffer(bytes.fromhex(ids.tobytes().decode()), ">u8,>u4")
-    except ValueError:  # not written in hex
-        return np.argsort(ids)
-    first = packed["f0"].astype(np.uint64)
-    order = np.argsort(first)
-    first = first[order]
-    return order if (first[1:] != first[:-1]).all() else np.argsort(ids)
 
 
 def _append_traces(

@@ -37,6 +37,20 @@ from dvfs.files import open_regular, read_regular
 STATE = np.dtype([("id", f"S{ID_CHARS}"), ("row", "<i8"), ("status", "u1")])
 """One measurement in ``states.bin``; ``status`` is an index into :data:`STATUSES`."""
 
+
+def id_order(ids: np.ndarray) -> np.ndarray:
+    """int64: the order of ids (S). Numbers are sorted in a fifth of the time of texts."""
+    try:
+        packed = np.frombuffer(bytes.fromhex(ids.tobytes().decode()), ">u8,>u4")
+    except ValueError:  # not written in hex
+        return np.argsort(ids, kind="stable")
+    first = packed["f0"].astype(np.uint64)
+    order = np.argsort(first)
+    first = first[order]
+    is_clear = len(order) == len(ids) and (first[1:] != first[:-1]).all()
+    return order if is_clear else np.argsort(ids, kind="stable")
+
+
 FileDigest = tuple[int, int]
 """A file's size in bytes and CRC32C."""
 

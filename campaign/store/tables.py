@@ -205,28 +205,38 @@ def read_column(tables: zarr.Group, name: str) -> np.ndarray:
 
 
 def _texts(array: zarr.Array[Any], store: WrittenStore) -> np.ndarray:
-    """A column of texts, object (rows,).
+    """A column of texts, object (rows,); of one text, which is then in memory once.
 
-    Zarr makes every text three times, which takes most of the time of reading a store. A chunk is
-    the number of its texts, then the length in bytes and the UTF-8 of each (uint32).
+    Zarr makes every text three times, which takes most of the time of reading a store.
     """
     rows, size = array.shape[0], array.chunks[0]
-    texts = np.full(rows, array.fill_value, object)
-    for chunk, first in enumerate(range(0, rows, size)):
-        part = texts[first : first + size]
-        data = store.file(f"{array.path}/c/{chunk}")
-        if data is None:
-            continue
-        data = numcodecs.Zstd().decode(data)
-        text = data[4 : 8 + int.from_bytes(data[4:8], "little")]
-        if data[4:].startswith(text * len(part)):
-            part[:] = text[4:].decode()
-            continue
-        found = VLenUTF8().decode(data)
-        if len(found) != size:
-            raise ValueError(f"chunk {chunk} has {len(found)} texts, not {size}")
-        part[:] = found[: len(part)]
-    return texts
+    sizes = [min(size, rows - first) for first in range(0, rows, size)]
+    parts = []
+    for chunk, n in enumerate(sizes):
+        packed = store.file(f"{array.path}/c/{chunk}")
+        parts.append(str(array.fill_value) if packed is None else _chunk(packed, n, size))
+    if parts and all(isinstance(part, str) and part == parts[0] for part in parts):
+        return np.broadcast_to(np.array(parts[0], object), rows)
+    each = [
+        np.full(n, part, object) if isinstance(part, str) else part
+        for part, n in zip(parts, sizes, strict=True)
+    ]
+    return np.concatenate([np.empty(0, object), *each])
+
+
+def _chunk(packed: bytes, n: int, size: int) -> str | np.ndarray:
+    """The first ``n`` of the ``size`` texts of a chunk; one of them where all are the same.
+
+    A chunk is their number, then the length in bytes and the UTF-8 of each (uint32).
+    """
+    data = numcodecs.Zstd().decode(packed)
+    text = data[4 : 8 + int.from_bytes(data[4:8], "little")]
+    if data[4:].startswith(text * n):
+        return str(text[4:].decode())
+    found: np.ndarray = VLenUTF8().decode(data)
+    if len(found) != size:
+        raise ValueError(f"it has {len(found)} texts, not {size}")
+    return found[:n]
 
 
 def attributes_of(store: Store, contents: StoreContents) -> dict[str, Any]:
