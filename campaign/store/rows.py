@@ -22,6 +22,8 @@ CHUNK_ROWS = 1 << 16
 COUNT = CHUNK_ROWS.to_bytes(4, "little")
 """How a chunk of texts begins."""
 ZSTD = Zstd(level=3)
+MISSING: dict[str, Any] = {"f": "NaN", "i": 0, "b": False, "O": ""}
+"""The missing value of a kind of columns, as Zarr's metadata have it."""
 
 
 def rows_of(group: zarr.Group, table: str) -> int:
@@ -124,7 +126,6 @@ def _create(group: zarr.Group, table: str, names: Iterable[str], rows: int) -> N
     for name in names:
         kind = column(name, []).dtype
         is_text = kind.kind == "O"
-        missing: dict[str, Any] = {"f": "NaN", "i": 0, "b": False, "O": ""}
         nodes[name] = ArrayV3Metadata.from_dict(
             {
                 "zarr_format": 3,
@@ -133,7 +134,7 @@ def _create(group: zarr.Group, table: str, names: Iterable[str], rows: int) -> N
                 "data_type": "string" if is_text else kind.name,
                 "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": (CHUNK_ROWS,)}},
                 "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-                "fill_value": missing[kind.kind],
+                "fill_value": MISSING[kind.kind],
                 "codecs": [
                     {"name": "vlen-utf8"}
                     if is_text

@@ -119,9 +119,10 @@ def run(arguments: Namespace) -> int:
     path, store_path = Path(arguments.table), Path(arguments.store)
     traces = Path(arguments.traces) if arguments.traces else None
     if path.is_dir():
-        from campaign.table.crate import crate_table  # noqa: PLC0415
+        from campaign.table.crate import METADATA, crate_table  # noqa: PLC0415
 
-        path, traces = crate_table(path)
+        if (path / METADATA).is_file():
+            path, traces = crate_table(path)
     if path.suffix == ".toml":
         raise ArgumentError(f"{path}: is a TOML file, not a table; --map takes a map file")
     imported = import_table(

@@ -160,3 +160,11 @@ def test_an_import_killed_at_any_moment_leaves_the_old_state_or_the_new(tmp_path
         assert main(["import", str(second), "--store", str(victim)]) == 0
         ids = imported(victim)["point_id"]
         assert len(ids) == ids.nunique() == 502
+
+
+def test_a_folder_that_is_no_crate_is_refused_by_its_name(tmp_path, capsys):
+    (tmp_path / "folder").mkdir()
+    words = ["import", str(tmp_path / "folder"), "--store", str(tmp_path / "store")]
+    assert main(words) == 2
+    assert capsys.readouterr().err.startswith(f"campaign: {tmp_path / 'folder'}: ")
+    assert not (tmp_path / "store").exists()
