@@ -67,8 +67,8 @@ def choose(
 ) -> FormChoice:
     """Choose among ``candidates``, the simplest first.
 
-    ``weight``: float64 (rows,), 1 by default; ``part_of``: without it, rows that ``data`` is a part
-    of. Candidates that estimate more numbers than there are
+    ``weight``: float64 (rows,), 1 by default. ``part_of``: rows that include ``data``, whose sums
+    are taken where all rows count the same. Candidates that estimate more numbers than there are
     rows are left out, unless all do.
     """
     trainings = [

@@ -64,8 +64,8 @@ def fit(
     of the choice. Where columns depend on each other exactly, the values are those with the least
     sum of (x_i |a_i|)^2 (:mod:`analysis.energy.arrow_solver`), and an interval has every value with
     which the model predicts the same. With three nodes or more, what the runs of a node have in
-    common is added. ``part_of``: rows that ``data`` are some of; their sums by setting are then not
-    made again.
+    common is added. ``part_of``: rows that include ``data``; their sums by setting are not made
+    again.
 
     Raises:
         FitError: an unknown model or voltage, or fewer rows than terms.
