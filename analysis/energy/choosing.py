@@ -71,8 +71,9 @@ def choose(
     are taken where all rows count the same. Candidates that estimate more numbers than there are
     rows are left out, unless all do.
     """
+    sums = part_of if weight is None else None
     trainings = [
-        (part_of and part_of.part(data, form)) or prepare(data, form, weight) for form in candidates
+        (sums and sums.part(data, form)) or prepare(data, form, weight) for form in candidates
     ]
     if with_enough_rows := [t for t in trainings if t.numbers <= len(data)]:
         trainings = with_enough_rows
