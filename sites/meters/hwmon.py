@@ -15,6 +15,10 @@ changes between boots.
   cores are ``CPU Power Socket N`` and whose remaining parts are ``SysIO Power Socket N``.
 - AMD (chip ``amd_energy``; Documentation/hwmon/amd_energy.rst up to Linux 5.12, a separate module
   since): ``EsocketN``. Its driver unwraps the 32 bits of the hardware.
+- Intel's discrete GPUs (Documentation/ABI/testing/sysfs-driver-intel-i915-hwmon and
+  sysfs-driver-intel-xe-hwmon): energy 1 of chip ``i915`` is the entire device (chips ``i915_gtN``
+  are parts of it); energy 1 of ``xe`` is the card, and energy 2 its package, which some devices
+  have alone. Both drivers unwrap the 32 bits of the hardware.
 
 **Wraps**: the values have 64 bits, so a counter that goes back was reset.
 """
@@ -40,8 +44,8 @@ from sites.meters.shared.open_meter import FileMeter, keep_open
 ABOUT = MeterDescription(
     kind="hwmon",
     reads="power sensors and energy counters in /sys/class/hwmon; without options, those of "
-    "NVIDIA Grace and amd_energy",
-    domains="module, package, core, uncore; others as sensors says",
+    "NVIDIA Grace, amd_energy and Intel GPUs (not tried with a GPU)",
+    domains="module, package, core, uncore, gpu; others as sensors says",
     needs="read access to the sensor files; energies are readable by root only by default",
     options={
         "sensors": "list of tables with chip, label or number, domain, and optionally inside "
@@ -57,6 +61,7 @@ GRACE_DOMAINS = {"Module": "module", "Grace": "package", "CPU": "core", "SysIO":
 GRACE_INSIDE = {"Module": (), "Grace": ("Module",), "CPU": ("Grace", "Module")}
 AMD_CHIP = "amd_energy"
 AMD_LABEL = re.compile(r"Esocket\d+")
+INTEL_CHIPS = ("i915", "xe")
 
 RESOLUTIONS = {GRACE_CHIP: 1e-3, AMD_CHIP: 2.0**-16}
 """In W or J. ACPI's power meters report whole mW; AMD's unit of energy is 15.3 uJ."""
@@ -194,7 +199,24 @@ def _choose_known(sensors: Sequence[Sensor]) -> tuple[ChosenSensor, ...]:
     for sensor in sensors:
         if sensor.chip == AMD_CHIP and AMD_LABEL.fullmatch(sensor.label or ""):
             choices.append(ChosenSensor(AMD_CHIP, str(sensor.label), "package"))
-    return tuple(choices)
+    return tuple(choices + _intel_gpus(sensors))
+
+
+def _intel_gpus(sensors: Sequence[Sensor]) -> list[ChosenSensor]:
+    """The energy of each Intel GPU: of the card, or of its package where there is no other."""
+    gpus: dict[str, Sensor] = {}
+    for sensor in sensors:  # those of a chip are in the order of their numbers
+        if sensor.chip in INTEL_CHIPS and sensor.kind == "energy" and sensor.number <= 2:
+            gpus.setdefault(sensor.device, sensor)
+    return [
+        ChosenSensor(
+            sensor.chip,
+            sensor.label or sensor.number,
+            "gpu",
+            device=device if len(gpus) > 1 else None,
+        )
+        for device, sensor in gpus.items()
+    ]
 
 
 def _find_channels(

@@ -29,7 +29,7 @@ def add_chip(
         (directory / file).write_text(f"{text}\n")
     if device:
         home = root / "sys/devices" / device
-        home.mkdir(parents=True)
+        home.mkdir(parents=True, exist_ok=True)
         (directory / "device").symlink_to(home)
 
 
@@ -83,6 +83,30 @@ def test_the_files_of_newer_kernels_are_the_chips_own(tmp_path: Path) -> None:
 def test_amd_sockets() -> None:
     meter = open_hwmon(TREES / "amd-energy-hwmon")
     assert nesting(meter) == [("Esocket0", "package", None), ("Esocket1", "package", None)]
+    meter.close()
+
+
+def test_intel_gpus(tmp_path: Path) -> None:
+    """By the kernel's ABI documents: energy 1 is the device or the card, energy 2 a part of it, and
+    chips i915_gtN are parts of i915."""
+    card = {"energy1_label": "card", "energy1_input": 5_000_000}
+    package = {"energy2_label": "pkg", "energy2_input": 3_000_000}
+    add_chip(tmp_path, 0, "xe", {**card, **package}, "0000:03:00.0")
+    meter = open_hwmon(tmp_path)
+    assert nesting(meter) == [("card", "gpu", None)]
+    meter.close()
+    add_chip(tmp_path, 1, "xe", package, "0000:04:00.0")
+    add_chip(tmp_path, 2, "i915_gt0", {"energy1_input": 1}, "0000:0a:00.0")
+    add_chip(tmp_path, 3, "i915", {"energy1_input": 7_000_000}, "0000:0a:00.0")
+    meter = open_hwmon(tmp_path)
+    names = ["0000:03:00.0/card", "0000:04:00.0/pkg", "0000:0a:00.0/i915-1"]
+    assert sorted(nesting(meter)) == [(name, "gpu", None) for name in names]
+    meter.read()
+    for index, number, uj in ((0, 1, 15_000_000), (1, 2, 23_000_000), (3, 1, 37_000_000)):
+        (tmp_path / HWMON / f"hwmon{index}/energy{number}_input").write_text(f"{uj}\n")
+    channels = (channel.name for channel in meter.channels)
+    by_name = dict(zip(channels, meter.read().values, strict=True))
+    assert by_name == dict(zip(names, (10.0, 20.0, 30.0), strict=True))
     meter.close()
 
 
