@@ -250,6 +250,7 @@ class SlurmCluster:
         try:
             done = subprocess.run(
                 command,
+                cwd=self.base,  # where a job without --output leaves its file
                 env=self.environment,
                 input=stdin,
                 stdin=subprocess.DEVNULL if stdin is None else None,
