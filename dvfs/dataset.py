@@ -113,6 +113,7 @@ FAILURE_TEXT_COLUMNS = (
     "node",
     "status",
     "text",
+    "profile",
 )
 TEXT_COLUMNS = (
     *FAILURE_TEXT_COLUMNS,
@@ -127,6 +128,7 @@ BOOLEAN_COLUMNS = ("simulated", "imported")
 COLUMN_UNITS = {
     "core_mhz": "MHz",
     "mem_mhz": "MHz",
+    "uncore_mhz": "MHz",
     "power_limit_w": "W",
     "time_s": "s",
     "energy_j": "J",
@@ -142,6 +144,7 @@ COLUMN_UNITS = {
 POSSIBLE = {
     "core_mhz": (10.0, 1e4, "MHz"),
     "mem_mhz": (10.0, 3e4, "MHz"),
+    "uncore_mhz": (10.0, 1e4, "MHz"),
     "power_limit_w": (0.1, 1e5, "W"),
     "core_mhz_achieved": (0.01, 1e4, "MHz"),
     "mem_mhz_achieved": (0.01, 3e4, "MHz"),
@@ -190,12 +193,14 @@ LONG_NAMES = {
     "provenance": "further facts, JSON",
     "core_mhz": "core clock asked for",
     "mem_mhz": "memory clock asked for",
+    "uncore_mhz": "uncore clock asked for",
+    "profile": "profile asked for",
     "power_limit_w": "power limit asked for",
     "time_s": "time of an iteration",
     "energy_j": "energy of an iteration",
     "energy_std_j": "standard uncertainty of the energy",
     "core_mhz_achieved": "core clock read back",
-    "mem_mhz_achieved": "memory clock read back",
+    "mem_mhz_achieved": "memory or uncore clock read back",
     "core_mhz_timed": "core clock by a timed loop",
     "core_v": "core voltage",
     "mem_v": "memory voltage",

@@ -591,7 +591,7 @@ FILE_KINDS = {
     ),
     "Site": _kind(
         "a site file",
-        "partitions domains meters clocks power_limit legal slurm simulated counters",
+        "partitions domains meters clocks power_limit profiles legal slurm simulated counters",
         "name description classes device architecture energy metering nodes_per_point",
         "name it in a campaign file, under [[sites]], or examine it: campaign doctor {path}",
     ),

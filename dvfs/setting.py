@@ -1,113 +1,160 @@
-"""A setting: the core and memory clocks and the power limit that a measurement asks for."""
+"""A setting: the clocks, the power limit and the profile that a measurement asks for."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import total_ordering
 from typing import TYPE_CHECKING, Any, SupportsFloat
 
 if TYPE_CHECKING:
     import numpy as np
+    import xarray as xr
+
+    from dvfs.dataset import Columns
 
 
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Requested or achieved clocks, in MHz, and a power limit, in W.
+    """Requested or achieved clocks, in MHz, a power limit, in W, and a profile of the site.
 
-    None means that there is no such clock or limit, that it is left as found, or that it could not
-    be read. Settings are in order of the core clock, then the memory clock, then the power limit;
-    None comes before any value.
+    ``uncore_mhz``: the clock of a CPU's last level cache, mesh and memory controllers; ``profile``:
+    the name of a set of other settings, such as a governor or an energy preference. None means
+    that there is no such value, that it is left as found, or that it could not be read. Settings
+    are in order of their values, first the core clock; None comes before any value.
 
     Raises:
-        ValueError: a value is NaN, which :meth:`of` makes None of.
+        ValueError: a number is NaN, or the profile is empty, of which :meth:`of` makes None.
     """
 
     core_mhz: float | None = None
     mem_mhz: float | None = None
+    uncore_mhz: float | None = None
     power_limit_w: float | None = None
+    profile: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        if any(value is not None and math.isnan(value) for value in self.values):
-            raise ValueError(f"a value of a setting must be a number or None: found {self.values}")
+        has_nan = any(value is not None and math.isnan(value) for value in self.numbers)
+        if has_nan or self.profile == "":
+            raise ValueError(f"a value of a setting must be given or None: found {self.values}")
 
     @classmethod
     def of(
         cls,
         core_mhz: SupportsFloat | None,
         mem_mhz: SupportsFloat | None,
+        uncore_mhz: SupportsFloat | None = None,
         power_limit_w: SupportsFloat | None = None,
+        profile: str | None = None,
     ) -> Setting:
-        """The setting of a row of a table or an array, in which NaN is no value."""
-        given = (core_mhz, mem_mhz, power_limit_w)
-        values = (math.nan if value is None else float(value) for value in given)
-        return cls(*(None if math.isnan(value) else value for value in values))
+        """The setting of a row of a table or of arrays, in which NaN and "" are no value."""
+        given = (core_mhz, mem_mhz, uncore_mhz, power_limit_w)
+        numbers = (math.nan if value is None else float(value) for value in given)
+        known = (None if math.isnan(value) else value for value in numbers)
+        return cls(*known, profile=profile or None)
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> Setting:
+        """The setting of a row by the names of :data:`AXES`; a missing one has no value."""
+        return cls.of(*(row.get(name) for name in AXES))
 
     @property
-    def values(self) -> tuple[float | None, float | None, float | None]:
+    def numbers(self) -> tuple[float | None, float | None, float | None, float | None]:
+        """The values of :data:`NUMBERS`."""
+        return self.core_mhz, self.mem_mhz, self.uncore_mhz, self.power_limit_w
+
+    @property
+    def values(self) -> tuple[float | str | None, ...]:
         """The values of :data:`AXES`."""
-        return self.core_mhz, self.mem_mhz, self.power_limit_w
+        return *self.numbers, self.profile
 
     @property
     def clocks(self) -> tuple[float | None, float | None]:
-        """Core and memory MHz."""
-        return self.core_mhz, self.mem_mhz
+        """The two clocks of the energy model, in MHz: of the core, and of the uncore where there is
+        one, else of the memory."""
+        return self.core_mhz, self.mem_mhz if self.uncore_mhz is None else self.uncore_mhz
 
     @property
     def option_text(self) -> str:
         """As ``--setting`` takes it: ``852,924``, or ``852,924,150`` with a power limit in W;
-        ``852,,150`` where there is no memory clock."""
-        texts = ["" if value is None else f"{value:g}" for value in self.values]
-        return ",".join(texts).rstrip(",") or "as-found"
+        ``852,,150`` where there is no memory clock; ``uncore=1800`` and ``profile=NAME`` follow."""
+        shown = (self.core_mhz, self.mem_mhz, self.power_limit_w)
+        texts = ["" if value is None else f"{value:g}" for value in shown]
+        uncore = "" if self.uncore_mhz is None else f"uncore={self.uncore_mhz:g}"
+        profile = "" if self.profile is None else f"profile={self.profile}"
+        return ",".join(filter(None, [",".join(texts).rstrip(","), uncore, profile])) or "as-found"
 
     @property
     def short_text(self) -> str:
-        """As tables of terminals have it: ``852/924``, ``852/-``, ``852/924, 150 W``."""
-        clocks = "/".join("-" if mhz is None else f"{mhz:g}" for mhz in self.clocks)
-        return clocks if self.power_limit_w is None else f"{clocks}, {self.power_limit_w:g} W"
+        """As tables of terminals have it: ``852/924``, ``852/-``, ``852/924, 150 W``,
+        ``2000/-, uncore 1800, profile powersave``."""
+        pair = (self.core_mhz, self.mem_mhz)
+        clocks = "/".join("-" if mhz is None else f"{mhz:g}" for mhz in pair)
+        return ", ".join([clocks, *self.further_texts])
 
     @property
-    def without_limit(self) -> Setting:
-        """The same clocks without a power limit."""
+    def further_texts(self) -> list[str]:
+        """What a setting has besides the core and the memory clock: ``uncore 1800``, ``150 W``,
+        ``profile powersave``."""
+        limit = [] if self.power_limit_w is None else [f"{self.power_limit_w:g} W"]
+        uncore = [] if self.uncore_mhz is None else [f"uncore {self.uncore_mhz:g}"]
+        return uncore + limit + ([] if self.profile is None else [f"profile {self.profile}"])
+
+    @property
+    def two_clocks(self) -> Setting:
+        """:attr:`clocks` alone, the second as ``mem_mhz``."""
         return Setting(*self.clocks)
 
-    def as_dict(self) -> dict[str, float | None]:
-        """The clocks, and the power limit where there is one, by the names of :data:`AXES`."""
-        values = dict(zip(AXES, self.values, strict=True))
-        if self.power_limit_w is None:
-            del values["power_limit_w"]
-        return values
+    def as_dict(self) -> dict[str, float | str | None]:
+        """The core and memory clocks, and what else there is, by the names of :data:`AXES`."""
+        return {
+            name: value
+            for name, value in zip(AXES, self.values, strict=True)
+            if value is not None or name not in OPTIONAL
+        }
 
     def __lt__(self, other: Setting) -> bool:
         return self._order < other._order
 
     @property
-    def _order(self) -> tuple[tuple[bool, float], ...]:
-        return tuple((value is not None, value or 0.0) for value in self.values)
+    def _order(self) -> tuple[tuple[bool, float | str], ...]:
+        numbers = tuple((value is not None, value or 0.0) for value in self.numbers)
+        return *numbers, (self.profile is not None, self.profile or "")
 
     def __str__(self) -> str:
         core, mem = self.core_mhz, self.mem_mhz
-        limit = "" if self.power_limit_w is None else f", power limit {self.power_limit_w:g} W"
         if core is None and mem is None:
-            return "unchanged clocks" + limit
+            return "unchanged clocks" + self._further
         if mem is None:
-            return f"core {core:g} MHz, memory clock unchanged" + limit
+            return f"core {core:g} MHz, memory clock unchanged" + self._further
         if core is None:
-            return f"core clock unchanged, memory {mem:g} MHz" + limit
-        return f"core {core:g}, memory {mem:g} MHz" + limit
+            return f"core clock unchanged, memory {mem:g} MHz" + self._further
+        return f"core {core:g}, memory {mem:g} MHz" + self._further
 
     @property
     def hash_text(self) -> str:
         """What random draws hash. It never changes, so that a seed always draws the same."""
-        core, mem = ("as found" if mhz is None else f"{mhz:g}" for mhz in self.clocks)
+        core, mem = (
+            "as found" if mhz is None else f"{mhz:g}" for mhz in (self.core_mhz, self.mem_mhz)
+        )
+        return f"core {core}, memory {mem} MHz{self._further}"
+
+    @property
+    def _further(self) -> str:
+        uncore = "" if self.uncore_mhz is None else f", uncore {self.uncore_mhz:g} MHz"
         limit = "" if self.power_limit_w is None else f", power limit {self.power_limit_w:g} W"
-        return f"core {core}, memory {mem} MHz{limit}"
+        return uncore + limit + ("" if self.profile is None else f", profile {self.profile}")
 
 
-AXES = ("core_mhz", "mem_mhz", "power_limit_w")
+NUMBERS = ("core_mhz", "mem_mhz", "uncore_mhz", "power_limit_w")
+"""What a setting has numbers of."""
+AXES = (*NUMBERS, "profile")
 """What a setting has values of: the names of its fields and of the columns of tables."""
+OPTIONAL = AXES[2:]
+"""The axes that are left out of JSON, and of what a point's id is made of, where a setting has no
+value of them."""
 AS_FOUND = Setting()
 
 Volts = Mapping[Setting, tuple[float, float]]
@@ -117,17 +164,19 @@ Volts = Mapping[Setting, tuple[float, float]]
 def distinct_settings(*values: np.ndarray) -> tuple[list[Setting], np.ndarray]:
     """The distinct settings of rows, sorted, and each row's place among them, int64 (rows,).
 
-    ``values``: of :data:`AXES` in their order, all or the clocks alone, float64 (rows,) each, NaN
-    where there is no value.
+    ``values``: of :data:`AXES` in their order, all or the first of them: float64 (rows,) each, NaN
+    where there is no value, and of the profile texts, "" where there is none.
     """
     import numpy as np  # noqa: PLC0415
 
     code = np.zeros(len(values[0]), np.int64)
     for axis in values:
-        # NaN is the last of the distinct values; no value comes first.
+        if axis.strides == (0,):
+            continue  # one value
         distinct = np.unique(axis)
         place = np.searchsorted(distinct, axis)
-        if len(distinct) and np.isnan(distinct[-1]):
+        # NaN is the last of the distinct values; no value comes first, as "" does.
+        if axis.dtype.kind == "f" and len(distinct) and np.isnan(distinct[-1]):
             place = (place + 1) % len(distinct)
         code = code * max(len(distinct), 1) + place
     _, first, index = np.unique(code, return_index=True, return_inverse=True)
@@ -136,27 +185,34 @@ def distinct_settings(*values: np.ndarray) -> tuple[list[Setting], np.ndarray]:
 
 
 def clock_columns(settings: Iterable[Setting]) -> np.ndarray:
-    """The core and memory MHz of settings for computing, float64 (settings, 2): NaN where there is
-    no such clock."""
+    """The clocks of settings (:attr:`Setting.clocks`) for computing, float64 (settings, 2): NaN
+    where there is no such clock."""
     import numpy as np  # noqa: PLC0415
 
     return np.array([setting.clocks for setting in settings], float).reshape(-1, 2)
 
 
-def axis_columns(settings: Iterable[Setting]) -> np.ndarray:
-    """The values of :data:`AXES` of settings for computing, float64 (settings, 3): NaN where there
-    is none."""
+def number_columns(settings: Iterable[Setting]) -> np.ndarray:
+    """The values of :data:`NUMBERS` of settings for computing, float64 (settings, 4): NaN where
+    there is none."""
     import numpy as np  # noqa: PLC0415
 
-    return np.array([setting.values for setting in settings], float).reshape(-1, len(AXES))
+    return np.array([setting.numbers for setting in settings], float).reshape(-1, len(NUMBERS))
 
 
-def axis_values(data: Mapping[Any, Any], rows: np.ndarray) -> list[np.ndarray]:
-    """The values of :data:`AXES` at some rows of a table, float64 (rows,) each: NaN where there is
-    none, or no such column."""
+def axis_values(data: xr.Dataset | Columns, rows: np.ndarray) -> list[np.ndarray]:
+    """The values of :data:`AXES` at some rows of a table, (rows,) each, as
+    :func:`distinct_settings` takes them."""
     import numpy as np  # noqa: PLC0415
 
-    return [
+    found = [
         np.asarray(data[name])[rows].astype(float) if name in data else np.full(len(rows), np.nan)
-        for name in AXES
+        for name in NUMBERS
     ]
+    if "profile" in data:
+        from dvfs.dataset import texts_of  # noqa: PLC0415
+
+        names = texts_of(data, "profile")
+        if len(names.values) > 1 or names.values != [""]:
+            return [*found, np.asarray(names[rows]).astype(str)]
+    return [*found, np.broadcast_to(np.array(""), len(rows))]

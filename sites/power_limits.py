@@ -5,17 +5,21 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+from sites.amdsmi_library import AmdsmiError
+from sites.amdsmi_library import find_gpus as find_amd_gpus
+from sites.amdsmi_library import open_library as open_amdsmi
 from sites.clocks import ClocksError
+from sites.clocks.amdsmi_power_cap import AmdsmiLimit
 from sites.clocks.nvml_power_limit import NvmlLimit
 from sites.clocks.powercap import find_packages
 from sites.nvml_library import NvmlError, find_gpus, open_library
 
 
 def power_limits_w(root: Path = Path("/")) -> dict[str, float]:
-    """Device -> its limit in W: of each NVIDIA GPU that this process may use (``gpu-N``) the one
-    that NVML enforces, of each processor package (``package-N``) RAPL's long-term one. A device
-    whose limit cannot be read, or that has none in force, is left out."""
-    return _of_gpus(root) | _of_packages(root)
+    """Device -> its limit in W: of each GPU that this process may use (``gpu-N``) the one that NVML
+    enforces, or the power cap of AMD SMI; of each processor package (``package-N``) RAPL's
+    long-term one. A device whose limit cannot be read, or that has none in force, is left out."""
+    return (_of_gpus(root) or _of_amd_gpus()) | _of_packages(root)
 
 
 def _of_gpus(root: Path) -> dict[str, float]:
@@ -26,6 +30,19 @@ def _of_gpus(root: Path) -> dict[str, float]:
             for gpu in find_gpus(library):
                 with suppress(NvmlError):
                     limits[f"gpu-{gpu.index}"] = NvmlLimit(library, gpu).enforced() / 1e3
+        finally:
+            library.close()
+    return limits
+
+
+def _of_amd_gpus() -> dict[str, float]:
+    limits: dict[str, float] = {}
+    with suppress(AmdsmiError):
+        library = open_amdsmi()
+        try:
+            for gpu in find_amd_gpus(library):
+                with suppress(AmdsmiError):
+                    limits[f"gpu-{gpu.index}"] = AmdsmiLimit(library, gpu).found() / 1e6
         finally:
             library.close()
     return limits

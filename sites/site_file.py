@@ -164,13 +164,25 @@ class Domains(FileModel):
     """The core clock: of CPU cores or a GPU."""
     mem: Domain | None = None
     """The memory clock."""
+    uncore: Domain | None = None
+    """Of a CPU in place of mem: the clock of its last level cache, mesh and memory controllers."""
 
-    @field_validator("core", "mem")
+    @field_validator("core", "mem", "uncore")
     @classmethod
     def _clocks(cls, value: Domain | None, info: ValidationInfo) -> Domain | None:
-        most_mhz = MOST_MHZ if info.field_name == "core" else MOST_MEM_MHZ
+        most_mhz = MOST_MEM_MHZ if info.field_name == "mem" else MOST_MHZ
         _possible_clocks([] if value is None else value.frequencies_mhz, most_mhz)
         return value
+
+    @model_validator(mode="after")
+    def _one_beside_the_core(self) -> Self:
+        if self.mem is not None and self.uncore is not None:
+            raise BadValueError(
+                "found uncore and mem: the energy model has one clock beside that of the core",
+                "leave one of them out",
+                ("uncore",),
+            )
+        return self
 
 
 class Legal(FileModel):
@@ -233,6 +245,23 @@ class PowerLimit(FileModel):
     @classmethod
     def _known(cls, value: str | None) -> str | None:
         return None if value is None else known(value, CONTROLS, "control")
+
+
+class Profiles(FileModel):
+    """The profiles of a node that can be set: each a set of settings that has a name, such as an
+    energy preference of its CPUs."""
+
+    names: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:+-]{1,64}$")]] = Field(min_length=1)
+    """The profiles to measure at."""
+    control: str
+    """How a profile is set: the name of a control that sets profiles."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """The options of the control."""
+
+    @field_validator("control")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        return known(value, CONTROLS, "control")
 
 
 class MeterEntry(FileModel):
@@ -544,6 +573,8 @@ class Site(FileModel):
     power_limit: PowerLimit | None = None
     """The power limits that can be set, and how. Every legal pair of clocks is then measured at
     each of them."""
+    profiles: Profiles | None = None
+    """The profiles that can be set, and how. Every other setting is then measured under each."""
     meters: list[MeterEntry] = Field(default_factory=list)
     """The meters of the site's nodes."""
     counters: dict[Name, OneLine | CounterGroup] = Field(default_factory=dict)
@@ -573,18 +604,22 @@ class Site(FileModel):
 
     @cached_property
     def settings(self) -> list[Setting]:
-        """Every legal setting, by memory clock, core clock and power limit; ``AS_FOUND`` where
-        nothing can be set."""
+        """Every legal setting, by memory or uncore clock, core clock, power limit and profile;
+        ``AS_FOUND`` where nothing can be set."""
         core_clocks = self.domains.core.frequencies_mhz if self.domains.core else [None]
         mem_clocks = self.domains.mem.frequencies_mhz if self.domains.mem else [None]
+        uncore_clocks = self.domains.uncore.frequencies_mhz if self.domains.uncore else [None]
         restricted = {entry.mem_mhz: entry.core_mhz for entry in self.legal}
         limits: Sequence[float | None] = self.power_limit.limits_w if self.power_limit else [None]
+        profiles: Sequence[str | None] = self.profiles.names if self.profiles else [None]
         legal = [
-            Setting(core_mhz, mem_mhz, limit_w)
+            Setting(core_mhz, mem_mhz, uncore_mhz, limit_w, profile=profile)
             for mem_mhz in mem_clocks
+            for uncore_mhz in uncore_clocks
             for core_mhz in core_clocks
             if mem_mhz is None or mem_mhz not in restricted or core_mhz in restricted[mem_mhz]
             for limit_w in limits
+            for profile in profiles
         ]
         return legal or [AS_FOUND]
 
@@ -593,7 +628,9 @@ class Site(FileModel):
         core_v, mem_v = (
             None if domain is None or mhz is None else domain.volts.get(mhz)
             for domain, mhz in zip(
-                (self.domains.core, self.domains.mem), setting.clocks, strict=True
+                (self.domains.core, self.domains.uncore or self.domains.mem),
+                setting.clocks,
+                strict=True,
             )
         )
         return core_v, mem_v

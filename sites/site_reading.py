@@ -73,13 +73,15 @@ def _check_voltages(site: Site, source: Source) -> None:
 
 def _check_control(site: Site, source: Source) -> None:
     control = site.clocks.control
-    if control == "fixed" and (site.domains.core or site.domains.mem):
+    domains = site.domains
+    has_domain = bool(domains.core or domains.mem or domains.uncore)
+    if control == "fixed" and has_domain:
         raise source.error(
             ("clocks", "control"),
             "control 'fixed' sets no clocks, and [domains] lists frequencies to set",
             "choose another control, or leave [domains] out",
         )
-    if control not in ("fixed", "simulated") and not (site.domains.core or site.domains.mem):
+    if control not in ("fixed", "simulated") and not has_domain:
         raise source.error(
             ("clocks", "control"),
             f"control {control!r} has no clocks to set",
@@ -98,11 +100,12 @@ def _check_control(site: Site, source: Source) -> None:
             "leave [[meters]] out: a simulated machine has its own meter (simulated.meter_hz)",
         )
     if control == "slurm":
-        if site.domains.mem and site.clocks.device == "cpu":
+        if (domains.mem or domains.uncore) and site.clocks.device == "cpu":
+            name = "mem" if domains.mem else "uncore"
             raise source.error(
-                ("domains", "mem"),
-                "the control 'slurm' sets no memory clock of a CPU (srun --cpu-freq)",
-                "leave [domains.mem] out, or set device = 'gpu' in [clocks]",
+                ("domains", name),
+                "the control 'slurm' sets no memory or uncore clock of a CPU (srun --cpu-freq)",
+                f"leave [domains.{name}] out, or set device = 'gpu' in [clocks]",
             )
         local = [name for name, p in site.partitions.items() if p.scheduler != "slurm"]
         if local:
@@ -114,11 +117,13 @@ def _check_control(site: Site, source: Source) -> None:
 
 
 def _check_power_limit(site: Site, source: Source) -> None:
-    if CONTROLS.load(site.clocks.control).ABOUT.limits_power:
+    axis = _axis(site.clocks.control)
+    if axis:
+        table = {"power_limit_w": "[power_limit]", "profile": "[profiles]"}[axis]
         raise source.error(
             ("clocks", "control"),
-            f"control {site.clocks.control!r} sets the power limit, and no clock",
-            "name it as control of [power_limit]",
+            f"control {site.clocks.control!r} sets no clock",
+            f"name it as control of {table}",
         )
     limit = site.power_limit
     if limit is None:
@@ -128,10 +133,30 @@ def _check_power_limit(site: Site, source: Source) -> None:
         raise source.error(("power_limit", "limits_w"), "a limit twice", "list it once")
     if site.is_simulated and limit.control is not None:
         raise source.error(key, f"found {limit.control!r}", "a simulated machine needs none")
-    limiting = [name for name in CONTROLS if CONTROLS.load(name).ABOUT.limits_power]
-    if not site.is_simulated and limit.control not in limiting:
-        what = "missing" if limit.control is None else f"{limit.control!r} sets no power limit"
-        raise source.error(key, what, f"name one of {', '.join(limiting)}")
+    if not site.is_simulated:
+        limiting = [name for name in CONTROLS if _axis(name) == "power_limit_w"]
+        if limit.control not in limiting:
+            what = "missing" if limit.control is None else f"{limit.control!r} sets no power limit"
+            raise source.error(key, what, f"name one of {', '.join(limiting)}")
+
+
+def _axis(control: str) -> str:
+    axis: str = CONTROLS.load(control).ABOUT.axis
+    return axis
+
+
+def _check_profiles(site: Site, source: Source) -> None:
+    profiles = site.profiles
+    if profiles is None:
+        return
+    if len(set(profiles.names)) < len(profiles.names):
+        raise source.error(("profiles", "names"), "a profile twice", "list it once")
+    if site.is_simulated:
+        raise source.error(("profiles",), "a simulated machine has no profiles", "leave them out")
+    setting = [name for name in CONTROLS if _axis(name) == "profile"]
+    if profiles.control not in setting:
+        what = f"{profiles.control!r} sets no profile"
+        raise source.error(("profiles", "control"), what, f"name one of {', '.join(setting)}")
 
 
 def _check_options(site: Site, source: Source) -> None:
@@ -142,6 +167,9 @@ def _check_options(site: Site, source: Source) -> None:
     limit = site.power_limit
     if limit is not None and limit.control is not None:
         checks.append((("power_limit",), clocks.check_options, limit.control, limit.options))
+    profiles = site.profiles
+    if profiles is not None:
+        checks.append((("profiles",), clocks.check_options, profiles.control, profiles.options))
     for i, entry in enumerate(site.meters):
         checks.append((("meters", i), meters.check_options, entry.kind, entry.options))
     for key, check, name, options in checks:
@@ -193,6 +221,9 @@ def _check_simulated(site: Site, source: Source) -> None:
                 f"no rate for class {name!r}",
                 f"name classes of rate_per_cycle: {', '.join(machine.rate_per_cycle)}",
             )
+    if site.domains.uncore is not None:
+        what = "a simulated machine has no uncore clock"
+        raise source.error(("domains", "uncore"), what, "leave it out")
     for name in ("core", "mem"):
         domain = getattr(site.domains, name)
         if domain is None or not domain.volts:
@@ -208,7 +239,8 @@ CHECKS: list[Check] = [
     (["domains", "legal"], _check_legal),
     (["clocks", "domains", "simulated", "meters", "partitions"], _check_control),
     (["clocks", "power_limit"], _check_power_limit),
-    (["clocks", "power_limit", "meters"], _check_options),
+    (["clocks", "profiles"], _check_profiles),
+    (["clocks", "power_limit", "profiles", "meters"], _check_options),
     (["simulated", "classes", "domains"], _check_simulated),
 ]
 """What the keys of a site file must agree on."""

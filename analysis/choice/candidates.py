@@ -145,10 +145,10 @@ def profile_candidates(
             f"{', '.join(sorted(data.counts))}"
         )
     known = {**(volts or {}), **measured_volts(data)}
-    if any(setting.power_limit_w is not None for setting in known):
+    if any((setting.power_limit_w, setting.profile) != (None, None) for setting in known):
         raise FitError(
-            f"--profile: {data.site} was measured under power limits, and a profile is predicted "
-            f"by clocks alone; measure the kernel there"
+            f"--profile: {data.site} was measured under power limits or profiles, and a profiled "
+            f"kernel is predicted by clocks alone; measure it there"
         )
     found = profiled(data, counts, measured_s, measured_at, known)
     settings = sorted(known)

@@ -134,7 +134,7 @@ class CrossValidation:
         )
 
 
-def _clocks(settings: Sequence[Setting]) -> list[dict[str, float | None]]:
+def _clocks(settings: Sequence[Setting]) -> list[dict[str, float | str | None]]:
     return [at.as_dict() for at in settings]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -40,7 +41,8 @@ def folds(data: Observations, scheme: str, train: Sequence[Setting] | None) -> I
         of_clocks = len({setting.clocks for setting in at}) > 1
         groups: dict[Setting, list[int]] = {}
         for s, setting in zip(present.tolist(), at, strict=True):
-            groups.setdefault(setting.without_limit if of_clocks else setting, []).append(s)
+            without = replace(setting, power_limit_w=None)
+            groups.setdefault(without if of_clocks else setting, []).append(s)
         if len(groups) < 2:
             raise FitError("leave-one-setting-out needs measurements at two settings or more")
         yield from (np.isin(data.setting, group) for group in groups.values())

@@ -100,13 +100,16 @@ def highest_clocks(settings: Sequence[Setting]) -> int | None:
     """The index of the setting that has both the highest core and the highest memory clock, and no
     power limit or the highest.
 
-    A clock that no setting has counts as its highest. None where no setting has both.
+    A clock that no setting has counts as its highest. None where no setting has both, or profiles
+    differ there.
     """
     clocks = [
         {mhz for setting in settings if (mhz := setting.clocks[i]) is not None} for i in (0, 1)
     ]
     top = tuple(max(of_domain, default=None) for of_domain in clocks)
     at = [i for i, setting in enumerate(settings) if setting.clocks == top]
+    if len({settings[i].profile for i in at}) > 1:
+        return None
     return max(at, key=lambda i: settings[i].power_limit_w or np.inf, default=None)
 
 

@@ -17,7 +17,7 @@ from analysis.measurements.observations import FitError, Observations, measured_
 from analysis.predict.site import SitePosterior, site_posterior
 from analysis.search.like_cells import like_cells
 from analysis.search.next_cells import ENOUGH, Belief, next_cells, spread_settings
-from dvfs.setting import Setting, Volts, axis_columns, clock_columns
+from dvfs.setting import Setting, Volts, clock_columns, number_columns
 
 FIRST_SETTINGS = 5
 """All kernels are first measured at so many settings, far from each other."""
@@ -184,7 +184,7 @@ def _anchors(
     measured = np.flatnonzero(may.any(axis=0))
     settings = [offer.settings[s] for s in measured.tolist()]
     none = np.zeros(len(settings), bool)
-    apart = spread_settings(axis_columns(settings), none, _fastest(settings), ANCHOR_SETTINGS)
+    apart = spread_settings(_axes(settings), none, _fastest(settings), ANCHOR_SETTINGS)
     cheapest_first = np.argsort(np.where(may, hours, np.inf), axis=0, kind="stable")
     cells: list[tuple[int, int]] = []
     costs: list[float] = []
@@ -285,7 +285,7 @@ def _at_each_setting(data: Observations, volts: Volts, kernels: Sequence[str]) -
 
 def _spread(offer: MeasuredCells, measured: np.ndarray) -> list[tuple[int, int]]:
     """The cells that come first: all kernels at settings far from each other, new ones at two."""
-    axes = axis_columns(offer.settings)
+    axes = _axes(offer.settings)
     first = _fastest(offer.settings)
     free = offer.free & ~offer.measured
     missing = FIRST_SETTINGS - int(measured.sum())
@@ -301,11 +301,20 @@ def _spread(offer: MeasuredCells, measured: np.ndarray) -> list[tuple[int, int]]
     return [(k, s) for s in settings for k in new if free[k, s]]
 
 
+def _axes(settings: Sequence[Setting]) -> np.ndarray:
+    """What settings differ in, float64 (settings, n), NaN for none: their numbers, and a column for
+    each profile, which is 2 for those that have it."""
+    profiles = sorted({setting.profile or "" for setting in settings})
+    has = np.array([[setting.profile == name for name in profiles] for setting in settings])
+    return np.hstack([number_columns(settings), 1.0 + has])
+
+
 def _fastest(settings: Sequence[Setting]) -> int:
     """The index of the setting with the highest clocks, or with the highest core clock where none
     has both."""
     top = highest_clocks(settings)
-    return int(np.nanargmax(clock_columns(settings)[:, 0])) if top is None else top
+    core_mhz = np.nan_to_num(clock_columns(settings)[:, 0])
+    return int(np.argmax(core_mhz)) if top is None else top
 
 
 def _beliefs(

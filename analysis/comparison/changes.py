@@ -52,8 +52,8 @@ class Change:
     ``low``, ``high``: its 95 % interval, of this ratio alone. ``p``: the chance of such a ratio or
     one further from 1 if nothing changed; ``adjusted_p``: corrected for the number of comparisons.
     The four are NaN where noise or nodes cannot be separated from a change. ``before``,
-    ``after``: measurements. ``core_mhz``, ``mem_mhz``, ``power_limit_w``: NaN where the site has no
-    such value, and of kernels and sites.
+    ``after``: measurements. ``core_mhz`` to ``profile``: NaN or "" where the site has no such
+    value, and of kernels and sites.
     """
 
     level: Level
@@ -70,7 +70,9 @@ class Change:
     kernel: str = ""
     core_mhz: float = math.nan
     mem_mhz: float = math.nan
+    uncore_mhz: float = math.nan
     power_limit_w: float = math.nan
+    profile: str = ""
     adjusted_p: float = math.nan
 
     @property

@@ -23,7 +23,7 @@ from dvfs.errors import UserError
 from dvfs.groups import Groups
 from dvfs.kernel_instance import KernelInstance, kernels_of_rows, relabelled
 from dvfs.names import unknown_name
-from dvfs.setting import Setting, axis_columns, axis_values, clock_columns, distinct_settings
+from dvfs.setting import Setting, axis_values, clock_columns, distinct_settings
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -183,8 +183,8 @@ def observations(
     asked = axis_values(dataset, rows)
     settings, setting = distinct_settings(*asked)
     core_v, mem_v = numbers("core_v"), numbers("mem_v")
-    core_mhz = clocks_run_at(asked[0], numbers("core_mhz_achieved"), asked[2])
-    mem_mhz = asked[1]
+    core_mhz = clocks_run_at(asked[0], numbers("core_mhz_achieved"), asked[3])
+    mem_mhz = second_clock(site, asked[1], asked[2])
     core_v = _volts_at(core_mhz, asked[0], core_v)
     origin = set(texts_of(dataset, "voltage_origin")[rows].present()) - {""}
     voltage = "+".join(sorted(origin)) or "unit"
@@ -221,6 +221,23 @@ def observations(
             json.loads(dataset.attrs.get("perf_per_watt_mhz", "{}")).get(site, np.nan)
         ),
     )
+
+
+def second_clock(site: str, mem_mhz: np.ndarray, uncore_mhz: np.ndarray) -> np.ndarray:
+    """The clock of the energy model's memory domain in each row, MHz, float64 (rows,): the memory
+    clock, or of a CPU the uncore clock, on which its caches and memory controllers depend.
+
+    Raises:
+        FitError: both were changed.
+    """
+    if np.isnan(uncore_mhz).all():
+        return mem_mhz
+    if len(np.unique(mem_mhz)) > 1:
+        raise FitError(
+            f"{site} was measured at several memory clocks and at uncore clocks, and the energy "
+            f"model has one clock for both; import those of one memory clock, as a site of its own"
+        )
+    return np.where(np.isnan(uncore_mhz), mem_mhz, uncore_mhz)
 
 
 OFF_CLOCK = 0.02
@@ -279,7 +296,8 @@ def measured_volts(data: Observations) -> dict[Setting, tuple[float, float]]:
 
 def by_clocks(data: Observations) -> Observations:
     """The same rows, of which those that ran at the same clocks have the same setting: for what
-    depends on clocks alone. Clocks that were not held are the same to :data:`SAME_CLOCK`."""
+    depends on clocks alone, of which the second one is then called ``mem_mhz``. Clocks that were
+    not held are the same to :data:`SAME_CLOCK`."""
     asked_mhz = data.mhz[data.setting, 0]
     moved = np.isfinite(data.core_mhz) & (data.core_mhz != asked_mhz)
     if not moved.any():
@@ -329,8 +347,15 @@ def pooled(sites: Sequence[Observations]) -> tuple[Observations, np.ndarray]:
             for label in data.labels.tolist()
         ]
     )
-    asked = [axis_columns(data.settings)[data.setting] for data in sites]
-    settings, setting = distinct_settings(*np.concatenate(asked).T)
+    every = sorted({one for data in sites for one in data.settings})
+    number = {one: i for i, one in enumerate(every)}
+    there, setting = np.unique(
+        np.concatenate(
+            [np.array([number[one] for one in data.settings])[data.setting] for data in sites]
+        ),
+        return_inverse=True,
+    )
+    settings = [every[i] for i in there.tolist()]
     classes = sorted({name for data in sites for name in data.counts})
     return (
         replace(
@@ -388,12 +413,9 @@ def rows_by_kernel(data: Observations) -> Iterator[tuple[str, np.ndarray]]:
 
 def setting_text(setting: Setting) -> str:
     """A setting as reports write it: ``852/924 MHz``, ``852/924 MHz, 150 W``."""
-    core, mem = ("as found" if mhz is None else f"{mhz:g}" for mhz in setting.clocks)
-    limit = "" if setting.power_limit_w is None else f"{setting.power_limit_w:g} W"
-    if setting.mem_mhz is None:
-        if setting.core_mhz is None:
-            return limit or core
-        text = f"{core} MHz"
-    else:
-        text = f"{core}/{mem} MHz"
-    return f"{text}, {limit}" if limit else text
+    pair = (setting.core_mhz, setting.mem_mhz)
+    core, mem = ("as found" if mhz is None else f"{mhz:g}" for mhz in pair)
+    clocks = [f"{core} MHz" if setting.mem_mhz is None else f"{core}/{mem} MHz"]
+    if pair == (None, None):
+        clocks = [] if setting.further_texts else [core]
+    return ", ".join([*clocks, *setting.further_texts])

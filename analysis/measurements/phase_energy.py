@@ -19,7 +19,7 @@ import xarray as xr
 from analysis.measurements.observations import FitError, setting_text
 from dvfs.dataset import OK, PHASE_PREFIX
 from dvfs.kernel_instance import KernelInstance, dataset_kernels
-from dvfs.setting import Setting
+from dvfs.setting import Setting, axis_values
 
 FASTEST, LEAST = "fastest", "least energy"
 CLOCKS = ("core_mhz", "mem_mhz")
@@ -84,7 +84,7 @@ def phase_splits(dataset: xr.Dataset, site: str) -> tuple[list[PhaseSplit], list
     for i in marked[ok[marked]].tolist():
         kernel = known[str(dataset["kernel"].values[i]), str(dataset["params"].values[i])]
         kernels[kernel.label] = kernel
-        setting = Setting.of(*(dataset[name].values[i] for name in CLOCKS))
+        setting = Setting.of(*(one[0] for one in axis_values(dataset, np.array([i]))))
         rows.setdefault(kernel.label, {}).setdefault(setting, []).append(i)
     splits, notes = [], []
     for label in sorted(rows):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.costs.linear_cost import at_clocks
-from analysis.measurements.observations import FitError, site_names
+from analysis.measurements.observations import FitError, second_clock, site_names
 from analysis.measurements.problems import of_problem
 from dvfs.dataset import COUNT_PREFIX, is_complete
 from dvfs.kernel_instance import KernelInstance, dataset_kernels
@@ -102,16 +102,18 @@ def measured_variants(
     rows = np.flatnonzero(mine & done & (np.asarray(dataset["kernel"]) == kernel))
     if not len(rows):
         raise FitError(f"no measurement of {kernel} at {site} has succeeded")
-    if np.isfinite(axis_values(dataset, rows)[2]).any():
+    core_mhz, mem_mhz, uncore_mhz, limit_w, profile = axis_values(dataset, rows)
+    if np.isfinite(limit_w).any() or (profile != "").any():
         raise FitError(
-            f"{kernel} was measured at {site} under power limits; its variants' costs are modelled "
-            f"by clocks alone: measure it without"
+            f"{kernel} was measured at {site} under power limits or profiles; its variants' costs "
+            f"are modelled by clocks alone: measure it without"
         )
     known = dataset_kernels(dataset)
     own = [known[kernel, params] for params in np.asarray(dataset["params"])[rows].tolist()]
     kept = of_problem(own, problem or {})
     rows, own = rows[kept], [own[place] for place in kept]
-    mhz = {name: np.asarray(dataset[name])[rows].astype(float) for name in CLOCKS}
+    mhz = dict(zip(CLOCKS, (core_mhz, second_clock(site, mem_mhz, uncore_mhz)), strict=True))
+    mhz = {name: values[kept] for name, values in mhz.items()}
     _, setting = distinct_settings(*(mhz[name] for name in CLOCKS))
     keys = list(zip((instance.label for instance in own), setting.tolist(), strict=True))
     distinct = {key: place for place, key in enumerate(dict.fromkeys(sorted(keys)))}

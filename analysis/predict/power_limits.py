@@ -19,18 +19,48 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analysis.measurements.observations import FitError, Observations, by_clocks
-from dvfs.setting import Setting, Volts, axis_columns, clock_columns
+from dvfs.setting import NUMBERS, Setting, Volts, clock_columns, number_columns
+
+LIMIT = NUMBERS.index("power_limit_w")
 
 
-def coordinates(settings: Sequence[Setting]) -> np.ndarray:
-    """What the model takes for the core and the memory clock, float64 (settings, 2), NaN for none:
-    the clocks, or where these are one pair, the power limits."""
-    core_mhz, mem_mhz, limit_w = axis_columns(settings).T
-    if len({setting.clocks for setting in settings}) > 1 or np.isnan(limit_w).all():
-        return np.column_stack([core_mhz, mem_mhz])
-    # Without a limit a device has its default one, the highest.
-    limit_w = np.where(np.isnan(limit_w), np.nanmax(limit_w), limit_w)
-    return np.column_stack([limit_w, np.full(len(settings), np.nan)])
+def coordinates(settings: Sequence[Setting], data: Observations) -> np.ndarray:
+    """What the model takes for the core and the memory clock, float64 (settings, 2), NaN for none.
+
+    The clocks, or where these are one pair, the power limits; the first of them times the speed of
+    the profile, for what a profile does to the clock is not known (:func:`profile_speeds`).
+    """
+    (core_mhz, mem_mhz), limit_w = clock_columns(settings).T, number_columns(settings)[:, LIMIT]
+    if len({setting.clocks for setting in settings}) == 1 and not np.isnan(limit_w).all():
+        # Without a limit a device has its default one, the highest.
+        core_mhz = np.where(np.isnan(limit_w), np.nanmax(limit_w), limit_w)
+        mem_mhz = np.full(len(settings), np.nan)
+    speeds = profile_speeds(data)
+    if len(speeds) > 1:
+        usual = float(np.exp(np.mean(np.log(list(speeds.values())))))
+        speed = [speeds.get(setting.profile, usual) for setting in settings]
+        core_mhz = np.where(np.isnan(core_mhz), 1.0, core_mhz) * np.array(speed)
+    return np.column_stack([core_mhz, mem_mhz])
+
+
+def profile_speeds(data: Observations) -> dict[str | None, float]:
+    """Profile -> how fast kernels ran under it, 1 for the fastest: exp(b_p) of the least squares
+    log t = a_kc - b_p over the rows of kernels k at the clocks and limits c."""
+    profiles = sorted({one.profile or "" for one in data.settings})
+    if len(profiles) < 2:
+        return dict.fromkeys([name or None for name in profiles], 1.0)
+    others = [replace(one, profile=None) for one in data.settings]
+    number = {one: i for i, one in enumerate(dict.fromkeys(others))}
+    group = data.kernel * len(number) + np.array([number[one] for one in others])[data.setting]
+    _, group = np.unique(group, return_inverse=True)
+    rows = np.bincount(group)
+    of = np.array([profiles.index(one.profile or "") for one in data.settings])[data.setting]
+    columns = np.column_stack([-np.log(data.time_s), *(of == p for p in range(len(profiles)))])
+    means = np.stack([np.bincount(group, column) / rows for column in columns.T], axis=1)
+    speed, *profile = (columns - means[group]).T
+    log_speed = np.linalg.lstsq(np.stack(profile, axis=1), speed, rcond=None)[0]
+    relative = np.exp(log_speed - log_speed.max()).tolist()
+    return {name or None: own for name, own in zip(profiles, relative, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -53,17 +83,22 @@ class PowerLimits:
         limited = [setting for setting in settings if setting.power_limit_w is not None]
         if not limited or len({setting.clocks for setting in settings}) == 1:
             return None
-        asked = axis_columns(data.settings)[data.setting]
-        if np.isnan(data.core_mhz[np.isfinite(asked[:, 2])]).any() or not _shown(data, asked):
+        if len({setting.profile for setting in settings}) > 1:
+            raise FitError(
+                f"{data.site} was measured under power limits at several clocks, and under several "
+                f"profiles; import those of one profile, as a site of its own"
+            )
+        asked = number_columns(data.settings)[data.setting]
+        if np.isnan(data.core_mhz[np.isfinite(asked[:, LIMIT])]).any() or not _shown(data, asked):
             raise FitError(
                 f"{data.site} was measured under power limits at several clocks, and some rows do "
                 f"not have the clock that they ran at; give it as core_mhz_achieved"
             )
         ran_at = by_clocks(data)
-        clocks = {ran_at.settings[s].without_limit for s in np.unique(ran_at.setting)}
-        clocks |= {setting.without_limit for setting in settings}
-        held_down = np.isfinite(asked[:, 2]) & (data.core_mhz < asked[:, 0])
-        share = (data.energy_j / data.time_s / asked[:, 2])[held_down]
+        clocks = {ran_at.settings[s].two_clocks for s in np.unique(ran_at.setting)}
+        clocks |= {setting.two_clocks for setting in settings}
+        held_down = np.isfinite(asked[:, LIMIT]) & (data.core_mhz < asked[:, 0])
+        share = (data.energy_j / data.time_s / asked[:, LIMIT])[held_down]
         reached = float(np.log(np.median(share))) if len(share) else 0.0
         return cls(settings, sorted(clocks), reached)
 
@@ -80,7 +115,7 @@ class PowerLimits:
 
     def volts(self, volts: Volts) -> Volts:
         """The voltages of ``clocks``, by those of the settings: straight between these."""
-        known = {setting.without_limit: of for setting, of in volts.items()}
+        known = {setting.two_clocks: of for setting, of in volts.items()}
         core = {setting.core_mhz or 0.0: of[0] for setting, of in sorted(known.items())}
         mem = {setting.mem_mhz: of[1] for setting, of in known.items()}
         return {
@@ -99,7 +134,7 @@ class PowerLimits:
         of_time, of_power = np.empty((2, len(self.settings), len(n)))
         for s, setting in enumerate(self.settings):
             line = np.flatnonzero(
-                (mem == (setting.mem_mhz or 0.0)) & (core <= (setting.core_mhz or 0.0))
+                (mem == (setting.clocks[1] or 0.0)) & (core <= (setting.core_mhz or 0.0))
             )
             line = line[np.argsort(core[line])]
             top = line[-1]
@@ -125,7 +160,7 @@ class PowerLimits:
 def _shown(data: Observations, asked: np.ndarray) -> bool:
     """Whether some row under a limit ran at another clock than it was asked for, or none would
     have to: its power is below the limit."""
-    limited = np.isfinite(asked[:, 2])
+    limited = np.isfinite(asked[:, LIMIT])
     moved = limited & (data.core_mhz != asked[:, 0])
-    at_limit = limited & (data.energy_j / data.time_s >= asked[:, 2])
+    at_limit = limited & (data.energy_j / data.time_s >= asked[:, LIMIT])
     return bool(moved.any() or not at_limit.any())

@@ -368,7 +368,7 @@ def site_posterior(
         return _under_limits(data, volts, labels, limits)
     cells = CellLogs.from_rows(data, labels, settings)
     (log_s, log_w), repeats, noise = cells.means(), cells.repeats, cells.noise()
-    mhz, known = coordinates(settings), data.voltage in KNOWN
+    mhz, known = coordinates(settings, data), data.voltage in KNOWN
     all_volts = [volts[one] for one in settings]
     means = repeats
     if like is not None:
@@ -376,7 +376,7 @@ def site_posterior(
         there = CellLogs.from_rows(like[0], labels, others)
         log_s, log_w = map(np.hstack, zip((log_s, log_w), there.means(), strict=True))
         means, other_noise = np.hstack([repeats, there.repeats]), there.noise()
-        mhz = np.vstack([mhz, coordinates(others)])
+        mhz = np.vstack([mhz, coordinates(others, like[0])])
         if not known and set(settings) <= set(others):
             all_volts = [like[1][one] for one in settings]
             known = True

@@ -70,7 +70,9 @@ def check(dataset: xr.Dataset | Columns, site: str) -> list[Finding]:
     findings += outliers(rows, residual, sigma, df)
     changes = level_changes(rows, residual, sigma) + node_offsets(rows)
     findings += changes + _elsewhere(session_offsets(rows), changes)
-    limited = any(setting.power_limit_w is not None for setting in rows.settings)
+    limited = any(
+        (setting.power_limit_w, setting.profile) != (None, None) for setting in rows.settings
+    )
     free = rows_of(dataset, site, limited=False) if limited else rows
     if len(free.index):
         if limited:

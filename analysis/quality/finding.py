@@ -9,7 +9,7 @@ import numpy as np
 
 from analysis.measurements.observations import setting_text
 from dvfs.kernel_instance import KernelInstance, dataset_kernels
-from dvfs.setting import Setting
+from dvfs.setting import AXES, Setting
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -56,11 +56,11 @@ def describe(finding: Finding, dataset: xr.Dataset | Columns, limit: int = 5) ->
     for row in finding.rows[:limit]:
         one = {
             name: np.asarray(dataset[name])[row]
-            for name in ("kernel", "params", "core_mhz", "mem_mhz", "repeat", "node", "point_id")
+            for name in ("kernel", "params", *AXES, "repeat", "node", "point_id")
             if name in dataset
         }
         kernel = known[str(one["kernel"]), str(one.get("params", ""))]
-        text = f"{kernel.label} at {setting_text(Setting.of(one['core_mhz'], one['mem_mhz']))}"
+        text = f"{kernel.label} at {setting_text(Setting.of_row(one))}"
         text += f", repeat {int(one['repeat'])}" if "repeat" in one else ""
         text += f", node {one['node']}" if one.get("node") else ""
         lines.append(text + (f" ({one['point_id']})" if "point_id" in one else ""))

@@ -15,7 +15,14 @@ from analysis.measurements.observations import setting_text
 from dvfs.dataset import COUNT_PREFIX, MEMORY_CLASSES, complete_rows, texts_of
 from dvfs.groups import Groups
 from dvfs.kernel_instance import KernelInstance, kernels_of_rows
-from dvfs.setting import Setting, axis_columns, axis_values, clock_columns, distinct_settings
+from dvfs.setting import (
+    NUMBERS,
+    Setting,
+    axis_values,
+    clock_columns,
+    distinct_settings,
+    number_columns,
+)
 from dvfs.texts import Texts
 
 if TYPE_CHECKING:
@@ -57,7 +64,8 @@ class Rows:
     @property
     def limit_w(self) -> np.ndarray:
         """The power limit of each row, in W, float64; NaN where there is none."""
-        return np.asarray(axis_columns(self.settings)[self.setting, 2])
+        limits = number_columns(self.settings)[:, NUMBERS.index("power_limit_w")]
+        return np.asarray(limits[self.setting])
 
     @cached_property
     def cell(self) -> np.ndarray:
@@ -108,11 +116,13 @@ class Rows:
 
 def rows_of(dataset: xr.Dataset | Columns, site: str, limited: bool = True) -> Rows:
     """The complete rows of ``site`` with a positive time (s) and energy (J); ``limited``: also
-    those under a power limit, whose clocks follow the load."""
+    those under a power limit or a profile, whose clocks follow the load."""
     time_s, energy_j = np.asarray(dataset["time_s"]), np.asarray(dataset["energy_j"])
     ok = complete_rows(dataset, site)
     if not limited and "power_limit_w" in dataset:
         ok &= np.isnan(np.asarray(dataset["power_limit_w"]))
+    if not limited and "profile" in dataset:
+        ok &= np.asarray(dataset["profile"]) == ""
     index = np.flatnonzero(ok & (time_s > 0) & (energy_j > 0))
     own = every_row(index, time_s)
 

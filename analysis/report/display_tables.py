@@ -314,7 +314,7 @@ def pick_table(site: SiteReport, families: Mapping[str, str]) -> Table | None:
             TextColumn("kernel"): names[p.label],
             TableColumn("core", "MHz"): clock(p.setting.core_mhz),
             TableColumn("memory", "MHz"): clock(p.setting.mem_mhz),
-            **_limit_column(p.setting),
+            **_further_columns(p.setting),
             TableColumn("energy, predicted", energy_unit): energy[i],
             TableColumn("time", time_unit): times[i],
             TableColumn("saves", "%"): decimals(p.saving_pct),
@@ -333,9 +333,15 @@ def pick_table(site: SiteReport, families: Mapping[str, str]) -> Table | None:
     return Table.of(caption, _grouped(families, rows), tall=True)
 
 
-def _limit_column(setting: Setting) -> dict[TableColumn, str]:
-    limit = setting.power_limit_w
-    return {} if limit is None else {TableColumn("power limit", "W"): f"{limit:g}"}
+def _further_columns(setting: Setting) -> dict[TableColumn, str]:
+    columns: dict[TableColumn, str] = {}
+    if setting.uncore_mhz is not None:
+        columns[TableColumn("uncore", "MHz")] = clock(setting.uncore_mhz)
+    if setting.power_limit_w is not None:
+        columns[TableColumn("power limit", "W")] = f"{setting.power_limit_w:g}"
+    if setting.profile is not None:
+        columns[TextColumn("profile")] = setting.profile
+    return columns
 
 
 def balances(lines: Sequence[tuple[PairPoints, Roofline]], with_energy: bool) -> Table | None:

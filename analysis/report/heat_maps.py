@@ -71,9 +71,8 @@ def level(percent: float) -> int:
 
 
 def _place(setting: Setting) -> tuple[str, str]:
-    """The column and the row of a setting: its core clock, and its memory clock and power limit."""
-    limit = "" if setting.power_limit_w is None else f", {setting.power_limit_w:g} W"
-    return clock(setting.core_mhz), clock(setting.mem_mhz) + limit
+    """The column and the row of a setting: its core clock, and what else it has."""
+    return clock(setting.core_mhz), ", ".join([clock(setting.mem_mhz), *setting.further_texts])
 
 
 def _heat_map(among: SettingCandidates, picked: Pick | None) -> HeatMap:

@@ -292,7 +292,12 @@ def _examine_clocks(site: Site, root: Path) -> ClockExamination:
         remedy = "correct clocks.options in the site file"
         return replace(examined, can_set=False, why=str(error), remedy=remedy)
     if offered is not None:
-        missing = [str(setting) for setting in site.settings if setting not in offered]
+        known = {(one.clocks, one.power_limit_w, one.profile) for one in offered}
+        missing = [
+            str(one)
+            for one in site.settings
+            if (one.clocks, one.power_limit_w, one.profile) not in known
+        ]
         examined = replace(examined, offered=len(offered), not_offered=missing)
     if site.clocks.in_steps:
         examined = _examine_slurm(site, examined, root)
@@ -303,7 +308,7 @@ def _examine_clocks(site: Site, root: Path) -> ClockExamination:
     return replace(
         examined,
         core_mhz_now=state.setting.core_mhz,
-        mem_mhz_now=state.setting.mem_mhz,
+        mem_mhz_now=state.setting.clocks[1],
         temperature_c=state.temperature_c,
         throttled=list(state.throttled),
     )

@@ -188,7 +188,7 @@ class LiveStatus:
             now=self._now.get(label),
             settings=tuple(
                 SettingCounts(
-                    **dict(zip(AXES, map(_float, setting.values), strict=True)),
+                    **{name: getattr(setting, name) for name in AXES},
                     done=done,
                     failed=failed,
                     left=left,
@@ -202,7 +202,3 @@ def resume_command(campaign_file: Path | None, store: Store, verb: str = "run") 
     """The command that goes on with a campaign."""
     file = "CAMPAIGN.toml" if campaign_file is None else shlex.quote(str(campaign_file.resolve()))
     return f"campaign {verb} {file} --store {shlex.quote(str(store.root))}"
-
-
-def _float(value: float | None) -> float | None:
-    return None if value is None else float(value)

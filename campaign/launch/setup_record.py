@@ -14,6 +14,7 @@ from campaign.measure.point_life import PartitionSetup
 from campaign.store.mixtures import KERNEL_CODE
 from kernels.host.ranks import node_name
 from kernels.sources import kernel_identity
+from sites.clocks.energy_preference import in_force as energy_preference_in_force
 from sites.clocks.shared.journal import log_left_over
 from sites.node_facts import node_facts, slurm_facts
 from sites.nvml_power_model import power_models
@@ -45,6 +46,8 @@ def node_record(setup: PartitionSetup) -> dict[str, Any]:
         log_left_over(Path("/"))  # a limit that a killed process set is not the node's
         if limits_w := power_limits_w():
             facts["node"]["power_limits_w"] = limits_w
+        if preference := energy_preference_in_force(Path("/")):
+            facts["node"]["energy_preference"] = preference
     if any(meter.kind == "nvml" for meter in setup.site.meters):
         facts["nvml_power_model"] = power_models()
     return planned_record(setup) | {name: fact for name, fact in facts.items() if fact}

@@ -40,7 +40,9 @@ class SettingCounts:
 
     core_mhz: float | None
     mem_mhz: float | None
+    uncore_mhz: float | None = None
     power_limit_w: float | None = None
+    profile: str | None = None
     done: int
     failed: int
     left: int

@@ -5,10 +5,12 @@ from __future__ import annotations
 import html
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 
 from campaign.launch.partition_now import duration
 from campaign.launch.snapshot import ENDED, PartitionSnapshot, SettingCounts, Snapshot
 from dvfs.printable import printable
+from dvfs.setting import Setting
 
 RELOAD_S = 10
 STYLE = """\
@@ -92,12 +94,14 @@ def _partition(partition: PartitionSnapshot) -> str:
 
 
 def _grid(settings: tuple[SettingCounts, ...]) -> str:
-    """A table of settings: a row for each core clock, a column for each memory clock, and for each
-    power limit at it."""
-    cells = {(row.core_mhz, (row.mem_mhz, row.power_limit_w)): row for row in settings}
-    memory = sorted({at for _, at in cells}, key=lambda at: (at[0] or 0.0, at[1] or 0.0))
-    limits = {at: "" if at[1] is None else f", {at[1]:g} W" for at in memory}
-    head = "".join(f'<th scope="col">memory {_mhz(at[0])}{limits[at]}</th>' for at in memory)
+    """A table of settings: a row for each core clock, a column for what else they have."""
+    cells = {}
+    for row in settings:
+        setting = Setting.of_row(vars(row))
+        cells[row.core_mhz, replace(setting, core_mhz=None)] = row
+    memory = sorted({at for _, at in cells})
+    heads = (", ".join([f"memory {_mhz(at.mem_mhz)}", *at.further_texts]) for at in memory)
+    head = "".join(f'<th scope="col">{_text(text)}</th>' for text in heads)
     rows = "\n".join(
         f'<tr><th scope="row">core {_mhz(core_mhz)}</th>'
         + "".join(_cell(cells.get((core_mhz, at))) for at in memory)

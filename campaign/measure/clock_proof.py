@@ -56,52 +56,69 @@ def prove(site: Site, asked: Setting, windows: Sequence[Window]) -> ClockProof:
         UnachievedClockError: they did not.
     """
     by, missing = [], []
-    for domain in ("core", "mem"):
-        mhz: float | None = getattr(asked, f"{domain}_mhz")
+    second = "memory clock" if asked.uncore_mhz is None else "uncore clock"
+    for i, name in enumerate(("core clock", second)):
+        mhz = asked.clocks[i]
         if mhz is None:
             continue
-        name = {"core": "core clock", "mem": "memory clock"}[domain]
         limited = asked.power_limit_w is not None
-        read = [_read_back(site, window, name, mhz, limited) for window in windows]
-        timed = [_timed(site, window, mhz) for window in windows] if domain == "core" else []
-        if domain == "mem" and len({setting.mem_mhz for setting in site.settings}) == 1:
+        read = [_read_back(site, window, i, mhz, name, limited) for window in windows]
+        timed = [_timed(site, window, mhz) for window in windows] if i == 0 else []
+        if i == 1 and len({setting.clocks[1] for setting in site.settings}) == 1:
             continue
         if all(read):
             by.append(READ_BACK)
         elif timed and all(timed):
             by.append(TIMED)
         else:
-            why = "this node does not report it" + _as_timed(windows, domain)
+            why = "this node does not report it" + ("" if i else _as_timed(windows))
             missing.append(f"{name} {mhz:g} MHz: {why}")
-    if asked.power_limit_w is not None:
-        if _limit_read_back(asked.power_limit_w, windows):
+    for name, read_back in _others_read_back(asked, windows).items():
+        if read_back:
             by.append(READ_BACK)
         else:
-            missing.append(f"power limit {asked.power_limit_w:g} W: this node does not report it")
+            missing.append(f"{name}: this node does not report it")
     if missing:
         return ClockProof(missing="; ".join(missing))
     return ClockProof(by=TIMED if TIMED in by else "".join(by[:1]))
 
 
-def _limit_read_back(limit_w: float, windows: Sequence[Window]) -> bool:
-    """Whether the hardware reported the power limit in every window."""
-    read = [window.achieved.power_limit_w for window in windows]
-    for found in read:
-        if found is not None and not is_limit(found, limit_w):
-            raise UnachievedClockError(
-                f"power limit: asked for {limit_w:g} W, and it was {found:g} W"
-            )
-    return None not in read
+def _others_read_back(asked: Setting, windows: Sequence[Window]) -> dict[str, bool]:
+    """Whether every window reported the power limit and the profile, as far as they were asked for,
+    by the name of each with its value.
+
+    Raises:
+        UnachievedClockError: another one was reported.
+    """
+    limit_w, profile = asked.power_limit_w, asked.profile
+    read = {}
+    if limit_w is not None:
+        limits_w = [window.achieved.power_limit_w for window in windows]
+        for found_w in limits_w:
+            if found_w is not None and not is_limit(found_w, limit_w):
+                raise UnachievedClockError(
+                    f"power limit: asked for {limit_w:g} W, and it was {found_w:g} W"
+                )
+        read[f"power limit {limit_w:g} W"] = None not in limits_w
+    if profile is not None:
+        profiles = [window.achieved.profile for window in windows]
+        for found in profiles:
+            if found not in (None, profile):
+                raise UnachievedClockError(f"profile: asked for {profile}, and it was {found}")
+        read[f"profile {profile}"] = None not in profiles
+    return read
 
 
-def _read_back(site: Site, window: Window, name: str, mhz: float, limited: bool) -> bool:
-    """Whether the hardware reported the clock in the window; a core clock that is ``limited`` may
-    be lower than asked for."""
-    achieved = window.achieved.core_mhz if name == "core clock" else window.achieved.mem_mhz
+def _read_back(
+    site: Site, window: Window, clock: int, mhz: float, name: str, limited: bool
+) -> bool:
+    """Whether the hardware reported one of the setting's clocks in the window; a core clock that is
+    ``limited`` may be lower than asked for."""
+    achieved = window.achieved.clocks[clock]
     if achieved is None:
         return False
     allowed_pct = site.clocks.tolerance_pct
-    lower = limited and name == "core clock" and achieved < mhz
+    lower = limited and clock == 0 and achieved < mhz
     if abs(achieved - mhz) > allowed_pct / 100.0 * mhz and not lower:
         raise UnachievedClockError(f"{name}: asked for {mhz:g} MHz, ran at {achieved:g} MHz")
     apart_pct = window.conditions.get("clocks_apart_pct", 0.0)
@@ -128,10 +145,10 @@ def _timed(site: Site, window: Window, mhz: float) -> bool:
     return all(abs(timed / mhz - 1.0) <= allowed for cpus in window.timed_mhz for timed in cpus)
 
 
-def _as_timed(windows: Sequence[Window], domain: str) -> str:
+def _as_timed(windows: Sequence[Window]) -> str:
     """What a timed loop said, for a message."""
     timed = timed_mhz(windows)
-    if domain == "mem" or not timed:
+    if not timed:
         return ""
     return f", and a timed loop ran at {min(timed):.0f} to {max(timed):.0f} MHz"
 

@@ -348,7 +348,7 @@ def _record(
         energy_j=energy.energy_j,
         energy_std_j=energy.std_j,
         core_mhz_achieved=_mean(window.achieved.core_mhz for window in windows),
-        mem_mhz_achieved=_mean(window.achieved.mem_mhz for window in windows),
+        mem_mhz_achieved=_mean(window.achieved.clocks[1] for window in windows),
         core_mhz_timed=_mean(timed_mhz(windows)),
         counts=counts,
         meters=meters,

@@ -342,7 +342,7 @@ class _Run:
         """What the record says of clocks and energy; None where it is not known."""
         facts: dict[str, Any] = {
             "core_mhz": self.wanted.setting.core_mhz,
-            "mem_mhz": self.wanted.setting.mem_mhz,
+            "mem_mhz": self.wanted.setting.clocks[1],
             "set": self._set,
             "clock_proof": None,
             "core_mhz_achieved": None,
@@ -357,7 +357,7 @@ class _Run:
             achieved = sampler.achieved_setting()
             facts |= {
                 "core_mhz_achieved": achieved.core_mhz,
-                "mem_mhz_achieved": achieved.mem_mhz,
+                "mem_mhz_achieved": achieved.clocks[1],
                 "clock_proof": self._proof(achieved),
             }
             facts |= {k: v for k, v in sampler.conditions().items() if k == "throttled"}

@@ -369,9 +369,16 @@ def joined(measured: WindowedMeasurement, team: Team) -> WindowedMeasurement:
 
 
 def _mean_setting(settings: Sequence[Setting]) -> Setting:
-    """The mean of each value over nodes; None where one of them does not report it."""
-    values = list(zip(*(setting.values for setting in settings), strict=True))
-    return Setting(*(None if None in own else statistics.fmean(own) for own in values))
+    """The mean of each number over nodes, and the profile of all; None where one of them does not
+    report it."""
+    values = list(zip(*(setting.numbers for setting in settings), strict=True))
+    means = (None if None in own else statistics.fmean(own) for own in values)
+    return Setting(*means, profile=_same_profile(settings))
+
+
+def _same_profile(settings: Sequence[Setting]) -> str | None:
+    profiles = {setting.profile for setting in settings}
+    return profiles.pop() if len(profiles) == 1 else None
 
 
 def _conditions(of_nodes: Sequence[dict[str, Any]]) -> dict[str, Any]:

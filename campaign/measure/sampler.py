@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dvfs.setting import AXES, Setting
+from dvfs.setting import NUMBERS, Setting
 from sites.clocks import ClockControl, ClockState
 from sites.meters import Buffered, Channel, FromFiles, Meter, MeterError, Reading
 
@@ -231,13 +231,14 @@ class Sampler(threading.Thread):
         return costs
 
     def achieved_setting(self) -> Setting:
-        """The mean achieved clocks and power limit in the window; None where they could not be
-        read."""
+        """The mean achieved clocks and power limit in the window, and the profiles that were read;
+        None where they could not be read."""
         means: list[float | None] = []
-        for name in AXES:
+        for name in NUMBERS:
             known = [v for s in self.states if (v := getattr(s.setting, name)) is not None]
             means.append(math.fsum(known) / len(known) if known else None)
-        return Setting(*means)
+        profiles = dict.fromkeys(p for s in self.states if (p := s.setting.profile) is not None)
+        return Setting(*means, profile=", ".join(profiles) or None)
 
     def conditions(self) -> dict[str, Any]:
         """What the clock control reports beside the clocks: throttling, temperature, voltage."""

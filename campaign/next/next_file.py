@@ -10,7 +10,7 @@ from typing import Any
 
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.planned_points import Input, PartitionPoints
-from dvfs.setting import Setting
+from dvfs.setting import NUMBERS, Setting
 from sites.site_reading import built_in_sites, find_site
 
 
@@ -64,17 +64,18 @@ def _relative(path: Path, folder: Path) -> str:
 def _kernels(
     part: PartitionPoints, cells: Mapping[tuple[int, int], int], usual: int
 ) -> list[dict[str, Any]]:
-    """The [[kernels]] tables: those with the same settings, repeats and names of parameters in one.
+    """The [[kernels]] tables: those with the same settings (of one profile), repeats and names of
+    parameters in one.
     ``usual``: the campaign's repeats."""
-    settings: dict[tuple[int, int], list[int]] = defaultdict(list)
+    settings: dict[tuple[int, int, str], list[int]] = defaultdict(list)
     for (kernel, setting), repeats in cells.items():
-        settings[kernel, repeats].append(setting)
+        settings[kernel, repeats, part.settings[setting].profile or ""].append(setting)
     alike: dict[tuple[str, str, int, tuple[str, ...], int, tuple[int, ...]], list[Input]]
     alike = defaultdict(list)
-    for kernel, repeats in sorted(settings):
+    for kernel, repeats, profile in sorted(settings):
         own = part.inputs[kernel]
         names = tuple(_values(own))
-        at = tuple(sorted(settings[kernel, repeats]))
+        at = tuple(sorted(settings[kernel, repeats, profile]))
         alike[own.kernel, own.label, own.ranks, names, repeats, at].append(own)
     tables = []
     for (kernel_name, label, ranks, names, repeats, at), inputs in alike.items():
@@ -111,8 +112,15 @@ def _values(own: Input) -> dict[str, Any]:
 
 
 def _listed(settings: Sequence[Setting]) -> dict[str, Any]:
-    """The table of a campaign file that chooses these settings."""
-    if all(setting.clocks == (None, None) for setting in settings):
-        return {"power_limit_w": [setting.power_limit_w for setting in settings]}
-    pairs = [[float(value) for value in one.values if value is not None] for one in settings]
-    return {"choose": "pairs", "pairs": pairs}
+    """The table of a campaign file that chooses these settings, which have one profile."""
+    profile = settings[0].profile
+    chosen: dict[str, Any] = {} if profile is None else {"profile": [profile]}
+    if any(setting.core_mhz is None for setting in settings):
+        values = {name: [getattr(one, name) for one in settings] for name in NUMBERS}
+        given = {
+            name: dict.fromkeys(v for v in own if v is not None) for name, own in values.items()
+        }
+        return chosen | {name: list(own) for name, own in given.items() if own}
+    pairs = [(*one.clocks, one.power_limit_w) for one in settings]
+    listed = [[float(value) for value in pair if value is not None] for pair in pairs]
+    return chosen | {"choose": "pairs", "pairs": listed}

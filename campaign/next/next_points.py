@@ -38,7 +38,9 @@ class NextPoint:
     params: dict[str, Any]
     core_mhz: float | None
     mem_mhz: float | None
+    uncore_mhz: float | None
     power_limit_w: float | None
+    profile: str | None
     node_hours: float
     why: str
 
@@ -173,7 +175,7 @@ def next_points(
             NextPoint(
                 kernel=own.label,
                 params=json.loads(own.params),
-                **dict(zip(AXES, setting.values, strict=True)),
+                **{name: getattr(setting, name) for name in AXES},
                 node_hours=hours,
                 why=why,
             )

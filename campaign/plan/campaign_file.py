@@ -22,8 +22,8 @@ class Settings(FileModel):
     """all: every legal setting. pairs: those listed in pairs. random: count of them, drawn at
     random."""
     pairs: list[list[Positive]] | None = None
-    """For choose = 'pairs': settings as [core MHz, memory MHz], or [core MHz] where the site has no
-    memory clock. With a third value, in W, only at this power limit."""
+    """For choose = 'pairs': settings as [core MHz, memory or uncore MHz], or [core MHz] where the
+    site has neither. With a third value, in W, only at this power limit."""
     count: Annotated[int, Field(ge=1)] | None = None
     """For choose = 'random': how many settings are drawn."""
     seed: int = 0
@@ -32,8 +32,12 @@ class Settings(FileModel):
     """Of these settings only those with one of these core clocks, in MHz."""
     mem_mhz: list[Positive] | None = None
     """Of these settings only those with one of these memory clocks, in MHz."""
+    uncore_mhz: list[Positive] | None = None
+    """Of these settings only those with one of these uncore clocks, in MHz."""
     power_limit_w: list[Positive] | None = None
     """Of these settings only those with one of these power limits, in W."""
+    profile: list[str] | None = None
+    """Of these settings only those with one of these profiles."""
 
     @field_validator("pairs")
     @classmethod

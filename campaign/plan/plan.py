@@ -9,10 +9,10 @@ import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -297,8 +297,13 @@ def _settings(settings: Settings, site: Site, source: Source, at: KeyPath) -> li
                 raise source.error((*at, "pairs"), "no pairs", "list [core MHz, memory MHz] pairs")
             chosen = []
             for pair in settings.pairs:
-                wanted = Setting(*pair)
-                at_pair = [s for s in legal if wanted in (s, s.without_limit)]
+                limit_w = dict(enumerate(pair)).get(2)
+                wanted = replace(Setting(*pair[:2]), power_limit_w=limit_w)
+                at_pair = [
+                    s
+                    for s in legal
+                    if s.clocks == wanted.clocks and limit_w in (None, s.power_limit_w)
+                ]
                 if not at_pair:
                     raise source.error(
                         (*at, "pairs"),
@@ -328,25 +333,28 @@ def _with_listed(settings: Settings, site: Site, source: Source, at: KeyPath) ->
     """The site's legal settings that have the listed values of each axis."""
     legal = site.settings
     for axis in AXES:
-        listed: list[float] | None = getattr(settings, axis)
+        listed: list[Any] | None = getattr(settings, axis)
         if listed is None:
             continue
         values = sorted({v for setting in site.settings if (v := getattr(setting, axis))})
         for value in listed:
             if value not in values:
-                known = ", ".join(f"{v:g}" for v in values[:20]) or "none"
-                raise source.error(
-                    (*at, axis), f"found {value:g}", f"{site.name} has {known}; list of these"
-                )
+                known = ", ".join(map(_plain, values[:20])) or "none"
+                found = f"found {_plain(value)}"
+                raise source.error((*at, axis), found, f"{site.name} has {known}; list of these")
         legal = [setting for setting in legal if getattr(setting, axis) in listed]
     if not legal:
         raise source.error(at, "no legal setting has all of these values", "list others")
     return legal
 
 
+def _plain(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
+
+
 def _nearest_legal(setting: Setting, legal: list[Setting]) -> str:
     def distance(other: Setting) -> float:
-        pairs = ((setting.core_mhz, other.core_mhz), (setting.mem_mhz, other.mem_mhz))
+        pairs = zip(setting.clocks, other.clocks, strict=True)
         return sum(abs((a or 0.0) - (b or 0.0)) for a, b in pairs)
 
     return f"the nearest legal one is: {min(legal, key=distance)}"

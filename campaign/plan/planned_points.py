@@ -165,12 +165,14 @@ def partition_points(
         if fronts is None or count < len(among) * len(settings):
             among = np.flatnonzero(own > repeat)
             fronts = _Fronts(partition, [inputs[i] for i in among.tolist()], settings)
-        back = f'"repeat":{repeat},"site":{canonical_json(site)}}}'.encode()
+        back = f'"repeat":{repeat},"site":{canonical_json(site)}'.encode()
+        backs = [back + end for end in fronts.ends]
         unordered = np.empty(count, ID)
         keys = np.empty((count, DIGEST_BYTES), np.uint8)
         for start in range(0, count, CHUNK):
             stop = min(start + CHUNK, count)
-            digests = _digests(front + back for front in fronts.chunk(start, stop))
+            numbered = enumerate(fronts.chunk(start, stop), start)
+            digests = _digests(front + backs[i % len(backs)] for i, front in numbered)
             unordered[start:stop] = np.frombuffer(
                 hexlify(digests[:, : ID_CHARS // 2].tobytes()), ID
             )
@@ -225,12 +227,19 @@ class _Fronts:
             (
                 f'{{"core_mhz":{text(one["core_mhz"])}'.encode(),
                 text(one["mem_mhz"]).encode(),
-                f'"power_limit_w":{text(one["power_limit_w"])},'.encode()
-                if "power_limit_w" in one
-                else b"",
+                "".join(
+                    f'"{name}":{text(one[name])},'
+                    for name in ("power_limit_w", "profile")
+                    if name in one
+                ).encode(),
             )
             for one in own
         ]
+        self.ends = [
+            f',"uncore_mhz":{text(one["uncore_mhz"])}}}'.encode() if "uncore_mhz" in one else b"}"
+            for one in own
+        ]
+        """How the content of the points at each setting ends."""
         self._inputs = [
             (
                 f',"kernel":{text(one.kernel)},"label":{text(one.label)},"mem_mhz":'.encode(),
@@ -251,7 +260,7 @@ class _Fronts:
             name, params, ranks = self._inputs[which]
             first = which * many
             own = self._settings[max(start - first, 0) : stop - first]
-            fronts += [core + name + mem + params + limit + ranks for core, mem, limit in own]
+            fronts += [core + name + mem + params + other + ranks for core, mem, other in own]
         if len(self._inputs) * many <= CHUNK:
             self._few = fronts
         return fronts

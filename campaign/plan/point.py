@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dvfs.setting import AXES, Setting
+from dvfs.setting import OPTIONAL, Setting
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,7 +41,10 @@ class Point:
             "label": self.label,
             "params": self.params,
             "ranks": self.ranks,
-            **{name: _float(value) for name, value in self.setting.as_dict().items()},
+            **{
+                name: value if isinstance(value, str | None) else float(value)
+                for name, value in self.setting.as_dict().items()
+            },  # 852 and 852.0 give the same text
             "repeat": self.repeat,
             "id": self.id,
         }
@@ -56,7 +59,7 @@ class Point:
             label=fields["label"],
             params=fields["params"],
             ranks=fields["ranks"],
-            setting=Setting(*(fields.get(name) for name in AXES)),
+            setting=Setting.of_row(fields),
             repeat=fields["repeat"],
             id=fields["id"],
         )
@@ -102,8 +105,8 @@ def point_ids(content: Mapping[str, tuple[np.ndarray, Sequence[Any]]]) -> np.nda
     each row.
 
     A column is codes, int (rows,), into its distinct values, which are of one type, or None. Each
-    is encoded once, and so is each pair of neighbouring columns that has few. No power limit is
-    no part of the content.
+    is encoded once, and so is each pair of neighbouring columns that has few. A missing value of
+    :data:`dvfs.setting.OPTIONAL` is no part of the content.
     """
     import numpy as np  # noqa: PLC0415
 
@@ -112,7 +115,7 @@ def point_ids(content: Mapping[str, tuple[np.ndarray, Sequence[Any]]]) -> np.nda
         codes, values = content[name]
         texts = [
             b""
-            if value is None and name == "power_limit_w"
+            if value in (None, "") and name in OPTIONAL
             else f"{',' if parts else '{'}{canonical_json(name)}:{canonical_json(value)}".encode()
             for value in values
         ]
@@ -132,11 +135,6 @@ def point_ids(content: Mapping[str, tuple[np.ndarray, Sequence[Any]]]) -> np.nda
         rows = zip(*columns, strict=True)
         ids += join([sha256(join(row)).digest()[:size] for row in rows]).hex().encode()
     return np.frombuffer(ids, f"S{ID_CHARS}")
-
-
-def _float(value: float | None) -> float | None:
-    """So that 852 and 852.0 give the same text."""
-    return None if value is None else float(value)
 
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)

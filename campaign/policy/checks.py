@@ -68,7 +68,7 @@ def check_legal(policy: Policy, source: Source, site: Site) -> None:
             ("site",), f"the policy is for {policy.site!r}, not {site.name!r}", "name its site file"
         )
     for entry in policy.all_entries:
-        if entry.clocks not in site.settings:
+        if entry.clocks.clocks not in {setting.clocks for setting in site.settings}:
             near = sorted(site.settings, key=lambda one: _distance(entry, one.clocks))[:3]
             raise source.error(
                 (*_key(policy, entry), "setting"),

@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,7 @@ class NodeSite:
     meters: Sequence[NodeMeter]
     settings: list[Setting]
     power_limit: None = None
+    profiles: None = None
     """A policy sets clocks alone."""
 
 
@@ -163,7 +164,17 @@ def _check(
     here = Cluster({"ClusterName": cluster} if cluster else {}, ())
     check_policy(read, source, today, site, here)
     files = [str(file.absolute()), str(path.absolute())]
-    return node_site(site), read.orders(today), files
+    return node_site(site), _as_site_has(read.orders(today), site), files
+
+
+def _as_site_has(orders: Orders, site: Site) -> Orders:
+    """With the names that the site has for the second clock: a policy calls it ``mem_mhz``."""
+    of_site = {
+        setting.clocks: replace(setting, power_limit_w=None, profile=None)
+        for setting in site.settings
+    }
+    entries = (replace(one, setting=of_site[one.setting.clocks]) for one in orders.entries)
+    return replace(orders, entries=tuple(entries))
 
 
 def node_site(site: Site) -> NodeSite:

@@ -185,7 +185,7 @@ def _compare_sites(whole: _Side, sites: Sequence[str]) -> Comparison:
         texts = [setting_text(Setting.of(*top.tolist())) for top in tops]
         note += f"; no setting is common: {sites[0]} at {texts[0]}, {sites[1]} at {texts[1]}"
         nowhere = ("measurement", np.full(len(site_of), np.nan))
-        dataset = dataset.assign(core_mhz=nowhere, mem_mhz=nowhere)
+        dataset = dataset.assign(dict.fromkeys(("core_mhz", "mem_mhz"), nowhere))
     alike = ("measurement", np.full(len(site_of), name, object))
     nowhere = ("measurement", np.full(len(site_of), "", object))
     dataset = dataset.assign(site=alike, partition=nowhere)

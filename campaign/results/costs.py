@@ -33,7 +33,7 @@ def costs_at_clocks(
         ArgumentError: not one setting of known voltage is at these clocks.
     """
     wanted = (core_mhz, mem_mhz)
-    volts = {setting.without_limit: of for setting, of in volts.items()}
+    volts = {setting.two_clocks: of for setting, of in volts.items()}
     given = [k for k, mhz in enumerate(wanted) if mhz is not None]
     matches = [setting for setting in volts if all(setting.clocks[k] == wanted[k] for k in given)]
     if len(matches) != 1:

@@ -73,10 +73,10 @@ def draft_policy(
     """
     among = predictions.candidates
     known = next(iter(among.values())).settings
-    if any(setting.power_limit_w is not None for setting in known):
+    if any((setting.power_limit_w, setting.profile) != (None, None) for setting in known):
         raise ArgumentError(
-            f"{predictions.site}: its settings have power limits, and a policy sets clocks alone; "
-            f"set the limit of a pick on the node, or measure without limits"
+            f"{predictions.site}: its settings have power limits or profiles, and a policy sets "
+            f"clocks alone; set those of a pick on the node, or measure without"
         )
     if against is not None and against not in known:
         raise ArgumentError(
@@ -177,7 +177,7 @@ def _rounded(pct: float) -> float:
 
 
 def _written(setting: Setting) -> PolicySetting:
-    return PolicySetting(core_mhz=setting.core_mhz, mem_mhz=setting.mem_mhz)
+    return PolicySetting(**dict(zip(("core_mhz", "mem_mhz"), setting.clocks, strict=True)))
 
 
 def _best_single(among: Sequence[SettingCandidates], objective: str) -> Setting | None:

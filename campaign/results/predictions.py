@@ -131,7 +131,8 @@ def application_candidates(
 
     profile, source = read_profile(path)
     settings = dict.fromkeys([*data.settings, *(volts or {})])
-    measured_at = Setting(profile.core_mhz, profile.mem_mhz)
+    named = Setting(profile.core_mhz, profile.mem_mhz)
+    measured_at = next((one for one in settings if one.two_clocks == named), named)
     if measured_at not in settings:
         key, found = _wrong_clock(profile, settings, data.site)
         known = ", ".join(setting_text(pair) for pair in data.settings[:6])

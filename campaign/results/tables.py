@@ -94,7 +94,9 @@ class FitResult:
             | {
                 "findings": [finding.as_dict() for finding in self.findings],
                 "fit": self.source.as_dict(),
-                "posterior_check": None if self.check is None else asdict(self.check),
+                "posterior_check": None
+                if self.check is None
+                else asdict(self.check) | {"worst": self.check.worst.as_dict()},
             }
         )
 
@@ -166,7 +168,7 @@ class CostsAtSetting:
 @dataclass(frozen=True)
 class Prediction:
     """A pick, with the Slurm flags that ask for its setting. ``slurm_cannot_set``: what srun
-    has no option for, ``mem_mhz`` or ``power_limit_w``; empty where it can set all."""
+    has no option for, such as ``mem_mhz``; empty where it can set all."""
 
     pick: Pick
     simulated: bool

@@ -23,7 +23,7 @@ from dvfs.dataset import (
     class_unit,
     is_float_column,
 )
-from dvfs.setting import AXES
+from dvfs.setting import NUMBERS
 
 SAMPLES = {"time_ns": "int64", "value": "float64"}
 """The arrays of all samples, and their types."""
@@ -43,7 +43,7 @@ SHARD_SAMPLES = 1 << 20
 CHUNK_SAMPLES = 1 << 16
 """Samples in a chunk: they are compressed, checked and read together."""
 
-FAILURE_COLUMNS = (*FAILURE_TEXT_COLUMNS, *AXES, "attempt", "start_unix_s")
+FAILURE_COLUMNS = (*FAILURE_TEXT_COLUMNS, *NUMBERS, "attempt", "start_unix_s")
 TABLES = {
     "measurements": ("measurement", MEASUREMENT_COLUMNS),
     "traces": ("trace", TRACE_COLUMNS),

@@ -210,7 +210,8 @@ def _check(scalars: Any) -> None:
     valid = (
         all(isinstance(text, str) for text in (*texts, *(scalars[name] for name in TEXTS)))
         and all(isinstance(scalars[name], int | float) for name in NUMBERS)
-        and all(isinstance(value, int | float | None) for value in point.setting.values)
+        and all(isinstance(value, int | float | None) for value in point.setting.numbers)
+        and isinstance(point.setting.profile, str | None)
         and all(
             isinstance(whole, int) and abs(whole) < 1 << 63
             for whole in (point.ranks, point.repeat, scalars["iterations"], scalars["attempt"])

@@ -24,12 +24,12 @@ WITHOUT_EFFECT = {
     "protocol": ("timeout_s",),
     "site": (
         *("name", "description", "legal", "domains", "partitions", "slurm", "architecture"),
-        *("energy", "metering", "power_limit"),
+        *("energy", "metering", "power_limit", "profiles"),
     ),
 }
 """The entries that do not matter. Of domains and partitions some do, see below."""
 OF_PARTITION = ("cores", "exclusive", "directives")
-OF_NODE = ("cpu", "board", "gpus", "gpu_driver", "power_limits_w")
+OF_NODE = ("cpu", "board", "gpus", "gpu_driver", "power_limits_w", "energy_preference")
 NOT_IN_ALL = (
     *("kernels.", "site.domains.", "site.partitions.", "site.simulated.attained.", "node."),
     "version",

@@ -14,7 +14,7 @@ from campaign.store.journal import JournalEntry, has_writer, scan
 from campaign.store.layout import Store
 from campaign.store.measurement import Measurement
 from dvfs.dataset import COMPLETE, COUNT_PREFIX, DAMAGED, STATUSES
-from dvfs.setting import AXES
+from dvfs.setting import NUMBERS
 
 OF_MEASUREMENT = tuple(
     own.name
@@ -155,7 +155,8 @@ def measurement_row(scalars: Mapping[str, Any]) -> dict[str, Any]:
         "kernel": point["label"],
         "params": point["params"],
         "ranks": point["ranks"],
-        **{name: point.get(name) for name in AXES},
+        **{name: point.get(name) for name in NUMBERS},
+        "profile": point.get("profile") or "",
         "repeat": point["repeat"],
         "simulated": bool(scalars["provenance"].get("simulated", False)),
         "imported": bool(scalars["provenance"].get("imported", False)),

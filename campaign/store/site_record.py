@@ -9,7 +9,7 @@ from typing import Any, Literal
 from urllib.parse import quote, unquote
 
 from campaign.store.layout import DamagedStoreError, Store
-from dvfs.setting import Setting
+from dvfs.setting import AXES, Setting
 
 Volts = dict[Setting, tuple[float | None, float | None]]
 """Setting -> (core V, memory V); None is missing."""
@@ -55,8 +55,24 @@ def as_json(record: SiteRecord) -> dict[str, Any]:
     return {
         "classes": record.classes,
         "device": record.device,
-        "legal": [[*setting.as_dict().values(), *volts] for setting, volts in record.legal.items()],
+        "legal": [[*_short(setting), *volts] for setting, volts in record.legal.items()],
     }
+
+
+def _short(setting: Setting) -> tuple[float | str | None, ...]:
+    """The values of a setting, as few as earlier versions wrote: the clocks, or these and the
+    limit."""
+    if setting.uncore_mhz is not None or setting.profile is not None:
+        return setting.values
+    limit = () if setting.power_limit_w is None else (setting.power_limit_w,)
+    return setting.core_mhz, setting.mem_mhz, *limit
+
+
+def _setting(values: list[Any]) -> Setting:
+    if len(values) == len(AXES):
+        return Setting.of(*values)
+    core_mhz, mem_mhz, *limit = values
+    return Setting.of(core_mhz, mem_mhz, power_limit_w=limit[0] if limit else None)
 
 
 def read_site_record(store: Store, site: str) -> SiteRecord:
@@ -83,7 +99,7 @@ def record_of(kept: Any) -> SiteRecord | None:
     if not _is_record(kept):
         return None
     legal: Volts = {
-        Setting.of(*values): (core_v, mem_v) for *values, core_v, mem_v in kept.get("legal", [])
+        _setting(values): (core_v, mem_v) for *values, core_v, mem_v in kept.get("legal", [])
     }
     return SiteRecord(kept.get("classes", {}), kept.get("device", "cpu"), legal)
 
@@ -97,6 +113,12 @@ def _is_record(kept: Any) -> bool:
         and all(domain in ("core", "mem") for domain in classes.values())
         and isinstance(kept.get("device", ""), str)
         and isinstance(legal, list)
-        and all(isinstance(row, list) and len(row) in (4, 5) for row in legal)
-        and all(isinstance(number, int | float | None) for row in legal for number in row)
+        and all(isinstance(row, list) and len(row) in (4, 5, len(AXES) + 2) for row in legal)
+        and all(
+            isinstance(value, str | None)
+            if i == AXES.index("profile") and len(row) > 5
+            else isinstance(value, int | float | None)
+            for row in legal
+            for i, value in enumerate(row)
+        )
     )

@@ -44,7 +44,7 @@ from dvfs.dataset import (
 )
 from dvfs.groups import Groups
 from dvfs.input_files import FileError
-from dvfs.setting import AXES
+from dvfs.setting import NUMBERS
 from dvfs.texts import Column, EqualLengths, Texts, group_codes
 
 MAX_ROWS_NAMED = 10
@@ -164,9 +164,13 @@ def _frame(cells: TableCells, mapping: TableMap, kinds: _Kinds) -> tuple[Rows, n
         "partition", lambda v: one_line(v, "partition", exact) if is_present(v) else ""
     )
     may_lack = mapping.imported
+    profile = cells.texts(
+        "profile", lambda v: one_line(v, "profile", exact) if is_present(v) else ""
+    )
     no_clock = "core_mhz" not in table.columns
     core_mhz = cells.numbers("core_mhz", needed=~of_store & (not (no_clock or may_lack)))
     mem_mhz = cells.numbers("mem_mhz")
+    uncore_mhz = cells.numbers("uncore_mhz")
     power_limit_w = cells.numbers("power_limit_w")
     time_s = cells.numbers("time_s", needed=complete)
     energy_j = cells.numbers("energy_j")
@@ -181,9 +185,14 @@ def _frame(cells: TableCells, mapping: TableMap, kinds: _Kinds) -> tuple[Rows, n
         for name in ("core_mhz_achieved", "mem_mhz_achieved", "core_mhz_timed")
     }
     repeat = cells.wholes("repeat", 0, MAX_REPEAT)
-    clocks |= {"core_mhz": core_mhz, "mem_mhz": mem_mhz, "power_limit_w": power_limit_w}
+    clocks |= {
+        "core_mhz": core_mhz,
+        "mem_mhz": mem_mhz,
+        "uncore_mhz": uncore_mhz,
+        "power_limit_w": power_limit_w,
+    }
     if may_lack:
-        no_setting = no_clock and bool(np.isnan(power_limit_w).all())
+        no_setting = no_clock and bool(np.isnan(power_limit_w).all()) and profile.present() == [""]
         table.notes.extend(
             _lacking(table, mapping.rows, no_setting, complete, without & np.isnan(product_j))
         )
@@ -218,6 +227,7 @@ def _frame(cells: TableCells, mapping: TableMap, kinds: _Kinds) -> tuple[Rows, n
         "kernel": kernel,
         "params": params,
         "node": node,
+        "profile": profile,
         "status": kinds.status,
         "text": cells.texts("text", _text),
         "voltage_origin": origin,
@@ -235,7 +245,8 @@ def _frame(cells: TableCells, mapping: TableMap, kinds: _Kinds) -> tuple[Rows, n
         "imported": cells.truths("imported") | ~of_store,
         **{name: n for name, n in counts.items() if exact or np.isfinite(n).any()},
     }
-    frame["clock_proof"] = _clock_proofs(cells, clocks, simulated, of_store)
+    has_profile = profile.array(bool, [name != "" for name in profile.values])
+    frame["clock_proof"] = _clock_proofs(cells, clocks, has_profile, simulated, of_store)
     power_w = np.where(given, power_w, np.nan)
     kept = cells.texts("provenance", provenance_json)
     reasons = cells.texts(ESTIMATED, _estimated)
@@ -360,9 +371,13 @@ def _volts(
 
 
 def _clock_proofs(
-    cells: TableCells, clocks: dict[str, np.ndarray], simulated: np.ndarray, of_store: np.ndarray
+    cells: TableCells,
+    clocks: dict[str, np.ndarray],
+    has_profile: np.ndarray,
+    simulated: np.ndarray,
+    of_store: np.ndarray,
 ) -> Texts:
-    """How the clocks were shown: as the row says; else by its achieved clocks, or stated."""
+    """How the setting was shown: as the row says; else by its achieved clocks, or stated."""
 
     def proof(value: Any) -> str:
         if is_present(value) and value not in CLOCK_PROOFS:
@@ -374,11 +389,12 @@ def _clock_proofs(
     given = cells.texts("clock_proof", proof)
     limited = ~np.isnan(clocks["power_limit_w"])
     agree = ~limited | np.isfinite(clocks["core_mhz_achieved"])
+    agree &= ~has_profile & np.isnan(clocks["uncore_mhz"])
     for name in ("core_mhz", "mem_mhz"):
         asked, achieved = clocks[name], clocks[f"{name}_achieved"]
         near = np.abs(achieved - asked) <= AGREE * asked
         agree &= np.isnan(asked) | near | (limited & np.isfinite(achieved))
-    as_found = np.all([np.isnan(clocks[name]) for name in AXES], axis=0)
+    as_found = ~has_profile & np.all([np.isnan(clocks[name]) for name in NUMBERS], axis=0)
     usual = np.select([simulated, as_found, agree], [1, 0, 2], 3)
     if "clock_proof" in cells.table.columns:
         usual[of_store] = 0

@@ -29,6 +29,7 @@ from dvfs.dataset import COLUMN_UNITS, COUNT_PREFIX, LONG_NAMES, OK, class_unit
 from dvfs.errors import ArgumentError
 from dvfs.files import write_output
 from dvfs.input_files import FileError, read_text
+from dvfs.setting import AXES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,7 +153,7 @@ def _graph(
         "@type": "Dataset",
         "name": about.title,
         "description": f"Times and energies of {table['kernel'].nunique()} kernels at "
-        f"{len(table[['core_mhz', 'mem_mhz', 'power_limit_w']].drop_duplicates())} settings of "
+        f"{len(table[list(AXES)].drop_duplicates())} settings of "
         f"{len(sites)} site(s): {len(table)} measurements, {simulated} of them simulated.",
         "datePublished": now,
         "license": licence,

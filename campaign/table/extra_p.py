@@ -10,16 +10,15 @@ import pandas as pd
 from dvfs.dataset import is_complete
 from dvfs.errors import ArgumentError
 from dvfs.kernel_instance import KernelInstance
-from dvfs.setting import AXES
+from dvfs.setting import NUMBERS
 
 
 def extra_p_lines(table: pd.DataFrame, metric: str) -> str:
     """The complete rows as Extra-P's JSON lines: one metric, a call path a kernel.
 
-    Parameters are the kernels' numbers, ``inverse_core_mhz``, ``inverse_mem_mhz`` (1/MHz) and
-    ``inverse_power_limit_w`` (1/W), as far as they vary: Extra-P's default models grow with their
-    parameters. Other parameters are
-    part of the call path.
+    Parameters are the kernels' numbers, and ``inverse_core_mhz`` (1/MHz) and the like of each
+    number of a setting, as far as they vary: Extra-P's default models grow with their parameters.
+    Other parameters and the profile are part of the call path.
 
     Raises:
         ArgumentError: nothing varies, or kernels have other parameters.
@@ -30,8 +29,11 @@ def extra_p_lines(table: pd.DataFrame, metric: str) -> str:
         value = power_w if metric == "power_w" else row[metric]
         params = json.loads(row["params"])
         numbers = {n: v for n, v in params.items() if type(v) in (int, float)}
-        numbers |= {f"inverse_{name}": 1.0 / row[name] for name in AXES if math.isfinite(row[name])}
+        numbers |= {
+            f"inverse_{name}": 1.0 / row[name] for name in NUMBERS if math.isfinite(row[name])
+        }
         others = {n: v for n, v in params.items() if n not in numbers}
+        others |= {"profile": row["profile"]} if row["profile"] else {}
         if math.isfinite(value):
             rows.append((KernelInstance(row["kernel"], others).label, numbers, value))
     names = dict.fromkeys(name for _, numbers, _ in rows for name in numbers)

@@ -16,13 +16,13 @@ from dvfs.dataset import COUNT_PREFIX, ESTIMATED, MEASUREMENT_COLUMNS, POSSIBLE
 from dvfs.errors import ArgumentError
 from dvfs.input_files import BadValueError, FileModel, read_file
 from dvfs.names import known_names, unknown_name
-from dvfs.setting import AXES
+from dvfs.setting import NUMBERS
 from sites.site_file import NAME, Name, Positive, voltage_pairs
 
-TEXT_COLUMNS = ("site", "kernel", "params", "node", "clock_proof", ESTIMATED)
+TEXT_COLUMNS = ("site", "kernel", "params", "node", "profile", "clock_proof", ESTIMATED)
 NUMBER_COLUMNS = (
     "repeat",
-    *AXES,
+    *NUMBERS,
     "core_v",
     "mem_v",
     "time_s",
@@ -248,7 +248,7 @@ class TableMap(FileModel):
                 raise BadValueError(
                     f"found {setting}", "give [core MHz, memory MHz], or [core MHz] alone"
                 )
-            for mhz, name in zip(setting, AXES, strict=False):
+            for mhz, name in zip(setting, NUMBERS, strict=False):
                 check_possible(name, mhz)
         return value
 

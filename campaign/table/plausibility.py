@@ -10,7 +10,7 @@ import numpy as np
 from campaign.table.cells import TableCells
 from campaign.table.map_file import TableMap
 from dvfs.dataset import COUNT_PREFIX, POSSIBLE, POSSIBLE_COUNT
-from dvfs.setting import AXES
+from dvfs.setting import NUMBERS
 
 UNITS = {
     "MHz": ((1e-3, "1e-3", "kHz"), (1e3, "1e3", "GHz"), (1e-6, "1e-6", "Hz")),
@@ -18,7 +18,7 @@ UNITS = {
 }
 """Unit of a column -> the factors to it, as a map file has them, and the units that they are
 from."""
-DEVICE = (*AXES, "core_v", "mem_v")
+DEVICE = (*NUMBERS, "core_v", "mem_v")
 """Columns of which every value is one that a device is set to, also in a store."""
 AT_CAP = (0.88, 1.1)
 """Power over cap of the rows that draw most, where the cap binds: meters and controllers are this

@@ -101,7 +101,8 @@ def read_table(
     lines: Sequence[int]
     values: Sequence[AsRead]
     decimal = mapping.decimal
-    standard: set[str] = {*COLUMNS}
+    # A profile is something else in the tables of others.
+    standard = {*COLUMNS} - ({"profile"} if mapping.imported or mapping.columns else set())
     if mapping.imported:
         standard |= {"status", "text"}
         (header, lines, values), notes = _of_format(path, mapping)
@@ -277,7 +278,7 @@ def _check_columns(
     """Refuse columns that are missing, that nobody knows, or that the map contradicts: all of
     them."""
     have = {*mapping.columns, *own, *mapping.constants}
-    optional = {"core_mhz"} if "power_limit_w" in have else set()
+    optional = {"core_mhz"} if {"power_limit_w", "profile"} & have else set()
     if mapping.imported:
         optional = {"core_mhz", "time_s"}  # all of its rows may be failures
     missing = [name for name in REQUIRED if name not in have | optional]

@@ -23,7 +23,7 @@ from campaign.store.site_record import (
 from dvfs.dataset import POSSIBLE
 from dvfs.files import write_output
 from dvfs.input_files import FileError, read_text
-from dvfs.setting import AXES
+from dvfs.setting import NUMBERS
 
 SUFFIX = ".sites.json"
 
@@ -67,11 +67,11 @@ def write_sidecar(store: Store, sites: list[str], table: Path) -> Path:
 
 def _is_possible(record: SiteRecord) -> bool:
     """Whether the clocks and voltages of its settings are such that a device can have them."""
-    names = (*AXES, "core_v", "mem_v")
+    names = (*NUMBERS, "core_v", "mem_v")
     return all(
         value is None or (type(value) is not bool and POSSIBLE[n][0] <= value <= POSSIBLE[n][1])
         for setting, volts in record.legal.items()
-        for n, value in zip(names, (*setting.values, *volts), strict=True)
+        for n, value in zip(names, (*setting.numbers, *volts), strict=True)
     )
 
 

@@ -22,7 +22,7 @@ from campaign.plan.planned_points import PartitionPoints
 from campaign.plan.point import canonical_json
 from campaign.store.costs import Cost
 from campaign.variants.stated_terms import stated_terms
-from dvfs.setting import AXES, Setting, axis_columns
+from dvfs.setting import NUMBERS, OPTIONAL, Setting, number_columns
 
 POWERS = (-1, 2)
 """Of a clock, that a candidate's cost may be made of: time falls with it, and the energy of an
@@ -145,10 +145,14 @@ def candidate_columns(
 
 
 def clock_columns(settings: Sequence[Setting]) -> dict[str, np.ndarray]:
-    """The clocks of settings, MHz, and their power limits, W, where some have one; NaN for none."""
-    columns = dict(zip(AXES, axis_columns(settings).T, strict=True))
-    if np.isnan(columns["power_limit_w"]).all():
-        del columns["power_limit_w"]
+    """What settings have values of: clocks, MHz, and power limits, W, NaN for none, and profiles;
+    what is optional only where some have it."""
+    columns = dict(zip(NUMBERS, number_columns(settings).T, strict=True))
+    for name in OPTIONAL:
+        if all(getattr(setting, name) is None for setting in settings):
+            columns.pop(name, None)
+        elif name not in NUMBERS:
+            columns[name] = as_column([getattr(setting, name) or "" for setting in settings])
     return columns
 
 

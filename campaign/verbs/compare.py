@@ -135,10 +135,7 @@ def _print_changes(
         place = [shortened(names[change.site], 22)]
         place += [shortened(change.kernel, 24)] if level != "site" else []
         if level == "point":
-            setting = setting_text(
-                Setting.of(change.core_mhz, change.mem_mhz, change.power_limit_w)
-            )
-            place += [setting.removesuffix(" MHz")]
+            place += [setting_text(Setting.of_row(vars(change))).removesuffix(" MHz")]
         limits = ((limit - 1.0) * 100.0 for limit in (change.low, change.high))
         numbers = [f"{value:+.2f}" if math.isfinite(value) else "-" for value in limits]
         p = f"{change.adjusted_p:.2g}" if math.isfinite(change.adjusted_p) else "-"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from campaign.verbs import options
 from campaign.verbs.printing import explain, print_json, print_table, say
 from dvfs.errors import ArgumentError, UnsupportedError, reason
+from dvfs.setting import Setting
 
 if TYPE_CHECKING:
     from campaign.next.next_points import NextPoint, NextPoints
@@ -212,6 +213,5 @@ def _losses(chosen: NextPoints) -> str:
 
 
 def _setting(point: NextPoint) -> str:
-    clocks = [mhz for mhz in (point.core_mhz, point.mem_mhz) if mhz is not None]
-    limit = "" if point.power_limit_w is None else f", {point.power_limit_w:g} W"
-    return ("/".join(f"{mhz:g}" for mhz in clocks) or "-") + limit
+    clocks = [f"{mhz:g}" for mhz in (point.core_mhz, point.mem_mhz) if mhz is not None]
+    return ", ".join(["/".join(clocks) or "-", *Setting.of_row(vars(point)).further_texts])

@@ -152,19 +152,28 @@ def add_limits(parser: ArgumentParser) -> None:
 
 def read_setting(text: str, option: str) -> Setting:
     """A setting as an option gives it: CORE,MEM in MHz, CORE where there is no memory clock, with a
-    power limit CORE,MEM,W or CORE,,W, or as-found (:attr:`dvfs.setting.Setting.option_text`).
+    power limit CORE,MEM,W or CORE,,W, further uncore=MHZ and profile=NAME, or as-found
+    (:attr:`dvfs.setting.Setting.option_text`).
 
     Raises:
         ArgumentError: it is none of these.
     """
     if text == AS_FOUND.option_text:
         return AS_FOUND
+    parts = text.split(",")
+    given = dict(part.split("=", 1) for part in parts if "=" in part)
+    names = ("core_mhz", "mem_mhz", "power_limit_w")
+    plain = [part for part in parts if "=" not in part]
     try:
-        setting = Setting(*(float(part) if part.strip() else None for part in text.split(",")))
+        if len(plain) > len(names) or not given.keys() <= {"uncore", "profile"}:
+            raise ValueError
+        numbers = dict(zip(names, plain, strict=False)) | {"uncore_mhz": given.get("uncore", "")}
+        values = {name: float(value) for name, value in numbers.items() if value.strip()}
+        setting = Setting(**values, profile=given.get("profile"))
         if setting == AS_FOUND:
             raise ValueError
         return setting
-    except (TypeError, ValueError):
+    except ValueError:
         raise ArgumentError(
             f"{option}: found {text!r}; must be CORE,MEM in MHz, such as 852,924, or CORE alone "
             f"where there is no memory clock"

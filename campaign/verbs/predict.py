@@ -18,7 +18,6 @@ from campaign.verbs.printing import (
     shortened,
 )
 from dvfs.errors import ArgumentError
-from dvfs.setting import Setting
 
 if TYPE_CHECKING:
     from campaign.results.tables import Prediction, Predictions
@@ -247,7 +246,9 @@ def print_predictions(shown: Predictions, every_row: bool = False) -> None:
     left_out = {entry.slurm_cannot_set for entry in shown.predictions}
     if "power_limit_w" in left_out:
         explain("srun has no option for a power limit: set it on the node (`nvidia-smi -pl`, RAPL)")
-    if "mem_mhz" in left_out:
+    if "profile" in left_out:
+        explain("srun has no option for a profile: set it on the node")
+    if {"mem_mhz", "uncore_mhz"} & left_out:
         explain(
             "srun has no option for the memory clock of these settings, the uncore clock of a CPU: "
             "it requests the core clock alone"
@@ -294,6 +295,8 @@ def print_predictions(shown: Predictions, every_row: bool = False) -> None:
 
 def simple_choices(shown: Predictions) -> list[str]:
     """How many picks are better than choices that need no model, a line for each."""
+    from analysis.measurements.observations import setting_text  # noqa: PLC0415
+
     picks = [entry.pick for entry in shown.predictions]
     lines = []
     by_top = [pick for pick in picks if not isnan(pick.better_than_highest_clocks)]
@@ -307,11 +310,11 @@ def simple_choices(shown: Predictions) -> list[str]:
     by_single = [pick for pick in picks if not isnan(pick.better_than_best_single)]
     single = next((pick.best_single for pick in picks if pick.best_single is not None), None)
     if by_single and single is not None:
-        setting = setting_name(single)
+        setting = setting_text(single)
         gain = sum(pick.gain_over_best_single_pct for pick in by_single) / len(by_single)
         sure = sum(pick.better_than_best_single >= SURE for pick in by_single)
         lines.append(
-            f"one setting for all: {setting} MHz, the best on average, is expected to cost "
+            f"one setting for all: {setting}, the best on average, is expected to cost "
             f"{gain:.2f} % more than the picks; {sure} of {len(by_single)} picks are better with "
             f"95 % probability"
             + ("" if sure else ", so these measurements do not show that separate picks are better")
@@ -322,9 +325,9 @@ def simple_choices(shown: Predictions) -> list[str]:
         if isnan(pick.better_than_best_single) and pick.best_single is not None
     ]
     if outside and single is not None:
-        setting = setting_name(single)
+        setting = setting_text(single)
         lines.append(
-            f"one setting for all: {setting} MHz, the best on average without limits, is outside "
+            f"one setting for all: {setting}, the best on average without limits, is outside "
             f"the limits for {len(outside)} of {len(picks)} kernels"
         )
     unmeasured = [
@@ -383,11 +386,6 @@ def tried_picks(shown: Predictions) -> list[str]:
 
 
 def _setting(prediction: Prediction) -> str:
-    return setting_name(prediction.pick.setting)
-
-
-def setting_name(setting: Setting) -> str:
-    """``852/924``, in MHz."""
     from analysis.measurements.observations import setting_text  # noqa: PLC0415
 
-    return setting_text(setting).removesuffix(" MHz")
+    return setting_text(prediction.pick.setting).removesuffix(" MHz")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from campaign.verbs.options import add_all, add_json, add_store
 from campaign.verbs.printing import WIDTH, began_text, explain, print_json, print_table, say
-from dvfs.setting import AXES, Setting
+from dvfs.setting import Setting
 
 if TYPE_CHECKING:
     from campaign.results.measurement import ShownMeasurement
@@ -69,7 +69,7 @@ def _print(shown: ShownMeasurement, every_row: bool) -> None:
     from analysis.figures.labels import setting_label  # noqa: PLC0415
 
     own = shown.scalars
-    setting = setting_label(Setting.of(*(own.get(name) for name in AXES)))
+    setting = setting_label(Setting.of_row(own))
     simulated = " (simulated)" if shown.simulated else " (imported)" if own["imported"] else ""
     where = f"{own['site']}/{own['partition']}" if own["partition"] else own["site"]
     node = f" on node {own['node']}" if own["node"] else ""

@@ -5,8 +5,9 @@ Each module has ``ABOUT``, a :class:`ControlDescription`,
 ``open_control(site, root: Path) -> ClockControl`` and ``rights(root: Path) -> Right``; one that
 writes to the hardware also has ``put_back(root, found)``, with which a journal is replayed.
 ``parse_options(options)``, where there is one, raises ValueError for options with a wrong value,
-without touching the hardware. One whose ``ABOUT.limits_power`` is true sets the power limit of a
-setting instead: ``open_control(site.power_limit, root) -> LimitControl``.
+without touching the hardware. One with an ``ABOUT.axis`` sets that of a setting instead:
+``open_control(site.power_limit, root) -> LimitControl``, or
+``open_control(site.profiles, root) -> ClockControl``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from sites.clocks.shared.control import (
 )
 from sites.clocks.shared.description import ControlDescription, Right
 from sites.clocks.shared.hwmon_voltage import with_voltage
-from sites.clocks.shared.limited import LimitControl, WithPowerLimit
+from sites.clocks.shared.limited import LimitControl, Together
 from sites.described_options import check_module_options
 
 OURS = {
@@ -34,7 +35,9 @@ OURS = {
     "amdsmi-power-cap": "sites.clocks.amdsmi_power_cap",
     "command": "sites.clocks.command",
     "command-power-limit": "sites.clocks.command_power_limit",
+    "command-profile": "sites.clocks.command_profile",
     "cpufreq": "sites.clocks.cpufreq",
+    "energy-preference": "sites.clocks.energy_preference",
     "fixed": "sites.clocks.fixed",
     "jetson": "sites.clocks.jetson",
     "nvml": "sites.clocks.nvml",
@@ -48,12 +51,17 @@ CONTROLS = Registry("clocks", OURS)
 
 
 def open_control(site: ControlledSite, root: Path = Path("/")) -> ClockControl:
-    """The site's control of clocks and of the power limit, ready to set and read them under
+    """The site's control of clocks, profile and power limit, ready to set and read them under
     ``root``."""
     control: ClockControl = CONTROLS.load(site.clocks.control).open_control(site, root)
+    others: dict[str, ClockControl] = {}
+    if site.profiles is not None:
+        others["profile"] = CONTROLS.load(site.profiles.control).open_control(site.profiles, root)
     limit = open_power_limit(site, root)
     if limit is not None:
-        control = WithPowerLimit(control, limit)
+        others["power_limit_w"] = limit
+    if others:
+        control = Together(control, others)
     voltage = site.clocks.core_voltage
     if voltage is None:
         return control

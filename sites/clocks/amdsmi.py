@@ -177,7 +177,7 @@ class Amdsmi:
         tolerance_pct: float,
     ) -> None:
         self.gpus = [LimitedGpu(root, gpu) for gpu in gpus]
-        self.settings = sorted({setting.without_limit for setting in settings} - {AS_FOUND})
+        self.settings = sorted({setting.two_clocks for setting in settings} - {AS_FOUND})
         self.tolerance_pct = tolerance_pct
         self._set = AS_FOUND
         at_last(self, _give_up, library, self.gpus)

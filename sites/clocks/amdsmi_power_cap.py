@@ -27,7 +27,7 @@ ABOUT = ControlDescription(
     "GPU)",
     needs="ROCm and its package amdsmi; root",
     options=DEVICES,
-    limits_power=True,
+    axis="power_limit_w",
     sets_clocks=False,
 )
 AMDSMI = LimitLibrary(

@@ -1,5 +1,5 @@
 """Clocks that programs of the site set, show and restore: geopmwrite, likwid-setFrequencies,
-nvidia-smi through sudo.
+nvidia-smi through sudo. A power limit and a profile likewise, each with a control of its own.
 
 A command is a list of words, run without a shell. In its words, ``{core_mhz}`` and the like stand
 for the clocks to set, in ``restore`` for those that ``read`` gave before. Only programs that nobody
@@ -18,7 +18,7 @@ import re
 import stat
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,8 @@ from sites.meters.shared.meter import MeterError
 HZ = {"GHz": 1e9, "MHz": 1e6, "kHz": 1e3, "Hz": 1.0}
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
+NAME = re.compile(r"[A-Za-z0-9_.:+-]{1,64}")
+"""A profile."""
 SETTLE_S = 2.0
 """How long the hardware may take until ``read`` shows what was set."""
 WAIT_S = 0.05
@@ -58,8 +60,8 @@ ABOUT = ControlDescription(
         '"{core_khz}"]]; {core_ghz}, {core_mhz}, {core_khz}, {core_hz} and those of mem stand for '
         "its clocks",
         "read": "commands that show the clocks",
-        "pattern": "a regular expression with the groups core and mem that finds the clocks in "
-        "their output (default: each command prints a number, first core, then mem)",
+        "pattern": "a regular expression with the groups core, mem or uncore that finds the clocks "
+        "in their output (default: each command prints a number, first core, then mem)",
         "unit": "of what is read: GHz, MHz, kHz or Hz (default: MHz)",
         "restore": "commands that restore the clocks; {core_mhz} ... stand for those found",
         "timeout_s": "seconds after which a command is stopped (default: 10)",
@@ -76,7 +78,7 @@ class Quantities:
     groups: Mapping[str, str]
     """The groups of ``pattern``, and the fields of a setting that they show."""
     units: Mapping[str, float]
-    """Unit -> how many of the smallest one it is."""
+    """Unit -> how many of the smallest one it is; empty where the values are names."""
     unit: str
     """That of a setting's fields."""
     placeholders: Mapping[str, tuple[str, float]]
@@ -90,6 +92,16 @@ class Quantities:
     def correct(self) -> str:
         return f"correct [{self.options}]"
 
+    def text(self, value: float | str) -> str:
+        """A value for a message."""
+        return value if isinstance(value, str) else f"{value:g} {self.unit}"
+
+    def is_value(self, text: str) -> bool:
+        """Whether a text that was read is a number above 0, or a name."""
+        if not self.units:
+            return NAME.fullmatch(text) is not None
+        return NUMBER.fullmatch(text) is not None and float(text) > 0.0
+
     @property
     def state_unknown(self) -> str:
         return (
@@ -98,16 +110,15 @@ class Quantities:
         )
 
 
+DOMAINS = ("core", "mem", "uncore")
 CLOCKS = Quantities(
     about=ABOUT,
     noun="clock",
-    groups={"core": "core_mhz", "mem": "mem_mhz"},
+    groups={name: f"{name}_mhz" for name in DOMAINS},
     units=HZ,
     unit="MHz",
     placeholders={
-        f"{name}_{unit.lower()}": (f"{name}_mhz", hz)
-        for name in ("core", "mem")
-        for unit, hz in HZ.items()
+        f"{name}_{unit.lower()}": (f"{name}_mhz", hz) for name in DOMAINS for unit, hz in HZ.items()
     },
     listed="[domains]",
     options="clocks.options",
@@ -165,7 +176,7 @@ class Command:
             pairs.append((getattr(self._set, name), value))
             if value is not None and value not in {getattr(s, name) for s in self._settings}:
                 raise IllegalClockError(
-                    f"{name} {value:g} {of.unit} is not in the site file's {of.listed}"
+                    f"{name} {of.text(value)} is not in the site file's {of.listed}"
                 )
         if any(before is not None and value is None for before, value in pairs):
             self.restore()
@@ -181,11 +192,18 @@ class Command:
 
     def state(self) -> ClockState:
         readings = _read(self.root, self._options)
+        source = f"`{' '.join(self._options.read[0])}`"
+        if not self._options.of.units:
+            (shown,) = readings.values()
+            return ClockState(
+                Setting(profile=_name_of_all(shown, self._set.profile)), source=source
+            )
         # A limit is the one that is furthest from the request: it has no apart_pct to show it.
         asked = self._set.power_limit_w
-        values = {name: value_of_all(shown, asked) for name, shown in readings.items()}
+        values: dict[str, Any] = {
+            name: value_of_all(shown, asked) for name, shown in readings.items()
+        }
         apart = [(max(shown) - min(shown)) / max(shown) * 100.0 for shown in readings.values()]
-        source = f"`{' '.join(self._options.read[0])}`"
         return ClockState(Setting(**values), source=source, apart_pct=max(apart))
 
     def restore(self) -> None:
@@ -209,9 +227,11 @@ class Command:
         for line in self._journal.hold():
             logging.getLogger(__name__).warning("%s", line)
         try:
-            readings = _read(self.root, self._options)
-            found = {name: value_of_all(shown, None) for name, shown in readings.items()}
-            of = self._options.of
+            readings, of = _read(self.root, self._options), self._options.of
+            found = {
+                name: value_of_all(shown, None) if of.units else _name_of_all(shown, None)
+                for name, shown in readings.items()
+            }
             for name in _placeholders(self._options.restore):
                 if of.placeholders[name][0] not in found:
                     raise ClocksError(
@@ -238,22 +258,33 @@ def _unlike(root: Path, options: Options, wanted: Setting, tolerance_pct: float)
         readings = _read(root, options)
         wrong = []
         for name in options.of.groups.values():
-            value, unit = getattr(wanted, name), options.of.unit
-            allowed = tolerance_pct / 100.0 * (value or 0.0)
+            value, of = getattr(wanted, name), options.of
             shown = readings.get(name, [])
-            if value is not None and not shown:
+            if value is None:
+                continue
+            if not shown:
                 return f"{name}: `read` does not show it"
-            off = [one for one in shown if value is not None and not abs(one - value) <= allowed]
+            off = [
+                one
+                for one in shown
+                if (abs(one - value) > tolerance_pct / 100.0 * value if of.units else one != value)
+            ]
             if off:
                 wrong.append(
-                    f"{name}: {value:g} {unit} was asked for, and {off[0]:g} {unit} is shown"
+                    f"{name}: {of.text(value)} was asked for, and {of.text(off[0])} is shown"
                 )
         if not wrong or time.monotonic() >= deadline_s:
             return "; ".join(wrong)
         time.sleep(WAIT_S)
 
 
-def _read(root: Path, options: Options) -> dict[str, list[float]]:
+def _name_of_all(shown: Sequence[str], asked: str | None) -> str:
+    """The profile of several devices: the first that is another than asked for, so that it is
+    noticed."""
+    return next((name for name in shown if name != asked), shown[0])
+
+
+def _read(root: Path, options: Options) -> dict[str, list[Any]]:
     """What is shown, in a setting's unit: one value, or one of each device."""
     of = options.of
     outputs = [_run(root, words, options) for words in options.read]
@@ -266,16 +297,18 @@ def _read(root: Path, options: Options) -> dict[str, list[float]]:
             of.groups[group]: [text for one in found if (text := one[group]) is not None]
             for group in options.pattern.groupindex
         }
-    readings = {}
-    for name, numbers in texts.items():
-        if not numbers or not all(NUMBER.fullmatch(n) and float(n) > 0.0 for n in numbers):
+    readings: dict[str, list[Any]] = {}
+    for name, found_texts in texts.items():
+        if not found_texts or not all(map(of.is_value, found_texts)):
             shown = shown_text("; ".join(outputs)) or "nothing"
             raise ClocksError(
                 f"`{' '.join(options.read[0])}`: no {of.noun} {name} in its output: {shown}",
                 f"correct `read` and `pattern` in [{of.options}]",
             )
-        scale = of.units[options.unit], of.units[of.unit]
-        readings[name] = [float(number) * scale[0] / scale[1] for number in numbers]
+        readings[name] = list(found_texts)
+        if of.units:
+            scale = of.units[options.unit], of.units[of.unit]
+            readings[name] = [float(number) * scale[0] / scale[1] for number in found_texts]
     return readings
 
 
@@ -300,8 +333,10 @@ def _filled(
             if value is None and field in names:
                 raise IllegalClockError(f"`{words[0]}` needs {field}, which `read` does not show")
             if value is not None:
-                scaled = value * of.units[of.unit] / per
-                text = f"{scaled:.10g}" if per >= of.units[of.unit] else str(round(scaled))
+                text = str(value)
+                if of.units:
+                    scaled = value * of.units[of.unit] / per
+                    text = f"{scaled:.10g}" if per >= of.units[of.unit] else str(round(scaled))
                 filled_words = [word.replace(f"{{{name}}}", text) for word in filled_words]
         filled.append(tuple(filled_words))
     return filled
@@ -345,7 +380,8 @@ def open_control(site: ControlledSite, root: Path) -> Command:
     """
     parse_options(site.clocks.options)
     log_left_over(root)
-    settings = list(dict.fromkeys(setting.without_limit for setting in site.settings))
+    others = {"power_limit_w": None, "profile": None}
+    settings = list(dict.fromkeys(replace(setting, **others) for setting in site.settings))
     return Command(root, CLOCKS, site.clocks.options, settings, site.clocks.tolerance_pct)
 
 
@@ -371,10 +407,10 @@ def check(of: Quantities, options: Mapping[str, Any]) -> Options:
         field = f"{{{next(iter(of.groups.values()))}}}"
         raise ValueError(f"set has no {of.noun} in it; write {field} where the {of.noun} stands")
     unit = options.get("unit", of.unit)
-    if unit not in of.units:
+    if of.units and unit not in of.units:
         raise ValueError(f"unit = {unit!r}; give one of {', '.join(of.units)}")
     pattern = None if "pattern" not in options else _pattern(of, options["pattern"])
-    if pattern is None and len(commands["read"]) > len(of.groups):
+    if pattern is None and len(commands["read"]) > min(len(of.groups), 2):
         raise ValueError(f"read has more commands than {of.noun}s; give pattern as well")
     return Options(
         of=of,
@@ -450,8 +486,13 @@ def put_back_by(of: Quantities, root: Path, found: Iterable[Entry]) -> PutBack:
 def _found(of: Quantities, entry: Entry) -> Setting:
     """What was found, of an entry of the journal."""
     found = entry["found"]
-    if not isinstance(found, dict) or not all(type(f) is float and f > 0 for f in found.values()):
-        raise TypeError(f"a {of.noun} that is no number")
+    if not isinstance(found, dict) or not all(
+        type(value) is float and value > 0
+        if of.units
+        else isinstance(value, str) and NAME.fullmatch(value)
+        for value in found.values()
+    ):
+        raise TypeError(f"a {of.noun} that this control cannot have found")
     return Setting(**found)
 
 

@@ -29,7 +29,7 @@ ABOUT = ControlDescription(
         "restore": "commands that restore the limit; {power_limit_w} ... stand for the one found",
         "timeout_s": CLOCKS_ABOUT.options["timeout_s"],
     },
-    limits_power=True,
+    axis="power_limit_w",
     sets_clocks=False,
 )
 MW = {"W": 1e3, "mW": 1.0}

@@ -11,7 +11,7 @@ intel_pstate.rst and amd-pstate.rst beside it. Frequencies are in kHz.
   clock, and an idle core may show less.
 - CPUs that share a clock have one policy, so all of them are set together.
 
-With ``uncore = true``, a setting's memory clock is the uncore clock (:mod:`sites.clocks.uncore`).
+With ``uncore = true``, a setting's uncore clock is set too (:mod:`sites.clocks.uncore`).
 
 Legal clocks are those in ``scaling_available_frequencies`` of every policy. Drivers without this
 file accept any clock from ``cpuinfo_min_freq`` to ``cpuinfo_max_freq``: the site's clocks in this
@@ -58,13 +58,13 @@ from sites.clocks.shared.written_files import File, Limits, Value, WrittenFiles,
 ABOUT = ControlDescription(
     control="cpufreq",
     writes="scaling_setspeed, or both limits of each policy; with uncore = true, the uncore's "
-    "limits as memory clock",
+    "limits (uncore_mhz, or mem_mhz)",
     needs="root, or write access to the files",
     device="cpu",
     options={
         "cpus": "'all' (that are online) or a list such as '0-7,16' (default: the CPUs that the "
         "process may run on)",
-        "uncore": "true: the memory clock is Intel's uncore clock (default: false)",
+        "uncore": "true: Intel's uncore clock is set too (default: false)",
         "domain_ids": "uncore domains to set, as in the control uncore",
     },
 )
@@ -144,13 +144,13 @@ class Cpufreq:
         return None if core is None else [Setting(c, m) for m in mem for c in core]
 
     def set(self, setting: Setting) -> None:
-        if setting.mem_mhz is not None and not self.domains:
+        if setting.clocks[1] is not None and not self.domains:
             raise IllegalClockError(
                 f"{setting}: no memory clock is set here; on Intel servers the option "
                 "`uncore = true` sets the uncore clock"
             )
         check_online(self.root, self.cpus)
-        memory = uncore.limits_for(setting.mem_mhz, self.domains)
+        memory = uncore.limits_for(setting.clocks[1], self.domains)
         self.files.write([*self._core_values(setting.core_mhz), *memory])
         self._throttles_before = self._throttles()
 

@@ -33,7 +33,7 @@ ABOUT = ControlDescription(
     writes="no clock: the power limit of each NVIDIA GPU, as control of [power_limit]",
     needs="root",
     options=DEVICES,
-    limits_power=True,
+    axis="power_limit_w",
     sets_clocks=False,
 )
 NVML = LimitLibrary(

@@ -45,7 +45,7 @@ ABOUT = ControlDescription(
     options={
         "time_window_s": "seconds over which the mean power is limited (default: as found)",
     },
-    limits_power=True,
+    axis="power_limit_w",
     sets_clocks=False,
 )
 

@@ -53,7 +53,7 @@ def step_flags(setting: Setting, device: str) -> list[str]:
     one is missing (src/plugins/gpu/nvml; repaired in 23.02.3 and 26.05 by their changelogs).
     """
     if device == "gpu":
-        if setting.without_limit == AS_FOUND:
+        if setting.clocks == AS_FOUND.clocks:
             return []
         core, mem = (
             "high" if mhz is None else f"{mhz:.0f}" for mhz in (setting.core_mhz, setting.mem_mhz)
@@ -119,8 +119,7 @@ def slurm_flags(setting: Setting, device: str) -> str:
 
 
 def slurm_cannot_set(setting: Setting, device: str) -> str:
-    """``power_limit_w``, or ``mem_mhz`` where a setting has a memory clock that srun has no option
-    for: the uncore clock of a CPU. Empty where srun can set all of it."""
-    if setting.power_limit_w is not None:
-        return "power_limit_w"
-    return "mem_mhz" if device == "cpu" and setting.mem_mhz is not None else ""
+    """What srun has no option for: the ``profile`` of a setting, its ``power_limit_w``, or of a CPU
+    its ``uncore_mhz`` or ``mem_mhz``. Empty where srun can set all of it."""
+    axes = ("profile", "power_limit_w", *(("uncore_mhz", "mem_mhz") if device == "cpu" else ()))
+    return next((axis for axis in axes if getattr(setting, axis) is not None), "")

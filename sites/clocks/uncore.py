@@ -7,7 +7,8 @@ and on processors with TPMI also a folder ``uncoreNN`` for each fabric cluster, 
 ``domain_id``, ``package_id`` and ``fabric_cluster_id``. The clusters are written if there are any,
 because a die's folder stands for all of its clusters.
 
-A setting's ``mem_mhz`` is written as lower and upper limit of every domain. The achieved clock is
+A setting's uncore clock (``uncore_mhz``, or ``mem_mhz`` of a site file that lists the clocks under
+[domains.mem]) is written as lower and upper limit of every domain. The achieved clock is
 in ``current_freq_khz``, which older kernels do not have.
 
 Option ``domain_ids``: on TPMI, set only the clusters of these domains, because compute and I/O
@@ -31,7 +32,7 @@ from sites.clocks.shared.written_files import Limits, WrittenFiles, put_back_ent
 
 ABOUT = ControlDescription(
     control="uncore",
-    writes="both limits of Intel's uncore clock, as memory clock",
+    writes="both limits of Intel's uncore clock (uncore_mhz, or mem_mhz)",
     needs="root, or write access to the files",
     options={
         "domain_ids": "TPMI domains to set, such as [0] (default: all)",
@@ -76,7 +77,7 @@ class Uncore:
             raise IllegalClockError(
                 f"{setting}: this control sets no core clock; use cpufreq with uncore = true"
             )
-        self.files.write(limits_for(setting.mem_mhz, self.domains))
+        self.files.write(limits_for(setting.clocks[1], self.domains))
 
     def state(self) -> ClockState:
         return ClockState(Setting(None, current_mhz(self.root, self.domains)))

@@ -125,7 +125,7 @@ def under_limit(site: Site, phases: Mapping[str, Mapping[str, float]], setting: 
     """The clocks at which a kernel runs at a setting: under a power limit the highest core clock up
     to the one asked for at which the mean power is within the limit; the lowest legal clock where
     it is at none."""
-    asked, limit_w = setting.without_limit, setting.power_limit_w
+    asked, limit_w = setting.two_clocks, setting.power_limit_w
     assert site.domains.core is not None and asked.core_mhz is not None  # noqa: S101
     if limit_w is None or mean_w(site, phases, asked) <= limit_w:
         return asked

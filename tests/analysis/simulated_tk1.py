@@ -83,7 +83,9 @@ def simulated_dataset(
     """``site``: another board than the built-in one; ``limits_w``: power limits, at each pair."""
     name, site = ("tk1", simulated_tk1(noise)) if site is None else (site.name, site)
     rows = []
-    settings = [Setting(float(c), float(m), limit) for c, m in TABLE_I for limit in limits_w]
+    settings = [
+        Setting(float(c), float(m), power_limit_w=limit) for c, m in TABLE_I for limit in limits_w
+    ]
     for kernel, counts in kernels(per_family).items():
         for setting in settings:
             seed = f"{salt}{kernel} {setting.core_mhz:g} {setting.mem_mhz:g}"

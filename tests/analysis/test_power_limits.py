@@ -24,7 +24,7 @@ from analysis.predict.power_limits import PowerLimits, coordinates
 from analysis.predict.site import site_posterior
 from analysis.quality.all_checks import check
 from analysis.report.site_report import measurement_counts
-from dvfs.setting import Setting, axis_columns, distinct_settings
+from dvfs.setting import Setting, distinct_settings, number_columns
 from sites.simulated.machine import constant_w, mean_w, run, under_limit
 from tests.analysis.simulated_tk1 import TABLE_I, kernels, simulated_dataset, simulated_tk1
 
@@ -44,20 +44,22 @@ def test_the_simulated_machine_runs_at_the_highest_clock_within_the_limit() -> N
         for limit_w in (5.0, 8.0, 11.0, 100.0):
             within = np.flatnonzero(watts <= limit_w)
             expected = clocks[within[-1]] if len(within) else clocks[0]
-            made = run(site, counts, Setting(852.0, 924.0, limit_w), 3, "a")
+            made = run(site, counts, Setting(852.0, 924.0, power_limit_w=limit_w), 3, "a")
             assert made.achieved.core_mhz == pytest.approx(expected, abs=0.3)
-            assert made.achieved == under_limit(site, {"": counts}, Setting(852.0, 924.0, limit_w))
+            assert made.achieved == under_limit(
+                site, {"": counts}, Setting(852.0, 924.0, power_limit_w=limit_w)
+            )
             if len(within):
                 assert made.power_w.mean() <= limit_w * (1 + 1e-9)
     idle = constant_w(site, Setting(852.0, 924.0))
-    assert idle == constant_w(site, Setting(852.0, 924.0, 5.0))
+    assert idle == constant_w(site, Setting(852.0, 924.0, power_limit_w=5.0))
 
 
 def test_times_and_powers_under_a_limit_are_those_of_the_clock_that_it_allows() -> None:
     rng = np.random.default_rng(0)
     clocks = [Setting(mhz, mem) for mem in (200.0, 900.0) for mhz in np.linspace(100, 800, 15)]
     settings = [
-        Setting(core, mem, limit)
+        Setting(core, mem, power_limit_w=limit)
         for core in (450.0, 800.0)
         for mem in (200.0, 900.0)
         for limit in (None, 0.5, 3.0, 9.0, 40.0)
@@ -133,7 +135,7 @@ def test_voltages_are_estimated_at_the_clocks_run_at() -> None:
 
 def test_the_share_of_a_limit_that_is_drawn_is_found(limited: Observations) -> None:
     """A meter that sees 0.9 of what the limit holds down."""
-    limit_w = axis_columns(limited.settings)[limited.setting, 2]
+    limit_w = number_columns(limited.settings)[limited.setting, 3]
     held_down = limited.core_mhz < limited.mhz[limited.setting, 0]
     energy_j = np.where(held_down, 0.9 * limit_w * limited.time_s, limited.energy_j)
     found = PowerLimits.of(limited.settings, replace(limited, energy_j=energy_j))
@@ -163,12 +165,12 @@ def test_picks_of_a_sweep_over_limits_alone_are_the_least_measured_energies() ->
     data = observations(simulated_dataset("off", limits_w=(6.0, 8.0, 11.0, 30.0)), "tk1")
     at_top = data.take(data.mhz[data.setting, 0] == 852.0)
     at_top = at_top.take(at_top.mhz[at_top.setting, 1] == 924.0)
-    only = [Setting(None, None, s.power_limit_w) for s in at_top.settings]
+    only = [Setting(power_limit_w=s.power_limit_w) for s in at_top.settings]
     values = np.array([one.values for one in only], float)[at_top.setting]
     settings, setting = distinct_settings(*values.T)
     nan = np.full(len(at_top), np.nan)
     swept = replace(at_top, core_mhz=nan, mem_mhz=nan, settings=settings, setting=setting)
-    assert coordinates(settings)[:, 0].tolist() == [6.0, 8.0, 11.0, 30.0]
+    assert coordinates(settings, swept)[:, 0].tolist() == [6.0, 8.0, 11.0, 30.0]
     for made in picks(swept):
         mine = swept.labels == made.label
         least = swept.energy_j[mine].min()
@@ -204,7 +206,10 @@ def test_a_report_counts_settings_with_their_limits() -> None:
 
 
 def test_the_highest_clocks_have_no_limit_or_the_highest() -> None:
-    settings = [Setting(852.0, 924.0, 9.0), Setting(852.0, 924.0, 15.0), Setting(72.0, 924.0, 15.0)]
+    settings = [
+        Setting(core, 924.0, power_limit_w=limit)
+        for core, limit in ((852.0, 9.0), (852.0, 15.0), (72.0, 15.0))
+    ]
     assert highest_clocks(settings) == 1
     assert highest_clocks([*settings, Setting(852.0, 924.0)]) == 3
 
@@ -214,7 +219,7 @@ def test_the_voltage_of_a_setting_is_that_of_its_clock_whatever_its_limit() -> N
     under = measured_volts(observations(simulated_dataset("off", limits_w=(8.0, 25.0)), "tk1"))
     assert len(under) == 2 * len(free)
     for setting, volts in under.items():
-        assert volts == pytest.approx(free[setting.without_limit], rel=1e-9), setting
+        assert volts == pytest.approx(free[setting.two_clocks], rel=1e-9), setting
 
 
 @pytest.mark.parametrize("limits_w", [(13.5, 25.0), (8.0, 25.0), (6.0, 8.0, 11.0)])

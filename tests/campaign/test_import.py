@@ -98,7 +98,9 @@ CONTENT = st.fixed_dictionaries(
         "ranks": st.just(1),
         "core_mhz": st.none() | st.floats(1, 1e4),
         "mem_mhz": st.none() | st.floats(1, 1e4),
+        "uncore_mhz": st.none() | st.floats(1, 1e4),
         "power_limit_w": st.none() | st.floats(1, 1e3),
+        "profile": st.none() | st.sampled_from(["powersave", "a"]),
         "repeat": st.integers(0, 9),
     }
 )
@@ -111,7 +113,7 @@ def test_ids_by_column_are_the_ids_of_the_points(contents):
     expected = [
         make_point(
             **{n: v for n, v in content.items() if n not in AXES},
-            setting=Setting(*(content[name] for name in AXES)),
+            setting=Setting(**{name: content[name] for name in AXES}),
         ).id
         for content in contents
     ]

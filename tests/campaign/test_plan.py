@@ -217,7 +217,7 @@ def test_the_times_between_points_are_those_of_one_node(tmp_path):
 SET_CLOCKS = [
     control
     for control in sorted(set(CONTROLS) - {"fixed", "simulated"})
-    if not CONTROLS.load(control).ABOUT.limits_power
+    if not CONTROLS.load(control).ABOUT.axis
 ]
 OPTIONS = {
     "command": '[clocks.options]\nset = [["set", "{core_mhz}"]]\nread = [["read"]]\n'

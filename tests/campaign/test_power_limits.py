@@ -207,4 +207,4 @@ def test_the_next_campaign_names_limits(
 def test_settings_of_a_site_file_with_limits(tmp_path: Path) -> None:
     site = read_site(write_site(tmp_path))
     assert len(site.settings) == 105 * 2
-    assert site.settings[0] == Setting(72.0, 68.0, 12.0)
+    assert site.settings[0] == Setting(72.0, 68.0, power_limit_w=12.0)

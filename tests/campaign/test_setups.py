@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from campaign.store.setups import SetupUse, read_setup, setup_id, write_setups
 from campaign.store.states import store_status
 from campaign.store.verify import give_up_records
 from campaign.verbs.command_line import main
+from sites.clocks import energy_preference
 from sites.site_file import Site
 from sites.site_reading import built_in_sites, find_site, read_site
 from tests.campaign.test_journal import measurement
@@ -162,6 +165,23 @@ def test_a_record_has_the_power_limits_in_force_of_a_node_that_measures(tmp_path
     limits_w.clear()
     assert "power_limits_w" not in node_record(real)["node"]
     assert mixtures([SetupUse(before, 2), SetupUse(node_record(real), 3)]) == []
+
+
+def test_a_record_has_the_energy_preference_in_force(tmp_path, monkeypatch):
+    tree = Path(__file__).parents[1] / "trees" / "energy-preference"
+    shutil.copytree(tree, tmp_path / "root")
+    found = partial(energy_preference.in_force, tmp_path / "root")
+    monkeypatch.setattr(setup_record, "energy_preference_in_force", lambda root: found())
+    plan = make_plan(write_files(tmp_path))
+    simulated = PartitionSetup(plan.sites["jetson-tk1"], plan.campaign.protocol, ("sp_fma",), "c")
+    real = replace(simulated, site=read_site(find_site("localhost", tmp_path)))
+    before = node_record(real)
+    assert before["node"]["energy_preference"] == "balance_performance"
+    path = "sys/devices/system/cpu/cpufreq/policy1/energy_performance_preference"
+    (tmp_path / "root" / path).write_text("power\n")
+    (mixture,) = mixtures([SetupUse(before, 2), SetupUse(node_record(real), 3)])
+    (difference,) = mixture.differences
+    assert difference.values == (("balance_performance, power", 3), ("balance_performance", 2))
 
 
 VARIABLE = '[partitions.board.environment]\nvariables = {{ OMP_PLACES = "{}" }}\n'

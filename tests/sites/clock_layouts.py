@@ -35,6 +35,7 @@ ORIN_EMC = "sys/kernel/debug/bpmp/debug/clk/emc"
 NANO_EMC = "sys/kernel/debug/clk/override.emc"
 AMDSMI_CAP = "amdsmi/gpu0/power_cap"
 NVML_LIMIT = "nvml/gpu0/power_limit_mw"
+POLICIES = tuple(f"sys/devices/system/cpu/cpufreq/policy{i}" for i in (0, 1))
 PACKAGE_0 = "sys/class/powercap/intel-rapl:2"
 PACKAGE_1 = "sys/class/powercap/intel-rapl:0"
 LONG_TERM = (f"{PACKAGE_0}/constraint_1", f"{PACKAGE_1}/constraint_0")
@@ -63,17 +64,24 @@ class ClockLayout:
     options: Mapping[str, Any] = field(default_factory=dict)
     core_mhz: tuple[float, ...] = ()
     mem_mhz: tuple[float, ...] = ()
+    uncore_mhz: tuple[float, ...] = ()
     """The site file's clocks."""
     limits_w: tuple[float, ...] = ()
     """The site file's power limits: then the control sets these, and the clocks are left."""
+    profiles: tuple[str, ...] = ()
+    """The site file's profiles: then the control sets these."""
     no_numbers: tuple[str, ...] = ("", "abc\n", "-5\n", "1.5\n", "12 x\n")
     """Invalid content for a file of ``numbers``."""
     running: Callable[[Path], AbstractContextManager[None]] = clock_hardware.running
 
     def site(self) -> Site:
-        domains = {"core": self.core_mhz, "mem": self.mem_mhz}
+        domains = {"core": self.core_mhz, "mem": self.mem_mhz, "uncore": self.uncore_mhz}
         control = {"control": self.control, "options": dict(self.options)}
-        limit = {"power_limit": control | {"limits_w": list(self.limits_w)}}
+        set_by: dict[str, Any] = {"clocks": control}
+        if self.limits_w:
+            set_by = {"power_limit": control | {"limits_w": list(self.limits_w)}}
+        if self.profiles:
+            set_by = {"profiles": control | {"names": list(self.profiles)}}
         return Site.model_validate(
             {
                 "name": self.name,
@@ -81,7 +89,7 @@ class ClockLayout:
                 "domains": {
                     name: {"frequencies_mhz": list(mhz)} for name, mhz in domains.items() if mhz
                 },
-                **(limit if self.limits_w else {"clocks": control}),
+                **set_by,
             }
         )
 
@@ -346,8 +354,24 @@ case $1 in
 --query) limit=$(cat $D/limit) && echo "Current Power Limit : $limit W" ;;
 esac
 """,
+    "profile": """
+case $1 in
+--profile=*) [ -f $D/profile ] && echo "${1#*=}" > $D/profile ;;
+--query) profile=$(cat $D/profile) && echo "Current active profile: $profile" ;;
+esac
+""",
 }
 """Stand-ins for the programs of sites; their device is files."""
+
+
+def _profiles(*names: str) -> tuple[Setting, ...]:
+    return tuple(Setting(profile=name) for name in names)
+
+
+def _preference(root: Path) -> Setting:
+    shown = {(root / one / "energy_performance_preference").read_text() for one in POLICIES}
+    assert len(shown) == 1
+    return Setting(profile=shown.pop().strip())
 
 
 def _install(text: str) -> Callable[[Path], AbstractContextManager[None]]:
@@ -431,6 +455,38 @@ LAYOUTS = [
         device=DEVICE,
         no_numbers=("", "abc\n", "-5\n", "12 x\n"),
         running=_install(PROGRAMS["limit"]),
+    ),
+    ClockLayout(
+        name="command-profile",
+        control="command-profile",
+        tree="command-profile",
+        options={
+            "set": [["clocks", "--profile={profile}"]],
+            "read": [["clocks", "--query"]],
+            "pattern": r"Current active profile: (?P<profile>.*)$",
+            "restore": [["clocks", "--profile={profile}"]],
+        },
+        profiles=("hpc-compute", "powersave", "v1.2:x+y"),
+        legal=_profiles("hpc-compute", "powersave", "v1.2:x+y"),
+        illegal=_profiles("balanced", "power", "powersave "),
+        shown=lambda root: Setting(profile=(root / DEVICE / "profile").read_text().strip()),
+        written=(f"{DEVICE}/profile",),
+        numbers=(f"{DEVICE}/profile",),
+        device=DEVICE,
+        no_numbers=("", "two words\n", "a/b\n", "x" * 65 + "\n"),
+        running=_install(PROGRAMS["profile"]),
+    ),
+    ClockLayout(
+        name="energy-preference",
+        control="energy-preference",
+        tree="energy-preference",
+        profiles=("performance", "balance_power", "power", "default", "fastest"),
+        legal=_profiles("performance", "balance_power", "power"),
+        illegal=_profiles("default", "fastest"),
+        shown=_preference,
+        written=tuple(f"{policy}/energy_performance_preference" for policy in POLICIES),
+        numbers=(),
+        device=POLICIES[1],
     ),
     ClockLayout(
         name="cpufreq-acpi",

@@ -60,7 +60,7 @@ ACPI = BY_NAME["cpufreq-acpi"]
 NAMES = [layout.name for layout in LAYOUTS]
 GPUS = ("amdsmi", "amdsmi-power-cap", "nvml", "nvml-power-limit")
 """Those whose control calls a library, which reads a tree."""
-COMMANDS = ("command", "command-power-limit")
+COMMANDS = ("command", "command-power-limit", "command-profile")
 FILES = [layout.name for layout in LAYOUTS if layout.control not in (*GPUS, *COMMANDS)]
 """Those whose control writes the kernel's files."""
 

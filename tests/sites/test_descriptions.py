@@ -44,7 +44,7 @@ def test_a_control_describes_itself_and_its_rights(about, tmp_path):
     assert right.control == about.control
     assert right.why
     # An empty tree has no clocks, so only a control that writes nothing can set them.
-    assert right.can_set is not (about.sets_clocks or about.limits_power)
+    assert right.can_set is not (about.sets_clocks or bool(about.axis))
 
 
 def test_descriptions_load_no_library_of_a_vendor():

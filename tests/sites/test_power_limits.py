@@ -28,6 +28,7 @@ from tests.sites.clock_layouts import (
     LONG_TERM,
     PACKAGE_0,
     PACKAGE_1,
+    amdsmi_answer,
     contents,
     copy,
     fork,
@@ -215,7 +216,7 @@ def both(root: Path) -> Site:
 def test_a_killed_process_leaves_neither_clocks_nor_limits_set(gpus: Path) -> None:
     """Each control replays its journal, though one's name begins with the other's."""
     before = contents(gpus)
-    setting = Setting(1200.0, 1593.0, 300.0)
+    setting = Setting(1200.0, 1593.0, power_limit_w=300.0)
     clocks = open_control(both(gpus), gpus)
     assert {one.power_limit_w for one in clocks.legal() or ()} == {300.0}
     assert setting in (clocks.legal() or ())
@@ -394,3 +395,14 @@ def test_the_limits_in_force_are_those_of_gpus_and_packages(gpus: Path) -> None:
     (gpus / "nvml/init").write_text("!9\n")
     (gpus / PACKAGE_0 / "constraint_1_name").write_text("peak_power\n")
     assert power_limits_w(gpus) == {}
+
+
+def test_the_caps_in_force_on_amd_gpus(tmp_path: Path) -> None:
+    amd = BY_NAME["amdsmi-power-cap"]
+    copy(amd, tmp_path)
+    with amd.running(tmp_path):
+        caps_w = {
+            f"gpu-{i}": amdsmi_answer(tmp_path, f"gpu{i}/power_cap")["power_cap"] / 1e6
+            for i in (0, 1)
+        }
+        assert power_limits_w(tmp_path) == caps_w

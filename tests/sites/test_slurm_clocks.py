@@ -37,7 +37,7 @@ def test_the_flags_for_a_setting(core_mhz, mem_mhz, device, flags):
     left_out = "mem_mhz" if device == "cpu" and not math.isnan(mem_mhz) else ""
     assert slurm_cannot_set(Setting.of(core_mhz, mem_mhz), device) == left_out
     # Nor one for a power limit, which asks for no clock.
-    limited = Setting.of(core_mhz, mem_mhz, 150.0)
+    limited = Setting.of(core_mhz, mem_mhz, power_limit_w=150.0)
     assert slurm_flags(limited, device) == flags
     assert slurm_cannot_set(limited, device) == "power_limit_w"
 

@@ -24,7 +24,7 @@ from campaign.table.map_file import ColumnSource, TableMap
 from campaign.table.number_text import number
 from dvfs.dataset import KERNEL_FAILED, OK, TIMED_OUT, WRONG_RESULT, is_complete
 from dvfs.input_files import FileError
-from dvfs.setting import AXES
+from dvfs.setting import NUMBERS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -323,7 +323,7 @@ def _result(row: Mapping[Any, Any]) -> dict[str, Any]:
     ok = bool(is_complete(row["status"]))
     clocks = {
         theirs: int(row[ours]) if row[ours].is_integer() else row[ours]
-        for ours, theirs in ((name, OURS[name][0]) for name in AXES)
+        for ours, theirs in ((name, OURS[name][0]) for name in NUMBERS if name in OURS)
         if math.isfinite(row[ours])
     }
     as_written = {one["name"]: one for one in kept.pop(AS_WRITTEN, ())}

@@ -74,6 +74,17 @@ class PowerLimitEntry(Protocol):
     def options(self) -> Mapping[str, Any]: ...
 
 
+class ProfilesEntry(Protocol):
+    """The part of a site file that says how its profile is set."""
+
+    @property
+    def names(self) -> Sequence[str]: ...
+    @property
+    def control(self) -> str: ...
+    @property
+    def options(self) -> Mapping[str, Any]: ...
+
+
 class ControlledSite(Protocol):
     """What a control needs of a site (:class:`sites.site_file.Site` has it)."""
 
@@ -81,6 +92,8 @@ class ControlledSite(Protocol):
     def clocks(self) -> ClockEntry: ...
     @property
     def power_limit(self) -> PowerLimitEntry | None: ...
+    @property
+    def profiles(self) -> ProfilesEntry | None: ...
     @property
     def settings(self) -> list[Setting]: ...
 

@@ -21,8 +21,8 @@ class ControlDescription:
     """Name -> meaning, with the default where there is one."""
     device: str = ""
     """Whose clocks it sets, ``cpu`` or ``gpu``; empty: what the site file's ``device`` says."""
-    limits_power: bool = False
-    """Whether it sets the power limit, and no clock."""
+    axis: str = ""
+    """What it sets in place of clocks: ``power_limit_w`` or ``profile``."""
     sets_clocks: bool = True
     """Whether it sets clocks of the node by itself: doctor suggests it where none are set yet."""
 

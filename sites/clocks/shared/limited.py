@@ -1,8 +1,9 @@
-"""Clocks and a power limit, set together by two controls."""
+"""Clocks, a power limit and a profile, set together by a control each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Protocol
 
@@ -38,30 +39,40 @@ class LimitControl(ClockControl, Protocol):
         """
 
 
-class WithPowerLimit:
-    """A clock control, and one that sets the power limit of each setting first."""
+class Together:
+    """A clock control, and those that set another value of each setting first.
 
-    def __init__(self, clocks: ClockControl, limit: ClockControl) -> None:
+    ``others``: the field of a setting -> its control, in the order in which they are set.
+    """
+
+    def __init__(self, clocks: ClockControl, others: Mapping[str, ClockControl]) -> None:
         self._clocks = clocks
-        self._limit = limit
+        self._others = others
 
     def legal(self) -> list[Setting] | None:
-        clocks, limits = self._clocks.legal(), self._limit.legal()
-        if clocks is None or limits is None:
-            return None
-        return [Setting(*one.clocks, limit.power_limit_w) for one in clocks for limit in limits]
+        legal = self._clocks.legal()
+        for axis, control in self._others.items():
+            offered = control.legal()
+            if legal is None or offered is None:
+                return None
+            values = [getattr(own, axis) for own in offered]
+            legal = [replace(one, **{axis: value}) for one in legal for value in values]
+        return legal
 
     def set(self, setting: Setting) -> None:
-        self._limit.set(Setting(power_limit_w=setting.power_limit_w))
-        self._clocks.set(setting.without_limit)
+        for axis, control in self._others.items():
+            control.set(Setting(**{axis: getattr(setting, axis)}))
+        self._clocks.set(replace(setting, **dict.fromkeys(self._others)))
 
     def state(self) -> ClockState:
-        state, limit = self._clocks.state(), self._limit.state()
-        at = Setting(*state.setting.clocks, limit.setting.power_limit_w)
-        return replace(state, setting=at)
+        state = self._clocks.state()
+        read = {
+            axis: getattr(control.state().setting, axis) for axis, control in self._others.items()
+        }
+        return replace(state, setting=replace(state.setting, **read))
 
     def restore(self) -> None:
-        try:
+        with ExitStack() as last:
+            for control in self._others.values():
+                last.callback(control.restore)
             self._clocks.restore()
-        finally:
-            self._limit.restore()

@@ -1,0 +1,100 @@
+"""The energy preference of CPUs (EPP) as a profile, through Linux's cpufreq.
+
+Format: the kernel's Documentation/admin-guide/pm/intel_pstate.rst and amd-pstate.rst beside it. The
+files ``energy_performance_preference`` of all policies are written; what they take is listed in
+``energy_performance_available_preferences``. ``default`` is not among the profiles: the file then
+shows what the driver took for it. Under the governor ``performance`` drivers refuse every other
+preference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from dvfs.setting import Setting
+from sites.clocks.shared.control import ClocksError, ClockState, IllegalClockError, ProfilesEntry
+from sites.clocks.shared.description import ControlDescription, Right
+from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
+from sites.clocks.shared.kernel_files import CPUS, optional_text, read_text, right_to_write
+from sites.clocks.shared.written_files import File, WrittenFiles, put_back_entries
+
+ABOUT = ControlDescription(
+    control="energy-preference",
+    writes="no clock: the energy preference (EPP) of all CPUs, as control of [profiles]",
+    needs="root, or write access to the files",
+    device="cpu",
+    axis="profile",
+    sets_clocks=False,
+)
+
+PREFERENCE = "energy_performance_preference"
+FOLDERS = f"{CPUS}/cpufreq/policy[0-9]*"
+WRITES = (rf"{CPUS}/cpufreq/policy\d+/{PREFERENCE}",)
+ABSENT = "it needs intel_pstate or amd-pstate in active mode; virtual machines rarely have it"
+
+
+class EnergyPreference:
+    """Sets the energy preference of every policy."""
+
+    def __init__(self, root: Path, folders: Sequence[str], names: Sequence[str]) -> None:
+        self.root = root
+        self.names = names
+        self.paths = [f"{folder}/{PREFERENCE}" for folder in folders]
+        self.offered = [
+            read_text(root, f"{folder}/energy_performance_available_preferences", ABSENT).split()
+            for folder in folders
+        ]
+        self.files = WrittenFiles(root, Journal(root, ABOUT.control), ABSENT)
+
+    def legal(self) -> list[Setting]:
+        return [Setting(profile=name) for name in self.names if self._is_offered(name)]
+
+    def _is_offered(self, name: str) -> bool:
+        return name != "default" and all(name in offered for offered in self.offered)
+
+    def set(self, setting: Setting) -> None:
+        name = setting.profile
+        if name is not None and not self._is_offered(name):
+            offered = ", ".join(name for name in self.offered[0] if self._is_offered(name))
+            raise IllegalClockError(f"profile {name}: this processor offers {offered}")
+        self.files.write([] if name is None else [File(path, f"{name}\n") for path in self.paths])
+
+    def state(self) -> ClockState:
+        shown = sorted({read_text(self.root, path, ABSENT).strip() for path in self.paths})
+        return ClockState(Setting(profile=", ".join(shown) or None))
+
+    def restore(self) -> None:
+        self.files.restore()
+
+
+def in_force(root: Path) -> str:
+    """The energy preferences of all CPUs, and "" where there is none or it cannot be read."""
+    folders = sorted(path.relative_to(root) for path in root.glob(FOLDERS))
+    shown = {optional_text(root, f"{folder}/{PREFERENCE}") for folder in folders}
+    return ", ".join(sorted(shown - {""}))
+
+
+def rights(root: Path) -> Right:
+    """Whether this user may write the files."""
+    return right_to_write(ABOUT.control, root, f"{FOLDERS}/{PREFERENCE}")
+
+
+def open_control(profiles: ProfilesEntry, root: Path) -> EnergyPreference:
+    """See :mod:`sites.clocks`; there are no options.
+
+    Raises:
+        ClocksError: a CPU has no energy preference.
+        ValueError: an unknown option.
+    """
+    ABOUT.check_options(profiles.options)
+    log_left_over(root)
+    folders = sorted(str(path.relative_to(root)) for path in root.glob(FOLDERS))
+    if not folders:
+        raise ClocksError(f"{root / CPUS}/cpufreq has no policy", ABSENT)
+    return EnergyPreference(root, folders, profiles.names)
+
+
+def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
+    """See :func:`sites.clocks.shared.journal.restore_left_over`."""
+    return put_back_entries(root, found, WRITES)
