@@ -138,6 +138,17 @@ def _values(annotation: Any, metadata: Sequence[Any] = ()) -> str:
     return " ".join([WORDS[annotation], *_limits(metadata)])
 
 
+def in_short(limits: str) -> str:
+    """Limits of a number as tables show them: ``>= 1 and <= 8`` as ``1–8``, ``>= 1`` as ``≥1``."""
+    both = re.sub(r">= (\S+) and <= (\S+)", "\\1\N{EN DASH}\\2", limits)
+    for sign, short in (
+        ("<= ", "\N{LESS-THAN OR EQUAL TO}"),
+        (">= ", "\N{GREATER-THAN OR EQUAL TO}"),
+    ):
+        both = both.replace(sign, short)
+    return both
+
+
 def _container(origin: Any, arguments: Sequence[Any]) -> str:
     word = {list: "list", tuple: "pair", dict: "table"}[origin]
     if origin is dict and arguments[1] is Any:

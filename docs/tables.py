@@ -22,7 +22,7 @@ from campaign.table.formats import FORMATS
 from campaign.table.map_file import TableMap
 from campaign.table.power_logs import POWER_LOGS
 from campaign.table.units import STANDARD, UNITS
-from docs.file_keys import HEADER, key_tables
+from docs.file_keys import HEADER, in_short, key_tables
 from dvfs.dataset import CLASS_UNITS, MEMORY_CLASSES
 from dvfs.input_files import FileModel, built_in_files
 from kernels.classes import CLASSES
@@ -38,9 +38,9 @@ DOCS = Path(__file__).parent
 
 def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     header = list(header)
-    lines = [header, ["---"] * len(header), *rows]
-    cells = ([cell.replace("|", "\\|") for cell in line] for line in lines)
-    return "\n".join("| " + " | ".join(line) + " |" for line in cells)
+    cells = [[cell.replace("|", "\\|") for cell in line] for line in (header, *rows)]
+    lines = ["| " + " | ".join(line) + " |" for line in cells]
+    return "\n".join([lines[0], "|---" * len(header) + "|", *lines[1:]])
 
 
 def _options(options: Mapping[str, str]) -> str:
@@ -48,7 +48,7 @@ def _options(options: Mapping[str, str]) -> str:
 
 
 def _default(value: object) -> str:
-    return "none" if value is None else f"`{json.dumps(value)}`"
+    return "optional" if value is None else f"`{json.dumps(value)}`"
 
 
 def meters() -> str:
@@ -84,18 +84,18 @@ def kernels() -> str:
 
 
 def parameters() -> str:
-    """One row a parameter, with all kernels that have it with the same values and default."""
-    rows: dict[tuple[str, ...], list[str]] = {}
+    """A list for each group of kernels that have parameters with the same values and default."""
+    kernels_of: dict[str, list[str]] = {}
     for kernel in map(find_kernel, OURS):
         for parameter in parameters_of(kernel):
             default = "required" if parameter.required else _default(parameter.default)
-            values = re.sub(r">= (\S+) and <= (\S+)", r"\1 to \2", parameter.values)
-            row = (f"`{parameter.name}`", parameter.description, values, default)
-            rows.setdefault(row, []).append(f"`{kernel.name}`")
-    return _table(
-        ["kernel", "parameter", "is", "values", "default"],
-        [[", ".join(names), *row] for row, names in rows.items()],
-    )
+            values = in_short(parameter.values.removeprefix("integer "))
+            line = f"- `{parameter.name}` ({values}; {default}): {parameter.description}"
+            kernels_of.setdefault(line, []).append(f"`{kernel.name}`")
+    groups: dict[str, list[str]] = {}
+    for line, names in kernels_of.items():
+        groups.setdefault(", ".join(names), []).append(line)
+    return "\n\n".join("\n".join([f"{names}:", "", *lines]) for names, lines in groups.items())
 
 
 def classes() -> str:
