@@ -156,9 +156,9 @@ def units() -> str:
 def formats() -> str:
     """One row a format of another tool."""
     return _table(
-        ["`--from`", "tool", "tried with", "reads", "needs", "traps"],
+        ["`--from`", "tool, tried with", "reads", "needs", "traps"],
         [
-            [f"`{name}`", a.tool, a.versions, a.reads, ", ".join(("site", *a.needs)), a.traps]
+            [f"`{name}`", f"{a.tool}, {a.versions}", a.reads, ", ".join(a.needs), a.traps]
             for name in sorted(FORMATS)
             if name not in FORMATS.packages
             for a in [FORMATS.load(name).ABOUT]
@@ -169,9 +169,13 @@ def formats() -> str:
 def power_logs() -> str:
     """One row a kind of power log."""
     return _table(
-        ["log", "tried with", "made by", "traps"],
+        ["log, tried with", "made by", "traps"],
         [
-            [a.tool, a.versions, f"`{a.made_by}`" if " -" in a.made_by else a.made_by, a.traps]
+            [
+                f"{a.tool}, {a.versions}",
+                f"`{a.made_by}`" if " -" in a.made_by else a.made_by,
+                a.traps,
+            ]
             for name in sorted(POWER_LOGS)
             if name not in POWER_LOGS.packages
             for a in [POWER_LOGS.load(name).ABOUT]
