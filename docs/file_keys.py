@@ -15,7 +15,7 @@ from dvfs.input_files import FileModel
 from kernels.parameters import field_texts
 from sites.site_file import NAME_CHECK, PARTITION_NAME_CHECK
 
-HEADER = ("key", "values", "default", "meaning")
+HEADER = ("key", "values", "meaning")
 WORDS: Mapping[Any, str] = {
     Any: "any value",
     bool: "boolean",
@@ -92,7 +92,7 @@ def _row(
 ) -> list[str]:
     inner = _inner(field.annotation)
     if inner is None:
-        values = _values(field.annotation, field.metadata)
+        values = _values(field.annotation, field.metadata).removeprefix("list of ")
     else:
         own, listed = _header(name, field, header), headers[inner]
         several = own.startswith("[[") or own.endswith(".NAME]")
@@ -100,7 +100,8 @@ def _row(
         values += "" if own == listed else f", with the keys of `{listed}`"
         if _holds_text(field.annotation):
             values = f"table of texts, or {values}"
-    return [f"`{name}`", values, _default(field)]
+    default = _default(field)
+    return [f"`{name}`", f"{values} ({default})" if default else values]
 
 
 def _holds_text(annotation: Any) -> bool:
@@ -114,7 +115,7 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
-    if value is None or isinstance(value, FileModel):
+    if value is None or value in ("", [], {}) or isinstance(value, FileModel):
         return ""
     return f"`{value:g}`" if isinstance(value, float) else f"`{json.dumps(value)}`"
 
@@ -143,6 +144,7 @@ def in_short(limits: str) -> str:
     both = re.sub(r">= (\S+) and <= (\S+)", "\\1\N{EN DASH}\\2", limits)
     for sign, short in (
         ("<= ", "\N{LESS-THAN OR EQUAL TO}"),
+        ("> ", ">"),
         (">= ", "\N{GREATER-THAN OR EQUAL TO}"),
     ):
         both = both.replace(sign, short)
@@ -172,4 +174,4 @@ def _limits(metadata: Sequence[Any]) -> list[str]:
         if getattr(part, name, None) is not None
     ]
     words = " and ".join(limits)
-    return [re.sub(r"^>= (\S+) and <= (\S+)$", r"\1 to \2", words)] if limits else []
+    return [in_short(words)] if limits else []

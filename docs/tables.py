@@ -29,7 +29,7 @@ from kernels.classes import CLASSES
 from kernels.parameters import parameters_of
 from kernels.registry import OURS, find_kernel
 from sites.clocks import CONTROLS, describe_controls
-from sites.counters.group_file import BUILT_IN_GROUPS, CounterGroup, read_group
+from sites.counters.group_file import BUILT_IN_GROUPS, read_group
 from sites.meters import METERS, describe_meters
 from sites.site_file import Site
 
@@ -205,7 +205,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "study_file": lambda: file_keys(Study),
     "platform_file": lambda: file_keys(PlatformFile),
     "policy_file": lambda: file_keys(Policy),
-    "counter_group": lambda: file_keys(CounterGroup),
     "counter_map": lambda: file_keys(CounterMap),
     "counter_groups": counter_groups,
     "counter_maps": counter_maps,
