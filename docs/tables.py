@@ -44,7 +44,7 @@ def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _options(options: Mapping[str, str]) -> str:
-    return "; ".join(f"`{name}`: {text}" for name, text in options.items()) or "none"
+    return "; ".join(f"`{name}`: {text}" for name, text in options.items())
 
 
 def _default(value: object) -> str:

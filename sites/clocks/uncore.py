@@ -31,10 +31,10 @@ from sites.clocks.shared.written_files import Limits, WrittenFiles, put_back_ent
 
 ABOUT = ControlDescription(
     control="uncore",
-    writes="both limits of Intel's uncore clock, as memory clock",
-    needs="root, or write access to the files",
+    writes="both limits of Intel's uncore clock",
+    needs="root, or write access",
     options={
-        "domain_ids": "TPMI domains to set, such as [0] (default: all)",
+        "domain_ids": "TPMI domains, such as [0] (default: all)",
     },
 )
 
