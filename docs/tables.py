@@ -26,7 +26,7 @@ from docs.file_keys import HEADER, in_short, key_tables
 from dvfs.dataset import CLASS_UNITS, MEMORY_CLASSES
 from dvfs.input_files import FileModel, built_in_files
 from kernels.classes import CLASSES
-from kernels.parameters import parameters_of
+from kernels.parameters import ParameterDescription, parameters_of
 from kernels.registry import OURS, find_kernel
 from sites.clocks import CONTROLS, describe_controls
 from sites.counters.group_file import BUILT_IN_GROUPS, read_group
@@ -45,10 +45,6 @@ def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def _options(options: Mapping[str, str]) -> str:
     return "; ".join(f"`{name}`: {text}" for name, text in options.items())
-
-
-def _default(value: object) -> str:
-    return "optional" if value is None else f"`{json.dumps(value)}`"
 
 
 def meters() -> str:
@@ -83,14 +79,25 @@ def kernels() -> str:
     )
 
 
+def _values(parameter: ParameterDescription) -> str:
+    """The values of a parameter, and its default: in bold where it is one of several named."""
+    values = in_short(parameter.values.removeprefix("integer "))
+    if parameter.required:
+        return values
+    if parameter.default is None:
+        return f"{values}; optional"
+    named = values.split(", ")
+    if str(parameter.default) in named:
+        return ", ".join(f"**{n}**" if n == str(parameter.default) else n for n in named)
+    return f"{values}; `{json.dumps(parameter.default)}`"
+
+
 def parameters() -> str:
     """A list for each group of kernels that have parameters with the same values and default."""
     kernels_of: dict[str, list[str]] = {}
     for kernel in map(find_kernel, OURS):
         for parameter in parameters_of(kernel):
-            default = "required" if parameter.required else _default(parameter.default)
-            values = in_short(parameter.values.removeprefix("integer "))
-            line = f"- `{parameter.name}` ({values}; {default}): {parameter.description}"
+            line = f"- `{parameter.name}` ({_values(parameter)}): {parameter.description}"
             kernels_of.setdefault(line, []).append(f"`{kernel.name}`")
     groups: dict[str, list[str]] = {}
     for line, names in kernels_of.items():

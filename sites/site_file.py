@@ -198,12 +198,11 @@ class Clocks(FileModel):
     options: dict[str, Any] = Field(default_factory=dict)
     """Its options."""
     core_voltage: CoreVoltage | None = None
-    """Where the node reports its core voltage, used instead of the table in [domains.core]."""
+    """Where the node reports its core voltage, used instead of a table."""
     device: Literal["cpu", "gpu"] = "cpu"
-    """Whether the clocks are of a CPU or a GPU."""
+    """Whose clocks they are."""
     tolerance_pct: NotNegative = 2.0
-    """How far an achieved clock may be from the requested one, in %, before the measurement
-    fails."""
+    """How far an achieved clock may be from the requested one, in %."""
 
     @property
     def in_steps(self) -> bool:
@@ -222,7 +221,7 @@ class PowerLimit(FileModel):
     limits_w: list[Positive] = Field(min_length=1)
     """The legal power limits of the device, in W."""
     control: str | None = None
-    """The name of a control that sets power limits; a simulated machine needs none."""
+    """The name of a control that sets power limits."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Its options."""
 
@@ -254,8 +253,7 @@ class OperationClass(FileModel):
     domain: Literal["core", "mem"]
     """The domain whose voltage determines an operation's energy."""
     counted_as: list[Name] = Field(default_factory=list)
-    """Classes of the kernels' counts that belong to this one: shared has ["l1"] where L1 and shared
-    memory are one."""
+    """Classes of the kernels' counts that belong to this one."""
 
 
 class Environment(FileModel):
@@ -270,8 +268,7 @@ class Environment(FileModel):
     secrets: list[Variable] = Field(default_factory=list)
     """Variables whose values `campaign plan --scripts` hides."""
     mpi: MpiType | None = None
-    """How srun starts the ranks of a command (--mpi), such as "pmix" or "pmi2" (default: as Slurm
-    is configured)."""
+    """srun's --mpi, such as "pmix" or "pmi2" (default: as Slurm is configured)."""
 
     @model_validator(mode="after")
     def _secrets_are_variables(self) -> Self:
@@ -299,7 +296,7 @@ class Partition(FileModel):
     """A partition of the site, as its scheduler knows it."""
 
     scheduler: str = "local"
-    """local: workers on this machine; slurm: in Slurm jobs; or one of an installed package."""
+    """local, slurm, or one of an installed package."""
     nodes: Annotated[int, Field(ge=1)] = 1
     """How many nodes measure at a time."""
     cores: Annotated[int, Field(ge=1)] = 1
@@ -372,15 +369,15 @@ class Slurm(FileModel):
     submit_prefix: list[OneLine] = Field(default_factory=list)
     """Words before sbatch, srun, squeue and scancel, such as ["ssh", "login-b"]."""
     no_answer_s: Positive = 1800.0
-    """How long Slurm may be silent without a connected worker before the partition is given up, in
-    s."""
+    """How long Slurm may be silent without a connected worker, in s; then the partition is given
+    up."""
 
 
 class Energy(FileModel):
     """What a kWh costs and emits at the site, for the report."""
 
     price_per_kwh: Positive | list[Positive] | None = None
-    """The price of a kWh, or 24 prices of the hours from midnight on."""
+    """The price of a kWh, or of each hour of the day."""
     currency: CurrencyName | None = None
     """Its currency, such as "EUR"."""
     price_source: OneLine | None = None
@@ -388,13 +385,13 @@ class Energy(FileModel):
     price_year: Year | None = None
     """The year it is of."""
     co2e_kg_per_kwh: NotNegative | list[NotNegative] | None = None
-    """The emissions of a kWh, in kg of CO2 equivalent, or 24 values."""
+    """Its emissions, in kg of CO2 equivalent, or of each hour."""
     co2e_source: OneLine | None = None
     """Where they are from."""
     co2e_year: Year | None = None
     """The year they are of."""
     utc_offset_h: Annotated[float, Field(ge=-12, le=14)] | None = None
-    """The hours of the 24 values are UTC plus this, all year."""
+    """The hours are UTC plus this, all year."""
 
     @field_validator("price_per_kwh", "co2e_kg_per_kwh", mode="before")
     @classmethod
@@ -459,12 +456,11 @@ class Metering(FileModel):
     power_conversion: (
         Literal["upstream", "loss measured", "loss of one supply", "loss by manufacturer"] | None
     ) = None
-    """Where the meters are: upstream of the power conversion, or how its loss is known: measured at
-    the same time, or by a model of one supply or the manufacturer's."""
+    """Where the meters are: upstream of the power conversion, or how its loss is known."""
     accuracy_pct: Positive | None = None
     """The documented accuracy of the meters, in %."""
     sampling_hz: Positive | None = None
-    """How often the meters sample internally, in Hz."""
+    """How often meters sample internally, in Hz."""
     interconnect: Participation | None = None
     """How the interconnect's power is known; none: there is none."""
     other_subsystems: Participation | None = None
@@ -477,7 +473,7 @@ class SimulatedMachine(FileModel):
     energy_pj_per_v2: dict[Name, NotNegative]
     """Class -> energy of one operation, in pJ/V^2."""
     rate_per_cycle: dict[Name, Positive]
-    """Class -> operations per cycle of its domain."""
+    """Class -> operations per cycle."""
     leakage_core_w_per_v: NotNegative
     """Leakage of the core domain, in W/V."""
     leakage_mem_w_per_v: NotNegative
@@ -485,15 +481,14 @@ class SimulatedMachine(FileModel):
     misc_w: NotNegative
     """Constant power that depends on no voltage, in W."""
     overlap: Annotated[float, Field(ge=1)] = 8.0
-    """Exponent p of T = (sum_k t_k^p)^(1/p): 1 adds the times of the classes, a large p is a
-    roofline."""
+    """Exponent p of T = (sum_k t_k^p)^(1/p): 1 adds times, a large p is a roofline."""
     added: list[Name] = Field(default_factory=list)
     """Classes whose time overlaps with no other, such as stall."""
     attained: dict[Name, Annotated[float, Field(gt=0, le=1)]] = Field(default_factory=dict)
     """Phase of a kernel -> the fraction of the machine's speed that it attains at the highest
-    clocks; for the rest it waits."""
+    clocks."""
     launch_s: NotNegative = 20e-6
-    """Time to launch one iteration, in s."""
+    """Time to launch an iteration, in s."""
     meter_hz: Positive = 1024.0
     """Samples of the simulated meter per second."""
     warming_pct_per_w: NotNegative = 0.0
@@ -501,7 +496,7 @@ class SimulatedMachine(FileModel):
     noise: Literal["default", "off"] = "default"
     """Whether time and power are noisy."""
     setting_gain_pct: NotNegative = 1.5
-    """Standard deviation of the power error that all runs at a setting share, in %."""
+    """Standard deviation of the power error of a setting, in %."""
     run_gain_pct: NotNegative = 2.5
     """Standard deviation of one run's power, in %."""
     time_pct: NotNegative = 0.3
@@ -520,21 +515,20 @@ class Site(FileModel):
     domains: Domains = Domains()
     """The clock domains that can be set."""
     legal: list[Legal] = Field(default_factory=list)
-    """Core clocks that are legal at a memory clock; without an entry, all are."""
+    """Core clocks that are legal at a memory clock (default: all)."""
     clocks: Clocks = Clocks()
     """How clocks are set."""
     power_limit: PowerLimit | None = None
-    """The power limits that can be set, and how; every legal pair of clocks is measured at each."""
+    """The power limits at each of which every pair of clocks is measured."""
     meters: list[MeterEntry] = Field(default_factory=list)
     """The meters of the site's nodes."""
     counters: dict[Name, OneLine | CounterGroup] = Field(default_factory=dict)
-    """Name -> group of hardware counters to read around each window: a built-in one, a group file,
-    or a table with its keys."""
+    """Name -> group of hardware counters: a built-in one, a group file, or a table with its
+    keys."""
     device: dict[Identifier, Number] = Field(default_factory=dict)
     """Numbers that spaces of variants may use as device.NAME."""
     architecture: Architecture | None = None
-    """Architecture of the GPUs, such as "sm_90"; variants of GPU kernels that it cannot run are
-    left out of spaces."""
+    """The GPUs', such as "sm_90"; variants that it cannot run are left out of spaces."""
     classes: dict[Name, OperationClass] = Field(default_factory=dict)
     """Operation classes that differ from the defaults."""
     partitions: dict[PartitionName, Partition] = Field(min_length=1)
@@ -542,7 +536,7 @@ class Site(FileModel):
     slurm: Slurm = Slurm()
     """How to reach the site's Slurm."""
     nodes_per_point: Annotated[int, Field(ge=1)] = 1
-    """Nodes of a Slurm job on which each point runs; its energy is that of all of them."""
+    """Nodes on which each point runs; its energy is that of all of them."""
     energy: Energy = Energy()
     """What energy costs and emits."""
     metering: Metering = Metering()

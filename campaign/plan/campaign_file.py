@@ -19,20 +19,20 @@ class Settings(FileModel):
     """Which of a site's legal settings are measured."""
 
     choose: Literal["all", "pairs", "random"] = "all"
-    """Every legal setting, those in pairs, or count of them at random."""
+    """Every legal setting, those in pairs, or count at random."""
     pairs: list[list[Positive]] | None = None
-    """Settings as [core MHz, memory MHz], or [core MHz] without memory clock; with a third value,
-    in W, only at this power limit."""
+    """[core MHz, memory MHz], or [core MHz] without memory clock; a third value, in W, is the only
+    power limit."""
     count: Annotated[int, Field(ge=1)] | None = None
     """How many settings are drawn."""
     seed: int = 0
     """The same seed draws the same settings."""
     core_mhz: list[Positive] | None = None
-    """Only settings with one of these core clocks, in MHz."""
+    """Only these core clocks, in MHz."""
     mem_mhz: list[Positive] | None = None
-    """Only settings with one of these memory clocks, in MHz."""
+    """Only these memory clocks, in MHz."""
     power_limit_w: list[Positive] | None = None
-    """Only settings with one of these power limits, in W."""
+    """Only these power limits, in W."""
 
     @field_validator("pairs")
     @classmethod
@@ -58,7 +58,7 @@ class SiteEntry(FileModel):
     """A site of the campaign."""
 
     site: OneLine
-    """A site file, relative to the campaign file, or a built-in site."""
+    """A site file, or a built-in site."""
     partitions: list[PartitionName] | None = None
     """The partitions to measure on (default: all)."""
     settings: Settings | None = None
@@ -71,18 +71,17 @@ class KernelEntry(FileModel):
     kernel: str
     """The name of a registered kernel."""
     label: Name | None = None
-    """The kernel's name in the store and in reports (default: its own)."""
+    """The kernel's name in stores and reports (default: its own)."""
     params: dict[str, Any] = Field(default_factory=dict)
     """Parameter = value, or a list of values; lists are crossed."""
     zip: list[dict[str, list[Any]]] = Field(default_factory=list)
-    """Tables of lists of equal length, whose values are used together; each table is crossed with
-    the rest."""
+    """Tables of lists of equal length, whose values are used together; each is crossed with the
+    rest."""
     exclude: list[dict[str, Any]] = Field(default_factory=list)
-    """Combinations to leave out: those with all values of a table. A list matches any of its
-    values."""
+    """Combinations to leave out: those with all values of a table, or one of each list."""
     space: dict[str, Any] | None = None
     """Variants: further parameters, each a list, a range 'first : last : step' or an expression;
-    and where, a list of conditions."""
+    and conditions, where."""
     ranks: Annotated[int, Field(ge=1)] = 1
     """MPI ranks on each node that run the kernel together."""
     settings: Settings | None = None
@@ -103,26 +102,25 @@ class Protocol(FileModel):
     """
 
     idle_s: NotNegative = 1.0
-    """How long idle power is measured at the setting, in s."""
+    """How long idle power is measured, in s."""
     warm_up_s: NotNegative = 0.5
     """Shortest warm-up, in s."""
     steady_pct: NotNegative = 1.0
-    """The warm-up ends when the mean powers of two successive stretches differ by at most this, in
-    %, or twice their uncertainties. 0: not checked."""
+    """The warm-up ends when two successive mean powers differ by at most this, in %, or twice their
+    uncertainties. 0: not checked."""
     warm_up_max_s: NotNegative = 30.0
     """Longest warm-up, in s; unsteady power is then flagged."""
     min_duration_s: NotNegative = 1.0
-    """Shortest window, in s: the kernel is repeated to fill it."""
+    """Shortest window, in s."""
     window_pct: NotNegative = 1.0
-    """The window is made long enough that the meter's resolution and period cause at most this
-    uncertainty, in %. 0: not considered."""
+    """The meter's resolution and period may cause at most this uncertainty, in %. 0: any."""
     max_duration_s: Positive = 60.0
-    """Longest window that window_pct may ask for, in s."""
+    """Longest window, in s."""
     trim_s: NotNegative = 0.0
-    """What is cut off each end of a window before its power is determined, in s."""
+    """What is cut off each end of a window, in s."""
     uncertainty_pct: Positive | None = None
     """Windows are repeated until the energy's random uncertainty is at most this, in % (default:
-    one window)."""
+    once)."""
     max_windows: Annotated[int, Field(ge=1, le=1000)] = 10
     """The most windows that uncertainty_pct may ask for."""
     cool_down_s: NotNegative = 0.0
@@ -130,7 +128,7 @@ class Protocol(FileModel):
     sampling_hz: Positive = 100.0
     """Readings of the meters per second."""
     timeout_s: Positive = 600.0
-    """A measurement that takes longer is killed and has failed, in s."""
+    """A measurement that takes longer has failed, in s."""
 
 
 class Retries(FileModel):
@@ -138,9 +136,9 @@ class Retries(FileModel):
     a worker started again."""
 
     max: Annotated[int, Field(ge=0, le=100)] = 2
-    """Further attempts at a point after the first."""
+    """Further attempts at a point."""
     starts: Annotated[int, Field(ge=1, le=100)] = 3
-    """How many Slurm jobs may end in a row before their worker has connected; the partition is then
+    """How many Slurm jobs may end in a row before their worker connects; the partition is then
     given up."""
 
 
@@ -149,14 +147,13 @@ class Search(FileModel):
     them all."""
 
     strategy: str = "auto"
-    """How the next points are chosen: auto, model, neighbours, random, or all."""
+    """How points are chosen: auto, model, neighbours, random, or all."""
     budget: Annotated[int, Field(ge=1)] | None = None
     """The most points of a partition, with repeats (default: all)."""
     objective: str = "energy"
     """What is to be least: energy, time, edp, ed2p or weighted:ALPHA."""
     batch: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    """Variants at settings chosen together (default: 5, or as many as the partition measures at a
-    time, if more)."""
+    """Variants at settings chosen together (default: 5, or the partition's nodes if more)."""
     seed: int = 0
     """Seed of random choices."""
 
@@ -169,7 +166,7 @@ class Campaign(FileModel):
     seed: int = 0
     """Seed of the random order of the points."""
     repeats: Annotated[int, Field(ge=1, le=10_000)] = 1
-    """How often each point is measured, in blocks one after another."""
+    """How often each point is measured."""
     sites: list[SiteEntry] = Field(min_length=1)
     """Where to measure."""
     kernels: list[KernelEntry] = Field(min_length=1)

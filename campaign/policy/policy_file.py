@@ -216,11 +216,11 @@ class Policy(FileModel):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
     """Decides which jobs are control jobs."""
     control_pct: Annotated[float, Field(ge=0, le=MOST_CONTROL_PCT, allow_inf_nan=False)] = 10.0
-    """The share of matching jobs left at the defaults, in %."""
+    """The share of jobs left at the defaults, in %."""
     objective: OneLine = "energy"
     """What the picks minimise."""
     max_slowdown: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    """The most that picks may be slower than the fastest setting, a fraction."""
+    """The most that picks may be slower, a fraction."""
     opt_out: OptOut = OptOut()
     """How users opt out."""
     origin: Origin = Origin()

@@ -68,7 +68,7 @@ class ColumnSource(FileModel):
     column: str | None = None
     """The column in the table. One of column, sum, join."""
     sum: list[str] = Field(default_factory=list)
-    """Columns of numbers that are added; a row that lacks one has no value."""
+    """Columns that are added; a row that lacks one has no value."""
     join: list[str] = Field(default_factory=list)
     """Columns of text that are joined; empty ones are left out."""
     separator: str = " "
@@ -76,9 +76,9 @@ class ColumnSource(FileModel):
     reciprocal: bool = False
     """Take 1 / value first, as for iterations per second."""
     unit: str | None = None
-    """The unit of the column, or how it writes numbers: a name of the table of units."""
+    """The unit of the column, or how it writes numbers: see the table of units."""
     factor: Annotated[Positive, Field(ge=1e-30, le=1e30)] = 1.0
-    """What gives the standard unit, in place of unit: 1e-3 for time_s in ms."""
+    """In place of unit: 1e-3 for time_s in ms."""
     offset: Annotated[float, Field(allow_inf_nan=False)] = 0.0
     """What is added after the factor, in the standard unit."""
 
@@ -168,21 +168,20 @@ class TableMap(FileModel):
     """A map file: how a table with other column names or units is read."""
 
     layout: str = "table"
-    """table: every line is a row. blocks: a line of one field names the kernel of those that
-    follow. Or a format of another tool."""
+    """table: every line is a row. blocks: a line of one field names the kernel of those below. Or
+    another tool's format."""
     fields: list[str] | None = None
     """The columns in order, where the file has no header line."""
     delimiter: Literal[",", ";", "\t", "|", " "] | None = None
-    """What separates the columns (default: recognised, but for a space)."""
+    """What separates the columns (default: recognised, but for spaces)."""
     decimal: Literal[".", ","] | None = None
     """The decimal mark (default: recognised)."""
     thousands: Literal[".", ",", " ", "'"] | None = None
-    """The mark between groups of three digits (default: recognised). A space stands for every kind
-    of space, ' for every apostrophe."""
+    """The mark between groups of three digits (default: recognised)."""
     missing: list[str] = Field(default_factory=list)
     """Words that stand for a missing number, such as "NA"."""
     columns: dict[str, ColumnSource] = Field(default_factory=dict)
-    """Standard column -> the column in the table, or a table of its source and conversion."""
+    """Standard column -> the column in the table, or its source and conversion."""
     constants: dict[str, str | float | int | bool] = Field(default_factory=dict)
     """Standard column -> one value for every row."""
     params: list[str] = Field(default_factory=list)
@@ -190,21 +189,19 @@ class TableMap(FileModel):
     keep: list[Keep] = Field(default_factory=list)
     """Rules that the rows to keep fulfil."""
     number_repeats: bool = False
-    """Number the rows of the same point as repeats, in the order of the file."""
+    """Number the rows of the same point as repeats."""
     clocks: Literal["grouped", "exact"] = "grouped"
-    """grouped: clocks with jitter are taken for the settings that they mean, and kept as achieved
-    clocks. exact: every clock is a setting."""
+    """Whether clocks with jitter are taken for the settings that they mean."""
     unknown: Literal["refuse", "label"] = "refuse"
-    """Columns that are neither standard nor named here: refuse the table, or keep them as
-    labels."""
+    """What to do with columns that are neither standard nor named here."""
     classes: dict[Name, Literal["core", "mem"]] = Field(default_factory=dict)
     """Class -> its clock domain, if not the default."""
     voltage: VoltageTables = VoltageTables()
     """The voltage of each clock, for a table without it."""
     legal: list[list[Positive]] = Field(default_factory=list)
-    """The settings that the device can be set to, as [core MHz, memory MHz] or [core MHz]."""
+    """The legal settings, as [core MHz, memory MHz] or [core MHz]."""
     device: Literal["cpu", "gpu"] | None = None
-    """Whether the clocks are of a CPU or a GPU (default: gpu where the table has memory clocks)."""
+    """Whose clocks they are (default: gpu where the table has memory clocks)."""
 
     @field_validator("columns", mode="before")
     @classmethod
