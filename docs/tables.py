@@ -44,38 +44,33 @@ def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _options(options: Mapping[str, str]) -> str:
-    return "; ".join(f"`{name}`: {text}" for name, text in options.items())
+    return "".join(f" `{name}`: {text}." for name, text in options.items())
 
 
 def meters() -> str:
-    """One row a meter."""
-    return _table(
-        ["`kind`", "reads", "domains", "needs", "options"],
-        [
-            [f"`{entry.kind}`", entry.reads, entry.domains, entry.needs, _options(entry.options)]
-            for entry in describe_meters()
-            if entry.kind not in METERS.packages
-        ],
+    """One item a meter."""
+    return "\n".join(
+        f"- `{entry.kind}` ({entry.domains}): {entry.reads}. Needs {entry.needs}."
+        f"{_options(entry.options)}"
+        for entry in describe_meters()
+        if entry.kind not in METERS.packages
     )
 
 
 def controls() -> str:
-    """One row a clock control."""
-    return _table(
-        ["`control`", "writes", "needs", "options"],
-        [
-            [f"`{entry.control}`", entry.writes, entry.needs, _options(entry.options)]
-            for entry in describe_controls()
-            if entry.control not in CONTROLS.packages
-        ],
+    """One item a clock control."""
+    return "\n".join(
+        f"- `{entry.control}`: {entry.writes}. Needs {entry.needs}.{_options(entry.options)}"
+        for entry in describe_controls()
+        if entry.control not in CONTROLS.packages
     )
 
 
 def kernels() -> str:
-    """One row a kernel."""
-    return _table(
-        ["kernel", "is", "counts"],
-        [[f"`{kernel.name}`", kernel.summary, kernel.counted] for kernel in map(find_kernel, OURS)],
+    """One item a kernel."""
+    return "\n".join(
+        f"- `{kernel.name}`: {kernel.summary}. Counts {kernel.counted}."
+        for kernel in map(find_kernel, OURS)
     )
 
 
@@ -93,101 +88,78 @@ def _values(parameter: ParameterDescription) -> str:
 
 
 def parameters() -> str:
-    """A list for each group of kernels that have parameters with the same values and default."""
+    """One item for the kernels that have the same parameters, values and defaults."""
     kernels_of: dict[str, list[str]] = {}
     for kernel in map(find_kernel, OURS):
-        for parameter in parameters_of(kernel):
-            line = f"- `{parameter.name}` ({_values(parameter)}): {parameter.description}"
-            kernels_of.setdefault(line, []).append(f"`{kernel.name}`")
-    groups: dict[str, list[str]] = {}
-    for line, names in kernels_of.items():
-        groups.setdefault(", ".join(names), []).append(line)
-    return "\n\n".join("\n".join([f"{names}:", "", *lines]) for names, lines in groups.items())
+        listed = ", ".join(f"`{p.name}` ({_values(p)})" for p in parameters_of(kernel))
+        kernels_of.setdefault(listed, []).append(f"`{kernel.name}`")
+    return "\n".join(f"- {', '.join(names)}: {listed}" for listed, names in kernels_of.items())
 
 
 def classes() -> str:
-    """One row a class of operations."""
-    return _table(
-        ["class", "is", "unit", "domain"],
-        [
-            [
-                f"`{name}`",
-                CLASSES.get(name, "as a site file defines it"),
-                unit,
-                "memory" if name in MEMORY_CLASSES else "core",
-            ]
-            for name, unit in CLASS_UNITS.items()
-        ],
+    """One item a class of operations."""
+    return "\n".join(
+        f"- `{name}` ({unit}, {'memory' if name in MEMORY_CLASSES else 'core'}): "
+        f"{CLASSES.get(name, 'as a site file defines it')}"
+        for name, unit in CLASS_UNITS.items()
     )
 
 
 def counter_groups() -> str:
-    """One row a built-in group of hardware counters."""
-    rows = []
+    """One item a built-in group of hardware counters."""
+    items = []
     for name, path in built_in_files(BUILT_IN_GROUPS).items():
         group = read_group(path)
         derived = ", ".join(f"`{derived}`" for derived in group.derived)
-        rows.append([f"`{name}`", group.description, derived])
-    return _table(["group", "counts", "derived"], rows)
+        items.append(f"- `{name}` ({derived}): {group.description}")
+    return "\n".join(items)
 
 
 def counter_maps() -> str:
-    """One row a built-in map of a profiler's counters."""
-    rows = []
+    """One item a built-in map of a profiler's counters."""
+    items = []
     for name in built_in_files(BUILT_IN_MAPS):
-        own = read_counter_map(name)
-        rows.append([f"`{name}`", own.description, ", ".join(f"`{c}`" for c in own.counts)])
-    return _table(["map", "is for", "classes"], rows)
+        read = read_counter_map(name)
+        counts = ", ".join(f"`{count}`" for count in read.counts)
+        items.append(f"- `{name}`{f' ({counts})' if counts else ''}: {read.description}")
+    return "\n".join(items)
 
 
 def units() -> str:
-    """One row a quantity with its factors, and one for each way of writing numbers."""
-    plain = {
-        quantity: [
-            name for name, unit in UNITS.items() if not unit.read and quantity in unit.factors
-        ]
-        for quantity in STANDARD
-    }
-    rows = [
-        [", ".join(f"`{name}`" for name in names), f"{quantity} (`{STANDARD[quantity]}`)", ""]
-        for quantity, names in plain.items()
-    ]
-    rows += [
-        [f"`{name}`", ", ".join(unit.factors), unit.reads]
-        for name, unit in UNITS.items()
-        if unit.read
-    ]
-    return _table(["`unit`", "of a", "reads"], rows)
+    """One item a quantity with its factors, and one for each way of writing numbers."""
+    items = []
+    for quantity, standard in STANDARD.items():
+        names = [n for n, unit in UNITS.items() if not unit.read and quantity in unit.factors]
+        items.append(f"- {quantity} (`{standard}`): {', '.join(f'`{n}`' for n in names)}")
+    for name, unit in UNITS.items():
+        if unit.read:
+            items.append(f"- `{name}` ({', '.join(unit.factors)}): {unit.reads}")
+    return "\n".join(items)
 
 
 def formats() -> str:
-    """One row a format of another tool."""
-    return _table(
-        ["`--from`", "tool, tried with", "reads", "needs", "traps"],
-        [
-            [f"`{name}`", f"{a.tool}, {a.versions}", a.reads, ", ".join(a.needs), a.traps]
-            for name in sorted(FORMATS)
-            if name not in FORMATS.packages
-            for a in [FORMATS.load(name).ABOUT]
-        ],
-    )
+    """One item a format of another tool."""
+    items = []
+    for name in sorted(FORMATS):
+        if name in FORMATS.packages:
+            continue
+        about = FORMATS.load(name).ABOUT
+        needs = f" Needs {', '.join(about.needs)}." if about.needs else ""
+        traps = f" {about.traps[0].upper()}{about.traps[1:]}." if about.traps else ""
+        items.append(f"- `{name}` ({about.tool}, {about.versions}): {about.reads}.{needs}{traps}")
+    return "\n".join(items)
 
 
 def power_logs() -> str:
-    """One row a kind of power log."""
-    return _table(
-        ["log, tried with", "made by", "traps"],
-        [
-            [
-                f"{a.tool}, {a.versions}",
-                f"`{a.made_by}`" if " -" in a.made_by else a.made_by,
-                a.traps,
-            ]
-            for name in sorted(POWER_LOGS)
-            if name not in POWER_LOGS.packages
-            for a in [POWER_LOGS.load(name).ABOUT]
-        ],
-    )
+    """One item a kind of power log."""
+    items = []
+    for name in sorted(POWER_LOGS):
+        if name in POWER_LOGS.packages:
+            continue
+        about = POWER_LOGS.load(name).ABOUT
+        by = f"`{about.made_by}`" if " -" in about.made_by else about.made_by
+        items.append(f"- {about.tool}, {about.versions}: {by}; {about.traps}")
+    return "\n".join(items)
 
 
 def file_keys(model: type[FileModel]) -> str:
