@@ -15,7 +15,6 @@ from dvfs.input_files import FileModel
 from kernels.parameters import field_texts
 from sites.site_file import NAME_CHECK, PARTITION_NAME_CHECK
 
-HEADER = ("key", "values", "meaning")
 WORDS: Mapping[Any, str] = {
     Any: "any value",
     bool: "boolean",
@@ -28,18 +27,19 @@ WORDS: Mapping[Any, str] = {
 LIMITS = (("ge", ">="), ("gt", ">"), ("le", "<="))
 
 
-def key_tables(model: type[FileModel]) -> list[tuple[str, list[list[str]]]]:
-    """(the TOML header of a table, its rows) of a file; the first header is empty.
+def key_lists(model: type[FileModel]) -> list[tuple[str, list[str]]]:
+    """(the TOML header of a table, an item for each of its keys) of a file; the first header is
+    empty.
 
-    A row has the columns of :data:`HEADER`. Where two keys hold tables of one model, its rows are
-    listed once, at the key that is nearest to the top of the file.
+    Where two keys hold tables of one model, its keys are listed once, at the key that is nearest to
+    the top of the file.
     """
     headers = _headers(model)
     return [
         (
             header,
             [
-                [*_row(name, field, header, headers), texts[name]]
+                f"- {_key(name, field, header, headers)}: {texts[name]}"
                 for name, field in table.model_fields.items()
             ],
         )
@@ -87,9 +87,8 @@ def _inner(annotation: Any) -> type[FileModel] | None:
     return next((model for model in inner if model is not None), None)
 
 
-def _row(
-    name: str, field: FieldInfo, header: str, headers: Mapping[type[FileModel], str]
-) -> list[str]:
+def _key(name: str, field: FieldInfo, header: str, headers: Mapping[type[FileModel], str]) -> str:
+    """The key, its values and its default."""
     inner = _inner(field.annotation)
     if inner is None:
         values = _values(field.annotation, field.metadata).removeprefix("list of ")
@@ -101,7 +100,7 @@ def _row(
         if _holds_text(field.annotation):
             values = f"table of texts, or {values}"
     default = _default(field)
-    return [f"`{name}`", f"{values} ({default})" if default else values]
+    return f"`{name}` ({values}; {default})" if default else f"`{name}` ({values})"
 
 
 def _holds_text(annotation: Any) -> bool:

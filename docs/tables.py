@@ -1,4 +1,4 @@
-"""The tables in these pages that come from the registries and the file models of the code.
+"""The lists in these pages that come from the registries and the file models of the code.
 
 python -m docs.tables           # writes them into the pages
 python -m docs.tables --check   # ends with 1 where a page has another table
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from campaign.codesign.study_file import Study
@@ -22,7 +22,7 @@ from campaign.table.formats import FORMATS
 from campaign.table.map_file import TableMap
 from campaign.table.power_logs import POWER_LOGS
 from campaign.table.units import STANDARD, UNITS
-from docs.file_keys import HEADER, in_short, key_tables
+from docs.file_keys import in_short, key_lists
 from dvfs.dataset import CLASS_UNITS, MEMORY_CLASSES
 from dvfs.input_files import FileModel, built_in_files
 from kernels.classes import CLASSES
@@ -34,13 +34,6 @@ from sites.meters import METERS, describe_meters
 from sites.site_file import Site
 
 DOCS = Path(__file__).parent
-
-
-def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    header = list(header)
-    cells = [[cell.replace("|", "\\|") for cell in line] for line in (header, *rows)]
-    lines = ["| " + " | ".join(line) + " |" for line in cells]
-    return "\n".join([lines[0], "|---" * len(header) + "|", *lines[1:]])
 
 
 def _options(options: Mapping[str, str]) -> str:
@@ -163,11 +156,11 @@ def power_logs() -> str:
 
 
 def file_keys(model: type[FileModel]) -> str:
-    """One table for each table of a file, one row a key."""
+    """One list for each table of a file, one item a key."""
     parts = []
-    for header, rows in key_tables(model):
+    for header, items in key_lists(model):
         parts += [f"### `{header}`"] if header else []
-        parts.append(_table(HEADER, rows))
+        parts.append("\n".join(items))
     return "\n" + "\n\n".join(parts) + "\n"
 
 

@@ -58,7 +58,7 @@ class SiteEntry(FileModel):
     """A site of the campaign."""
 
     site: OneLine
-    """A site file, or a built-in site."""
+    """A site file, relative to the campaign file, or a built-in site."""
     partitions: list[PartitionName] | None = None
     """The partitions to measure on (default: all)."""
     settings: Settings | None = None

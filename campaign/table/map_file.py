@@ -76,7 +76,8 @@ class ColumnSource(FileModel):
     reciprocal: bool = False
     """Take 1 / value first, as for iterations per second."""
     unit: str | None = None
-    """The unit of the column, or how it writes numbers: see the table of units."""
+    """The unit of the column, or how it writes numbers
+    ([names](import-export.md#tables-with-other-column-names))."""
     factor: Annotated[Positive, Field(ge=1e-30, le=1e30)] = 1.0
     """In place of unit: 1e-3 for time_s in ms."""
     offset: Annotated[float, Field(allow_inf_nan=False)] = 0.0
