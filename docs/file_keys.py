@@ -15,7 +15,6 @@ from dvfs.input_files import FileModel
 from kernels.parameters import field_texts
 from sites.site_file import NAME_CHECK, PARTITION_NAME_CHECK
 
-HEADER = ("key", "values", "default", "meaning")
 WORDS: Mapping[Any, str] = {
     Any: "any value",
     bool: "boolean",
@@ -28,18 +27,19 @@ WORDS: Mapping[Any, str] = {
 LIMITS = (("ge", ">="), ("gt", ">"), ("le", "<="))
 
 
-def key_tables(model: type[FileModel]) -> list[tuple[str, list[list[str]]]]:
-    """(the TOML header of a table, its rows) of a file; the first header is empty.
+def key_lists(model: type[FileModel]) -> list[tuple[str, list[str]]]:
+    """(the TOML header of a table, an item for each of its keys) of a file; the first header is
+    empty.
 
-    A row has the columns of :data:`HEADER`. Where two keys hold tables of one model, its rows are
-    listed once, at the key that is nearest to the top of the file.
+    Where two keys hold tables of one model, its keys are listed once, at the key that is nearest to
+    the top of the file.
     """
     headers = _headers(model)
     return [
         (
             header,
             [
-                [*_row(name, field, header, headers), texts[name]]
+                f"- {_key(name, field, header, headers)}: {texts[name]}"
                 for name, field in table.model_fields.items()
             ],
         )
@@ -87,12 +87,11 @@ def _inner(annotation: Any) -> type[FileModel] | None:
     return next((model for model in inner if model is not None), None)
 
 
-def _row(
-    name: str, field: FieldInfo, header: str, headers: Mapping[type[FileModel], str]
-) -> list[str]:
+def _key(name: str, field: FieldInfo, header: str, headers: Mapping[type[FileModel], str]) -> str:
+    """The key, its values and its default."""
     inner = _inner(field.annotation)
     if inner is None:
-        values = _values(field.annotation, field.metadata)
+        values = _values(field.annotation, field.metadata).removeprefix("list of ")
     else:
         own, listed = _header(name, field, header), headers[inner]
         several = own.startswith("[[") or own.endswith(".NAME]")
@@ -100,7 +99,8 @@ def _row(
         values += "" if own == listed else f", with the keys of `{listed}`"
         if _holds_text(field.annotation):
             values = f"table of texts, or {values}"
-    return [f"`{name}`", values, _default(field)]
+    default = _default(field)
+    return f"`{name}` ({values}; {default})" if default else f"`{name}` ({values})"
 
 
 def _holds_text(annotation: Any) -> bool:
@@ -114,7 +114,7 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
-    if value is None or isinstance(value, FileModel):
+    if value is None or value in ("", [], {}) or isinstance(value, FileModel):
         return ""
     return f"`{value:g}`" if isinstance(value, float) else f"`{json.dumps(value)}`"
 
@@ -136,6 +136,18 @@ def _values(annotation: Any, metadata: Sequence[Any] = ()) -> str:
     if NAME_CHECK in metadata or PARTITION_NAME_CHECK in metadata:
         return "name"
     return " ".join([WORDS[annotation], *_limits(metadata)])
+
+
+def in_short(limits: str) -> str:
+    """Limits of a number as tables show them: ``>= 1 and <= 8`` as ``1–8``, ``>= 1`` as ``≥1``."""
+    both = re.sub(r">= (\S+) and <= (\S+)", "\\1\N{EN DASH}\\2", limits)
+    for sign, short in (
+        ("<= ", "\N{LESS-THAN OR EQUAL TO}"),
+        ("> ", ">"),
+        (">= ", "\N{GREATER-THAN OR EQUAL TO}"),
+    ):
+        both = both.replace(sign, short)
+    return both
 
 
 def _container(origin: Any, arguments: Sequence[Any]) -> str:
@@ -161,4 +173,4 @@ def _limits(metadata: Sequence[Any]) -> list[str]:
         if getattr(part, name, None) is not None
     ]
     words = " and ".join(limits)
-    return [re.sub(r"^>= (\S+) and <= (\S+)$", r"\1 to \2", words)] if limits else []
+    return [in_short(words)] if limits else []

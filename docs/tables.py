@@ -1,4 +1,4 @@
-"""The tables in these pages that come from the registries and the file models of the code.
+"""The lists in these pages that come from the registries and the file models of the code.
 
 python -m docs.tables           # writes them into the pages
 python -m docs.tables --check   # ends with 1 where a page has another table
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from campaign.codesign.study_file import Study
@@ -22,169 +22,145 @@ from campaign.table.formats import FORMATS
 from campaign.table.map_file import TableMap
 from campaign.table.power_logs import POWER_LOGS
 from campaign.table.units import STANDARD, UNITS
-from docs.file_keys import HEADER, key_tables
+from docs.file_keys import in_short, key_lists
 from dvfs.dataset import CLASS_UNITS, MEMORY_CLASSES
 from dvfs.input_files import FileModel, built_in_files
 from kernels.classes import CLASSES
-from kernels.parameters import parameters_of
+from kernels.parameters import ParameterDescription, parameters_of
 from kernels.registry import OURS, find_kernel
 from sites.clocks import CONTROLS, describe_controls
-from sites.counters.group_file import BUILT_IN_GROUPS, CounterGroup, read_group
+from sites.counters.group_file import BUILT_IN_GROUPS, read_group
 from sites.meters import METERS, describe_meters
 from sites.site_file import Site
 
 DOCS = Path(__file__).parent
 
 
-def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    header = list(header)
-    lines = [header, ["---"] * len(header), *rows]
-    cells = ([cell.replace("|", "\\|") for cell in line] for line in lines)
-    return "\n".join("| " + " | ".join(line) + " |" for line in cells)
-
-
 def _options(options: Mapping[str, str]) -> str:
-    return "; ".join(f"`{name}`: {text}" for name, text in options.items()) or "none"
-
-
-def _default(value: object) -> str:
-    return "none" if value is None else f"`{json.dumps(value)}`"
+    return "".join(f" `{name}`: {text}." for name, text in options.items())
 
 
 def meters() -> str:
-    """One row a meter."""
-    return _table(
-        ["`kind`", "reads", "domains", "needs", "options"],
-        [
-            [f"`{entry.kind}`", entry.reads, entry.domains, entry.needs, _options(entry.options)]
-            for entry in describe_meters()
-            if entry.kind not in METERS.packages
-        ],
+    """One item a meter."""
+    return "\n".join(
+        f"- `{entry.kind}` ({entry.domains}): {entry.reads}. Needs {entry.needs}."
+        f"{_options(entry.options)}"
+        for entry in describe_meters()
+        if entry.kind not in METERS.packages
     )
 
 
 def controls() -> str:
-    """One row a clock control."""
-    return _table(
-        ["`control`", "writes", "needs", "options"],
-        [
-            [f"`{entry.control}`", entry.writes, entry.needs, _options(entry.options)]
-            for entry in describe_controls()
-            if entry.control not in CONTROLS.packages
-        ],
+    """One item a clock control."""
+    return "\n".join(
+        f"- `{entry.control}`: {entry.writes}. Needs {entry.needs}.{_options(entry.options)}"
+        for entry in describe_controls()
+        if entry.control not in CONTROLS.packages
     )
 
 
 def kernels() -> str:
-    """One row a kernel."""
-    return _table(
-        ["kernel", "is", "counts"],
-        [[f"`{kernel.name}`", kernel.summary, kernel.counted] for kernel in map(find_kernel, OURS)],
+    """One item a kernel."""
+    return "\n".join(
+        f"- `{kernel.name}`: {kernel.summary}. Counts {kernel.counted}."
+        for kernel in map(find_kernel, OURS)
     )
+
+
+def _values(parameter: ParameterDescription) -> str:
+    """The values of a parameter, and its default: in bold where it is one of several named."""
+    values = in_short(parameter.values.removeprefix("integer "))
+    if parameter.required:
+        return values
+    if parameter.default is None:
+        return f"{values}; optional"
+    named = values.split(", ")
+    if str(parameter.default) in named:
+        return ", ".join(f"**{n}**" if n == str(parameter.default) else n for n in named)
+    return f"{values}; `{json.dumps(parameter.default)}`"
 
 
 def parameters() -> str:
-    """One row a parameter, with all kernels that have it with the same values and default."""
-    rows: dict[tuple[str, ...], list[str]] = {}
+    """One item for the kernels that have the same parameters, values and defaults."""
+    kernels_of: dict[str, list[str]] = {}
     for kernel in map(find_kernel, OURS):
-        for parameter in parameters_of(kernel):
-            default = "required" if parameter.required else _default(parameter.default)
-            values = re.sub(r">= (\S+) and <= (\S+)", r"\1 to \2", parameter.values)
-            row = (f"`{parameter.name}`", parameter.description, values, default)
-            rows.setdefault(row, []).append(f"`{kernel.name}`")
-    return _table(
-        ["kernel", "parameter", "is", "values", "default"],
-        [[", ".join(names), *row] for row, names in rows.items()],
-    )
+        listed = ", ".join(f"`{p.name}` ({_values(p)})" for p in parameters_of(kernel))
+        kernels_of.setdefault(listed, []).append(f"`{kernel.name}`")
+    return "\n".join(f"- {', '.join(names)}: {listed}" for listed, names in kernels_of.items())
 
 
 def classes() -> str:
-    """One row a class of operations."""
-    return _table(
-        ["class", "is", "unit", "domain"],
-        [
-            [
-                f"`{name}`",
-                CLASSES.get(name, "as a site file defines it"),
-                unit,
-                "memory" if name in MEMORY_CLASSES else "core",
-            ]
-            for name, unit in CLASS_UNITS.items()
-        ],
+    """One item a class of operations."""
+    return "\n".join(
+        f"- `{name}` ({unit}, {'memory' if name in MEMORY_CLASSES else 'core'}): "
+        f"{CLASSES.get(name, 'as a site file defines it')}"
+        for name, unit in CLASS_UNITS.items()
     )
 
 
 def counter_groups() -> str:
-    """One row a built-in group of hardware counters."""
-    rows = []
+    """One item a built-in group of hardware counters."""
+    items = []
     for name, path in built_in_files(BUILT_IN_GROUPS).items():
         group = read_group(path)
         derived = ", ".join(f"`{derived}`" for derived in group.derived)
-        rows.append([f"`{name}`", group.description, derived])
-    return _table(["group", "counts", "derived"], rows)
+        items.append(f"- `{name}` ({derived}): {group.description}")
+    return "\n".join(items)
 
 
 def counter_maps() -> str:
-    """One row a built-in map of a profiler's counters."""
-    rows = []
+    """One item a built-in map of a profiler's counters."""
+    items = []
     for name in built_in_files(BUILT_IN_MAPS):
-        own = read_counter_map(name)
-        rows.append([f"`{name}`", own.description, ", ".join(f"`{c}`" for c in own.counts)])
-    return _table(["map", "is for", "classes"], rows)
+        read = read_counter_map(name)
+        counts = ", ".join(f"`{count}`" for count in read.counts)
+        items.append(f"- `{name}`{f' ({counts})' if counts else ''}: {read.description}")
+    return "\n".join(items)
 
 
 def units() -> str:
-    """One row a quantity with its factors, and one for each way of writing numbers."""
-    plain = {
-        quantity: [
-            name for name, unit in UNITS.items() if not unit.read and quantity in unit.factors
-        ]
-        for quantity in STANDARD
-    }
-    rows = [
-        [", ".join(f"`{name}`" for name in names), f"{quantity} (`{STANDARD[quantity]}`)", ""]
-        for quantity, names in plain.items()
-    ]
-    rows += [
-        [f"`{name}`", ", ".join(unit.factors), unit.reads]
-        for name, unit in UNITS.items()
-        if unit.read
-    ]
-    return _table(["`unit`", "of a", "reads"], rows)
+    """One item a quantity with its factors, and one for each way of writing numbers."""
+    items = []
+    for quantity, standard in STANDARD.items():
+        names = [n for n, unit in UNITS.items() if not unit.read and quantity in unit.factors]
+        items.append(f"- {quantity} (`{standard}`): {', '.join(f'`{n}`' for n in names)}")
+    for name, unit in UNITS.items():
+        if unit.read:
+            items.append(f"- `{name}` ({', '.join(unit.factors)}): {unit.reads}")
+    return "\n".join(items)
 
 
 def formats() -> str:
-    """One row a format of another tool."""
-    return _table(
-        ["`--from`", "tool", "tried with", "reads", "needs", "traps"],
-        [
-            [f"`{name}`", a.tool, a.versions, a.reads, ", ".join(("site", *a.needs)), a.traps]
-            for name in sorted(FORMATS)
-            if name not in FORMATS.packages
-            for a in [FORMATS.load(name).ABOUT]
-        ],
-    )
+    """One item a format of another tool."""
+    items = []
+    for name in sorted(FORMATS):
+        if name in FORMATS.packages:
+            continue
+        about = FORMATS.load(name).ABOUT
+        needs = f" Needs {', '.join(about.needs)}." if about.needs else ""
+        traps = f" {about.traps[0].upper()}{about.traps[1:]}." if about.traps else ""
+        items.append(f"- `{name}` ({about.tool}, {about.versions}): {about.reads}.{needs}{traps}")
+    return "\n".join(items)
 
 
 def power_logs() -> str:
-    """One row a kind of power log."""
-    return _table(
-        ["log", "tried with", "made by", "traps"],
-        [
-            [a.tool, a.versions, f"`{a.made_by}`" if " -" in a.made_by else a.made_by, a.traps]
-            for name in sorted(POWER_LOGS)
-            if name not in POWER_LOGS.packages
-            for a in [POWER_LOGS.load(name).ABOUT]
-        ],
-    )
+    """One item a kind of power log."""
+    items = []
+    for name in sorted(POWER_LOGS):
+        if name in POWER_LOGS.packages:
+            continue
+        about = POWER_LOGS.load(name).ABOUT
+        by = f"`{about.made_by}`" if " -" in about.made_by else about.made_by
+        items.append(f"- {about.tool}, {about.versions}: {by}; {about.traps}")
+    return "\n".join(items)
 
 
 def file_keys(model: type[FileModel]) -> str:
-    """One table for each table of a file, one row a key."""
+    """One list for each table of a file, one item a key."""
     parts = []
-    for header, rows in key_tables(model):
+    for header, items in key_lists(model):
         parts += [f"### `{header}`"] if header else []
-        parts.append(_table(HEADER, rows))
+        parts.append("\n".join(items))
     return "\n" + "\n\n".join(parts) + "\n"
 
 
@@ -201,7 +177,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "study_file": lambda: file_keys(Study),
     "platform_file": lambda: file_keys(PlatformFile),
     "policy_file": lambda: file_keys(Policy),
-    "counter_group": lambda: file_keys(CounterGroup),
     "counter_map": lambda: file_keys(CounterMap),
     "counter_groups": counter_groups,
     "counter_maps": counter_maps,

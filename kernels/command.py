@@ -35,14 +35,14 @@ class CommandParams(Params):
     """A program, its operation counts, and how to recognise a correct run."""
 
     argv: Annotated[tuple[Word, ...], Field(min_length=1, strict=False)]
-    """the program and its arguments, passed on unchanged: no shell reads them"""
+    """the program and its arguments; no shell reads them"""
     cwd: str | None = None
     """directory to run in; default: that of the measuring process"""
     counts: dict[ClassName, Count] | None = None
     """operations of one run, by class"""
     reports_counts: bool = False
-    """the program itself writes its counts, a JSON object of class to number, to the file that the
-    environment variable CAMPAIGN_COUNTS_FILE names"""
+    """the program writes its counts, a JSON object of class to number, to the file named by the
+    variable CAMPAIGN_COUNTS_FILE"""
     exit_code: int = 0
     """exit code of a correct run"""
     expect: str | None = None
@@ -224,8 +224,7 @@ def _prepare(params: CommandParams, team: Team) -> _Command | _OnOtherNode:
 command = Kernel(
     name="command",
     summary="any program, started without a shell",
-    counted="what the campaign file states, or what the program writes to the file that the "
-    "environment variable CAMPAIGN_COUNTS_FILE names",
+    counted="what the campaign file states, or the program writes",
     classes=(),
     params=CommandParams,
     counts=lambda params: None if params.reports_counts else params.counts,

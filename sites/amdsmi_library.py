@@ -31,7 +31,7 @@ START_REMEDY = "check `amd-smi list`, and load the driver with `modprobe amdgpu`
 OTHER_REMEDY = "discard the measurement; check `amd-smi metric --power --energy` and `dmesg`"
 UNSUPPORTED_REMEDY = "this GPU (or a virtual machine's) does not offer it: see `amd-smi metric`"
 
-DEVICES = {"devices": "indices of GPUs (default: all; of an MI250, the even dies)"}
+DEVICES = {"devices": "indices (default: all; of an MI250, the even dies)"}
 """The option that selects GPUs, for a description."""
 TWO_DIES = re.compile(r"\bMI250X?\b")
 

@@ -134,10 +134,9 @@ class Domain(FileModel):
     """A clock domain: its legal frequencies, and its voltage at each where a table is known."""
 
     frequencies_mhz: list[Positive] = Field(min_length=1)
-    """The legal clocks of this domain, in MHz."""
+    """The legal clocks, in MHz."""
     voltage_v: list[tuple[Positive, Positive]] | None = None
-    """The voltage at each clock, as a list of [MHz, V]: one entry for every legal frequency, or no
-    table at all."""
+    """The voltage at each legal clock, as [MHz, V]."""
 
     _pairs = field_validator("voltage_v", mode="before")(voltage_pairs)
 
@@ -191,14 +190,14 @@ class Legal(FileModel):
     mem_mhz: Positive
     """A memory clock, in MHz."""
     core_mhz: list[Positive] = Field(min_length=1)
-    """The core clocks that are legal at this memory clock, in MHz."""
+    """The core clocks that are legal with it, in MHz."""
 
 
 class CoreVoltage(FileModel):
     """The hwmon input that shows the core voltage (see sites.clocks.shared.hwmon_voltage)."""
 
     chip: OneLine
-    """The name of the hwmon chip, such as amdgpu."""
+    """The hwmon chip, such as amdgpu."""
     label: OneLine
     """The label of its voltage input, such as vddgfx."""
 
@@ -207,17 +206,15 @@ class Clocks(FileModel):
     """How clocks are set: a control registered in :mod:`sites.clocks`, and of which device."""
 
     control: str = "fixed"
-    """How clocks are set: the name of a clock control."""
+    """The name of a clock control."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """The options of the clock control."""
+    """Its options."""
     core_voltage: CoreVoltage | None = None
-    """Where the node reports its core voltage. The measured voltage is then used instead of the
-    table in [domains.core]."""
+    """Where the node reports its core voltage, used instead of a table."""
     device: Literal["cpu", "gpu"] = "cpu"
-    """Whether the clocks are those of a CPU or of a GPU."""
+    """Whose clocks they are."""
     tolerance_pct: NotNegative = 2.0
-    """How far an achieved clock may be from the requested clock, in %. A measurement that is
-    further off fails."""
+    """How far an achieved clock may be from the requested one, in %."""
 
     @property
     def in_steps(self) -> bool:
@@ -236,10 +233,9 @@ class PowerLimit(FileModel):
     limits_w: list[Positive] = Field(min_length=1)
     """The legal power limits of the device, in W."""
     control: str | None = None
-    """How the limit is set: the name of a control that sets power limits. A simulated machine needs
-    none."""
+    """The name of a control that sets power limits."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """The options of the control."""
+    """Its options."""
 
     @field_validator("control")
     @classmethod
@@ -248,13 +244,12 @@ class PowerLimit(FileModel):
 
 
 class Profiles(FileModel):
-    """The profiles of a node that can be set: each a set of settings that has a name, such as an
-    energy preference of its CPUs."""
+    """Profiles: sets of settings that have a name, such as an energy preference of CPUs."""
 
     names: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:+-]{1,64}$")]] = Field(min_length=1)
     """The profiles to measure at."""
     control: str
-    """How a profile is set: the name of a control that sets profiles."""
+    """A control that sets profiles."""
     options: dict[str, Any] = Field(default_factory=dict)
     """The options of the control."""
 
@@ -270,10 +265,9 @@ class MeterEntry(FileModel):
     kind: str
     """The kind of meter."""
     use: Literal["energy", "check"] = "energy"
-    """energy: the meter counts in a measurement's energy. check: it is only compared with the
-    meters that count."""
+    """check: the meter is only compared with those that count."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """The options of the meter."""
+    """Its options."""
 
     @field_validator("kind")
     @classmethod
@@ -285,28 +279,24 @@ class OperationClass(FileModel):
     """An operation class of the site."""
 
     domain: Literal["core", "mem"]
-    """The clock domain whose voltage determines the energy of an operation."""
+    """The domain whose voltage determines an operation's energy."""
     counted_as: list[Name] = Field(default_factory=list)
-    """Classes of the kernels' counts that belong to this class at this site: on a GPU whose L1
-    cache and shared memory are one SRAM, shared has counted_as = ["l1"]."""
+    """Classes of the kernels' counts that belong to this one."""
 
 
 class Environment(FileModel):
     """What a worker on this partition needs before it starts."""
 
     python: OneLine | None = None
-    """The Python interpreter on the nodes of a Slurm partition (default: the one that runs
-    campaign)."""
+    """The Python interpreter on the nodes (default: the one that runs campaign)."""
     modules: list[OneLine] = Field(default_factory=list)
-    """Environment modules to load (`module load`) in the jobs of a Slurm partition."""
+    """Environment modules to load."""
     variables: dict[Variable, OneLine] = Field(default_factory=dict)
-    """Environment variables to set. A store keeps their names, and no value."""
+    """Environment variables to set. A store keeps no values."""
     secrets: list[Variable] = Field(default_factory=list)
-    """Names of variables whose values `campaign plan --scripts` does not show."""
+    """Variables whose values `campaign plan --scripts` hides."""
     mpi: MpiType | None = None
-    """How srun starts the MPI ranks of a command (--mpi): "pmix" for programs of Open MPI, "pmi2"
-    for those of MPICH and Intel MPI, or another name of `srun --mpi=list` (default: as Slurm is
-    configured)."""
+    """srun's --mpi, such as "pmix" or "pmi2" (default: as Slurm is configured)."""
 
     @model_validator(mode="after")
     def _secrets_are_variables(self) -> Self:
@@ -334,15 +324,13 @@ class Partition(FileModel):
     """A partition of the site, as its scheduler knows it."""
 
     scheduler: str = "local"
-    """local: workers run on this machine. slurm: workers run in Slurm jobs. Or the name of a
-    scheduler of an installed package."""
+    """local, slurm, or one of an installed package."""
     nodes: Annotated[int, Field(ge=1)] = 1
-    """How many nodes measure at the same time: each with one worker in an allocation of its own, or
-    nodes_per_point of them together."""
+    """How many nodes measure at a time."""
     cores: Annotated[int, Field(ge=1)] = 1
     """Cores of a node to request."""
     memory: Memory = "2GB"
-    """Memory of a node to request, such as 4GB."""
+    """Memory of a node to request."""
     walltime: Walltime = "01:00:00"
     """Time limit of a job, as HH:MM:SS or D-HH:MM:SS."""
     account: SlurmWord | None = None
@@ -354,9 +342,9 @@ class Partition(FileModel):
     exclusive: bool = True
     """Whether a job gets its node alone (--exclusive)."""
     interface: Interface | None = None
-    """The network interface over which workers and scheduler connect, such as ib0."""
+    """Network interface of workers and scheduler, such as ib0."""
     local_directory: OneLine = "/tmp"  # noqa: S108  (a private folder is made in it)
-    """A folder on the node's local disk for temporary files."""
+    """A folder on the node's disk for temporary files."""
     environment: Environment = Environment()
     """What a worker needs before it starts."""
 
@@ -405,36 +393,33 @@ class Slurm(FileModel):
     """How to reach the site's Slurm from the machine that runs the campaign."""
 
     conf: OneLine | None = None
-    """The path of the cluster's slurm.conf (SLURM_CONF), where it is not the default of this
-    machine."""
+    """The cluster's slurm.conf (SLURM_CONF), if not this machine's."""
     submit_prefix: list[OneLine] = Field(default_factory=list)
-    """Words to put before sbatch, srun, squeue and scancel, such as ["ssh", "login-b"]."""
+    """Words before sbatch, srun, squeue and scancel, such as ["ssh", "login-b"]."""
     no_answer_s: Positive = 1800.0
-    """How long Slurm may give no answer while no worker of a partition is connected, before the
-    partition is given up in this run, in s."""
+    """How long Slurm may be silent without a connected worker, in s; then the partition is given
+    up."""
 
 
 class Energy(FileModel):
     """What a kWh costs and emits at the site, for the report."""
 
     price_per_kwh: Positive | list[Positive] | None = None
-    """The price of a kWh, in currency; or 24 prices, of the hours of the day from midnight on."""
+    """The price of a kWh, or of each hour of the day."""
     currency: CurrencyName | None = None
-    """The currency of price_per_kwh, such as "EUR"."""
+    """Its currency, such as "EUR"."""
     price_source: OneLine | None = None
-    """Where price_per_kwh is from, such as "contract of the computing centre"."""
+    """Where it is from, such as "contract of the computing centre"."""
     price_year: Year | None = None
-    """The year that price_per_kwh is of."""
+    """The year it is of."""
     co2e_kg_per_kwh: NotNegative | list[NotNegative] | None = None
-    """The greenhouse gases that a kWh emits, in kg of CO2 equivalent; or 24 values, of the hours of
-    the day from midnight on."""
+    """Its emissions, in kg of CO2 equivalent, or of each hour."""
     co2e_source: OneLine | None = None
-    """Where co2e_kg_per_kwh is from."""
+    """Where they are from."""
     co2e_year: Year | None = None
-    """The year that co2e_kg_per_kwh is of."""
+    """The year they are of."""
     utc_offset_h: Annotated[float, Field(ge=-12, le=14)] | None = None
-    """The hours of the 24 values are those of UTC plus this, in h, all year: 1 for CET, which knows
-    no summer time."""
+    """The hours are UTC plus this, all year."""
 
     @field_validator("price_per_kwh", "co2e_kg_per_kwh", mode="before")
     @classmethod
@@ -493,65 +478,57 @@ class Metering(FileModel):
     the EE HPC WG (2015), which the report shows. What is left out counts as not stated."""
 
     compute_nodes: Annotated[int, Field(ge=1)] | None = None
-    """The compute nodes of the whole machine."""
+    """Compute nodes of the whole machine."""
     nodes_per_supply: Annotated[int, Field(ge=1)] | None = None
-    """How many nodes share their power supplies, such as those of one chassis."""
+    """Nodes that share their power supplies."""
     power_conversion: (
         Literal["upstream", "loss measured", "loss of one supply", "loss by manufacturer"] | None
     ) = None
-    """Where the meters are: upstream of the power conversion; or downstream, and how its loss is
-    known: measured at the same time, or by a model from a measurement of one power supply or from
-    the manufacturer's data."""
+    """Where the meters are: upstream of the power conversion, or how its loss is known."""
     accuracy_pct: Positive | None = None
     """The documented accuracy of the meters, in %."""
     sampling_hz: Positive | None = None
-    """How often the meters sample power (counters of energy: voltage and current) internally, in
-    Hz."""
+    """How often meters sample internally, in Hz."""
     interconnect: Participation | None = None
-    """Whether the power of the interconnect is measured or estimated; none: there is none."""
+    """How the interconnect's power is known; none: there is none."""
     other_subsystems: Participation | None = None
-    """The same of all other subsystems that take part in the runs: storage, head nodes, cooling
-    inside the machine."""
+    """The same of storage, head nodes, cooling inside the machine."""
 
 
 class SimulatedMachine(FileModel):
     """The constants of a simulated machine, which a fit of its measurements should recover."""
 
     energy_pj_per_v2: dict[Name, NotNegative]
-    """Class -> energy of one operation, in pJ/V^2 (Choi & Vuduc 2016, eq. 6 and 7)."""
+    """Class -> energy of one operation, in pJ/V^2."""
     rate_per_cycle: dict[Name, Positive]
-    """Class -> operations per cycle of the class's clock domain."""
+    """Class -> operations per cycle."""
     leakage_core_w_per_v: NotNegative
-    """Leakage of the core domain, in W per V of its voltage."""
+    """Leakage of the core domain, in W/V."""
     leakage_mem_w_per_v: NotNegative
-    """Leakage of the memory domain, in W per V of its voltage."""
+    """Leakage of the memory domain, in W/V."""
     misc_w: NotNegative
     """Constant power that depends on no voltage, in W."""
     overlap: Annotated[float, Field(ge=1)] = 8.0
-    """Exponent p of T = (sum_k t_k^p)^(1/p): with 1 the times of the classes add up; the larger p,
-    the closer T is to the longest of them (a roofline)."""
+    """Exponent p of T = (sum_k t_k^p)^(1/p): 1 adds times, a large p is a roofline."""
     added: list[Name] = Field(default_factory=list)
-    """Classes whose time overlaps with no other and is added, such as stall: cycles in which a
-    processor waits."""
+    """Classes whose time overlaps with no other, such as stall."""
     attained: dict[Name, Annotated[float, Field(gt=0, le=1)]] = Field(default_factory=dict)
     """Phase of a kernel -> the fraction of the machine's speed that it attains at the highest
-    clocks. The rest of its time it waits: a third of it for cycles of the core clock, two thirds
-    for cycles of the memory clock. Other phases, and kernels without phases, do not wait."""
+    clocks."""
     launch_s: NotNegative = 20e-6
-    """Time to launch one iteration, in s."""
+    """Time to launch an iteration, in s."""
     meter_hz: Positive = 1024.0
-    """Samples per second of the simulated power meter, in Hz."""
+    """Samples of the simulated meter per second."""
     warming_pct_per_w: NotNegative = 0.0
-    """By how much a board that a kernel warms raises its voltages, in % for each W of power: an
-    error of every model with one voltage a setting."""
+    """How much each W of power raises the voltages, in %."""
     noise: Literal["default", "off"] = "default"
     """Whether time and power are noisy."""
     setting_gain_pct: NotNegative = 1.5
-    """Relative standard deviation of the power error that all runs at one setting share, in %."""
+    """Standard deviation of the power error of a setting, in %."""
     run_gain_pct: NotNegative = 2.5
-    """Relative standard deviation of one run's power, in %."""
+    """Standard deviation of one run's power, in %."""
     time_pct: NotNegative = 0.3
-    """Relative standard deviation of one run's time, in %."""
+    """Standard deviation of one run's time, in %."""
     sample_w: NotNegative = 0.05
     """Standard deviation of one power sample, in W."""
 
@@ -560,32 +537,28 @@ class Site(FileModel):
     """A site file, checked. Build it with :func:`~sites.site_reading.read_site`."""
 
     name: Name
-    """The name of the site in stores and reports."""
+    """The site's name in stores and reports."""
     description: str = ""
     """One line about the machine."""
     domains: Domains = Domains()
     """The clock domains that can be set."""
     legal: list[Legal] = Field(default_factory=list)
-    """Restrictions: the core clocks that are legal at a memory clock. At memory clocks without an
-    entry, all core clocks are legal."""
+    """Core clocks that are legal at a memory clock (default: all)."""
     clocks: Clocks = Clocks()
     """How clocks are set."""
     power_limit: PowerLimit | None = None
-    """The power limits that can be set, and how. Every legal pair of clocks is then measured at
-    each of them."""
+    """The power limits at each of which every pair of clocks is measured."""
     profiles: Profiles | None = None
-    """The profiles that can be set, and how. Every other setting is then measured under each."""
+    """The profiles under each of which every other setting is measured."""
     meters: list[MeterEntry] = Field(default_factory=list)
     """The meters of the site's nodes."""
     counters: dict[Name, OneLine | CounterGroup] = Field(default_factory=dict)
-    """Groups of hardware counters to read around each window: a name, and the group: a built-in
-    one, the path of a group file, or a table with its keys."""
+    """Name -> group of hardware counters: a built-in one, a group file, or a table with its
+    keys."""
     device: dict[Identifier, Number] = Field(default_factory=dict)
-    """Numbers of the device that spaces of variants may use as device.NAME: registers,
-    shared_bytes, threads ..."""
+    """Numbers that spaces of variants may use as device.NAME."""
     architecture: Architecture | None = None
-    """The architecture of the site's GPUs, such as "sm_90". Variants of GPU kernels that it cannot
-    run are then left out of spaces; the compiler tells, without a GPU."""
+    """The GPUs', such as "sm_90"; variants that it cannot run are left out of spaces."""
     classes: dict[Name, OperationClass] = Field(default_factory=dict)
     """Operation classes that differ from the defaults."""
     partitions: dict[PartitionName, Partition] = Field(min_length=1)
@@ -593,14 +566,13 @@ class Site(FileModel):
     slurm: Slurm = Slurm()
     """How to reach the site's Slurm."""
     nodes_per_point: Annotated[int, Field(ge=1)] = 1
-    """On how many nodes of a Slurm job each point runs. Its energy is that of all of them, and so
-    is the constant power that a fit finds."""
+    """Nodes on which each point runs; its energy is that of all of them."""
     energy: Energy = Energy()
-    """What energy costs and emits at the site."""
+    """What energy costs and emits."""
     metering: Metering = Metering()
-    """How power is measured at the site."""
+    """How power is measured."""
     simulated: SimulatedMachine | None = None
-    """The constants of a simulated machine; the clock control is then simulated."""
+    """The constants of a simulated machine."""
 
     @cached_property
     def settings(self) -> list[Setting]:

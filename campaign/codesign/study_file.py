@@ -34,7 +34,7 @@ class AreaConstants(FileModel):
     vector_unit_mm2: NotNegative
     """of a vector unit's logic"""
     register_mm2: NotNegative
-    """of a vector unit's registers, whatever their size"""
+    """of its registers, whatever their size"""
     register_kb_mm2: NotNegative
     """of a kB of registers"""
     on_chip_mm2: NotNegative
@@ -44,11 +44,11 @@ class AreaConstants(FileModel):
     l1_mm2: NotNegative = 0.0
     """of the first-level cache of two processors, whatever its size"""
     l1_kb_mm2: NotNegative = 0.0
-    """of a kB of that cache"""
+    """of a kB of it"""
     l2_mm2: NotNegative = 0.0
     """of a processor's part of the second-level cache, whatever its size"""
     l2_kb_mm2: NotNegative = 0.0
-    """of a kB of the second-level cache"""
+    """of a kB of it"""
     overhead_mm2: NotNegative
     """of all else, for each processor"""
     register_kb: NotNegative = 2.0
@@ -65,11 +65,11 @@ class Area(FileModel):
     model: Literal["maxwell-28nm", "maxwell-28nm-rounded"] = "maxwell-28nm"
     """the name of an area model"""
     constants: AreaConstants | None = None
-    """constants of one's own, in place of the model's"""
+    """constants in place of the model's"""
     caches: bool = True
     """whether designs have caches"""
     range_mm2: Annotated[list[Positive], Field(min_length=2, max_length=2)]
-    """the least and the largest area of a design"""
+    """least and largest area of a design"""
 
     @model_validator(mode="after")
     def _ordered(self) -> Area:
@@ -84,15 +84,15 @@ class StudyMachine(FileModel):
     seconds_per_word: Positive
     """seconds of a word of 4 bytes to or from memory, of the whole device"""
     barrier_s: NotNegative
-    """seconds of a barrier among the threads of a block"""
+    """seconds of a barrier of a block"""
     launch_s: NotNegative
     """seconds of a launch"""
     block_kb: Positive = 48.0
-    """kB of on-chip memory that a block of threads can have"""
+    """kB of on-chip memory that a block can have"""
     blocks: Annotated[int, Field(ge=1, le=64)] = 32
-    """blocks that a processor works on at a time, at most"""
+    """the most blocks on a processor at a time"""
     space: dict[str, Any]
-    """processors, lanes (vector units of each) and on_chip_kb, as in a kernel's space"""
+    """processors, lanes (vector units of each) and on_chip_kb"""
 
 
 class Work(FileModel):
@@ -147,7 +147,7 @@ class EnergyConstants(FileModel):
     constant_w_per_mm2: NotNegative = 0.0
     """constant power of each mm2 of it, in W"""
     word_j: NotNegative = 0.0
-    """J of a word of 4 bytes to or from memory"""
+    """J of a word to or from memory"""
 
 
 class Study(FileModel):
@@ -158,13 +158,13 @@ class Study(FileModel):
     form: Literal["corrected", "printed"] = "corrected"
     """the form of the equations of time"""
     objective: Literal["time", "energy", "edp"] = "time"
-    """what the best design makes least; energy and edp (energy times time) need [energy]"""
+    """what the best design makes least; energy and edp need [energy]"""
     area: Area
     """how large a design is, and may be"""
     machine: StudyMachine
-    """what all designs have in common, and the space of designs"""
+    """what all designs share, and the space of designs"""
     tiles: dict[str, Any]
-    """tile_t (even), tile_1, tile_2 and, for three axes, tile_3, as in a kernel's space"""
+    """tile_t (even), tile_1, tile_2 and, for three axes, tile_3"""
     workload: Annotated[list[Work], Field(min_length=1)]
     """the stencils"""
     existing: list[Existing] = Field(default_factory=list)

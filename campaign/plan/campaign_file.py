@@ -19,25 +19,24 @@ class Settings(FileModel):
     """Which of a site's legal settings are measured."""
 
     choose: Literal["all", "pairs", "random"] = "all"
-    """all: every legal setting. pairs: those listed in pairs. random: count of them, drawn at
-    random."""
+    """Every legal setting, those in pairs, or count at random."""
     pairs: list[list[Positive]] | None = None
-    """For choose = 'pairs': settings as [core MHz, memory or uncore MHz], or [core MHz] where the
-    site has neither. With a third value, in W, only at this power limit."""
+    """[core MHz, memory or uncore MHz], or [core MHz] without; a third value, in W, is the only
+    power limit."""
     count: Annotated[int, Field(ge=1)] | None = None
-    """For choose = 'random': how many settings are drawn."""
+    """How many settings are drawn."""
     seed: int = 0
-    """For choose = 'random': the same seed draws the same settings."""
+    """The same seed draws the same settings."""
     core_mhz: list[Positive] | None = None
-    """Of these settings only those with one of these core clocks, in MHz."""
+    """Only these core clocks, in MHz."""
     mem_mhz: list[Positive] | None = None
-    """Of these settings only those with one of these memory clocks, in MHz."""
+    """Only these memory clocks, in MHz."""
     uncore_mhz: list[Positive] | None = None
-    """Of these settings only those with one of these uncore clocks, in MHz."""
+    """Only these uncore clocks, in MHz."""
     power_limit_w: list[Positive] | None = None
-    """Of these settings only those with one of these power limits, in W."""
+    """Only these power limits, in W."""
     profile: list[str] | None = None
-    """Of these settings only those with one of these profiles."""
+    """Only these profiles."""
 
     @field_validator("pairs")
     @classmethod
@@ -63,11 +62,11 @@ class SiteEntry(FileModel):
     """A site of the campaign."""
 
     site: OneLine
-    """A site file, relative to the campaign file, or the name of a built-in site."""
+    """A site file, relative to the campaign file, or a built-in site."""
     partitions: list[PartitionName] | None = None
-    """The partitions to measure on (default: all of the site)."""
+    """The partitions to measure on (default: all)."""
     settings: Settings | None = None
-    """The settings at this site, instead of the campaign's [settings]."""
+    """Instead of the campaign's [settings]."""
 
 
 class KernelEntry(FileModel):
@@ -76,27 +75,23 @@ class KernelEntry(FileModel):
     kernel: str
     """The name of a registered kernel."""
     label: Name | None = None
-    """The kernel's name in the store and in reports (default: the kernel's own name). Two entries
-    of one label must be of one kernel."""
+    """The kernel's name in stores and reports (default: its own)."""
     params: dict[str, Any] = Field(default_factory=dict)
-    """Parameter = value, or a list of values. Every value of one list is combined with every value
-    of the others."""
+    """Parameter = value, or a list of values; lists are crossed."""
     zip: list[dict[str, list[Any]]] = Field(default_factory=list)
-    """Tables of lists of equal length. The first values of a table's lists are used together, then
-    the second ones, and so on; each table is combined with the rest."""
+    """Tables of lists of equal length, whose values are used together; each is crossed with the
+    rest."""
     exclude: list[dict[str, Any]] = Field(default_factory=list)
-    """Combinations to leave out: those that have all values of a table. A list matches any of its
-    values."""
+    """Combinations to leave out: those with all values of a table, or one of each list."""
     space: dict[str, Any] | None = None
-    """Variants: further parameters, each a list of values, a range 'first : last : step', or an
-    expression; and where, a list of conditions. See the page on spaces."""
+    """Variants: further parameters, each a list, a range 'first : last : step' or an expression;
+    and conditions, where."""
     ranks: Annotated[int, Field(ge=1)] = 1
-    """The number of MPI ranks on each node of a point that run the kernel together. A command is
-    one program of them all."""
+    """MPI ranks on each node that run the kernel together."""
     settings: Settings | None = None
-    """The settings of this kernel, instead of the site's and the campaign's."""
+    """Instead of the site's and the campaign's."""
     repeats: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    """How often each point of this kernel is measured, instead of the campaign's repeats."""
+    """Instead of the campaign's."""
 
     @field_validator("kernel")
     @classmethod
@@ -111,34 +106,33 @@ class Protocol(FileModel):
     """
 
     idle_s: NotNegative = 1.0
-    """How long the node's idle power is measured at the point's setting, in s."""
+    """How long idle power is measured, in s."""
     warm_up_s: NotNegative = 0.5
-    """How long the kernel runs at least before the measurement, in s."""
+    """Shortest warm-up, in s."""
     steady_pct: NotNegative = 1.0
-    """The warm-up ends when the mean powers of two successive stretches differ by at most this, in
-    %, or by at most twice their uncertainties. 0: this is not checked."""
+    """The warm-up ends when two successive mean powers differ by at most this, in %, or twice their
+    uncertainties. 0: not checked."""
     warm_up_max_s: NotNegative = 30.0
-    """The longest warm-up, in s. The measurement is flagged where power is not steady by then."""
+    """Longest warm-up, in s; unsteady power is then flagged."""
     min_duration_s: NotNegative = 1.0
-    """The shortest window, in s: the kernel is repeated to fill it."""
+    """Shortest window, in s."""
     window_pct: NotNegative = 1.0
-    """The window is made long enough that the meter's resolution and period cause at most this
-    uncertainty, in %. 0: this is not considered."""
+    """The meter's resolution and period may cause at most this uncertainty, in %. 0: any."""
     max_duration_s: Positive = 60.0
-    """The longest window that window_pct may ask for, in s."""
+    """Longest window, in s."""
     trim_s: NotNegative = 0.0
-    """How much is cut off each end of a window before its power is determined, in s."""
+    """What is cut off each end of a window, in s."""
     uncertainty_pct: Positive | None = None
-    """Windows are repeated until the random part of the energy's standard uncertainty is at most
-    this, in % (default: there is one window)."""
+    """Windows are repeated until the energy's random uncertainty is at most this, in % (default:
+    once)."""
     max_windows: Annotated[int, Field(ge=1, le=1000)] = 10
     """The most windows that uncertainty_pct may ask for."""
     cool_down_s: NotNegative = 0.0
-    """How long the node is idle after the last window, in s."""
+    """How long the node is idle afterwards, in s."""
     sampling_hz: Positive = 100.0
-    """How often meters are read, in readings per second."""
+    """Readings of the meters per second."""
     timeout_s: Positive = 600.0
-    """A measurement that takes longer is killed with all its processes, and has failed, in s."""
+    """A measurement that takes longer has failed, in s."""
 
 
 class Retries(FileModel):
@@ -146,10 +140,10 @@ class Retries(FileModel):
     a worker started again."""
 
     max: Annotated[int, Field(ge=0, le=100)] = 2
-    """Further attempts at a point after the first."""
+    """Further attempts at a point."""
     starts: Annotated[int, Field(ge=1, le=100)] = 3
-    """How many Slurm jobs of a partition may end in a row before their worker has connected. The
-    partition is then given up in this run."""
+    """How many Slurm jobs may end in a row before their worker connects; the partition is then
+    given up."""
 
 
 class Search(FileModel):
@@ -157,34 +151,32 @@ class Search(FileModel):
     them all."""
 
     strategy: str = "auto"
-    """How the next points are chosen: auto, model (a sum of counts, or a forest), neighbours (local
-    search), random, or all (in the order of the space)."""
+    """How points are chosen: auto, model, neighbours, random, or all."""
     budget: Annotated[int, Field(ge=1)] | None = None
-    """The most points of a partition that are measured (default: all of them)."""
+    """The most points of a partition, with repeats (default: all)."""
     objective: str = "energy"
     """What is to be least: energy, time, edp, ed2p or weighted:ALPHA."""
     batch: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    """How many variants at settings are chosen together, from the results of all before (default:
-    5, or as many as the partition measures at the same time, where these are more)."""
+    """Variants at settings chosen together (default: 5, or the partition's nodes if more)."""
     seed: int = 0
-    """The seed of what is drawn at random."""
+    """Seed of random choices."""
 
 
 class Campaign(FileModel):
     """A campaign file, checked. Read it with :func:`read_campaign`."""
 
     name: Name
-    """The campaign's name, which its store keeps."""
+    """The campaign's name."""
     seed: int = 0
-    """The seed of the random order of the points."""
+    """Seed of the random order of the points."""
     repeats: Annotated[int, Field(ge=1, le=10_000)] = 1
-    """How often each point is measured, in blocks one after another."""
+    """How often each point is measured."""
     sites: list[SiteEntry] = Field(min_length=1)
     """Where to measure."""
     kernels: list[KernelEntry] = Field(min_length=1)
     """What to measure."""
     settings: Settings = Settings()
-    """Which of each site's legal settings to measure."""
+    """Which settings to measure."""
     protocol: Protocol = Protocol()
     """How each point is measured."""
     retries: Retries = Retries()
@@ -192,8 +184,7 @@ class Campaign(FileModel):
     search: Search | None = None
     """How campaign tune searches."""
     part_of: OneLine | None = None
-    """The campaign file from which campaign next chose these points, relative to this one. campaign
-    next goes on choosing from that file."""
+    """The campaign file from which campaign next chose these points."""
 
     @property
     def most_repeats(self) -> int:

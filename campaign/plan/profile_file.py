@@ -16,13 +16,13 @@ class Profile(FileModel):
     kernel: Name
     """The application's name."""
     core_mhz: Positive | None = None
-    """The core clock of the run, in MHz (none where it has no clock)."""
+    """The core clock of the run, in MHz, if any."""
     mem_mhz: Positive | None = None
-    """The memory clock of the run, in MHz (none where it has none)."""
+    """The memory clock of the run, in MHz, if any."""
     time_s: Positive
     """The time of the run, in s."""
     counts: dict[Name, NotNegative] = Field(min_length=1)
-    """Class = the operations of the run, in the unit of the class."""
+    """Class -> the operations of the run."""
 
 
 def read_profile(path: Path) -> tuple[Profile, Source]:

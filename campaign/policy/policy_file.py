@@ -57,17 +57,17 @@ class Match(FileModel):
     ``?`` for one character; upper and lower case differ."""
 
     job_name: Glob | None = None
-    """The job's name; by default Slurm takes the name of the script or program."""
+    """The job's name."""
     executable: Glob | None = None
-    """The file name of the program (srun) or script (sbatch), without its folder."""
+    """The file name of the program (srun) or script (sbatch)."""
     account: Glob | None = None
-    """The account; known at submission only where the user names it."""
+    """The account, where the user names it."""
     partition: Glob | None = None
-    """The partition; known at submission only where the user names it."""
+    """The partition, where the user names it."""
     comment: Glob | None = None
     """The job's comment."""
     arguments: Glob | None = None
-    """The arguments of the program or script, with single spaces between them."""
+    """The arguments, with single spaces between them."""
 
     @model_validator(mode="after")
     def _some(self) -> Self:
@@ -110,11 +110,11 @@ class Promise(FileModel):
     """What a setting is to save against the cluster's defaults, with 95 % intervals."""
 
     saving_pct: Percent
-    """Energy saved, in % of what the job takes at the defaults."""
+    """Energy saved, in % of that at the defaults."""
     saving_pct_95: tuple[Percent, Percent]
     """Its 95 % interval, [low, high]."""
     slowdown_pct: Percent
-    """Time added, in % of what the job takes at the defaults."""
+    """Time added, in % of that at the defaults."""
     slowdown_pct_95: tuple[Percent, Percent]
     """Its 95 % interval, [low, high]."""
 
@@ -142,19 +142,19 @@ class Entry(FileModel):
     """Jobs that match get the setting."""
 
     name: EntryName = DEFAULT
-    """The entry's name, as the jobs' comments have it."""
+    """The entry's name in the jobs' comments."""
     match: Match | None = None
-    """Which jobs; left out in [default] alone."""
+    """Which jobs; none in [default]."""
     kernel: OneLine | None = None
-    """The measured kernel that the setting was picked for; `campaign exec --kernel` names it."""
+    """The measured kernel; `campaign exec --kernel` names it."""
     setting: PolicySetting
     """The clocks."""
     promise: Promise | None = None
-    """What is to be saved. Without it `campaign verify` can only say what was."""
+    """What is to be saved; without it `campaign verify` can only say what was."""
     until: datetime.date | None = None
     """The last day on which the entry holds (default: the policy's)."""
     withdrawn: datetime.date | None = None
-    """The day on which the entry was withdrawn: it is applied no more."""
+    """The day on which it was withdrawn."""
 
     @property
     def clocks(self) -> Setting:
@@ -178,7 +178,7 @@ class OptOut(FileModel):
     comment: Annotated[str, matching(r"\S+", "must be one word")] = "no-dvfs"
     """A word in the job's comment."""
     variable: VariableName = "NO_DVFS"
-    """A variable of the environment at submission, with any value."""
+    """A variable of the environment at submission."""
 
 
 class Origin(FileModel):
@@ -193,7 +193,7 @@ class Origin(FileModel):
     simulated: bool = False
     """Whether a simulated machine was measured."""
     unproven_clocks: bool = False
-    """Whether some of the measurements have clocks that nothing showed."""
+    """Whether nothing showed some of the clocks."""
     created: datetime.datetime | None = None
     """When the policy was written."""
     version: OneLine | None = None
@@ -206,28 +206,27 @@ class Policy(FileModel):
     site: Name
     """The site whose measurements the picks are from."""
     cluster: Name | None = None
-    """The ClusterName of the Slurm that may apply it; without it, any."""
+    """The ClusterName of the Slurm that may apply it (default: any)."""
     device: Literal["cpu", "gpu"]
     """Whose clocks are set."""
     against: PolicySetting | None = None
-    """The setting that the cluster's defaults stand for in the promises."""
+    """The setting that the cluster's defaults stand for."""
     until: datetime.date
     """The last day on which the policy holds."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
     """Decides which jobs are control jobs."""
     control_pct: Annotated[float, Field(ge=0, le=MOST_CONTROL_PCT, allow_inf_nan=False)] = 10.0
-    """The share of matching jobs that are left at the cluster's defaults, in %, so that the effect
-    can be measured."""
+    """The share of jobs left at the defaults, in %."""
     objective: OneLine = "energy"
     """What the picks minimise."""
     max_slowdown: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    """The most that the picks may be slower than the fastest setting, a fraction."""
+    """The most that picks may be slower, a fraction."""
     opt_out: OptOut = OptOut()
     """How users opt out."""
     origin: Origin = Origin()
     """Where the picks come from."""
     default: Entry | None = None
-    """The entry of all jobs that no other entry matches; without it they are left alone."""
+    """The entry of all jobs that no other matches."""
     entries: list[Entry] = Field(default_factory=list)
     """The entries."""
 

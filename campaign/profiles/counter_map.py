@@ -33,11 +33,9 @@ class CounterMap(FileModel):
     layout: Literal["perf-stat", "likwid", "ncu", "nsys", "nvprof"]
     """How the profiler's file is laid out."""
     time_s: Factors = Field(default_factory=dict)
-    """Counter -> factor; the sum of counters times factors is the time in s. Counters with a unit
-    of time are already in s."""
+    """Counter -> factor; their sum is the time in s. Units of time are already converted."""
     counts: dict[Name, Factors] = Field(default_factory=dict)
-    """Class of operations -> counter -> factor; the sum is the class's count. Counters with a unit
-    of bytes are already in bytes."""
+    """Class -> counter -> factor; their sum is the count. Units of bytes are already converted."""
 
 
 def read_counter_map(name: str) -> CounterMap:

@@ -22,7 +22,7 @@ class PlatformOperation(FileModel):
     attained_gop_s: Positive | None = None
     """Highest measured rate, in 1e9 operations/s."""
     attained_gb_s: Positive | None = None
-    """Highest measured rate of memory by kernels of this class, in GB/s."""
+    """Highest measured rate of memory, in GB/s."""
 
 
 class PlatformFile(FileModel):
@@ -43,9 +43,9 @@ class PlatformFile(FileModel):
     tdp_w: Positive | None = None
     """Thermal design power, in W."""
     operations: dict[Name, PlatformOperation] = Field(min_length=1)
-    """Class of operations = its constants."""
+    """Class -> its constants."""
     caches_pj: dict[Name, NotNegative] = Field(default_factory=dict)
-    """Cache = energy of a byte of it, in pJ."""
+    """Cache -> energy of a byte, in pJ."""
 
 
 def read_platform(path: Path) -> Platform:

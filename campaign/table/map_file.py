@@ -66,25 +66,22 @@ class ColumnSource(FileModel):
     """Where a standard column is from: one column of the table, or several; and its conversion."""
 
     column: str | None = None
-    """The name of the column in the table. One of column, sum, join."""
+    """The column in the table. One of column, sum, join."""
     sum: list[str] = Field(default_factory=list)
-    """Columns of numbers that are added: the energies of package and DRAM. A row that lacks one of
-    them has no value."""
+    """Columns that are added; a row that lacks one has no value."""
     join: list[str] = Field(default_factory=list)
-    """Columns of text that are joined: a name and a size. Empty ones are left out."""
+    """Columns of text that are joined; empty ones are left out."""
     separator: str = " "
     """What join puts between two columns."""
     reciprocal: bool = False
-    """Take 1 / value first: for time_s from a column of iterations per second."""
+    """Take 1 / value first, as for iterations per second."""
     unit: str | None = None
-    """The unit of the column, as in "ms", "kHz" or "Wh", or how it writes numbers, as in
-    "sacct-duration": a name of the table of units in Import and export."""
+    """The unit of the column, or how it writes numbers
+    ([names](import-export.md#tables-with-other-column-names))."""
     factor: Annotated[Positive, Field(ge=1e-30, le=1e30)] = 1.0
-    """What a value of the column is multiplied by to give the standard unit: 1e-3 where a column
-    for time_s is in ms. In place of unit."""
+    """In place of unit: 1e-3 for time_s in ms."""
     offset: Annotated[float, Field(allow_inf_nan=False)] = 0.0
-    """What is added after the factor, in the standard unit: -0.5 where a column for time_s holds
-    half a second of set-up."""
+    """What is added after the factor, in the standard unit."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -124,12 +121,11 @@ class Keep(FileModel):
     """Rows are kept where a column has one of some values, or matches a regular expression."""
 
     column: str
-    """The name of the column in the table."""
+    """The column in the table."""
     values: list[str | float | int | bool] = Field(default_factory=list)
-    """Keep rows with one of these values. Numbers are equal by value, and text exactly."""
+    """Keep rows with one of these values."""
     matches: str | None = None
-    """Keep rows where this regular expression matches some part of the text: '^gemm' for names that
-    begin with gemm."""
+    """Keep rows where this regular expression matches some part of the text."""
 
     @model_validator(mode="after")
     def _one_rule(self) -> Self:
@@ -173,55 +169,40 @@ class TableMap(FileModel):
     """A map file: how a table with other column names or units is read."""
 
     layout: str = "table"
-    """table: every line is a row. blocks: a line of one field names the kernel of the lines that
-    follow it. Or a format of another tool, as campaign import --from."""
+    """table: every line is a row. blocks: a line of one field names the kernel of those below. Or
+    another tool's format."""
     fields: list[str] | None = None
-    """The names of the columns in order, where the file has no header line."""
+    """The columns in order, where the file has no header line."""
     delimiter: Literal[",", ";", "\t", "|", " "] | None = None
-    """What separates the columns (default: recognised among comma, semicolon, tab and |). With a
-    space, several in a row count as one."""
+    """What separates the columns (default: recognised, but for spaces)."""
     decimal: Literal[".", ","] | None = None
-    """The decimal mark of numbers (default: recognised; 1,234 alone could be either, and is
-    refused)."""
+    """The decimal mark (default: recognised)."""
     thousands: Literal[".", ",", " ", "'"] | None = None
-    """The mark between groups of three digits (default: recognised where a number of the column can
-    have it only so, as 1.234.567; 1,234 beside decimal points could be either, and is refused). A
-    space stands for every kind of space, ' for every apostrophe."""
+    """The mark between groups of three digits (default: recognised)."""
     missing: list[str] = Field(default_factory=list)
-    """Words that stand for a missing number, beside the empty field, such as "NA"."""
+    """Words that stand for a missing number, such as "NA"."""
     columns: dict[str, ColumnSource] = Field(default_factory=dict)
-    """Standard column -> the name of the column in the table, or a table of where it is from and
-    its conversion."""
+    """Standard column -> the column in the table, or its source and conversion."""
     constants: dict[str, str | float | int | bool] = Field(default_factory=dict)
     """Standard column -> one value for every row."""
     params: list[str] = Field(default_factory=list)
-    """Columns of the table that are parameters of the kernel, under their own names: what a kernel
-    was tuned over. Empty cells are parameters without a value."""
+    """Columns that are parameters of the kernel."""
     keep: list[Keep] = Field(default_factory=list)
-    """Which rows are kept, where not all: those that every rule keeps."""
+    """Rules that the rows to keep fulfil."""
     number_repeats: bool = False
-    """Number the rows of the same point in the order of the file: the first is repeat 0, the next
-    repeat 1. For tables without a column repeat."""
+    """Number the rows of the same point as repeats."""
     clocks: Literal["grouped", "exact"] = "grouped"
-    """grouped: clocks as they were measured, with jitter that is clearly smaller than the distance
-    between settings, are taken for the settings that they mean, and each row's own is kept as the
-    achieved clock. exact: every clock is a setting."""
+    """Whether clocks with jitter are taken for the settings that they mean."""
     unknown: Literal["refuse", "label"] = "refuse"
-    """What to do with columns that are neither standard nor named in the map. refuse: nothing is
-    imported. label: they are kept as labels. Those of a format of another tool are labels unless
-    the map says refuse."""
+    """What to do with columns that are neither standard nor named here."""
     classes: dict[Name, Literal["core", "mem"]] = Field(default_factory=dict)
-    """Class -> its clock domain, where it is not the default: mem for dram and mem, core for every
-    other class."""
+    """Class -> its clock domain, if not the default."""
     voltage: VoltageTables = VoltageTables()
     """The voltage of each clock, for a table without it."""
     legal: list[list[Positive]] = Field(default_factory=list)
-    """The settings that the device can be set to, as [core MHz, memory MHz] or [core MHz]: predict
-    --all-settings picks among them. Their voltages are those of voltage, else of the rows at the
-    same clock."""
+    """The legal settings, as [core MHz, memory MHz] or [core MHz]."""
     device: Literal["cpu", "gpu"] | None = None
-    """Whether the clocks are those of a CPU or of a GPU, for the Slurm flags of the picks (default:
-    gpu where the table has memory clocks, otherwise cpu)."""
+    """Whose clocks they are (default: gpu where the table has memory clocks)."""
 
     @field_validator("columns", mode="before")
     @classmethod

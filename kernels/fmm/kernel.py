@@ -40,7 +40,7 @@ class FmmParams(Params):
     digits: int = Field(default=6, ge=DIGITS[0], le=DIGITS[1])
     """relative L2 error at most 10^-digits; in single precision 3 to 5 digits"""
     precision: Literal["single", "double"] = "double"
-    """of the result; 5 digits or fewer are computed in single precision"""
+    """of the result; up to 5 digits are computed in single"""
     distribution: Distribution = "uniform"
     """where the points lie"""
     threads: int = Field(default=1, ge=1)
@@ -202,7 +202,7 @@ def _prepare(params: FmmParams, team: Team) -> PreparedFmm:
 
 fmm = Kernel(
     name="fmm",
-    summary="a fast multipole method: the potentials of n charges at each other, to given digits",
+    summary="a fast multipole method, to given digits",
     counted="flops (sp, dp), exact; integer operations and bytes at each level, by a model",
     classes=("sp", "dp", "int", "l1", "l2", "l3", "dram"),
     params=FmmParams,

@@ -43,24 +43,21 @@ class Variant(Params):
     """One way to write the loops of the U phase."""
 
     layout: Layout = "soa"
-    """order of the points' numbers; soa: rows of x, of y, of z and of charges; aos: x, y, z and
-    charge of each point side by side; blocked: a vector each of x, y, z and charges, repeated"""
+    """soa: rows of x, y, z and charges; aos: x, y, z and charge of each point together; blocked: a
+    vector each of x, y, z and charges, repeated"""
     lanes: Side = "targets"
-    """which points fill the SIMD lanes: targets (each source is broadcast) or sources (each target
-    is broadcast)"""
+    """which points fill the SIMD lanes; the others are broadcast"""
     tile: Tile = 4
-    """vectors of targets, or targets, that stay in registers with their sums while all sources of
-    the U list pass"""
+    """targets, or vectors of them, in registers while all sources pass"""
     unroll: Unroll = 1
-    """sources, or vectors of sources, that one pass of the inner loop takes"""
+    """sources, or vectors of them, in one pass of the inner loop"""
     ways: Ways = "one"
-    """one: a distance is computed for each of the two points' sums; both: once for both sums
-    (Newton's third law)"""
+    """whether a distance is computed for each point's sum, or once for both (Newton's third law)"""
     precision: Precision = "single"
     """of coordinates, charges and sums"""
     root: Root = "newton1"
-    """how 1 / r is computed: by square root and division, or by the processor's estimate and 0, 1
-    or 2 Newton steps"""
+    """1 / r by square root and division, or by the processor's estimate and 0, 1 or 2 Newton
+    steps"""
     vector_bits: VectorBits = 512
     """bits of a vector"""
     threads: int = Field(default=1, ge=1, le=4096)

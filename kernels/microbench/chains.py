@@ -34,7 +34,7 @@ class ChainParams(Params):
     """Where the words come from, and how much is computed with each."""
 
     level: Literal["register", "l1", "l2", "l3", "dram"] = "register"
-    """level of the memory hierarchy that serves the loads; register: no loads"""
+    """level that serves the loads; register: no loads"""
     ops_per_word: int | None = Field(default=None, ge=1)
     """multiply-adds per word loaded; required unless the level is register"""
     threads: int = Field(default=1, ge=1)

@@ -30,7 +30,7 @@ class ChaseParams(Params):
     """Where the lines are."""
 
     level: Level
-    """level of the memory hierarchy that serves the loads"""
+    """level that serves the loads"""
     threads: int = Field(default=1, ge=1)
     """threads of one rank, each with its own cycle of lines"""
 
@@ -98,8 +98,8 @@ def _prepare(params: ChaseParams, team: Team) -> Prepared:
 
 chase = Kernel(
     name="chase",
-    summary="pointer chase through 64-byte lines that one level of the memory hierarchy serves",
-    counted="bytes of dependent loads at the level: 64 a line, 8 from l1",
+    summary="pointer chase through 64-byte lines in one level of memory",
+    counted="bytes of dependent loads: 64 a line, 8 from l1",
     classes=("l1", "l2", "l3", "dram"),
     params=ChaseParams,
     counts=count_hops,

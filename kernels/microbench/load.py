@@ -28,7 +28,7 @@ class LoadParams(Params):
     """Where the words come from."""
 
     level: Level
-    """level of the memory hierarchy that serves the loads"""
+    """level that serves the loads"""
     threads: int = Field(default=1, ge=1)
     """threads of one rank, each with its own data"""
 
@@ -83,7 +83,7 @@ def _prepare(params: LoadParams, team: Team) -> Prepared:
 
 load = Kernel(
     name="load",
-    summary="sum of an array of 8-byte integers that one level of the memory hierarchy serves",
+    summary="sum of an array of 8-byte integers in one level of memory",
     counted="8 bytes a word at the level; one addition (int) a word",
     classes=("int", "l1", "l2", "l3", "dram"),
     params=LoadParams,

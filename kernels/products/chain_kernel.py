@@ -43,15 +43,15 @@ class ChainParams(Params):
     order: str = ""
     """the order, such as (A1A2)A3; empty: the one of fewest operations"""
     fused: str = ""
-    """the products that are fused into the next one, by first and last matrix, such as 1-2,4-5;
-    plan: those that move the fewest words, of the planned order"""
+    """products fused into the next one, by first and last matrix, such as 1-2,4-5; plan: those that
+    move the fewest words"""
     tile_x: int = Field(default=0, ge=0, le=1 << 24)
-    """rows of the tile that stays on chip: of the result, or of the matrix between two fused
-    products; 0: as planned"""
+    """rows of the tile on chip, of the result or of the matrix between two fused products; 0: as
+    planned"""
     tile_y: int = Field(default=0, ge=0, le=1 << 24)
     """columns of that tile; 0 with tile_x"""
     on_chip: int = Field(default=65536, ge=1, le=1 << 30)
-    """numbers that the on-chip memory holds; planned tiles fill seven tenths of it"""
+    """numbers that fit on chip; planned tiles fill seven tenths"""
 
     @model_validator(mode="after")
     def _can_be_planned(self) -> ChainParams:
@@ -227,7 +227,7 @@ chain = Kernel(
     name="chain",
     imports=("kernels.products.fused",),
     summary="a chain of matrix products in double precision: order, fused pairs and tiles",
-    counted="flops (dp), two for each multiply-add; bytes at each level, by a model",
+    counted="flops (dp); bytes at each level, by a model",
     classes=("dp", "l1", "l2", "l3", "dram"),
     params=ChainParams,
     counts=count_chain,

@@ -148,7 +148,7 @@ def _prepare(params: DgemmParams, team: Team) -> Prepared:
 dgemm = Kernel(
     name="dgemm",
     imports=("kernels.products.loops",),
-    summary="a packed matrix product in double precision, C = C + A B, in variants",
+    summary="a packed matrix product in double precision, in variants",
     counted="flops (dp), 2 n^3; bytes at each level, by a model",
     classes=("dp", "l1", "l2", "l3", "dram"),
     params=DgemmParams,

@@ -23,12 +23,12 @@ class Variant(Params):
     """One way to block the product."""
 
     mr: int = Field(default=24, ge=NARROWEST, le=256)
-    """rows of the tile of C that stays in registers, a multiple of 4; in vectors of 8 numbers where
-    8 divides it and the node has them"""
+    """rows of the tile of C in registers, a multiple of 4; vectors of 8 where 8 divides it and the
+    node has them"""
     nr: int = Field(default=8, ge=1, le=64)
-    """columns of the tile of C that stays in registers"""
+    """columns of the tile of C in registers"""
     unroll: int = Field(default=4, ge=1, le=16)
-    """columns of A, with rows of B, that one pass of the inner loop takes"""
+    """columns of A, with rows of B, in one pass of the inner loop"""
     mc: int = Field(default=480, ge=NARROWEST, le=1 << 20)
     """rows of the packed block of A, a multiple of mr"""
     kc: int = Field(default=256, ge=1, le=1 << 20)

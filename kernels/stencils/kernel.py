@@ -242,8 +242,8 @@ stencil = Kernel(
     name="stencil",
     imports=("kernels.stencils.loops", "kernels.stencils.smith_waterman"),
     summary="a stencil over time (one to three dimensions) or sequence alignment (sw), in tiles",
-    counted="additions, multiplications and maxima, bytes between a tile's store and memory and "
-    "between it and registers, barriers, launches; exact",
+    counted="additions, multiplications, maxima; bytes to and from a tile's store; barriers, "
+    "launches; exact",
     classes=(
         *("sp_add", "sp_mul", "dp_add", "dp_mul", "int_add", "int_max"),
         *("l1", "dram", "barrier", "launch"),

@@ -72,20 +72,19 @@ class StencilParams(Params):
     """A stencil over time, and how it is tiled."""
 
     stencil: Literal["j1d", "j2d", "h2d", "l2d", "g2d", "j3d", "h3d", "l3d", "sw"]
-    """the stencil, or sw: Smith-Waterman's recurrence, in 32-bit integers"""
+    """sw: Smith-Waterman's recurrence, in 32-bit integers"""
     size_1: int = Field(ge=1, le=1 << 30)
-    """points of the first axis, which hexagons divide; of sw: letters of the first sequence"""
+    """points of the first axis, which hexagons divide; sw: letters of the first sequence"""
     size_2: int = Field(default=0, ge=0, le=1 << 30)
-    """points of the second axis, where there is one"""
+    """points of the second axis"""
     size_3: int = Field(default=0, ge=0, le=1 << 30)
-    """points of the third axis, where there is one"""
+    """points of the third axis"""
     steps: int = Field(ge=1, le=1 << 30)
-    """steps of time; of sw: letters of the second sequence"""
+    """steps of time; sw: letters of the second sequence"""
     precision: Literal["single", "double"] = "single"
     """floating-point numbers of 32 or of 64 bits"""
     tiling: Literal["untiled", "hexagonal", "skewed", "orthogonal"] = "untiled"
-    """hexagonal: hexagons of time and first axis; skewed: parallelograms of these, of j1d;
-    orthogonal: rectangles, of sw"""
+    """hexagons or (j1d) parallelograms of time and first axis, or (sw) rectangles"""
     tile_t: int = Field(default=0, ge=0, le=1 << 20)
     """steps of a tile; even in hexagons"""
     tile_1: int = Field(default=0, ge=0, le=1 << 30)
@@ -95,8 +94,8 @@ class StencilParams(Params):
     tile_3: int = Field(default=0, ge=0, le=1 << 30)
     """points of a tile along the third axis; 0: all"""
     subtile: int = Field(default=0, ge=0, le=1 << 20)
-    """skewed: points of a tile that run through all its steps before the next ones; orthogonal:
-    rows that are computed together; 0: all"""
+    """skewed: points that run through all steps of a tile before the next; orthogonal: rows
+    computed together; 0: all"""
     threads: int = Field(default=1, ge=1, le=4096)
     """threads of one rank, which share the tiles of a wavefront"""
 

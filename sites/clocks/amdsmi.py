@@ -52,8 +52,8 @@ from sites.gpu_error import GpuError
 
 ABOUT = ControlDescription(
     control="amdsmi",
-    writes="limits of the system and memory clocks of AMD GPUs (not tried with a GPU)",
-    needs="ROCm and its package amdsmi; root",
+    writes="limits of AMD GPUs' clocks (not tried with a GPU)",
+    needs="ROCm's package amdsmi; root",
     device="gpu",
     options=DEVICES,
 )

@@ -23,9 +23,8 @@ from sites.clocks.shared.selected_gpus import AMD, right_of_root
 
 ABOUT = ControlDescription(
     control="amdsmi-power-cap",
-    writes="no clock: the power cap of each AMD GPU, as control of [power_limit] (not tried with a "
-    "GPU)",
-    needs="ROCm and its package amdsmi; root",
+    writes="for [power_limit]: the power cap of AMD GPUs (not tried with a GPU)",
+    needs="ROCm's package amdsmi; root",
     options=DEVICES,
     axis="power_limit_w",
     sets_clocks=False,

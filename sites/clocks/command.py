@@ -53,18 +53,17 @@ SETTLE_S = 2.0
 WAIT_S = 0.05
 ABOUT = ControlDescription(
     control="command",
-    writes="nothing itself: programs of the site set the clocks",
+    writes="nothing itself: programs of the site do",
     needs="the programs, and the right to use them",
     options={
-        "set": 'commands that set a setting, each a list of words, such as [["PROGRAM", '
-        '"{core_khz}"]]; {core_ghz}, {core_mhz}, {core_khz}, {core_hz} and those of mem stand for '
-        "its clocks",
-        "read": "commands that show the clocks",
-        "pattern": "a regular expression with the groups core, mem or uncore that finds the clocks "
-        "in their output (default: each command prints a number, first core, then mem)",
-        "unit": "of what is read: GHz, MHz, kHz or Hz (default: MHz)",
-        "restore": "commands that restore the clocks; {core_mhz} ... stand for those found",
-        "timeout_s": "seconds after which a command is stopped (default: 10)",
+        "set": 'commands, each a list of words, such as [["PROGRAM", "{core_khz}"]]; also '
+        "{core_ghz}, {core_mhz}, {core_hz}, and those of mem and uncore",
+        "read": "commands that show them",
+        "pattern": "regular expression with the groups core, mem, uncore (default: a number from "
+        "each command, core first, then mem)",
+        "unit": "GHz, MHz, kHz or Hz (default: MHz)",
+        "restore": "commands; {core_mhz} ... are the clocks found",
+        "timeout_s": "seconds a command may take (default: 10)",
     },
 )
 

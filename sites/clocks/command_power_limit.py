@@ -17,16 +17,14 @@ from sites.clocks.shared.limited import LIMIT_PCT
 
 ABOUT = ControlDescription(
     control="command-power-limit",
-    writes="nothing itself: programs of the site set the power limit, as control of [power_limit]",
+    writes="for [power_limit]: nothing itself: programs of the site do",
     needs=CLOCKS_ABOUT.needs,
     options={
-        "set": 'commands that set a limit, such as [["PROGRAM", "{power_limit_w}"]]; '
-        "{power_limit_w} and {power_limit_mw} stand for it",
-        "read": "commands that show the limit",
-        "pattern": "a regular expression with the group limit that finds it in their output "
-        "(default: one command prints a number)",
-        "unit": "of what is read: W or mW (default: W)",
-        "restore": "commands that restore the limit; {power_limit_w} ... stand for the one found",
+        "set": 'commands, such as [["PROGRAM", "{power_limit_w}"]]; also {power_limit_mw}',
+        "read": "commands that show it",
+        "pattern": "regular expression with the group limit (default: a number)",
+        "unit": "W or mW (default: W)",
+        "restore": "commands; {power_limit_w} ... is the limit found",
         "timeout_s": CLOCKS_ABOUT.options["timeout_s"],
     },
     axis="power_limit_w",

@@ -16,14 +16,13 @@ from sites.clocks.shared.journal import Entry, PutBack, log_left_over
 
 ABOUT = ControlDescription(
     control="command-profile",
-    writes="nothing itself: programs of the site set the profile, as control of [profiles]",
+    writes="for [profiles]: nothing itself: programs of the site do",
     needs=CLOCKS_ABOUT.needs,
     options={
-        "set": 'commands that set a profile, such as [["tuned-adm", "profile", "{profile}"]]',
-        "read": "commands that show the profile",
-        "pattern": "a regular expression with the group profile that finds it in their output "
-        "(default: one command prints it)",
-        "restore": "commands that restore it; {profile} stands for the one found",
+        "set": 'commands, such as [["tuned-adm", "profile", "{profile}"]]',
+        "read": "commands that show it",
+        "pattern": "regular expression with the group profile (default: all that is printed)",
+        "restore": "commands; {profile} is the one found",
         "timeout_s": CLOCKS_ABOUT.options["timeout_s"],
     },
     axis="profile",

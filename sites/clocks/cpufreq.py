@@ -57,15 +57,13 @@ from sites.clocks.shared.written_files import File, Limits, Value, WrittenFiles,
 
 ABOUT = ControlDescription(
     control="cpufreq",
-    writes="scaling_setspeed, or both limits of each policy; with uncore = true, the uncore's "
-    "limits (uncore_mhz, or mem_mhz)",
-    needs="root, or write access to the files",
+    writes="scaling_setspeed, or both limits of each policy",
+    needs="root, or write access",
     device="cpu",
     options={
-        "cpus": "'all' (that are online) or a list such as '0-7,16' (default: the CPUs that the "
-        "process may run on)",
-        "uncore": "true: Intel's uncore clock is set too (default: false)",
-        "domain_ids": "uncore domains to set, as in the control uncore",
+        "cpus": "'all' or a list such as '0-7,16' (default: the process's CPUs)",
+        "uncore": "true: Intel's uncore clock too",
+        "domain_ids": "as in uncore",
     },
 )
 

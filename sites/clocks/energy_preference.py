@@ -21,8 +21,8 @@ from sites.clocks.shared.written_files import File, WrittenFiles, put_back_entri
 
 ABOUT = ControlDescription(
     control="energy-preference",
-    writes="no clock: the energy preference (EPP) of all CPUs, as control of [profiles]",
-    needs="root, or write access to the files",
+    writes="for [profiles]: the energy preference (EPP) of all CPUs",
+    needs="root, or write access",
     device="cpu",
     axis="profile",
     sets_clocks=False,

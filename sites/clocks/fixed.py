@@ -11,7 +11,7 @@ from sites.clocks.shared.reading import ReadClocks
 
 ABOUT = ControlDescription(
     control="fixed",
-    writes="nothing: the clocks are left as found and recorded",
+    writes="nothing: clocks as found",
     needs="nothing",
     sets_clocks=False,
 )

@@ -38,11 +38,11 @@ from sites.clocks.shared.written_files import File, Limits, Value, WrittenFiles,
 
 ABOUT = ControlDescription(
     control="jetson",
-    writes="the GPU's limits in devfreq, and the memory clock (EMC) in debugfs",
-    needs="root: debugfs is for root only",
+    writes="the GPU's limits in devfreq, the memory clock (EMC) in debugfs",
+    needs="root",
     device="gpu",
     options={
-        "gpu": "the GPU's name in /sys/class/devfreq (default: the known one)",
+        "gpu": "name in /sys/class/devfreq (default: the known one)",
     },
 )
 

@@ -30,7 +30,7 @@ from sites.nvml_library import Gpu, NvmlLibrary
 
 ABOUT = ControlDescription(
     control="nvml-power-limit",
-    writes="no clock: the power limit of each NVIDIA GPU, as control of [power_limit]",
+    writes="for [power_limit]: the power limit of NVIDIA GPUs",
     needs="root",
     options=DEVICES,
     axis="power_limit_w",

@@ -39,11 +39,10 @@ from sites.meters.shared.powercap_zones import POWERCAP, find_zones
 
 ABOUT = ControlDescription(
     control="powercap",
-    writes="no clock: the long-term power limit of each processor package (RAPL), as control of "
-    "[power_limit]",
-    needs="root, or write access to the files",
+    writes="for [power_limit]: the long-term limit of each processor package (RAPL)",
+    needs="root, or write access",
     options={
-        "time_window_s": "seconds over which the mean power is limited (default: as found)",
+        "time_window_s": "seconds of the mean (default: as found)",
     },
     axis="power_limit_w",
     sets_clocks=False,

@@ -10,8 +10,8 @@ from sites.clocks.shared.description import ControlDescription, Right
 
 ABOUT = ControlDescription(
     control="simulated",
-    writes="nothing: the clocks of the simulated machine",
-    needs="a [simulated] table in the site file",
+    writes="nothing",
+    needs="a [simulated] table",
     sets_clocks=False,
 )
 

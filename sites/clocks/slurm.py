@@ -20,8 +20,8 @@ from sites.clocks.shared.reading import ReadClocks
 
 ABOUT = ControlDescription(
     control="slurm",
-    writes="nothing itself: srun --cpu-freq or --gpu-freq with each step",
-    needs="a Slurm whose nodes let it set clocks",
+    writes="nothing itself: srun --cpu-freq or --gpu-freq",
+    needs="a Slurm that sets clocks",
     sets_clocks=False,
 )
 

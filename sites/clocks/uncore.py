@@ -33,9 +33,9 @@ from sites.clocks.shared.written_files import Limits, WrittenFiles, put_back_ent
 ABOUT = ControlDescription(
     control="uncore",
     writes="both limits of Intel's uncore clock (uncore_mhz, or mem_mhz)",
-    needs="root, or write access to the files",
+    needs="root, or write access",
     options={
-        "domain_ids": "TPMI domains to set, such as [0] (default: all)",
+        "domain_ids": "TPMI domains, such as [0] (default: all)",
     },
 )
 

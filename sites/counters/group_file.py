@@ -36,8 +36,7 @@ class CounterGroup(FileModel):
     events: dict[Name, str] = Field(min_length=1)
     """Name -> event as perf writes it: "instructions", "r01c7", or "cpu/event=0xc7,umask=0x01/"."""
     derived: dict[Name, dict[Name, Number]] = Field(default_factory=dict)
-    """Class of operations -> event -> factor; the sum of events times factors. l2 = { fills = 64 }
-    counts bytes from events of 64 bytes."""
+    """Class -> event -> factor: l2 = { fills = 64 } counts bytes from events of 64 bytes."""
 
     def derive(self, counts: Mapping[str, float]) -> dict[str, float]:
         """Class -> count, of the classes whose events were all counted.

@@ -52,9 +52,9 @@ from sites.meters.shared.open_meter import OpenMeter
 
 ABOUT = MeterDescription(
     kind="amdsmi",
-    reads="energy counter and power of AMD GPUs, through ROCm's Python package amdsmi",
+    reads="energy counter and power of AMD GPUs",
     domains="gpu",
-    needs="ROCm and its package amdsmi; membership in the groups render and video",
+    needs="ROCm's package amdsmi; the groups render and video",
     options=DEVICES,
 )
 

@@ -46,11 +46,11 @@ from sites.meters.shared.open_meter import OpenMeter, keep_open
 
 ABOUT = MeterDescription(
     kind="cray",
-    reads="/sys/cray/pm_counters, ten time-stamped scans a second",
+    reads="/sys/cray/pm_counters",
     domains="node, package, dram, gpu",
     needs="a Cray XC or EX node",
     options={
-        "stale_s": "seconds without a new scan after which reading is an error (default: 5)",
+        "stale_s": "seconds without a scan that are an error (default: 5)",
     },
 )
 

@@ -43,13 +43,11 @@ from sites.meters.shared.open_meter import FileMeter, keep_open
 
 ABOUT = MeterDescription(
     kind="hwmon",
-    reads="power sensors and energy counters in /sys/class/hwmon; without options, those of "
-    "NVIDIA Grace, amd_energy and Intel GPUs (not tried with a GPU)",
+    reads="sensors in /sys/class/hwmon (default: NVIDIA Grace, amd_energy, Intel GPUs)",
     domains="module, package, core, uncore, gpu; others as sensors says",
-    needs="read access to the sensor files; energies are readable by root only by default",
+    needs="read access; energies by default for root only",
     options={
-        "sensors": "list of tables with chip, label or number, domain, and optionally inside "
-        "and device",
+        "sensors": "tables of chip, label or number, domain, inside, device",
     },
 )
 

@@ -36,11 +36,11 @@ from sites.meters.shared.open_meter import FileMeter, keep_open
 
 ABOUT = MeterDescription(
     kind="ina3221",
-    reads="voltage times current of the supply rails of an NVIDIA Jetson",
+    reads="voltage times current of the rails of an NVIDIA Jetson",
     domains="module, package, gpu, dram, uncore, board",
-    needs="a Jetson board with the ina3221 driver",
+    needs="the ina3221 driver",
     options={
-        "rails": "table of rail label = domain (default: the rails that are known by name)",
+        "rails": "rail label = domain (default: the known rails)",
     },
 )
 

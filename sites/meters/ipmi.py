@@ -45,13 +45,12 @@ from sites.meters.shared.meter import (
 
 ABOUT = MeterDescription(
     kind="ipmi",
-    reads="the node's power from its BMC, by ipmi-dcmi or ipmitool, about once a second; use it "
-    "as a check",
+    reads="the node's power from its BMC; a check",
     domains="node",
-    needs="ipmi-dcmi or ipmitool, and permission to use /dev/ipmi0",
+    needs="ipmi-dcmi or ipmitool, and /dev/ipmi0",
     options={
-        "command": "list of words to run instead",
-        "limit_s": "seconds after which a command is stopped (default: 10)",
+        "command": "words to run instead",
+        "limit_s": "seconds a command may take (default: 10)",
         "period_s": "seconds between two commands (default: 1)",
     },
 )

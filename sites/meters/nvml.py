@@ -63,11 +63,11 @@ from sites.nvml_library import (
 
 ABOUT = MeterDescription(
     kind="nvml",
-    reads="energy counter and power of NVIDIA GPUs, through NVML",
-    domains="gpu, and gpu-memory where the driver has it; module and gpu on a GH200",
+    reads="energy counter and power of NVIDIA GPUs",
+    domains="gpu, gpu-memory; module on a GH200",
     needs="the NVIDIA driver",
     options={
-        "devices": "indices or UUIDs of GPUs (default: those in CUDA_VISIBLE_DEVICES, or all)",
+        "devices": "indices or UUIDs (default: CUDA_VISIBLE_DEVICES, or all)",
     },
 )
 

@@ -38,10 +38,9 @@ ABOUT = MeterDescription(
     kind="perf-rapl",
     reads="RAPL energy counters through perf_event_open",
     domains="package, dram, core, uncore",
-    needs="permission to count events of a whole package (kernel.perf_event_paranoid = 0 or "
-    "CAP_PERFMON)",
+    needs="kernel.perf_event_paranoid = 0 or CAP_PERFMON",
     options={
-        "events": 'events to read, such as ["energy-pkg"] (default: all that the machine has)',
+        "events": 'such as ["energy-pkg"] (default: all)',
     },
 )
 

@@ -52,10 +52,10 @@ ABOUT = MeterDescription(
     kind="powercap",
     reads="RAPL energy counters in /sys/class/powercap",
     domains="package, dram, core, uncore; psys if zones names it",
-    needs="read access to energy_uj, which since Linux 5.10 only root has by default",
+    needs="read access to energy_uj, by default for root only",
     options={
-        "zones": 'channels to read, such as ["package-0"] (default: all but psys)',
-        "max_power_w": "the greatest power of any zone, in W (default: 1 kW, 10 kW for psys)",
+        "zones": 'such as ["package-0"] (default: all but psys)',
+        "max_power_w": "the most of any zone (default: 1 kW, 10 kW for psys)",
     },
 )
 

@@ -42,16 +42,16 @@ from sites.meters.shared.powermon_lines import SENSORS, Scan, ScanReader
 
 ABOUT = MeterDescription(
     kind="powermon",
-    reads="the rails of a PowerMon 2, from a serial line or from tcp://HOST:PORT",
+    reads="the rails of a PowerMon 2",
     domains="as rails says",
-    needs="a PowerMon 2 board, and pyserial for a serial line",
+    needs="the board; pyserial for a serial line",
     options={
-        "device": "serial device, such as /dev/ttyUSB0",
-        "host": "tcp://HOST:PORT of a relay; give either device or host",
-        "rails": "table of sensor (0 to 7) = { name, domain, nominal_v }",
-        "baud": "baud rate of the serial line (default: 1000000)",
-        "start": "ASCII text to send first (default: none)",
-        "silence_s": "seconds without a scan after which reading is an error (default: 2)",
+        "device": "such as /dev/ttyUSB0",
+        "host": "or tcp://HOST:PORT of a relay",
+        "rails": "sensor (0 to 7) = { name, domain, nominal_v }",
+        "baud": "baud rate (default: 1000000)",
+        "start": "text to send first",
+        "silence_s": "seconds without a scan that are an error (default: 2)",
     },
     probed=False,
 )

@@ -28,15 +28,13 @@ from sites.meters.shared.meter import Channel, MeterDescription, MeterError, Rea
 
 ABOUT = MeterDescription(
     kind="recorded",
-    reads="a CSV file, replayed from the moment of opening; for tests and rehearsals",
+    reads="a CSV file, replayed; for tests",
     domains="as channels says",
     needs="nothing",
     options={
-        "path": "the CSV file's absolute path; it has a column time_s that increases, and a column "
-        "for each channel",
-        "channels": "table of column = { domain, kind, unit, inside, same_as }: the part of the "
-        "node; energy or power; J, mJ, uJ, kJ, Wh, kWh or W, mW, uW, kW; the column that "
-        "contains this one; the column that measures the same by other means",
+        "path": "its absolute path; it has a column time_s and one for each channel",
+        "channels": "column = { domain, kind, unit, inside, same_as }: kind energy or power; "
+        "inside: the column that contains it; same_as: one that measures the same",
     },
     probed=False,
 )

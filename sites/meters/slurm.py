@@ -35,13 +35,13 @@ from sites.meters.shared.open_meter import OpenMeter
 
 ABOUT = MeterDescription(
     kind="slurm",
-    reads="ConsumedEnergyRaw of a Slurm job's step, for whole nodes; use it as a check",
+    reads="ConsumedEnergyRaw of a Slurm job's step; a check",
     domains="node",
-    needs="a Slurm with an AcctGatherEnergyType plugin",
+    needs="an AcctGatherEnergyType plugin",
     options={
-        "job": "number of the job (default: SLURM_JOB_ID)",
-        "step": "step whose energy is read (default: batch)",
-        "limit_s": "seconds after which a command is stopped (default: 30)",
+        "job": "its number (default: SLURM_JOB_ID)",
+        "step": "its step (default: batch)",
+        "limit_s": "seconds a command may take (default: 30)",
     },
     probed=False,
 )

@@ -9,6 +9,8 @@ A comment on the line above a block says more than its language does:
 ``<!-- insert: FILE after TEXT -->``
     the block, a ``diff``, adds lines to FILE below the first line that contains TEXT
     (``docs/extending.md``).
+
+A block whose only line is ``--8<-- "FILE"`` shows a file of the repository.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ EXTENDING = ROOT / "docs" / "extending.md"
 """Its files go into a copy of the source tree: ``test_extending.py``."""
 LANGUAGES = ("console", "sh", "python", "toml", "json", "text", "diff")
 FENCE = re.compile(r"^( *)```(\S*)\s*$")
+SNIPPET = re.compile(r'^--8<-- "(.+)"\n$')
 DIRECTIVE = re.compile(r"^ *<!-- (not run|file|insert): (.+) -->$")
 
 
@@ -59,12 +62,14 @@ def blocks(page: Path) -> list[Block]:
         while lines[end] != f"{indent}```":
             end += 1
         directive = DIRECTIVE.match(above)
+        text = "".join(f"{line.removeprefix(indent)}\n" for line in lines[number + 1 : end])
+        shown = SNIPPET.match(text)
         result.append(
             Block(
                 page=page,
                 line=number + 2,
                 language=language,
-                text="".join(f"{line.removeprefix(indent)}\n" for line in lines[number + 1 : end]),
+                text=Path(ROOT, shown[1]).read_text(encoding="utf-8") if shown else text,
                 directive=directive[1] if directive else "",
                 argument=directive[2] if directive else "",
             )

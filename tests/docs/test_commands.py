@@ -68,7 +68,8 @@ def check_toml(block: Block, folder: Path) -> None:
     parsed = tomllib.loads(block.text)
     whole = block.text if "name" in parsed else NAME + block.text
     path = folder / (block.argument if block.directive == "file" else "block.toml")
-    if {"meters", "clocks", "power_limit", "counters", "domains", "partitions"} & set(parsed):
+    tables = {"meters", "clocks", "power_limit", "profiles", "counters", "domains", "partitions"}
+    if tables & set(parsed):
         path.write_text(whole + ("" if "partitions" in parsed else SITE_TABLES), encoding="utf-8")
         read_site(path)
     elif {"kernels", "protocol", "settings"} & set(parsed):

@@ -43,7 +43,7 @@ def test_the_site_is_built_without_warnings_and_loads_nothing_from_outside(tmp_p
         "api/campaign.results.html",
     } <= set(pages)
     reference = pages["file-reference.html"].read_text(encoding="utf-8")
-    assert file_keys() <= set(re.findall(r"<td><code>(\w+)</code></td>", reference))
+    assert file_keys() <= set(re.findall(r"<li><code>(\w+)</code>", reference))
     assert "open_store" in pages["api/campaign.results.html"].read_text(encoding="utf-8")
     for name, path in pages.items():
         loaded = LOADED.findall(path.read_text(encoding="utf-8"))
@@ -58,16 +58,16 @@ def test_the_tables_are_those_of_the_registries() -> None:
 
 
 def test_the_file_reference_has_every_key_with_its_meaning() -> None:
-    rows = (DOCS / "file-reference.md").read_text(encoding="utf-8").splitlines()
+    items = (DOCS / "file-reference.md").read_text(encoding="utf-8").splitlines()
     models = {table.__name__: table for table in FileModel.__subclasses__()}
     for model in FILES:
         for table in tables_of(model):
             texts = field_texts(models[table["title"]])
             for key in table["properties"]:
-                meaning = texts.get(key, "").replace("|", "\\|")
+                meaning = texts.get(key, "")
                 assert meaning, f"{model.__name__}: {key} has no description"
-                of_key = [row for row in rows if row.startswith(f"| `{key}` |")]
-                assert any(row.endswith(f"| {meaning} |") for row in of_key), f"{key}: {meaning}"
+                of_key = [item for item in items if item.startswith(f"- `{key}` (")]
+                assert any(item.endswith(f"): {meaning}") for item in of_key), f"{key}: {meaning}"
 
 
 def tables_of(model: Any) -> list[dict[str, Any]]:

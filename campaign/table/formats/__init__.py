@@ -37,7 +37,7 @@ OURS = {
 }
 FORMATS = Registry("importers", OURS)
 HEAD_BYTES = 1 << 16
-UNTRIED = "from its documentation, not tried with the tool"
+UNTRIED = "its documentation alone"
 
 Columns = tuple[list[str], list[int], list[list[Any]]]
 """The header, each record's line in the file, and the values of each column."""

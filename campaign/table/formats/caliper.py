@@ -32,11 +32,10 @@ ABOUT = FormatDescription(
     name="caliper",
     tool="Caliper",
     versions="2.14.0, by Hatchet 2026.2.0 and Thicket 2026.1.1",
-    reads="the CSV file of a table of Hatchet or Thicket (Benchpark): a row a region and profile",
+    reads="a table of Hatchet or Thicket (Benchpark) as CSV: a row a region and profile",
     needs=("time_s, by `[columns]` of a map",),
-    traps="`node` is a region, no host. `time` and `Total time` are sums over ranks and threads; "
-    "`examples/benchpark.map.toml` takes `Max time/rank`. Times include the regions inside, but "
-    "not `time` and `(exc)`. Regions of one name get their `nid`. A row a rank is refused",
+    traps="`node` is a region, no host. `time` and `Total time` are sums over ranks and threads. "
+    "Other times include the regions inside, but for `(exc)`. A row a rank is refused",
     rows="regions",
     repeats=True,
 )

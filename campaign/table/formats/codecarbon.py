@@ -35,10 +35,10 @@ ABOUT = FormatDescription(
     name="codecarbon",
     tool="CodeCarbon",
     versions="3.3.2",
-    reads="`emissions.csv`: CPU and GPU energy (kWh) and duration of each run, by `project_name`",
+    reads="`emissions.csv`: CPU and GPU energy and duration of each run",
     traps="without RAPL the CPU's energy is computed from its load: such rows are `estimated` "
-    "(`--set estimated=no` where another meter was read). RAM is always computed, and left out of "
-    "the energy. `cpu_power` is not cpu_energy / duration. `pue` multiplies energies: divided out",
+    "(`--set estimated=no` where another meter was read). RAM's energy is computed, and left out. "
+    "`pue` is divided out",
     rows="runs",
     repeats=True,
 )

@@ -32,12 +32,11 @@ ABOUT = FormatDescription(
     name="ear",
     tool="EAR",
     versions=f"6.2, {UNTRIED}",
-    reads="`eacct -l -c F` and the report plugin `csv_ts`: a row a step, the energies of its nodes "
-    "summed; `eacct -r -c F`: a row a loop and node, of one iteration. Mean power times time",
-    traps="the batch step has the joules of the whole job, and is left out where there are others. "
-    "Steps that shared a node have no energy. Without `-l` powers are means over nodes, whose "
-    "number is not in the file. DEF_FREQ is what was asked for, AVG_CPUFREQ a mean. GPUs are in "
-    "DC_NODE_POWER. Loops do not name their program: one program a file",
+    reads="`eacct -l -c F` and the report plugin `csv_ts`: a row a step, its nodes' energies "
+    "summed; `eacct -r -c F`: a row a loop and node, of one iteration",
+    traps="the batch step has the joules of the whole job, and is left out beside others. Steps "
+    "that shared a node have no energy. DEF_FREQ is what was asked for, AVG_CPUFREQ a mean. GPUs "
+    "are in DC_NODE_POWER. Loops do not name their program: one program a file",
     rows="steps or loops",
     repeats=True,
 )

@@ -23,9 +23,9 @@ ABOUT = FormatDescription(
     name="geopm",
     tool="GEOPM",
     versions=UNTRIED,
-    reads="a report (YAML): package and DRAM energy, runtime and frequency of each region by host",
-    traps="Epoch Totals and Application Totals count the regions' joules again, and are left out; "
-    "`frequency (Hz)` is what was achieved",
+    reads="a report (YAML): package and DRAM energy of each region by host",
+    traps="totals count the regions' joules again, and are left out; `frequency (Hz)` is what was "
+    "achieved",
     rows="regions",
     repeats=True,
 )

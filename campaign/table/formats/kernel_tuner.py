@@ -78,11 +78,10 @@ ABOUT = FormatDescription(
     name="kernel-tuner",
     tool="Kernel Tuner",
     versions="1.5.0, and caches of earlier versions",
-    reads="caches (`tune_kernel(..., cache=FILE)`) and T4 files (`store_output_file`); each record "
-    "is a variant, measured or failed with its text",
+    reads="caches (`tune_kernel(..., cache=FILE)`) and T4 files (`store_output_file`): a row a "
+    "variant",
     needs=("kernel of T4 files",),
-    traps="times are in ms; of a failed variant T4 files say only the stage; energies of other "
-    "observers than NVML's are labels until a map names one",
+    traps="energies of other observers than NVML's are labels until a map names one",
     rows="variants",
 )
 

@@ -24,12 +24,11 @@ ENERGIES = ("Energy", "Energy DRAM")
 ABOUT = FormatDescription(
     name="likwid",
     tool="likwid-perfctr",
-    versions="5.2.2 (its printing code; the counters are not those of a machine)",
-    reads="`likwid-perfctr -O -g ENERGY`, with and without `-m`: package and DRAM energy, runtime, "
-    "clock, by region",
+    versions="5.2.2's printing code",
+    reads="`likwid-perfctr -O -g ENERGY`, with and without `-m`: package and DRAM energy by region",
     needs=("kernel without -m",),
-    traps="energies stand at one thread of a socket, and are summed; the longest runtime of the "
-    "threads is taken, and the mean clock. Energy PP0 is a part of Energy. Values are rounded",
+    traps="sockets are summed; the longest runtime of the threads is taken, and the mean clock. "
+    "Energy PP0 is a part of Energy",
     rows="regions",
     repeats=True,
 )

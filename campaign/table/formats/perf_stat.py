@@ -41,13 +41,11 @@ ABOUT = FormatDescription(
     name="perf-stat",
     tool="perf stat",
     versions="6.1",
-    reads="`perf stat -a -e power/energy-pkg/,power/energy-ram/,duration_time`: text, `-x` and "
-    "`-j`; each run of an `--append`ed file",
+    reads="`perf stat -a -e power/energy-pkg/,power/energy-ram/,duration_time`: text, `-x`, `-j`, "
+    "`--append`",
     needs=("kernel", "time_s without duration_time"),
-    traps="`-x` and `-j` have no elapsed time: add the event duration_time. `-x,` in a locale with "
-    "decimal commas cannot be read: use `-x\\;` or LC_ALL=C. `-I` is summed to one measurement. "
-    "energy-cores is a part of energy-pkg, and energy-psys has both: package and DRAM are taken, "
-    "else psys. Text and `-x` have J to 0.01, `-j` to 1e-6",
+    traps="with decimal commas use `-x\\;` or LC_ALL=C. "
+    "`-I` is summed. Package and DRAM are taken, else psys, which has both",
     rows="runs",
     repeats=True,
 )

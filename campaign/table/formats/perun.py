@@ -33,13 +33,11 @@ REMEDY = "name the HDF5 file in perun_results, or one of perun export FILE json"
 ABOUT = FormatDescription(
     name="perun",
     tool="perun",
-    versions="1.0.0 (with a pretended RAPL)",
-    reads="its HDF5 file, which needs h5py, and `perun export F json`: a row a run, and a row a "
-    "region of a run with the mean time and power of its calls",
-    traps="a region's power is interpolated between samples, whose clock starts up to half a "
-    "sampling period after the regions': rows of less than 20 periods are `estimated`. The start "
-    "of a run may be missing in its time and energy. A run's joules are also in its regions. "
-    "`pue` and `power_overhead` are taken out of energies. 0 J: nothing was read",
+    versions="1.0.0, with a pretended RAPL",
+    reads="its HDF5 file (needs h5py), and `perun export F json`: a row a run, and a row a region "
+    "with the mean of its calls",
+    traps="a region's power is interpolated: rows of less than 20 sampling periods are "
+    "`estimated`. A run's joules are also in its regions. `pue` and `power_overhead` are taken out",
     rows="runs and regions",
     repeats=True,
 )

@@ -29,11 +29,11 @@ ABOUT = FormatDescription(
     name="reframe",
     tool="ReFrame",
     versions="4.10",
-    reads="a performance log of the default format: the performance variables with a unit of time, "
-    "energy and power, the test's parameters, passed and failed runs",
+    reads="a performance log of the default format: variables with a unit of time, energy or "
+    "power, the test's parameters",
     needs=("time_s where several variables are times",),
-    traps="a run that fails before its performance stage has fewer fields, so that all that follow "
-    "shift: such rows are refused. `clocks` are those of a test's parameter called `core_mhz`",
+    traps="rows of runs that failed before the performance stage lack fields, and are refused. The "
+    "clock is a test's parameter `core_mhz`",
     rows="runs",
     repeats=True,
 )

@@ -40,11 +40,8 @@ ABOUT = FormatDescription(
     name="sacct",
     tool="Slurm",
     versions="22.05.8",
-    reads="`sacct --parsable2` (any `--delimiter`): a row a job; a row a step where the steps of a "
-    "job asked for different clocks",
-    traps="`.batch`, `.extern` and `.0` count the same joules, and the job's own row their sum: "
-    "`.extern` is taken, else `.batch` of one node, else the only step. 0, empty and 2^64 are no "
-    "readings. Jobs that share a node have no energy. AveCPUFreq is no clock",
+    reads="`sacct --parsable2`: a row a job; a row a step where steps asked for different clocks",
+    traps="how the rows of a job are read: [policies](policy.md#verify-it)",
     rows="jobs",
     repeats=True,
 )

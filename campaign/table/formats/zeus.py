@@ -21,12 +21,12 @@ LIMIT = ("power_limit", "energy", "time")
 ABOUT = FormatDescription(
     name="zeus",
     tool="Zeus",
-    versions="0.16.0 (its writing code, with pretended GPUs)",
-    reads="the log of `ZeusMonitor` (CSV): a row a window, its GPUs' energies summed; the profile "
-    "of `GlobalPowerLimitOptimizer` (JSON): a row a power limit",
+    versions="0.16.0's writing code",
+    reads="the log of `ZeusMonitor`: a row a window, its GPUs' energies summed; the profile of "
+    "`GlobalPowerLimitOptimizer`: a row a power limit",
     needs=("kernel of a profile",),
-    traps="the log has no energy of CPUs. 0 J: the window was shorter than the counter's period. A "
-    "profile's limits are in W, of each GPU; its energies are sums of all GPUs",
+    traps="no energy of CPUs. 0 J: the window was shorter than the counter's period. A profile's "
+    "limits are of each GPU, its energies of all",
     rows="windows",
     repeats=True,
 )

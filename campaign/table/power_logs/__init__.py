@@ -33,7 +33,7 @@ OURS = {
     "tegrastats": "campaign.table.power_logs.tegrastats",
 }
 POWER_LOGS = Registry("power_logs", OURS)
-UNTRIED = "from its documentation, not tried with the tool"
+UNTRIED = "its documentation alone"
 NS = 1_000_000_000
 UNITS_NS = ((1e17, 1), (1e14, 1_000), (1e11, 1_000_000), (1e8, NS))
 """The least Unix time, as a number, that is taken to be in ns, us, ms or s; and that unit in ns.

@@ -25,7 +25,7 @@ ABOUT = LogDescription(
     tool="dcgmi dmon (DCGM 3, 4)",
     versions=UNTRIED,
     made_by="dcgmi dmon -e 156,155,100,101 -d 100 | ts %.s",
-    traps="it prints no times: without them there is no energy of a window. TOTEC is in mJ",
+    traps="it prints no times: `ts` adds them",
 )
 MARKER = re.compile(rb"[^\n]*#[ ]?Entity\b")
 HEADER = re.compile(r"(?P<time>\S+\s+)?#\s?Entity\s+(?P<names>.*)")

@@ -37,7 +37,7 @@ ABOUT = LogDescription(
     made_by="nvidia-smi --query-gpu=timestamp,index,name,power.draw.instant,clocks.sm,clocks.mem "
     "--format=csv -lms 100",
     traps="times are local. `power.draw` is a mean over 1 s on Ampere and later but for GA100. An "
-    "A100 or H100 is sampled for 25 of 100 ms. A reading is repeated until the next update",
+    "A100 or H100 is sampled for 25 of 100 ms",
 )
 MARKER = re.compile(rb"(\xef\xbb\xbf)?(?=[^\n]*\btimestamp\b)[^\n]*\bpower\.draw\b")
 STAMP = "%Y/%m/%d %H:%M:%S.%f"

@@ -31,10 +31,9 @@ ABOUT = LogDescription(
     name="powercap",
     tool="a loop over powercap's files, or any logger",
     versions="Linux 6.1",
-    made_by="a loop that writes CSV with the columns time, package-0 [uJ], "
-    "package-0 range [uJ], dram-0 [uJ], or with powers as node [W]",
-    traps="a counter begins again after its range: without the range such a window is refused. "
-    "core and uncore are parts of package, and psys has both package and dram",
+    made_by="CSV with the columns time, package-0 [uJ], package-0 range [uJ], dram-0 [uJ], or "
+    "powers as node [W]",
+    traps="without the range a window in which a counter begins again is refused",
 )
 COLUMN = re.compile(r"(?P<name>[A-Za-z][\w:./-]*)(?P<range> range)? ?\[(?P<unit>\w+)\]")
 HEADER = re.compile(rb"(\xef\xbb\xbf)?time ?,[^\n]*\[[munkM]?[JW]")

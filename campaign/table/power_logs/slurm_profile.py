@@ -25,8 +25,7 @@ ABOUT = LogDescription(
     tool="Slurm's profile (acct_gather_profile/hdf5)",
     versions="22.05.8, with acct_gather_energy/pm_counters",
     made_by="sh5util -j JOB of a job with --profile=Energy",
-    traps="times are whole seconds, cut off, and powers whole watts. Each step has the node's "
-    "whole power, so that their sum counts it several times. `CPUFrequency` is a running mean",
+    traps="times are whole seconds, powers whole watts. Each step has the node's whole power",
 )
 SECOND_S = 1.0
 """Within which a reading was taken: its stamp is cut off to whole seconds."""

@@ -25,8 +25,7 @@ ABOUT = LogDescription(
     tool="tegrastats (Jetson Linux 32 to 36)",
     versions=UNTRIED,
     made_by="tegrastats --interval 100 | ts %.s",
-    traps="the second power of `VDD_IN 4123mW/4100mW` is the mean since the start. Its times are "
-    "local and to the second, in early releases there are none",
+    traps="times are local and to the second; early releases have none: `ts` adds them",
 )
 MARKER = re.compile(rb"[^\n]*\bRAM [0-9]+/[0-9]+MB ")
 LINE = re.compile(

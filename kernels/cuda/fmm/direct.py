@@ -50,14 +50,14 @@ class DirectVariant(Params):
     precision: Precision = "single"
     """of coordinates, charges and sums"""
     root: Root = "newton1"
-    """how 1 / r is computed: by the processor's estimate, which has 22 bits (in double precision
-    20), and 0, 1 or 2 Newton steps, or a cubic step"""
+    """1 / r by the processor's estimate (22 bits; 20 in double precision) and 0, 1 or 2 Newton
+    steps or a cubic step"""
     tile: Literal[1, 2, 4, 8] = 2
-    """targets of a thread: they stay in registers, with their sums, while all sources pass"""
+    """targets of a thread, in registers while all sources pass"""
     threads: Literal[32, 64, 128, 256, 512] = 64
-    """threads of a block, and sources that it stages in shared memory at a time"""
+    """threads of a block, and sources in shared memory at a time"""
     unroll: Literal[1, 2, 4, 8] = 4
-    """sources that one pass of the inner loop takes"""
+    """sources in one pass of the inner loop"""
 
     @model_validator(mode="after")
     def _has_the_bits(self) -> DirectVariant:

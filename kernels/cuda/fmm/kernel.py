@@ -47,8 +47,7 @@ class GpuFmmParams(Params):
     digits: int = Field(default=6, ge=DIGITS[0], le=DIGITS[1])
     """relative L2 error at most 10^-digits; in single precision 3 to 5 digits"""
     precision: Precision = "double"
-    """of all numbers; in single precision the points are rounded, so that their differences are
-    exact"""
+    """of all numbers; in single precision the points are rounded"""
     distribution: Distribution = "uniform"
     """where the points lie"""
     tile: Literal[1, 2, 4, 8] = 2
@@ -56,10 +55,10 @@ class GpuFmmParams(Params):
     threads: Literal[32, 64, 128, 256, 512] = 64
     """threads of a block in direct sums"""
     cells: Cells = 4
-    """target cells of a block in M2L: they share the loads of an operator's spectrum"""
+    """target cells of a block in M2L, which share loads"""
     integers: Literal["data", "all"] = "data"
-    """what counts as int: a comparison and a selection a pair; or all integer instructions of the
-    machine code of sm_80, for addresses and loops too"""
+    """what counts as int: a comparison and a selection a pair, or all integer instructions of the
+    machine code of sm_80"""
 
     @model_validator(mode="after")
     def _has_the_digits(self) -> GpuFmmParams:
@@ -304,9 +303,8 @@ def check_potentials(plan: Plan, sums: np.ndarray, digits: int) -> None:
 gpu_fmm = Kernel(
     name="gpu_fmm",
     summary="a fast multipole method on a GPU, its phases marked",
-    counted="flops (sp or dp), reciprocal square roots (sfu), and a comparison and a selection "
-    "a pair or all integer instructions (int), as executed; bytes of shared memory by thread; "
-    "bytes at l2 and dram, each launch as from a cold cache",
+    counted="flops (sp or dp), reciprocal square roots (sfu), integers (int), as executed; bytes "
+    "of shared memory by thread; bytes at l2 and dram, each launch as from a cold cache",
     classes=("sp", "dp", "sfu", "int", "shared", "l2", "dram"),
     params=GpuFmmParams,
     counts=count_evaluation,

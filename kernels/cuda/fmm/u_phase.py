@@ -193,9 +193,7 @@ def check_sums(params: GpuFmmUParams, work: UWork, sums: np.ndarray) -> None:
 gpu_fmm_u = Kernel(
     name="gpu_fmm_u",
     summary="the U phase (P2P) of a fast multipole method on a GPU, in variants",
-    counted="flops (sp or dp), reciprocal square roots (sfu), and a comparison and a selection a "
-    "pair (int), as executed; bytes of shared memory by thread; bytes at l2 and dram as from a "
-    "cold cache",
+    counted="as gpu_fmm",
     classes=("sp", "dp", "sfu", "int", "shared", "l2", "dram"),
     params=GpuFmmUParams,
     counts=count_u_phase,

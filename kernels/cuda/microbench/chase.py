@@ -47,9 +47,9 @@ class GpuChaseParams(Params):
     """Where the lines are, and how many chains are followed."""
 
     level: Literal["shared", "l1", "l2", "dram"]
-    """level of the memory hierarchy that serves the loads"""
+    """level that serves the loads"""
     chains: int = Field(default=1, ge=1, le=1 << 16)
-    """chains that are followed at the same time, each by a block of its own"""
+    """chains followed at the same time, each by a block"""
 
 
 def count_hops(params: GpuChaseParams) -> Counts:
@@ -153,9 +153,8 @@ class ChaseRun(GpuRun):
 
 gpu_chase = Kernel(
     name="gpu_chase",
-    summary="pointer chases through 128-byte lines that one level of a GPU's memory serves",
-    counted="bytes of dependent loads at the level: a sector of 32 from l2 and dram, 4 from shared "
-    "and l1",
+    summary="pointer chases through 128-byte lines in one level of a GPU's memory",
+    counted="bytes of dependent loads: 32 a line from l2 and dram, 4 from shared and l1",
     classes=("shared", "l1", "l2", "dram"),
     params=GpuChaseParams,
     counts=count_hops,

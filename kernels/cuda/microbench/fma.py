@@ -106,14 +106,14 @@ class GpuFmaParams(Params):
     """Which numbers, where the words come from, and how much is computed with each."""
 
     number: Literal["sp", "dp", "half", "int"] = "sp"
-    """single or double precision, two halves in a word, or integers of 32 bits"""
+    """half: two in a word; int: 32 bits"""
     level: Level = "register"
-    """level of the memory hierarchy that serves the loads; register: no loads"""
+    """level that serves the loads; register: no loads"""
     ops_per_word: int | None = Field(default=None, ge=1, le=4096)
     """multiply-adds per word loaded; required unless the level is register"""
     data: Data = "random"
-    """the words' values: zeros, ones, random bits that make numbers between -1 and 1 (any integer),
-    or a normal distribution"""
+    """the words' values: zeros, ones, random between -1 and 1 (any integer), or a normal
+    distribution"""
 
     @model_validator(mode="after")
     def _words_have_ops(self) -> GpuFmaParams:

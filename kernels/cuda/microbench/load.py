@@ -49,7 +49,7 @@ class GpuLoadParams(Params):
     """Where the words come from, and what they are."""
 
     level: Literal["shared", "l1", "l2", "dram"]
-    """level of the memory hierarchy that serves the loads"""
+    """level that serves the loads"""
     data: Data = "random"
     """the words' values: zeros, ones, random bits, or a normal distribution"""
 
@@ -123,7 +123,7 @@ class LoadRun(ChunkRun):
 
 gpu_load = Kernel(
     name="gpu_load",
-    summary="sums of 4-byte integers that one level of a GPU's memory serves",
+    summary="sums of 4-byte integers in one level of a GPU's memory",
     counted="16-byte loads at the level; one addition (int) a word",
     classes=("int", "shared", "l1", "l2", "dram"),
     params=GpuLoadParams,

@@ -153,14 +153,14 @@ class GpuMmaParams(Params):
     """Which numbers, and by which instruction."""
 
     number: Literal["dp", "half", "bf16", "fp8"] = "half"
-    """double precision; half precision or bf16 with single-precision sums; or 8-bit numbers (e4m3)
-    with single-precision sums: by wgmma on sm_90, by mma on sm_89, sm_120 and sm_121"""
+    """all but dp have single-precision sums; fp8 (e4m3) by wgmma on sm_90, by mma on sm_89, sm_120
+    and sm_121"""
     instruction: Literal["mma", "wgmma"] = "mma"
-    """mma: a warp's instruction, operands in registers; wgmma: an instruction of four warps,
-    operands in shared memory, on sm_90 alone"""
+    """mma: of a warp, operands in registers; wgmma: of four warps, operands in shared memory, sm_90
+    only"""
     data: Data = "random"
-    """the operands' values: zeros, ones, random numbers between -1 and 1, or a normal distribution;
-    half of them negated, so that sums stay bounded"""
+    """the operands' values: zeros, ones, random between -1 and 1, or a normal distribution; half of
+    them negated"""
 
     @model_validator(mode="after")
     def _wgmma_has_no_doubles(self) -> GpuMmaParams:

@@ -52,9 +52,7 @@ class GpuSfuParams(Params):
     """How much is computed with each value of a special function."""
 
     ops_per_value: int = Field(default=1, ge=0, le=64)
-    """single-precision multiply-adds for each value of a special function. The function is a
-    reciprocal square root; without multiply-adds a reciprocal, as a chain of the former would
-    settle at 1"""
+    """single-precision multiply-adds for each reciprocal square root; 0: reciprocals alone"""
 
 
 def values_per_trip(params: GpuSfuParams) -> int:

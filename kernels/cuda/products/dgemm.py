@@ -74,14 +74,13 @@ class GpuDgemmParams(Tiles):
     n: int = Field(ge=1, le=1 << 17)
     """rows and columns of A, B and C"""
     mma: Literal["none", "m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16"] = "none"
-    """the instruction of the tensor cores that multiplies: m8n8k4 from sm_80 on, the others from
-    sm_90 on; or none. Then simd is 1; dim_m, dim_n and blk_m are multiples of 8, 4 and m dim_m / 8,
-    blk_n of 2 dim_n, and blk_k of 8 and 2 k"""
+    """instruction of the tensor cores: m8n8k4 from sm_80 on, others from sm_90 on. With one, simd
+    is 1; dim_m, dim_n, blk_m are multiples of 8, 4, m dim_m / 8; blk_n of 2 dim_n; blk_k of 8 and 2
+    k"""
     stages: int = Field(default=1, ge=1, le=8)
-    """stripes of A and of B in shared memory; with mma 2 or more, otherwise 1"""
+    """stripes of A and B in shared memory; with mma at least 2, else 1"""
     band: int = Field(default=0, ge=0, le=1024)
-    """blocks begin with so many rows of tiles of C, column after column, then the next rows; 0: all
-    rows"""
+    """rows of tiles of C that blocks take together, column after column; 0: all"""
 
     @model_validator(mode="after")
     def _tensor_cores_can_multiply(self) -> GpuDgemmParams:
@@ -395,9 +394,9 @@ def _refused_on(params: GpuDgemmParams, architecture: str) -> str:
 
 gpu_dgemm = Kernel(
     name="gpu_dgemm",
-    summary="a GPU's tiled matrix product in double precision, C = C + A B, in variants",
-    counted="flops of whole tiles (dp; by tensor cores tc_dp) and bytes of shared memory, exact; "
-    "bytes of global memory, divided into l2 and dram by a model",
+    summary="a GPU's tiled matrix product in double precision, in variants",
+    counted="flops of whole tiles (dp or tc_dp) and bytes of shared memory, exact; bytes at l2 and "
+    "dram, by a model",
     classes=("dp", "tc_dp", "shared", "l2", "dram"),
     params=GpuDgemmParams,
     counts=count_planned,

@@ -93,7 +93,7 @@ class GpuGemmParams(Params):
     """Which numbers, and how large the matrices are."""
 
     number: Literal["sp", "dp", "half", "bf16"] = "dp"
-    """single or double precision; half or bf16, whose products are added in single precision"""
+    """half and bf16 have single-precision sums"""
     n: int = Field(ge=1, le=1 << 17)
     """rows and columns of A, B and C"""
 
@@ -258,8 +258,8 @@ def check_rows(
 
 gpu_gemm = Kernel(
     name="gpu_gemm",
-    summary="the matrix product of cuBLAS, C = A B, beside which gpu_dgemm can be seen",
-    counted="flops, 2 n^3 (sp, dp, or tc_half of half and bf16); the bytes that DRAM must move",
+    summary="the matrix product of cuBLAS, C = A B, to compare gpu_dgemm with",
+    counted="flops, 2 n^3 (sp, dp, tc_half); the bytes that DRAM must move",
     classes=("sp", "dp", "tc_half", "dram"),
     params=GpuGemmParams,
     counts=count_gemm,

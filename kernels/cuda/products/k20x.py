@@ -146,9 +146,8 @@ def _lines(tiles: CudaDgemmParams) -> float:
 
 cuda_dgemm = Kernel(
     name="cuda_dgemm",
-    summary="a Tesla K20X's matrix product, C = C + A B, in variants; counted only: see gpu_dgemm",
-    counted="flops (dp), 2 n^3; bytes of shared memory, L2 and DRAM, and stalled cycles, by a "
-    "model of a Tesla K20X",
+    summary="model of gpu_dgemm on a Tesla K20X, for simulated machines only",
+    counted="flops (dp), 2 n^3; bytes of shared memory, L2 and DRAM, stalled cycles, by a model",
     classes=("dp", "shared", "l2", "dram", "stall"),
     params=CudaDgemmParams,
     counts=count_tiles,

@@ -34,15 +34,15 @@ class Tiles(Params):
     blk_k: int = Field(default=16, ge=1, le=LARGEST)
     """columns of A, and rows of B, in shared memory at a time"""
     m_a: int = Field(default=64, ge=1, le=BLOCK_THREADS)
-    """threads along the rows of A while A is loaded; divides blk_m"""
+    """threads along the rows of A as it is loaded; divides blk_m"""
     n_a: int = Field(default=4, ge=1, le=BLOCK_THREADS)
-    """threads along the columns of A while A is loaded; divides blk_k, and m_a n_a = dim_m dim_n"""
+    """threads along the columns of A; divides blk_k; m_a n_a = dim_m dim_n"""
     m_b: int = Field(default=16, ge=1, le=BLOCK_THREADS)
-    """threads along the rows of B while B is loaded; divides blk_k"""
+    """threads along the rows of B as it is loaded; divides blk_k"""
     n_b: int = Field(default=16, ge=1, le=BLOCK_THREADS)
-    """threads along the columns of B while B is loaded; divides blk_n, and m_b n_b = dim_m dim_n"""
+    """threads along the columns of B; divides blk_n; m_b n_b = dim_m dim_n"""
     simd: int = Field(default=0, ge=0, le=1)
-    """1: a thread loads two numbers at a time; 2 m_a divides blk_m then, and 2 m_b blk_k"""
+    """1: a thread loads two numbers at a time; 2 m_a divides blk_m, and 2 m_b blk_k"""
 
     @model_validator(mode="after")
     def _can_be_built(self) -> Tiles:

@@ -17,8 +17,8 @@ def count_tiles(params: StencilParams) -> dict[str, float]:
 
 cuda_stencil = Kernel(
     name="cuda_stencil",
-    summary="all variants of stencil on a simulated GPU; counted only: gpu_stencil is the program",
-    counted="as stencil, with bytes of shared memory in place of the first-level cache's; exact",
+    summary="all variants of stencil on a GPU, for simulated machines only",
+    counted="as stencil, with bytes of shared memory instead of l1; exact",
     classes=(
         *("sp_add", "sp_mul", "dp_add", "dp_mul", "int_add", "int_max"),
         *("shared", "dram", "barrier", "launch"),

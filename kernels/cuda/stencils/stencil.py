@@ -61,7 +61,7 @@ class GpuStencilParams(Params):
     size_1: int = Field(ge=1, le=1 << 30)
     """points of the first axis, which hexagons divide"""
     size_2: int = Field(default=0, ge=0, le=1 << 30)
-    """points of the second axis, where there is one"""
+    """points of the second axis"""
     steps: int = Field(ge=1, le=1 << 16)
     """steps of time"""
     precision: Literal["single", "double"] = "single"
@@ -73,9 +73,9 @@ class GpuStencilParams(Params):
     tile_2: int = Field(default=0, ge=0, le=1 << 15)
     """points of a tile along the second axis; 0: all"""
     threads_1: int = Field(default=0, ge=0, le=MOST_THREADS)
-    """threads of a block along the first axis; 0: 256, or 8 where there is a second axis"""
+    """threads of a block along the first axis; 0: 256, with two axes 8"""
     threads_2: int = Field(default=0, ge=0, le=MOST_THREADS)
-    """threads of a block along the second axis, where there is one; 0: 32"""
+    """threads of a block along the second axis; 0: 32"""
 
     @property
     def axes(self) -> int:
@@ -374,8 +374,8 @@ gpu_stencil = Kernel(
     name="gpu_stencil",
     imports=("kernels.stencils.loops",),
     summary="a stencil over time (one or two dimensions) on a GPU, in hexagonal tiles",
-    counted="additions and multiplications, bytes of shared and of global memory (dram), barriers "
-    "of a block, launches; exact",
+    counted="additions, multiplications; bytes of shared and global memory (dram); barriers, "
+    "launches; exact",
     classes=("sp_add", "sp_mul", "dp_add", "dp_mul", "shared", "dram", "barrier", "launch"),
     params=GpuStencilParams,
     counts=count_prisms,

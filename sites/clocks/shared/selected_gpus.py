@@ -15,7 +15,7 @@ from sites.gpu_error import GpuError
 from sites.nvml_library import Gpu, NvmlLibrary, find_gpus, open_library
 
 DEVICES = {
-    "devices": "indices or UUIDs of GPUs (default: those in CUDA_VISIBLE_DEVICES, or all)",
+    "devices": "indices or UUIDs (default: CUDA_VISIBLE_DEVICES, or all)",
 }
 """The option that selects them, for a control's description."""
 Reopen = Callable[[str], AbstractContextManager[tuple[Any, Any]]]
