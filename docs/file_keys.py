@@ -92,15 +92,19 @@ def _key(name: str, field: FieldInfo, header: str, headers: Mapping[type[FileMod
     inner = _inner(field.annotation)
     if inner is None:
         values = _values(field.annotation, field.metadata).removeprefix("list of ")
+        values = re.sub(r"^number (?![a-z])", "", values)
     else:
         own, listed = _header(name, field, header), headers[inner]
-        several = own.startswith("[[") or own.endswith(".NAME]")
-        values = f"{'tables' if several else 'table'} `{own}`"
-        values += "" if own == listed else f", with the keys of `{listed}`"
+        values = f"`{own}`" if own == listed else f"`{own}`, as `{listed}`"
         if _holds_text(field.annotation):
             values = f"table of texts, or {values}"
     default = _default(field)
-    return f"`{name}` ({values}; {default})" if default else f"`{name}` ({values})"
+    named = values.split(", ")
+    if default in named:
+        values = ", ".join(f"**{value}**" if value == default else value for value in named)
+    elif default:
+        values = f"{values}; {default}"
+    return f"`{name}` ({values})"
 
 
 def _holds_text(annotation: Any) -> bool:

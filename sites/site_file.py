@@ -296,7 +296,7 @@ class Environment(FileModel):
     secrets: list[Variable] = Field(default_factory=list)
     """Variables whose values `campaign plan --scripts` hides."""
     mpi: MpiType | None = None
-    """srun's --mpi, such as "pmix" or "pmi2" (default: as Slurm is configured)."""
+    """srun's --mpi (default: as Slurm is configured)."""
 
     @model_validator(mode="after")
     def _secrets_are_variables(self) -> Self:
@@ -344,7 +344,7 @@ class Partition(FileModel):
     interface: Interface | None = None
     """Network interface of workers and scheduler, such as ib0."""
     local_directory: OneLine = "/tmp"  # noqa: S108  (a private folder is made in it)
-    """A folder on the node's disk for temporary files."""
+    """A folder for temporary files."""
     environment: Environment = Environment()
     """What a worker needs before it starts."""
 
@@ -395,7 +395,7 @@ class Slurm(FileModel):
     conf: OneLine | None = None
     """The cluster's slurm.conf (SLURM_CONF), if not this machine's."""
     submit_prefix: list[OneLine] = Field(default_factory=list)
-    """Words before sbatch, srun, squeue and scancel, such as ["ssh", "login-b"]."""
+    """Words before Slurm's commands, such as ["ssh", "login-b"]."""
     no_answer_s: Positive = 1800.0
     """How long Slurm may be silent without a connected worker, in s; then the partition is given
     up."""
@@ -407,9 +407,9 @@ class Energy(FileModel):
     price_per_kwh: Positive | list[Positive] | None = None
     """The price of a kWh, or of each hour of the day."""
     currency: CurrencyName | None = None
-    """Its currency, such as "EUR"."""
+    """Its currency."""
     price_source: OneLine | None = None
-    """Where it is from, such as "contract of the computing centre"."""
+    """Where it is from."""
     price_year: Year | None = None
     """The year it is of."""
     co2e_kg_per_kwh: NotNegative | list[NotNegative] | None = None
@@ -509,7 +509,7 @@ class SimulatedMachine(FileModel):
     misc_w: NotNegative
     """Constant power that depends on no voltage, in W."""
     overlap: Annotated[float, Field(ge=1)] = 8.0
-    """Exponent p of T = (sum_k t_k^p)^(1/p): 1 adds times, a large p is a roofline."""
+    """Exponent p of T = (sum_k t_k^p)^(1/p)."""
     added: list[Name] = Field(default_factory=list)
     """Classes whose time overlaps with no other, such as stall."""
     attained: dict[Name, Annotated[float, Field(gt=0, le=1)]] = Field(default_factory=dict)

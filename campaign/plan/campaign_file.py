@@ -113,7 +113,7 @@ class Protocol(FileModel):
     """The warm-up ends when two successive mean powers differ by at most this, in %, or twice their
     uncertainties. 0: not checked."""
     warm_up_max_s: NotNegative = 30.0
-    """Longest warm-up, in s; unsteady power is then flagged."""
+    """Longest warm-up, in s."""
     min_duration_s: NotNegative = 1.0
     """Shortest window, in s."""
     window_pct: NotNegative = 1.0

@@ -178,7 +178,7 @@ class OptOut(FileModel):
     comment: Annotated[str, matching(r"\S+", "must be one word")] = "no-dvfs"
     """A word in the job's comment."""
     variable: VariableName = "NO_DVFS"
-    """A variable of the environment at submission."""
+    """A variable at submission."""
 
 
 class Origin(FileModel):
@@ -193,7 +193,7 @@ class Origin(FileModel):
     simulated: bool = False
     """Whether a simulated machine was measured."""
     unproven_clocks: bool = False
-    """Whether nothing showed some of the clocks."""
+    """Whether nothing showed some clocks."""
     created: datetime.datetime | None = None
     """When the policy was written."""
     version: OneLine | None = None

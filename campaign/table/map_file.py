@@ -76,8 +76,7 @@ class ColumnSource(FileModel):
     reciprocal: bool = False
     """Take 1 / value first, as for iterations per second."""
     unit: str | None = None
-    """The unit of the column, or how it writes numbers
-    ([names](import-export.md#tables-with-other-column-names))."""
+    """The unit of the column, or how it writes numbers, as Import and export lists."""
     factor: Annotated[Positive, Field(ge=1e-30, le=1e30)] = 1.0
     """In place of unit: 1e-3 for time_s in ms."""
     offset: Annotated[float, Field(allow_inf_nan=False)] = 0.0
@@ -170,7 +169,7 @@ class TableMap(FileModel):
 
     layout: str = "table"
     """table: every line is a row. blocks: a line of one field names the kernel of those below. Or
-    another tool's format."""
+    another tool's."""
     fields: list[str] | None = None
     """The columns in order, where the file has no header line."""
     delimiter: Literal[",", ";", "\t", "|", " "] | None = None

@@ -35,8 +35,8 @@ ABOUT = FormatDescription(
     reads="`eacct -l -c F` and the report plugin `csv_ts`: a row a step, its nodes' energies "
     "summed; `eacct -r -c F`: a row a loop and node, of one iteration",
     traps="the batch step has the joules of the whole job, and is left out beside others. Steps "
-    "that shared a node have no energy. DEF_FREQ is what was asked for, AVG_CPUFREQ a mean. GPUs "
-    "are in DC_NODE_POWER. Loops do not name their program: one program a file",
+    "that shared a node have no energy. DEF_FREQ is what was asked for. Loops do not name their "
+    "program: one program a file",
     rows="steps or loops",
     repeats=True,
 )

@@ -27,8 +27,7 @@ ABOUT = FormatDescription(
     versions="5.2.2's printing code",
     reads="`likwid-perfctr -O -g ENERGY`, with and without `-m`: package and DRAM energy by region",
     needs=("kernel without -m",),
-    traps="sockets are summed; the longest runtime of the threads is taken, and the mean clock. "
-    "Energy PP0 is a part of Energy",
+    traps="sockets are summed; the longest runtime of the threads is taken, and the mean clock",
     rows="regions",
     repeats=True,
 )

@@ -32,8 +32,7 @@ ABOUT = FormatDescription(
     reads="a performance log of the default format: variables with a unit of time, energy or "
     "power, the test's parameters",
     needs=("time_s where several variables are times",),
-    traps="rows of runs that failed before the performance stage lack fields, and are refused. The "
-    "clock is a test's parameter `core_mhz`",
+    traps="the clock is a test's parameter `core_mhz`",
     rows="runs",
     repeats=True,
 )

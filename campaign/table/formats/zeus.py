@@ -25,8 +25,7 @@ ABOUT = FormatDescription(
     reads="the log of `ZeusMonitor`: a row a window, its GPUs' energies summed; the profile of "
     "`GlobalPowerLimitOptimizer`: a row a power limit",
     needs=("kernel of a profile",),
-    traps="no energy of CPUs. 0 J: the window was shorter than the counter's period. A profile's "
-    "limits are of each GPU, its energies of all",
+    traps="no energy of CPUs. A profile's limits are of each GPU, its energies of all",
     rows="windows",
     repeats=True,
 )

@@ -304,7 +304,7 @@ gpu_fmm = Kernel(
     name="gpu_fmm",
     summary="a fast multipole method on a GPU, its phases marked",
     counted="flops (sp or dp), reciprocal square roots (sfu), integers (int), as executed; bytes "
-    "of shared memory by thread; bytes at l2 and dram, each launch as from a cold cache",
+    "of shared memory by thread, of l2 and dram as from a cold cache",
     classes=("sp", "dp", "sfu", "int", "shared", "l2", "dram"),
     params=GpuFmmParams,
     counts=count_evaluation,
