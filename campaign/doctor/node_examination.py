@@ -24,6 +24,7 @@ from sites.clocks import (
     describe_controls,
     open_control,
     open_power_limit,
+    open_profile,
     right_to_set,
 )
 from sites.clocks.cpufreq import means_turbo, turbo_mhz
@@ -90,6 +91,18 @@ class PowerLimitExamination:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProfileExamination:
+    """The site's control of the profile on this node. ``now``: the one in force, None where it
+    cannot be read."""
+
+    control: str
+    can_set: bool
+    why: str
+    remedy: str | None
+    now: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClockExamination:
     """The site's clock control on this node.
 
@@ -98,7 +111,8 @@ class ClockExamination:
     the controls that could set clocks here, where the site file names none. ``package``: the
     installed package that the control is of, None for this project's. ``can_set``: None
     where only a trial could show it, and there was none. ``power_limits_w``: the limits in force
-    (:func:`sites.power_limits.power_limits_w`); ``power_limit``: None where no control sets it.
+    (:func:`sites.power_limits.power_limits_w`); ``power_limit``, ``profile``: None where no control
+    sets it.
 
     Of the control ``slurm``: ``slurm_version`` is what ``srun --version`` prints, ``flags_set``
     what its option sets, ``obstacles`` why it sets nothing by Slurm's configuration, ``remarks``
@@ -125,6 +139,7 @@ class ClockExamination:
     trials: list[ClockTrial] = dataclasses.field(default_factory=list)
     power_limits_w: dict[str, float] = dataclasses.field(default_factory=dict)
     power_limit: PowerLimitExamination | None = None
+    profile: ProfileExamination | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +168,7 @@ class NodeExamination:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> NodeExamination:
         """The examination of :meth:`as_dict`."""
-        limit = fields["clocks"].get("power_limit")
+        limit, profile = (fields["clocks"].get(name) for name in ("power_limit", "profile"))
         parts = {
             "meters": [MeterExamination(**meter) for meter in fields["meters"]],
             "meters_elsewhere": [ProbedMeter(**meter) for meter in fields["meters_elsewhere"]],
@@ -162,6 +177,7 @@ class NodeExamination:
                     **fields["clocks"],
                     "trials": [ClockTrial(**trial) for trial in fields["clocks"]["trials"]],
                     "power_limit": PowerLimitExamination(**limit) if limit else None,
+                    "profile": ProfileExamination(**profile) if profile else None,
                 }
             ),
             "gpu": GpuExamination(**fields["gpu"]) if fields.get("gpu") else None,
@@ -282,6 +298,7 @@ def _examine_clocks(site: Site, root: Path) -> ClockExamination:
         remedy=right.remedy or None,
         power_limits_w={} if site.is_simulated else power_limits_w(root),
         power_limit=_examine_power_limit(site, root),
+        profile=_examine_profile(site, root),
     )
     try:
         control = open_control(site, root)
@@ -327,6 +344,21 @@ def _examine_power_limit(site: Site, root: Path) -> PowerLimitExamination | None
     except ClocksError as error:
         return replace(examined, can_set=False, why=error.what, remedy=error.remedy)
     return replace(examined, lowest_w=lowest_w, highest_w=highest_w)
+
+
+def _examine_profile(site: Site, root: Path) -> ProfileExamination | None:
+    if site.profiles is None:
+        return None
+    right = right_to_set(site.profiles.control, root)
+    examined = ProfileExamination(
+        control=right.control, can_set=right.can_set, why=right.why, remedy=right.remedy or None
+    )
+    try:
+        control = open_profile(site, root)
+        now = None if control is None else control.state().setting.profile
+    except ClocksError as error:
+        return replace(examined, can_set=False, why=error.what, remedy=error.remedy)
+    return replace(examined, now=now)
 
 
 def _examine_slurm(site: Site, examined: ClockExamination, root: Path) -> ClockExamination:

@@ -157,6 +157,13 @@ def _print_clocks(clocks: ClockExamination) -> None:
     for other in clocks.others:
         say(f"  control = '{other['control']}' would work here: {other['why']}")
     _print_power_limit(clocks)
+    profile = clocks.profile
+    if profile is not None:
+        can = "can" if profile.can_set else "cannot"
+        shown = "" if profile.now is None else f"; now {profile.now}"
+        say(f"profile: {can} be set by '{profile.control}'; {profile.why}{shown}")
+        if profile.remedy:
+            say(f"  to fix it: {profile.remedy}")
 
 
 def _print_power_limit(clocks: ClockExamination) -> None:

@@ -54,18 +54,23 @@ def open_control(site: ControlledSite, root: Path = Path("/")) -> ClockControl:
     """The site's control of clocks, profile and power limit, ready to set and read them under
     ``root``."""
     control: ClockControl = CONTROLS.load(site.clocks.control).open_control(site, root)
-    others: dict[str, ClockControl] = {}
-    if site.profiles is not None:
-        others["profile"] = CONTROLS.load(site.profiles.control).open_control(site.profiles, root)
-    limit = open_power_limit(site, root)
-    if limit is not None:
-        others["power_limit_w"] = limit
+    set_first = {"profile": open_profile, "power_limit_w": open_power_limit}
+    opened = {axis: open_one(site, root) for axis, open_one in set_first.items()}
+    others = {axis: other for axis, other in opened.items() if other is not None}
     if others:
         control = Together(control, others)
     voltage = site.clocks.core_voltage
     if voltage is None:
         return control
     return with_voltage(control, root, voltage.chip, voltage.label)
+
+
+def open_profile(site: ControlledSite, root: Path = Path("/")) -> ClockControl | None:
+    """The site's control of the profile; None where none is set."""
+    if site.profiles is None:
+        return None
+    control: ClockControl = CONTROLS.load(site.profiles.control).open_control(site.profiles, root)
+    return control
 
 
 def open_power_limit(site: ControlledSite, root: Path = Path("/")) -> LimitControl | None:
@@ -116,5 +121,6 @@ __all__ = [
     "device_of",
     "open_control",
     "open_power_limit",
+    "open_profile",
     "right_to_set",
 ]

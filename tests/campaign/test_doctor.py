@@ -290,6 +290,26 @@ def test_clocks_of_the_site_file_that_the_node_lacks_are_listed(tmp_path):
     assert clocks.others == []
 
 
+PREFERENCES = "sys/devices/system/cpu/cpufreq/policy1/energy_performance_preference"
+PROFILES = '[profiles]\nnames = ["power"]\ncontrol = "energy-preference"\n'
+
+
+def test_the_profile_comes_with_the_one_in_force(tmp_path, capsys):
+    copy(next(layout for layout in LAYOUTS if layout.name == "energy-preference"), tmp_path)
+    (tmp_path / "site.toml").write_text(LOCAL + PROFILES)
+    site = read_site(tmp_path / "site.toml")
+    node = examine_node(site, tmp_path)
+    assert node.clocks.profile is not None
+    assert (node.clocks.profile.can_set, node.clocks.profile.now) == (True, "balance_performance")
+    assert NodeExamination.from_dict(json.loads(json.dumps(node.as_dict()))) == node
+    doctor.print_examination(node)
+    assert "now balance_performance\n" in capsys.readouterr().out
+    (tmp_path / PREFERENCES).unlink()
+    profile = examine_node(site, tmp_path).clocks.profile
+    assert profile is not None and not profile.can_set
+    assert "intel_pstate" in (profile.remedy or "")
+
+
 LIMITS = '[power_limit]\nlimits_w = [120, 300]\ncontrol = "powercap"\n'
 
 
