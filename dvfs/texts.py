@@ -59,6 +59,16 @@ class Texts(Sequence[Any]):
             return cls.same(values[codes[0]], len(codes))
         return cls(codes.astype(np.int32), values)
 
+    @classmethod
+    def joined(cls, columns: Iterable[Texts]) -> Self:
+        """Columns one below the other; of their values some may be equal."""
+        code: dict[Any, int] = {}
+        codes = [np.empty(0, np.int32)]
+        for column in columns:
+            place = [code.setdefault(value, len(code)) for value in column.values]
+            codes.append(np.array(place, np.int32)[column.codes])
+        return cls.coded(np.concatenate(codes), list(code))
+
     def __len__(self) -> int:
         return len(self.codes)
 

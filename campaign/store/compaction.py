@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
@@ -20,6 +20,7 @@ import zarr
 
 from campaign.store.columns import FAILURE_COLUMNS, column, columns_of
 from campaign.store.generation import (
+    PACKED_ID,
     STATE,
     FileDigest,
     Generation,
@@ -29,7 +30,9 @@ from campaign.store.generation import (
     id_order,
     newest_generation,
     next_generation_folder,
+    packed_ids,
     reading,
+    unpacked_ids,
     verified_generation,
 )
 from campaign.store.journal import JournalEntry, TornRecordError, read, remove_if_done
@@ -48,6 +51,9 @@ from campaign.store.summary import updated
 from dvfs.dataset import FAILURES, STATUSES, TRACE_TEXT_COLUMNS
 from dvfs.files import open_regular
 from dvfs.texts import Column, Texts
+
+AGAIN = np.dtype([("row", "i8"), ("status", "u1")])
+"""A row that is written again, and its status then."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,15 @@ class NewRows:
     measurements: Mapping[str, Column]
     traces: Mapping[str, np.ndarray]
     failures: Mapping[str, Column]
+
+
+@dataclass(frozen=True)
+class NewPart:
+    """Some rows of a table that is not in memory as a whole: columns; and ``at``, int64 (rows,),
+    the row of the point in the generation before, -1 where it has none."""
+
+    measurements: Mapping[str, Column]
+    at: np.ndarray
 
 
 def compact(store: Store) -> CompactionResult:
@@ -163,8 +178,8 @@ def write_generation(
     A point of ``base`` keeps its row, which is overwritten, and its earlier traces become empty.
     ``manifest``: the new generation's manifest; its path and files are not used.
     """
-    states = np.empty(0, STATE) if base is None else base.states()
     ids = np.array(new_rows.measurements.get("point_id", []), STATE["id"])
+    states = np.empty(0, STATE) if base is None or not len(ids) else base.states()
     at = np.searchsorted(states["id"], ids)
     held = at < states.size
     held[held] = states["id"][at[held]] == ids[held]
@@ -190,20 +205,104 @@ def write_generation(
         append(tables, "traces", traces | {"measurement": rows[of]}, of.size)
         failures = new_rows.failures
         append(tables, "failures", failures, len(failures.get("point_id", ())))
-        _write_states(
-            path=fresh / "states.bin",
-            states=states,
-            new_rows=new_rows,
-            ids=ids,
-            rows=rows,
-            held=held,
-            at=at,
-        )
+        path = fresh / "states.bin"
+        if base is not None and not len(ids):
+            shutil.copyfile(base.path / path.name, path)
+        else:
+            _write_states(path, states, new_rows, ids=ids, rows=rows, held=held, at=at)
         # Names of journals are unique, so that removed ones can be forgotten.
         existing = {path.name for path in store.journal_paths()}
         consumed = _consumed(manifest, existing)
         current = commit(store, fresh, base, replace(manifest, consumed=consumed))
     _remove_old(store, current, base)
+
+
+def write_long_generation(
+    store: Store,
+    base: Generation | None,
+    parts: Iterable[NewPart],
+    finish: Callable[[], tuple[Mapping[str, Column], Generation] | None],
+) -> None:
+    """Write the generation after ``base`` as :func:`write_generation` does, with rows that are not
+    in memory at once, and no traces.
+
+    ``parts``: their measurements, in order. ``finish``: called once they are written; the failures
+    and the manifest, or None if nothing is to be committed.
+    """
+    states = np.empty(0, STATE) if base is None else base.states()
+    ids, codes = bytearray(), bytearray()
+    again = [np.empty(0, AGAIN)]
+    with next_generation_folder(store, base) as fresh:
+        with reading(store.index):
+            tables = zarr.open_group(fresh / "tables.zarr", mode="a", zarr_format=3)
+        for part in parts:
+            with reading(store.index):
+                own_ids, own_codes, own_again = _write_part(tables, part)
+            ids += own_ids
+            codes += own_codes
+            again.append(own_again)
+            del part
+        finished = finish()
+        if finished is None:
+            shutil.rmtree(fresh)
+            return
+        failures, manifest = finished
+        changed = np.concatenate(again)
+        with reading(store.index):
+            if len(changed):
+                _void_traces(tables, changed["row"])
+                states = states.copy()
+                order = np.argsort(states["row"])
+                at = order[np.searchsorted(states["row"], changed["row"], sorter=order)]
+                states["status"][at] = changed["status"]
+            append(tables, "traces", {"measurement": np.empty(0, np.int64)}, 0)
+            append(tables, "failures", failures, len(failures.get("point_id", ())))
+            _write_many_states(fresh / "states.bin", states, ids, np.frombuffer(codes, np.uint8))
+            existing = {path.name for path in store.journal_paths()}
+            consumed = _consumed(manifest, existing)
+            current = commit(store, fresh, base, replace(manifest, consumed=consumed))
+    _remove_old(store, current, base)
+
+
+def _write_part(tables: zarr.Group, part: NewPart) -> tuple[bytes, bytes, np.ndarray]:
+    """Write some rows: those that have no row yet below the others, whose ids (packed) and statuses
+    are returned; and the others in their place, :data:`AGAIN` each."""
+    status = Texts.of(part.measurements["status"])
+    code = status.array(np.uint8, [STATUSES.index(own) for own in status.values])
+    old, new = np.flatnonzero(part.at >= 0), np.flatnonzero(part.at < 0)
+    again = np.empty(len(old), AGAIN)
+    added = part.measurements
+    if len(old):
+        group = tables["measurements"]
+        assert isinstance(group, zarr.Group)  # noqa: S101
+        values = {name: np.asarray(own[old]) for name, own in added.items()}
+        overwrite(group, "measurements", values, part.at[old])
+        again["row"], again["status"] = part.at[old], code[old]
+        added = {name: own[new] for name, own in added.items()}
+    append(tables, "measurements", added, len(new))
+    return packed_ids(np.array(added["point_id"], STATE["id"])), code[new].tobytes(), again
+
+
+def _write_many_states(path: Path, states: np.ndarray, ids: bytearray, codes: np.ndarray) -> None:
+    """Write the states of measurements, those of ``states`` and new ones below them, sorted by id:
+    ids, packed, and statuses. Whole states of many rows would take several times their memory."""
+    all_ids = np.frombuffer(packed_ids(states["id"]) + ids if states.size else ids, PACKED_ID)
+    order = np.argsort(all_ids["first"].astype(np.uint64))
+    first = all_ids["first"][order]
+    if (first[1:] == first[:-1]).any():
+        order = np.lexsort([all_ids["last"], all_ids["first"]])
+    del first
+    with path.open("wb") as file:
+        for start in range(0, len(order), CHUNK_ROWS):
+            own = order[start : start + CHUNK_ROWS]
+            made = np.empty(len(own), STATE)
+            made["id"] = unpacked_ids(all_ids[own].tobytes())
+            is_new = own >= states.size
+            made["row"][is_new] = own[is_new]
+            made["status"][is_new] = codes[own[is_new] - states.size]
+            for name in ("row", "status"):
+                made[name][~is_new] = states[name][own[~is_new]]
+            made.tofile(file)
 
 
 def _void_traces(tables: zarr.Group, rows: np.ndarray) -> None:
@@ -221,6 +320,7 @@ def _write_states(
     path: Path,
     states: np.ndarray,
     new_rows: NewRows,
+    *,
     ids: np.ndarray,
     rows: np.ndarray,
     held: np.ndarray,

@@ -38,13 +38,31 @@ STATE = np.dtype([("id", f"S{ID_CHARS}"), ("row", "<i8"), ("status", "u1")])
 """One measurement in ``states.bin``; ``status`` is an index into :data:`STATUSES`."""
 
 
+PACKED_ID = np.dtype([("first", ">u8"), ("last", ">u4")])
+"""An id of 24 digits in hex as 12 bytes."""
+
+
+def packed_ids(ids: np.ndarray) -> bytes:
+    """Ids (S24), a :data:`PACKED_ID` each.
+
+    Raises:
+        ValueError: one is not written in hex.
+    """
+    return bytes.fromhex(ids.tobytes().decode())
+
+
+def unpacked_ids(packed: bytes | bytearray) -> np.ndarray:
+    """S24: the ids of :func:`packed_ids`."""
+    return np.frombuffer(packed.hex().encode(), f"S{ID_CHARS}")
+
+
 def id_order(ids: np.ndarray) -> np.ndarray:
     """int64: the order of ids (S). Numbers are sorted in a fifth of the time of texts."""
     try:
-        packed = np.frombuffer(bytes.fromhex(ids.tobytes().decode()), ">u8,>u4")
+        packed = np.frombuffer(packed_ids(ids), PACKED_ID)
     except ValueError:  # not written in hex
         return np.argsort(ids, kind="stable")
-    first = packed["f0"].astype(np.uint64)
+    first = packed["first"].astype(np.uint64)
     order = np.argsort(first)
     first = first[order]
     is_clear = len(order) == len(ids) and (first[1:] != first[:-1]).all()

@@ -28,9 +28,13 @@ class TableCells:
     def __init__(self, table: RawTable) -> None:
         self.table = table
         self._wrong: dict[str, dict[int, str]] = {}
-        """Column -> row -> what is wrong there first."""
         self.wrong_columns: list[str] = []
         """What is wrong with columns as a whole."""
+
+    @property
+    def wrong(self) -> Mapping[str, Mapping[int, str]]:
+        """Column -> row -> what is wrong there first; in the order in which it was found."""
+        return self._wrong
 
     @property
     def wrong_rows(self) -> set[int]:
@@ -53,9 +57,9 @@ class TableCells:
         path, lines = self.table.path, self.table.lines
         firsts = []
         for rows in self._wrong.values():
-            first, others = min(rows), len(rows) - 1
-            more = f" (and {others} further row{'s' * (others > 1)})" if others else ""
-            firsts.append((first, f"{path}:{lines[first]}: {rows[first]}{more}"))
+            first = min(rows)
+            text = first_of(rows[first], len(rows))
+            firsts.append((first, f"{path}:{lines[first]}: {text}"))
         firsts.sort(key=lambda entry: entry[0])
         return [f"{path}: {text}" for text in self.wrong_columns] + [text for _, text in firsts]
 
@@ -131,6 +135,13 @@ class TableCells:
             return np.broadcast_to(dtype(made(None)), len(self.table.lines))
         texts = self.texts(name, made)
         return texts.array(dtype, [value or 0 for value in texts.values])
+
+
+def first_of(text: str, rows: int) -> str:
+    """What is wrong with the first of some rows, and how many others there are."""
+    others = rows - 1
+    more = f" (and {others} further row{'s' * (others > 1)})" if others else ""
+    return f"{text}{more}"
 
 
 def is_present(value: Any) -> bool:

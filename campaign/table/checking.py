@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,12 +92,8 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
             finite or out of range, or that are the same point: of each column the first one.
     """
     cells = TableCells(table)
-    kinds = _kinds(cells)
-    frame, power_w = _frame(cells, mapping, kinds)
-    if mapping.numbers_repeats:
-        same = Groups(group_codes([frame[name] for name in SAME_POINT]))
-        frame["repeat"] = same.places()
-        _note_since_start(cells, np.asarray(frame["time_s"]), same)
+    kinds = kinds_of(cells)
+    frame, power_w = frame_of(cells, mapping, kinds, OfAllRows())
     ids = point_ids_of(frame, kinds.ids)
     attempts = attempts_of(cells, frame, ids, kinds.ids, kinds.worth)
     if wrong := cells.messages():
@@ -111,9 +107,64 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
         {name: own[attempts.failures] for name, own in frame.items()}
         | {POINT_ID: np.asarray(frame[POINT_ID][attempts.failures])},
         lines if every else lines[attempts.measurements],
-        _disagreements(table, frame, power_w),
+        disagreements(table, frame, power_w),
         table.notes,
     )
+
+
+class OfAllRows:
+    """The checks that need all rows of a table together. Here the table has all of them."""
+
+    def group_settings(
+        self,
+        cells: TableCells,
+        of_store: np.ndarray,
+        site: Texts,
+        keys: Mapping[str, Column],
+        clocks: dict[str, np.ndarray],
+        mapping: TableMap,
+    ) -> None:
+        """See :func:`campaign.table.grouping.group_settings`; of rows of no store, with nothing
+        wrong so far."""
+        if mapping.clocks != "grouped" or of_store.any() or cells.messages():
+            return
+        codes = [key.codes if isinstance(key, Texts) else np.asarray(key) for key in keys.values()]
+        notes = group_settings(site, codes, clocks, mapping.numbers_repeats)
+        cells.table.notes.extend(notes)
+
+    def note_impossible(
+        self,
+        cells: TableCells,
+        columns: dict[str, np.ndarray],
+        of_store: np.ndarray,
+        failed: np.ndarray,
+        mapping: TableMap,
+    ) -> None:
+        """See :func:`campaign.table.plausibility.note_impossible`."""
+        note_impossible(cells, columns, of_store, failed, mapping)
+
+    def note_power_caps(
+        self,
+        cells: TableCells,
+        of_store: np.ndarray,
+        core_mhz: np.ndarray,
+        power_w: np.ndarray,
+        read_back: np.ndarray,
+        mapping: TableMap,
+    ) -> None:
+        """See :func:`campaign.table.plausibility.note_power_caps`; of rows of no store."""
+        if not of_store.any():
+            note_power_caps(cells, core_mhz, power_w, read_back, mapping)
+
+    def has_counts(self, name: str, counts: np.ndarray) -> bool:
+        """Whether a row has a count of a class."""
+        return bool(np.isfinite(counts).any())
+
+    def number_repeats(self, cells: TableCells, frame: Rows) -> None:
+        """Number the rows of the same point, and note times that are those of a log."""
+        same = Groups(group_codes([frame[name] for name in SAME_POINT]))
+        frame["repeat"] = same.places()
+        _note_since_start(cells, np.asarray(frame["time_s"]), same)
 
 
 def _note_since_start(cells: TableCells, time_s: np.ndarray, same_point: Groups) -> None:
@@ -125,17 +176,20 @@ def _note_since_start(cells: TableCells, time_s: np.ndarray, same_point: Groups)
             continue
         steps = np.diff(times)
         if steps.min() > 0 and steps.max() < EQUAL_STEPS * steps.min() and times[0] < 2 * steps[0]:
-            cells.note(
-                int(own[-1]),
-                "time_s",
-                f"time_s: rises by {steps.min():.3g} s from row to row, as the time since the "
-                "start of a log does; a table has a row a measurement, with its run time: sum the "
-                "energies of the log first",
-            )
+            cells.note(int(own[-1]), "time_s", since_start(steps.min()))
+
+
+def since_start(step_s: float) -> str:
+    """What is wrong with times of a log, which rise by ``step_s``."""
+    return (
+        f"time_s: rises by {step_s:.3g} s from row to row, as the time since the start of a log "
+        "does; a table has a row a measurement, with its run time: sum the energies of the log "
+        "first"
+    )
 
 
 @dataclass(frozen=True)
-class _Kinds:
+class Kinds:
     """Of every row: the id that it has of a store (S24; empty: none), its status, its worth."""
 
     ids: np.ndarray
@@ -144,14 +198,17 @@ class _Kinds:
     worth: np.ndarray
 
 
-def _kinds(cells: TableCells) -> _Kinds:
+def kinds_of(cells: TableCells) -> Kinds:
+    """What every row of a table is."""
     ids = cells.texts(POINT_ID, _point_id)
     status = cells.texts("status", _status)
     of_store = ids.array(bool, [point_id != "" for point_id in ids.values])
-    return _Kinds(ids.array(f"S{ID_CHARS}"), of_store, status, worth_of(status))
+    return Kinds(ids.array(f"S{ID_CHARS}"), of_store, status, worth_of(status))
 
 
-def _frame(cells: TableCells, mapping: TableMap, kinds: _Kinds) -> tuple[Rows, np.ndarray]:
+def frame_of(
+    cells: TableCells, mapping: TableMap, kinds: Kinds, of_all: OfAllRows
+) -> tuple[Rows, np.ndarray]:
     """The rows in the store's columns, without ids; and power (W, float64, NaN where not given)."""
     table = cells.table
     exact = table.of_store
@@ -198,11 +255,10 @@ def _frame(cells: TableCells, mapping: TableMap, kinds: _Kinds) -> tuple[Rows, n
         )
     read_back = np.abs(clocks["core_mhz_achieved"] - core_mhz) <= AGREE * core_mhz
     failed = kinds.worth == 0
-    note_impossible(cells, clocks, of_store, failed, mapping)
-    if mapping.clocks == "grouped" and not of_store.any() and not cells.messages():
-        keys = [kernel.codes, params.codes, node.codes, repeat]
-        table.notes.extend(group_settings(site, keys, clocks, mapping.numbers_repeats))
-        core_mhz, mem_mhz = clocks["core_mhz"], clocks["mem_mhz"]
+    of_all.note_impossible(cells, clocks, of_store, failed, mapping)
+    keys: Rows = {"kernel": kernel, "params": params, "node": node, "repeat": repeat}
+    of_all.group_settings(cells, of_store, site, keys, clocks, mapping)
+    core_mhz, mem_mhz = clocks["core_mhz"], clocks["mem_mhz"]
     counts = {name: cells.numbers(name) for name in table.columns if name.startswith(COUNT_PREFIX)}
     core_v, mem_v, origin = _volts(cells, core_mhz, mem_mhz, of_store, mapping)
     numbers = {
@@ -214,13 +270,13 @@ def _frame(cells: TableCells, mapping: TableMap, kinds: _Kinds) -> tuple[Rows, n
         "start_unix_s": cells.numbers("start_unix_s"),
     }
     used_w = np.where(without, power_w, np.nan)
-    note_impossible(cells, numbers | counts | {"power_w": used_w}, of_store, failed, mapping)
+    given_numbers = numbers | counts | {"power_w": used_w}
+    of_all.note_impossible(cells, given_numbers, of_store, failed, mapping)
     made_j = np.where(without & ~cells.is_wrong("power_w", "time_s"), product_j, np.nan)
-    note_impossible(cells, {"power_w x time_s": made_j}, of_store, failed, mapping)
-    if not of_store.any():
-        with np.errstate(all="ignore"):
-            mean_w = np.where(without, power_w, energy_j / time_s)
-        note_power_caps(cells, core_mhz, mean_w, read_back, mapping)
+    of_all.note_impossible(cells, {"power_w x time_s": made_j}, of_store, failed, mapping)
+    with np.errstate(all="ignore"):
+        mean_w = np.where(without, power_w, energy_j / time_s)
+    of_all.note_power_caps(cells, of_store, core_mhz, mean_w, read_back, mapping)
     frame: Rows = {
         "site": site,
         "partition": partition.otherwise(node.mapped(lambda name: name or "imported")),
@@ -243,7 +299,7 @@ def _frame(cells: TableCells, mapping: TableMap, kinds: _Kinds) -> tuple[Rows, n
         "attempt": cells.wholes("attempt", 0),
         "simulated": simulated,
         "imported": cells.truths("imported") | ~of_store,
-        **{name: n for name, n in counts.items() if exact or np.isfinite(n).any()},
+        **{name: n for name, n in counts.items() if exact or of_all.has_counts(name, n)},
     }
     has_profile = profile.array(bool, [name != "" for name in profile.values])
     frame["clock_proof"] = _clock_proofs(cells, clocks, has_profile, simulated, of_store)
@@ -251,6 +307,8 @@ def _frame(cells: TableCells, mapping: TableMap, kinds: _Kinds) -> tuple[Rows, n
     kept = cells.texts("provenance", provenance_json)
     reasons = cells.texts(ESTIMATED, _estimated)
     frame["provenance"] = _provenance(table, kept, power_w, reasons, of_store)
+    if mapping.numbers_repeats:
+        of_all.number_repeats(cells, frame)
     return frame, power_w
 
 
@@ -479,7 +537,8 @@ def _provenance(
     return made
 
 
-def _disagreements(table: RawTable, rows: Rows, power_w: np.ndarray) -> list[str]:
+def disagreements(table: RawTable, rows: Rows, power_w: np.ndarray) -> list[str]:
+    """Rows whose energy is not their power (W) times time, a line each."""
     if np.isnan(power_w).all():
         return []
     energy_j, time_s = np.asarray(rows["energy_j"]), np.asarray(rows["time_s"])

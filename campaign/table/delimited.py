@@ -8,9 +8,11 @@ import csv
 import gzip
 import io
 import lzma
+import os
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -88,6 +90,24 @@ Parsed = Iterator[tuple[int, list[str]]]
 """The line on which a row begins, and its fields; without comments and empty lines."""
 
 
+class TooLongError(FileError):
+    """Text is longer than is read at once."""
+
+
+@dataclass(frozen=True)
+class PlainForm:
+    """The columns of plain text, its delimiter, and which columns are numbers."""
+
+    header: list[str]
+    delimiter: str
+    names: list[str]
+
+    @property
+    def exact(self) -> bool:
+        """Whether texts keep the blanks round them."""
+        return POINT_ID in self.header
+
+
 def read_delimited(path: Path, mapping: TableMap) -> tuple[Columns, str, list[str]]:
     """A file of delimited text as columns of text; what delimits them; and what was recognised, a
     sentence each.
@@ -99,19 +119,19 @@ def read_delimited(path: Path, mapping: TableMap) -> tuple[Columns, str, list[st
             row that is cut off.
     """
     if plain := _read_plain(path, mapping):
-        return *plain, _delimiter_note(path, mapping, plain[1])
+        return *plain, delimiter_note(path, mapping, plain[1])
     text, notes = read_table_text(path)
     for kind, pattern in (("JSON", JSON), ("HTML or XML", HTML)):
         if pattern.match(text):
             raise no_table(path, f"is {kind}, and no table")
     delimiter = mapping.delimiter or _recognised(text, mapping)
     _check_values(path, text.count(delimiter), "values")
-    notes += _delimiter_note(path, mapping, delimiter)
-    parsed = _parsed(path, text, delimiter)
+    notes += delimiter_note(path, mapping, delimiter)
+    parsed = parsed_rows(path, text, delimiter)
     if mapping.layout == "blocks":
-        columns = _columns(path, *_blocks(path, parsed, mapping))
+        columns = columns_of_text(path, *_blocks(path, parsed, mapping))
     else:
-        columns = _columns(path, *_table(path, parsed, mapping, delimiter))
+        columns = columns_of_text(path, *_table(path, parsed, mapping, delimiter))
         if mapping.fields and not columns[1]:
             raise FileError("is empty", "a table has one row per measurement", str(path))
     if columns[1] and not text.endswith(("\n", "\r")):
@@ -120,7 +140,8 @@ def read_delimited(path: Path, mapping: TableMap) -> tuple[Columns, str, list[st
     return columns, delimiter, notes
 
 
-def _delimiter_note(path: Path, mapping: TableMap, delimiter: str) -> list[str]:
+def delimiter_note(path: Path, mapping: TableMap, delimiter: str) -> list[str]:
+    """What separates the columns, where that is no comma and no map states it."""
     if mapping.delimiter or delimiter == ",":
         return []
     return [f"{path}: its columns are separated by {DELIMITERS[delimiter]}"]
@@ -133,31 +154,37 @@ def _read_plain(path: Path, mapping: TableMap) -> tuple[Columns, str] | None:
     None where anything is otherwise, or Arrow is missing: then :func:`read_delimited` reads the
     text by the rules for all files, and says what is wrong with it.
     """
-    other = mapping.layout == "blocks" or mapping.fields or mapping.missing
-    if other or mapping.decimal == "," or own_descriptor(path) is not None:
+    if not is_plain(mapping) or own_descriptor(path) is not None:
         return None
+    opened = []
     try:
         with open_regular(path) as packed:
             magic = packed.read(max(map(len, COMPRESSED)))
             packed.seek(0)
             opened = [made for start, made in COMPRESSED.items() if magic.startswith(start)]
             file = opened[0](packed) if opened else packed
-            return _plain_columns(file, mapping)
+            size = 0 if opened else os.fstat(packed.fileno()).st_size
+            return _plain_columns(path, file, size, mapping)
+    except TooLongError:
+        if opened:
+            return None
+        raise
     except (ImportError, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError):
         return None  # Arrow's errors are ValueErrors
 
 
-def _plain_columns(file: io.BufferedIOBase, mapping: TableMap) -> tuple[Columns, str]:
-    """The columns of plain text, and its delimiter.
+def is_plain(mapping: TableMap) -> bool:
+    """Whether a map states nothing that plain text has not."""
+    other = mapping.layout == "blocks" or mapping.fields or mapping.missing
+    return not other and mapping.decimal != ","
+
+
+def plain_form(first: bytes, part: bytes, mapping: TableMap) -> PlainForm:
+    """The form of plain text by its first line and the next ones.
 
     Raises:
         ValueError: it is no such text.
     """
-    import pyarrow as pa  # noqa: PLC0415
-    from pyarrow import csv as arrow_csv  # noqa: PLC0415
-
-    first = file.readline(PART_BYTES).removeprefix(codecs.BOM_UTF8)
-    part = _part(file)
     sample = (first + part).decode()[:SAMPLE_CHARS]
     delimiter = mapping.delimiter or _recognised(sample, mapping)
     header = [name.strip() for name in first.decode().split(delimiter)]
@@ -181,45 +208,42 @@ def _plain_columns(file: io.BufferedIOBase, mapping: TableMap) -> tuple[Columns,
         or not _has_points(sample, delimiter, header, names, mapping)
     ):
         raise ValueError
-    exact = POINT_ID in header
+    return PlainForm(header, delimiter, names)
+
+
+def _plain_columns(
+    path: Path, file: io.BufferedIOBase, file_size: int, mapping: TableMap
+) -> tuple[Columns, str]:
+    """The columns of plain text, and its delimiter. ``file_size``: in bytes, 0 if not known.
+
+    Raises:
+        ValueError: it is no such text.
+        TooLongError: it is too long to be in memory at once.
+    """
+    first = file.readline(PART_BYTES).removeprefix(codecs.BOM_UTF8)
+    part = next_lines(file)
+    form = plain_form(first, part, mapping)
+    header, names = form.header, form.names
+    if file_size - len(first) - len(codecs.BOM_UTF8) > MAX_BYTES:
+        raise TooLongError(f"has more than {MAX_BYTES >> 20} MiB", "divide it", str(path))
     # Bytes that grow in place: arrays to be joined at the end would take the memory twice.
     data: dict[str, bytearray] = {name: bytearray() for name in header}
     known: dict[str, dict[str, int]] = {name: {} for name in header}
     rows = size = 0
-    text = pa.dictionary(pa.int32(), pa.string())
-    kinds = {name: pa.float64() if name in names else text for name in header}
     while part:
         lines = part.count(b"\n")
         rows, size = rows + lines, size + len(part)
-        if (
-            size > MAX_BYTES
-            or rows * len(header) > MAX_VALUES
-            or not part.endswith(b"\n")
-            or (b"\r" in part and part.count(b"\r") != part.count(b"\r\n"))
-            or any(mark in part for mark in NOT_PLAIN)
-        ):
-            raise ValueError
-        table = arrow_csv.read_csv(
-            pa.py_buffer(part),
-            arrow_csv.ReadOptions(use_threads=False, column_names=header, block_size=len(part)),
-            arrow_csv.ParseOptions(delimiter=delimiter, quote_char=False),
-            arrow_csv.ConvertOptions(column_types=kinds, null_values=[""]),
-            memory_pool=pa.system_memory_pool(),  # the default one keeps what it had
-        ).combine_chunks()
-        if table.num_rows != lines:  # an empty line
-            raise ValueError
-        for name, column in zip(header, table.columns, strict=True):
-            if name in names:
-                values = _values(column.chunk(0), np.float64)
-                if np.isfinite(values).sum() != lines - column.null_count:
-                    raise ValueError
+        if size > MAX_BYTES or rows * len(header) > MAX_VALUES:
+            raise TooLongError(f"has more than {MAX_VALUES} values", "divide it", str(path))
+        for name, column in zip(header, by_arrow(part, form), strict=True):
+            if isinstance(column, Texts):
+                code = known[name]
+                place = [code.setdefault(text, len(code)) for text in column.values]
+                values = np.array(place, np.int32)[column.codes]
             else:
-                own, code = column.chunk(0), known[name]
-                here = own.dictionary.to_pylist()
-                place = [code.setdefault(v if exact else v.strip(), len(code)) for v in here]
-                values = np.array(place, np.int32)[_values(own.indices, np.int32)]
+                values = column
             data[name] += values.tobytes()
-        part = _part(file)
+        part = next_lines(file)
     if not rows:
         raise ValueError
     columns = [
@@ -230,7 +254,50 @@ def _plain_columns(file: io.BufferedIOBase, mapping: TableMap) -> tuple[Columns,
         else Texts(np.frombuffer(data[name], np.int32), list(known[name]))
         for name in header
     ]
-    return (header, range(2, rows + 2), columns), delimiter
+    return (header, range(2, rows + 2), columns), form.delimiter
+
+
+def by_arrow(part: bytes, form: PlainForm) -> list[np.ndarray | Texts]:
+    """Lines of plain text as columns: float64, NaN without a number; or texts, of which some may
+    be equal.
+
+    Raises:
+        ValueError: it is no such text.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+    from pyarrow import csv as arrow_csv  # noqa: PLC0415
+
+    lines = part.count(b"\n")
+    if (
+        not part.endswith(b"\n")
+        or (b"\r" in part and part.count(b"\r") != part.count(b"\r\n"))
+        or any(mark in part for mark in NOT_PLAIN)
+    ):
+        raise ValueError
+    text = pa.dictionary(pa.int32(), pa.string())
+    kinds = {name: pa.float64() if name in form.names else text for name in form.header}
+    table = arrow_csv.read_csv(
+        pa.py_buffer(part),
+        arrow_csv.ReadOptions(use_threads=False, column_names=form.header, block_size=len(part)),
+        arrow_csv.ParseOptions(delimiter=form.delimiter, quote_char=False),
+        arrow_csv.ConvertOptions(column_types=kinds, null_values=[""]),
+        memory_pool=pa.system_memory_pool(),  # the default one keeps what it had
+    ).combine_chunks()
+    if table.num_rows != lines:  # an empty line
+        raise ValueError
+    columns: list[np.ndarray | Texts] = []
+    for name, column in zip(form.header, table.columns, strict=True):
+        own = column.chunk(0)
+        if name in form.names:
+            values = _values(own, np.float64)
+            if np.isfinite(values).sum() != lines - column.null_count:
+                raise ValueError
+            columns.append(values)
+        else:
+            here = own.dictionary.to_pylist()
+            texts = here if form.exact else [text.strip() for text in here]
+            columns.append(Texts(_values(own.indices, np.int32), texts))
+    return columns
 
 
 def _values(array: Any, dtype: type) -> np.ndarray:
@@ -244,7 +311,7 @@ def _values(array: Any, dtype: type) -> np.ndarray:
     return np.where(bits[rows], values, np.nan)
 
 
-def _part(file: io.BufferedIOBase) -> bytes:
+def next_lines(file: io.BufferedIOBase) -> bytes:
     """The next lines of a file."""
     part = file.read(PART_BYTES)
     return part if part.endswith(b"\n") else part + file.readline(PART_BYTES)
@@ -318,7 +385,8 @@ def _decimals(text: str) -> str:
     return match[1] if match else ""
 
 
-def _columns(path: Path, header: list[str], rows: Parsed) -> TextColumns:
+def columns_of_text(path: Path, header: list[str], rows: Parsed) -> TextColumns:
+    """Rows as columns; their fields are stripped, but not those of a table of a store."""
     exact = POINT_ID in header
     lines: list[int] = []
     columns: list[list[str]] = [[] for _ in header]
@@ -357,18 +425,21 @@ def read_table_text(path: Path) -> tuple[str, list[str]]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        what = f"byte 0x{data[error.start]:02x} is not UTF-8 text"
-        raise FileError(
-            what,
-            "save it as UTF-8; if its text is Latin-1: iconv -f LATIN1 -t UTF-8 "
-            f"{path.name} > new.csv",
-            f"{path}:{line}",
-        ) from None
+        raise not_utf8(path, data[error.start], line) from None
     if "\0" in text.partition("\n")[0]:
         what = "has zero bytes in its first line, as UTF-16 has"
         raise FileError(what, "save it as UTF-8", str(path))
     _check_values(path, text.count("\n"), "lines")
     return text, []
+
+
+def not_utf8(path: Path, byte: int, line: int) -> FileError:
+    """The error for text in another encoding, by a byte that is none of UTF-8."""
+    return FileError(
+        f"byte 0x{byte:02x} is not UTF-8 text",
+        f"save it as UTF-8; if its text is Latin-1: iconv -f LATIN1 -t UTF-8 {path.name} > new.csv",
+        f"{path}:{line}",
+    )
 
 
 def rows_of(
@@ -428,10 +499,15 @@ def _decompressed(
 def _check_values(path: Path, count: int, of_what: str) -> None:
     if count > MAX_VALUES:
         what = f"has more than {MAX_VALUES} {of_what}"
-        raise FileError(what, "divide it", str(path))
+        raise TooLongError(what, "divide it", str(path))
 
 
-def _parsed(path: Path, text: str, delimiter: str) -> Parsed:
+def parsed_rows(path: Path, text: str, delimiter: str, first_line: int = 1) -> Parsed:
+    """The rows of delimited text, whose first line is the file's ``first_line``.
+
+    Raises:
+        FileError: when it is reached, a row that is no CSV.
+    """
     # Lines keep their ends: quoted text can hold line breaks.
     file: Iterator[str]
     if "\r" in text:
@@ -442,12 +518,12 @@ def _parsed(path: Path, text: str, delimiter: str) -> Parsed:
         file = (line.strip(" \t\r\n") + "\n" for line in file)
     csv.field_size_limit(MAX_FIELD_CHARS)
     reader = csv.reader(file, delimiter=delimiter, skipinitialspace=delimiter == " ", strict=True)
-    line = 1
+    line = first_line
     try:
         for row in reader:
             if row and not row[0].lstrip().startswith("#"):
                 yield line, row
-            line = reader.line_num + 1
+            line = first_line + reader.line_num
     except csv.Error as error:
         what = f"is not CSV ({error})"
         raise FileError(what, "correct the row that begins here", f"{path}:{line}") from None
@@ -460,7 +536,7 @@ def _recognised(text: str, mapping: TableMap) -> str:
 
     def score(delimiter: str) -> tuple[int, int]:
         try:
-            parsed = _parsed(Path(), text[:SAMPLE_CHARS], delimiter)
+            parsed = parsed_rows(Path(), text[:SAMPLE_CHARS], delimiter)
             rows = [row for _, row in islice(parsed, SAMPLE_ROWS)]
         except FileError:
             return 0, 0
@@ -486,10 +562,15 @@ def _table(
                 "is empty", "a table has a header line and one row per measurement", str(path)
             )
         header = [name.strip() for name in first]
-    return header, _checked(path, parsed, len(header), delimiter)
+    return header, rows_of_width(path, parsed, len(header), delimiter)
 
 
-def _checked(path: Path, parsed: Parsed, n_fields: int, delimiter: str) -> Parsed:
+def rows_of_width(path: Path, parsed: Parsed, n_fields: int, delimiter: str) -> Parsed:
+    """The rows, each checked to have ``n_fields`` fields.
+
+    Raises:
+        FileError: when it is reached, a row with another number of them.
+    """
     for line, row in parsed:
         if len(row) != n_fields:
             raise FileError(

@@ -48,8 +48,8 @@ def grouped_clocks(
         repeats_unnumbered: rows of the same point are repeats without a number.
     """
     clocks, at, rows = np.unique(mhz[np.isfinite(mhz)], return_inverse=True, return_counts=True)
-    groups = _groups(clocks)
-    if len(groups) < 2 or len(groups) == len(clocks):
+    groups = groups_of(clocks)
+    if not groups:
         return Grouped(mhz)
     import pandas as pd  # noqa: PLC0415  (most tables need no grouping)
 
@@ -58,6 +58,32 @@ def grouped_clocks(
     group_of = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
     by_key = pd.DataFrame({"group": group_of[at], "key": key, "clock": at})
     own = by_key.groupby(["group", "key"])["clock"].nunique().groupby("group").mean()
+    grouped = meant_clocks(clocks, rows, groups, own.to_numpy(), name, repeats_unnumbered)
+    if not grouped.note:
+        return Grouped(mhz)
+    now = mhz.copy()
+    now[np.isfinite(mhz)] = grouped.mhz[at]
+    return Grouped(now, grouped.note)
+
+
+def meant_clocks(
+    clocks: np.ndarray,
+    rows: np.ndarray,
+    groups: list[np.ndarray],
+    own: np.ndarray,
+    name: str,
+    repeats_unnumbered: bool,
+) -> Grouped:
+    """The setting of each clock.
+
+    Args:
+        clocks: float64, sorted and distinct.
+        rows: int64, of each clock.
+        groups: of :func:`groups_of`.
+        own: float64, the clocks of a group that a kernel has in the mean, where it has any.
+        name: as for :func:`grouped_clocks`.
+        repeats_unnumbered: as for :func:`grouped_clocks`.
+    """
     meant = clocks.copy()
     joined = []
     for i, group in enumerate(groups):
@@ -67,16 +93,21 @@ def grouped_clocks(
             meant[group] = _round_mhz(float(clocks[group[0]]), float(clocks[group[-1]]))
             joined.append(group)
     if not joined or len(np.unique(meant)) < 2:
-        return Grouped(mhz)
-    now = mhz.copy()
-    now[np.isfinite(mhz)] = meant[at]
+        return Grouped(clocks)
     widest = max(joined, key=lambda group: float(clocks[group[-1]] / clocks[group[0]]))
     note = (
         f"{name}: {len(clocks)} clocks as measured are taken for {len(np.unique(meant))} settings "
         f"(such as {clocks[widest[0]]:g} to {clocks[widest[-1]]:g} for {meant[widest[0]]:g} MHz); "
         f'{name}_achieved keeps each row\'s own. clocks = "exact" in the map takes them as they are'
     )
-    return Grouped(now, note)
+    return Grouped(meant, note)
+
+
+def groups_of(clocks: np.ndarray) -> list[np.ndarray]:
+    """Sorted clocks, divided at the gaps that are clearly wider than all others: indices; nothing
+    where that leaves all together, or each alone."""
+    groups = _groups(clocks)
+    return groups if 1 < len(groups) < len(clocks) else []
 
 
 def _groups(clocks: np.ndarray) -> list[np.ndarray]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -51,29 +53,82 @@ def note_impossible(
     and of a failed measurement any number from 0 on.
     """
     for name, values in columns.items():
-        low, high, unit = _bounds(name)
-        least = np.where(failed | (of_store & (name not in DEVICE)), 0.0, low)
-        rows = np.flatnonzero((values < least) | (values > high))
+        rows, least = impossible_rows(name, values, of_store, failed)
         if not len(rows):
             continue
-        bounds = f"devices have {low:g} to {high:,g} {unit}"
-        present = values[~np.isnan(values) & ~of_store]
-        right = [
-            (factor, text, theirs)
-            for factor, text, theirs in UNITS.get(unit, ())
-            if len(rows) == len(present) and _possible(present * factor, low, high).all()
-        ]
-        if right and name in DEVICE:
-            factor, text, theirs = right[0]
-            advice = _advice(name, factor, text, theirs, mapping)
-            cells.wrong_columns.append(
-                f"{name}{_called(name, mapping)}: {_found(values[rows])} {bounds}; {advice}"
-            )
+        text = other_unit(name, Extent.of(values, rows, of_store), mapping)
+        if text:
+            cells.wrong_columns.append(text)
             continue
         for i in rows.tolist():
-            cells.note(
-                i, name, f"{name}: found {values[i]:g}; {_wanted(name, values[i], least[i])}"
+            cells.note(i, name, impossible(name, values[i], least[i]))
+
+
+def impossible_rows(
+    name: str, values: np.ndarray, of_store: np.ndarray, failed: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """int64: the rows of a column whose value no device has; float64 (all rows): the least that
+    one has."""
+    low, high, _ = _bounds(name)
+    least = np.where(failed | (of_store & (name not in DEVICE)), 0.0, low)
+    return np.flatnonzero((values < least) | (values > high)), least
+
+
+def impossible(name: str, value: float, least: float) -> str:
+    """What is wrong with a value that no device has."""
+    return f"{name}: found {value:g}; {_wanted(name, value, least)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extent:
+    """A column's values that are of no store (``present``), and those that no device has
+    (``wrong``): how many, the least and the most of each, NaN without."""
+
+    n_present: int
+    present: tuple[float, float]
+    n_wrong: int
+    wrong: tuple[float, float]
+
+    @classmethod
+    def of(cls, values: np.ndarray, rows: np.ndarray, of_store: np.ndarray) -> Extent:
+        """``values``: all of the column; ``rows``: those that no device has."""
+        present = values[~np.isnan(values) & ~of_store]
+        return cls(
+            n_present=len(present),
+            present=_range(present),
+            n_wrong=len(rows),
+            wrong=_range(values[rows]),
+        )
+
+    def with_(self, other: Extent) -> Extent:
+        """That of the values of both."""
+        pairs = [(self.present, other.present), (self.wrong, other.wrong)]
+        present, wrong = ((np.fmin(a[0], b[0]), np.fmax(a[1], b[1])) for a, b in pairs)
+        return Extent(
+            n_present=self.n_present + other.n_present,
+            present=present,
+            n_wrong=self.n_wrong + other.n_wrong,
+            wrong=wrong,
+        )
+
+
+def _range(values: np.ndarray) -> tuple[float, float]:
+    return (float(values.min()), float(values.max())) if len(values) else (np.nan, np.nan)
+
+
+def other_unit(name: str, own: Extent, mapping: TableMap) -> str:
+    """What is wrong with a column whose values are all in another unit; empty where they are
+    not."""
+    low, high, unit = _bounds(name)
+    if name not in DEVICE or not 0 < own.n_wrong == own.n_present:
+        return ""
+    for factor, text, theirs in UNITS.get(unit, ()):
+        if low <= own.present[0] * factor and own.present[1] * factor <= high:
+            return (
+                f"{name}{_called(name, mapping)}: {_found(*own.wrong)} devices have {low:g} to "
+                f"{high:,g} {unit}; {_advice(name, factor, text, theirs, mapping)}"
             )
+    return ""
 
 
 def _bounds(name: str) -> tuple[float, float, str]:
@@ -102,12 +157,7 @@ def _wanted(name: str, value: float, least: float) -> str:
     )
 
 
-def _possible(values: np.ndarray, low: float, high: float) -> np.ndarray:
-    return (values >= low) & (values <= high)
-
-
-def _found(values: np.ndarray) -> str:
-    least, most = float(values.min()), float(values.max())
+def _found(least: float, most: float) -> str:
     if least == most:
         return f"found {least:.10g} in every row, and"
     return f"found {least:.10g} to {most:.10g}, and"
@@ -148,40 +198,60 @@ def note_power_caps(
     """Note a column of clocks that holds power caps in W: its own name says so, or the rows that
     draw most draw as many W as their "clock" is. ``power_w``: float64, the mean of each row;
     ``read_back``: bool, the rows whose clock a reading agrees with."""
+    of_all = {} if read_back.all() else _most_drawn(core_mhz[~read_back], power_w[~read_back])
+    if wrong := power_caps(of_all, mapping):
+        cells.wrong_columns.append(wrong)
+
+
+def power_caps(most_w: Mapping[float, float], mapping: TableMap) -> str:
+    """What is wrong with a column of clocks that holds power caps in W; empty where it does not.
+    ``most_w``: each of its clocks, or none of too many, and what the rows that draw most draw
+    there."""
     source = mapping.columns.get("core_mhz")
     names = [] if source is None else source.names
     if SLURM_CLOCKS & {*names}:
-        return
+        return ""
     named = [name for name in names if _names_cap(name)]
-    reached_w = {} if read_back.all() else _reached_caps(core_mhz[~read_back], power_w[~read_back])
+    reached_w = _reached_caps(most_w)
     if not named and not reached_w:
-        return
+        return ""
     seen = ""
     if reached_w:
         seen = ": rows draw " + " and ".join(
             f"{reached_w[cap]:.3g} W at {cap:g}" for cap in (min(reached_w), max(reached_w))
         )
-    cells.wrong_columns.append(
+    return (
         f"core_mhz{_called('core_mhz', mapping)}: is a power cap (power limit) in W, not a clock"
         f"{seen}; name it power_limit_w under [columns] in the map, and the clocks that were read "
         "core_mhz_achieved"
     )
 
 
-def _reached_caps(core_mhz: np.ndarray, power_w: np.ndarray) -> dict[float, float]:
-    """Each "clock" whose number the rows that draw most draw in W, and what they draw; nothing
-    where these are few of them, or so near to each other that it may be by chance."""
+def _most_drawn(core_mhz: np.ndarray, power_w: np.ndarray) -> dict[float, float]:
+    """Each "clock", and what the rows that draw most draw in W, 0 where no row has a power; nothing
+    where there are too many."""
     known = np.isfinite(power_w)
     caps = np.unique(core_mhz)
     if not FEWEST_CAPS <= len(caps) <= MOST_CAPS:
         return {}
-    reached_w = {}
-    for cap in caps.tolist():
-        own_w = power_w[(core_mhz == cap) & known]
-        most_w = float(np.quantile(own_w, DRAW_MOST, method="higher")) if len(own_w) else 0.0
-        if AT_CAP[0] * cap < most_w < AT_CAP[1] * cap and cap <= MOST_CAP_W:
-            reached_w[cap] = most_w
-    enough = len(reached_w) >= max(FEWEST_CAPS, MOSTLY * len(caps))
+    of_caps = ((cap, power_w[(core_mhz == cap) & known]) for cap in caps.tolist())
+    return {cap: draw_most(own_w) if len(own_w) else 0.0 for cap, own_w in of_caps}
+
+
+def draw_most(power_w: np.ndarray) -> float:
+    """What the rows that draw most draw."""
+    return float(np.quantile(power_w, DRAW_MOST, method="higher"))
+
+
+def _reached_caps(most_w: Mapping[float, float]) -> dict[float, float]:
+    """Each "clock" whose number the rows that draw most draw in W, and what they draw; nothing
+    where these are few of them, or so near to each other that it may be by chance."""
+    reached_w = {
+        cap: own_w
+        for cap, own_w in most_w.items()
+        if AT_CAP[0] * cap < own_w < AT_CAP[1] * cap and cap <= MOST_CAP_W
+    }
+    enough = len(reached_w) >= max(FEWEST_CAPS, MOSTLY * len(most_w))
     return reached_w if enough and max(reached_w) >= WIDE * min(reached_w) else {}
 
 

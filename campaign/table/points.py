@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,11 +67,32 @@ def attempts_of(
     mixed.sort()
     if (mixed[1:] != mixed[:-1]).all():
         return Attempts(np.arange(len(ids)), failures)
-    attempt = frame["attempt"]
-    best: dict[bytes, int] = {}
-    wrong = cells.wrong_rows
-    for i, point_id in enumerate(ids.tolist()):
-        if i in wrong:
+    wrong = np.zeros(len(ids), bool)
+    wrong[[*cells.wrong_rows]] = True
+    best: dict[Hashable, int] = {}
+    attempt = np.asarray(frame["attempt"])
+    for i, other in same_points(ids.tolist(), given != b"", worth, attempt, wrong, best):
+        setting = Setting.of(*(frame[name][i] for name in AXES))
+        line = cells.table.lines[other]
+        cells.note(i, "point", same_point(line, frame["kernel"][i], setting, frame["repeat"][i]))
+    return Attempts(np.array(sorted(best.values()), np.int64), failures)
+
+
+def same_points(
+    ids: Iterable[Hashable],
+    given: np.ndarray,
+    worth: np.ndarray,
+    attempt: np.ndarray,
+    wrong: np.ndarray,
+    best: dict[Hashable, int],
+) -> Iterator[tuple[int, int]]:
+    """Each row that is the same point as one before it, and that row; but no attempts of a store.
+
+    ``given``, ``wrong``: bool, the rows of a store, and those that are wrong, which are left out.
+    ``best``: becomes id -> the row that is its measurement.
+    """
+    for i, point_id in enumerate(ids):
+        if wrong[i]:
             continue
         other = best.setdefault(point_id, i)
         if other == i:
@@ -80,15 +101,15 @@ def attempts_of(
             if (worth[i], attempt[i]) >= (worth[other], attempt[other]):
                 best[point_id] = i
             continue
-        setting = Setting.of(*(frame[name][i] for name in AXES))
-        cells.note(
-            i,
-            "point",
-            f"the same point as line {cells.table.lines[other]} ({frame['kernel'][i]} at "
-            f"{setting}, repeat {frame['repeat'][i]}); number them in a column repeat or by "
-            f"number_repeats in a map file, or rename one",
-        )
-    return Attempts(np.array(sorted(best.values()), np.int64), failures)
+        yield i, other
+
+
+def same_point(line: int, kernel: str, setting: Setting, repeat: int) -> str:
+    """What is wrong with a row that is the same point as that of a line."""
+    return (
+        f"the same point as line {line} ({kernel} at {setting}, repeat {repeat}); number them in a "
+        f"column repeat or by number_repeats in a map file, or rename one"
+    )
 
 
 def worth_of(status: Texts) -> np.ndarray:

@@ -6,17 +6,18 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from campaign.table.delimited import MAX_VALUES, head_of, read_delimited
-from campaign.table.formats import FORMATS, Columns, recognised
+from campaign.table.delimited import MAX_VALUES, Columns, head_of, read_delimited
+from campaign.table.formats import FORMATS, recognised
 from campaign.table.map_file import (
     COLUMNS,
     OF_STORE,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from campaign.store.measurement import Trace
+    from campaign.table.long_text import LongText
     from campaign.table.windows import PowerLogs
 
 AsRead = list[Any] | Texts | Numbers
@@ -65,7 +67,7 @@ class RawTable:
     """A table under our column names and units. A column of numbers is :class:`Numbers`; any other
     has its values as they were read: text, numbers, or None. Every column has one entry a row;
     ``lines`` are those of the file. ``notes``: what was recognised, a sentence each. ``traces``:
-    line -> those of its window."""
+    line -> those of its window. ``n_read``: its rows before ``[[keep]]``."""
 
     path: Path
     lines: Sequence[int]
@@ -73,6 +75,7 @@ class RawTable:
     labels: dict[str, Texts]
     notes: list[str] = field(default_factory=list)
     traces: Mapping[int, Sequence[Trace]] = field(default_factory=dict)
+    n_read: int = 0
 
     def texts(self, name: str) -> Texts:
         """A column that is none of numbers."""
@@ -101,10 +104,7 @@ def read_table(
     lines: Sequence[int]
     values: Sequence[AsRead]
     decimal = mapping.decimal
-    # A profile is something else in the tables of others.
-    standard = {*COLUMNS} - ({"profile"} if mapping.imported or mapping.columns else set())
     if mapping.imported:
-        standard |= {"status", "text"}
         (header, lines, values), notes = _of_format(path, mapping)
     elif _is_parquet(path):
         header, lines, values = _parquet(path)
@@ -116,11 +116,64 @@ def read_table(
     if logs is not None:
         header, values, traces, noted = _of_windows(path, (header, lines, values), logs)
         notes += noted
+    table = header, lines, values
+    return _raw_table(path, table, mapping, map_file, decimal, notes, traces)
+
+
+def read_long_table(text: LongText, map_file: Path | None = None) -> Iterator[RawTable]:
+    """A table that is too long to be in memory, as tables of some of its rows after the other.
+    Their ``notes`` are empty.
+
+    Raises:
+        FileError: when it is reached, what is wrong; and at the end of the file, what is wrong
+            with the whole.
+    """
+    mapping, header = text.mapping, text.form.header
+    source = mapping.columns.get("kernel")
+    names = (
+        ["node", *(source.names if source else ())] if _has_unnamed_node(header, mapping) else []
+    )
+    seen: dict[tuple[Any, ...], None] = {}
+
+    def raw_table(numbered: tuple[int, Columns]) -> RawTable:
+        part, table = numbered
+        if names:
+            theirs = dict(zip(table[0], table[2], strict=True))
+            own = [_texts(theirs[name]) for name in names if name in theirs]
+            _, first = np.unique(group_codes(own), return_index=True)
+            seen.update(dict.fromkeys(tuple(c[i] for c in own) for i in first.tolist()))
+        return _raw_table(text.path, table, mapping, map_file, mapping.decimal, part=part)
+
+    yield from map(raw_table, enumerate(text.parts()))
+    if names:
+        rows: dict[str, AsRead] = {name: [] for name in header}
+        rows |= dict(zip(names, map(list, zip(*seen, strict=True)), strict=True))
+        _check_nodes(text.path, rows, range(len(seen)), mapping)
+
+
+def _raw_table(
+    path: Path,
+    table: Columns,
+    mapping: TableMap,
+    map_file: Path | None,
+    decimal: str | None,
+    notes: Sequence[str] = (),
+    traces: Mapping[int, Sequence[Trace]] = MappingProxyType({}),
+    part: int | None = None,
+) -> RawTable:
+    """A table as it was read under our names and units. ``part``: the number, from 0, of some of
+    its rows; what is true of all of them together is then not checked."""
+    header, lines, values = table
+    notes = [*notes]
+    # A profile is something else in the tables of others.
+    standard = {*COLUMNS} - ({"profile"} if mapping.imported or mapping.columns else set())
+    if mapping.imported:
+        standard |= {"status", "text"}
     twice = [name for name, n in Counter(header).items() if n > 1]
     if twice:
         raise FileError(f"several columns {twice[0]!r}", "rename or remove all but one", str(path))
     theirs: dict[str, AsRead] = dict(zip(header, values, strict=True))
-    if "node" in header and mapping.columns and not mapping.imported:
+    if part is None and _has_unnamed_node(header, mapping):
         _check_nodes(path, theirs, lines, mapping)
     standard = OF_STORE if POINT_ID in theirs else standard
     in_map = "the map" if map_file is None else str(map_file)
@@ -149,21 +202,31 @@ def read_table(
         if name not in columns
     }
     kept_labels = {name: _texts(theirs[name]) for name in labels}
+    n_read = len(lines)
     if mapping.keep:
-        kept = _kept(theirs, numbers, mapping.keep, len(lines))
-        if len(lines) and not len(kept):
-            raise FileError(
-                f"none of its {len(lines)} rows is kept by [[keep]] in {in_map}",
-                "correct that rule",
-                str(path),
-            )
-        notes.append(f"{path}: {len(kept)} of {len(lines)} rows kept, as the map says")
+        kept = _kept(theirs, numbers, mapping.keep, n_read)
+        if part is None:
+            notes += kept_notes(path, len(kept), n_read, map_file)
         rows = np.array(kept, np.int64)
         columns = {name: values[rows] for name, values in columns.items()}
         kept_labels = {name: values[rows] for name, values in kept_labels.items()}
         lines = [lines[i] for i in kept]
-    _check_units_row(path, lines, columns)
-    return RawTable(path, lines, columns, kept_labels, notes, traces)
+    if not part:
+        _check_units_row(path, lines, columns)
+    return RawTable(path, lines, columns, kept_labels, notes, traces, n_read)
+
+
+def kept_notes(path: Path, n_kept: int, n_read: int, map_file: Path | None) -> list[str]:
+    """How many rows ``[[keep]]`` keeps, a sentence.
+
+    Raises:
+        FileError: it keeps none of them.
+    """
+    if n_read and not n_kept:
+        in_map = "the map" if map_file is None else str(map_file)
+        what = f"none of its {n_read} rows is kept by [[keep]] in {in_map}"
+        raise FileError(what, "correct that rule", str(path))
+    return [f"{path}: {n_kept} of {n_read} rows kept, as the map says"]
 
 
 def _of_windows(
@@ -212,14 +275,20 @@ def _of_format(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     return ([header[i] for i in kept], lines, [values[i] for i in kept]), notes
 
 
+def _has_unnamed_node(header: Sequence[str], mapping: TableMap) -> bool:
+    """Whether a table has a column node, and a map that names columns, but not this one."""
+    named = {name for source in mapping.columns.values() for name in source.names}
+    is_other = mapping.columns and not mapping.imported
+    return "node" in header and bool(is_other) and "node" not in {*named, *mapping.columns}
+
+
 def _check_nodes(
     path: Path, theirs: Mapping[str, AsRead], lines: Sequence[int], mapping: TableMap
 ) -> None:
     """Refuse a column node that the map does not name, where it cannot be the host: each of its
     values is of one kernel, as a region is, or the table has another column of hosts."""
-    named = {name for source in mapping.columns.values() for name in source.names}
     nodes = _texts(theirs["node"])
-    if "node" in {*named, *mapping.columns} or len(nodes.values) < 2:
+    if len(nodes.values) < 2:
         return
     source = mapping.columns.get("kernel")
     of_kernel = [_texts(theirs.get(name, list(lines))) for name in source.names] if source else []

@@ -1,0 +1,206 @@
+"""A table that is too long to be in memory, checked: it is read once for that, again where clocks
+were measured with jitter, and once more as its rows go into a store.
+
+Of each row its id is kept, 12 bytes; of rows of a store, the attempt too. All else is of one part,
+or of the distinct sites, clocks and points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from campaign.store.generation import PACKED_ID, packed_ids, unpacked_ids
+from campaign.table.cells import TableCells
+from campaign.table.checking import Checked, Kinds, Rows, disagreements, frame_of, kinds_of
+from campaign.table.long_checks import OfLongTable
+from campaign.table.long_text import LongText
+from campaign.table.map_file import POINT_ID
+from campaign.table.points import point_ids_of, same_point, same_points
+from campaign.table.reading import RawTable, kept_notes, read_long_table
+from dvfs.dataset import COUNT_PREFIX
+from dvfs.input_files import FileError
+from dvfs.setting import AXES, Setting
+from dvfs.texts import EqualLengths, group_codes
+
+MOST_LISTED = 10_000
+"""Rows whose energy is not their power times time, a line each."""
+
+
+ATTEMPT = np.dtype([("is_of_store", "?"), ("worth", "u1"), ("attempt", "i8")])
+
+
+class _Part(NamedTuple):
+    """Some rows: columns of the store without ids, power (W), and what each row is."""
+
+    table: RawTable
+    rows: Rows
+    power_w: np.ndarray
+    kinds: Kinds
+
+
+class LongTable:
+    """A checked table. ``check_part``: raises FileError for what is wrong with some of its rows.
+
+    Raises:
+        FileError: what is wrong, as :func:`campaign.table.checking.checked_rows` says it.
+    """
+
+    def __init__(
+        self,
+        text: LongText,
+        map_file: Path | None = None,
+        check_part: Callable[[RawTable], None] = lambda _: None,
+    ) -> None:
+        self.path = text.path
+        self._text, self._map_file, self._check_part = text, map_file, check_part
+        self._of_all = OfLongTable(text.mapping)
+        self._read()
+        while self._of_all.needs_pass():
+            self._of_all = self._of_all.again()
+            self._read()
+        self.notes = text.notes()
+        if text.mapping.keep:
+            self.notes += kept_notes(self.path, len(self), self._n_read, map_file)
+        self.notes += self._of_all.notes()
+        self._of_all.note_since_start()
+        self._dropped = self._other_attempts()
+        if wrong := self._of_all.messages(self.path):
+            raise FileError("\n".join(wrong))
+        del self._attempts
+
+    def __len__(self) -> int:
+        """Its rows."""
+        return len(self._ids) // PACKED_ID.itemsize
+
+    @property
+    def disagreements(self) -> list[str]:
+        """Rows whose energy is not their power times time, a line each."""
+        more = self._n_disagree - len(self._disagree)
+        return self._disagree + [f"{self.path}: and {more} further rows"] * (more > 0)
+
+    def parts(self) -> Iterator[Checked]:
+        """Its rows as the store keeps them, some after the other.
+
+        Raises:
+            FileError: when it is reached, the file has changed.
+        """
+        start = 0
+        for part in self._parts(self._of_all.again()):
+            yield self._checked(part, start)
+            start += len(part.table.lines)
+            del part
+
+    def _parts(self, of_all: OfLongTable) -> Iterator[_Part]:
+        def part(table: RawTable) -> _Part:
+            self._check_part(table)
+            cells = TableCells(table)
+            kinds = kinds_of(cells)
+            rows, power_w = frame_of(cells, self._text.mapping, kinds, of_all)
+            of_all.end_part(cells)
+            return _Part(table, rows, power_w, kinds)
+
+        return map(part, read_long_table(self._text, self._map_file))
+
+    def _read(self) -> None:
+        """Learn what all rows are, one part after the other."""
+        self._ids = bytearray()
+        self._lines: list[Sequence[int]] = []
+        self._attempts: list[np.ndarray] = []
+        self._n_read = self._n_disagree = 0
+        self._disagree: list[str] = []
+        for part in self._parts(self._of_all):
+            self._add(*part)
+            del part
+
+    def _add(self, table: RawTable, rows: Rows, power_w: np.ndarray, kinds: Kinds) -> None:
+        ids = point_ids_of(rows, kinds.ids)
+        self._ids += packed_ids(ids)
+        lines = np.array(table.lines, np.int64)
+        whole = range(lines[0], lines[-1] + 1) if len(lines) else range(0)
+        self._lines.append(whole if len(whole) == len(lines) else lines)  # type: ignore[arg-type]
+        attempts = np.broadcast_to(np.zeros((), ATTEMPT), len(lines))
+        if kinds.of_store.any():
+            attempts = np.empty(len(lines), ATTEMPT)
+            own = kinds.of_store, kinds.worth, np.asarray(rows["attempt"])
+            for name, values in zip(ATTEMPT.names or (), own, strict=True):
+                attempts[name] = values
+        self._attempts.append(attempts)
+        self._n_read += table.n_read
+        disagree = disagreements(table, rows, power_w)
+        self._n_disagree += len(disagree)
+        self._disagree += disagree[: max(MOST_LISTED - len(self._disagree), 0)]
+
+    def _other_attempts(self) -> np.ndarray:
+        """int64, sorted: the numbers of rows that are attempts at points which others measure. Rows
+        that are the same point as others are noted as wrong."""
+        ids = np.frombuffer(self._ids, PACKED_ID)
+        first = ids["first"].astype(np.uint64)
+        first.sort()
+        twice = first[1:][first[1:] == first[:-1]]
+        if not len(twice):
+            return np.empty(0, np.int64)
+        rows = np.flatnonzero(np.isin(ids["first"], twice))
+        codes = group_codes([ids["first"][rows].astype(np.uint64), ids["last"][rows]])
+        attempts = np.concatenate(
+            [part[own] for part, own in zip(self._attempts, self._by_part(rows), strict=True)]
+        )
+        wrong = np.isin(rows, self._of_all.wrong_rows())
+        best: dict[Hashable, int] = {}
+        n_same, same = 0, None
+        given, worth, attempt = (attempts[name] for name in ATTEMPT.names or ())
+        for pair in same_points(codes, given, worth, attempt, wrong, best):
+            n_same, same = n_same + 1, same or pair
+        if same:
+            self._note_same_point(int(rows[same[0]]), int(rows[same[1]]), n_same)
+        return np.delete(rows, sorted(best.values()))
+
+    def _note_same_point(self, row: int, other: int, rows: int) -> None:
+        """Note the first of some rows that are the same point as one before."""
+        line, other_line = (
+            int(part[own[0]])
+            for number in (row, other)
+            for part, own in zip(self._lines, self._by_part(np.array([number])), strict=True)
+            if len(own)
+        )
+        for part in self._parts(self._of_all.again()):
+            at, frame = np.flatnonzero(np.asarray(part.table.lines) == line), part.rows
+            for i in at.tolist():
+                setting = Setting.of(*(frame[name][i] for name in AXES))
+                text = same_point(other_line, frame["kernel"][i], setting, frame["repeat"][i])
+                self._of_all.note("point", line, text, rows)
+                return
+
+    def _by_part(self, rows: np.ndarray) -> list[np.ndarray]:
+        """The rows (int64, sorted) of each part, counted from its first one."""
+        starts = np.cumsum([0, *map(len, self._lines)])
+        places = np.searchsorted(rows, starts)
+        return [
+            rows[first:end] - start
+            for start, first, end in zip(starts[:-1], places[:-1], places[1:], strict=True)
+        ]
+
+    def _checked(self, part: _Part, start: int) -> Checked:
+        table, frame, _, kinds = part
+        lines = np.array(table.lines, np.int64)
+        size = PACKED_ID.itemsize
+        packed = self._ids[start * size : (start + len(lines)) * size]
+        if len(packed) != len(lines) * size:
+            raise FileError("has changed while it was read", "import it again", str(self.path))
+        rows: Rows = {
+            name: own
+            for name, own in frame.items()
+            if not name.startswith(COUNT_PREFIX) or table.of_store or name in self._of_all.counted
+        }
+        rows[POINT_ID] = EqualLengths(unpacked_ids(packed))
+        failed = np.flatnonzero(kinds.worth == 0)
+        failures: Rows = {name: own[failed] for name, own in rows.items()}
+        failures[POINT_ID] = np.asarray(failures[POINT_ID])
+        first, end = np.searchsorted(self._dropped, [start, start + len(lines)])
+        if end > first:
+            kept = np.delete(np.arange(len(lines)), self._dropped[first:end] - start)
+            lines, rows = lines[kept], {name: own[kept] for name, own in rows.items()}
+        return Checked(self.path, rows, failures, lines, [], [])
