@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,7 @@ def row_hashes(columns: Iterable[Column]) -> np.ndarray:
     made: np.ndarray | None = None
     for column in columns:
         if isinstance(column, Texts):
-            own = column.array(np.int64, [hash(value) for value in column.values])
+            own = column.array(np.int64, list(map(_hash, column.values)))
         else:
             own = np.asarray(column)
             if own.dtype.kind == "f":
@@ -59,6 +60,11 @@ def row_hashes(columns: Iterable[Column]) -> np.ndarray:
             made *= factor
             made ^= made >> SHIFT
     return np.zeros(0, np.uint64) if made is None else made
+
+
+def _hash(text: str) -> int:
+    """The same in every process, unlike Python's own."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
 
 
 class Distinct:
