@@ -19,10 +19,11 @@ from analysis.measurements.observations import (
     kernel_names,
     setting_text,
 )
+from analysis.predict.coordinates import coordinates
 from analysis.predict.covariance import Prior
 from analysis.predict.kernel_mixture import energies_and_times, everywhere
 from analysis.predict.posterior import Posterior
-from analysis.predict.power_limits import PowerLimits, coordinates
+from analysis.predict.power_limits import PowerLimits
 from analysis.ties import first_least, time_noise
 from dvfs.setting import Setting, Volts
 
