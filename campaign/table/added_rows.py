@@ -175,7 +175,8 @@ def site_records(rows: Rows, mapping: TableMap, sidecar: Sidecar) -> dict[str, S
     assert isinstance(sites, Texts)  # noqa: S101
     for code, first in zip(*np.unique(sites.codes, return_index=True), strict=True):
         site, own = sites.values[code], np.flatnonzero(sites.codes == code)
-        usual = SiteRecord(device="cpu" if np.isnan(rows["mem_mhz"][first]) else "gpu")
+        of_gpu = not np.isnan(rows["mem_mhz"][first]) and np.isnan(rows["uncore_mhz"][first])
+        usual = SiteRecord(device="gpu" if of_gpu else "cpu")
         record = sidecar.sites.get(site, usual)
         records[site] = SiteRecord(
             {name: str(domain) for name, domain in mapping.classes.items()} or record.classes,
@@ -190,15 +191,20 @@ def _legal(rows: Rows, own: np.ndarray, mapping: TableMap) -> Volts:
     if not mapping.legal:
         return {}
     volts: dict[str, dict[Any, float]] = {}
-    for name, pairs in (("core", mapping.voltage.core), ("mem", mapping.voltage.mem)):
-        mhz, volt = (np.asarray(rows[f"{name}_{unit}"])[own] for unit in ("mhz", "v"))
+    second = "mem_mhz" if np.isnan(np.asarray(rows["uncore_mhz"])[own]).all() else "uncore_mhz"
+    for name, clock, pairs in (
+        ("core", "core_mhz", mapping.voltage.core),
+        ("mem", second, mapping.voltage.mem),
+    ):
+        mhz, volt = (np.asarray(rows[column])[own] for column in (clock, f"{name}_v"))
         known = ~np.isnan(mhz) & ~np.isnan(volt)
         clocks, of = np.unique(mhz[known], return_inverse=True)
         volts[name] = {
             clock: float(np.median(volt[known][of == i])) for i, clock in enumerate(clocks.tolist())
         } | dict(pairs)
     legal: Volts = {}
-    for core_mhz, *mem in mapping.legal:
-        mem_mhz = mem[0] if mem else None
-        legal[Setting(core_mhz, mem_mhz)] = (volts["core"].get(core_mhz), volts["mem"].get(mem_mhz))
+    for core_mhz, *others in mapping.legal:
+        mhz = others[0] if others else None
+        setting = Setting.of_row({"core_mhz": core_mhz, second: mhz})
+        legal[setting] = (volts["core"].get(core_mhz), volts["mem"].get(mhz))
     return legal

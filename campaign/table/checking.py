@@ -260,7 +260,8 @@ def frame_of(
     of_all.group_settings(cells, of_store, site, keys, clocks, mapping)
     core_mhz, mem_mhz = clocks["core_mhz"], clocks["mem_mhz"]
     counts = {name: cells.numbers(name) for name in table.columns if name.startswith(COUNT_PREFIX)}
-    core_v, mem_v, origin = _volts(cells, core_mhz, mem_mhz, of_store, mapping)
+    second_mhz = np.where(np.isnan(uncore_mhz), mem_mhz, uncore_mhz)
+    core_v, mem_v, origin = _volts(cells, core_mhz, second_mhz, of_store, mapping)
     numbers = {
         "time_s": time_s,
         "energy_j": energy_j,

@@ -42,7 +42,7 @@ from dvfs.texts import Column, EqualLengths, Texts
 
 SAMPLE_ROWS = 1 << 19
 """So many rows or fewer are looked at by the checks of the data, which have theirs in memory."""
-OF_SITE = ("site", "core_mhz", "core_v", "mem_mhz", "mem_v")
+OF_SITE = ("site", "core_mhz", "core_v", "mem_mhz", "uncore_mhz", "mem_v")
 """The columns that tell what a store should know of a site."""
 
 

@@ -194,6 +194,39 @@ def test_an_uncore_clock_is_the_second_clock_of_the_model(
     assert len({mhz for _, mhz in answers[0][1]}) > 1
 
 
+def test_legal_settings_of_a_map_are_of_the_uncore_clock(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        f"s,k{k},{core},3200,{uncore},{k + 1 + 1 / core + 1 / uncore},{k + 2}"
+        for k in range(4)
+        for core in (1000, 1500, 2000)
+        for uncore in (1200, 2400)
+    ]
+    header = "site,kernel,core_mhz,mem_mhz,uncore_mhz,time_s,energy_j"
+    (tmp_path / "t.csv").write_text("\n".join([header, *rows]) + "\n")
+    (tmp_path / "m.toml").write_text(
+        "legal = [[1000, 1200], [1500, 1800], [2000, 2400]]\n[voltage]\n"
+        "core = [[1000, 0.7], [1500, 0.8], [2000, 1.0]]\n"
+        "mem = [[1200, 0.7], [1800, 0.8], [2400, 0.9]]\n"
+    )
+    words = ["import", str(tmp_path / "t.csv"), "--map", str(tmp_path / "m.toml")]
+    assert main([*words, "--store", str(tmp_path / "s")]) == 0
+    assert set(frame_of(tmp_path / "s")["mem_v"]) == {0.7, 0.9}
+    assert main(["fit", str(tmp_path / "s")]) == 0
+    picks = printed(capsys, "predict", str(tmp_path / "s"), "--all-settings")
+    assert isinstance(picks, list)
+    known = {
+        (1000, 1200),
+        (1500, 1800),
+        (2000, 2400),
+        *((c, u) for c in (1000, 1500, 2000) for u in (1200, 2400)),
+    }
+    for pick in picks:
+        assert (pick["core_mhz"], pick["uncore_mhz"]) in known
+        assert pick["slurm"].startswith("--cpu-freq") and pick["slurm_cannot_set"] == "uncore_mhz"
+
+
 def test_both_clocks_at_once_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
