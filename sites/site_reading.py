@@ -101,10 +101,10 @@ def _check_control(site: Site, source: Source) -> None:
         )
     if control == "slurm":
         if (domains.mem or domains.uncore) and site.clocks.device == "cpu":
-            name = "mem" if domains.mem else "uncore"
+            name, clock = ("mem", "memory") if domains.mem else ("uncore", "uncore")
             raise source.error(
                 ("domains", name),
-                "the control 'slurm' sets no memory or uncore clock of a CPU (srun --cpu-freq)",
+                f"the control 'slurm' sets no {clock} clock of a CPU (srun --cpu-freq)",
                 f"leave [domains.{name}] out, or set device = 'gpu' in [clocks]",
             )
         local = [name for name, p in site.partitions.items() if p.scheduler != "slurm"]
