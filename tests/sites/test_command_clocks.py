@@ -456,3 +456,24 @@ def test_on_a_machine_without_the_program(tmp_path: Path) -> None:
     with pytest.raises(ClocksError, match="`clocks`: no such program"):
         clocks.set(SLOW)
     assert journals(tmp_path) == []
+
+
+# --- The uncore clock -----------------------------------------------------------------------------
+
+
+def test_an_uncore_clock_is_set_shown_and_restored(tmp_path: Path) -> None:
+    text = json.dumps(LIKWID.options).replace("mem_ghz", "uncore_ghz").replace("<mem>", "<uncore>")
+    layout = replace(LIKWID, mem_mhz=(), uncore_mhz=LIKWID.mem_mhz, options=json.loads(text))
+    before = copy(layout, tmp_path)
+    with layout.running(tmp_path):
+        clocks = layout.open(tmp_path)
+        wanted = Setting(852.0, uncore_mhz=1593.0)
+        assert wanted in (clocks.legal() or [])
+        clocks.set(wanted)
+        assert (tmp_path / layout.device / "mem").read_text() == "1.593\n"
+        assert clocks.state().setting == wanted
+        with pytest.raises(IllegalClockError, match="uncore_mhz"):
+            clocks.set(Setting(852.0, uncore_mhz=1600.0))
+        clocks.restore()
+    now = contents(tmp_path)
+    assert {name: now[name] for name in now if not name.startswith("usr/")} == before
