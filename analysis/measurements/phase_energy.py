@@ -19,10 +19,9 @@ import xarray as xr
 from analysis.measurements.observations import FitError, setting_text
 from dvfs.dataset import OK, PHASE_PREFIX
 from dvfs.kernel_instance import KernelInstance, dataset_kernels
-from dvfs.setting import Setting, axis_values
+from dvfs.setting import Setting, axis_values, distinct_settings
 
 FASTEST, LEAST = "fastest", "least energy"
-CLOCKS = ("core_mhz", "mem_mhz")
 WINDOW = "window"
 """The channel that marks when each of several windows was."""
 
@@ -81,11 +80,12 @@ def phase_splits(dataset: xr.Dataset, site: str) -> tuple[list[PhaseSplit], list
     known = dataset_kernels(dataset)
     kernels: dict[str, KernelInstance] = {}
     rows: dict[str, dict[Setting, list[int]]] = {}
-    for i in marked[ok[marked]].tolist():
+    done = marked[ok[marked]]
+    settings, setting_of = distinct_settings(*axis_values(dataset, done))
+    for i, s in zip(done.tolist(), setting_of.tolist(), strict=True):
         kernel = known[str(dataset["kernel"].values[i]), str(dataset["params"].values[i])]
         kernels[kernel.label] = kernel
-        setting = Setting.of(*(one[0] for one in axis_values(dataset, np.array([i]))))
-        rows.setdefault(kernel.label, {}).setdefault(setting, []).append(i)
+        rows.setdefault(kernel.label, {}).setdefault(settings[s], []).append(i)
     splits, notes = [], []
     for label in sorted(rows):
         mine = rows[label]

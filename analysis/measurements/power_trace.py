@@ -11,7 +11,7 @@ import xarray as xr
 from analysis.measurements.phase_energy import WINDOW, read_samples
 from dvfs.dataset import OK, PHASE_PREFIX
 from dvfs.kernel_instance import kernel_instances
-from dvfs.setting import Setting, axis_values
+from dvfs.setting import AXES, Setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ def row_trace(dataset: xr.Dataset, row: int) -> PowerTrace | None:
     kernel, params = (str(dataset[name].values[row]) for name in ("kernel", "params"))
     return PowerTrace(
         kernel=kernel_instances([(kernel, params)])[kernel, params].label,
-        setting=Setting.of(*(one[0] for one in axis_values(dataset, np.array([row])))),
+        setting=Setting.of_row({n: dataset[n].values[row] for n in AXES if n in dataset}),
         iterations=int(one["iterations"]),
         time_s=float(one["time_s"]),
         energy_j=float(one["energy_j"]),

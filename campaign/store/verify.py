@@ -47,6 +47,7 @@ from campaign.store.summary import without
 from campaign.store.tables import open_tables, read_column
 from dvfs.dataset import COMPLETE, COUNT_PREFIX, DAMAGED
 from dvfs.files import NotRegularError
+from dvfs.setting import AXES, Setting
 
 LOST = ".lost"
 """The suffix of a damaged record that the store goes on without."""
@@ -127,17 +128,18 @@ def lost_traces(generation: Generation, shards: Iterable[BadShard]) -> list[Lost
     rows = sorted(damage)
     columns = {
         name: read_column(tables, f"measurements/{name}")[rows]
-        for name in ("point_id", "kernel", "params", "core_mhz", "mem_mhz")
+        for name in ("point_id", "kernel", "params", *AXES)
+        if f"measurements/{name}" in tables  # an earlier version wrote fewer
     }
+    settings = (Setting.of_row({n: columns[n][i] for n in columns}) for i in range(len(rows)))
     return [
         LostTrace(
             row,
             str(columns["point_id"][i]),
-            f"{columns['kernel'][i]} {columns['params'][i]} at {columns['core_mhz'][i]:g}/"
-            f"{columns['mem_mhz'][i]:g} MHz",
+            f"{columns['kernel'][i]} {columns['params'][i]} at {setting}",
             damage[row],
         )
-        for i, row in enumerate(rows)
+        for i, (row, setting) in enumerate(zip(rows, settings, strict=True))
     ]
 
 

@@ -10,10 +10,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.measurements.power_trace import row_trace
+from analysis.quality.finding import Finding, describe
 from campaign.plan.plan import make_plan
 from campaign.results import open_store as open_results
 from campaign.store.dataset import current_tables
+from campaign.store.generation import MISSING, newest_generation
 from campaign.store.layout import open_store
+from campaign.store.verify import BadShard, lost_traces
 from campaign.verbs.command_line import main
 from dvfs.setting import Setting
 from sites.site_reading import built_in_sites, read_site
@@ -140,6 +144,28 @@ def test_a_limit_that_the_site_lacks_is_refused(
     (tmp_path / "campaign.toml").write_text(text)
     assert main(["plan", str(tmp_path / "campaign.toml")]) == 2
     assert "12, 30" in capsys.readouterr().err
+
+
+def test_every_text_of_a_measurement_has_its_limit(
+    measured: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The trace, the lines of a finding, show, and what is lost with a damaged file of samples."""
+    data = open_results(measured).dataset
+    rows = np.flatnonzero(data["power_limit_w"].values == 12.0)[:3]
+    for row in rows.tolist():
+        trace = row_trace(data, row)
+        assert trace is not None and trace.setting.power_limit_w == 12.0
+    told = describe(Finding("check", "note", rows, "text"), data)
+    assert [", 12 W, repeat 0" in line for line in told] == [True] * 3
+    point = str(data["point_id"].values[rows[0]])
+    capsys.readouterr()
+    assert main(["show", str(measured), point]) == 0
+    assert "12 W" in capsys.readouterr().out
+    generation, _ = newest_generation(open_store(measured))
+    assert generation is not None
+    every = BadShard("value/c/0", "damaged", MISSING, [(0, 10**9)])
+    lost = {one.point_id: one for one in lost_traces(generation, [every])}
+    assert "power limit 12 W" in lost[point].label
 
 
 def test_export_and_import_keep_the_limits(measured: Path, tmp_path: Path) -> None:
