@@ -83,8 +83,9 @@ def simulated(seed: int) -> dict[str, dict[str, float]]:
             of[f"{share:g} of the settings"] = float(above[np.arange(len(pick)), pick].mean())
         said_j = np.empty(len(data))
         whole = site_posterior(data, measured_volts(data))
+        cells = whole.cells(data)
         for test in folds(data, "leave-one-setting-out", None):
-            said_j[test] = whole.from_rows(data.take(~test)).of_rows(data.take(test)).energy_j
+            said_j[test] = whole.from_cells(cells.take(~test)).of_rows(data.take(test)).energy_j
         grid = np.empty_like(true)
         grid[row, column] = said_j
         of["clocks left out"] = float(above[np.arange(len(grid)), grid.argmin(axis=1)].mean())

@@ -149,8 +149,16 @@ def _spread_pct(error_pct: np.ndarray) -> dict[str, float]:
 class _FoldResults:
     """What the folds predict, gathered fold by fold."""
 
-    def __init__(self, data: Observations, objective: Objective, form: FormRequest) -> None:
+    def __init__(
+        self,
+        data: Observations,
+        objective: Objective,
+        form: FormRequest,
+        found: SitePosterior | None = None,
+    ) -> None:
+        """``found``: the posterior of all rows, whose sizes are held; None: each fold has one."""
         self.data, self.objective, self.form = data, objective, form
+        self.held = None if found is None else (found, found.cells(data))
         self.prepared = PreparedRows(data)
         self.physics_j, self.picks_j, self.given_s = np.full((3, len(data)), np.nan)
         self.untimed = np.full((2, len(data)), np.nan)
@@ -159,11 +167,8 @@ class _FoldResults:
         self.rough_time = 0.0
         self.forms: Counter[tuple[str, str]] = Counter()
 
-    def add(self, test: np.ndarray, time: str, found: SitePosterior | None) -> None:
-        """Fit without the rows ``test`` (bool), and predict them by the fit and by the posterior.
-
-        ``found``: the posterior of all rows, whose sizes are held; None: it is made anew.
-        """
+    def add(self, test: np.ndarray, time: str) -> None:
+        """Fit without the rows ``test`` (bool), and predict them by fit and posterior."""
         data = self.data
         training, held_out = data.take(~test), data.take(test)
         form = self.form
@@ -176,14 +181,18 @@ class _FoldResults:
             part_of=self.prepared,
         )
         self.forms[fitted.model, fitted.voltage] += 1
-        if found is None:
+        if self.held is None:
             found = site_posterior(training, measured_volts(data), kernels=kernel_names(data))
+            cells = found.cells(data)
+        else:
+            found, cells = self.held
         self.rough_time = found.rough_time
-        also = held_out if time == "measured" else None
-        predicted = found.from_rows(training, also).of_rows(held_out)
+        known = cells.take(~test)
+        also = cells.take(test) if time == "measured" else None
+        predicted = found.from_cells(known, also).of_rows(held_out)
         measured = np.isin(held_out.kernel, training.kernel)
         if time == "measured":
-            untimed = found.from_rows(training, None).of_rows(held_out)
+            untimed = found.from_cells(known).of_rows(held_out)
             self.untimed[:, test] = np.where(measured, [untimed.energy_j, untimed.time_s], np.nan)
             predicted = Predicted(
                 predicted.energy_j / predicted.time_s * held_out.time_s, held_out.time_s
@@ -192,14 +201,14 @@ class _FoldResults:
             predicted = replace(predicted, time_s=_profile_times(data, training, held_out))
             measured = np.zeros(len(held_out), bool)
         rows = np.flatnonzero(test)
-        known = np.isfinite(predicted.time_s) & _predictable(training, held_out)
-        given = replace(held_out, time_s=predicted.time_s).take(known)
+        can = np.isfinite(predicted.time_s) & _predictable(training, held_out)
+        given = replace(held_out, time_s=predicted.time_s).take(can)
         self.given_s[rows] = predicted.time_s
-        self.physics_j[rows[known]] = fitted.energy_j(given)
+        self.physics_j[rows[can]] = fitted.energy_j(given)
         # Nothing but counts is known of a kernel that was not measured.
         physics_j = self.physics_j[rows]
         self.picks_j[rows] = np.where(measured, predicted.energy_j, physics_j)
-        self.picks_j[rows[~known]] = np.nan
+        self.picks_j[rows[~can]] = np.nan
         self.fold[rows] = len(self.rankings)
         self.rankings.append(rank_single_settings(training, self.objective))
 
@@ -293,7 +302,7 @@ def cross_validate(
     """
     if time not in TIMES:
         raise FitError(unknown_name("time", time, TIMES))
-    results = _FoldResults(data, objective_of(objective), FormRequest(model, voltage, robust))
+    asked = objective_of(objective), FormRequest(model, voltage, robust)
     if scheme == "leave-one-kernel-out" and not data.has_counts.all():
         raise FitError("leave-one-kernel-out needs operation counts; these kernels have none")
     masks = list(folds(data, scheme, train))
@@ -301,8 +310,9 @@ def cross_validate(
         found = None
     elif found is None:
         found = site_posterior(data, measured_volts(data))
+    results = _FoldResults(data, *asked, found)
     for test in masks:
-        results.add(test, time, found)
+        results.add(test, time)
     judged = results.judged(scheme, time, data)
     if scheme != "holdout":
         return judged
@@ -338,7 +348,7 @@ def leave_one_site_out(
     data, place = pooled(sites)
     results = _FoldResults(data, objective_of(objective), FormRequest(model, voltage, robust))
     for i in range(len(sites)):
-        results.add(place == i, TIMES[0], None)
+        results.add(place == i, TIMES[0])
     # One kernel at two sites is two cases.
     labels = data.labels.tolist()
     by_site = [f"{sites[i].site}: {label}" for i, label in zip(place, labels, strict=True)]
@@ -378,7 +388,7 @@ def fitted_elsewhere(
     both, place = pooled([training, data])
     both = replace(both, site=data.site)
     results = _FoldResults(both, objective_of(objective), FormRequest(model, voltage, robust))
-    results.add(place == 1, TIMES[0], None)
+    results.add(place == 1, TIMES[0])
     judged = results.judged("fitted-on", TIMES[0], both)
     return replace(judged, predicted_j=judged.predicted_j[place == 1])
 

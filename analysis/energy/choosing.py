@@ -146,5 +146,4 @@ def _out_of_fold(training: Training, whole: FormSolution, groups: np.ndarray) ->
 
 def _errors(training: Training, predicted_j: np.ndarray) -> np.ndarray:
     """Mean relative error in % by setting, out of fold: float64 (S,)."""
-    error = np.abs(predicted_j / training.data.energy_j - 1.0)
-    return np.asarray(np.bincount(training.block, error) / np.bincount(training.block) * 100.0)
+    return training.by_setting(np.abs(predicted_j / training.data.energy_j - 1.0)) * 100.0

@@ -142,7 +142,7 @@ def fit(
         tried=choice.tried,
         why=choice.why,
         robust=robust,
-        outliers=outliers(data, predict(training, [solution])) if intervals else [],
+        outliers=outliers(data, predict(training, [solution])[training.rows]) if intervals else [],
         confounded=confounded,
         unproven_clocks=data.unproven_clocks,
         stated_clocks=data.stated_clocks,
@@ -153,8 +153,8 @@ def fit(
 def _columns(training: Training, solution: FormSolution) -> tuple[ArrowColumns, np.ndarray]:
     """The columns of the fit, each row divided by its energy, and their places among the
     equations' terms. Shared ones that are 0 are left out."""
-    equations, data = training.equations, training.data
-    columns = training.columns
+    equations, rows = training.equations, training.rows
+    data, columns = training.data.take(rows), training.columns[rows]
     if training.estimated:
         data = at_voltage(data, training.form.voltage, solution.curves)
         columns = design_matrix(data, equations.shared)
@@ -163,7 +163,7 @@ def _columns(training: Training, solution: FormSolution) -> tuple[ArrowColumns, 
     own = np.column_stack([data.core_v**2, data.mem_v**2 * has_mem])
     energy_j = data.energy_j[:, None]
     arrow = ArrowColumns(
-        columns[:, filled] / energy_j, own / energy_j, training.number, len(equations.kernels)
+        columns[:, filled] / energy_j, own / energy_j, training.number[rows], len(equations.kernels)
     )
     kernels = np.arange(len(equations.shared), len(equations.terms))
     return arrow, np.concatenate([filled, kernels])
@@ -179,7 +179,8 @@ def _chosen(
         return choice, None
     weight = np.ones(len(data))
     for _ in range(ROBUST_ROUNDS if robust else 2):
-        residual = predict(choice.training, [choice.solution]) / data.energy_j - 1.0
+        predicted_j = predict(choice.training, [choice.solution])[choice.training.rows]
+        residual = predicted_j / data.energy_j - 1.0
         fresh = _own_weight(data, residual) if known else np.ones(len(data))
         if robust:
             deviation = np.abs(residual) * np.sqrt(fresh)

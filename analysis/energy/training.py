@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,8 +29,8 @@ class Training:
 
     ``data``: with the voltages of the form, 1 where they are estimated. ``columns``: float64
     (rows, p), the shared terms' joules; ``block``: int64 (rows,), each row's setting in the
-    equations; ``number``: int64 (rows,), its kernel there, -1 with counts; ``mhz``: float64
-    (S, 2).
+    equations, -1 for a row that is left out; ``number``: int64 (rows,), its kernel there, -1 with
+    counts; ``mhz``: float64 (S, 2).
     """
 
     form: Form
@@ -53,6 +53,17 @@ class Training:
         """How many numbers are estimated: coefficients and those of the curves."""
         curves = curve_numbers(self.form.voltage, self.mhz) if self.estimated else 0
         return len(self.terms) + curves
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The rows that are not left out, int64."""
+        return np.flatnonzero(self.block >= 0)
+
+    def by_setting(self, values: np.ndarray) -> np.ndarray:
+        """The mean of ``values``, float64 (rows,), over the rows of each setting: (S,)."""
+        place = self.block + 1
+        n = np.bincount(place)[1:]
+        return np.asarray(np.bincount(place, values)[1:] / n)
 
 
 @dataclass(frozen=True)
@@ -91,7 +102,8 @@ class PreparedRows:
         self._of_form: dict[Form, Training] = {}
 
     def part(self, data: Observations, form: Form) -> Training | None:
-        """The same as ``prepare(data, form)``; None where it is no part of these sums.
+        """The same as ``prepare(data, form)``, but that it has all rows, the others left out; None
+        where it is no part of these sums.
 
         ``data``: some of the rows, in their order. They are a part of the sums where they are all
         rows of their settings, and have the terms that all rows have.
@@ -101,21 +113,17 @@ class PreparedRows:
         if form not in self._of_form:
             self._of_form[form] = prepare(self._data, form)
         whole = self._of_form[form]
-        kept = np.isin(whole.equations.settings, settings_of(data)[0])
-        rows = np.flatnonzero(kept[whole.block])
+        kept = np.isin(whole.equations.settings, np.flatnonzero(np.bincount(data.setting)))
+        block = np.where(kept, np.cumsum(kept) - 1, -1)[whole.block]
         data = at_voltage(data, form.voltage)
         terms, dropped = model_terms(data, form.model, form.voltage in ESTIMATED)
-        if len(rows) != len(data) or terms != whole.terms:
+        if np.count_nonzero(block >= 0) != len(data) or terms != whole.terms:
             return None
-        return Training(
-            form=form,
-            data=data,
-            terms=terms,
+        return replace(
+            whole,
             dropped=dropped,
             equations=whole.equations.of_settings(kept),
-            columns=whole.columns[rows],
-            block=(np.cumsum(kept) - 1)[whole.block[rows]],
-            number=whole.number[rows],
+            block=block,
             mhz=whole.mhz[kept],
         )
 
@@ -148,7 +156,8 @@ def solve_form(
 def predict(
     training: Training, solutions: Sequence[FormSolution], of: np.ndarray | None = None
 ) -> np.ndarray:
-    """Predicted joules of the training's rows, float64 (rows,).
+    """Predicted joules of the training's rows, float64 (rows,); of rows that are left out, of no
+    meaning.
 
     ``of``: int64 (S,), which of the solutions predicts each setting; by default the first.
     """

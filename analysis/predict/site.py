@@ -190,21 +190,20 @@ class SitePosterior:
             np.where(known, self.time_s[row, column], np.nan),
         )
 
-    def from_rows(self, data: Observations, timed: Observations | None = None) -> SitePosterior:
+    def cells(self, data: Observations) -> SiteCells:
+        """Measurements of the same kernels and settings, for :meth:`from_cells`."""
+        at_settings = CellLogs.from_rows(data, self.labels, self.settings)
+        if self.limits is None:
+            return SiteCells(at_settings, at_settings)
+        run_at = CellLogs.from_rows(self.limits.rows(data), self.labels, self.limits.clocks)
+        return SiteCells(run_at, at_settings)
+
+    def from_cells(self, cells: SiteCells, timed: SiteCells | None = None) -> SitePosterior:
         """From other measurements of the same kernels and settings, and of ``timed`` the times
         alone; the prior's sizes are held."""
-        under_limit = None
-        if self.limits is not None:
-            under_limit = _under_limit(data, self.labels, self.settings)
-            settings = self.limits.clocks
-            cells = CellLogs.from_rows(self.limits.rows(data), self.labels, settings)
-            timed = timed and self.limits.rows(timed)
-        else:
-            settings = self.settings
-            cells = CellLogs.from_rows(data, self.labels, settings)
-        (log_s, log_w), repeats = cells.means(), cells.repeats
+        (log_s, log_w), repeats = cells.run_at.means(), cells.run_at.repeats
         if timed is not None:
-            also, _ = CellLogs.from_rows(timed, self.labels, settings).means()
+            also, _ = timed.run_at.means()
             log_s = np.where(np.isnan(log_s), also, log_s)
         prior = replace(self.posterior.prior, features=np.zeros(0))
         posterior = Posterior.conditioned(
@@ -212,9 +211,14 @@ class SitePosterior:
         )
         if self.uses_counts:
             posterior = _with_counts(posterior, self.counts)
-        if self.limits is not None:
-            repeats = CellLogs.from_rows(data, self.labels, self.settings).repeats
-        return replace(self, repeats=repeats, posterior=posterior, under_limit=under_limit)
+        return replace(
+            self,
+            repeats=cells.at_settings.repeats,
+            posterior=posterior,
+            under_limit=None
+            if self.limits is None
+            else _under_limit(cells.at_settings, self.settings),
+        )
 
     @cached_property
     def trials(self) -> dict[str, Trial]:
@@ -415,22 +419,20 @@ def _under_limits(
 ) -> SitePosterior:
     """The posterior of a site with power limits at several clocks: that of the clocks run at."""
     found = site_posterior(limits.rows(data), limits.volts(volts), kernels=labels)
+    cells = CellLogs.from_rows(data, labels, limits.settings)
     return replace(
         found,
         settings=list(limits.settings),
-        repeats=CellLogs.from_rows(data, labels, limits.settings).repeats,
+        repeats=cells.repeats,
         limits=limits,
-        under_limit=_under_limit(data, labels, limits.settings),
+        under_limit=_under_limit(cells, limits.settings),
     )
 
 
-def _under_limit(
-    data: Observations, labels: Sequence[str], settings: Sequence[Setting]
-) -> np.ndarray:
+def _under_limit(cells: CellLogs, settings: Sequence[Setting]) -> np.ndarray:
     """The measured log times and log powers under a power limit, (2, K, S), NaN elsewhere."""
-    measured = np.array(CellLogs.from_rows(data, labels, settings).means())
     limited = [setting.power_limit_w is not None for setting in settings]
-    return np.where(limited, measured, np.nan)
+    return np.where(limited, np.array(cells.means()), np.nan)
 
 
 def site_time_noise(data: Observations, volts: Volts) -> dict[str, float]:
@@ -470,6 +472,10 @@ class CellLogs:
         log_w = np.log(data.energy_j / data.time_s)
         return cls(kernel * len(settings) + setting, (len(labels), len(settings)), log_s, log_w)
 
+    def take(self, rows: np.ndarray) -> CellLogs:
+        """Some of the rows, by mask or index."""
+        return CellLogs(self.of[rows], self.shape, self.log_s[rows], self.log_w[rows])
+
     @cached_property
     def repeats(self) -> np.ndarray:
         """How often each cell was measured, (K, S)."""
@@ -494,6 +500,22 @@ class CellLogs:
         total = np.bincount(self.of, log, math.prod(self.shape)).reshape(self.shape)
         with np.errstate(invalid="ignore"):
             return np.asarray(total / self.repeats)
+
+
+@dataclass(frozen=True)
+class SiteCells:
+    """Rows by kernel and setting: ``run_at``, by the clocks that they ran at where these follow
+    from a power limit; ``at_settings``, by the settings asked for."""
+
+    run_at: CellLogs
+    at_settings: CellLogs
+
+    def take(self, rows: np.ndarray) -> SiteCells:
+        """Some of the rows, by mask or index."""
+        at_settings = self.at_settings.take(rows)
+        if self.run_at is self.at_settings:
+            return SiteCells(at_settings, at_settings)
+        return SiteCells(self.run_at.take(rows), at_settings)
 
 
 def _noise_of_means(noise: tuple[float, float, float], repeats: np.ndarray) -> np.ndarray | None:
