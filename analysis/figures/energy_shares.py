@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-import xarray as xr
 
-from analysis.energy.breakdown import by_class, by_kind, by_phase
+from analysis.energy.breakdown import by_phase, class_parts, kind_parts
 from analysis.energy.fitted import Fit
 from analysis.figures.figure import Axis, Bars, Figure, Panel
 from analysis.figures.labels import file_stem, natural, setting_label, some_of, told_apart
@@ -205,7 +204,7 @@ def class_figure(model: Fit, data: Observations, kernels: Sequence[str], setting
     ``setting``: an index into ``data.settings``.
     """
     there = mean_at(data, kernels, setting)
-    split = by_class(model, there)
+    split = class_parts(model, there)
     where = f"{data.site} at {setting_label(data.settings[setting])}"
     where += ", simulated" if data.simulated else ""
     rows = there.labels.tolist()
@@ -219,7 +218,7 @@ def class_figure(model: Fit, data: Observations, kernels: Sequence[str], setting
                 "Share of energy, %",
                 "share of predicted energy, %",
                 rows,
-                _columns(split, "share", 100.0),
+                _columns(split.names, 100.0 * split.share),
                 unit="%",
                 description=f"Energy shares by class, {where}",
                 names=names,
@@ -228,7 +227,7 @@ def class_figure(model: Fit, data: Observations, kernels: Sequence[str], setting
                 "Power by class, W",
                 "predicted energy over time, W",
                 rows,
-                {k: v / there.time_s for k, v in _columns(split, "energy_j", 1.0).items()},
+                _columns(split.names, split.energy_j / there.time_s[:, None]),
                 unit="W",
                 description=f"Average power by class, {where}",
                 names=names,
@@ -248,7 +247,8 @@ def instruction_data_figure(
     there = there.take(there.has_counts)
     if not len(there) or not any(term.kind == "class" for term in model.terms):
         return None
-    columns = _columns(by_class(model, there), "energy_j", 1.0)
+    split = class_parts(model, there)
+    columns = _columns(split.names, split.energy_j)
     spent = {term.of: columns[term.of] for term in model.terms if term.kind == "class"}
     where = f"{data.site} at {setting_label(data.settings[setting])}"
     where += ", simulated" if data.simulated else ""
@@ -271,17 +271,21 @@ def kind_figure(
     where = f"{data.site}{', simulated' if data.simulated else ''}"
     size = min(max(CASES_A_PANEL // max(len(settings), 1), 1), len(inputs))
     numbers = {data.settings[s]: int(s) for s in np.unique(data.setting)}
+    by_setting = []
+    for setting in settings:
+        there = mean_at(data, inputs, numbers[setting])
+        split = kind_parts(model, there)
+        share_pct = np.nan_to_num(100.0 * split.share).tolist()
+        by_setting.append(dict(zip(there.labels.tolist(), share_pct, strict=True)))
     panels = []
     for first in range(0, len(inputs), size):
         kernels = list(inputs[first : first + size])
         shares: dict[str, list[tuple[float, float, str]]] = {}  # part -> place, share, text
         for i, kernel in enumerate(kernels):
             for j, setting in enumerate(settings):
-                there = mean_at(data, [kernel], numbers[setting])
-                if not len(there):
+                if kernel not in by_setting[j]:
                     continue
-                for part, values in _columns(by_kind(model, there), "share", 100.0).items():
-                    share = float(np.nan_to_num(values[0]))
+                for part, share in zip(split.names, by_setting[j][kernel], strict=True):
                     text = f"{kernel} at {setting_label(setting)}: {part} {share:.3g} %"
                     place = case_place(i, j, len(settings))
                     shares.setdefault(part, []).append((place, share, text))
@@ -351,9 +355,6 @@ def phase_figure(model: Fit, data: Observations, phase: np.ndarray, title: str) 
     )
 
 
-def _columns(split: xr.Dataset, variable: str, factor: float) -> dict[str, np.ndarray]:
-    """Part -> its column, times a factor."""
-    dim = next(str(d) for d in split[variable].dims if d != "row")
-    return {
-        str(name): split[variable].values[:, i] * factor for i, name in enumerate(split[dim].values)
-    }
+def _columns(names: Sequence[str], values: np.ndarray) -> dict[str, np.ndarray]:
+    """Part -> its column."""
+    return dict(zip(names, values.T, strict=True))

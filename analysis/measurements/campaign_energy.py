@@ -5,15 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import xarray as xr
 
 from analysis.measurements.estimated_energies import estimated_energies
 from dvfs.dataset import Columns, complete_rows, texts_of
 from dvfs.groups import Groups
 from dvfs.kernel_instance import kernels_of_rows
 from dvfs.texts import Texts
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 J_PER_KWH = 3.6e6
 DAY_H = 24

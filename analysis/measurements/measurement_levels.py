@@ -12,14 +12,16 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 
 from analysis.measurements.campaign_energy import node_counts
 from analysis.measurements.estimated_energies import estimated_energies
 from dvfs.dataset import RECORDED_PREFIX, Columns, complete_rows, texts_of
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 LEAST_CORE_PHASE_S = 60.0
 LONGEST_SAMPLE_S = 1.02

@@ -11,15 +11,17 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 
 from analysis.measurements.observations import FitError, setting_text
-from dvfs.dataset import OK, PHASE_PREFIX
+from dvfs.dataset import OK, PHASE_PREFIX, Columns
 from dvfs.kernel_instance import KernelInstance, dataset_kernels
 from dvfs.setting import Setting, axis_values, distinct_settings
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 FASTEST, LEAST = "fastest", "least energy"
 WINDOW = "window"
@@ -59,7 +61,7 @@ def has_phases(channels: np.ndarray) -> bool:
     return any(str(name).startswith(PHASE_PREFIX) for name in channels.tolist())
 
 
-def phase_splits(dataset: xr.Dataset, site: str) -> tuple[list[PhaseSplit], list[str]]:
+def phase_splits(dataset: xr.Dataset | Columns, site: str) -> tuple[list[PhaseSplit], list[str]]:
     """Every kernel of a site that marks phases, where it is fastest and where it takes the least
     energy; and notes on what could not be split.
 
@@ -70,20 +72,24 @@ def phase_splits(dataset: xr.Dataset, site: str) -> tuple[list[PhaseSplit], list
         dataset: a store's, with its traces.
         site: the site's name.
     """
-    if not has_phases(dataset["trace_channel"].values):
+
+    def column(name: str) -> np.ndarray:
+        return np.asarray(dataset[name])
+
+    if not has_phases(column("trace_channel")):
         return [], []
-    channels = dataset["trace_channel"].values.tolist()
+    channels = column("trace_channel").tolist()
     marks = np.array([str(name).startswith(PHASE_PREFIX) for name in channels], bool)
-    marked = np.unique(dataset["trace_measurement"].values[marks])
-    ok = (dataset["site"].values == site) & (dataset["status"].values == OK)
-    ok &= (dataset["energy_j"].values > 0) & (dataset["time_s"].values > 0)
+    marked = np.unique(column("trace_measurement")[marks])
+    ok = (column("site") == site) & (column("status") == OK)
+    ok &= (column("energy_j") > 0) & (column("time_s") > 0)
     known = dataset_kernels(dataset)
     kernels: dict[str, KernelInstance] = {}
     rows: dict[str, dict[Setting, list[int]]] = {}
     done = marked[ok[marked]]
     settings, setting_of = distinct_settings(*axis_values(dataset, done))
     for i, s in zip(done.tolist(), setting_of.tolist(), strict=True):
-        kernel = known[str(dataset["kernel"].values[i]), str(dataset["params"].values[i])]
+        kernel = known[str(column("kernel")[i]), str(column("params")[i])]
         kernels[kernel.label] = kernel
         rows.setdefault(kernel.label, {}).setdefault(settings[s], []).append(i)
     splits, notes = [], []
@@ -91,7 +97,7 @@ def phase_splits(dataset: xr.Dataset, site: str) -> tuple[list[PhaseSplit], list
         mine = rows[label]
         settings = sorted(mine)
         fastest, least = (
-            min(settings, key=lambda s: float(dataset[name].values[mine[s]].mean()))
+            min(settings, key=lambda s: float(column(name)[mine[s]].mean()))
             for name in ("time_s", "energy_j")
         )
         chosen = {fastest: FASTEST, least: LEAST}
@@ -106,7 +112,7 @@ def phase_splits(dataset: xr.Dataset, site: str) -> tuple[list[PhaseSplit], list
 
 
 def _mean_split(
-    dataset: xr.Dataset,
+    dataset: xr.Dataset | Columns,
     kernel: KernelInstance,
     at: str,
     setting: Setting,
@@ -119,13 +125,13 @@ def _mean_split(
     """
     joules, seconds, named, periods = [], [], [], []
     for row in rows:
-        meters = json.loads(str(dataset["meters"].values[row]) or "{}")
+        meters = json.loads(str(np.asarray(dataset["meters"])[row]) or "{}")
         channels = _counted(meters)
         split = phase_energy(dataset, row)
         missing = sorted(set(channels) - set(split["channel"].values.tolist()))
         if missing:
             raise FitError(f"no trace of {missing[0]} is kept in measurement {row}")
-        one_s = float(dataset["time_s"].values[row])
+        one_s = float(np.asarray(dataset["time_s"])[row])
         iterations = max(1, round(float(split["marked_s"]) / one_s))
         joules.append(split["energy_j"].sel(channel=channels).sum("channel").values / iterations)
         seconds.append(split["time_s"].values / iterations)
@@ -157,7 +163,7 @@ def _counted(meters: dict[str, dict[str, Any]]) -> list[str]:
     return names
 
 
-def phase_energy(dataset: xr.Dataset, measurement: int) -> xr.Dataset:
+def phase_energy(dataset: xr.Dataset | Columns, measurement: int) -> xr.Dataset:
     """Joules and seconds of each phase, over all windows, by the meter's channel.
 
     Of each window the marked part: its beginning, where a run has more iterations than are marked.
@@ -175,6 +181,8 @@ def phase_energy(dataset: xr.Dataset, measurement: int) -> xr.Dataset:
     Raises:
         FitError: the measurement marks no phases, or no meter was read.
     """
+    import xarray as xr  # noqa: PLC0415
+
     marks, joules = {}, {}
     windows_s = np.array([[-np.inf, np.inf]])
     for name, (time_s, value, unit) in _traces(dataset, measurement).items():
@@ -209,16 +217,18 @@ def phase_energy(dataset: xr.Dataset, measurement: int) -> xr.Dataset:
     )
 
 
-def _traces(dataset: xr.Dataset, measurement: int) -> dict[str, tuple[np.ndarray, np.ndarray, str]]:
+def _traces(
+    dataset: xr.Dataset | Columns, measurement: int
+) -> dict[str, tuple[np.ndarray, np.ndarray, str]]:
     """Channel -> (seconds, values, unit) of a measurement's traces.
 
     They lie one after the other in a store, and are then read as one: each read costs
     milliseconds, however short.
     """
-    rows = np.flatnonzero(dataset["trace_measurement"].values == measurement)
+    rows = np.flatnonzero(np.asarray(dataset["trace_measurement"]) == measurement)
     if not len(rows):
         return {}
-    starts, sizes = (dataset[name].values[rows] for name in ("row_start", "row_size"))
+    starts, sizes = (np.asarray(dataset[name])[rows] for name in ("row_start", "row_size"))
     begin, end = int(starts.min()), int((starts + sizes).max())
     together = end - begin == int(sizes.sum())
     whole = read_samples(dataset, begin, end) if together else None
@@ -228,15 +238,17 @@ def _traces(dataset: xr.Dataset, measurement: int) -> dict[str, tuple[np.ndarray
             time_s, value = read_samples(dataset, start, start + size)
         else:
             time_s, value = (part[start - begin : start - begin + size] for part in whole)
-        channel = str(dataset["trace_channel"].values[row])
-        traces[channel] = (time_s, value, str(dataset["trace_unit"].values[row]))
+        channel = str(np.asarray(dataset["trace_channel"])[row])
+        traces[channel] = (time_s, value, str(np.asarray(dataset["trace_unit"])[row]))
     return traces
 
 
-def read_samples(dataset: xr.Dataset, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds and values of some samples of a store's Dataset, float64 each."""
-    samples = dataset[["time_ns", "value"]].isel(sample=slice(begin, end)).load()
-    return samples["time_ns"].values / 1e9, samples["value"].values
+def read_samples(
+    dataset: xr.Dataset | Columns, begin: int, end: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds and values of some samples of a store, float64 each."""
+    time_ns, value = (np.asarray(dataset[name][begin:end]) for name in ("time_ns", "value"))
+    return time_ns / 1e9, value
 
 
 def _energy_j(spans_s: np.ndarray, time_s: np.ndarray, value: np.ndarray, unit: str) -> float:

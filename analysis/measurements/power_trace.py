@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import xarray as xr
 
 from analysis.measurements.phase_energy import WINDOW, read_samples
-from dvfs.dataset import OK, PHASE_PREFIX
+from dvfs.dataset import OK, PHASE_PREFIX, Columns
 from dvfs.kernel_instance import kernel_instances
 from dvfs.setting import AXES, Setting
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +34,7 @@ class PowerTrace:
     channels: Mapping[str, tuple[np.ndarray, np.ndarray]]
 
 
-def power_trace(dataset: xr.Dataset, site: str) -> PowerTrace | None:
+def power_trace(dataset: xr.Dataset | Columns, site: str) -> PowerTrace | None:
     """The trace of the measurement of ``site`` that has the median mean power.
 
     Only the samples of this measurement are read. None where no measurement keeps a trace of
@@ -39,32 +42,36 @@ def power_trace(dataset: xr.Dataset, site: str) -> PowerTrace | None:
     """
     if "trace_measurement" not in dataset or "time_ns" not in dataset:
         return None
-    owner = dataset["trace_measurement"].values
-    unit = dataset["trace_unit"].values.astype(object)
-    power_w = dataset["energy_j"].values / dataset["time_s"].values
-    good = (dataset["site"].values == site) & (dataset["status"].values == OK)
+    owner = np.asarray(dataset["trace_measurement"])
+    unit = np.asarray(dataset["trace_unit"]).astype(object)
+    power_w = np.asarray(dataset["energy_j"]) / np.asarray(dataset["time_s"])
+    good = (np.asarray(dataset["site"]) == site) & (np.asarray(dataset["status"]) == OK)
     good &= np.isfinite(power_w) & (power_w > 0)
-    rows = np.unique(owner[np.isin(unit, ("W", "J")) & (dataset["row_size"].values > 1)])
+    rows = np.unique(owner[np.isin(unit, ("W", "J")) & (np.asarray(dataset["row_size"]) > 1)])
     rows = rows[good[rows]]
     if not len(rows):
         return None
     return row_trace(dataset, int(rows[np.argsort(power_w[rows], kind="stable")[len(rows) // 2]]))
 
 
-def row_trace(dataset: xr.Dataset, row: int) -> PowerTrace | None:
+def row_trace(dataset: xr.Dataset | Columns, row: int) -> PowerTrace | None:
     """The trace of the measurement ``row``. None where it keeps no trace of power or energy.
 
     Only the samples of this measurement are read. ``dataset``: a store's, with its traces.
     """
     if "trace_measurement" not in dataset or "time_ns" not in dataset:
         return None
-    owner, unit = dataset["trace_measurement"].values, dataset["trace_unit"].values.astype(object)
-    one = {name: dataset[name].values[row] for name in ("time_s", "energy_j", "iterations")}
+
+    def column(name: str) -> np.ndarray:
+        return np.asarray(dataset[name])
+
+    unit = column("trace_unit").astype(object)
+    one = {name: column(name)[row] for name in ("time_s", "energy_j", "iterations")}
     windows_s = np.array([[0.0, one["time_s"] * one["iterations"]]])
     channels = {}
-    for i in np.flatnonzero(owner == row):
-        name = str(dataset["trace_channel"].values[i])
-        first, size = int(dataset["row_start"].values[i]), int(dataset["row_size"].values[i])
+    for i in np.flatnonzero(column("trace_measurement") == row):
+        name = str(column("trace_channel")[i])
+        first, size = int(column("row_start")[i]), int(column("row_size")[i])
         if name.startswith(PHASE_PREFIX) or (name != WINDOW and unit[i] not in ("W", "J")):
             continue
         time_s, value = read_samples(dataset, first, first + size)
@@ -78,10 +85,10 @@ def row_trace(dataset: xr.Dataset, row: int) -> PowerTrace | None:
             channels[name] = (middle[step], np.diff(value)[step] / np.diff(time_s)[step])
     if not channels:
         return None
-    kernel, params = (str(dataset[name].values[row]) for name in ("kernel", "params"))
+    kernel, params = (str(column(name)[row]) for name in ("kernel", "params"))
     return PowerTrace(
         kernel=kernel_instances([(kernel, params)])[kernel, params].label,
-        setting=Setting.of_row({n: dataset[n].values[row] for n in AXES if n in dataset}),
+        setting=Setting.of_row({n: column(n)[row] for n in AXES if n in dataset}),
         iterations=int(one["iterations"]),
         time_s=float(one["time_s"]),
         energy_j=float(one["energy_j"]),

@@ -15,7 +15,7 @@ from analysis.choice.crossval import CrossValidation
 from analysis.choice.losses import CaseLoss
 from analysis.choice.pick import Pick
 from analysis.energy.applications import ApplicationEnergy
-from analysis.energy.breakdown import by_class, by_kind
+from analysis.energy.breakdown import class_parts, kind_parts
 from analysis.energy.fitted import Fit, costs_at
 from analysis.energy.models import ESTIMATED
 from analysis.figures.labels import family_order, file_stem, unit_name
@@ -236,24 +236,24 @@ def cases_sheet(shown: Cases, shares: Mapping[str, np.ndarray] | None = None) ->
 def case_shares(model: Fit, data: Observations, shown: Cases) -> dict[str, np.ndarray]:
     """Computation, data and constant power of cases in % of predicted energy (figure 7): kind ->
     float64 (inputs, settings), NaN where nothing was measured."""
-    split = by_kind(model, data)
-    kinds = [str(kind) for kind in split["kind"].values]
-    shares = {kind: np.full(shown.measured_j.shape, np.nan) for kind in kinds}
+    split = kind_parts(model, data)
+    shares = {kind: np.full(shown.measured_j.shape, np.nan) for kind in split.names}
     for i, kernel in enumerate(shown.inputs):
         for j, setting in enumerate(shown.settings):
             mine = data.of_kernel(kernel) & (data.setting == data.settings.index(setting))
-            spent_j = split["energy_j"].values[mine].sum(axis=0)
+            spent_j = split.energy_j[mine].sum(axis=0)
             if mine.any():
-                for kind, share in zip(kinds, spent_j / spent_j.sum() * 100.0, strict=True):
+                for kind, share in zip(split.names, spent_j / spent_j.sum() * 100.0, strict=True):
                     shares[kind][i, j] = share
     return shares
 
 
 def shares_sheet(model: Fit, data: Observations) -> Sheet:
     """The share of each class in every row's predicted energy (figures 4 and 6)."""
-    split = by_class(model, data)
-    predicted_j = split["energy_j"].values.sum(axis=1)
-    shares = [Field(f"{name}_pct", str(name), "%", 1) for name in split["part"].values]
+    split = class_parts(model, data)
+    predicted_j = split.energy_j.sum(axis=1)
+    shares = [Field(f"{name}_pct", name, "%", 1) for name in split.names]
+    share_pct = split.share * 100.0
     rows: list[Row] = [
         {
             KERNEL: data.kernels[data.kernel[i]],
@@ -262,7 +262,7 @@ def shares_sheet(model: Fit, data: Observations) -> Sheet:
             MEASURED_J: data.energy_j[i],
             PREDICTED_J: predicted_j[i],
         }
-        | dict(zip(shares, split["share"].values[i] * 100.0, strict=True))
+        | dict(zip(shares, share_pct[i], strict=True))
         for i in range(len(data))
     ]
     return Sheet.of("energy_shares", "Predicted energy by its use", model.simulated, rows)

@@ -6,10 +6,9 @@ import json
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 
 from analysis.choice.candidates import all_candidates, of_posterior
 from analysis.choice.crossval import cross_validate, fitted_elsewhere
@@ -40,6 +39,9 @@ from analysis.report.trust import of_fit, of_measurements, of_picks, worst_first
 from dvfs.dataset import CLOCK_UNPROVEN, Columns, is_complete
 from dvfs.kernel_instance import kernels_of_rows
 from dvfs.setting import Setting, Volts, axis_values, distinct_settings
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 NODES_NAMED = 4
 """So many nodes of a meter are named; more are counted."""
@@ -201,7 +203,7 @@ def _fit_to_show(
     )
 
 
-def with_traces(report: SiteReport, dataset: xr.Dataset) -> SiteReport:
+def with_traces(report: SiteReport, dataset: xr.Dataset | Columns) -> SiteReport:
     """The report with what the site's traces show: energy by phase, and one trace of power."""
     splits, notes = phase_splits(dataset, report.site)
     trace = power_trace(dataset, report.site)

@@ -11,10 +11,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import xarray as xr
 
 from analysis.choice.pick import SURE, Pick, not_surely_better
 from analysis.energy.fitted import Fit
@@ -27,6 +26,9 @@ from analysis.quality.unproven_clocks import CHECK as CLOCK_PROOF
 from analysis.report.tables import RowGroup, Table, TableColumn, decimals
 from dvfs.dataset import FAILURES, STATED, Columns, is_complete, texts_of
 from dvfs.kernel_instance import kernels_of_rows
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 LISTED = 500
 """The most rows that a remark names; of more the rest is counted."""

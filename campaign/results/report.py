@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
@@ -29,12 +29,11 @@ from campaign.results.fits import (
     read_fit,
     read_summary,
 )
-from campaign.store.dataset import open_dataset
 from campaign.store.hours import Spent, spent_by_partition, total
 from campaign.store.layout import DamagedStoreError, Store
 from campaign.store.planned import planned_ids
 from campaign.store.site_record import read_site_record, site_file_name
-from campaign.store.tables import read_columns
+from campaign.store.tables import read_columns, read_traces
 from campaign.variants.models import Energies, predicted_costs
 from campaign.variants.study import tuned_parameters
 from dvfs.dataset import Columns
@@ -45,9 +44,6 @@ from dvfs.kernel_instance import dataset_kernels
 from dvfs.names import unknown_name
 from dvfs.setting import Setting
 from sites.clocks.slurm import slurm_cannot_set, slurm_flags
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 FORMATS = ("svg", "pdf", "png")
 LEFT_OUT = ""
@@ -81,7 +77,7 @@ def report_content(
     traces = None
     if store.traces.is_dir():
         try:
-            traces = _traces_of_kernels(open_dataset(store), kernels)
+            traces = _of_kernels(read_traces(store), kernels)
         except DamagedStoreError as error:  # the measurements are still whole
             notes.append(f"The traces of this store cannot be read: {error}.")
     damaged = int(columns.attrs["damaged_records"])
@@ -131,13 +127,8 @@ def report_content(
             ),
         )
         if traces is not None:
-            import dask  # noqa: PLC0415
-            from dask.local import get_sync  # noqa: PLC0415
-
             try:
-                # Without a scheduler Dask imports distributed, which takes longer than a trace.
-                with dask.config.set(scheduler=get_sync):
-                    report = with_traces(report, traces)
+                report = with_traces(report, traces)
             except DamagedStoreError as error:
                 report.notes.append(f"The traces of this site cannot be read: {error}.")
         report.notes.extend(notes)
@@ -171,15 +162,6 @@ def _of_kernels(columns: Columns, kernels: Sequence[str], other: bool = False) -
             raise ArgumentError(f"--kernel: {unknown_name('kernel', name, known)}")
     mine = columns.texts("kernel").mapped(lambda name: (name in kernels) != other).array(bool)
     return columns.replaced("site", np.where(mine, columns["site"], LEFT_OUT))
-
-
-def _traces_of_kernels(dataset: xr.Dataset, kernels: Sequence[str]) -> xr.Dataset:
-    """As :func:`_of_kernels`, of a store's Dataset with its traces."""
-    if not kernels:
-        return dataset
-    is_left_out = [name not in kernels for name in dataset["kernel"].values.tolist()]
-    site = np.where(is_left_out, LEFT_OUT, dataset["site"].values)
-    return dataset.assign(site=("measurement", site))
 
 
 def _elsewhere(store: Store, site: str, kernels: Sequence[str]) -> Observations:

@@ -20,6 +20,7 @@ from dvfs.dataset import (
     MEASUREMENT_COLUMNS,
     TRACE_COLUMNS,
     TRACE_INTEGER_COLUMNS,
+    TRACE_TEXT_COLUMNS,
     class_unit,
     is_float_column,
 )
@@ -50,6 +51,8 @@ TABLES = {
     "failures": ("failure", FAILURE_COLUMNS),
 }
 """Table -> its dimension and the columns that it always has."""
+TRACE_NAMES = {name: f"trace_{name}" for name in (*TRACE_TEXT_COLUMNS, "measurement")}
+"""Column of the table of traces -> its name in the Dataset, where that is another."""
 
 
 def column(name: str, values: Sequence[Any] | np.ndarray) -> np.ndarray:

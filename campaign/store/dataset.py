@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,22 +17,18 @@ import xarray as xr
 
 from campaign.store.columns import (
     CHUNK_SAMPLES,
-    PADDING,
     SAMPLE_ATTRIBUTES,
-    SAMPLES,
-    SHARD_SAMPLES,
     TABLES,
+    TRACE_NAMES,
     attributes,
     missing_column,
 )
-from campaign.store.generation import MISSING, Generation, reading
-from campaign.store.layout import DamagedStoreError, Store
+from campaign.store.generation import Generation, reading
+from campaign.store.layout import Store
 from campaign.store.records import JournalTail, read_contents
 from campaign.store.rows import stored
-from campaign.store.samples import wrong_descriptions
-from campaign.store.shard import BadChunkError, read_shard
+from campaign.store.samples import stored_samples
 from campaign.store.tables import (
-    OPEN_AGAIN,
     attributes_of,
     failure_columns,
     measurement_columns,
@@ -45,11 +40,9 @@ from dvfs.dataset import (
     BOOLEAN_COLUMNS,
     INTEGER_COLUMNS,
     TRACE_INTEGER_COLUMNS,
-    TRACE_TEXT_COLUMNS,
     Columns,
     is_float_column,
 )
-from dvfs.files import NotRegularError
 
 LAZY: dict[str, Any] = {
     "chunks": None,
@@ -155,11 +148,16 @@ def open_dataset(store: Store, chunk_samples: int = CHUNK_SAMPLES) -> xr.Dataset
         else:
             dataset = _dataset_of(measurement_columns(contents), "measurement")
             traces = _dataset_of(trace_columns(contents), "trace")
-        names = {name: f"trace_{name}" for name in (*TRACE_TEXT_COLUMNS, "measurement")}
-        dataset = dataset.merge(traces.rename_vars(names))
+        dataset = dataset.merge(traces.rename_vars(TRACE_NAMES))
     if contents.generation is not None and contents.generation.samples_end:
+        import dask.array as da  # noqa: PLC0415
+
         spans = tuple(traces[name].values for name in ("row_start", "row_size"))
-        dataset = dataset.merge(_samples(store, contents.generation, chunk_samples, *spans))
+        for name, samples in stored_samples(store, contents.generation, *spans).items():
+            labels = dict(SAMPLE_ATTRIBUTES[name])
+            encoding = {"_FillValue": labels.pop("_FillValue")} if "_FillValue" in labels else {}
+            lazy = da.from_array(samples, chunk_samples, asarray=False, fancy=False)
+            dataset[name] = xr.Variable("sample", lazy, labels, encoding)
     return dataset.assign_attrs(attributes_of(store, contents))
 
 
@@ -173,97 +171,3 @@ def _opened(generation: Generation, table: str) -> xr.Dataset:
     for held in dataset.data_vars:
         dataset[held].attrs = attributes(str(held))  # an earlier version may have written others
     return dataset[sorted(map(str, dataset.data_vars))]
-
-
-class Samples:
-    """The samples of an array that belong to a generation, as an array for Dask."""
-
-    ndim = 1
-
-    def __init__(self, folder: Path, name: str, generation: Generation, unused: np.ndarray) -> None:
-        self.dtype = np.dtype(SAMPLES[name])
-        self.shape = (generation.samples_end,)
-        self._folder, self._name, self._shards = folder, name, generation.shards
-        self._unused = unused
-        """int64 (n, 2), sorted: the samples from, to that belong to no trace."""
-
-    def __getitem__(self, key: tuple[slice]) -> np.ndarray:
-        wanted = range(self.shape[0])[key[0]]
-        if not wanted:
-            return np.empty(0, self.dtype)
-        low, high = sorted((wanted[0], wanted[-1]))
-        return self._read(low, high + 1)[:: wanted.step]
-
-    def _read(self, low: int, high: int) -> np.ndarray:
-        parts, first = [], low
-        while low < high:
-            number, start = divmod(low, SHARD_SAMPLES)
-            end = min(SHARD_SAMPLES, start + high - low)
-            parts.append(self._shard(number, start, end))
-            low += end - start
-        read = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        from_gap = np.searchsorted(self._unused[:, 1], first, side="right")
-        to_gap = np.searchsorted(self._unused[:, 0], high)
-        if from_gap < to_gap:
-            read = read.copy()
-            for start, stop in self._unused[from_gap:to_gap].tolist():
-                read[max(start - first, 0) : stop - first] = PADDING[self._name]
-        return read
-
-    def _shard(self, number: int, start: int, end: int) -> np.ndarray:
-        name = f"{self._name}/c/{number}"
-        if self._shards[name] == MISSING:
-            return np.full(end - start, PADDING[self._name], self.dtype)  # no trace is in it
-        try:
-            return read_shard(self._folder / name, self.dtype, start, end)
-        except BadChunkError as error:
-            raise DamagedStoreError(
-                f"{error}; campaign status --verify lists the points, and campaign run measures "
-                f"them again"
-            ) from None
-        except (FileNotFoundError, NotRegularError):
-            raise DamagedStoreError(f"{self._folder / name}: is missing; {OPEN_AGAIN}") from None
-
-    def __dask_tokenize__(self) -> object:
-        return str(self._folder / self._name), sorted(self._shards.items()), self._unused
-
-
-def _unused(row_start: np.ndarray, row_size: np.ndarray, samples_end: int) -> np.ndarray:
-    """The samples (from, to; int64 (n, 2)) that belong to no trace: padding, and what is left of
-    traces that were measured again."""
-    order = np.argsort(row_start, kind="stable")
-    starts = np.append(row_start[order], samples_end)
-    ends = np.append(0, (row_start + row_size)[order])
-    return np.stack([ends, starts], axis=1)[ends < starts]
-
-
-def _samples(
-    store: Store,
-    generation: Generation,
-    chunk_samples: int,
-    row_start: np.ndarray,
-    row_size: np.ndarray,
-) -> xr.Dataset:
-    """The samples of a generation, lazy. A compaction that was killed, or is running, may have
-    written more samples after them."""
-    import dask.array as da  # noqa: PLC0415
-
-    wrong = wrong_descriptions(store, generation.samples_end)
-    if wrong:
-        raise DamagedStoreError(
-            f"{store.traces / wrong[0]}: does not describe the {generation.samples_end} samples "
-            f"that were written; run or import again to repair it"
-        )
-    variables = {}
-    unused = _unused(row_start, row_size, generation.samples_end)
-    for name in SAMPLES:
-        samples = da.from_array(
-            Samples(store.traces, name, generation, unused),
-            chunk_samples,
-            asarray=False,
-            fancy=False,
-        )
-        labels = dict(SAMPLE_ATTRIBUTES[name])
-        encoding = {"_FillValue": labels.pop("_FillValue")} if "_FillValue" in labels else {}
-        variables[name] = xr.Variable("sample", samples, labels, encoding)
-    return xr.Dataset(variables)

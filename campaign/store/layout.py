@@ -68,6 +68,9 @@ class NotAStoreError(UserError):
     """The folder is not a store, or its format is not supported by this version."""
 
 
+OPEN_AGAIN = "if a campaign is running, open the store again, otherwise run the campaign again"
+
+
 class DamagedStoreError(UserError):
     """A file of the store is not what was written. The text contains its name and a remedy."""
 

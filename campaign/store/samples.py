@@ -12,6 +12,7 @@ import json
 import shutil
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,10 @@ from zarr.storage import MemoryStore, StoreLike
 
 from campaign.store.columns import CHUNK_SAMPLES, PADDING, SAMPLE_ATTRIBUTES, SAMPLES, SHARD_SAMPLES
 from campaign.store.durable import sync, sync_tree
-from campaign.store.generation import FileDigest, checksum
-from campaign.store.layout import DamagedStoreError, Store, replace_file
+from campaign.store.generation import MISSING, FileDigest, Generation, checksum
+from campaign.store.layout import OPEN_AGAIN, DamagedStoreError, Store, replace_file
 from campaign.store.measurement import Trace
+from campaign.store.shard import BadChunkError, read_shard
 from dvfs.files import NotRegularError, read_regular
 
 BATCH_SAMPLES = 4 * SHARD_SAMPLES
@@ -205,3 +207,84 @@ def repair_descriptions(store: Store, samples_end: int) -> list[str]:
         replace_file(store.traces / name, text)
         messages.append(f"traces.zarr/{name} was damaged, and has been rewritten")
     return messages
+
+
+def stored_samples(
+    store: Store, generation: Generation, row_start: np.ndarray, row_size: np.ndarray
+) -> dict[str, Samples]:
+    """The samples of a generation by name; ``row_start``, ``row_size``: those of all its traces.
+    A compaction that was killed, or is running, may have written more after them.
+
+    Raises:
+        DamagedStoreError: an array of samples is not described as it was written.
+    """
+    wrong = wrong_descriptions(store, generation.samples_end)
+    if wrong:
+        raise DamagedStoreError(
+            f"{store.traces / wrong[0]}: does not describe the {generation.samples_end} samples "
+            f"that were written; run or import again to repair it"
+        )
+    unused = _unused(row_start, row_size, generation.samples_end)
+    return {name: Samples(store.traces, name, generation, unused) for name in SAMPLES}
+
+
+class Samples:
+    """The samples of a generation, ``time_ns`` or ``value``: a slice is read when it is taken."""
+
+    ndim = 1  # Dask asks for it
+
+    def __init__(self, folder: Path, name: str, generation: Generation, unused: np.ndarray) -> None:
+        self.dtype = np.dtype(SAMPLES[name])
+        self.shape = (generation.samples_end,)
+        self._folder, self._name, self._shards = folder, name, generation.shards
+        self._unused = unused
+        """int64 (n, 2), sorted: the samples from, to that belong to no trace."""
+
+    def __getitem__(self, key: slice | tuple[slice]) -> np.ndarray:
+        wanted = range(self.shape[0])[key[0] if isinstance(key, tuple) else key]
+        if not wanted:
+            return np.empty(0, self.dtype)
+        low, high = sorted((wanted[0], wanted[-1]))
+        return self._read(low, high + 1)[:: wanted.step]
+
+    def _read(self, low: int, high: int) -> np.ndarray:
+        parts, first = [], low
+        while low < high:
+            number, start = divmod(low, SHARD_SAMPLES)
+            end = min(SHARD_SAMPLES, start + high - low)
+            parts.append(self._shard(number, start, end))
+            low += end - start
+        read = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        from_gap = np.searchsorted(self._unused[:, 1], first, side="right")
+        to_gap = np.searchsorted(self._unused[:, 0], high)
+        if from_gap < to_gap:
+            read = read.copy()
+            for start, stop in self._unused[from_gap:to_gap].tolist():
+                read[max(start - first, 0) : stop - first] = PADDING[self._name]
+        return read
+
+    def _shard(self, number: int, start: int, end: int) -> np.ndarray:
+        name = f"{self._name}/c/{number}"
+        if self._shards[name] == MISSING:
+            return np.full(end - start, PADDING[self._name], self.dtype)  # no trace is in it
+        try:
+            return read_shard(self._folder / name, self.dtype, start, end)
+        except BadChunkError as error:
+            raise DamagedStoreError(
+                f"{error}; campaign status --verify lists the points, and campaign run measures "
+                f"them again"
+            ) from None
+        except (FileNotFoundError, NotRegularError):
+            raise DamagedStoreError(f"{self._folder / name}: is missing; {OPEN_AGAIN}") from None
+
+    def __dask_tokenize__(self) -> object:
+        return str(self._folder / self._name), sorted(self._shards.items()), self._unused
+
+
+def _unused(row_start: np.ndarray, row_size: np.ndarray, samples_end: int) -> np.ndarray:
+    """The samples (from, to; int64 (n, 2)) that belong to no trace: padding, and what is left of
+    traces that were measured again."""
+    order = np.argsort(row_start, kind="stable")
+    starts = np.append(row_start[order], samples_end)
+    ends = np.append(0, (row_start + row_size)[order])
+    return np.stack([ends, starts], axis=1)[ends < starts]

@@ -8,6 +8,7 @@ missing value.
 from __future__ import annotations
 
 import json
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +20,17 @@ from numcodecs.vlen import VLenUTF8
 from zarr.codecs import VLenUTF8Codec, ZstdCodec
 from zarr.storage import LocalStore, WrapperStore
 
-from campaign.store.columns import FAILURE_COLUMNS, TABLES, columns_of, missing_column
+from campaign.store.columns import (
+    FAILURE_COLUMNS,
+    TABLES,
+    TRACE_NAMES,
+    columns_of,
+    missing_column,
+)
 from campaign.store.current_state import summary_and_states
 from campaign.store.generation import STATE, Generation, reading
 from campaign.store.journal import CUT_OFF
-from campaign.store.layout import DamagedStoreError, Store
+from campaign.store.layout import OPEN_AGAIN, DamagedStoreError, Store
 from campaign.store.mixtures import mixtures
 from campaign.store.records import StoreContents, measurement_row, read_contents
 from campaign.store.setups import perf_per_watt_mhz, setup_uses
@@ -32,8 +39,6 @@ from dvfs.files import read_regular
 
 if TYPE_CHECKING:
     from zarr.core.buffer import Buffer
-
-OPEN_AGAIN = "if a campaign is running, open the store again, otherwise run the campaign again"
 
 
 class WrittenStore(WrapperStore[LocalStore]):
@@ -96,6 +101,26 @@ def read_columns(store: Store) -> Columns:
     """
     contents = read_contents(store)
     return Columns(measurement_columns(contents), attributes_of(store, contents))
+
+
+def read_traces(store: Store) -> Columns:
+    """All measurements of a store with their traces, as
+    :func:`campaign.store.dataset.open_dataset` has them: samples are read as slices of
+    ``time_ns`` and ``value`` are taken. Without these where no trace is compacted.
+
+    Raises:
+        DamagedStoreError: it cannot be read.
+    """
+    from campaign.store.samples import stored_samples  # noqa: PLC0415
+
+    contents = read_contents(store)
+    traces = trace_columns(contents)
+    arrays: dict[str, Any] = {TRACE_NAMES.get(name, name): of for name, of in traces.items()}
+    if contents.generation is not None and contents.generation.samples_end:
+        spans = traces["row_start"], traces["row_size"]
+        arrays |= stored_samples(store, contents.generation, *spans)
+    measured: Mapping[str, Any] = measurement_columns(contents)
+    return Columns(ChainMap(arrays, measured), attributes_of(store, contents))  # type: ignore[arg-type]
 
 
 def measurement_columns(contents: StoreContents) -> Mapping[str, np.ndarray]:

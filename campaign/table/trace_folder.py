@@ -28,9 +28,9 @@ from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import LocalStore, WrapperStore
 
 from campaign.store.columns import CHUNK_SAMPLES, SAMPLES
-from campaign.store.dataset import open_dataset
 from campaign.store.layout import Store
 from campaign.store.measurement import Trace
+from campaign.store.tables import read_traces
 from dvfs.files import MAX_BYTES, NotRegularError, TooLargeError
 from dvfs.input_files import FileError
 
@@ -65,15 +65,15 @@ def write_traces(store: Store, folder: Path) -> int:
         OSError: it cannot be written, or ``folder`` exists and is not empty.
         DamagedStoreError: a sample cannot be read.
     """
-    dataset = open_dataset(store)
-    order = np.argsort(dataset["row_start"].values, kind="stable")
-    starts, sizes = (dataset[name].values[order] for name in WHOLES)
+    kept = read_traces(store)
+    order = np.argsort(kept["row_start"], kind="stable")
+    starts, sizes = (kept[name][order] for name in WHOLES)
     new_starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     columns: dict[str, np.ndarray] = {
-        name: dataset[f"trace_{name}"].values[order].astype(object) for name in TEXTS[1:]
+        name: kept[f"trace_{name}"][order].astype(object) for name in TEXTS[1:]
     }
-    owners = dataset["trace_measurement"].values[order]
-    columns["point_id"] = dataset["point_id"].values[owners].astype(object)
+    owners = kept["trace_measurement"][order]
+    columns["point_id"] = kept["point_id"][owners].astype(object)
     columns |= {"row_start": new_starts[:-1], "row_size": sizes.astype(np.int64)}
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
@@ -87,7 +87,7 @@ def write_traces(store: Store, folder: Path) -> int:
             array.resize((int(new_starts[-1]),))
             for first, last in _batches(sizes):
                 low, high = int(starts[first]), int(starts[last - 1] + sizes[last - 1])
-                block = dataset[name][low:high].values
+                block = kept[name][low:high]
                 at = zip(starts[first:last] - low, sizes[first:last], strict=True)
                 array[int(new_starts[first]) : int(new_starts[last])] = np.concatenate(
                     [block[begin : begin + size] for begin, size in at]
