@@ -159,6 +159,8 @@ AS_FOUND = Setting()
 
 Volts = Mapping[Setting, tuple[float, float]]
 """The core and the memory voltage of each setting, in V."""
+LegalVolts = Mapping[Setting, tuple[float | None, float | None]]
+"""The same of the legal settings of a site; None where it is not known."""
 
 
 def distinct_settings(*values: np.ndarray) -> tuple[list[Setting], np.ndarray]:

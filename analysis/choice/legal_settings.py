@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from analysis.measurements.observations import Observations, measured_volts
-from dvfs.setting import Setting
+from dvfs.setting import LegalVolts, Setting
 
 
-def known_volts(
-    data: Observations, legal: Mapping[Setting, tuple[float | None, float | None]]
-) -> dict[Setting, tuple[float, float]]:
+def known_volts(data: Observations, legal: LegalVolts) -> dict[Setting, tuple[float, float]]:
     """The core and memory voltage of every setting that was measured or is legal, where they are
     known.
 

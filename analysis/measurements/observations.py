@@ -23,7 +23,7 @@ from dvfs.errors import UserError
 from dvfs.groups import Groups
 from dvfs.kernel_instance import KernelInstance, kernels_of_rows, relabelled
 from dvfs.names import unknown_name
-from dvfs.setting import Setting, axis_values, clock_columns, distinct_settings
+from dvfs.setting import LegalVolts, Setting, axis_values, clock_columns, distinct_settings
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -136,13 +136,16 @@ def site_names(dataset: xr.Dataset | Columns) -> list[str]:
 
 
 def observations(
-    dataset: xr.Dataset | Columns, site: str, domains: dict[str, str] | None = None
+    dataset: xr.Dataset | Columns,
+    site: str,
+    domains: dict[str, str] | None = None,
+    legal: LegalVolts | None = None,
 ) -> Observations:
     """The complete rows (:data:`dvfs.dataset.COMPLETE`) of ``site`` with a positive time and
     energy.
 
     ``domains`` says which classes pay which domain, where it differs from
-    :data:`dvfs.dataset.MEMORY_CLASSES`.
+    :data:`dvfs.dataset.MEMORY_CLASSES`. ``legal``: the voltages of the site's legal settings.
 
     Raises:
         FitError: the site is not in the store, or no row of it has an energy.
@@ -185,8 +188,10 @@ def observations(
     core_v, mem_v = numbers("core_v"), numbers("mem_v")
     core_mhz = clocks_run_at(asked[0], numbers("core_mhz_achieved"), asked[3])
     mem_mhz = second_clock(site, asked[1], asked[2])
-    core_v = _volts_at(core_mhz, asked[0], core_v)
-    origin = set(texts_of(dataset, "voltage_origin")[rows].present()) - {""}
+    origins = texts_of(dataset, "voltage_origin")[rows]
+    of_table = origins.array(bool, [name != "measured" for name in origins.values])
+    core_v = _volts_at(core_mhz, asked[0], core_v, of_table, legal or {})
+    origin = set(origins.present()) - {""}
     voltage = "+".join(sorted(origin)) or "unit"
     if not np.isfinite(core_v).all():
         voltage = "unit"
@@ -267,27 +272,37 @@ def clocks_run_at(
     return np.where(off & np.isfinite(achieved_mhz), achieved_mhz, asked_mhz)
 
 
-def _volts_at(mhz: np.ndarray, asked_mhz: np.ndarray, volts: np.ndarray) -> np.ndarray:
-    """Core voltages at the clocks run at: where these are not those asked for, straight between the
-    voltages of the clocks that were held."""
-    held = (mhz == asked_mhz) & np.isfinite(volts)
-    moved = np.isfinite(mhz) & (mhz != asked_mhz)
-    if not moved.any() or not held.any():
+def _volts_at(
+    mhz: np.ndarray,
+    asked_mhz: np.ndarray,
+    volts: np.ndarray,
+    of_table: np.ndarray,
+    legal: LegalVolts,
+) -> np.ndarray:
+    """Core voltages at the clocks run at. A measured one is. A voltage ``of_table``, bool (rows,),
+    is that of the clock asked for: where another was run at, it is straight between those of all
+    clocks whose voltage is known."""
+    moved = of_table & np.isfinite(mhz) & (mhz != asked_mhz)
+    known = of_table & np.isfinite(asked_mhz) & np.isfinite(volts)
+    if not moved.any() or not known.any():
         return volts
-    clocks, place = np.unique(mhz[held], return_inverse=True)
-    mean = np.bincount(place, volts[held]) / np.bincount(place)
-    return np.where(moved, np.interp(mhz, clocks, mean), volts)
+    table = {one.core_mhz: v for one, (v, _) in legal.items() if one.core_mhz and v is not None}
+    clocks, first = np.unique(asked_mhz[known], return_index=True)
+    table |= dict(zip(clocks.tolist(), volts[known][first].tolist(), strict=True))
+    at, volts_at = np.array(sorted(table.items()), float).T
+    return np.where(moved, np.interp(mhz, at, volts_at), volts)
 
 
 def measured_volts(data: Observations) -> dict[Setting, tuple[float, float]]:
     """The mean core and memory voltage of every setting that was measured, at its clocks."""
-    asked_mhz = data.mhz[:, 0]
+    asked_mhz = data.mhz[data.setting, 0]
     core_v = data.core_v
-    moved = np.isfinite(data.core_mhz) & (data.core_mhz != asked_mhz[data.setting])
-    if moved.any() and not moved.all():
-        clocks, place = np.unique(data.core_mhz[~moved], return_inverse=True)
-        mean = np.bincount(place, core_v[~moved]) / np.bincount(place)
-        core_v = np.where(moved, np.interp(asked_mhz[data.setting], clocks, mean), core_v)
+    moved = np.isfinite(data.core_mhz) & (data.core_mhz != asked_mhz)
+    if moved.any():
+        ran = np.isfinite(data.core_mhz)
+        clocks, place = np.unique(data.core_mhz[ran], return_inverse=True)
+        mean = np.bincount(place, core_v[ran]) / np.bincount(place)
+        core_v = np.where(moved, np.interp(asked_mhz, clocks, mean), core_v)
     n = np.bincount(data.setting, minlength=len(data.settings))
     with np.errstate(invalid="ignore"):
         means = [np.bincount(data.setting, v, len(n)) / n for v in (core_v, data.mem_v)]

@@ -30,6 +30,7 @@ from analysis.report.tables import (
     decimals,
     fixed,
     scaled,
+    setting_fields,
 )
 from analysis.rooflines.roofline import PairPoints, Roofline
 from dvfs.kernel_instance import KernelInstance, short_labels
@@ -309,12 +310,11 @@ def pick_table(site: SiteReport, families: Mapping[str, str]) -> Table | None:
     energy_unit, energy = scaled((p.energy_j for p in site.picks), "J")
     time_unit, times = scaled((p.time_s for p in site.picks), "s")
     names = short_labels(KernelInstance(p.kernel, p.params, p.label) for p in site.picks)
+    settings = _setting_columns([p.setting for p in site.picks])
     rows = {
         p.label: {
             TextColumn("kernel"): names[p.label],
-            TableColumn("core", "MHz"): clock(p.setting.core_mhz),
-            TableColumn("memory", "MHz"): clock(p.setting.mem_mhz),
-            **_further_columns(p.setting),
+            **settings[i],
             TableColumn("energy, predicted", energy_unit): energy[i],
             TableColumn("time", time_unit): times[i],
             TableColumn("saves", "%"): decimals(p.saving_pct),
@@ -333,15 +333,18 @@ def pick_table(site: SiteReport, families: Mapping[str, str]) -> Table | None:
     return Table.of(caption, _grouped(families, rows), tall=True)
 
 
-def _further_columns(setting: Setting) -> dict[TableColumn, str]:
-    columns: dict[TableColumn, str] = {}
-    if setting.uncore_mhz is not None:
-        columns[TableColumn("uncore", "MHz")] = clock(setting.uncore_mhz)
-    if setting.power_limit_w is not None:
-        columns[TableColumn("power limit", "W")] = f"{setting.power_limit_w:g}"
-    if setting.profile is not None:
-        columns[TextColumn("profile")] = setting.profile
-    return columns
+def _setting_columns(settings: Sequence[Setting]) -> list[dict[TableColumn, str]]:
+    """:func:`setting_fields` as texts."""
+    return [
+        {
+            TableColumn(field.heading, field.unit, number=field.places is not None): value
+            or "as found"
+            if isinstance(value, str)
+            else clock(None if math.isnan(value) else value)
+            for field, value in row.items()
+        }
+        for row in setting_fields(settings)
+    ]
 
 
 def balances(lines: Sequence[tuple[PairPoints, Roofline]], with_energy: bool) -> Table | None:

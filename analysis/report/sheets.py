@@ -32,7 +32,7 @@ from analysis.report.tables import (
     Field,
     Row,
     Sheet,
-    clock_fields,
+    setting_fields,
 )
 from dvfs.kernel_instance import short_labels
 
@@ -57,10 +57,11 @@ def costs_sheet(model: Fit, data: Observations, crossvals: Sequence[CrossValidat
     key, unit, places = ("relative_v", "V/V at top", 3) if estimated else ("mv", "mV", 0)
     holdout = next((c for c in crossvals if c.scheme == HOLDOUT), None)
     rows: list[dict[Field, str | float]] = []
-    for s in np.unique(data.setting):
+    measured = np.unique(data.setting)
+    fields = setting_fields([data.settings[s] for s in measured])
+    for s, clocks in zip(measured, fields, strict=True):
         mine = data.setting == s
         known_v = (float(data.core_v[mine].mean()), float(data.mem_v[mine].mean()))
-        clocks = clock_fields(data.settings[s])
         costs = costs_at(model, data.settings[s], *known_v)
         volts = [costs.core_v, costs.mem_v] if estimated else [v * 1e3 for v in known_v]
         if model.voltage == "unit":
@@ -74,6 +75,7 @@ def costs_sheet(model: Fit, data: Observations, crossvals: Sequence[CrossValidat
                 MEM_MHZ: clocks[MEM_MHZ],
                 Field(f"mem_{key}", "memory", unit, places): volts[1],
             }
+            | clocks
             | {
                 Field(f"eps_{name}_pj", name, f"pJ/{unit_name(name)}", -1): (
                     costs.operation_pj[name][0]
@@ -220,14 +222,14 @@ def cases_sheet(shown: Cases, shares: Mapping[str, np.ndarray] | None = None) ->
             Field("input", "input"): f"F{i + 1}",
             KERNEL: kernel,
             Field("setting", "setting"): f"S{j + 1}",
-            **clock_fields(setting),
+            **setting,
             MEASURED_J: shown.measured_j[i, j],
             PREDICTED_J: shown.predicted_j[i, j],
             ERROR_PCT: shown.error_pct[i, j],
         }
         | {Field(f"{kind}_pct", kind, "%", 1): pct[i, j] for kind, pct in (shares or {}).items()}
         for i, kernel in enumerate(shown.inputs)
-        for j, setting in enumerate(shown.settings)
+        for j, setting in enumerate(setting_fields(shown.settings))
     ]
     caption = "Measured and predicted energy of the numbered kernels and settings"
     return Sheet.of("measured_predicted", caption, shown.simulated, rows)
@@ -253,12 +255,12 @@ def shares_sheet(model: Fit, data: Observations) -> Sheet:
     split = class_parts(model, data)
     predicted_j = split.energy_j.sum(axis=1)
     shares = [Field(f"{name}_pct", name, "%", 1) for name in split.names]
-    share_pct = split.share * 100.0
+    share_pct, settings = split.share * 100.0, setting_fields(data.settings)
     rows: list[Row] = [
         {
             KERNEL: data.kernels[data.kernel[i]],
+            **settings[data.setting[i]],
             CORE_MHZ: data.core_mhz[i],
-            MEM_MHZ: data.mem_mhz[i],
             MEASURED_J: data.energy_j[i],
             PREDICTED_J: predicted_j[i],
         }
@@ -273,7 +275,7 @@ def picks_sheet(picks: Sequence[Pick], simulated: bool) -> Sheet:
     rows: list[Row] = [
         {
             KERNEL: p.label,
-            **clock_fields(p.setting),
+            **setting,
             Field("energy_j", "energy, predicted", "J", -1): p.energy_j,
             Field("time_s", "time", "s", -1): p.time_s,
             Field("saving_pct", "saves", "%", 1): p.saving_pct,
@@ -285,7 +287,7 @@ def picks_sheet(picks: Sequence[Pick], simulated: bool) -> Sheet:
             Field("slowdown_pct", "slower", "%", 1): p.slowdown_pct,
             Field("best_probability_pct", "is the best", "%", 0): p.best_probability * 100.0,
         }
-        for p in picks
+        for p, setting in zip(picks, setting_fields([p.setting for p in picks]), strict=True)
     ]
     return Sheet.of("picks", "The pick of each kernel", simulated, rows)
 
@@ -295,11 +297,12 @@ def phases_sheet(splits: Sequence[PhaseSplit], simulated: bool) -> Sheet:
 
     Phases shorter than ``meter_period_s`` are blurred with their neighbours.
     """
+    settings = setting_fields([split.setting for split in splits])
     rows: list[Row] = [
         {
             KERNEL: split.label,
             Field("at", "setting is"): split.at,
-            **clock_fields(split.setting),
+            **setting,
             Field("phase", "phase"): phase,
             Field("energy_j", "energy", "J", -1): energy_j,
             Field("share_pct", "share", "%", 1): share * 100.0,
@@ -308,7 +311,7 @@ def phases_sheet(splits: Sequence[PhaseSplit], simulated: bool) -> Sheet:
             Field("meter_period_s", "meter's period", "s", -1): split.period_s,
             Field("repeats", "repeats", "", 0): split.repeats,
         }
-        for split in splits
+        for split, setting in zip(splits, settings, strict=True)
         for phase, energy_j, share, time_s in zip(
             split.phases, split.energy_j, split.share, split.time_s, strict=True
         )
@@ -325,7 +328,7 @@ def application_sheet(shown: ApplicationEnergy) -> Sheet:
     rows: list[Row] = [
         {
             Field("variant", "variant"): names[v.kernel.label],
-            **clock_fields(v.setting),
+            **setting,
             Field("n", "measurements", "", 0): v.n,
             MEASURED_J: v.measured_j,
             PREDICTED_J: v.predicted_j,
@@ -334,7 +337,7 @@ def application_sheet(shown: ApplicationEnergy) -> Sheet:
                 v.error_without_integers_pct
             ),
         }
-        for v in ordered
+        for v, setting in zip(ordered, setting_fields([v.setting for v in ordered]), strict=True)
     ]
     caption = f"Energy of the variants of {shown.name} by the microbenchmarks' fit"
     return Sheet.of(f"variants_{file_stem(shown.name)}", caption, shown.simulated, rows)

@@ -12,6 +12,7 @@ import numpy as np
 
 from analysis.choice.candidates import all_candidates, of_posterior
 from analysis.choice.crossval import cross_validate, fitted_elsewhere
+from analysis.choice.legal_settings import known_volts
 from analysis.choice.pick import picks
 from analysis.choice.variants import Predicted, study
 from analysis.energy.applications import energies_or_why
@@ -38,7 +39,7 @@ from analysis.report.content import ListedOrder, MeasurementCounts, SiteReport, 
 from analysis.report.trust import of_fit, of_measurements, of_picks, worst_first
 from dvfs.dataset import CLOCK_UNPROVEN, Columns, is_complete
 from dvfs.kernel_instance import kernels_of_rows
-from dvfs.setting import Setting, Volts, axis_values, distinct_settings
+from dvfs.setting import LegalVolts, Setting, axis_values, distinct_settings
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -57,7 +58,7 @@ def site_report(
     planned: Collection[str] = (),
     classes: dict[str, str] | None = None,
     stored: StoredFit | None = None,
-    volts: Callable[[Observations], Volts] | None = None,
+    legal: LegalVolts | None = None,
     slurm_flags: Callable[[Setting], str] | None = None,
     listed: ListedOrder | None = None,
     train: Sequence[Setting] | None = None,
@@ -76,7 +77,7 @@ def site_report(
         classes: class of operations -> ``core`` or ``mem``, where the site differs from the
             default.
         stored: the fit to show; made anew where it is of other measurements.
-        volts: from the site's rows to the voltages of its legal settings.
+        legal: the voltages of its legal settings.
         slurm_flags: from a setting to the srun options that request it.
         listed: the order of kernels and settings in figures.
         train: the settings that the holdout fits on; by default a random half.
@@ -109,7 +110,7 @@ def site_report(
         else [],
     )
     try:
-        data = observations(dataset, site, classes)
+        data = observations(dataset, site, classes, legal)
     except FitError as error:
         return replace(report, why_no_fit=str(error), timing=_timing(dataset, site, classes))
     for pair in [*(train or []), *([setting] if setting else [])]:
@@ -147,7 +148,7 @@ def site_report(
         notes.append("No picks: this site was measured at one setting, so there is no choice.")
     among = of_posterior(posterior, data, kernel_names(data))
     chosen = picks(data, among=among) if n_settings > 1 else []
-    legal = volts(data) if volts else measured
+    volts = known_volts(data, legal or {})
     flags = {p.label: slurm_flags(p.setting) for p in chosen} if slurm_flags else {}
     return replace(
         report,
@@ -157,7 +158,7 @@ def site_report(
         remarks=worst_first([*remarks, *of_fit(model, stale), *of_picks(chosen)]),
         crossvals=crossvals,
         picks=chosen,
-        candidates=among if legal == measured else all_candidates(data, volts=legal),
+        candidates=among if volts == measured else all_candidates(data, volts=volts),
         slurm=flags,
         notes=notes,
         applications=applications,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dvfs.setting import Setting, clock_columns
+from dvfs.setting import Setting
 
 MISSING = "–"
 PREFIXES = {-5: "f", -4: "p", -3: "n", -2: "µ", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T"}
@@ -117,10 +117,25 @@ KERNEL = Field("kernel", "kernel")
 CORE_MHZ, MEM_MHZ = Field("core_mhz", "core", "MHz", 0), Field("mem_mhz", "memory", "MHz", 0)
 
 
-def clock_fields(setting: Setting) -> dict[Field, float]:
-    """Both clocks of a setting as a row has them."""
-    ((core_mhz, mem_mhz),) = clock_columns([setting]).tolist()
-    return {CORE_MHZ: core_mhz, MEM_MHZ: mem_mhz}
+UNCORE_MHZ, LIMIT_W = (
+    Field("uncore_mhz", "uncore", "MHz", 0),
+    Field("power_limit_w", "power limit", "W", -1),
+)
+PROFILE = Field("profile", "profile")
+
+
+def setting_fields(settings: Sequence[Setting]) -> list[dict[Field, str | float]]:
+    """Each setting as a row has it: the core and the memory clock, and what else any of them has;
+    NaN or "" for none."""
+    fields = [CORE_MHZ, MEM_MHZ]
+    for field in (UNCORE_MHZ, LIMIT_W, PROFILE):
+        if any(getattr(setting, field.key) is not None for setting in settings):
+            fields.append(field)
+    none = {field: "" if field is PROFILE else math.nan for field in fields}
+    return [
+        {field: none[field] if value is None else value for field, value in row.items()}
+        for row in ({field: getattr(one, field.key) for field in fields} for one in settings)
+    ]
 
 
 MEASURED_J = Field("measured_j", "measured", "J", -1)

@@ -64,18 +64,18 @@ def _relative(path: Path, folder: Path) -> str:
 def _kernels(
     part: PartitionPoints, cells: Mapping[tuple[int, int], int], usual: int
 ) -> list[dict[str, Any]]:
-    """The [[kernels]] tables: those with the same settings (of one profile), repeats and names of
-    parameters in one.
+    """The [[kernels]] tables: those with the same settings (:func:`_together`), repeats and names
+    of parameters in one.
     ``usual``: the campaign's repeats."""
-    settings: dict[tuple[int, int, str], list[int]] = defaultdict(list)
+    settings: dict[tuple[int, int, tuple[str, float]], list[int]] = defaultdict(list)
     for (kernel, setting), repeats in cells.items():
-        settings[kernel, repeats, part.settings[setting].profile or ""].append(setting)
+        settings[kernel, repeats, _together(part.settings[setting])].append(setting)
     alike: dict[tuple[str, str, int, tuple[str, ...], int, tuple[int, ...]], list[Input]]
     alike = defaultdict(list)
-    for kernel, repeats, profile in sorted(settings):
+    for kernel, repeats, together in sorted(settings):
         own = part.inputs[kernel]
         names = tuple(_values(own))
-        at = tuple(sorted(settings[kernel, repeats, profile]))
+        at = tuple(sorted(settings[kernel, repeats, together]))
         alike[own.kernel, own.label, own.ranks, names, repeats, at].append(own)
     tables = []
     for (kernel_name, label, ranks, names, repeats, at), inputs in alike.items():
@@ -111,11 +111,18 @@ def _values(own: Input) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def _together(setting: Setting) -> tuple[str, float]:
+    """What settings of one table have in common: the profile; and the power limit where a clock is
+    missing, for then no list of pairs can name it."""
+    limit_w = setting.power_limit_w if None in setting.clocks else None
+    return setting.profile or "", limit_w or 0.0
+
+
 def _listed(settings: Sequence[Setting]) -> dict[str, Any]:
-    """The table of a campaign file that chooses these settings, which have one profile."""
+    """The table of a campaign file that chooses these settings (:func:`_together`)."""
     profile = settings[0].profile
     chosen: dict[str, Any] = {} if profile is None else {"profile": [profile]}
-    if any(setting.core_mhz is None for setting in settings):
+    if any(None in setting.clocks for setting in settings):
         values = {name: [getattr(one, name) for one in settings] for name in NUMBERS}
         given = {
             name: dict.fromkeys(v for v in own if v is not None) for name, own in values.items()

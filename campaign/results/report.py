@@ -115,7 +115,7 @@ def report_content(
             planned=planned.get(site, []),
             classes=record.classes,
             stored=stored,
-            volts=partial(known_volts, legal=record.legal),
+            legal=record.legal,
             slurm_flags=partial(_srun_options, device=record.device),
             listed=_listed(plan, columns),
             train=train,
@@ -169,7 +169,10 @@ def _elsewhere(store: Store, site: str, kernels: Sequence[str]) -> Observations:
     record = read_site_record(store, site)
     try:
         return observations(
-            _of_kernels(read_columns(store), kernels, other=True), site, record.classes
+            _of_kernels(read_columns(store), kernels, other=True),
+            site,
+            record.classes,
+            record.legal,
         )
     except FitError as error:
         raise ArgumentError(f"--fitted-on: {store.root}: {error}") from None
@@ -218,7 +221,7 @@ def _energies(store: Store, columns: Columns, site: str) -> Energies | None:
     try:
         fit = read_fit(store, site)
         record = read_site_record(store, site)
-        data = observations(columns, site, record.classes)
+        data = observations(columns, site, record.classes, record.legal)
     except (NoKeptFitError, FitError):
         return None
     return Energies(name=DEFAULT, fit=fit, data=data, volts=known_volts(data, record.legal))

@@ -206,7 +206,8 @@ class Results:
         """
         from analysis.measurements.observations import observations  # noqa: PLC0415
 
-        return observations(self.columns, site, self.site_record(site).classes)
+        record = self.site_record(site)
+        return observations(self.columns, site, record.classes, record.legal)
 
     def findings(self, site: str) -> tuple[SiteFinding, ...]:
         """What the checks of a site's measurements find."""

@@ -9,10 +9,7 @@ from typing import Any, Literal
 from urllib.parse import quote, unquote
 
 from campaign.store.layout import DamagedStoreError, Store
-from dvfs.setting import AXES, Setting
-
-Volts = dict[Setting, tuple[float | None, float | None]]
-"""Setting -> (core V, memory V); None is missing."""
+from dvfs.setting import AXES, LegalVolts, Setting
 
 
 @dataclass(frozen=True)
@@ -23,7 +20,7 @@ class SiteRecord:
     """Class of operations -> its domain, core or mem, where the site or the map says so."""
     device: Literal["cpu", "gpu"] = "cpu"
     """Whose clocks these are, for the Slurm flags."""
-    legal: Volts = field(default_factory=dict)
+    legal: LegalVolts = field(default_factory=dict)
     """The voltages of every legal setting."""
 
 
@@ -98,7 +95,7 @@ def record_of(kept: Any) -> SiteRecord | None:
     """The record of :func:`as_json`; None where ``kept`` is something else."""
     if not _is_record(kept):
         return None
-    legal: Volts = {
+    legal: LegalVolts = {
         _setting(values): (core_v, mem_v) for *values, core_v, mem_v in kept.get("legal", [])
     }
     return SiteRecord(kept.get("classes", {}), kept.get("device", "cpu"), legal)

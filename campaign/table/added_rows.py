@@ -14,7 +14,7 @@ from campaign.plan.point import ID_CHARS
 from campaign.store.columns import FAILURE_COLUMNS, column
 from campaign.store.layout import Store
 from campaign.store.setups import has_earlier, write_earlier, write_setups
-from campaign.store.site_record import SiteRecord, Volts, has_site_record, write_site_record
+from campaign.store.site_record import SiteRecord, has_site_record, write_site_record
 from campaign.store.summary import updated
 from campaign.table.checking import Checked, Rows
 from campaign.table.map_file import POINT_ID, TableMap
@@ -22,7 +22,7 @@ from campaign.table.points import worth_of
 from campaign.table.sidecar import Sidecar
 from dvfs.dataset import STATUSES, Columns
 from dvfs.input_files import FileError
-from dvfs.setting import Setting
+from dvfs.setting import LegalVolts, Setting
 from dvfs.texts import Texts
 
 ATTEMPT = [POINT_ID, "attempt", "start_unix_s"]
@@ -173,9 +173,12 @@ def site_records(rows: Rows, mapping: TableMap, sidecar: Sidecar) -> dict[str, S
     records = {}
     sites = rows["site"]
     assert isinstance(sites, Texts)  # noqa: S101
-    for code, first in zip(*np.unique(sites.codes, return_index=True), strict=True):
+    for code in np.unique(sites.codes):
         site, own = sites.values[code], np.flatnonzero(sites.codes == code)
-        of_gpu = not np.isnan(rows["mem_mhz"][first]) and np.isnan(rows["uncore_mhz"][first])
+        has_mem, has_uncore = (
+            np.isfinite(np.asarray(rows[name])[own]).any() for name in ("mem_mhz", "uncore_mhz")
+        )
+        of_gpu = has_mem and not has_uncore
         usual = SiteRecord(device="gpu" if of_gpu else "cpu")
         record = sidecar.sites.get(site, usual)
         records[site] = SiteRecord(
@@ -186,23 +189,26 @@ def site_records(rows: Rows, mapping: TableMap, sidecar: Sidecar) -> dict[str, S
     return records
 
 
-def _legal(rows: Rows, own: np.ndarray, mapping: TableMap) -> Volts:
+def _legal(rows: Rows, own: np.ndarray, mapping: TableMap) -> LegalVolts:
     """The map's legal settings, with their voltages by the map, else by the site's ``own`` rows."""
     if not mapping.legal:
         return {}
     volts: dict[str, dict[Any, float]] = {}
     second = "mem_mhz" if np.isnan(np.asarray(rows["uncore_mhz"])[own]).all() else "uncore_mhz"
+    # Under a limit a lower clock may have been run at, and its voltage measured.
+    unlimited = np.isnan(np.asarray(rows["power_limit_w"])[own])
+    held = unlimited | ~unlimited.any()
     for name, clock, pairs in (
         ("core", "core_mhz", mapping.voltage.core),
         ("mem", second, mapping.voltage.mem),
     ):
         mhz, volt = (np.asarray(rows[column])[own] for column in (clock, f"{name}_v"))
-        known = ~np.isnan(mhz) & ~np.isnan(volt)
+        known = held & ~np.isnan(mhz) & ~np.isnan(volt)
         clocks, of = np.unique(mhz[known], return_inverse=True)
         volts[name] = {
             clock: float(np.median(volt[known][of == i])) for i, clock in enumerate(clocks.tolist())
         } | dict(pairs)
-    legal: Volts = {}
+    legal: dict[Setting, tuple[float | None, float | None]] = {}
     for core_mhz, *others in mapping.legal:
         mhz = others[0] if others else None
         setting = Setting.of_row({"core_mhz": core_mhz, second: mhz})

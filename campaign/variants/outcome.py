@@ -26,8 +26,7 @@ class Choice:
     %. NaN where it is missing."""
 
     variant: Mapping[str, Any]
-    core_mhz: float | None
-    mem_mhz: float | None
+    setting: Setting
     energy_j: float
     time_s: float
     energy_lost_pct: float
@@ -36,7 +35,8 @@ class Choice:
 
     def as_dict(self) -> dict[str, Any]:
         """For ``--json``."""
-        return dict(vars(self))
+        costs = {name: value for name, value in vars(self).items() if name != "setting"}
+        return {"variant": costs.pop("variant"), **self.setting.as_dict(), **costs}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +107,7 @@ def _found_of(
         setting: Setting = problem.settings[row]
         return Choice(
             variant=problem.of_variants[problem.variants[row]],
-            core_mhz=setting.core_mhz,
-            mem_mhz=setting.mem_mhz,
+            setting=setting,
             energy_j=energy_j,
             time_s=time_s,
             energy_lost_pct=(energy_j / least[0] - 1.0) * 100.0,

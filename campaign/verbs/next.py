@@ -213,5 +213,6 @@ def _losses(chosen: NextPoints) -> str:
 
 
 def _setting(point: NextPoint) -> str:
-    clocks = [f"{mhz:g}" for mhz in (point.core_mhz, point.mem_mhz) if mhz is not None]
-    return ", ".join(["/".join(clocks) or "-", *Setting.of_row(vars(point)).further_texts])
+    from analysis.measurements.observations import setting_text  # noqa: PLC0415
+
+    return setting_text(Setting.of_row(vars(point))).removesuffix(" MHz")

@@ -123,6 +123,8 @@ def _tune(arguments: Namespace) -> int:
 
 
 def _print_found(result: Found) -> None:
+    from analysis.measurements.observations import setting_text  # noqa: PLC0415
+
     simulated = " (simulated)" if result.simulated else ""
     params = " ".join(f"{name}={value}" for name, value in result.params.items())
     explain(
@@ -137,7 +139,7 @@ def _print_found(result: Found) -> None:
         ("least energy", result.least_energy),
     ):
         if choice is not None:
-            key = hash((repr(choice.variant), choice.core_mhz, choice.mem_mhz))
+            key = hash((repr(choice.variant), choice.setting))
             named.setdefault(key, ([], choice))[0].append(name)
     if not named:
         explain("nothing was measured: see campaign failures")
@@ -145,7 +147,7 @@ def _print_found(result: Found) -> None:
     rows: list[list[Any]] = [
         [
             ", ".join(names),
-            _mhz(choice),
+            setting_text(choice.setting).removesuffix(" MHz"),
             choice.time_s,
             choice.energy_j,
             choice.time_lost_pct,
@@ -157,11 +159,6 @@ def _print_found(result: Found) -> None:
     for names, choice in named.values():
         variant = " ".join(f"{name}={value}" for name, value in choice.variant.items())
         explain(f"{', '.join(names)}: {variant or 'no parameters'}; srun {choice.slurm}".rstrip())
-
-
-def _mhz(choice: Choice) -> str:
-    clocks = [mhz for mhz in (choice.core_mhz, choice.mem_mhz) if mhz is not None]
-    return "/".join(f"{mhz:g}" for mhz in clocks) or "-"
 
 
 def _replay(arguments: Namespace) -> int:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from analysis.choice.candidates import all_candidates
 from analysis.choice.crossval import cross_validate
@@ -123,6 +124,43 @@ def test_the_energy_model_is_found_from_the_clocks_run_at(limited: Observations)
         if f"c0_{name}" in of:
             assert of[f"c0_{name}"] == pytest.approx(pj, rel=0.02), name
     assert len(by_clocks(limited).settings) > len(TABLE_I)
+
+
+def test_the_energy_model_is_found_where_the_voltage_of_each_row_was_measured() -> None:
+    """At the clock that it ran at, which may be below all clocks that were asked for."""
+    dataset = highest_alone(limits_w=(None, 5.0, 6.0, 8.0, 11.0))
+    ran_at = dataset["core_mhz_achieved"].values
+    volts = np.interp(ran_at, *np.array(sorted(simulated_tk1("off").domains.core.volts.items())).T)
+    measured = dataset.assign(
+        core_v=("measurement", volts),
+        voltage_origin=("measurement", np.full(len(volts), "measured", object)),
+    )
+    assert_coefficients_of_the_board(observations(measured, "tk1"))
+
+
+def test_the_energy_model_is_found_below_the_clocks_that_were_asked_for() -> None:
+    """By the voltages of the site's legal settings."""
+    dataset, site = highest_alone(limits_w=(None, 5.0, 6.0, 8.0, 11.0)), simulated_tk1("off")
+    legal = {setting: site.volts(setting) for setting in site.settings}
+    assert_coefficients_of_the_board(observations(dataset, "tk1", legal=legal))
+
+
+def highest_alone(limits_w: tuple[float | None, ...]) -> xr.Dataset:
+    """Core clocks of 756 MHz and more, at all memory clocks, under limits."""
+    dataset = simulated_dataset("off", limits_w=limits_w)
+    high = np.flatnonzero(dataset["core_mhz"].values >= 756.0)
+    dataset = dataset.isel(measurement=high)
+    assert (dataset["core_mhz_achieved"].values < 400.0).any()
+    return dataset
+
+
+def assert_coefficients_of_the_board(data: Observations) -> None:
+    found = fit(data, "choi", "known", intervals=False)
+    of = {term.name: value for term, value in zip(found.terms, found.value, strict=True)}
+    constants = simulated_tk1("off").simulated
+    for name, pj in constants.energy_pj_per_v2.items():
+        assert of.get(f"c0_{name}", pj) == pytest.approx(pj, rel=0.01), name
+    assert of["c1_core"] == pytest.approx(constants.leakage_core_w_per_v, rel=0.01)
 
 
 def test_voltages_are_estimated_at_the_clocks_run_at() -> None:

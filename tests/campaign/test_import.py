@@ -6,13 +6,17 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from campaign.plan.point import make_point, point_ids
+from campaign.store.layout import open_store
+from campaign.store.site_record import read_site_record
 from campaign.verbs.command_line import main
 from dvfs.setting import AXES, Setting
 from tests.campaign.test_table import HEADER, ROOT, ROWS, imported, write
@@ -170,3 +174,18 @@ def test_a_folder_that_is_no_crate_is_refused_by_its_name(tmp_path, capsys):
     assert main(words) == 2
     assert capsys.readouterr().err.startswith(f"campaign: {tmp_path / 'folder'}: ")
     assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("first", ["1980,,1", "1980,2619,1"], ids=["as found", "set"])
+def test_a_table_with_memory_clocks_is_of_a_gpu_whichever_row_is_first(
+    tmp_path: Path, first: str
+) -> None:
+    """Slurm sets its clocks by other options than those of a CPU."""
+    rows = ["1980,,1", "1980,2619,1", "1500,2619,1.1", "1500,1593,1.2"]
+    rows.remove(first)
+    (tmp_path / "t.csv").write_text(
+        "site,kernel,core_mhz,mem_mhz,time_s,energy_j\n"
+        + "".join(f"gpu,a,{row},300\n" for row in (first, *rows))
+    )
+    assert main(["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / "s")]) == 0
+    assert read_site_record(open_store(tmp_path / "s"), "gpu").device == "gpu"

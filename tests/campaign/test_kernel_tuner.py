@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from campaign.plan.point import canonical_json
+from campaign.results import open_store as open_results
 from campaign.table.json_records import read_json_records
 from campaign.verbs.command_line import main
 from tests.campaign.test_map_file import read, refusal
@@ -247,3 +249,27 @@ def test_the_site_on_the_command_line_is_refused_beside_a_column_of_sites(tmp_pa
     assert main([*command, "b"]) == 2
     assert "t.csv: has a column site; leave out --site" in capsys.readouterr().err
     assert main([*command, "a"]) == 0
+
+
+def test_exported_uncore_clocks_and_profiles_stay_apart(tmp_path: Path) -> None:
+    """Kernel Tuner has no name for either: the clock comes back, the profile as a parameter."""
+    (tmp_path / "t.csv").write_text(
+        "site,kernel,params,core_mhz,uncore_mhz,profile,time_s,energy_j\n"
+        's,kk,"{""n"": 1}",1000,1200,powersave,1,100\n'
+        's,kk,"{""n"": 1}",1000,2400,powersave,0.5,80\n'
+        's,kk,"{""n"": 1}",1000,2400,performance,0.4,85\n'
+    )
+    store, again, file = tmp_path / "s", tmp_path / "again", tmp_path / "t4.json"
+    assert main(["import", str(tmp_path / "t.csv"), "--store", str(store)]) == 0
+    assert main(["export", str(store), "--kernel-tuner", str(file), "--kernel", "kk"]) == 0
+    set_kernel = ["--site", "s", "--set", "kernel=kk"]
+    assert main(["import", str(file), "--store", str(again), *set_kernel]) == 0
+    measured = open_results(again).scalars
+    assert sorted(
+        zip(
+            measured["uncore_mhz"].values.tolist(),
+            (json.loads(text)["profile"] for text in measured["params"].values),
+            measured["time_s"].values.tolist(),
+            strict=True,
+        )
+    ) == [(1200.0, "powersave", 1.0), (2400.0, "performance", 0.4), (2400.0, "powersave", 0.5)]

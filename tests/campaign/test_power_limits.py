@@ -12,6 +12,7 @@ import pytest
 
 from analysis.measurements.power_trace import row_trace
 from analysis.quality.finding import Finding, describe
+from campaign.next.next_file import next_file
 from campaign.plan.plan import make_plan
 from campaign.results import open_store as open_results
 from campaign.store.dataset import current_tables
@@ -234,3 +235,91 @@ def test_settings_of_a_site_file_with_limits(tmp_path: Path) -> None:
     site = read_site(write_site(tmp_path))
     assert len(site.settings) == 105 * 2
     assert site.settings[0] == Setting(72.0, 68.0, power_limit_w=12.0)
+
+
+WITH_AND_WITHOUT = """\
+site,kernel,core_mhz,power_limit_w,core_mhz_achieved,time_s,energy_j
+s,a,1000,,1000,1.00,100
+s,a,1000,80,900,1.10,88
+s,a,800,,800,1.25,110
+s,a,800,80,800,1.25,110.1
+s,b,1000,,1000,1.00,70
+s,b,1000,80,1000,1.00,70.5
+s,b,800,,800,1.25,60
+s,b,800,80,800,1.25,60.9
+"""
+
+
+@pytest.mark.parametrize("swapped", [False, True], ids=["limit first", "limit last"])
+def test_a_report_has_a_cell_for_the_limit_of_every_pick(tmp_path: Path, swapped: bool) -> None:
+    """One kernel's pick is under a limit, the other's is not."""
+    table = WITH_AND_WITHOUT
+    if swapped:
+        table = re.sub(
+            "^s,[ab]", lambda name: {"s,a": "s,b", "s,b": "s,a"}[name[0]], table, flags=re.M
+        )
+    (tmp_path / "t.csv").write_text(table)
+    store = str(tmp_path / "s")
+    assert main(["import", str(tmp_path / "t.csv"), "--store", store]) == 0
+    assert main(["fit", store]) == 0
+    predicted = open_results(tmp_path / "s").predict("s").predictions
+    picked = {one.pick.label: one.pick.setting for one in predicted}
+    first, last = ("b", "a") if swapped else ("a", "b")
+    assert picked == {
+        first: Setting(1000.0, power_limit_w=80.0),
+        last: Setting(800.0),
+    }
+    assert main(["report", store, "-o", str(tmp_path / "r.html")]) == 0
+    page = (tmp_path / "r.html").read_text()
+    of_picks = next(t for t in re.findall(r"<table.*?</table>", page, re.S) if "race to halt" in t)
+    cells = [re.findall(r"<t[hd]", row) for row in re.findall(r"<tr.*?</tr>", of_picks, re.S)]
+    assert len({len(row) for row in cells if len(row) > 1}) == 1
+    assert main(["figures", store, "--output", str(tmp_path / "f"), "--format", "svg"]) == 0
+    picks = pd.read_csv(next((tmp_path / "f").rglob("picks.csv"))).set_index("kernel")
+    assert picks["power_limit_w"][first] == 80.0
+    assert np.isnan(picks["power_limit_w"][last])
+
+
+def test_a_search_says_which_limit_is_best(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One variant at one pair of clocks, under five limits: which are then the candidates."""
+    write_site(tmp_path, "limits_w = [6, 8, 10, 12, 30]")
+    search = CAMPAIGN.partition("[[kernels]]")[0].replace("[396, 648, 852]", "[684]")
+    (tmp_path / "c.toml").write_text(
+        search.replace("[528, 924]", "[924]")
+        + '[[kernels]]\nkernel = "sp_fma"\nparams = { level = "dram" }\n'
+        + "[kernels.space]\nops_per_word = [64]\n[search]\nstrategy = 'all'\nbudget = 40\n"
+    )
+    store = tmp_path / "s"
+    (found,) = printed(capsys, "tune", str(tmp_path / "c.toml"), "--store", str(store))["found"]
+    costs = frame_of(store).groupby("power_limit_w")[["energy_j", "time_s"]].mean()
+    assert len(costs) == found["candidates"] == 5
+    for name, column in (("best", "energy_j"), ("fastest", "time_s")):
+        assert found[name]["power_limit_w"] == costs[column].idxmin()
+        assert found[name][column] == pytest.approx(costs[column].min(), rel=1e-12)
+
+
+def test_next_lists_limits_of_core_clocks_alone(tmp_path: Path) -> None:
+    """A pair of a clock and a limit would be read as two clocks."""
+    (tmp_path / "s.toml").write_text(
+        'name = "cpu"\n[domains.core]\nfrequencies_mhz = [1000, 1400, 1800, 2200, 2600]\n'
+        '[clocks]\ncontrol = "cpufreq"\n[power_limit]\nlimits_w = [80, 120, 1000]\n'
+        'control = "powercap"\n[[meters]]\nkind = "powercap"\n[partitions.p]\n'
+    )
+    campaign = tmp_path / "c.toml"
+    campaign.write_text(
+        'name = "limits"\n[[sites]]\nsite = "s.toml"\n[[kernels]]\nkernel = "sp_fma"\n'
+        'params = { level = "dram", ops_per_word = [1, 64] }\n'
+    )
+    plan = make_plan(campaign)
+    part = plan.of_partition("cpu", "p")
+    cells = {(0, 0): 1, (0, 4): 1, (0, 5): 1, (1, 8): 1, (1, 14): 2}
+    chosen = tmp_path / "next.toml"
+    chosen.write_text(next_file(plan.campaign, campaign, part, cells, tmp_path))
+    planned = sorted(
+        (json.loads(point.params)["ops_per_word"], point.setting, point.repeat)
+        for point in make_plan(chosen).points
+    )
+    asked = [((1, 64)[k], part.settings[s], r) for (k, s), n in cells.items() for r in range(n)]
+    assert planned == sorted(asked)

@@ -80,7 +80,7 @@ def test_what_is_found_is_the_least_of_the_measurements(tuned):
         own = means[means["params"].str.contains(f'"{level}"')]
         least = own.loc[own["energy_j"].idxmin()]
         quickest = own.loc[own["time_s"].idxmin()]
-        assert result.best.core_mhz == least["core_mhz"]
+        assert result.best.setting.core_mhz == least["core_mhz"]
         assert result.best.energy_j == pytest.approx(least["energy_j"])
         lost = (least["time_s"] / quickest["time_s"] - 1) * 100
         assert result.best.time_lost_pct == pytest.approx(lost)

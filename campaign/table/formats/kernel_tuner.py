@@ -56,6 +56,7 @@ OURS = {
     "time_s": ("time", 1e-3),
     "core_mhz": ("nvml_gr_clock", 1.0),
     "mem_mhz": ("nvml_mem_clock", 1.0),
+    "uncore_mhz": ("uncore_mhz", 1.0),
     "power_limit_w": ("nvml_pwr_limit", 1.0),
     "core_mhz_achieved": ("core_freq", 1.0),
     "mem_mhz_achieved": ("mem_freq", 1.0),
@@ -303,8 +304,8 @@ def _is_usual(measurement: Mapping[str, Any]) -> bool:
 def kernel_tuner_results(table: pd.DataFrame) -> str:
     """The rows of a kernel as Kernel Tuner's T4 file of results (schema 1.0.0), failures too.
 
-    The clocks and the power limit are parameters (``nvml_gr_clock`` ...); times are in ms. What an
-    import of Kernel Tuner's files kept as labels is a measurement again, as it was.
+    The clocks, the power limit (``nvml_gr_clock`` ...) and the profile are parameters; times are in
+    ms. What an import of Kernel Tuner's files kept as labels is a measurement again, as it was.
     """
     results = [_result(row) for row in table.to_dict("records")]
     return json.dumps(
@@ -320,11 +321,12 @@ def _result(row: Mapping[Any, Any]) -> dict[str, Any]:
     provenance = json.loads(row["provenance"])
     kept = {name: _value(text) for name, text in provenance.get("labels", {}).items()}
     ok = bool(is_complete(row["status"]))
-    clocks = {
-        theirs: int(row[ours]) if row[ours].is_integer() else row[ours]
-        for ours, theirs in ((name, OURS[name][0]) for name in NUMBERS if name in OURS)
-        if math.isfinite(row[ours])
+    setting = {
+        OURS[name][0]: int(row[name]) if row[name].is_integer() else row[name]
+        for name in NUMBERS
+        if math.isfinite(row[name])
     }
+    setting |= {"profile": row["profile"]} if row["profile"] else {}
     as_written = {one["name"]: one for one in kept.pop(AS_WRITTEN, ())}
     elsewhere = {*TIMES.values(), *OF_RESULT, *OF_FILE}
     measured = {name: value for name, value in kept.items() if name not in elsewhere}
@@ -347,7 +349,7 @@ def _result(row: Mapping[Any, Any]) -> dict[str, Any]:
     why = BY_STATUS.get(row["status"], "runtime")
     return {
         **{name: kept[name] for name in ("timestamp",) if name in kept},
-        "configuration": json.loads(row["params"]) | clocks,
+        "configuration": json.loads(row["params"]) | setting,
         "times": {"runtimes": []} | times,
         "invalidity": "correct" if ok else INVALIDITIES.get(row["text"], why),
         "correctness": kept.get("correctness", 1),
