@@ -7,12 +7,13 @@ By noise: two measured times that differ by less than 1.96 standard errors of th
 tied: the noise of repeats gives such a difference in one of twenty pairs of equal times. The
 standard error of a mean of n repeats is the noise of one measurement over sqrt(n). Of the settings
 that are tied with the least time, the one with the highest clocks is the fastest, the core clock
-first: the one that a user who runs as fast as possible would set, whatever the noise of this
-campaign.
+first, and no power limit or the highest: the one that a user who runs as fast as possible would
+set, whatever the noise of this campaign.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -61,11 +62,18 @@ def equally_fast(time_s: np.ndarray, error_s: np.ndarray) -> np.ndarray:
     return np.asarray(time_s - time_s[least] <= TIED * np.hypot(error_s, error_s[least]))
 
 
-def highest(settings: Sequence[Setting], among: np.ndarray) -> int:
-    """The index of the highest clocks of those ``among``, bool (settings,), core clock first."""
-    return max(np.flatnonzero(among).tolist(), key=lambda i: settings[i])
+def highest(settings: Sequence[Setting], among: np.ndarray, time_s: np.ndarray) -> int:
+    """The index of the highest clocks of those ``among``, bool (settings,), core clock first; of
+    the same clocks, that of the highest power limit, of which none is the highest; then, as
+    profiles have no order, that of the least time, float64 (settings,)."""
+
+    def place(i: int) -> tuple[float, ...]:
+        *clocks, limit_w = settings[i].numbers
+        return *(mhz or 0.0 for mhz in clocks), limit_w or math.inf, -float(time_s[i])
+
+    return max(np.flatnonzero(among).tolist(), key=place)
 
 
 def fastest(settings: Sequence[Setting], time_s: np.ndarray, error_s: np.ndarray) -> int:
     """The index of the fastest setting; ``time_s``, ``error_s``: float64 (settings,)."""
-    return highest(settings, equally_fast(time_s, error_s))
+    return highest(settings, equally_fast(time_s, error_s), time_s)

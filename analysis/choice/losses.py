@@ -184,7 +184,7 @@ def case_losses(
             continue
         repeats = np.unique(data.setting[mine], return_counts=True)[1]
         tied = equally_fast(time_s, noise[kernel] * time_s / np.sqrt(repeats))
-        raced = highest([data.settings[s] for s in settings], tied)
+        raced = highest([data.settings[s] for s in settings], tied, time_s)
         at_top = np.flatnonzero(settings == (-1 if top is None else top))
         score = objective.score(measured_j, time_s)
         over_pct = (score / score.min() - 1.0) * 100.0

@@ -134,7 +134,7 @@ def pick(
     score_of = goal.score
     energy_j, time_s = among.energy_j, among.time_s
     tied = among.equally_fast
-    fastest = highest(among.settings, tied)
+    fastest = highest(among.settings, tied, time_s)
     allowed = within_limits(
         among.label, among.settings, energy_j, time_s, max_slowdown, max_power_w
     )

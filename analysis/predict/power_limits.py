@@ -77,8 +77,8 @@ class PowerLimits:
     def volts(self, volts: Volts) -> Volts:
         """The voltages of ``clocks``, by those of the settings: straight between these."""
         known = {setting.two_clocks: of for setting, of in volts.items()}
-        core = {setting.core_mhz or 0.0: of[0] for setting, of in sorted(known.items())}
-        mem = {setting.mem_mhz: of[1] for setting, of in known.items()}
+        core = {clocks.core_mhz or 0.0: of[0] for clocks, of in sorted(known.items())}
+        mem = {clocks.mem_mhz: of[1] for clocks, of in known.items()}
         return {
             one: known.get(one)
             or (

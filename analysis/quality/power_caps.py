@@ -81,10 +81,26 @@ OVER_LIMIT = 1.02
 """A mean power above the limit by less than this may be the meter's."""
 
 
+OTHER_UNIT = (1 / 300, 10.0)
+"""Power over limit, the median of all rows: beyond these one of the two is in another unit."""
+
+
 def limits_not_kept(rows: Rows) -> list[Finding]:
     """Rows that draw more than their power limit: a limit is a request, and what was measured
-    counts."""
+    counts. Limits in another unit than the power are refused."""
     above = np.exp(rows.values["power"]) / rows.limit_w
+    known = np.flatnonzero(np.isfinite(above))
+    usual = float(np.median(above[known])) if len(known) else 1.0
+    if not OTHER_UNIT[0] < usual < OTHER_UNIT[1]:
+        return [
+            Finding(
+                "power limit",
+                "refused",
+                rows.index[known],
+                f"rows draw {usual:.3g} times their power limit (the median of {len(known)}): the "
+                f"limits must be in W, and energies in J",
+            )
+        ]
     off = np.flatnonzero(above > OVER_LIMIT)
     if not len(off):
         return []

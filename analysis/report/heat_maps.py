@@ -82,7 +82,7 @@ def _heat_map(among: SettingCandidates, picked: Pick | None) -> HeatMap:
     places = [_place(setting) for setting in among.settings]
     core = sorted({c for c, _ in places}, key=natural)
     mem = sorted({m for _, m in places}, key=natural, reverse=True)
-    fastest = among.settings[highest(among.settings, among.equally_fast)]
+    fastest = among.settings[highest(among.settings, among.equally_fast, among.time_s)]
     fastest_at = _place(fastest)
     pick_at = _place(picked.setting) if picked else None
     cells: dict[tuple[str, ...], HeatMapCell] = {}

@@ -83,7 +83,7 @@ class PowerLimitExamination:
     W; None where it does not report it."""
 
     control: str
-    can_set: bool
+    can_set: bool | None
     why: str
     remedy: str | None
     lowest_w: float | None = None
@@ -96,7 +96,7 @@ class ProfileExamination:
     cannot be read."""
 
     control: str
-    can_set: bool
+    can_set: bool | None
     why: str
     remedy: str | None
     now: str | None = None
@@ -125,6 +125,7 @@ class ClockExamination:
     not_offered: list[str] = dataclasses.field(default_factory=list)
     core_mhz_now: float | None = None
     mem_mhz_now: float | None = None
+    uncore_mhz_now: float | None = None
     temperature_c: float | None = None
     throttled: list[str] = dataclasses.field(default_factory=list)
     can_set: bool | None
@@ -325,7 +326,8 @@ def _examine_clocks(site: Site, root: Path) -> ClockExamination:
     return replace(
         examined,
         core_mhz_now=state.setting.core_mhz,
-        mem_mhz_now=state.setting.clocks[1],
+        mem_mhz_now=state.setting.mem_mhz,
+        uncore_mhz_now=state.setting.uncore_mhz,
         temperature_c=state.temperature_c,
         throttled=list(state.throttled),
     )

@@ -52,7 +52,7 @@ class FoundClocks:
     control: str
     device: str
     settings: Sequence[Setting]
-    can_set: bool
+    can_set: bool | None
     why: str
 
 

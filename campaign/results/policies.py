@@ -81,7 +81,7 @@ def draft_policy(
     if against is not None and against not in known:
         raise ArgumentError(
             f"--against: {against}: no such setting of {predictions.site}; "
-            f"known: {', '.join(one.short_text for one in known[:8])}"
+            f"known: {'; '.join(one.option_text for one in known[:8])}"
         )
     top = highest_clocks(known)
     base = against if against is not None else None if top is None else known[top]
@@ -196,7 +196,7 @@ def _best_single(among: Sequence[SettingCandidates], objective: str) -> Setting 
 
 
 def _fastest(among: SettingCandidates) -> Setting:
-    return among.settings[highest(among.settings, among.equally_fast)]
+    return among.settings[highest(among.settings, among.equally_fast, among.time_s)]
 
 
 def _names(labels: Iterable[str]) -> list[str]:

@@ -225,10 +225,12 @@ def frame_of(
         "profile", lambda v: one_line(v, "profile", exact) if is_present(v) else ""
     )
     no_clock = "core_mhz" not in table.columns
-    core_mhz = cells.numbers("core_mhz", needed=~of_store & (not (no_clock or may_lack)))
+    power_limit_w = cells.numbers("power_limit_w")
+    alone = ~np.isnan(power_limit_w) | profile.array(bool, [name != "" for name in profile.values])
+    needed = ~alone & ~of_store & (not (no_clock or may_lack))
+    core_mhz = cells.numbers("core_mhz", needed=needed)
     mem_mhz = cells.numbers("mem_mhz")
     uncore_mhz = cells.numbers("uncore_mhz")
-    power_limit_w = cells.numbers("power_limit_w")
     time_s = cells.numbers("time_s", needed=complete)
     energy_j = cells.numbers("energy_j")
     given = ~np.isnan(energy_j) | cells.is_wrong("energy_j")

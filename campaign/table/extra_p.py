@@ -32,6 +32,7 @@ def extra_p_lines(table: pd.DataFrame, metric: str) -> str:
         numbers |= {
             f"inverse_{name}": 1.0 / row[name] for name in NUMBERS if math.isfinite(row[name])
         }
+        numbers.setdefault("inverse_power_limit_w", 0.0)  # no limit is the highest
         others = {n: v for n, v in params.items() if n not in numbers}
         others |= {"profile": row["profile"]} if row["profile"] else {}
         if math.isfinite(value):

@@ -42,7 +42,7 @@ from dvfs.texts import Column, EqualLengths, Texts
 
 SAMPLE_ROWS = 1 << 19
 """So many rows or fewer are looked at by the checks of the data, which have theirs in memory."""
-OF_SITE = ("site", "core_mhz", "core_v", "mem_mhz", "uncore_mhz", "mem_v")
+OF_SITE = ("site", "core_mhz", "core_v", "mem_mhz", "uncore_mhz", "mem_v", "power_limit_w")
 """The columns that tell what a store should know of a site."""
 
 
@@ -75,9 +75,7 @@ class _Added:
         self.known += len(at) - len(new)
         self.failed += int((worth_of(status)[new] == 0).sum())
         own = site.present()
-        first = [int(np.argmax(site.codes == site.values.index(name))) for name in own]
-        unseen = [row for row, name in zip(first, own, strict=True) if name not in self.sites]
-        kept = np.arange(len(site)) if self._mapping.legal else np.array(unseen, np.int64)
+        kept = np.arange(len(site)) if self._mapping.legal else _first_with_clocks(rows)
         self.of_sites.append({name: rows[name][kept] for name in OF_SITE})
         self.sites.update(dict.fromkeys(own))
         failures = checked.failures
@@ -90,6 +88,17 @@ class _Added:
         added = {name: values[new] for name, values in rows.items()}
         self.summary = with_measurements(self.summary, added)
         return NewPart(added, at[new])
+
+
+def _first_with_clocks(rows: Rows) -> np.ndarray:
+    """The first row of each site, and the first that has a memory and that has an uncore clock."""
+    site = rows["site"]
+    assert isinstance(site, Texts)  # noqa: S101
+    has = [np.isfinite(np.asarray(rows[name])) for name in ("mem_mhz", "uncore_mhz")]
+    first = []
+    for among in map(np.flatnonzero, (np.ones(len(site), bool), *has)):
+        first.append(among[np.unique(site.codes[among], return_index=True)[1]])
+    return np.unique(np.concatenate(first))
 
 
 def import_long_table(table: LongTable, store: Store, mapping: TableMap) -> Imported:

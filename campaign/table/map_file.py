@@ -264,6 +264,11 @@ class TableMap(FileModel):
                 fit = [unit for unit, of in UNITS.items() if quantity_of(name) in of.factors]
                 known = f"its units are {', '.join(fit)}" if fit else "leave unit out"
                 raise BadValueError(f"{name} in the unit {source.unit!r}", known, (name, "unit"))
+            if name in TEXT_COLUMNS and (
+                source.reciprocal or source.factor != 1.0 or source.offset
+            ):
+                remedy = "it is a text: leave out reciprocal, factor and offset"
+                raise BadValueError(f"{name} as a number", remedy, (name,))
         return value
 
     @field_validator("columns")

@@ -17,6 +17,7 @@ from dvfs.setting import NUMBERS
 UNITS = {
     "MHz": ((1e-3, "1e-3", "kHz"), (1e3, "1e3", "GHz"), (1e-6, "1e-6", "Hz")),
     "V": ((1e-3, "1e-3", "mV"), (1e-6, "1e-6", "uV")),
+    "W": ((1e-3, "1e-3", "mW"), (1e3, "1e3", "kW"), (1e-6, "1e-6", "uW")),
 }
 """Unit of a column -> the factors to it, as a map file has them, and the units that they are
 from."""

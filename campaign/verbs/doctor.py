@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 SUMMARY = "show what this node can measure and set, and how to fix what fails"
 EXAMPLE = "campaign doctor localhost"
 MORE = "For a site with Slurm partitions, a short job examines one node of each."
+CAN = {True: "can be set", False: "cannot be set", None: "not tried"}
+"""What :class:`sites.clocks.shared.description.Right` says."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -129,7 +131,11 @@ def _with_measured(nominal: float, measured: float | None) -> str:
 def _print_clocks(clocks: ClockExamination) -> None:
     now = [
         f"{name} {mhz:.0f} MHz"
-        for name, mhz in (("core", clocks.core_mhz_now), ("memory", clocks.mem_mhz_now))
+        for name, mhz in (
+            ("core", clocks.core_mhz_now),
+            ("memory", clocks.mem_mhz_now),
+            ("uncore", clocks.uncore_mhz_now),
+        )
         if mhz is not None
     ]
     if clocks.temperature_c is not None:
@@ -138,8 +144,7 @@ def _print_clocks(clocks: ClockExamination) -> None:
     if clocks.control == "fixed":
         ability = "clocks are not set"
     else:
-        can = {True: "can be set", False: "cannot be set", None: "were not tried"}[clocks.can_set]
-        ability = f"clocks {can}; {clocks.why}; "
+        ability = f"clocks {CAN[clocks.can_set]}; {clocks.why}; "
         ability += f"{clocks.settings} setting{'s'[: clocks.settings != 1]} in the site file"
     state = f"now {', '.join(now)}" if now else "the current clock cannot be read"
     package = "" if clocks.package is None else f" of the package {clocks.package}"
@@ -159,9 +164,8 @@ def _print_clocks(clocks: ClockExamination) -> None:
     _print_power_limit(clocks)
     profile = clocks.profile
     if profile is not None:
-        can = "can" if profile.can_set else "cannot"
         shown = "" if profile.now is None else f"; now {profile.now}"
-        say(f"profile: {can} be set by '{profile.control}'; {profile.why}{shown}")
+        say(f"profile: {CAN[profile.can_set]} by '{profile.control}'; {profile.why}{shown}")
         if profile.remedy:
             say(f"  to fix it: {profile.remedy}")
 
@@ -169,7 +173,7 @@ def _print_clocks(clocks: ClockExamination) -> None:
 def _print_power_limit(clocks: ClockExamination) -> None:
     parts, limit = [], clocks.power_limit
     if limit is not None:
-        parts = [f"{'can' if limit.can_set else 'cannot'} be set by '{limit.control}'", limit.why]
+        parts = [f"{CAN[limit.can_set]} by '{limit.control}'", limit.why]
         if limit.highest_w is not None:
             lowest = "up" if limit.lowest_w is None else f"{limit.lowest_w:g}"
             parts.append(f"the device offers {lowest} to {limit.highest_w:g} W")

@@ -368,7 +368,7 @@ def _run(root: Path, words: Words, options: Options) -> str:
 def rights(root: Path) -> Right:
     """Which programs there are is the site file's to say."""
     del root
-    return Right("command", False, "it needs the commands of a site file: try `campaign doctor F`")
+    return Right("command", None, "programs that the site file names set them")
 
 
 def open_control(site: ControlledSite, root: Path) -> Command:

@@ -46,8 +46,7 @@ LIMIT = Quantities(
 def rights(root: Path) -> Right:
     """Which programs there are is the site file's to say."""
     del root
-    why = "it needs the commands of a site file: try `campaign doctor F`"
-    return Right(ABOUT.control, False, why)
+    return Right(ABOUT.control, None, "programs that the site file names set it")
 
 
 def open_control(limit: PowerLimitEntry, root: Path) -> Command:

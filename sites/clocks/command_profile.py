@@ -43,8 +43,7 @@ PROFILE = Quantities(
 def rights(root: Path) -> Right:
     """Which programs there are is the site file's to say."""
     del root
-    why = "it needs the commands of a site file: try `campaign doctor F`"
-    return Right(ABOUT.control, False, why)
+    return Right(ABOUT.control, None, "programs that the site file names set it")
 
 
 def open_control(profiles: ProfilesEntry, root: Path) -> Command:

@@ -268,6 +268,14 @@ def test_a_clock_that_a_limit_holds_down_is_no_fault(limits_w: tuple[float, ...]
     assert [(one.check, one.severity) for one in findings] == [("power limit", "note")]
 
 
+@pytest.mark.parametrize("factor", [1e3, 1e-3])
+def test_limits_in_another_unit_than_the_power_are_refused(factor: float) -> None:
+    dataset = simulated_dataset("default", limits_w=(8.0, 25.0))
+    dataset["power_limit_w"] = dataset["power_limit_w"] * factor
+    (found,) = (one for one in check(dataset, "tk1") if one.check == "power limit")
+    assert (found.severity, len(found.rows)) == ("refused", dataset.sizes["measurement"])
+
+
 def test_rows_above_their_limit_are_named_and_kept() -> None:
     dataset = simulated_dataset("default", limits_w=(8.0, 25.0))
     above = np.flatnonzero(dataset["power_limit_w"].values == 8.0)[:7]

@@ -107,6 +107,12 @@ def test_among_ties_the_highest_clocks_are_the_fastest(first, untied):
         ([Setting(800.0, 900.0), Setting(900.0, 500.0), Setting(900.0, 400.0)], 1),
         ([Setting(None, mhz) for mhz in (500.0, 900.0, 700.0)], 1),
         ([Setting(mhz) for mhz in (500.0, 900.0, 700.0)], 1),
+        # No power limit is the highest, whether or not another names it.
+        ([Setting(900.0, power_limit_w=watts) for watts in (80.0, None, 400.0)], 1),
+        ([Setting(900.0, power_limit_w=watts) for watts in (80.0, 110.0, 400.0)], 2),
+        # Names of profiles say nothing.
+        ([Setting(900.0, profile=name) for name in ("eco", "z", "performance")], 0),
+        ([Setting(900.0, profile=name) for name in ("z", "eco", "performance")], 0),
     ],
 )
 def test_the_core_clock_comes_first_and_a_site_may_have_one_clock(settings, expected):

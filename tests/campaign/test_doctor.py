@@ -228,7 +228,7 @@ def test_without_a_job_slurms_clocks_were_not_tried(tmp_path, capsys):
     (tmp_path / "site.toml").write_text(SLURM.format(conf="x") + SETS_CLOCKS)
     main(["doctor", str(tmp_path / "site.toml"), "--here"])
     printed = capsys.readouterr().out
-    assert "clocks were not tried; only a job step can show" in printed
+    assert "clocks not tried; only a job step can show" in printed
     assert "can be set" not in printed
 
 
@@ -288,6 +288,27 @@ def test_clocks_of_the_site_file_that_the_node_lacks_are_listed(tmp_path):
     assert clocks.not_offered == [f"core {mhz} MHz, memory clock unchanged" for mhz in (1900, 3000)]
     assert clocks.can_set is True
     assert clocks.others == []
+
+
+def test_a_control_of_the_sites_programs_is_not_said_to_fail(tmp_path, capsys):
+    """Whether they may set a clock shows when one is set; the uncore clock is no memory clock."""
+    show = tmp_path / "show"
+    show.write_text("#!/bin/sh\necho 2600, 2400\n")
+    show.chmod(0o755)
+    options = (
+        f"set = [['{show}', '{{core_mhz}}', '{{uncore_mhz}}']]\nread = [['{show}']]\n"
+        f"restore = [['{show}', '{{core_mhz}}', '{{uncore_mhz}}']]\n"
+        "pattern = '(?P<core>[0-9]+), (?P<uncore>[0-9]+)'\n"
+    )
+    text = LOCAL.replace('"fixed"', f'"command"\n[clocks.options]\n{options}')
+    domains = "[domains.core]\nfrequencies_mhz = [1000, 2600]\n[domains.uncore]\n"
+    text = text.replace("[clocks]", f"{domains}frequencies_mhz = [1200, 2400]\n[clocks]")
+    (tmp_path / "site.toml").write_text(text)
+    clocks = examine_node(read_site(tmp_path / "site.toml")).clocks
+    assert (clocks.can_set, clocks.remedy) == (None, None)
+    assert (clocks.core_mhz_now, clocks.mem_mhz_now, clocks.uncore_mhz_now) == (2600, None, 2400)
+    main(["doctor", str(tmp_path / "site.toml")])
+    assert "cannot" not in capsys.readouterr().out.partition("clock control")[2].splitlines()[0]
 
 
 PREFERENCES = "sys/devices/system/cpu/cpufreq/policy1/energy_performance_preference"

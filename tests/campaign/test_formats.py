@@ -617,6 +617,22 @@ def test_extra_p_gets_a_kernels_numbers_and_the_inverse_of_its_clocks(tmp_path) 
     assert [one["value"] for one in lines] == pytest.approx([3.0] * 4)
 
 
+def test_no_power_limit_is_the_highest_for_extra_p(tmp_path) -> None:
+    (tmp_path / "t.csv").write_text(
+        "site,kernel,core_mhz,power_limit_w,core_mhz_achieved,time_s,energy_j\n"
+        "x,k,1000,,1000,1,100\nx,k,1000,80,900,1.1,88\nx,k,800,,800,1.25,90\n"
+    )
+    store, out = str(tmp_path / "s"), tmp_path / "o.jsonl"
+    assert main(["import", str(tmp_path / "t.csv"), "--store", store]) == 0
+    assert main(["export", store, "--extra-p", str(out), "--metric", "time_s"]) == 0
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert {one["value"]: one["params"]["inverse_power_limit_w"] for one in lines} == {
+        1.0: 0.0,
+        1.1: 1 / 80,
+        1.25: 0.0,
+    }
+
+
 # -- tables that mean something else -------------------------------------------------------------
 
 MAP = '[constants]\nsite = "x"\n[columns]\nkernel = "name"\ntime_s = "time"\n'

@@ -189,3 +189,20 @@ def test_a_table_with_memory_clocks_is_of_a_gpu_whichever_row_is_first(
     )
     assert main(["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / "s")]) == 0
     assert read_site_record(open_store(tmp_path / "s"), "gpu").device == "gpu"
+
+
+def test_a_row_may_set_a_limit_or_a_profile_alone(tmp_path: Path) -> None:
+    rows = ["1000,,,1", "1400,,,0.8", ",100,,0.9", ",,eco,1.2"]
+    (tmp_path / "t.csv").write_text(
+        "site,kernel,core_mhz,power_limit_w,profile,time_s,energy_j\n"
+        + "".join(f"s,a,{row},100\n" for row in rows)
+    )
+    assert main(["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / "s")]) == 0
+    frame = imported(tmp_path / "s")
+    measured = {Setting.of_row(row): row["time_s"] for row in frame.to_dict("records")}
+    assert measured == {
+        Setting(1000.0): 1.0,
+        Setting(1400.0): 0.8,
+        Setting(power_limit_w=100.0): 0.9,
+        Setting(profile="eco"): 1.2,
+    }

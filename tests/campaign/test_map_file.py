@@ -354,3 +354,10 @@ def test_impossible_values_raise_no_warnings(tmp_path):
 )
 def test_wrong_maps_are_refused(tmp_path, mapping, words):
     assert words in refusal(tmp_path, TEXT, mapping)
+
+
+@pytest.mark.parametrize("key", ["factor = 2", "reciprocal = true", "offset = 1"])
+def test_a_text_is_no_number(tmp_path, key):
+    (tmp_path / "m.toml").write_text(f'[columns]\nprofile = {{ column = "p", {key} }}\n')
+    with pytest.raises(FileError, match=r"m\.toml:2: columns\.profile"):
+        read_map(tmp_path / "m.toml")

@@ -44,10 +44,11 @@ class ControlDescription:
 class Right:
     """Whether this user can set clocks with a control on this node, found without setting any.
 
-    ``why``: what allows it, or what is missing; ``remedy``: how to get it, where that is known.
+    ``can_set``: None where only setting one shows it. ``why``: what allows it, or what is missing;
+    ``remedy``: how to get it, where that is known.
     """
 
     control: str
-    can_set: bool
+    can_set: bool | None
     why: str
     remedy: str = ""
