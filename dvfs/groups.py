@@ -7,13 +7,18 @@ import numpy as np
 
 class Groups:
     """Rows by a code, int64 (rows,). ``codes``: the distinct ones, sorted; ``sizes``: the rows of
-    each."""
+    each; ``firsts``: the first row of each."""
 
     def __init__(self, code: np.ndarray) -> None:
-        self._order = np.argsort(code, kind="stable")
+        # NumPy sorts numbers of 16 bits in a tenth of the time.
+        is_short = len(code) and code.min() >= 0 and code.max() < 1 << 16
+        self._order = np.argsort(code.astype(np.uint16) if is_short else code, kind="stable")
         ordered = code[self._order]
-        self._starts = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
+        is_first = np.ones(len(code), bool)
+        is_first[1:] = ordered[1:] != ordered[:-1]
+        self._starts = np.flatnonzero(is_first)
         self.codes = ordered[self._starts]
+        self.firsts = self._order[self._starts]
         self.sizes = np.diff(self._starts, append=len(code))
 
     def rows(self) -> list[np.ndarray]:
@@ -29,10 +34,12 @@ class Groups:
     def medians(self, values: np.ndarray) -> np.ndarray:
         """float64 (groups,): the median of each group's values, of which none is NaN."""
         found = np.empty(len(self.codes))
-        for size in np.unique(self.sizes).tolist():
+        ordered = values[self._order]
+        for size in np.flatnonzero(np.bincount(self.sizes)).tolist():
             mine = np.flatnonzero(self.sizes == size)
-            own = values[self._order[self._starts[mine][:, None] + np.arange(size)]]
-            found[mine] = own[:, 0] if size == 1 else np.median(own, axis=1)
+            own = ordered[self._starts[mine][:, None] + np.arange(size)]
+            own.sort(axis=1)  # in a fifth of the time of np.median
+            found[mine] = (own[:, (size - 1) // 2] + own[:, size // 2]) / 2
         return found
 
     def means(self, values: np.ndarray) -> np.ndarray:
@@ -40,6 +47,10 @@ class Groups:
         if not len(values):
             return np.zeros(0)
         return np.asarray(np.add.reduceat(values[self._order], self._starts) / self.sizes)
+
+    def numbers(self) -> np.ndarray:
+        """int64 (rows,): the place of each row's code among ``codes``."""
+        return self.by_row(np.arange(len(self.codes)))
 
     def by_row(self, of_group: np.ndarray) -> np.ndarray:
         """What each row's group has, (rows,)."""

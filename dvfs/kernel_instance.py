@@ -160,17 +160,12 @@ def kernels_of_rows(dataset: xr.Dataset | Columns) -> tuple[list[KernelInstance]
 
 def _pairs(dataset: xr.Dataset | Columns) -> tuple[list[tuple[str, str]], np.ndarray]:
     """The distinct (kernel, params), and the index of each row's, int64 (rows,)."""
-    import numpy as np  # noqa: PLC0415
-
     from dvfs.dataset import texts_of  # noqa: PLC0415
+    from dvfs.groups import Groups  # noqa: PLC0415
     from dvfs.texts import Texts, group_codes  # noqa: PLC0415
 
     kernel = texts_of(dataset, "kernel")
     has_params = "params" in dataset
     params = texts_of(dataset, "params") if has_params else Texts.same("", len(kernel))
-    code = group_codes([kernel, params])
-    distinct = np.unique(code)
-    pair = np.searchsorted(distinct, code)  # faster than the inverse, which sorts all rows
-    first = np.empty(len(distinct), np.int64)
-    first[pair[::-1]] = np.arange(len(pair))[::-1]
-    return [(kernel[i], params[i]) for i in first.tolist()], pair
+    groups = Groups(group_codes([kernel, params]))
+    return [(kernel[i], params[i]) for i in groups.firsts.tolist()], groups.numbers()

@@ -171,6 +171,8 @@ def distinct_settings(*values: np.ndarray) -> tuple[list[Setting], np.ndarray]:
     """
     import numpy as np  # noqa: PLC0415
 
+    from dvfs.groups import Groups  # noqa: PLC0415
+
     code = np.zeros(len(values[0]), np.int64)
     for axis in values:
         if axis.strides == (0,):
@@ -181,9 +183,9 @@ def distinct_settings(*values: np.ndarray) -> tuple[list[Setting], np.ndarray]:
         if axis.dtype.kind == "f" and len(distinct) and np.isnan(distinct[-1]):
             place = (place + 1) % len(distinct)
         code = code * max(len(distinct), 1) + place
-    _, first, index = np.unique(code, return_index=True, return_inverse=True)
-    settings = [Setting.of(*(axis[row] for axis in values)) for row in first.tolist()]
-    return settings, index.astype(np.int64)
+    groups = Groups(code)
+    settings = [Setting.of(*(axis[row] for axis in values)) for row in groups.firsts.tolist()]
+    return settings, groups.numbers()
 
 
 def clock_columns(settings: Iterable[Setting]) -> np.ndarray:
@@ -207,10 +209,12 @@ def axis_values(data: xr.Dataset | Columns, rows: np.ndarray) -> list[np.ndarray
     :func:`distinct_settings` takes them."""
     import numpy as np  # noqa: PLC0415
 
-    found = [
-        np.asarray(data[name])[rows].astype(float) if name in data else np.full(len(rows), np.nan)
-        for name in NUMBERS
-    ]
+    found = [np.broadcast_to(np.nan, len(rows))] * len(NUMBERS)
+    for i, name in enumerate(NUMBERS):
+        if name in data:
+            column = np.asarray(data[name], float)
+            is_same = column.strides == (0,) and len(column)
+            found[i] = np.broadcast_to(column[0], len(rows)) if is_same else column[rows]
     if "profile" in data:
         from dvfs.dataset import texts_of  # noqa: PLC0415
 

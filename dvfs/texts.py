@@ -143,7 +143,9 @@ def group_codes(columns: Iterable[Column]) -> np.ndarray:
         own = column.codes if isinstance(column, Texts) else np.asarray(column)
         if own.strides == (0,):
             continue
-        if own.dtype.kind != "i" or not isinstance(column, Texts):
+        if not isinstance(column, Texts) and not (
+            own.dtype.kind == "i" and own.min() >= 0 and own.max() <= rows
+        ):
             _, own = np.unique(own, return_inverse=True)
         size = int(own.max(initial=0)) + 1
         if most * size >= 1 << 62:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.measurements.timed_clocks import shown_by_timing
-from dvfs.dataset import CLOCK_UNPROVEN, READ_BACK, SIMULATED, STATED, TIMED, Columns
+from dvfs.dataset import CLOCK_UNPROVEN, READ_BACK, SIMULATED, STATED, TIMED, Columns, texts_of
+from dvfs.texts import Texts
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -32,8 +33,12 @@ def clock_proofs(dataset: xr.Dataset | Columns, rows: np.ndarray) -> np.ndarray:
             return np.asarray(dataset[name][rows])
         return np.full(len(rows), missing)
 
-    said = column("clock_proof", "").astype(object)
-    silent = said == ""
+    def texts(name: str) -> Texts:
+        return texts_of(dataset, name)[rows] if name in dataset else Texts.same("", len(rows))
+
+    proof, status = texts("clock_proof"), texts("status")
+    said = proof.array().copy()
+    silent = proof.array(bool, [value == "" for value in proof.values])
     asked, read = np.zeros(len(rows), bool), np.ones(len(rows), bool)
     has_clock = np.zeros(len(rows), bool)
     mem_read = np.ones(len(rows), bool)
@@ -53,7 +58,7 @@ def clock_proofs(dataset: xr.Dataset | Columns, rows: np.ndarray) -> np.ndarray:
     said[silent & asked & read] = READ_BACK
     said[silent & imported & has_clock] = STATED
     said[silent & simulated] = SIMULATED
-    said[column("status", "") == CLOCK_UNPROVEN] = UNPROVEN
+    said[status.array(bool, [value == CLOCK_UNPROVEN for value in status.values])] = UNPROVEN
     doubtful = (said == UNPROVEN) & mem_read
     if doubtful.any() and "core_mhz_timed" in dataset:
         core_mhz, timed_mhz = (column(name, np.nan) for name in ("core_mhz", "core_mhz_timed"))

@@ -71,10 +71,13 @@ def mention(texts: np.ndarray, word: str) -> np.ndarray:
 
 def _shown(time_s: np.ndarray, power_w: np.ndarray, texts: np.ndarray) -> str:
     """What the powers of rows of different times show; empty where they show nothing."""
-    if len(np.unique(time_s)) < FEWEST or not np.isfinite(power_w).all():
+    if not np.isfinite(power_w).all():
         return ""
     limit = SAME * power_w.mean()
-    if np.ptp(power_w) <= limit:
+    is_constant = np.ptp(power_w) <= limit
+    if not (is_constant or LOAD.search(texts[0])) or len(np.unique(time_s)) < FEWEST:
+        return ""
+    if is_constant:
         return CONSTANT
     for name, load in _loads(texts).items():
         if len(np.unique(load)) < FEWEST or not np.isfinite(load).all():
@@ -88,8 +91,6 @@ def _shown(time_s: np.ndarray, power_w: np.ndarray, texts: np.ndarray) -> str:
 
 def _loads(texts: np.ndarray) -> dict[str, np.ndarray]:
     """The labels whose name says that they are loads, float64 (rows,), NaN where one is none."""
-    if not LOAD.search(texts[0]):
-        return {}
     labels = [json.loads(text).get("labels", {}) for text in texts]
     return {
         name: np.array([_number(of_row.get(name)) for of_row in labels])

@@ -21,6 +21,8 @@ HELD_CLOCK = 0.05
 
 def off_nominal(rows: Rows) -> np.ndarray:
     """bool, a row each: whether an achieved clock is not the nominal one, without a power limit."""
+    if not np.isfinite(rows.achieved_mhz).any():
+        return np.zeros(len(rows.index), bool)
     nominal = rows.mhz[rows.setting]
     with np.errstate(invalid="ignore"):
         off = (np.abs(rows.achieved_mhz / nominal - 1.0) > HELD_CLOCK).any(1)

@@ -8,17 +8,17 @@ import numpy as np
 
 from analysis.quality.finding import Finding, first_named
 from analysis.quality.rows import Rows
+from dvfs.groups import Groups
 from dvfs.texts import group_codes
 
 
 def identical(rows: Rows) -> list[Finding]:
     """Rows that are one measurement listed twice: with the same key, or the same values."""
-    same = group_codes([rows.cell, rows.partition, rows.node, rows.repeat])
-    _, row, of, n = np.unique(same, return_index=True, return_inverse=True, return_counts=True)
-    twice = np.flatnonzero(n[of] > 1)
+    groups = Groups(group_codes([rows.cell, rows.partition, rows.node, rows.repeat]))
     findings = []
-    if len(twice):
-        firsts = np.sort(row[n > 1])
+    if (groups.sizes > 1).any():
+        twice = np.flatnonzero(groups.by_row(groups.sizes) > 1)
+        firsts = np.sort(groups.firsts[groups.sizes > 1])
         first = [rows.where(rows.kernel[i], rows.setting[i]) for i in firsts]
         findings.append(
             Finding(

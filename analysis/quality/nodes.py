@@ -32,30 +32,41 @@ def node_offsets(rows: Rows) -> list[Finding]:
     for what, code, names in groups:
         if len(names) < 2:
             continue
-        each = Groups(rows.cell * len(names) + code)
-        for quantity in ("power", "time"):
-            finding = _offsets(rows, quantity, what, code, names, each)
-            if finding:
-                findings.append(finding)
+        findings += _offsets(rows, what, code, names)
     return findings
 
 
 def _coded(repeat: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    numbers, code = np.unique(repeat, return_inverse=True)
-    return code, [str(number) for number in numbers]
+    groups = Groups(repeat)
+    return groups.numbers(), [str(number) for number in groups.codes]
 
 
-def _offsets(
-    rows: Rows, quantity: str, what: str, code: np.ndarray, names: list[str], each: Groups
-) -> Finding | None:
+def _offsets(rows: Rows, what: str, code: np.ndarray, names: list[str]) -> list[Finding]:
+    each = Groups(rows.cell * len(names) + code)
     cells = Groups(each.codes // len(names))
     compared = cells.by_row(cells.sizes) > 1
-    level = each.medians(rows.values[quantity])[compared]
     cell, of = np.divmod(each.codes[compared], len(names))
     cells, groups = Groups(cell), Groups(of)
-    n_points = len(cells.codes)
-    if n_points < MIN_CELLS or len(groups.codes) < 2:
-        return None
+    if len(cells.codes) < MIN_CELLS or len(groups.codes) < 2:
+        return []
+    levels = {name: each.medians(rows.values[name])[compared] for name in ("power", "time")}
+    found = (_offset(rows, *level, what, code, names, cells, groups) for level in levels.items())
+    return [finding for finding in found if finding]
+
+
+def _offset(
+    rows: Rows,
+    quantity: str,
+    level: np.ndarray,
+    what: str,
+    code: np.ndarray,
+    names: list[str],
+    cells: Groups,
+    groups: Groups,
+) -> Finding | None:
+    """``level``: a quantity in each cell by node, whose ``cells`` and nodes (``groups``) these
+    are."""
+    of, n_points = groups.codes[groups.numbers()], len(cells.codes)
     offset, n = np.zeros(len(names)), np.zeros(len(names))
     n[groups.codes] = groups.sizes
     for _ in range(ROUNDS):
@@ -64,10 +75,12 @@ def _offsets(
         offset[groups.codes] = groups.medians(y)
     low, high = (int(np.nanargmin(offset)), int(np.nanargmax(offset)))
     apart = float(offset[high] - offset[low])
+    if apart < np.log1p(APART):
+        return None
     residual = y - offset[of]
     noise = MAD_TO_SIGMA * float(np.median(np.abs(residual)))
     error = noise * np.sqrt(np.pi / 2 * (1 / n[low] + 1 / n[high]))
-    if apart < np.log1p(APART) or apart < student_limit(len(names), len(level)) * error:
+    if apart < student_limit(len(names), len(level)) * error:
         return None
     typical = float(np.nanmedian(offset))
     odd = low if abs(offset[low] - typical) > abs(offset[high] - typical) else high

@@ -62,8 +62,9 @@ def repeat_noise(
     What a node always adds (its leakage, its meter's scale) is taken off first: it is no noise.
     """
     order = np.lexsort([rows.repeat, rows.start_unix_s, rows.node, rows.cell])
-    alike = rows.cell[order[1:]] == rows.cell[order[:-1]]
-    alike &= rows.node[order[1:]] == rows.node[order[:-1]]
+    cell, node = rows.cell[order], rows.node[order]
+    alike = (cell[1:] == cell[:-1]) & (node[1:] == node[:-1])
+    group = rows.kernel[order[1:]][alike]
     residual, sigma, df = {}, {}, 0.0
     for name, values in rows.values.items():
         away = values - rows.cells.by_row(rows.cells.medians(values))
@@ -71,8 +72,7 @@ def repeat_noise(
             of_node = Groups(rows.node)
             away = away - of_node.by_row(of_node.medians(away))
         residual[name] = away
-        steps = (values[order[1:]] - values[order[:-1]])[alike] / np.sqrt(2.0)
-        group = rows.kernel[order[1:]][alike]
+        steps = np.diff(values[order])[alike] / np.sqrt(2.0)
         sigma[name], df = noise_of_groups(steps, group, len(rows.kernels))
     return residual, sigma, df
 

@@ -209,8 +209,8 @@ def _numbered(values: np.ndarray) -> tuple[np.ndarray, list[int]]:
     """int64 (rows,) indices into the distinct values, in the order of their first rows; these."""
     if values.strides == (0,) and len(values):
         return np.zeros(len(values), np.int64), [int(values[0])]
-    distinct, first, code = np.unique(values, return_index=True, return_inverse=True)
-    order = np.argsort(first)
+    groups = Groups(values)
+    order = np.argsort(groups.firsts)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    return place[code], distinct[order].tolist()
+    return groups.by_row(place), groups.codes[order].tolist()

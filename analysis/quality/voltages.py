@@ -20,10 +20,11 @@ def falling_voltages(rows: Rows) -> list[Finding]:
     """Voltages (the median at each clock of a domain) that are lower at a higher clock."""
     findings = []
     for domain, name in ((0, "core"), (1, "mem")):
-        volts, mhz = rows.volts[:, domain], rows.mhz[rows.setting, domain]
-        known = np.isfinite(volts) & np.isfinite(mhz)
-        clocks, at = np.unique(mhz[known], return_inverse=True)
-        median_v = Groups(at).medians(volts[known])
+        clocks, of_setting = np.unique(rows.mhz[:, domain], return_inverse=True)
+        at, volts = of_setting[rows.setting], rows.volts[:, domain]
+        known = np.isfinite(volts) & np.isfinite(clocks)[at]
+        groups = Groups(at[known])
+        clocks, median_v = clocks[groups.codes], groups.medians(volts[known])
         falls = [
             f"{low_v:g} V at {low:g} MHz, {high_v:g} V at {high:g} MHz"
             for (low, low_v), (high, high_v) in pairwise(zip(clocks, median_v, strict=True))
