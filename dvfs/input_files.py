@@ -48,7 +48,7 @@ _LONG_KEY = re.compile(
 class FileModel(BaseModel):
     """A table of a TOML file: unknown keys are errors, and values keep their types."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 class FileError(UserError):

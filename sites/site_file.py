@@ -345,7 +345,7 @@ class Partition(FileModel):
     """Network interface of workers and scheduler, such as ib0."""
     local_directory: OneLine = "/tmp"  # noqa: S108  (a private folder is made in it)
     """A folder for temporary files."""
-    environment: Environment = Environment()
+    environment: Environment = Field(default_factory=Environment)
     """What a worker needs before it starts."""
 
     @field_validator("scheduler")
@@ -540,11 +540,11 @@ class Site(FileModel):
     """The site's name in stores and reports."""
     description: str = ""
     """One line about the machine."""
-    domains: Domains = Domains()
+    domains: Domains = Field(default_factory=Domains)
     """The clock domains that can be set."""
     legal: list[Legal] = Field(default_factory=list)
     """Core clocks that are legal at a memory clock (default: all)."""
-    clocks: Clocks = Clocks()
+    clocks: Clocks = Field(default_factory=Clocks)
     """How clocks are set."""
     power_limit: PowerLimit | None = None
     """The power limits at each of which every pair of clocks is measured."""
@@ -563,13 +563,13 @@ class Site(FileModel):
     """Operation classes that differ from the defaults."""
     partitions: dict[PartitionName, Partition] = Field(min_length=1)
     """Partition name -> how to run on it."""
-    slurm: Slurm = Slurm()
+    slurm: Slurm = Field(default_factory=Slurm)
     """How to reach the site's Slurm."""
     nodes_per_point: Annotated[int, Field(ge=1)] = 1
     """Nodes on which each point runs; its energy is that of all of them."""
-    energy: Energy = Energy()
+    energy: Energy = Field(default_factory=Energy)
     """What energy costs and emits."""
-    metering: Metering = Metering()
+    metering: Metering = Field(default_factory=Metering)
     """How power is measured."""
     simulated: SimulatedMachine | None = None
     """The constants of a simulated machine."""

@@ -33,7 +33,7 @@ from campaign.measure.__main__ import UnwrittenRecordError, end, first_out_of_me
 from campaign.measure.point_life import VERSION, PartitionSetup
 from campaign.measure.simulated_window import simulate_window
 from campaign.plan.point import Point, make_point
-from campaign.store.journal import encode
+from campaign.store.journal import encode, packing
 from campaign.store.measurement import Measurement, Trace
 from dvfs.dataset import OK
 from kernels.host.timed_clock import compile_chain
@@ -58,6 +58,7 @@ def main(setup_file: str) -> None:
             raise
         return  # the worker has ended meanwhile, and removed its folder: nobody asks for a point
     setup = PartitionSetup.from_dict(json.loads(text))
+    packing()  # imported once, not by every child
     for line in restore_left_over():
         print(line, file=sys.stderr)
     # Every point reports an error of the clock control itself.

@@ -175,11 +175,11 @@ class Campaign(FileModel):
     """Where to measure."""
     kernels: list[KernelEntry] = Field(min_length=1)
     """What to measure."""
-    settings: Settings = Settings()
+    settings: Settings = Field(default_factory=Settings)
     """Which settings to measure."""
-    protocol: Protocol = Protocol()
+    protocol: Protocol = Field(default_factory=Protocol)
     """How each point is measured."""
-    retries: Retries = Retries()
+    retries: Retries = Field(default_factory=Retries)
     """How often a failure is tried again."""
     search: Search | None = None
     """How campaign tune searches."""

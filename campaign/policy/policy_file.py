@@ -221,9 +221,9 @@ class Policy(FileModel):
     """What the picks minimise."""
     max_slowdown: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     """The most that picks may be slower, a fraction."""
-    opt_out: OptOut = OptOut()
+    opt_out: OptOut = Field(default_factory=OptOut)
     """How users opt out."""
-    origin: Origin = Origin()
+    origin: Origin = Field(default_factory=Origin)
     """Where the picks come from."""
     default: Entry | None = None
     """The entry of all jobs that no other matches."""

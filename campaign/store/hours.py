@@ -24,7 +24,7 @@ class JobTime(BaseModel):
     """The time of a job on its nodes. ``ended``: whether it has ended after ``elapsed_s``, and not
     later."""
 
-    model_config = ConfigDict(strict=True, frozen=True)
+    model_config = ConfigDict(defer_build=True, strict=True, frozen=True)
 
     elapsed_s: Annotated[FiniteFloat, Field(ge=0, lt=2**40)]
     nodes: Annotated[int, Field(ge=0, lt=2**31)] = 1
@@ -34,7 +34,7 @@ class JobTime(BaseModel):
 class PartitionHours(BaseModel):
     """The jobs of a partition by their ids. ``whole``: whether no job is missing."""
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(defer_build=True, strict=True)
 
     jobs: dict[str, JobTime] = {}
     whole: bool = False
@@ -44,7 +44,7 @@ class RunHours(BaseModel):
     """The file of a run: "site/partition" -> its jobs. ``lost``: whether this stands in for a file
     that was damaged or missing."""
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(defer_build=True, strict=True)
 
     partitions: dict[str, PartitionHours] = {}
     lost: bool = False

@@ -10,6 +10,7 @@ stay valid.
 from __future__ import annotations
 
 import fcntl
+import functools
 import json
 import math
 import os
@@ -21,12 +22,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import google_crc32c
 import numpy as np
-from numcodecs import blosc
-from numcodecs.blosc import Blosc
 
 from campaign.plan.point import ID_CHARS, Point
 from campaign.store.durable import sync
@@ -37,11 +36,9 @@ from dvfs.dataset import STATUSES
 from dvfs.files import open_regular
 from dvfs.printable import printable
 
-blosc.use_threads = False  # a forked child would start Blosc's threads for every record
+if TYPE_CHECKING:
+    from numcodecs.blosc import Blosc
 
-PACKED = Blosc(cname="lz4", clevel=1, shuffle=Blosc.SHUFFLE)
-"""Shuffled by bytes, steps of time compress four times as fast as shuffled by bits, to the same
-size; values twice as fast, to a sixth more. A journal is kept only until it is compacted."""
 MAGIC = b"DVFS"
 LENGTHS = struct.Struct("<4sIQII")
 """magic, bytes of the scalars, bytes of the traces, CRC32C of the scalars, of the traces."""
@@ -95,6 +92,17 @@ class JournalEntry:
         return str(self.scalars["point"]["id"])
 
 
+@functools.cache
+def packing() -> Blosc:
+    """What packs traces. Shuffled by bytes, steps of time compress four times as fast as shuffled
+    by bits, to the same size; values twice as fast, to a sixth more. A journal is kept only until
+    it is compacted."""
+    from numcodecs import blosc  # noqa: PLC0415  (most readers of journals need no trace)
+
+    blosc.use_threads = False  # a forked child would start Blosc's threads for every record
+    return blosc.Blosc(cname="lz4", clevel=1, shuffle=blosc.SHUFFLE)
+
+
 def encode(measurement: Measurement) -> bytes:
     """A measurement as the bytes of one record."""
     scalars = {
@@ -110,8 +118,8 @@ def encode(measurement: Measurement) -> bytes:
             continue  # without a reading there is no trace
         steps_ns = trace.time_ns.astype("<i8")
         steps_ns[1:] -= trace.time_ns[:-1]
-        time_ns = PACKED.encode(steps_ns)
-        value = PACKED.encode(np.ascontiguousarray(trace.value))
+        time_ns = packing().encode(steps_ns)
+        value = packing().encode(np.ascontiguousarray(trace.value))
         parts += [time_ns, value]
         described.append(
             {
@@ -231,7 +239,7 @@ def _check(scalars: Any) -> None:
 
 
 def _traces(described: list[dict[str, Any]], payload: bytes) -> Iterator[Trace]:
-    codec = Blosc()
+    codec = packing()
     at = 0
     for trace in described:
         time_end = at + trace["time_bytes"]

@@ -25,7 +25,7 @@ class Summary(BaseModel):
     ``setups``: id of a set-up -> complete measurements.
     """
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(strict=True, defer_build=True)
 
     sites: dict[str, Count] = {}
     latest_unix_s: dict[str, list[FiniteFloat]] = {}

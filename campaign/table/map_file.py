@@ -196,7 +196,7 @@ class TableMap(FileModel):
     """What to do with columns that are neither standard nor named here."""
     classes: dict[Name, Literal["core", "mem"]] = Field(default_factory=dict)
     """Class -> its clock domain, if not the default."""
-    voltage: VoltageTables = VoltageTables()
+    voltage: VoltageTables = Field(default_factory=VoltageTables)
     """The voltage of each clock, for a table without it."""
     legal: list[list[Positive]] = Field(default_factory=list)
     """The legal settings, as [core MHz, memory MHz] or [core MHz]."""
