@@ -231,18 +231,18 @@ def _plain_columns(
     known: dict[str, dict[str, int]] = {name: {} for name in header}
     rows = size = 0
     while part:
-        lines = part.count(b"\n")
-        rows, size = rows + lines, size + len(part)
+        read = by_arrow(part, form)
+        rows, size = rows + len(read[0]), size + len(part)
         if size > MAX_BYTES or rows * len(header) > MAX_VALUES:
             raise TooLongError(f"has more than {MAX_VALUES} values", "divide it", str(path))
-        for name, column in zip(header, by_arrow(part, form), strict=True):
+        for name, column in zip(header, read, strict=True):
             if isinstance(column, Texts):
                 code = known[name]
                 place = [code.setdefault(text, len(code)) for text in column.values]
                 values = np.array(place, np.int32)[column.codes]
             else:
                 values = column
-            data[name] += values.tobytes()
+            data[name] += values.data
         part = next_lines(file)
     if not rows:
         raise ValueError
