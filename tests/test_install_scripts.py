@@ -61,6 +61,7 @@ for name, said in held.items():
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            (here / "refused").touch()
             print(said, file=sys.stderr)
             sys.exit(100)
 if (here / "broken").exists():
@@ -75,11 +76,14 @@ else:
 """
 HOLD = """
 import fcntl, sys, time
+from pathlib import Path
 file = open(sys.argv[1], "w")
 fcntl.lockf(file, fcntl.LOCK_EX)
 print("held", flush=True)
-time.sleep(float(sys.argv[2]))
+while not Path(sys.argv[2]).exists():
+    time.sleep(0.05)
 """
+"""Holds a lock until apt-get was refused it, however late that is."""
 
 
 @pytest.fixture(params=PROGRAMS)
@@ -132,10 +136,12 @@ def test_packages_are_installed_once(script, tmp_path):
 @pytest.mark.parametrize("lock", [*UPDATE, *INSTALL])
 def test_a_lock_that_another_process_holds_is_waited_for(script, tmp_path, lock):
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path / lock), "0.5"], stdout=subprocess.PIPE
+        [sys.executable, "-c", HOLD, str(tmp_path / lock), str(tmp_path / "refused")],
+        stdout=subprocess.PIPE,
     )
     assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
     done = run(script, tmp_path)
+    holder.kill()
     holder.communicate()
     assert done.returncode == 0, done.stderr
     assert len(calls(tmp_path)) > 2
