@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import shutil
 import subprocess
@@ -32,12 +33,26 @@ def identities(names: Iterable[str] = KERNELS) -> dict[str, str]:
     return {name: sources.kernel_identity(name) for name in names}
 
 
+def copy_kernels(folder: Path, patch: pytest.MonkeyPatch) -> Path:
+    """A copy of the kernels, whose identities are asked for from now on."""
+    shutil.copytree(ROOT / "kernels", folder / "kernels")
+    patch.setattr(sources, "ROOT", folder)
+    return folder / "kernels"
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The identities of an unchanged copy."""
+    with pytest.MonkeyPatch.context() as patch:
+        copy_kernels(tmp_path_factory.mktemp("before"), patch)
+        found = identities()
+    return found
+
+
 @pytest.fixture
 def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A copy of the kernels, whose identities are asked for from now on."""
-    shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
-    monkeypatch.setattr(sources, "ROOT", tmp_path)
-    yield tmp_path / "kernels"
+    """A copy for a test to change."""
+    yield copy_kernels(tmp_path, monkeypatch)
     forget()
 
 
@@ -48,9 +63,8 @@ class _OtherDocstrings(ast.NodeTransformer):
         return node
 
 
-def test_comments_docstrings_and_layout_change_no_identity(copy):
+def test_comments_docstrings_and_layout_change_no_identity(before, copy):
     """Every file is printed anew from its syntax tree: comments are gone, lines are others."""
-    before = identities()
     for path in copy.rglob("*.py"):
         tree = ast.fix_missing_locations(_OtherDocstrings().visit(ast.parse(path.read_text())))
         path.write_text(f"# a comment\n{ast.unparse(tree)}\n# another\n")
@@ -95,15 +109,13 @@ STENCILS = {"stencil", "gpu_stencil", "cuda_stencil"}
         ("cuda/products/gemm.py", {"gpu_gemm"}),
     ],
 )
-def test_another_operator_changes_the_kernels_that_run_it_and_no_other(copy, file, changed):
-    before = identities()
+def test_another_operator_changes_the_kernels_that_run_it_and_no_other(before, copy, file, changed):
     change(copy / file)
     now = identities()
     assert {name for name in KERNELS if now[name] != before[name]} == changed
 
 
-def test_another_line_of_cuda_changes_its_kernel_and_no_other(copy):
-    before = identities()
+def test_another_line_of_cuda_changes_its_kernel_and_no_other(before, copy):
     path = copy / "cuda" / "microbench" / "fma.cu"
     text = path.read_text()
     assert " + " in text
@@ -149,9 +161,14 @@ def test_names_that_only_a_run_knows_reach_whole_packages(copy):
         other.write_text(kept)
 
 
+@functools.cache
+def statements_of(file: str) -> list[ast.stmt]:
+    return ast.parse(Path(file).read_text()).body
+
+
 def definition_at(file: str, line: int) -> str | None:
     """The name of the top-level definition that a line is in."""
-    for statement in ast.parse(Path(file).read_text()).body:
+    for statement in statements_of(file):
         decorators = getattr(statement, "decorator_list", [])
         first = min([statement.lineno, *(node.lineno for node in decorators)])
         if first <= line <= (statement.end_lineno or first):
