@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 from campaign.results import open_store
@@ -25,29 +27,37 @@ UNABLE = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search", "--inh-
 """Runs a command that cannot read what its mode forbids, also as root."""
 
 
+ASKS = """
+import json, sys
+from pathlib import Path
+from tests.faults.changed_stores import ask
+store, parts, verbs = Path(sys.argv[1]), *map(json.loads, sys.argv[2:])
+for part in parts:
+    path = store / part
+    mode = path.stat().st_mode
+    path.chmod(0)
+    for verb in verbs:
+        said = ask(verb, store)
+        print(json.dumps([part, verb, said.code, said.out, said.error]))
+    path.chmod(mode)
+"""
+"""Asks all that a store can be asked, one part of it after the other being closed."""
+
+
 def test_what_cannot_be_read_is_named_and_never_empty(tmp_path):
     store = small_store(tmp_path)
-    code = (
-        "import sys; from pathlib import Path; from tests.faults.changed_stores import ask\n"
-        "for verb in sys.argv[2:]:\n"
-        "    said = ask(verb, Path(sys.argv[1])); print(said.out, said.error, said.code, '\\0')"
-    )
+    parts = ("journals", "index", "setups", "hours", "fits", "sites", "campaign.json")
     before = {verb: ask(verb, store) for verb in COMMANDS if verb != "fit"}
-    words = [*(UNABLE if os.getuid() == 0 else ()), sys.executable, "-c", code, str(store), *before]
-    for name in ("journals", "index", "setups", "hours", "fits", "sites", "campaign.json"):
-        path = store / name
-        mode = path.stat().st_mode
-        path.chmod(0)
-        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-        path.chmod(mode)
-        assert done.returncode == 0, (name, done.stderr)
-        said = done.stdout.split("\0")[:-1]
-        assert len(said) == len(before)
-        for (verb, then), text in zip(before.items(), said, strict=True):
-            code_now = int(text.split()[-1])
-            same = code_now == 0 and then.out.strip() in text
-            assert same or (code_now != 0 and name in text), (name, verb, text)
-        assert any(text.split()[-1] != "0" for text in said), name
+    words = [sys.executable, "-c", ASKS, str(store), json.dumps(parts), json.dumps([*before])]
+    unable = UNABLE if os.getuid() == 0 else ()
+    done = subprocess.run([*unable, *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(part, verb) for part, verb, *_ in answers] == [*product(parts, before)]
+    for part, verb, code, out, error in answers:
+        same = code == 0 and before[verb].out.strip() in out
+        assert same or (code != 0 and part in out + error), (part, verb, out, error)
+    assert {part for part, _, code, *_ in answers if code != 0} == {*parts}
 
 
 def test_verify_names_what_does_not_belong(tmp_path):
