@@ -37,7 +37,9 @@ settings.register_profile(
 settings.load_profile("campaign")
 
 
-FMM_PAGE = "tests/docs/test_commands.py::test_what_a_page_shows_is_what_happens[fmm]"
+PAGE = "tests/docs/test_commands.py::test_what_a_page_shows_is_what_happens"
+GROUPS = {f"{PAGE}[fmm]": "tests/kernels/test_fmm", f"{PAGE}[papers]": "tests/docs/test_papers.py"}
+"""Pages whose commands are also those of other tests."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -50,12 +52,13 @@ def freed_memory_is_given_back() -> Iterator[None]:
 def group_of(item: pytest.Item) -> str:
     """The tests that run in one process, after one another: those of a file, whose fixtures they
     share; all of Slurm's, whose clusters would otherwise share the host's memory segments and
-    ports; all of the FMM's, which compile the same loops, with the page that runs it."""
+    ports; all of the FMM's, which compile the same loops, with the page that runs it; those of the
+    papers, with the page whose commands they repeat."""
     fixtures = getattr(item, "fixturenames", ())
     if "slurm" in item.path.name or "slurm_cluster" in fixtures:
         return "slurm"
-    if item.nodeid == FMM_PAGE:
-        return "tests/kernels/test_fmm"
+    if item.nodeid in GROUPS:
+        return GROUPS[item.nodeid]
     file = item.nodeid.partition("::")[0]
     return next((name for name in EARLY if item.nodeid.startswith(name)), file)
 
