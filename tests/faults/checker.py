@@ -25,7 +25,8 @@ from campaign.measure.protocol import energy_of
 from campaign.measure.simulated_window import simulate_window
 from campaign.plan.plan import Plan, make_plan
 from campaign.plan.point import Point
-from campaign.store.dataset import SAMPLES, current_tables, open_dataset
+from campaign.store.columns import SAMPLES
+from campaign.store.dataset import current_tables, open_dataset
 from campaign.store.journal import TornRecordError, read
 from campaign.store.layout import DamagedStoreError, NotAStoreError, Store, open_store
 from campaign.store.measurement import Trace
