@@ -42,12 +42,15 @@ def power_trace(dataset: xr.Dataset | Columns, site: str) -> PowerTrace | None:
     """
     if "trace_measurement" not in dataset or "time_ns" not in dataset:
         return None
-    owner = np.asarray(dataset["trace_measurement"])
-    unit = np.asarray(dataset["trace_unit"]).astype(object)
-    power_w = np.asarray(dataset["energy_j"]) / np.asarray(dataset["time_s"])
-    good = (np.asarray(dataset["site"]) == site) & (np.asarray(dataset["status"]) == OK)
+
+    def column(name: str) -> np.ndarray:
+        return np.asarray(dataset[name])
+
+    power_w = column("energy_j") / column("time_s")
+    good = (column("site") == site) & (column("status") == OK)
     good &= np.isfinite(power_w) & (power_w > 0)
-    rows = np.unique(owner[np.isin(unit, ("W", "J")) & (np.asarray(dataset["row_size"]) > 1)])
+    has_power = np.isin(column("trace_unit").astype(object), ("W", "J"))
+    rows = np.unique(column("trace_measurement")[has_power & (column("row_size") > 1)])
     rows = rows[good[rows]]
     if not len(rows):
         return None
