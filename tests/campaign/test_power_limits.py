@@ -292,12 +292,17 @@ def test_a_search_says_which_limit_is_best(
         + "[kernels.space]\nops_per_word = [64]\n[search]\nstrategy = 'all'\nbudget = 40\n"
     )
     store = tmp_path / "s"
-    (found,) = printed(capsys, "tune", str(tmp_path / "c.toml"), "--store", str(store))["found"]
+    words = ["tune", str(tmp_path / "c.toml"), "--store", str(store)]
+    (found,) = printed(capsys, *words)["found"]
     costs = frame_of(store).groupby("power_limit_w")[["energy_j", "time_s"]].mean()
     assert len(costs) == found["candidates"] == 5
     for name, column in (("best", "energy_j"), ("fastest", "time_s")):
         assert found[name]["power_limit_w"] == costs[column].idxmin()
         assert found[name][column] == pytest.approx(costs[column].min(), rel=1e-12)
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    for limit_w in costs.idxmin():
+        assert f"{limit_w:g} W" in shown
 
 
 def test_next_lists_limits_of_core_clocks_alone(tmp_path: Path) -> None:
