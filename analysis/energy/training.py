@@ -102,8 +102,8 @@ class PreparedRows:
         self._of_form: dict[Form, Training] = {}
 
     def part(self, data: Observations, form: Form) -> Training | None:
-        """The same as ``prepare(data, form)``, but that it has all rows, the others left out; None
-        where it is no part of these sums.
+        """``prepare(data, form)`` by these sums: it has all rows, and those that ``data`` lacks are
+        left out. None where ``data`` is no part of these sums.
 
         ``data``: some of the rows, in their order. They are a part of the sums where they are all
         rows of their settings, and have the terms that all rows have.
@@ -156,8 +156,8 @@ def solve_form(
 def predict(
     training: Training, solutions: Sequence[FormSolution], of: np.ndarray | None = None
 ) -> np.ndarray:
-    """Predicted joules of the training's rows, float64 (rows,); of rows that are left out, of no
-    meaning.
+    """Predicted joules of the training's rows, float64 (rows,). The values of rows that are left
+    out mean nothing.
 
     ``of``: int64 (S,), which of the solutions predicts each setting; by default the first.
     """

@@ -275,17 +275,18 @@ def kind_figure(
     for setting in settings:
         there = mean_at(data, inputs, numbers[setting])
         split = kind_parts(model, there)
-        share_pct = np.nan_to_num(100.0 * split.share).tolist()
-        by_setting.append(dict(zip(there.labels.tolist(), share_pct, strict=True)))
+        rows = [
+            dict(zip(split.names, row, strict=True))
+            for row in np.nan_to_num(100.0 * split.share).tolist()
+        ]
+        by_setting.append(dict(zip(there.labels.tolist(), rows, strict=True)))
     panels = []
     for first in range(0, len(inputs), size):
         kernels = list(inputs[first : first + size])
         shares: dict[str, list[tuple[float, float, str]]] = {}  # part -> place, share, text
         for i, kernel in enumerate(kernels):
             for j, setting in enumerate(settings):
-                if kernel not in by_setting[j]:
-                    continue
-                for part, share in zip(split.names, by_setting[j][kernel], strict=True):
+                for part, share in by_setting[j].get(kernel, {}).items():
                     text = f"{kernel} at {setting_label(setting)}: {part} {share:.3g} %"
                     place = case_place(i, j, len(settings))
                     shares.setdefault(part, []).append((place, share, text))

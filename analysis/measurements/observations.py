@@ -279,9 +279,12 @@ def _volts_at(
     of_table: np.ndarray,
     legal: LegalVolts,
 ) -> np.ndarray:
-    """Core voltages at the clocks run at. A measured one is. A voltage ``of_table``, bool (rows,),
-    is that of the clock asked for: where another was run at, it is straight between those of all
-    clocks whose voltage is known."""
+    """Core voltages at the clocks run at, V, float64 (rows,).
+
+    A measured voltage is one already. A voltage ``of_table``, bool (rows,), is that of the clock
+    asked for: where another clock was run at, it is interpolated between the clocks whose voltage
+    the rows or ``legal`` have.
+    """
     moved = of_table & np.isfinite(mhz) & (mhz != asked_mhz)
     known = of_table & np.isfinite(asked_mhz) & np.isfinite(volts)
     if not moved.any() or not known.any():

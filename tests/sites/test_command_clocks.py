@@ -18,7 +18,7 @@ import pytest
 from dvfs.setting import Setting
 from sites.clocks import ClocksError, IllegalClockError, command, open_control
 from sites.clocks.shared.journal import restore_left_over
-from tests.sites.clock_layouts import LAYOUTS, contents, copy, fork, journals
+from tests.sites.clock_layouts import LAYOUTS, ClockLayout, contents, copy, fork, journals
 from tests.sites.test_power_limits import at, is_accepted, lies_w
 
 SMI, GEOPM, LIKWID = (one for one in LAYOUTS if one.control == "command")
@@ -41,6 +41,24 @@ def instead(root: Path, when: str, do: str) -> None:
     """Let the program do something else where its first word is like this."""
     text = program(root).read_text()
     program(root).write_text(text.replace("case $1 in\n", f"case $1 in\n{when}) {do} ;;\n", 1))
+
+
+def assert_none_is_accepted(
+    layout: ClockLayout, root: Path, clocks: Any, asked: Setting, shown: list[str], options: str
+) -> None:
+    """Let the program print each of ``shown`` as its reading, after ``asked`` was set. ``options``:
+    the table of the site file that the remedy of an unreadable one names."""
+    site, said, proven = layout.site(), root / "tmp/said", 0
+    instead(root, "--query", f"cat {said}")
+    for line in shown:
+        said.write_text(f"{line}\n")
+        with pytest.raises((IllegalClockError, ClocksError)):
+            clocks.set(asked)
+        try:
+            proven += is_accepted(site, asked, [clocks.state().setting])
+        except ClocksError as error:
+            assert options in error.remedy
+    assert (len(shown), proven) == (500, 0)
 
 
 # --- Lies -----------------------------------------------------------------------------------------
@@ -128,20 +146,10 @@ def test_of_500_readings_that_do_not_show_the_limit_none_is_accepted(
     clocks = LIMIT.open(limit)
     clocks.set(at(250.5))
     text = program(limit).read_text()
-    instead(limit, "--query", f"cat {said}")
     shown = [f"Power Limit : {lie_w:.3f} W" for lie_w in lies_w(250.5, 440, 5)]
     shown += [f"Power Limit : 250.5 W\n{one}" for one in shown[:40]]  # the second of two devices
     shown += ["", "Power Limit : N/A W", "Power Limit : 250.5 mW", "Power Limit : -250.5 W"] * 5
-    proven = 0
-    for line in shown:
-        said.write_text(f"{line}\n")
-        with pytest.raises((IllegalClockError, ClocksError)):
-            clocks.set(at(250.5))
-        try:
-            proven += is_accepted(site, at(250.5), [clocks.state().setting])
-        except ClocksError as error:
-            assert "[power_limit.options]" in error.remedy
-    assert (len(shown), proven) == (500, 0)
+    assert_none_is_accepted(LIMIT, limit, clocks, at(250.5), shown, "[power_limit.options]")
     said.write_text("Power Limit : 250.5 W\nPower Limit : 248.1 W\n")  # both within 1 %
     clocks.set(at(250.5))
     assert clocks.state().setting == at(248.1)
