@@ -74,8 +74,8 @@ def titan_x(table: Path, map_file: Path):
 
 def resample(data, model: str) -> None:
     """Refit with settings drawn at random, with replacement, and so some of them left out."""
-    from analysis.energy.forms import Form
-    from analysis.energy.training import prepare, solve_form
+    from analysis.energy.fit import prepare, solve_form
+    from analysis.energy.fitted import Form
 
     training = prepare(data, Form(model, "known", False))
     whole = solve_form(training)

@@ -22,9 +22,8 @@ from analysis.choice.losses import (
 )
 from analysis.choice.objectives import Objective
 from analysis.choice.objectives import objective as objective_of
-from analysis.energy.fit import fit
+from analysis.energy.fit import PreparedRows, fit
 from analysis.energy.models import AUTO, FormRequest
-from analysis.energy.training import PreparedRows
 from analysis.measurements.observations import (
     FitError,
     Observations,

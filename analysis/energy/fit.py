@@ -1,38 +1,59 @@
-"""Fitting the energy model: non-negative least squares on relative error, with intervals."""
+"""Fitting the energy model: non-negative least squares on relative error, the choice of a form, and
+intervals.
+
+A form is chosen by cross-validation within the rows at hand, by the one-standard-error rule.
+Every form is fitted without a group of settings in turn and predicts that group. The form with
+the least mean relative error is the best; chosen is the simplest whose error is not more than one
+standard error larger (Breiman, Friedman, Olshen and Stone, Classification and Regression Trees,
+1984, section 3.4.3), the error being that of the difference, setting by setting.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy import special
 
-from analysis.energy.arrow_factor import ArrowColumns
-from analysis.energy.choosing import FormChoice, choose
-from analysis.energy.curves import at_voltage
-from analysis.energy.fitted import CONFIDENCE, Fit
-from analysis.energy.forms import Form, forms
-from analysis.energy.intervals import (
-    choosing_without_each_setting,
-    coefficient_deviations,
-    node_deviations,
-    without_each_setting,
+from analysis.costs.linear_cost import grouped
+from analysis.energy.curves import NO_CURVES, Curves, at_voltage
+from analysis.energy.fitted import CONFIDENCE, Fit, Form, TriedForm, forms
+from analysis.energy.models import AUTO, ESTIMATED
+from analysis.energy.normal_equations import (
+    ArrowColumns,
+    NormalEquations,
+    normal_equations,
+    settings_of,
+    solve,
 )
-from analysis.energy.models import AUTO
-from analysis.energy.remarks import inseparable, outliers
-from analysis.energy.terms.registry import design_matrix
-from analysis.energy.terms.term import MEM
-from analysis.energy.training import (
-    FormSolution,
-    PreparedRows,
-    Training,
-    column_lengths,
-    predict,
-    prepare,
-    solve_form,
-)
-from analysis.measurements.observations import FitError, Observations, by_clocks
+from analysis.energy.terms.registry import design_matrix, model_terms
+from analysis.energy.terms.term import MEM, Term
+from analysis.energy.voltage import curve_numbers, estimate_curves, neighbouring_knees
+from analysis.measurements.cells import kernel_numbers
+from analysis.measurements.observations import FitError, Observations, by_clocks, setting_text
+from dvfs.setting import Setting
 
+GROUPS = 8
+"""Folds; with fewer settings each is a fold of its own."""
+SEED = 19840101
+NEGLIGIBLE_PCT = 0.01
+"""A difference of errors below this is none: on noise-free data the rest is rounding."""
+MIN_SETTINGS = 3
+"""With fewer settings none can be held out, and nothing be compared. Then all terms are taken,
+since every synchronous chip has a clock tree, and coefficients that are not needed come out as 0;
+and the simplest voltage."""
+MIN_SETTINGS_FOR_INTERVALS = 3
+MIN_NODES_FOR_INTERVALS = 3
+OUT_OF_REACH = 3.0
+"""A form that is more than these standard errors behind the best is not tried again when a
+setting is left out."""
+OUTLIER_DEVIATIONS = 6.0
+"""How many robust standard deviations make a row an outlier: one in 500 million by chance."""
+ALIKE = 0.03
+"""Of columns of length 1, a singular value below this: two with a correlation above 0.999."""
+PART_OF_DIRECTION = 0.15
 HUBER = 1.345
 """Huber's constant: 95 % efficient where the errors are normal."""
 ROBUST_ROUNDS = 12
@@ -55,7 +76,7 @@ def fit(
     a millijoule counts as much as one of a kilojoule. Where the measurements bring uncertainties
     of their own, w falls with them; ``robust`` also lowers w for rows far from the model (Huber).
     ``model`` and ``voltage``: names of :mod:`analysis.energy.models`; what they leave open is
-    chosen by cross-validation (:func:`analysis.energy.choosing.choose`). With ``auto``, known
+    chosen by cross-validation (:func:`analysis.energy.fit.choose`). With ``auto``, known
     voltages are not used where they ask for more coefficients than there are rows.
 
     Intervals and covariance come from leaving whole settings out: what the runs of one setting
@@ -209,3 +230,445 @@ def _own_weight(data: Observations, residual: np.ndarray) -> np.ndarray:
     of_model = max(float(np.mean(residual**2) - np.mean(own)), 0.0)
     variance = of_model + np.maximum(own, 1e-12)
     return np.asarray(variance.min() / variance)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """The rows of one form, with their sums.
+
+    ``data``: with the voltages of the form, 1 where they are estimated. ``columns``: float64
+    (rows, p), the shared terms' joules; ``block``: int64 (rows,), each row's setting in the
+    equations, -1 for a row that is left out; ``number``: int64 (rows,), its kernel there, -1 with
+    counts; ``mhz``: float64 (S, 2).
+    """
+
+    form: Form
+    data: Observations
+    terms: list[Term]
+    dropped: list[dict[str, str]]
+    equations: NormalEquations
+    columns: np.ndarray
+    block: np.ndarray
+    number: np.ndarray
+    mhz: np.ndarray
+
+    @property
+    def estimated(self) -> bool:
+        """Whether the form's voltages are estimated."""
+        return self.form.voltage in ESTIMATED
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers are estimated: coefficients and those of the curves."""
+        curves = curve_numbers(self.form.voltage, self.mhz) if self.estimated else 0
+        return len(self.terms) + curves
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The rows that are not left out, int64."""
+        return np.flatnonzero(self.block >= 0)
+
+    def by_setting(self, values: np.ndarray) -> np.ndarray:
+        """The mean of ``values``, float64 (rows,), over the rows of each setting: (S,)."""
+        place = self.block + 1
+        n = np.bincount(place)[1:]
+        return np.asarray(np.bincount(place, values)[1:] / n)
+
+
+@dataclass(frozen=True)
+class FormSolution:
+    """A form's coefficients, in the equations' order, and its curves."""
+
+    value: np.ndarray
+    curves: Curves
+
+
+def prepare(data: Observations, form: Form, weight: np.ndarray | None = None) -> Training:
+    """Make ``data`` ready for a form; ``weight``: float64 (rows,), 1 by default."""
+    data = at_voltage(data, form.voltage)
+    terms, dropped = model_terms(data, form.model, form.voltage in ESTIMATED)
+    columns = design_matrix(data, [term for term in terms if term.pays_for != "kernel"])
+    equations = normal_equations(data, terms, weight, columns)
+    return Training(
+        form=form,
+        data=data,
+        terms=terms,
+        dropped=dropped,
+        equations=equations,
+        columns=columns,
+        block=settings_of(data)[1],
+        number=kernel_numbers(data, equations.kernels),
+        mhz=data.mhz[equations.settings],
+    )
+
+
+class PreparedRows:
+    """Rows that are fitted again and again without some of their settings: their sums by setting
+    are made once for each form."""
+
+    def __init__(self, data: Observations) -> None:
+        self._data = data
+        self._of_form: dict[Form, Training] = {}
+
+    def part(self, data: Observations, form: Form) -> Training | None:
+        """``prepare(data, form)`` by these sums: it has all rows, and those that ``data`` lacks are
+        left out. None where ``data`` is no part of these sums.
+
+        ``data``: some of the rows, in their order. They are a part of the sums where they are all
+        rows of their settings, and have the terms that all rows have.
+        """
+        if data.settings is not self._data.settings:
+            return None
+        if form not in self._of_form:
+            self._of_form[form] = prepare(self._data, form)
+        whole = self._of_form[form]
+        kept = np.isin(whole.equations.settings, np.flatnonzero(np.bincount(data.setting)))
+        block = np.where(kept, np.cumsum(kept) - 1, -1)[whole.block]
+        data = at_voltage(data, form.voltage)
+        terms, dropped = model_terms(data, form.model, form.voltage in ESTIMATED)
+        if np.count_nonzero(block >= 0) != len(data) or terms != whole.terms:
+            return None
+        return replace(
+            whole,
+            dropped=dropped,
+            equations=whole.equations.of_settings(kept),
+            block=block,
+            mhz=whole.mhz[kept],
+        )
+
+
+def solve_form(
+    training: Training,
+    weight: np.ndarray | None = None,
+    start: FormSolution | None = None,
+    other_knees: bool = False,
+) -> FormSolution:
+    """The coefficients, and the curves where they are estimated.
+
+    ``weight`` (S,): how often each setting counts; ``start``: the solution of a similar problem.
+    With ``other_knees`` the search also begins with the knees beside those of ``start``: slower,
+    and seldom left in a minimum that is not the least.
+    """
+    equations = training.equations
+    if not training.estimated:
+        first = None if start is None else start.value
+        return FormSolution(solve(equations, weight, start=first).value, NO_CURVES)
+    family, mhz = training.form.voltage, training.mhz
+    starts = [] if start is None else [start.curves.numbers]
+    if start is not None and other_knees:
+        starts += neighbouring_knees(family, mhz, start.curves.numbers)
+    curves = estimate_curves(family, equations, mhz, weight, starts)
+    core_v, mem_v = curves.core.at(mhz[:, 0]), curves.mem.at(mhz[:, 1])
+    return FormSolution(solve(equations, weight, core_v, mem_v).value, curves)
+
+
+def predict(
+    training: Training, solutions: Sequence[FormSolution], of: np.ndarray | None = None
+) -> np.ndarray:
+    """Predicted joules of the training's rows, float64 (rows,). The values of rows that are left
+    out mean nothing.
+
+    ``of``: int64 (S,), which of the solutions predicts each setting; by default the first.
+    """
+    equations = training.equations
+    size = len(equations.shared)
+    of = np.zeros(len(training.mhz), np.int64) if of is None else of
+    value = np.array([solution.value for solution in solutions])
+    core_v, mem_v = (volts[of, np.arange(len(of))] for volts in _curves_at(training, solutions))
+    factor = core_v[:, None] ** equations.core_power * mem_v[:, None] ** equations.mem_power
+    coefficients = factor * value[of, :size]
+    energy_j: np.ndarray = np.einsum("ij,ij->i", training.columns, coefficients[training.block])
+    lumped = np.flatnonzero(training.number >= 0)
+    if len(lumped):
+        at = training.block[lumped]
+        own = value[:, size:].reshape(len(solutions), -1, 2)[of[at], training.number[lumped]]
+        energy_j[lumped] += own[:, 0] * (training.data.core_v[lumped] * core_v[at]) ** 2
+        energy_j[lumped] += own[:, 1] * (training.data.mem_v[lumped] * mem_v[at]) ** 2
+    return energy_j
+
+
+def column_lengths(training: Training, solution: FormSolution) -> np.ndarray:
+    """The root of the sum of squares of each term's column, each row divided by its energy and
+    weighted: float64, in the order of the equations' ``terms``."""
+    equations = training.equations
+    (core_v,), (mem_v,) = _curves_at(training, [solution])
+    factor = core_v[:, None] ** equations.core_power * mem_v[:, None] ** equations.mem_power
+    shared = (factor**2 * np.diagonal(equations.gram, axis1=1, axis2=2)).sum(axis=0)
+    setting = np.searchsorted(equations.cell_end, np.arange(len(equations.kernel)), side="right")
+    own = [
+        np.bincount(equations.kernel, v[setting] ** 4 * gram, len(equations.kernels))
+        for v, gram in zip(
+            (core_v, mem_v), np.diagonal(equations.own_gram, axis1=1, axis2=2).T, strict=True
+        )
+    ]
+    return np.asarray(np.sqrt(np.concatenate([shared, np.column_stack(own).ravel()])))
+
+
+def _curves_at(
+    training: Training, solutions: Sequence[FormSolution]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The core's and the memory's relative voltages by the curves of each solution, float64
+    (solutions, S) each."""
+    core_mhz, mem_mhz = training.mhz.T
+    return (
+        np.array([solution.curves.core.at(core_mhz) for solution in solutions]),
+        np.array([solution.curves.mem.at(mem_mhz) for solution in solutions]),
+    )
+
+
+@dataclass(frozen=True)
+class FormChoice:
+    """The form chosen, the training and solution of it, and what was tried."""
+
+    form: Form
+    training: Training
+    solution: FormSolution
+    tried: list[TriedForm]
+    why: str
+
+
+def choose(
+    data: Observations,
+    candidates: list[Form],
+    weight: np.ndarray | None = None,
+    part_of: PreparedRows | None = None,
+) -> FormChoice:
+    """Choose among ``candidates``, the simplest first.
+
+    ``weight``: float64 (rows,), 1 by default. ``part_of``: rows that include ``data``, whose sums
+    are taken where all rows count the same. Candidates that estimate more numbers than there are
+    rows are left out, unless all do.
+    """
+    sums = part_of if weight is None else None
+    trainings = [
+        (sums and sums.part(data, form)) or prepare(data, form, weight) for form in candidates
+    ]
+    if with_enough_rows := [t for t in trainings if t.numbers <= len(data)]:
+        trainings = with_enough_rows
+        candidates = [training.form for training in trainings]
+    solutions = [solve_form(training) for training in trainings]
+    n = len(trainings[0].equations.settings)
+    if n < MIN_SETTINGS or len(candidates) == 1:
+        at = next(
+            i
+            for i, form in reversed(list(enumerate(candidates)))
+            if form.voltage == candidates[0].voltage
+        )
+        asked = len(candidates) == 1
+        why = (
+            "the model and the voltage were given"
+            if asked
+            else f"there are too few settings ({n}) to compare models, so all terms are used"
+        )
+        return FormChoice(candidates[at], trainings[at], solutions[at], [], why)
+    groups = np.random.default_rng(SEED).permutation(n) % min(GROUPS, n)
+    errors = [
+        _errors(training, _out_of_fold(training, solution, groups))
+        for training, solution in zip(trainings, solutions, strict=True)
+    ]
+    at, tried, why = _simplest_near_best(candidates, errors)
+    return FormChoice(candidates[at], trainings[at], solutions[at], tried, why)
+
+
+def _simplest_near_best(
+    candidates: list[Form], errors: list[np.ndarray]
+) -> tuple[int, list[TriedForm], str]:
+    """The first candidate within one standard error of the best; all of them; and why."""
+    means = np.array([error.mean() for error in errors])
+    best = int(np.argmax(means <= means.min() + NEGLIGIBLE_PCT))
+    tried = []
+    for form, error in zip(candidates, errors, strict=True):
+        behind = error - errors[best]
+        std = float(behind.std(ddof=1) / np.sqrt(len(behind)))
+        tried.append(TriedForm(form, float(error.mean()), float(behind.mean()), std))
+    near = [t.behind_pct <= max(t.behind_std_pct, NEGLIGIBLE_PCT) for t in tried]
+    chosen = near.index(True)
+    mine, other = tried[chosen], tried[best]
+    name = f"{mine.form.model} with voltage {mine.form.voltage}"
+    if chosen == best:
+        why = (
+            f"{name} has the smallest error on settings left out of the fit, "
+            f"{mine.error_pct:.2f} %, of the {len(tried)} models compared"
+        )
+    else:
+        why = (
+            f"{name} is the simplest model within one standard error of the best: its error on "
+            f"settings left out is {mine.error_pct:.2f} %, that of {other.form.model} with "
+            f"voltage {other.form.voltage} {other.error_pct:.2f} % (standard error of the "
+            f"difference {mine.behind_std_pct:.2f})"
+        )
+    return chosen, tried, why
+
+
+def _out_of_fold(training: Training, whole: FormSolution, groups: np.ndarray) -> np.ndarray:
+    """Joules, float64 (rows,), each row by the fit without the group of its setting.
+
+    ``groups``: int64 (S,), 0 to G - 1, the group of each setting.
+    """
+    without = [
+        solve_form(training, np.where(groups == group, 0.0, 1.0), whole)
+        for group in range(int(groups.max()) + 1)
+    ]
+    return predict(training, without, groups)
+
+
+def _errors(training: Training, predicted_j: np.ndarray) -> np.ndarray:
+    """Mean relative error in % by setting, out of fold: float64 (S,)."""
+    return training.by_setting(np.abs(predicted_j / training.data.energy_j - 1.0)) * 100.0
+
+
+def jackknife_deviations(left_out: np.ndarray) -> np.ndarray:
+    """Deviations (S, n) whose products sum to the jackknife's covariance of n numbers.
+
+    sqrt((S - 1) / S) (x_-s - mean), of float64 (S, n) that were found without each of S settings
+    (Efron & Tibshirani 1993, section 11.5).
+    """
+    n = len(left_out)
+    return np.asarray((left_out - left_out.mean(axis=0)) * np.sqrt((n - 1) / n))
+
+
+def coefficient_deviations(left_out: np.ndarray) -> np.ndarray:
+    """Deviations (S, p) whose products sum to the covariance of p coefficients, of float64 (S, p),
+    a setting left out in each (:func:`jackknife_deviations`); NaN with too few settings."""
+    if len(left_out) < MIN_SETTINGS_FOR_INTERVALS:
+        return np.full((1, left_out.shape[1]), np.nan)
+    return jackknife_deviations(left_out)
+
+
+def without_each_setting(training: Training, solution: FormSolution) -> list[FormSolution]:
+    """The coefficients and curves without each setting in turn, the form given: S of them."""
+    left_out = []
+    for block in range(len(training.equations.settings)):
+        weight = np.ones(len(training.equations.settings))
+        weight[block] = 0.0
+        left_out.append(solve_form(training, weight, solution, other_knees=True))
+    return left_out
+
+
+def choosing_without_each_setting(
+    choice: FormChoice,
+    given: np.ndarray,
+    candidates: list[Form],
+    data: Observations,
+    weight: np.ndarray | None,
+) -> np.ndarray:
+    """The coefficients without each setting in turn, the form chosen again: float64 (S, p).
+
+    ``given``: float64 (S, p), those with the form given. A coefficient that the form chosen
+    then does not have is 0 in it.
+    """
+    settings = choice.training.equations.settings
+    near = [
+        tried.form
+        for tried in choice.tried
+        if tried.form in candidates
+        and tried.behind_pct <= max(OUT_OF_REACH * tried.behind_std_pct, NEGLIGIBLE_PCT)
+    ]
+    if len(near) < 2 or len(settings) <= MIN_SETTINGS:
+        return given
+    names = [term.name for term in choice.training.equations.terms]
+    left_out = given.copy()
+    for block, setting in enumerate(settings):
+        kept = np.flatnonzero(data.setting != setting)
+        chosen = choose(data.take(kept), near)
+        if chosen.form == choice.form:
+            continue
+        training, solution = chosen.training, chosen.solution
+        if weight is not None:
+            training = prepare(data.take(kept), chosen.form, weight[kept])
+            solution = solve_form(training, None, solution)
+        terms = training.equations.terms
+        values = {term.name: value for term, value in zip(terms, solution.value, strict=True)}
+        left_out[block] = [values.get(name, 0.0) for name in names]
+    return left_out
+
+
+def node_deviations(
+    choice: FormChoice, data: Observations, weight: np.ndarray | None
+) -> tuple[np.ndarray, float]:
+    """Deviations (n, p) whose products sum to what the runs of a node have in common adds to the
+    covariance; degrees of freedom.
+
+    The two-way sum of Cameron, Gelbach and Miller (J. Bus. Econ. Stat. 29, 2011): settings plus
+    nodes less their crossings. None with fewer than three nodes.
+    """
+    training, solution = choice.training, choice.solution
+    none = np.zeros((0, len(solution.value)))
+    freedom = max(len(training.mhz) - 1, 1)
+    if data.node is None:
+        return none, freedom
+    nodes, at = np.unique(data.node.astype(str), return_inverse=True)
+    if len(nodes) < MIN_NODES_FOR_INTERVALS:
+        return none, freedom
+    seen = at_voltage(data, training.form.voltage, solution.curves)
+    fixed = replace(training.form, voltage="known")
+    signs, of_groups = [], []
+    for sign, group in ((1, at), (-1, at * len(data.settings) + data.setting)):
+        _, number = np.unique(group, return_inverse=True)
+        by_group = replace(
+            seen,
+            setting=number.astype(np.int64),
+            settings=[Setting(float(i)) for i in range(int(number.max()) + 1)],
+        )
+        prepared = prepare(by_group, fixed, weight)
+        # The terms must be the training's, whatever varies among these voltages.
+        if [t.name for t in prepared.equations.terms] != [t.name for t in training.equations.terms]:
+            return none, freedom
+        left_out = without_each_setting(prepared, solution)
+        deviations = coefficient_deviations(np.stack([without.value for without in left_out]))
+        of_groups.append(deviations)
+        signs.append(np.full(len(deviations), float(sign)))
+    # A difference of two estimates: where it is negative, nodes have nothing in common. It has
+    # as few dimensions as there are groups.
+    directions, triangle = np.linalg.qr(np.concatenate(of_groups).T)
+    spread, axes = np.linalg.eigh((triangle * np.concatenate(signs)) @ triangle.T)
+    of_nodes = np.sqrt(np.maximum(spread, 0.0))[:, None] * (directions @ axes).T
+    return of_nodes, min(freedom, len(nodes) - 1)
+
+
+def outliers(data: Observations, predicted_j: np.ndarray) -> list[dict[str, Any]]:
+    """Rows far from what the whole model says, by a robust standard deviation of its residuals."""
+    residual = np.log(np.maximum(predicted_j, 1e-300) / data.energy_j)
+    centre = np.median(residual)
+    spread = np.median(np.abs(residual - centre)) / special.ndtri(0.75)
+    if not spread > 0:
+        return []
+    far = np.flatnonzero(np.abs(residual - centre) > OUTLIER_DEVIATIONS * spread)
+    far = far[np.argsort(-np.abs(residual[far] - centre))]
+    return [
+        {
+            **data.instance(data.kernels[data.kernel[i]]).as_dict(),
+            "setting": setting_text(data.settings[data.setting[i]]),
+            "energy_j": float(data.energy_j[i]),
+            "predicted_j": float(predicted_j[i]),
+            "deviations": float(np.abs(residual[i] - centre) / spread),
+        }
+        for i in far
+    ]
+
+
+def inseparable(terms: Sequence[Term], unit: np.ndarray) -> list[dict[str, Any]]:
+    """Groups of terms that these rows cannot separate, and measurements that would separate them.
+
+    ``unit``: float64 (rows, terms), columns of length 1. A direction in which the coefficients
+    can move while the predictions stay is a singular vector of a small singular value. A kernel's
+    own terms are left out. Of several such directions only the space that they span is known, so
+    terms are grouped by the projection on it.
+    """
+    shared = [i for i, term in enumerate(terms) if term.pays_for != "kernel"]
+    _, size, directions = np.linalg.svd(unit[:, shared], full_matrices=False)
+    free = directions[size < ALIKE]
+    linked = np.abs(free.T @ free) > PART_OF_DIRECTION**2
+    part = np.flatnonzero(linked.diagonal())
+    members = [
+        [terms[shared[part[i]]] for i in group] for group in grouped(linked[np.ix_(part, part)])
+    ]
+    return [{"terms": [t.name for t in group], "remedy": _remedy(group)} for group in members]
+
+
+def _remedy(members: Sequence[Term]) -> str:
+    operations = [term for term in members if term.pays_for == "operation"]
+    if len(operations) > 1:
+        return f"measure kernels whose ratios of {' to '.join(t.of for t in operations)} differ"
+    advice = [term.measure_to_separate for term in operations or members]
+    return "measure " + "; and ".join(dict.fromkeys(text for text in advice if text))

@@ -127,7 +127,7 @@ class VariantPrices(Part):
 
 class Like(Part):
     """How far a site is from the one whose fit this one started from
-    (:class:`analysis.energy.likeness.Likeness`)."""
+    (:class:`analysis.energy.fitted.Likeness`)."""
 
     site: str
     spread_pct: NotNegative

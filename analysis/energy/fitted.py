@@ -1,26 +1,135 @@
-"""A fit: the coefficients of a site, what they predict, and what they mean at a setting.
+"""A fit: its form, the coefficients of a site, what they predict, and what they mean at a setting.
 
-Kept apart from fitting, which takes much longer to import.
+A form is the terms (choi or choi+clock) and where the voltage comes from. ``--model auto --voltage
+auto`` chooses among them.
+
+Fitting is in a module of its own (:mod:`analysis.energy.fit`), which takes much longer to import.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 from scipy import sparse, special
 
 from analysis.energy.curves import Curves, at_voltage
-from analysis.energy.models import ESTIMATED
+from analysis.energy.models import (
+    AUTO,
+    ESTIMATED,
+    MODEL_NAMES,
+    MODELS,
+    VOLTAGE_NAMES,
+)
 from analysis.energy.terms.registry import sparse_design_matrix
 from analysis.energy.terms.term import OperatingPoint, Term
-from analysis.measurements.observations import Observations
+from analysis.measurements.observations import FitError, Observations
+from dvfs.names import unknown_name
 from dvfs.setting import Setting, clock_columns
 
-if TYPE_CHECKING:
-    from analysis.energy.choosing import TriedForm
-    from analysis.energy.likeness import Likeness
+
+@dataclass(frozen=True)
+class Form:
+    """``model``: a name in :data:`~analysis.energy.models.MODELS`; ``voltage``: known, unit or a
+    family that is estimated."""
+
+    model: str
+    voltage: str
+
+
+@dataclass(frozen=True)
+class TriedForm:
+    """A form that was tried: its error out of fold, and by how much it is behind the best.
+
+    ``behind_pct``: mean difference of the error to the best form's; ``behind_std_pct``: its
+    standard error over settings.
+    """
+
+    form: Form
+    error_pct: float
+    behind_pct: float
+    behind_std_pct: float
+
+
+def forms(data: Observations, model: str, voltage: str) -> list[Form]:
+    """The forms that two names leave open, the simplest first.
+
+    Where voltages are known they are taken; where none is, V = 1 comes before the families
+    that are estimated.
+
+    Raises:
+        FitError: an unknown name.
+    """
+    if model not in MODEL_NAMES:
+        raise FitError(unknown_name("model", model, MODEL_NAMES))
+    if voltage not in VOLTAGE_NAMES:
+        raise FitError(unknown_name("voltage", voltage, VOLTAGE_NAMES))
+    if voltage == "known" and data.voltage == "unit":
+        raise FitError(
+            f"no voltage of {data.site} is known; give the site's table, or --voltage auto"
+        )
+    if voltage != AUTO:
+        voltages: tuple[str, ...] = (voltage,)
+    elif data.voltage == "unit":
+        voltages = ("unit", *ESTIMATED)
+    else:
+        voltages = ("known",)
+    models = tuple(MODELS) if model == AUTO else (model,)
+    return [Form(one, v) for one in models for v in voltages]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Likeness:
+    """How far a site is from the known one, and what that is good for.
+
+    ``spread_pct``: one standard deviation of a coefficient's relative difference;
+    ``most_spread_pct``: that up to which the known site helps. The errors are means over the
+    measurements, each predicted without itself: by this fit, by the known site's fit as it is, and
+    by coefficients that may be anything; None where there is one measurement alone.
+    """
+
+    site: str
+    spread_pct: float
+    most_spread_pct: float
+    error_pct: float | None
+    as_it_is_error_pct: float
+    alone_error_pct: float | None
+
+    @property
+    def helps(self) -> bool:
+        """Whether the sites are near enough to each other."""
+        return self.spread_pct <= self.most_spread_pct
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        text = (
+            f"started from the fit of {self.site}: coefficients are about {self.spread_pct:.0f} % "
+            f"apart (one standard deviation)"
+        )
+        if self.error_pct is not None and self.alone_error_pct is not None:
+            text += (
+                f"; error on measurements left out {self.error_pct:.1f} %, by the fit of "
+                f"{self.site} as it is {self.as_it_is_error_pct:.1f} %, without it "
+                f"{self.alone_error_pct:.1f} %"
+            )
+        return text
+
+    @property
+    def warning(self) -> str:
+        """Why the known site does not help; empty where it does."""
+        if self.helps:
+            return ""
+        return (
+            f"{self.site} is too different to help: about {self.spread_pct:.0f} % apart, more than "
+            f"{self.most_spread_pct:.0f} %; measure more settings, and fit without --like"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """``like`` in JSON output."""
+        return asdict(self) | {"helps": self.helps}
+
 
 CONFIDENCE = 0.95
 """Of every interval."""
@@ -97,7 +206,7 @@ class Fit:
     def as_dict(self) -> dict[str, Any]:
         """``campaign fit --json``: the coefficients with their units and intervals. Errors of the
         forms that were tried have two decimals: what they differ by beyond is no difference
-        (:data:`analysis.energy.choosing.NEGLIGIBLE_PCT`)."""
+        (:data:`analysis.energy.fit.NEGLIGIBLE_PCT`)."""
         return {
             "site": self.site,
             "model": self.model,

@@ -229,7 +229,7 @@ class Results:
     ) -> FitResult:
         """Fit the energy model to a site's measurements, and keep the fit in the store.
 
-        ``model`` and ``voltage``: names of :mod:`analysis.energy.forms`; ``auto`` chooses by
+        ``model`` and ``voltage``: names of :mod:`analysis.energy.fitted`; ``auto`` chooses by
         cross-validation. ``robust``: measurements far from the model count less (Huber). ``like``:
         a site of the same chip or family, whose default fit this one starts from
         (:mod:`analysis.energy.known_site`); the model is then that one's.

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from analysis.energy.arrow_factor import ArrowColumns
 from analysis.energy.breakdown import by_domain
 from analysis.energy.fit import fit
 from analysis.energy.fit_file import as_kept
 from analysis.energy.fitted import Fit
+from analysis.energy.normal_equations import ArrowColumns
 from analysis.measurements.observations import Observations
 from tests.analysis.synthetic import grid_observations
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from analysis.choice.crossval import cross_validate
-from analysis.energy.choosing import choose
-from analysis.energy.fit import fit
-from analysis.energy.forms import Form, forms
+from analysis.energy.fit import choose, fit
+from analysis.energy.fitted import Form, forms
 from analysis.energy.models import AUTO, ESTIMATED
 from analysis.measurements.observations import FitError, Observations
 from tests.analysis.synthetic import grid_observations

@@ -10,8 +10,7 @@ import pytest
 from scipy import stats
 
 from analysis.choice.folds import OTHER_SCHEMES, SCHEMES, folds
-from analysis.energy.intervals import coefficient_deviations, jackknife_deviations
-from analysis.energy.remarks import inseparable, outliers
+from analysis.energy.fit import coefficient_deviations, inseparable, jackknife_deviations, outliers
 from analysis.energy.terms.registry import model_terms
 from analysis.measurements.cells import cell_means
 from analysis.measurements.observations import FitError, Observations

@@ -12,8 +12,7 @@ import pytest
 from analysis.energy.fit import fit
 from analysis.energy.fit_file import as_kept, fit_of
 from analysis.energy.known_site import USUAL_SPREAD, _noise, _Rows, fit_like
-from analysis.energy.node_differences import scatter_of_one_node
-from analysis.energy.scatter import Scatter
+from analysis.energy.scatter import Scatter, scatter_of_one_node
 from analysis.energy.voltage import LOWEST_V
 from analysis.measurements.observations import FitError, measured_volts, observations, pooled
 from analysis.predict.site import site_posterior

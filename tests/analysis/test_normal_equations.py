@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
-from analysis.energy.fit import fit
+from analysis.energy.fit import PreparedRows, fit
 from analysis.energy.normal_equations import normal_equations, solve
 from analysis.energy.terms.registry import design_matrix, model_terms
-from analysis.energy.training import PreparedRows
 from analysis.measurements.observations import Observations
 from tests.analysis.synthetic import grid_observations, numbered
 

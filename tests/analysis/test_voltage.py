@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.energy.fit import fit
-from analysis.energy.forms import Form
-from analysis.energy.intervals import without_each_setting
+from analysis.energy.fit import FormSolution, fit, prepare, solve_form, without_each_setting
+from analysis.energy.fitted import Form
 from analysis.energy.models import ESTIMATED
 from analysis.energy.normal_equations import solve
-from analysis.energy.training import FormSolution, prepare, solve_form
 from analysis.energy.voltage import LOWEST_V, VoltageCurve, estimate_curves, neighbouring_knees
 from analysis.measurements.observations import Observations
 from dvfs.setting import Setting
