@@ -18,8 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.measurements.cells import kernel_numbers
-from analysis.measurements.observations import Observations, kernel_names
+from analysis.measurements.observations import Observations, kernel_names, kernel_numbers
 from dvfs.setting import Setting
 
 TIE = 1e-9

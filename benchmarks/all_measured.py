@@ -42,8 +42,11 @@ from smooth_models import by_process, by_quadratic, places, quadratic_columns  #
 from analysis.choice.crossval import cross_validate  # noqa: E402
 from analysis.choice.few_crossval import FewTruth  # noqa: E402
 from analysis.choice.objectives import ENERGY  # noqa: E402
-from analysis.measurements.cells import kernel_numbers  # noqa: E402
-from analysis.measurements.observations import FitError, kernel_names  # noqa: E402
+from analysis.measurements.observations import (  # noqa: E402
+    FitError,
+    kernel_names,
+    kernel_numbers,
+)
 
 TREES = ("boosting", "forest", "extra")
 OTHERS = (*TREES, "process", "quadratic", "mixed")

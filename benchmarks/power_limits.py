@@ -30,12 +30,11 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from analysis.choice.crossval import cross_validate  # noqa: E402
+from analysis.choice.crossval import cross_validate, folds  # noqa: E402
 from analysis.choice.few_crossval import few_cross_validate, few_folds  # noqa: E402
-from analysis.choice.folds import folds  # noqa: E402
-from analysis.measurements.cells import cell_means  # noqa: E402
 from analysis.measurements.observations import (  # noqa: E402
     Observations,
+    cell_means,
     kernel_names,
     measured_volts,
     observations,

@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from analysis.choice.variant_crossval import VariantCrossValidation  # noqa: E402
-from analysis.measurements.variant_costs import CLOCKS  # noqa: E402
+from analysis.measurements.variants import CLOCKS  # noqa: E402
 from campaign.results import Results, open_store  # noqa: E402
 
 EXAMPLES = ROOT / "examples"

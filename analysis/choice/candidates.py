@@ -1,4 +1,4 @@
-"""What may be picked: kernels at every setting, with what energies and times may be there."""
+"""What may be picked: kernels at every setting, legal ones too, with what energies and times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,23 @@ from analysis.measurements.observations import (
 )
 from analysis.predict.site import SitePosterior, Trial, cells_of, site_posterior
 from analysis.ties import equally_fast, time_noise
-from dvfs.setting import Setting, Volts
+from dvfs.setting import LegalVolts, Setting, Volts
+
+
+def known_volts(data: Observations, legal: LegalVolts) -> dict[Setting, tuple[float, float]]:
+    """The core and memory voltage of every setting that was measured or is legal, where they are
+    known.
+
+    ``legal``: those of the legal settings, None where there is no such clock or the voltage is not
+    known. Where the measurements carry no voltage, every one is 1.
+    """
+    volts: dict[Setting, tuple[float, float]] = {}
+    for setting, (core_v, mem_v) in legal.items():
+        if data.voltage == "unit":
+            volts[setting] = (1.0, 1.0)
+        elif core_v is not None:
+            volts[setting] = (core_v, 1.0 if mem_v is None else mem_v)
+    return volts | measured_volts(data)
 
 
 @dataclass(frozen=True, kw_only=True)

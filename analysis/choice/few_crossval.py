@@ -25,8 +25,14 @@ from analysis.choice.losses import (
 from analysis.choice.objectives import Objective
 from analysis.choice.objectives import objective as objective_of
 from analysis.choice.pick import picks
-from analysis.measurements.cells import cell_means, kernel_numbers
-from analysis.measurements.observations import FitError, Observations, kernel_names, measured_volts
+from analysis.measurements.observations import (
+    FitError,
+    Observations,
+    cell_means,
+    kernel_names,
+    kernel_numbers,
+    measured_volts,
+)
 from analysis.predict.site import site_time_noise
 from analysis.ties import fastest
 from dvfs.setting import Setting

@@ -18,7 +18,6 @@ SEED = 20140519
 RESAMPLES = 2000
 RESAMPLED_FROM = 10
 """From this many kernels on, the interval of a mean is estimated by resampling them."""
-
 CHOOSERS = {
     "picks": "picks",
     "physics": "physics fit",
@@ -30,6 +29,25 @@ CHOOSERS = {
     "random": "random setting",
 }
 """Who chooses the setting: the name in JSON, and the name in reports."""
+
+
+def best_single_setting(data: Observations, objective: Objective) -> Setting:
+    """The measured setting that is best on average over all kernels
+    (:func:`~analysis.choice.losses.rank_single_settings`)."""
+    rank = rank_single_settings(data, objective)
+    return data.settings[int(np.argmin(rank))]
+
+
+def better_than(scores: np.ndarray, chosen: int, other: int) -> tuple[float, float]:
+    """How much more the other setting is expected to cost than the chosen one, in %, and the
+    probability that it costs more; of draws (settings, draws) of the score.
+
+    A setting is not better than itself: 0 and 0.
+    """
+    if chosen == other:
+        return 0.0, 0.0
+    more = scores[other] / scores[chosen] - 1.0
+    return float(more.mean() * 100.0), float(np.mean(more > 0.0))
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from analysis.choice.losses import highest_clocks
 from analysis.choice.objectives import Objective
 from analysis.energy.fitted import Fit
 from analysis.energy.scatter import Scatter
-from analysis.measurements.cells import first_rows
-from analysis.measurements.observations import FitError, Observations, measured_volts
+from analysis.measurements.observations import FitError, Observations, first_rows, measured_volts
 from analysis.predict.site import SitePosterior, site_posterior
 from analysis.search.like_cells import like_cells
 from analysis.search.next_cells import ENOUGH, Belief, next_cells, spread_settings

@@ -1,7 +1,8 @@
-"""The pick: the setting chosen for a kernel, what it saves and costs, and how sure that is."""
+"""The pick: the setting chosen for a kernel within limits, what it saves, costs and promises."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,12 +10,10 @@ from typing import Any
 import numpy as np
 
 from analysis.choice.candidates import SettingCandidates, all_candidates
-from analysis.choice.limits import within_limits
-from analysis.choice.losses import highest_clocks
+from analysis.choice.losses import best_single_setting, better_than, highest_clocks
 from analysis.choice.objectives import TIME, Objective
 from analysis.choice.objectives import objective as objective_of
-from analysis.choice.simple_choices import best_single_setting, better_than
-from analysis.measurements.observations import Observations
+from analysis.measurements.observations import FitError, Observations, setting_text
 from analysis.predict.site import Trial
 from analysis.ties import TIE, first_least, highest
 from dvfs.setting import Setting, Volts
@@ -23,6 +22,71 @@ ALIKE = 1e-5
 """Expected costs that differ by less than this are alike; then the medians decide."""
 SURE = 0.95
 """The probability from which a verdict is given."""
+
+
+class LimitsError(FitError):
+    """No setting of a kernel keeps the limits: ``least_w`` is the least mean power, that of
+    ``setting``, of those that are not too slow. ``label``: the kernel's."""
+
+    def __init__(
+        self,
+        label: str,
+        least_w: float,
+        setting: Setting,
+        max_slowdown: float | None,
+        max_power_w: float,
+    ) -> None:
+        self.label, self.least_w, self.setting = label, least_w, setting
+        super().__init__(
+            f"{label}: no setting{not_too_slow(max_slowdown)} has a mean power of at most "
+            f"{max_power_w:g} W; the least is {self.least_text}"
+        )
+
+    @property
+    def least_text(self) -> str:
+        """The least mean power and its setting."""
+        return f"{rounded_up(self.least_w):g} W at {setting_text(self.setting)}"
+
+
+def not_too_slow(max_slowdown: float | None) -> str:
+    """Which settings a limit on the slowdown leaves, in words; empty without one."""
+    if max_slowdown is None:
+        return ""
+    return f" at most {max_slowdown * 100:g} % slower than the fastest"
+
+
+def rounded_up(watts: float) -> float:
+    """A power to four digits, rounded up: a limit that it keeps."""
+    if not (math.isfinite(watts) and watts > 0):
+        return watts
+    digits = 3 - math.floor(math.log10(watts))
+    return round(math.ceil(watts * 10.0**digits) / 10.0**digits, max(0, digits))
+
+
+def within_limits(
+    label: str,
+    settings: Sequence[Setting],
+    energy_j: np.ndarray,
+    time_s: np.ndarray,
+    max_slowdown: float | None,
+    max_power_w: float | None,
+) -> np.ndarray:
+    """Which settings keep the limits: bool (settings,). ``energy_j``, ``time_s``: of each.
+
+    Raises:
+        LimitsError: none does.
+    """
+    allowed = np.ones(len(time_s), bool)
+    if max_slowdown is not None:
+        allowed &= time_s <= time_s.min() * (1.0 + max_slowdown)
+    if max_power_w is None:
+        return allowed
+    power_w = energy_j / time_s
+    kept: np.ndarray = allowed & (power_w <= max_power_w)
+    if not kept.any():
+        least = int(np.argmin(np.where(allowed, power_w, np.inf)))
+        raise LimitsError(label, float(power_w[least]), settings[least], max_slowdown, max_power_w)
+    return kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +188,7 @@ def pick(
 
     ``objective``: of :mod:`analysis.choice.objectives`. ``max_slowdown``: a fraction;
     ``max_power_w``: of mean power. ``best_single``: the best setting for all kernels
-    (:func:`~analysis.choice.simple_choices.best_single_setting`), to compare the pick with.
+    (:func:`~analysis.choice.losses.best_single_setting`), to compare the pick with.
 
     Raises:
         FitError: an unknown objective.
@@ -286,3 +350,41 @@ def picks(
         )
         for kernel in among.values()
     ]
+
+
+@dataclass(frozen=True)
+class PromisedChange:
+    """Energy saved and time added, in % of what the other setting takes: the median of the
+    posterior, and its 95 % interval (low, high)."""
+
+    saving_pct: float
+    saving_pct_95: tuple[float, float]
+    slowdown_pct: float
+    slowdown_pct_95: tuple[float, float]
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the saving is above 0 with 97.5 % probability."""
+        return self.saving_pct_95[0] > 0.0
+
+
+def promised_change(
+    among: Sequence[SettingCandidates], setting: Setting, against: Setting
+) -> PromisedChange | None:
+    """What ``setting`` changes against ``against``, for a kernel or any of several.
+
+    For several kernels the draws of all are pooled: the interval is of a kernel like these. None
+    where a kernel has no energies at one of the two settings.
+    """
+    saving, slowdown = [], []
+    for kernel in among:
+        if setting not in kernel.settings or against not in kernel.settings:
+            return None
+        at, base = kernel.settings.index(setting), kernel.settings.index(against)
+        saving.append(1.0 - kernel.energy_draws_j[at] / kernel.energy_draws_j[base])
+        slowdown.append(kernel.time_draws_s[at] / kernel.time_draws_s[base] - 1.0)
+    low, middle, high = np.percentile(np.concatenate(saving) * 100.0, [2.5, 50.0, 97.5])
+    fast, likely, slow = np.percentile(np.concatenate(slowdown) * 100.0, [2.5, 50.0, 97.5])
+    return PromisedChange(
+        float(middle), (float(low), float(high)), float(likely), (float(fast), float(slow))
+    )

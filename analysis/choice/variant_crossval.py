@@ -19,9 +19,8 @@ from analysis.choice.objectives import objective as objective_of
 from analysis.choice.variant_prices import times_without
 from analysis.energy.fit import fit
 from analysis.energy.models import AUTO
-from analysis.measurements.cells import kernel_numbers
-from analysis.measurements.observations import FitError, Observations
-from analysis.measurements.variant_costs import CLOCKS, MeasuredVariants
+from analysis.measurements.observations import FitError, Observations, kernel_numbers
+from analysis.measurements.variants import CLOCKS, MeasuredVariants
 from dvfs.setting import distinct_settings
 
 LEAVE_ONE_OUT = "leave-one-variant-out"

@@ -7,15 +7,18 @@ deviations on a tenth of the variants (Prajapati 2019, section B.7.1), judged by
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from analysis.costs.linear_cost import LEAST_ABSOLUTE, LinearCost, fit_linear_cost
 from analysis.costs.stencil_time import PredictionError
-from analysis.measurements.variant_costs import CLOCKS, MeasuredVariants
-from dvfs.setting import Setting, distinct_settings
+from analysis.energy.fitted import Fit
+from analysis.measurements.observations import FitError, Observations
+from analysis.measurements.variants import CLOCKS, MeasuredVariants
+from dvfs.setting import Setting, clock_columns, distinct_settings
 
 TRAINED = 10
 """One of so many variants is fitted on, and at least :data:`FEWEST` for each term."""
@@ -117,3 +120,47 @@ def price_record(cost: LinearCost, unit: str) -> dict[str, Any]:
             )
         ],
     }
+
+
+def energies_j(
+    fitted: Fit,
+    data: Observations,
+    counts: Mapping[str, np.ndarray],
+    time_s: np.ndarray,
+    setting: Setting,
+    volts: tuple[float, float],
+) -> np.ndarray:
+    """The energy (n,) of variants at one setting (Choi & Vuduc 2016, eq. 9), in J.
+
+    ``data``: the measurements of the fit; ``counts``: the site's classes -> operations (n,);
+    ``time_s``: (n,); ``volts``: core and memory voltage at the setting.
+
+    Raises:
+        FitError: a class is counted that the fit has no coefficient of.
+    """
+    classes = {term.of for term in fitted.terms if term.pays_for == "operation"}
+    left_out = {entry["name"].removeprefix("c0_") for entry in fitted.dropped}
+    for name, values in counts.items():
+        if values.any() and name not in classes | left_out:
+            raise FitError(
+                f"the fit of {fitted.site} has no class {name!r}; it has "
+                f"{', '.join(sorted(classes)) or 'none'}: measure a kernel that counts it, and fit "
+                f"again"
+            )
+    n = len(time_s)
+    zero = np.zeros(n)
+    (mhz,) = clock_columns([setting])
+    rows = replace(
+        data.take(np.zeros(n, np.int64)),
+        kernel=np.full(n, "", object),
+        instances={},
+        core_mhz=np.full(n, mhz[0]),
+        mem_mhz=np.full(n, mhz[1]),
+        core_v=np.full(n, volts[0]),
+        mem_v=np.full(n, volts[1]),
+        time_s=time_s,
+        counts={name: counts.get(name, zero) for name in data.counts},
+        setting=np.zeros(n, np.int64),
+        settings=[setting],
+    )
+    return fitted.energy_j(rows)

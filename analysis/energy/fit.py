@@ -31,8 +31,13 @@ from analysis.energy.normal_equations import (
 from analysis.energy.terms.registry import design_matrix, model_terms
 from analysis.energy.terms.term import MEM, Term
 from analysis.energy.voltage import curve_numbers, estimate_curves, neighbouring_knees
-from analysis.measurements.cells import kernel_numbers
-from analysis.measurements.observations import FitError, Observations, by_clocks, setting_text
+from analysis.measurements.observations import (
+    FitError,
+    Observations,
+    by_clocks,
+    kernel_numbers,
+    setting_text,
+)
 from dvfs.setting import Setting
 
 GROUPS = 8

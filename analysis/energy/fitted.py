@@ -28,6 +28,9 @@ from analysis.measurements.observations import FitError, Observations
 from dvfs.names import unknown_name
 from dvfs.setting import Setting, clock_columns
 
+CONFIDENCE = 0.95
+"""Of every interval."""
+
 
 @dataclass(frozen=True)
 class Form:
@@ -129,10 +132,6 @@ class Likeness:
     def as_dict(self) -> dict[str, Any]:
         """``like`` in JSON output."""
         return asdict(self) | {"helps": self.helps}
-
-
-CONFIDENCE = 0.95
-"""Of every interval."""
 
 
 @dataclass(frozen=True, kw_only=True)

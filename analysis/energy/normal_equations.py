@@ -23,8 +23,7 @@ from analysis.energy.arrow_solver import block_sums, solve_blocks
 from analysis.energy.terms.lumped import LumpedTerm
 from analysis.energy.terms.registry import design_matrix
 from analysis.energy.terms.term import MEM, Term
-from analysis.measurements.cells import kernel_numbers
-from analysis.measurements.observations import Observations
+from analysis.measurements.observations import Observations, kernel_numbers
 
 BISECTIONS = 64
 ROUNDING = float(np.finfo(float).eps)

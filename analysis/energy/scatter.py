@@ -17,11 +17,17 @@ import numpy as np
 from scipy import sparse
 
 from analysis.energy.fitted import Fit
-from analysis.measurements.cells import cell_means, kernel_numbers
-from analysis.measurements.observations import Observations, kernel_names
+from analysis.measurements.observations import (
+    Observations,
+    cell_means,
+    kernel_names,
+    kernel_numbers,
+)
 
 ROUNDING = 1e-9
 """Relative to the largest, smaller singular values are rounding."""
+LEAST = 1e-6
+"""A thousandth, squared: by at least so much a cell differs."""
 
 
 def scatter_of_one_node(fitted: Fit, data: Observations) -> tuple[float, float] | None:
@@ -95,10 +101,6 @@ def _group_means(
     size = np.bincount(number)
     mean = np.bincount(number, values) / size
     return mean[number], mean, size
-
-
-LEAST = 1e-6
-"""A thousandth, squared: by at least so much a cell differs."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,8 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from analysis.figures.labels import told_apart
+
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 NONE = np.zeros(0)
+Range = tuple[float, float, float]
+"""The smallest value, the one in the middle, and the largest."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,8 @@ class Texts:
 
 
 Labelled = Line | Points | Bars | Rule | Band
+
+
 Series = Labelled | Texts
 
 
@@ -247,3 +253,35 @@ def _log_ticks(low: float, high: float) -> list[float]:
     values = [head * 10.0**k for k in range(first, last + 1) for head in heads]
     values = [value for value in values if low <= value <= high]
     return values if decades >= 0.3 and len(values) > 1 else _ticks(low, high)
+
+
+def range_panel(
+    title: str,
+    axis: str,
+    ranges: Sequence[tuple[str, Range]],
+    *,
+    middle: str,
+    texts: Sequence[str],
+    description: str,
+) -> Panel:
+    """A row a group: a line from its smallest to its largest value, and a dot in the middle.
+
+    ``axis``: the label of the values; ``middle``: what the dot is; ``texts``: of each dot.
+    """
+    low, between, high = np.array([values for _, values in ranges], float).T
+    rows, gap = np.arange(len(ranges), dtype=float), np.full(len(ranges), np.nan)
+    return Panel(
+        title,
+        Axis(axis, low=0.0, include=[0.1]),
+        Axis(names=list(enumerate(told_apart([name for name, _ in ranges], 20)))),
+        [
+            Line(
+                np.column_stack([low, high, gap]).ravel(),
+                np.column_stack([rows, rows, gap]).ravel(),
+                "span",
+                "smallest to largest",
+            ),
+            Points(between, rows, "dot", middle, texts),
+        ],
+        description,
+    )

@@ -1,4 +1,4 @@
-"""Predicted against measured energy (Choi & Vuduc 2016, section II-D and figure 5)."""
+"""Predicted against measured energy (Choi & Vuduc 2016, section II-D)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,26 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.choice.crossval import CrossValidation
-from analysis.figures.figure import Axis, Bars, Figure, Line, Panel, Points, Rule, Texts, log_scale
-from analysis.figures.labels import family_order, setting_label, some_of, told_apart
-from analysis.figures.range_panel import range_panel
-from analysis.measurements.cells import kernel_numbers
-from analysis.measurements.observations import Observations, kernel_names, rows_by_kernel
+from analysis.energy.applications import ApplicationEnergy
+from analysis.figures.figure import (
+    Axis,
+    Bars,
+    Figure,
+    Line,
+    Panel,
+    Points,
+    Rule,
+    Texts,
+    log_scale,
+    range_panel,
+)
+from analysis.figures.labels import family_order, file_stem, setting_label, some_of, told_apart
+from analysis.measurements.observations import (
+    Observations,
+    kernel_names,
+    kernel_numbers,
+    rows_by_kernel,
+)
 from dvfs.kernel_instance import short_labels
 from dvfs.setting import Setting
 
@@ -307,4 +322,44 @@ def _error_panel(by: str, groups: Sequence[tuple[str, np.ndarray]], description:
         middle="mean",
         texts=texts,
         description=description,
+    )
+
+
+def application_figure(shown: ApplicationEnergy) -> Figure:
+    """Predicted over measured energy of every variant, with and without integer operations."""
+    measured_j = np.array([variant.measured_j for variant in shown.variants])
+    series: list[Points | Rule] = [Rule(1.0, "even", "measured", vertical=False)]
+    for style, words, values in (
+        (
+            "dot faint",
+            "flops, bytes and time alone",
+            [v.without_integers_j for v in shown.variants],
+        ),
+        ("dot", "all counts", [v.predicted_j for v in shown.variants]),
+    ):
+        ratio = np.array(values) / measured_j
+        texts = [
+            f"{variant.kernel.label} at {setting_label(variant.setting)}: "
+            f"{value:.3g} of {variant.measured_j:.4g} J, {words}"
+            for variant, value in zip(shown.variants, ratio, strict=True)
+        ]
+        series.append(Points(measured_j, ratio, style, words, texts))
+    where = f"{shown.name} on {shown.site}{', simulated' if shown.simulated else ''}"
+    errors = np.abs(shown.errors_pct)
+    summary = (
+        f" Mean error {errors.mean():.3g} %, at most {errors.max():.3g} %." if len(errors) else ""
+    )
+    return Figure(
+        f"variants_{file_stem(shown.name)}",
+        f"Energy of the variants of {shown.name} by the fit of the microbenchmarks "
+        f"({shown.fitted.n} measurements), over the measured energy.{summary}",
+        [
+            Panel(
+                "Predicted over measured energy",
+                Axis("measured energy, J", log=True),
+                Axis(include=[1.0]),
+                series,
+                f"Predicted over measured energy of {len(shown.variants)} variants: {where}",
+            )
+        ],
     )

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.choice.correlations import Correlation
 from analysis.choice.fronts import pareto_steps
-from analysis.choice.variants import MetricStudy, VariantCosts, VariantStudy
-from analysis.figures.figure import Axis, Figure, Line, Panel, Points, Rule
+from analysis.choice.variants import Correlation, MetricStudy, VariantCosts, VariantStudy
+from analysis.figures.figure import Axis, Figure, Line, Panel, Points, Rule, Series, log_scale
 from analysis.figures.labels import file_stem, setting_label, shortened, told_apart
-from analysis.figures.variant_times import time_figure
 
+SHOWN = 6
+"""Variants that a figure has, as many as there are colours of lines."""
+FEWEST_SIZES = 3
+MOST_LINES = 6
+FEWEST_VALUES = 3
 CORRELATED_SHOWN = 24
 METRICS_SHOWN = 6
 LONGEST_STEM = 100
@@ -23,6 +27,215 @@ MOST_TEXTS = 200
 With all of them a page of a thousand variants takes megabytes."""
 ROOM = 0.04
 """Beyond the smallest and the largest value of an axis, as a fraction of it."""
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The variants of ``kernel`` that were measured at every size, in rising order; ``size``: the
+    name of the parameter. ``variants``: name -> its costs at each size, the best first: those that
+    are the fastest or the most efficient at the largest size, at the one below, and so on."""
+
+    kernel: str
+    size: str
+    simulated: bool
+    work_unit: str
+    sizes: Sequence[float]
+    variants: Mapping[str, Sequence[VariantCosts]]
+
+
+def scalings(studies: Sequence[VariantStudy]) -> list[Scaling]:
+    """One for each kernel whose problems differ in one number alone and have at least
+    :data:`FEWEST_SIZES` of it. ``studies``: of one site."""
+    found = []
+    for kernel in dict.fromkeys(shown.of.kernel for shown in studies):
+        mine = [shown for shown in studies if shown.of.kernel == kernel]
+        problems = [shown.of.problem for shown in mine]
+        names = dict.fromkeys(name for problem in problems for name in problem)
+        differing = [name for name in names if len({str(p.get(name)) for p in problems}) > 1]
+        if len(mine) < FEWEST_SIZES or len(differing) != 1:
+            continue
+        size = differing[0]
+        values = [problem.get(size) for problem in problems]
+        if not all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
+            continue
+        ordered = sorted(mine, key=lambda shown: float(shown.of.problem[size]))
+        at_each = [{variant.name: variant for variant in shown.variants} for shown in ordered]
+        best: dict[str, None] = {}
+        for shown in reversed(ordered):
+            best |= dict.fromkeys((shown.fastest.name, shown.least_energy.name))
+        everywhere = [n for n in [*best, *at_each[-1]] if all(n in own for own in at_each)]
+        if everywhere:
+            found.append(
+                Scaling(
+                    kernel,
+                    size,
+                    mine[0].of.simulated,
+                    mine[0].of.work_unit,
+                    [float(shown.of.problem[size]) for shown in ordered],
+                    {n: [own[n] for own in at_each] for n in dict.fromkeys(everywhere)},
+                )
+            )
+    return found
+
+
+def scaling_figure(shown: Scaling) -> Figure:
+    """Rate and efficiency over the size, of the first :data:`SHOWN` variants."""
+    unit, scale = ("Gflop", 1e9) if shown.work_unit == "flop" else ("runs", 1.0)
+    xs = np.array(shown.sizes)
+    panels = []
+    for title, per, name in (
+        ("Rate", "s", "rate_per_s"),
+        ("Efficiency", "J", "efficiency_per_j"),
+    ):
+        series: list[Series] = []
+        for number, (variant, costs) in enumerate(list(shown.variants.items())[:SHOWN]):
+            ys = np.array([getattr(cost, name) for cost in costs]) / scale
+            texts = [f"{variant}, {x:g}: {y:.4g} {unit}/{per}" for x, y in zip(xs, ys, strict=True)]
+            series += [
+                Line(xs, ys, f"by{number}", variant),
+                Points(xs, ys, f"dot by{number}", texts=texts),
+            ]
+        panels.append(
+            Panel(
+                f"{title}, {unit}/{per}",
+                Axis(shown.size, log=True),
+                Axis(),
+                series,
+                f"{title} of {shown.kernel} over {shown.size}"
+                + (", simulated" if shown.simulated else ""),
+            )
+        )
+    some = min(len(shown.variants), SHOWN)
+    return Figure(
+        f"scaling_{file_stem(shown.kernel)}",
+        f"Rate and efficiency of {shown.kernel} over {shown.size}: {some} of "
+        f"{len(shown.variants)} variants, the best at the largest {shown.size} first.",
+        panels,
+    )
+
+
+def predicted_panels(shown: VariantStudy, title: str, what: str) -> list[Panel]:
+    """Predicted over measured time and energy of variants that are predicted (Prajapati 2019,
+    figure A.4)."""
+    panels = []
+    for name, unit in (("time", "s"), ("energy", "J")):
+        suffix = unit.lower()
+        known = [v for v in shown.variants if math.isfinite(getattr(v, f"predicted_{suffix}"))]
+        if not known:
+            continue
+        measured, predicted = (
+            np.array([getattr(variant, attribute) for variant in known])
+            for attribute in (f"{name}_{suffix}", f"predicted_{suffix}")
+        )
+        positive = predicted > 0
+        scale = log_scale([*measured, *predicted[positive]], 0.04)
+        ends = np.array([scale.low, scale.high])
+        panels.append(
+            Panel(
+                f"Predicted {name}, {unit}: {shortened(title, 20)}",
+                Axis(f"measured {name}, {unit}", log=True, low=scale.low, high=scale.high),
+                Axis(log=True, low=scale.low, high=scale.high),
+                [
+                    Line(ends, ends, "model", "predicted = measured"),
+                    Points(
+                        measured[positive],
+                        predicted[positive],
+                        "dot faint",
+                        "variant",
+                        _predicted_texts(
+                            [v for v, use in zip(known, positive, strict=True) if use], unit
+                        ),
+                    ),
+                ],
+                f"Predicted over measured {name} of {what}",
+            )
+        )
+    return panels
+
+
+def _predicted_texts(variants: Sequence[VariantCosts], unit: str) -> list[str]:
+    measured = "time_s" if unit == "s" else "energy_j"
+    return [
+        f"{v.name}: {getattr(v, measured):.4g} {unit} measured, "
+        f"{getattr(v, f'predicted_{unit.lower()}'):.4g} {unit} predicted"
+        for v in variants
+    ]
+
+
+def two_parameters(shown: VariantStudy) -> tuple[str, str] | None:
+    """The two parameters that change the least time most, the one of more values first; None where
+    there are no two with three values or more."""
+    effect: dict[str, float] = {}
+    numbers: dict[str, int] = {}
+    for name in shown.variants[0].instance.params:
+        least = _least_by(shown, [name])
+        if len(least) >= FEWEST_VALUES:
+            effect[name] = max(least.values()) / min(least.values())
+            numbers[name] = len(least)
+    strongest = sorted(effect, key=lambda name: -effect[name])[:2]
+    if len(strongest) < 2:
+        return None
+    first, second = sorted(strongest, key=lambda name: -numbers[name])
+    return first, second
+
+
+def _least_by(shown: VariantStudy, names: Sequence[str]) -> dict[tuple[float, ...], float]:
+    """Values of parameters that are numbers -> the least time with them."""
+    least: dict[tuple[float, ...], float] = {}
+    for variant in shown.variants:
+        values = [variant.instance.params.get(name) for name in names]
+        if all(isinstance(value, int | float) for value in values):
+            key = tuple(float(value) for value in values if isinstance(value, int | float))
+            least[key] = min(variant.time_s, least.get(key, math.inf))
+    return least
+
+
+def parameters_panel(shown: VariantStudy, title: str, what: str) -> Panel | None:
+    """The least time over two parameters, one along x and one a line (Prajapati 2019, figure A.5,
+    has the height and the inner width of tiles); None where there are no two."""
+    names = two_parameters(shown)
+    if names is None:
+        return None
+    along, by = names
+    least = _least_by(shown, names)
+    values = sorted({own for _, own in least})
+    places = np.unique(np.linspace(0, len(values) - 1, MOST_LINES).round().astype(int))
+    series: list[Line | Points] = []
+    for number, place in enumerate(places.tolist()):
+        points = sorted((x, time_s) for (x, own), time_s in least.items() if own == values[place])
+        x, time_s = np.array(points).T
+        label = f"{by} = {values[place]:g}"
+        texts = [f"{along} = {at:g}, {label}: {own:.4g} s" for at, own in points]
+        series += [
+            Line(x, time_s, f"by{number}"),
+            Points(x, time_s, f"dot by{number}", label, texts),
+        ]
+    logarithmic = min(x for x, _ in least) > 0
+    return Panel(
+        f"Least time, s: {shortened(title, 24)}",
+        Axis(along, log=logarithmic),
+        Axis(),
+        series,
+        f"Least time over {along}, a line for each {by}, {what}",
+    )
+
+
+def time_figure(shown: VariantStudy, title: str, stem: str, what: str) -> Figure | None:
+    """Both; None of variants that are not predicted."""
+    panels = predicted_panels(shown, title, what)
+    if not panels:
+        return None
+    over = parameters_panel(shown, title, what)
+    about = "predicted from the other variants beside measured"
+    names = two_parameters(shown)
+    if over is not None and names is not None:
+        panels.append(over)
+        about += f", and the least time over {names[0]} for values of {names[1]}"
+    return Figure(
+        f"{stem}_predicted",
+        f"{what}: {about} (Prajapati 2019, figures A.4 and A.5, are of the same kind).",
+        panels,
+    )
 
 
 def study_titles(studies: Sequence[VariantStudy]) -> list[str]:

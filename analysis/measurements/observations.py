@@ -1,4 +1,4 @@
-"""The measurements of one site as the model takes them: arrays, a row a measurement."""
+"""The measurements of one site as the model takes them: arrays, a row a measurement, and means."""
 
 from __future__ import annotations
 
@@ -27,6 +27,15 @@ from dvfs.setting import LegalVolts, Setting, axis_values, clock_columns, distin
 
 if TYPE_CHECKING:
     import xarray as xr
+
+OFF_CLOCK = 0.02
+"""Relative: an achieved core clock further than this from the one asked for was not held."""
+OFF_LIMITED = 0.005
+"""The same under a power limit."""
+SAME_CLOCK = 0.02
+"""Relative: clocks that were not held and are this near to each other count as one."""
+OFF_AS_FOUND = 0.05
+"""How far the achieved core clocks of a site whose clock is left as found may be apart."""
 
 
 class FitError(UserError):
@@ -245,16 +254,6 @@ def second_clock(site: str, mem_mhz: np.ndarray, uncore_mhz: np.ndarray) -> np.n
     return np.where(np.isnan(uncore_mhz), mem_mhz, uncore_mhz)
 
 
-OFF_CLOCK = 0.02
-"""Relative: an achieved core clock further than this from the one asked for was not held."""
-OFF_LIMITED = 0.005
-"""The same under a power limit."""
-SAME_CLOCK = 0.02
-"""Relative: clocks that were not held and are this near to each other count as one."""
-OFF_AS_FOUND = 0.05
-"""How far the achieved core clocks of a site whose clock is left as found may be apart."""
-
-
 def clocks_run_at(
     asked_mhz: np.ndarray, achieved_mhz: np.ndarray, limit_w: np.ndarray
 ) -> np.ndarray:
@@ -437,3 +436,36 @@ def setting_text(setting: Setting) -> str:
     if pair == (None, None):
         clocks = [] if setting.further_texts else [core]
     return ", ".join([*clocks, *setting.further_texts])
+
+
+def kernel_numbers(data: Observations, kernels: Sequence[str] | None = None) -> np.ndarray:
+    """Each row's kernel by its number among ``kernels``, by default all, sorted: int64 (rows,), -1
+    for one that is not among them."""
+    names = kernel_names(data) if kernels is None else kernels
+    numbers = {label: i for i, label in enumerate(names)}
+    of_kernel = np.array([numbers.get(label, -1) for label in data.kernels], np.int64)
+    return np.asarray(of_kernel[data.kernel])
+
+
+def cell_means(data: Observations, kernels: Sequence[str], values: np.ndarray) -> np.ndarray:
+    """The mean of ``values`` (rows,) over the repeats of each kernel at each setting.
+
+    Float64 (kernels, settings of ``data``), NaN where a kernel was not measured.
+    """
+    number = kernel_numbers(data, kernels)
+    mine = number >= 0
+    shape = (len(kernels), len(data.settings))
+    cell = number[mine] * shape[1] + data.setting[mine]
+    n = np.bincount(cell, minlength=shape[0] * shape[1])
+    with np.errstate(invalid="ignore"):
+        return np.asarray((np.bincount(cell, values[mine], len(n)) / n).reshape(shape))
+
+
+def first_rows(data: Observations, kernels: Sequence[str]) -> np.ndarray:
+    """The first row of each kernel at each setting of ``data``: int64 (kernels, settings), -1
+    where it was not measured."""
+    number = kernel_numbers(data, kernels)
+    first = np.full((len(kernels), len(data.settings)), -1)
+    mine = np.flatnonzero(number >= 0)[::-1]
+    first[number[mine], data.setting[mine]] = mine
+    return first

@@ -1,4 +1,4 @@
-"""The variants of one problem as a store holds them: costs at one setting, and metrics.
+"""The variants of a kernel that were measured: costs, and metrics of each.
 
 A variant is a choice of parameters that compute the same. Its costs are the means over its
 repeats. Failed measurements, those without an energy and those whose clocks nothing showed are
@@ -7,15 +7,24 @@ left out and counted.
 
 from __future__ import annotations
 
+import json
+import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from analysis.costs.linear_cost import at_clocks
 from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
-from analysis.measurements.observations import FitError, distinct_kernels, setting_text, site_names
+from analysis.measurements.observations import (
+    FitError,
+    distinct_kernels,
+    second_clock,
+    setting_text,
+    site_names,
+)
 from analysis.measurements.problems import (
     SHOWN,
     check_one_problem,
@@ -23,8 +32,15 @@ from analysis.measurements.problems import (
     problems,
     value_text,
 )
-from analysis.measurements.variant_metrics import Metric, variant_metrics
-from dvfs.dataset import CLOCK_UNPROVEN, COUNT_PREFIX, class_unit, is_complete
+from dvfs.dataset import (
+    CLOCK_UNPROVEN,
+    COUNT_PREFIX,
+    COUNTERS,
+    METRICS,
+    class_unit,
+    is_complete,
+    moves_data,
+)
 from dvfs.groups import Groups
 from dvfs.kernel_instance import KernelInstance, dataset_kernels
 from dvfs.names import unknown_name
@@ -40,6 +56,11 @@ SAME_WORK = 1.01
 FEWEST = 3
 """Variants that a report shows."""
 WITHOUT_ENERGY = "without energy"
+LABELS = "labels"
+"""The key of a measurement's provenance that has the further columns of an imported table."""
+CLOCKS = ("core_mhz", "mem_mhz")
+Terms = Callable[[Sequence[KernelInstance]], Mapping[str, np.ndarray]]
+"""The numbers that the time of each variant is a sum of: term -> (variants,)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,3 +293,272 @@ def studied_variants(
             if len(variants) >= FEWEST:
                 studied.append(variants)
     return studied
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number of each variant: ``values``, float64 (variants,), NaN where it is not known.
+
+    ``kind``: parameter, count, kernel, counter or label, which is where it is from.
+    """
+
+    name: str
+    unit: str
+    kind: str
+    values: np.ndarray
+
+
+def variant_metrics(
+    instances: Sequence[KernelInstance],
+    variant: np.ndarray,
+    provenance: Sequence[str],
+    counts: Mapping[str, np.ndarray],
+    time_s: np.ndarray,
+) -> list[Metric]:
+    """Every metric that is known of two variants or more and differs between them.
+
+    In this order: the parameters that are numbers; operations a second of each class, and flops a
+    byte; what the kernel states of itself, such as ``occupancy`` or ``registers``; what hardware
+    counters counted, a second, and instructions per cycle; the columns of an imported table that
+    are numbers. Of two with the same name the first.
+
+    ``variant``: int64 (rows,), each row's; ``provenance``: its JSON. ``counts`` and ``time_s``:
+    float64 (variants,).
+    """
+    metrics = [
+        *_parameters(instances),
+        *_counted(counts, time_s),
+        *_of_provenance(variant, provenance, time_s),
+    ]
+    by_name = {metric.name: metric for metric in reversed(metrics)}
+    return [m for m in metrics if by_name[m.name] is m and _differs(m.values)]
+
+
+def _differs(values: np.ndarray) -> bool:
+    known = values[np.isfinite(values)]
+    return len(known) > 1 and float(np.ptp(known)) > 0
+
+
+def _parameters(instances: Sequence[KernelInstance]) -> list[Metric]:
+    names = dict.fromkeys(name for instance in instances for name in instance.params)
+    columns = {name: [instance.params.get(name) for instance in instances] for name in names}
+    return [
+        Metric(name, "", "parameter", np.array([_number(v) for v in values]))
+        for name, values in columns.items()
+        if all(value is None or isinstance(value, int | float) for value in values)
+    ]
+
+
+def _counted(counts: Mapping[str, np.ndarray], time_s: np.ndarray) -> list[Metric]:
+    units = {name: "B" if moves_data(name) else class_unit(name) for name in counts}
+    flops = [np.nan_to_num(values) for name, values in counts.items() if units[name] == "flop"]
+    metrics = [
+        Metric(f"{name}_per_s", f"{units[name]}/s", "count", values / time_s)
+        for name, values in counts.items()
+    ]
+    for name, values in counts.items():
+        if flops and units[name] == "B":
+            known = np.where(values > 0, values, np.nan)
+            metrics.append(Metric(f"intensity_{name}", "flop/B", "count", sum(flops) / known))
+    return metrics
+
+
+def _of_provenance(
+    variant: np.ndarray, provenance: Sequence[str], time_s: np.ndarray
+) -> list[Metric]:
+    """What the kernel states, counters and labels, each the mean over a variant's rows with it."""
+    stated: dict[str, dict[int, float]] = {}
+    events: dict[str, dict[int, float]] = {}
+    labels: dict[str, dict[int, float]] = {}
+    for row, text in enumerate(provenance):
+        if any(f'"{key}"' in text for key in (METRICS, COUNTERS, LABELS)):
+            facts = json.loads(text)
+            for into, own in (
+                (stated, facts.get(METRICS)),
+                (events, (facts.get(COUNTERS) or {}).get("events")),
+                (labels, facts.get(LABELS)),
+            ):
+                for name, value in (own or {}).items():
+                    into.setdefault(name, {})[row] = _number(value)
+
+    def mean(values: Mapping[int, float]) -> np.ndarray:
+        own = variant[list(values)]
+        with np.errstate(invalid="ignore"):
+            total = np.bincount(own, list(values.values()), len(time_s))
+            return np.asarray(total / np.bincount(own, minlength=len(time_s)))
+
+    metrics = [Metric(name, "", "kernel", mean(values)) for name, values in stated.items()]
+    if {"cycles", "instructions"} <= events.keys():
+        cycles, instructions = mean(events["cycles"]), mean(events["instructions"])
+        known = np.where(cycles > 0, cycles, np.nan)
+        metrics.append(Metric("instructions_per_cycle", "", "counter", instructions / known))
+    for name, values in sorted(events.items()):
+        metrics.append(Metric(f"{name}_per_s", "1/s", "counter", mean(values) / time_s))
+    for name, values in labels.items():
+        if all(map(math.isfinite, values.values())):
+            metrics.append(Metric(name, "", "label", mean(values)))
+    return metrics
+
+
+def _number(value: Any) -> float:
+    """A finite number, or NaN."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+    return number if math.isfinite(number) else math.nan
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MeasuredVariants:
+    """Variants at settings: a row for each pair that was measured, the mean over its repeats.
+
+    ``variant``: int64 (rows,), index into ``instances``; ``problem``: into ``problems``, the
+    parameters that say what is computed; ``family``: into ``families``, those of them that are
+    texts, such as a stencil's name: variants of one family differ in sizes and tiles alone.
+    ``clocks``: name -> MHz (rows,), NaN where the site has no such clock. ``counted``: the terms
+    that are counts of operations or bytes. ``columns``: what the
+    time is a sum of, at these clocks (:func:`analysis.costs.linear_cost.at_clocks`). ``time_s``,
+    ``energy_j``: float64 (rows,), of one iteration; an energy may be NaN.
+    """
+
+    site: str
+    simulated: bool
+    kernel: str
+    instances: Sequence[KernelInstance]
+    variant: np.ndarray
+    problem: np.ndarray
+    problems: Sequence[Mapping[str, object]]
+    family: np.ndarray
+    families: Sequence[Mapping[str, object]]
+    clocks: Mapping[str, np.ndarray]
+    counted: tuple[str, ...]
+    columns: Mapping[str, np.ndarray]
+    time_s: np.ndarray
+    energy_j: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.time_s)
+
+    @property
+    def highest(self) -> dict[str, float]:
+        """The clocks that take several values, and their highest one."""
+        return {
+            name: float(np.nanmax(mhz))
+            for name, mhz in self.clocks.items()
+            if len(np.unique(mhz[np.isfinite(mhz)])) > 1
+        }
+
+    @property
+    def settings(self) -> list[Setting]:
+        """Of each row."""
+        return list(map(Setting.of, *(self.clocks[name].tolist() for name in CLOCKS)))
+
+
+def measured_variants(
+    dataset: xr.Dataset | Columns,
+    site: str,
+    kernel: str,
+    terms: Terms,
+    *,
+    tuned: Collection[str] = (),
+    problem: Mapping[str, str] | None = None,
+) -> MeasuredVariants:
+    """The variants of a kernel at a site.
+
+    ``tuned``: the parameters that a space declares; all others say what is computed. Without any,
+    all parameter sets are variants of one problem. ``problem``: parameter -> value as text, for
+    those that are fixed.
+
+    Raises:
+        FitError: unknown names, no measurement that succeeded, or no terms.
+    """
+    known_sites = site_names(dataset)
+    if site not in known_sites:
+        raise FitError(f"--site: {unknown_name('site', site, known_sites)}")
+    mine = np.asarray(dataset["site"]) == site
+    if not (mine & (np.asarray(dataset["kernel"]) == kernel)).any():
+        kernels = sorted(set(np.asarray(dataset["kernel"])[mine].tolist()))
+        raise FitError(f"{site} has no measurement of {kernel!r}; it has {', '.join(kernels)}")
+    done = is_complete(np.asarray(dataset["status"])) & (np.asarray(dataset["time_s"]) > 0)
+    rows = np.flatnonzero(mine & done & (np.asarray(dataset["kernel"]) == kernel))
+    if not len(rows):
+        raise FitError(f"no measurement of {kernel} at {site} has succeeded")
+    core_mhz, mem_mhz, uncore_mhz, limit_w, profile = axis_values(dataset, rows)
+    if np.isfinite(limit_w).any() or (profile != "").any():
+        raise FitError(
+            f"{kernel} was measured at {site} under power limits or profiles; its variants' costs "
+            f"are modelled by clocks alone: measure it without"
+        )
+    known = dataset_kernels(dataset)
+    own = [known[kernel, params] for params in np.asarray(dataset["params"])[rows].tolist()]
+    kept = of_problem(own, problem or {})
+    rows, own = rows[kept], [own[place] for place in kept]
+    mhz = dict(zip(CLOCKS, (core_mhz, second_clock(site, mem_mhz, uncore_mhz)), strict=True))
+    mhz = {name: values[kept] for name, values in mhz.items()}
+    _, setting = distinct_settings(*(mhz[name] for name in CLOCKS))
+    keys = list(zip((instance.label for instance in own), setting.tolist(), strict=True))
+    distinct = {key: place for place, key in enumerate(dict.fromkeys(sorted(keys)))}
+    at = np.array([distinct[key] for key in keys])
+    first = np.full(len(distinct), -1)
+    first[at[::-1]] = np.arange(len(at))[::-1]
+    instances = list({own[place].label: own[place] for place in first.tolist()}.values())
+    places = {instance.label: place for place, instance in enumerate(instances)}
+    variant = np.array([places[own[place].label] for place in first.tolist()])
+    problem_of, problems = _grouped(instances, tuned, texts_only=False)
+    family_of, families = _grouped(instances, tuned, texts_only=True)
+    stated = terms(instances)
+    if not stated:
+        raise FitError(
+            f"{kernel} counts nothing that its time could be a sum of; use a kernel with counts"
+        )
+    clocks = {name: values[first] for name, values in mhz.items()}
+    return MeasuredVariants(
+        site=site,
+        simulated=bool(np.asarray(dataset["simulated"])[rows].any()),
+        kernel=kernel,
+        instances=instances,
+        variant=variant,
+        problem=problem_of[variant],
+        problems=problems,
+        family=family_of[variant],
+        families=families,
+        clocks=clocks,
+        counted=tuple(name for name in stated if COUNT_PREFIX + name in dataset),
+        columns=at_clocks({name: column[variant] for name, column in stated.items()}, clocks),
+        time_s=_means(np.asarray(dataset["time_s"])[rows], at),
+        energy_j=_means(np.asarray(dataset["energy_j"])[rows], at),
+    )
+
+
+def _means(values: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """The mean of the values of each place that are known and positive; NaN of none."""
+    known = np.isfinite(values) & (values > 0)
+    size = int(at.max()) + 1
+    with np.errstate(invalid="ignore"):
+        total = np.bincount(at[known], values[known], size)
+        return np.asarray(total / np.bincount(at[known], minlength=size))
+
+
+def _grouped(
+    instances: Sequence[KernelInstance], tuned: Collection[str], *, texts_only: bool
+) -> tuple[np.ndarray, list[dict[str, object]]]:
+    """Each variant's group, int64 (variants,), and the parameters of the groups."""
+    rests = [rest_of(instance.params, tuned, texts_only=texts_only) for instance in instances]
+    groups: dict[str, int] = {}
+    of = [groups.setdefault(json.dumps(rest, sort_keys=True), len(groups)) for rest in rests]
+    return np.array(of), [json.loads(text) for text in groups]
+
+
+def rest_of(
+    params: Mapping[str, object], tuned: Collection[str], *, texts_only: bool
+) -> dict[str, object]:
+    """The parameters that say what is computed: without those of a variant. ``texts_only``: those
+    of them that are texts."""
+    if not tuned:
+        return {}
+    return {
+        name: value
+        for name, value in params.items()
+        if name not in tuned and (isinstance(value, str) or not texts_only)
+    }

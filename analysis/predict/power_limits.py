@@ -8,7 +8,7 @@ the highest core clock f up to the one asked for with
 and its time and power are those of that clock, straight between clocks in logarithms; ``c`` is the
 share of the limits that the rows drew which ran below their clock. A measurement counts at the
 clock that it ran at. Where only the limit was swept no clock is known:
-:mod:`analysis.predict.coordinates`.
+:mod:`analysis.predict.site`.
 """
 
 from __future__ import annotations

@@ -17,8 +17,14 @@ import numpy as np
 from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit
 from analysis.energy.models import KNOWN
-from analysis.measurements.cells import cell_means, first_rows, kernel_numbers
-from analysis.measurements.observations import FitError, Observations, kernel_names
+from analysis.measurements.observations import (
+    FitError,
+    Observations,
+    cell_means,
+    first_rows,
+    kernel_names,
+    kernel_numbers,
+)
 from analysis.predict.posterior import DRAWS
 from analysis.predict.site import log_rates
 from analysis.rooflines.class_roofline import ClassRoofline, fit_class_roofline

@@ -1,4 +1,9 @@
-"""The posterior of a site: its measurements in, every kernel at every setting out."""
+"""The posterior of a site: its measurements in, every kernel at every setting out.
+
+It takes for the two clocks of a setting the clocks where these differ. A limit that alone was swept
+takes the core clock's place, which it throttles; a profile multiplies it by how fast kernels ran
+under it.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +17,20 @@ import numpy as np
 from analysis.choice.losses import Predicted, highest_clocks
 from analysis.choice.objectives import Objective
 from analysis.energy.models import KNOWN
-from analysis.measurements.cells import first_rows, kernel_numbers
 from analysis.measurements.observations import (
     FitError,
     Observations,
+    first_rows,
     kernel_names,
+    kernel_numbers,
     setting_text,
 )
-from analysis.predict.coordinates import coordinates
 from analysis.predict.covariance import Prior
 from analysis.predict.kernel_mixture import energies_and_times, everywhere
 from analysis.predict.posterior import Posterior
 from analysis.predict.power_limits import PowerLimits
 from analysis.ties import first_least, time_noise
-from dvfs.setting import Setting, Volts
+from dvfs.setting import NUMBERS, Setting, Volts, clock_columns, number_columns
 
 FEWEST = 6
 """So many settings are enough to hide some of them: the others say how kernels go with clocks."""
@@ -42,6 +47,46 @@ LIKE_LEVELS = 0.1, 0.05
 standard deviations of logarithms."""
 LIKE_DEVICE = 0.1
 """And the numbers of their devices (:mod:`analysis.predict.population`)."""
+
+
+def coordinates(settings: Sequence[Setting], data: Observations) -> np.ndarray:
+    """What the model takes for the core and the memory clock, float64 (settings, 2), NaN for none.
+
+    The clocks, or where these are one pair, the power limits; the first of them times the speed of
+    the profile, for what a profile does to the clock is not known (:func:`profile_speeds`).
+    """
+    core_mhz, mem_mhz = clock_columns(settings).T
+    limit_w = number_columns(settings)[:, NUMBERS.index("power_limit_w")]
+    if len({setting.clocks for setting in settings}) == 1 and not np.isnan(limit_w).all():
+        # Without a limit a device has its default one, the highest.
+        core_mhz = np.where(np.isnan(limit_w), np.nanmax(limit_w), limit_w)
+        mem_mhz = np.full(len(settings), np.nan)
+    speeds = profile_speeds(data)
+    if len(speeds) > 1:
+        usual = float(np.exp(np.mean(np.log(list(speeds.values())))))
+        speed = [speeds.get(setting.profile, usual) for setting in settings]
+        core_mhz = np.where(np.isnan(core_mhz), 1.0, core_mhz) * np.array(speed)
+    return np.column_stack([core_mhz, mem_mhz])
+
+
+def profile_speeds(data: Observations) -> dict[str | None, float]:
+    """Profile -> how fast kernels ran under it, 1 for the fastest: exp(b_p) of the least squares
+    log t = a_kc - b_p over the rows of kernels k at the clocks and limits c."""
+    profiles = sorted({one.profile or "" for one in data.settings})
+    if len(profiles) < 2:
+        return dict.fromkeys([name or None for name in profiles], 1.0)
+    others = [replace(one, profile=None) for one in data.settings]
+    number = {one: i for i, one in enumerate(dict.fromkeys(others))}
+    group = data.kernel * len(number) + np.array([number[one] for one in others])[data.setting]
+    _, group = np.unique(group, return_inverse=True)
+    rows = np.bincount(group)
+    of = np.array([profiles.index(one.profile or "") for one in data.settings])[data.setting]
+    columns = np.column_stack([-np.log(data.time_s), *(of == p for p in range(len(profiles)))])
+    means = np.stack([np.bincount(group, column) / rows for column in columns.T], axis=1)
+    speed, *profile = (columns - means[group]).T
+    log_speed = np.linalg.lstsq(np.stack(profile, axis=1), speed, rcond=None)[0]
+    relative = np.exp(log_speed - log_speed.max()).tolist()
+    return {name or None: own for name, own in zip(profiles, relative, strict=True)}
 
 
 @dataclass(frozen=True, kw_only=True)

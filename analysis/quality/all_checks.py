@@ -13,30 +13,36 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.quality.apparent_clocks import apparent_clocks, swapped_clocks, too_many_cycles
-from analysis.quality.clocks import against_the_clocks, clocks_not_held, name_only
-from analysis.quality.copies import identical
-from analysis.quality.counts import counts_by_setting
-from analysis.quality.energy import energy_against_power
-from analysis.quality.estimated import estimated
+from analysis.quality.clocks import (
+    against_the_clocks,
+    apparent_clocks,
+    clocks_not_held,
+    fixed_duration,
+    name_only,
+    swapped_clocks,
+    too_many_cycles,
+)
 from analysis.quality.finding import Finding, Severity
-from analysis.quality.fixed_duration import fixed_duration
 from analysis.quality.levels import power_levels, run_lengths, time_levels
-from analysis.quality.mixtures import mixed_setups
-from analysis.quality.nodes import node_offsets
 from analysis.quality.noise import median_grid, repeat_noise
+from analysis.quality.origins import estimated, mixed_setups, recorded_energies, unproven_clocks
 from analysis.quality.possible_values import (
+    counts_by_setting,
+    energy_against_power,
+    falling_voltages,
     possible_clocks_and_volts,
     possible_operations,
     possible_power,
 )
 from analysis.quality.power_caps import limits_not_kept, power_caps
-from analysis.quality.recorded import recorded_energies
-from analysis.quality.repeats import level_changes, outliers
+from analysis.quality.repeats import (
+    identical,
+    level_changes,
+    node_offsets,
+    outliers,
+    session_offsets,
+)
 from analysis.quality.rows import Rows, provenance, rows_of
-from analysis.quality.sessions import session_offsets
-from analysis.quality.unproven_clocks import unproven_clocks
-from analysis.quality.voltages import falling_voltages
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -1,12 +1,16 @@
-"""The checks of values against what any device can have: clocks, voltages, power, operations."""
+"""The checks of values against what any device can have, and against one another."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 
 from analysis.quality.finding import MAX_NAMED, Finding, first_named
+from analysis.quality.noise import RELEVANT
 from analysis.quality.rows import Rows
 from dvfs.dataset import POSSIBLE
+from dvfs.groups import Groups
 
 NODE_W = (0.005, 2e4)
 """The mean power of a kernel, from one small core of a phone with its idle power taken off (8 mW
@@ -23,6 +27,15 @@ Vuduc 2016), 27 pJ on a GTX 980, at most 1 nJ over all platforms of Choi et al. 
 BEST_PER_CYCLE = 0.02
 """Counted operations in one core cycle, in the best row: even a chain of cache misses, each of some
 300 cycles and 8 bytes, has 0.03."""
+FALLS = 0.02
+"""Relative: a voltage under load that was measured falls by less."""
+REVERSED = 0.05
+"""Relative: from the lowest to the highest clock, no voltage table falls by as much."""
+VARIES = float(np.log(1.2))
+"""Of the work: counters of the same work differ by less, in the class that differs least."""
+ONE_VARIES = float(np.log(1.5))
+"""Of one class alone, where most counts of the site are the same at all settings."""
+SAME = 1e-6
 
 
 def possible_clocks_and_volts(rows: Rows) -> list[Finding]:
@@ -133,3 +146,126 @@ def possible_operations(rows: Rows) -> list[Finding]:
             f"(mJ? ms? billions?) and import with their factors",
         )
     ]
+
+
+def falling_voltages(rows: Rows) -> list[Finding]:
+    """Voltages (the median at each clock of a domain) that are lower at a higher clock."""
+    findings = []
+    for domain, name in ((0, "core"), (1, "mem")):
+        clocks, of_setting = np.unique(rows.mhz[:, domain], return_inverse=True)
+        at, volts = of_setting[rows.setting], rows.volts[:, domain]
+        known = np.isfinite(volts) & np.isfinite(clocks)[at]
+        groups = Groups(at[known])
+        clocks, median_v = clocks[groups.codes], groups.medians(volts[known])
+        falls = [
+            f"{low_v:g} V at {low:g} MHz, {high_v:g} V at {high:g} MHz"
+            for (low, low_v), (high, high_v) in pairwise(zip(clocks, median_v, strict=True))
+            if high_v < low_v * (1 - FALLS)
+        ]
+        if not falls:
+            continue
+        whole = median_v[-1] < median_v[0] * (1 - REVERSED)
+        findings.append(
+            Finding(
+                "voltages",
+                "refused" if whole else "warning",
+                rows.index[known],
+                f"in {int(known.sum())} rows {name}_v falls as {name}_mhz rises "
+                f"({first_named(falls)}); "
+                + (
+                    "the voltages may be in reverse order or of another column: correct them, or "
+                    "leave them out"
+                    if whole
+                    else "check the voltage of these clocks"
+                ),
+            )
+        )
+    return findings
+
+
+def energy_against_power(rows: Rows, power_w: np.ndarray) -> list[Finding]:
+    """Rows whose energy is not the power (W) kept beside it times the time."""
+    known = np.flatnonzero(power_w > 0)
+    ratio = np.exp(rows.values["power"][known]) / power_w[known]
+    wrong = np.abs(np.log(ratio)) > RELEVANT
+    if not wrong.any():
+        return []
+    bad = known[wrong]
+    usual = float(np.median(ratio[wrong]))
+    one_factor = len(bad) > 2 and np.abs(np.log(ratio[wrong] / usual)).max() < RELEVANT
+    named = [
+        f"{rows.where(rows.kernel[i], rows.setting[i])}: {np.exp(rows.values['energy'][i]):.4g} J, "
+        f"but {power_w[i] * np.exp(rows.values['time'][i]):.4g} J by power times time"
+        for i in bad[:MAX_NAMED]
+    ]
+    cause = (
+        f"always by a factor of {usual:.4g}: one of the units is wrong, import it with a factor"
+        if one_factor
+        else "find out which of the two was measured, and leave the other out"
+    )
+    return [
+        Finding(
+            "energy",
+            "warning",
+            rows.index[bad],
+            f"in {len(bad)} rows energy is not power times time ({first_named(named)}); {cause}",
+        )
+    ]
+
+
+def counts_by_setting(rows: Rows) -> list[Finding]:
+    """Kernels whose operation counts are not the same at all settings.
+
+    A counter may well follow the clock or the scheduler (cycles that wait for memory, cache
+    lines refilled), but not all of a kernel's; and none where counts are computed, not read.
+    """
+    table = [one for n in rows.counts.values() for one in _varying_kernels(rows, n)]
+    if not table:
+        return []
+    computed = sum(ratio < SAME for _, ratio, _, _ in table) > len(table) / 2
+    least = np.full(len(rows.kernels), np.inf)
+    most = np.zeros(len(rows.kernels))
+    for k, ratio, _, _ in table:
+        least[k], most[k] = min(least[k], ratio), max(most[k], ratio)
+    varies = np.isfinite(least) & (least > VARIES)
+    if computed:
+        varies |= most > ONE_VARIES
+    kernels = np.flatnonzero(varies)
+    if not len(kernels):
+        return []
+    members = np.flatnonzero(np.isin(rows.kernel, kernels))
+    worst: dict[int, str] = {}
+    for k, ratio, low, high in sorted(table, key=lambda one: -one[1]):
+        if varies[k]:
+            worst.setdefault(
+                k,
+                f"{rows.kernels[k]}: {np.exp(ratio):.3g} times the operations at "
+                f"{rows.setting_text(high)} as at {rows.setting_text(low)}",
+            )
+    named = list(worst.values())
+    return [
+        Finding(
+            "counts",
+            "warning",
+            rows.index[members],
+            f"in {len(members)} rows of {len(kernels)} of {len(rows.kernels)} kernels the counts "
+            f"vary with the setting ({first_named(named)}): picks would compare different work; "
+            f"import time, energy and counts of one iteration",
+        )
+    ]
+
+
+def _varying_kernels(rows: Rows, n: np.ndarray) -> list[tuple[int, float, int, int]]:
+    """The kernels that have a class: the kernel, the logarithm of the ratio of its largest count to
+    its least, over the settings, and the indices of the settings of the least and the largest."""
+    known = n > 0
+    cells = rows.cells if known.all() else Groups(rows.cell[known])
+    log_n = cells.medians(np.log(n[known]))
+    kernel, setting = np.divmod(cells.codes, len(rows.mhz))
+    starts = np.flatnonzero(np.diff(kernel, prepend=-1))
+    kernels = []
+    for first, end in pairwise([*starts.tolist(), len(kernel)]):
+        own, settings = log_n[first:end], setting[first:end]
+        least, most = int(settings[np.argmin(own)]), int(settings[np.argmax(own)])
+        kernels.append((int(kernel[first]), float(np.ptp(own)), least, most))
+    return kernels

@@ -15,10 +15,15 @@ from analysis.figures.svg import figure_svgs
 from analysis.figures.variants import study_titles
 from analysis.report import display_tables
 from analysis.report.content import ReportContent, SiteReport
-from analysis.report.counter_sheet import utilisation_sheet
-from analysis.report.energy_sheets import energy_sheet, levels_sheet
 from analysis.report.heat_maps import heat_maps
-from analysis.report.sheets import autotuning_sheet, costs_sheet, validation_sheet
+from analysis.report.sheets import (
+    autotuning_sheet,
+    costs_sheet,
+    energy_sheet,
+    levels_sheet,
+    utilisation_sheet,
+    validation_sheet,
+)
 from analysis.report.site_figures import site_families, site_figures
 from analysis.report.tables import as_table
 from analysis.report.variant_sheets import summary, variant_sheets

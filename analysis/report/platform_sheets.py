@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from analysis.report.tables import Field, Row, Sheet
-from analysis.rooflines.more_work import work_limits
+from analysis.rooflines.greenup import work_limits
 from analysis.rooflines.platforms import Operation, Platform
 
 MACHINE, CLASS = Field("platform", "platform"), Field("operation", "operation")

@@ -1,5 +1,6 @@
-"""The tables of a site as values: shown in the report, and written as files for a paper.
+"""The tables of a site as values: shown in the report, and written as files.
 
+The tables of a site as values: shown in the report, and written as files for a paper.
 Their layouts are those of Choi & Vuduc 2016.
 """
 
@@ -18,10 +19,12 @@ from analysis.energy.applications import ApplicationEnergy
 from analysis.energy.breakdown import class_parts, kind_parts
 from analysis.energy.fitted import Fit, costs_at
 from analysis.energy.models import ESTIMATED
-from analysis.figures.labels import family_order, file_stem, unit_name
+from analysis.figures.labels import family_order, file_stem, natural, unit_name
 from analysis.figures.predictions import Cases
+from analysis.measurements.campaign_energy import J_PER_KWH, CampaignEnergy
 from analysis.measurements.observations import Observations, rows_by_kernel
 from analysis.measurements.phase_energy import PhaseSplit
+from analysis.report.content import SiteReport
 from analysis.report.tables import (
     CORE_MHZ,
     ERROR_PCT,
@@ -34,8 +37,12 @@ from analysis.report.tables import (
     Sheet,
     setting_fields,
 )
+from analysis.rooflines.roofline import roof_fractions
 from dvfs.kernel_instance import short_labels
 
+ALL = "all kernels"
+SAVED = (("", "picks save"), ("_low", "95 % from"), ("_high", "to"))
+"""What ends the key of a saving and of the ends of its interval, and their headings."""
 OUT_OF_FOLD, IN_SAMPLE, ORACLE = "model, out of fold", "model, in sample", "time oracle"
 HOLDOUT = "holdout"
 CONSTANT_W = (
@@ -43,6 +50,135 @@ CONSTANT_W = (
     Field("const_power_low_w", "95 % from", "W", 2),
     Field("const_power_high_w", "to", "W", 2),
 )
+
+
+def utilisation_sheet(site: SiteReport) -> Sheet | None:
+    """A row a kernel: its fraction of the roof, and where counters were read, instructions per
+    cycle and counted over exact operations. None where neither is known."""
+    observed = site.data if site.data is not None else site.timing
+    roofs = {roof.label: roof for roof in roof_fractions(observed)} if observed else {}
+    counters = {entry.label: entry for entry in site.counters}
+    labels = sorted({*roofs, *counters}, key=natural)
+    if not labels:
+        return None
+    classes = sorted({name for entry in site.counters for name in entry.counted_over_exact})
+    rows: list[list[str | float]] = []
+    for label in labels:
+        roof, entry = roofs.get(label), counters.get(label)
+        row: list[str | float] = [
+            label,
+            100.0 * roof.fraction if roof else math.nan,
+            roof.limited_by if roof else "",
+        ]
+        if counters:
+            row += [
+                entry.instructions_per_cycle if entry else math.nan,
+                *(
+                    entry.counted_over_exact.get(c, math.nan) if entry else math.nan
+                    for c in classes
+                ),
+                100.0 * entry.least_share if entry else math.nan,
+            ]
+        rows.append(row)
+    fields = [
+        Field("kernel", "kernel"),
+        Field("roof_fraction_pct", "of the roof", "%", 1),
+        Field("limited_by", "limited by"),
+    ]
+    if counters:
+        fields += [
+            Field("instructions_per_cycle", "instructions per cycle", "", 2),
+            *(Field(f"counted_over_exact_{c}", f"counted over exact {c}", "", 3) for c in classes),
+            Field("counted_share_pct", "counted for", "% of the time", 0),
+        ]
+    caption = "Kernels against the roof: the best rate of any kernel at the same setting"
+    return Sheet("utilisation", caption, site.simulated, fields, rows)
+
+
+def energy_sheet(site: SiteReport) -> Sheet | None:
+    """A row a kernel, and one of all where there are several: energy and node-hours in the windows,
+    and what the energy costs and emits by the site's factors; and what the pick saves of the same
+    iterations at the kernel's fastest setting, with the pick's 95 % interval. None where nothing
+    was measured.
+
+    Sums are over what is known: measurements without an energy, with an estimated one, and without
+    a start or duration where a factor depends on the hour, are counted where there are any.
+    """
+    energy = site.energy
+    if energy is None:
+        return None
+    known = np.isfinite(energy.energy_kwh)
+    # What a kWh of each measurement is, in each unit.
+    per_kwh = {Field("energy_kwh", "energy", "kWh", -1): np.ones(len(known))} | {
+        Field(factor.key, factor.of, factor.unit, -1): factor.over(
+            energy.start_unix_s, energy.duration_s
+        )
+        for factor in site.factors
+    }
+    priced = np.all([np.isfinite(values) for values in per_kwh.values()], axis=0)
+    counted = {
+        Field("without_energy", "without energy", "", 0): ~known,
+        Field("estimated", "energy estimated", "", 0): known & energy.estimated,
+        Field("without_start", "without start", "", 0): known & ~priced,
+    }
+    counted = {field: some for field, some in counted.items() if some.any()}
+    saved_kwh = _saved_kwh(site, energy)
+
+    def row(name: str, mine: np.ndarray, intervals: bool = True) -> Row:
+        cells: dict[Field, str | float] = {KERNEL: name}
+        cells |= {Field("measurements", "measurements", "", 0): float(len(mine))}
+        cells |= {field: float(some[mine].sum()) for field, some in counted.items()}
+        cells |= {Field("node_hours", "node-hours", "", -1): float(energy.node_h[mine].sum())}
+        for field, values in per_kwh.items():
+            cells[field] = _total(energy.energy_kwh[mine] * values[mine])
+        for field, values in per_kwh.items() if site.picks else ():
+            for (part, heading), own_kwh in zip(SAVED, saved_kwh, strict=True):
+                of = Field(f"saved_{field.key}{part}", heading, field.unit, -1)
+                total = _total(own_kwh[mine] * values[mine])
+                cells[of] = total if intervals or not part else math.nan
+        return cells
+
+    rows = [row(label, energy.rows[label]) for label in sorted(energy.rows, key=natural)]
+    if len(rows) > 1:
+        rows.append(row(ALL, np.arange(len(known)), intervals=False))
+    caption = "Energy of the measurements by kernel"
+    return Sheet.of("campaign_energy", caption, site.simulated, rows)
+
+
+def _saved_kwh(site: SiteReport, energy: CampaignEnergy) -> np.ndarray:
+    """What the picks save of each measurement's iterations at the kernel's fastest setting, and the
+    ends of its interval: float64 (3, measurements), kWh; NaN without an energy or a pick."""
+    saved = np.full((len(SAVED), len(energy.energy_kwh)), np.nan)
+    for pick in site.picks:
+        mine = energy.rows[pick.label]
+        fastest_kwh = energy.iterations[mine] * pick.fastest_j / J_PER_KWH
+        pct = np.array([[pick.saving_pct], [pick.saving_low_pct], [pick.saving_high_pct]])
+        saved[:, mine] = fastest_kwh * pct / 100.0
+    saved[:, np.isnan(energy.energy_kwh)] = np.nan
+    return saved
+
+
+def _total(values: np.ndarray) -> float:
+    """The sum of what is known; NaN where nothing is."""
+    values = values[np.isfinite(values)]
+    return float(values.sum()) if len(values) else math.nan
+
+
+def levels_sheet(site: SiteReport) -> Sheet | None:
+    """A row an aspect of the EE HPC WG (2015): the level that it reaches, what is known, and what
+    the next level needs. None where nothing was measured, or the machine is simulated."""
+    rows: list[Row] = [
+        {
+            Field("aspect", "aspect"): one.aspect,
+            Field("level", "level"): f"{one.level}" if one.level else "none",
+            Field("known", "what is known"): one.known,
+            Field("missing", "missing for the next level"): one.missing,
+        }
+        for one in site.levels
+    ]
+    if not rows:
+        return None
+    return Sheet.of("measurement_levels", "Levels of measurement (EE HPC WG 2015)", False, rows)
 
 
 def costs_sheet(model: Fit, data: Observations, crossvals: Sequence[CrossValidation] = ()) -> Sheet:

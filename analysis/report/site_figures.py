@@ -10,37 +10,32 @@ import numpy as np
 
 from analysis.choice.crossval import CrossValidation
 from analysis.energy.fitted import Fit
-from analysis.figures.applications import application_figure
 from analysis.figures.energy_shares import (
     class_figure,
     count_figure,
     instruction_data_figure,
     kind_figure,
     mean_at,
+    measured_phase_figures,
     phase_figure,
     shown_kernels,
 )
 from analysis.figures.figure import Figure
 from analysis.figures.labels import kernel_families, natural, setting_label
-from analysis.figures.measured_phases import measured_phase_figures
 from analysis.figures.predictions import (
+    application_figure,
     case_figure,
     cases,
     error_figure,
     foremost,
     prediction_figure,
 )
-from analysis.figures.rooflines import roofline_figure
-from analysis.figures.savings import savings_figure
-from analysis.figures.scaling import scaling_figure, scalings
+from analysis.figures.rooflines import roofline_figure, utilisation_figure
 from analysis.figures.trace import trace_figure
-from analysis.figures.tradeoffs import PARETO_SHOWN, greenup_figure, pareto_figure
-from analysis.figures.utilisation import utilisation_figure
-from analysis.figures.variants import variant_figures
+from analysis.figures.tradeoffs import PARETO_SHOWN, greenup_figure, pareto_figure, savings_figure
+from analysis.figures.variants import scaling_figure, scalings, variant_figures
 from analysis.measurements.observations import FitError, Observations, kernel_names
 from analysis.report.content import SiteReport
-from analysis.report.counter_sheet import utilisation_sheet
-from analysis.report.energy_sheets import energy_sheet, levels_sheet
 from analysis.report.sheets import (
     application_sheet,
     autotuning_sheet,
@@ -48,16 +43,25 @@ from analysis.report.sheets import (
     cases_sheet,
     coefficients_sheet,
     costs_sheet,
+    energy_sheet,
     in_sample_losses_pct,
+    levels_sheet,
     phases_sheet,
     picks_sheet,
     shares_sheet,
+    utilisation_sheet,
     validation_sheet,
 )
 from analysis.report.tables import Sheet
 from analysis.report.variant_sheets import variant_sheets
-from analysis.rooflines.roof_fractions import roof_fractions
-from analysis.rooflines.roofline import PairPoints, Roofline, fastest_setting, pair_points, roofline
+from analysis.rooflines.roofline import (
+    PairPoints,
+    Roofline,
+    fastest_setting,
+    pair_points,
+    roof_fractions,
+    roofline,
+)
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
 

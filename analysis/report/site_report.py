@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.choice.candidates import all_candidates, of_posterior
+from analysis.choice.candidates import all_candidates, known_volts, of_posterior
 from analysis.choice.crossval import cross_validate, fitted_elsewhere
-from analysis.choice.legal_settings import known_volts
 from analysis.choice.pick import picks
 from analysis.choice.variants import Predicted, study
 from analysis.energy.applications import energies_or_why
@@ -34,7 +33,7 @@ from analysis.measurements.variants import studied_variants
 from analysis.predict.site import site_posterior
 from analysis.quality import check
 from analysis.quality.finding import Finding
-from analysis.quality.unproven_clocks import CHECK as CLOCK_PROOF
+from analysis.quality.origins import CLOCK_PROOF
 from analysis.report.content import ListedOrder, MeasurementCounts, SiteReport, StoredFit
 from analysis.report.trust import of_fit, of_measurements, of_picks, worst_first
 from dvfs.dataset import CLOCK_UNPROVEN, Columns, is_complete

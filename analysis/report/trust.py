@@ -22,7 +22,7 @@ from analysis.figures.labels import natural, setting_label
 from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
 from analysis.measurements.estimated_energies import mention
 from analysis.quality.finding import SEPARATE, Finding, describe
-from analysis.quality.unproven_clocks import CHECK as CLOCK_PROOF
+from analysis.quality.origins import CLOCK_PROOF
 from analysis.report.tables import RowGroup, Table, TableColumn, decimals
 from dvfs.dataset import FAILURES, STATED, Columns, is_complete, texts_of
 from dvfs.kernel_instance import kernels_of_rows

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from analysis.choice.variants import VariantCosts, VariantStudy
 from analysis.figures.labels import file_stem, setting_label
-from analysis.figures.scaling import Scaling, scalings
-from analysis.figures.variants import study_stem, study_titles
+from analysis.figures.variants import Scaling, scalings, study_stem, study_titles
 from analysis.report.tables import Field, Row, Sheet
 
 VARIANT = Field("variant", "variant")

@@ -9,7 +9,7 @@ import numpy as np
 
 from analysis.energy.fitted import Fit
 from analysis.measurements.observations import FitError, Observations, setting_text
-from analysis.rooflines.more_work import Trade, traded, work_advice, work_limits
+from analysis.rooflines.greenup import Trade, traded, work_advice, work_limits
 from analysis.rooflines.power_cap import CappedRoofline
 from analysis.rooflines.regression import (
     CacheEnergy,

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.measurements.cells import kernel_numbers
-from analysis.measurements.observations import FitError, Observations, kernel_names
+from analysis.measurements.observations import FitError, Observations, kernel_names, kernel_numbers
 from analysis.rooflines.roofline import fastest_setting
 from dvfs.setting import Setting, clock_columns
 

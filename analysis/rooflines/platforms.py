@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 from analysis.rooflines.at_setting import line_as_dict
-from analysis.rooflines.more_work import Trade
+from analysis.rooflines.greenup import Trade
 from analysis.rooflines.roofline import Roofline
 from dvfs.names import unknown_name
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from analysis.choice.crossval import cross_validate, fitted_elsewhere, leave_one_site_out
+from analysis.choice.crossval import cross_validate, fitted_elsewhere, folds, leave_one_site_out
 from analysis.choice.few_crossval import judge_holdout
-from analysis.choice.folds import folds
 from campaign.results.tables import html_table, simulated_mark
 from dvfs.errors import ArgumentError
 from dvfs.setting import Setting

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.quality import check, describe
-from analysis.quality.estimated import CHECK as ENERGY_ORIGIN
 from analysis.quality.finding import SEPARATE
-from analysis.quality.unproven_clocks import CHECK as CLOCK_PROOF
+from analysis.quality.origins import CLOCK_PROOF, ENERGY_ORIGIN
 from campaign.results.tables import SiteFinding
 from dvfs.errors import ArgumentError
 

@@ -14,7 +14,7 @@ import numpy as np
 from analysis.choice.candidates import SettingCandidates
 from analysis.choice.losses import highest_clocks
 from analysis.choice.objectives import objective as objective_of
-from analysis.choice.promise import PromisedChange, promised_change
+from analysis.choice.pick import PromisedChange, promised_change
 from analysis.ties import highest
 from campaign.policy.policy_file import (
     Entry,

@@ -14,10 +14,9 @@ from analysis.choice.candidates import (
     all_candidates,
     profile_candidates,
 )
-from analysis.choice.limits import LimitsError, not_too_slow
+from analysis.choice.losses import best_single_setting
 from analysis.choice.objectives import objective as objective_of
-from analysis.choice.pick import Pick, pick
-from analysis.choice.simple_choices import best_single_setting
+from analysis.choice.pick import LimitsError, Pick, not_too_slow, pick
 from analysis.figures.labels import unit_name
 from analysis.measurements.observations import (
     Observations,

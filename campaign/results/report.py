@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from analysis.choice.legal_settings import known_volts
+from analysis.choice.candidates import known_volts
 from analysis.measurements.campaign_energy import EnergyFactor, campaign_energy
 from analysis.measurements.measurement_levels import levels, metered
 from analysis.measurements.observations import FitError, Observations, observations, site_names

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from analysis.energy.fitted import Fit
     from analysis.measurements.observations import Observations
-    from analysis.rooflines.more_work import Trade
+    from analysis.rooflines.greenup import Trade
     from campaign.results.comparison import Comparison
     from campaign.results.crossval import CrossvalResult, FewCrossvalResult
     from campaign.results.failures import Failures
@@ -353,7 +353,7 @@ class Results:
 
     def setting_volts(self, site: str) -> dict[Setting, tuple[float, float]]:
         """The voltages of every setting that was measured or is legal, where they are known."""
-        from analysis.choice.legal_settings import known_volts  # noqa: PLC0415
+        from analysis.choice.candidates import known_volts  # noqa: PLC0415
 
         return known_volts(self.observations(site), self.site_record(site).legal)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from analysis.energy.fitted import Fit
     from analysis.measurements.observations import Observations
     from analysis.report.content import ReportContent
-    from analysis.rooflines.more_work import Trade
+    from analysis.rooflines.greenup import Trade
     from kernels.fmm_u.variants import Root, Ways
 
 SHOWN = 16
@@ -189,7 +189,7 @@ def write_platform_figures(
         OSError: a file cannot be written.
     """
     from analysis.figures.paper import figure_files  # noqa: PLC0415
-    from analysis.figures.platforms import comparison_figures, platform_figures  # noqa: PLC0415
+    from analysis.figures.rooflines import comparison_figures, platform_figures  # noqa: PLC0415
     from analysis.report.platform_sheets import platform_sheets  # noqa: PLC0415
     from analysis.report.site_figures import site_lines  # noqa: PLC0415
     from analysis.report.tables import as_csv, as_tex  # noqa: PLC0415

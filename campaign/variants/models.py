@@ -13,7 +13,6 @@ from pydantic import ValidationError
 
 from analysis.choice.objectives import TIME
 from analysis.choice.objectives import objective as objective_of
-from analysis.choice.unmeasured import energies_j
 from analysis.choice.variant_crossval import (
     FEWEST,
     KFOLD,
@@ -22,11 +21,16 @@ from analysis.choice.variant_crossval import (
     cross_validate_variants,
     folds,
 )
-from analysis.choice.variant_prices import fit_energies, fit_times, price_record, times_without
+from analysis.choice.variant_prices import (
+    energies_j,
+    fit_energies,
+    fit_times,
+    price_record,
+    times_without,
+)
 from analysis.measurements.observations import FitError, setting_text
 from analysis.measurements.problems import value_text
-from analysis.measurements.variant_costs import MeasuredVariants, measured_variants
-from analysis.measurements.variants import KernelVariants
+from analysis.measurements.variants import KernelVariants, MeasuredVariants, measured_variants
 from campaign.plan.campaign_file import Campaign
 from campaign.variants.stated_terms import stated_metrics, stated_terms
 from campaign.variants.study import tuned_parameters
@@ -66,7 +70,7 @@ class Energies:
         setting: Setting,
     ) -> np.ndarray:
         """The energies (n,) of variants at a setting; see
-        :func:`analysis.choice.unmeasured.energies_j`.
+        :func:`analysis.choice.variant_prices.energies_j`.
 
         Raises:
             FitError: a class is not in the fit, or no voltage is known at the setting.
@@ -107,7 +111,7 @@ def variants_of(
 
     Raises:
         ArgumentError: none is named and there are several, or none.
-        FitError: see :func:`analysis.measurements.variant_costs.measured_variants`.
+        FitError: see :func:`analysis.measurements.variants.measured_variants`.
     """
     tuned = tuned_parameters(store)
     if kernel is None:

@@ -17,7 +17,7 @@ from analysis.choice.variant_prices import fit_times
 from analysis.costs.linear_cost import LinearCost, at_clocks
 from analysis.costs.stencil_time import near_least
 from analysis.measurements.observations import FitError
-from analysis.measurements.variant_costs import CLOCKS, MeasuredVariants, rest_of
+from analysis.measurements.variants import CLOCKS, MeasuredVariants, rest_of
 from campaign.plan.campaign_file import Campaign, read_campaign
 from campaign.plan.sweep import Sweep, swept
 from campaign.variants.models import Energies, variants_of

@@ -12,7 +12,7 @@ from dvfs.errors import ArgumentError
 from dvfs.setting import Setting
 
 if TYPE_CHECKING:
-    from analysis.rooflines.more_work import Trade
+    from analysis.rooflines.greenup import Trade
     from campaign.results.fits import FitSource
 
 SUMMARY = "show peaks and balances at a setting, and whether fast kernels are efficient there"
@@ -141,7 +141,7 @@ def _run_platform(arguments: Namespace) -> int:
 
 
 def _trades(arguments: Namespace) -> list[Trade]:
-    from analysis.rooflines.more_work import Trade  # noqa: PLC0415
+    from analysis.rooflines.greenup import Trade  # noqa: PLC0415
 
     trades = []
     for text in arguments.trade or []:

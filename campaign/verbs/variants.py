@@ -11,8 +11,7 @@ from campaign.verbs import options
 from campaign.verbs.printing import explain, print_json, print_table, say, shortened
 
 if TYPE_CHECKING:
-    from analysis.choice.correlations import Correlation
-    from analysis.choice.variants import BestFor, VariantCosts, VariantStudy
+    from analysis.choice.variants import BestFor, Correlation, VariantCosts, VariantStudy
 
 SUMMARY = "study a kernel's variants: hull, Pareto front, and what correlates with rate and energy"
 EXAMPLE = "campaign variants campaign-demo/store --site jetson-tk1 --kernel load"

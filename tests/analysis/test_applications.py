@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from analysis.energy.applications import application_energies
-from analysis.figures.applications import application_figure
 from analysis.figures.figure import Points
+from analysis.figures.predictions import application_figure
 from analysis.measurements.observations import Observations
 from analysis.report.sheets import application_sheet
 from analysis.report.tables import as_csv

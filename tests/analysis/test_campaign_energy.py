@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from analysis.choice.pick import Pick
 from analysis.measurements.campaign_energy import EnergyFactor, campaign_energy
 from analysis.report.content import MeasurementCounts, SiteReport
-from analysis.report.energy_sheets import energy_sheet
+from analysis.report.sheets import energy_sheet
 from analysis.report.tables import as_records
 from campaign.results import open_store
 from campaign.store.journal import JournalWriter, encode

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from analysis.figures.utilisation import utilisation_figure
+from analysis.figures.rooflines import utilisation_figure
 from analysis.measurements.hardware_counters import kernel_counters
 from analysis.measurements.observations import observations
 from analysis.report.content import SiteReport
-from analysis.report.counter_sheet import utilisation_sheet
-from analysis.rooflines.roof_fractions import roof_fractions
+from analysis.report.sheets import utilisation_sheet
+from analysis.rooflines.roofline import roof_fractions
 from tests.analysis.test_report import measured as counted_rows
 
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.choice.candidates import all_candidates
-from analysis.choice.crossval import cross_validate, fitted_elsewhere
-from analysis.choice.folds import folds
+from analysis.choice.crossval import cross_validate, fitted_elsewhere, folds
 from analysis.choice.losses import (
     Predicted,
     case_losses,

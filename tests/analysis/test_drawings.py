@@ -23,9 +23,9 @@ from analysis.figures.figure import (
     Scale,
     Texts,
     log_scale,
+    range_panel,
     tick_text,
 )
-from analysis.figures.range_panel import range_panel
 from analysis.figures.svg import figure_svgs, svg
 
 NAN = math.nan

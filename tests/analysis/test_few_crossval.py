@@ -15,8 +15,12 @@ from analysis.choice.crossval import cross_validate
 from analysis.choice.few_crossval import FewTruth, few_cross_validate, few_folds, judge_holdout
 from analysis.choice.objectives import objective
 from analysis.choice.pick import pick, picks
-from analysis.measurements.cells import kernel_numbers
-from analysis.measurements.observations import FitError, Observations, measured_volts
+from analysis.measurements.observations import (
+    FitError,
+    Observations,
+    kernel_numbers,
+    measured_volts,
+)
 from analysis.predict.site import SitePosterior, Trial, site_posterior
 from dvfs.setting import Setting
 from tests.analysis.synthetic import grid_observations, numbered

@@ -38,10 +38,9 @@ from analysis.figures.labels import kernel_families, setting_label, shortened
 from analysis.figures.paper import _drawing, figure_files, palette
 from analysis.figures.predictions import case_figure, cases, error_figure, prediction_figure
 from analysis.figures.rooflines import roofline_figure
-from analysis.figures.savings import savings_figure
 from analysis.figures.svg import svg
 from analysis.figures.trace import BINS, trace_figure
-from analysis.figures.tradeoffs import greenup_figure, pareto_figure
+from analysis.figures.tradeoffs import greenup_figure, pareto_figure, savings_figure
 from analysis.measurements.observations import kernel_names, measured_volts, observations
 from analysis.measurements.power_trace import PowerTrace
 from analysis.predict.site import site_time_noise

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.choice.folds import OTHER_SCHEMES, SCHEMES, folds
+from analysis.choice.crossval import OTHER_SCHEMES, SCHEMES, folds
 from analysis.energy.fit import coefficient_deviations, inseparable, jackknife_deviations, outliers
 from analysis.energy.terms.registry import model_terms
-from analysis.measurements.cells import cell_means
-from analysis.measurements.observations import FitError, Observations
+from analysis.measurements.observations import FitError, Observations, cell_means
 from analysis.measurements.problems import (
     check_one_problem,
     of_problem,

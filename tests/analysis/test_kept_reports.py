@@ -27,8 +27,7 @@ from analysis.figures.codesign import area_figure, front_figure
 from analysis.figures.figure import Axis, Figure, Panel, Rule
 from analysis.figures.labels import file_stem, kernel_families, setting_label, unit_name
 from analysis.figures.paper import FILLS, LINES, POINTS, _drawing, palette
-from analysis.figures.platforms import comparison_figures, platform_figures
-from analysis.figures.rooflines import roofline_figure
+from analysis.figures.rooflines import comparison_figures, platform_figures, roofline_figure
 from analysis.figures.trace import trace_figure
 from analysis.measurements.observations import observations
 from analysis.measurements.power_trace import PowerTrace

@@ -18,11 +18,11 @@ import pandas as pd
 import pytest
 
 from analysis.choice.candidates import all_candidates, profile_candidates
-from analysis.choice.correlations import correlation
 from analysis.choice.crossval import cross_validate, fitted_elsewhere, leave_one_site_out
 from analysis.choice.few_crossval import few_cross_validate
 from analysis.choice.objectives import OBJECTIVES, objective
 from analysis.choice.pick import pick, picks
+from analysis.choice.variants import correlation
 from analysis.comparison.changes import Change
 from analysis.costs.codesign import (
     Constants,
@@ -42,16 +42,14 @@ from analysis.energy.applications import application_energies
 from analysis.energy.breakdown import by_class, by_domain, by_kind
 from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit, costs_at
+from analysis.measurements.clock_proof import shown_by_timing
 from analysis.measurements.observations import Observations, observations
-from analysis.measurements.timed_clocks import shown_by_timing
 from analysis.rooflines.at_setting import line_as_dict, rooflines_at
-from analysis.rooflines.greenup import bounds, case, greenup, speedup
-from analysis.rooflines.more_work import work_advice, work_limits
+from analysis.rooflines.greenup import bounds, case, greenup, speedup, work_advice, work_limits
 from analysis.rooflines.platforms import PLATFORMS, platform_rooflines, platform_summaries
 from analysis.rooflines.power_cap import CappedRoofline
 from analysis.rooflines.regression import cache_energies, modelled_energy_j, regress
-from analysis.rooflines.roof_fractions import roof_fractions
-from analysis.rooflines.roofline import verdict
+from analysis.rooflines.roofline import roof_fractions, verdict
 from analysis.search.candidates import Measured
 from analysis.search.play import play
 from analysis.search.strategies import STRATEGIES, next_batch

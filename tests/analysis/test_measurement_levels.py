@@ -12,7 +12,7 @@ import pytest
 
 from analysis.measurements.measurement_levels import levels, metered
 from analysis.report.content import MeasurementCounts, SiteReport
-from analysis.report.energy_sheets import levels_sheet
+from analysis.report.sheets import levels_sheet
 from campaign.results import open_store
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import create_store

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.quality.nodes import node_offsets
 from analysis.quality.noise import (
     MAD_EFFICIENCY,
     NOISE_FLOOR,
@@ -21,8 +20,8 @@ from analysis.quality.noise import (
     repeat_noise,
     student_limit,
 )
+from analysis.quality.repeats import node_offsets, session_offsets
 from analysis.quality.rows import Rows, rows_of
-from analysis.quality.sessions import session_offsets
 from campaign.store.dataset import as_dataset
 from tests.analysis.test_quality import sweep
 

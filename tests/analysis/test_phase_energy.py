@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from analysis.figures.measured_phases import measured_phase_figures
+from analysis.figures.energy_shares import measured_phase_figures
 from analysis.measurements.observations import FitError
 from analysis.measurements.phase_energy import PhaseSplit, phase_energy, phase_splits
 from analysis.report.content import SiteReport

@@ -7,13 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.choice.candidates import SettingCandidates, all_candidates
-from analysis.choice.legal_settings import known_volts
-from analysis.choice.limits import LimitsError, rounded_up
-from analysis.choice.losses import CaseLoss, contest, highest_clocks
+from analysis.choice.candidates import SettingCandidates, all_candidates, known_volts
+from analysis.choice.losses import CaseLoss, best_single_setting, contest, highest_clocks
 from analysis.choice.objectives import ENERGY, objective
-from analysis.choice.pick import pick, picks
-from analysis.choice.simple_choices import best_single_setting
+from analysis.choice.pick import LimitsError, pick, picks, rounded_up
 from analysis.measurements.observations import FitError, Observations, measured_volts, observations
 from analysis.predict.site import Trial, site_time_noise
 from dvfs.kernel_instance import KernelInstance

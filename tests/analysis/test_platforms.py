@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from analysis.figures.figure import Line, Rule
-from analysis.figures.platforms import comparison_figures, platform_figures
+from analysis.figures.rooflines import comparison_figures, platform_figures
 from analysis.report.platform_sheets import platform_sheets
 from analysis.report.tables import as_tex
-from analysis.rooflines.more_work import work_advice, work_limits
+from analysis.rooflines.greenup import work_advice, work_limits
 from analysis.rooflines.platforms import PLATFORMS, find_platform
 from campaign.verbs.command_line import main
 from tests.analysis import platforms as printed

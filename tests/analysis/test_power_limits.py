@@ -21,9 +21,8 @@ from analysis.measurements.observations import (
     measured_volts,
     observations,
 )
-from analysis.predict.coordinates import coordinates
 from analysis.predict.power_limits import PowerLimits
-from analysis.predict.site import site_posterior
+from analysis.predict.site import coordinates, site_posterior
 from analysis.quality.all_checks import check
 from analysis.report.site_report import measurement_counts
 from dvfs.setting import Setting, distinct_settings, number_columns

@@ -10,7 +10,7 @@ import pytest
 
 from analysis.choice.variants import VariantStudy, study
 from analysis.figures.figure import Points
-from analysis.figures.variant_times import parameters_panel, time_figure, two_parameters
+from analysis.figures.variants import parameters_panel, time_figure, two_parameters
 from analysis.measurements.variants import kernel_variants
 from tests.analysis.variant_data import dataset
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.choice.unmeasured import energies_j
+from analysis.choice.variant_prices import energies_j
 from analysis.energy.fit import fit
 from analysis.measurements.observations import FitError
 from tests.analysis.synthetic import grid_observations

@@ -19,7 +19,7 @@ from analysis.choice.variant_prices import (
     times_without,
 )
 from analysis.measurements.observations import FitError, observations
-from analysis.measurements.variant_costs import MeasuredVariants, measured_variants
+from analysis.measurements.variants import MeasuredVariants, measured_variants
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
 from tests.analysis.variant_data import dataset

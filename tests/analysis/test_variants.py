@@ -15,9 +15,8 @@ from scipy import stats
 from scipy.optimize import linprog
 from scipy.spatial import ConvexHull
 
-from analysis.choice.correlations import Correlation, correlation
 from analysis.choice.fronts import convex_hull, least_across, least_of_weighted_sums
-from analysis.choice.variants import study
+from analysis.choice.variants import Correlation, correlation, study
 from analysis.measurements.observations import FitError
 from analysis.measurements.variants import kernel_variants, studied_variants
 from dvfs.setting import Setting

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from analysis.choice.candidates import SettingCandidates
-from analysis.choice.promise import promised_change
+from analysis.choice.pick import promised_change
 from campaign.policy.checks import Cluster, check_policy, obstacles
 from campaign.policy.forms import FORMS, install
 from campaign.policy.orders import CONTROL, POLICY

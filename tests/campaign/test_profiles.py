@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from analysis.measurements.observations import FitError, observations
-from analysis.predict.coordinates import profile_speeds
+from analysis.predict.site import profile_speeds
 from campaign.plan.plan import make_plan
 from campaign.plan.point import make_point
 from campaign.results import open_store as open_results

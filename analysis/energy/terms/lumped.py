@@ -18,8 +18,7 @@ from analysis.energy.terms.term import (
     Varying,
     volts,
 )
-from analysis.measurements.cells import kernel_numbers
-from analysis.measurements.observations import Observations, kernel_names
+from analysis.measurements.observations import Observations, kernel_names, kernel_numbers
 
 LETTERS = {CORE: "a", MEM: "b"}
 

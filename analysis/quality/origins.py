@@ -1,0 +1,114 @@
+"""The checks of where measurements come from: what showed the clocks and measured the energies,
+and whether all were made in one way.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis.measurements.clock_proof import UNPROVEN
+from analysis.measurements.estimated_energies import estimated_energies
+from analysis.quality.finding import Finding, first_named
+from analysis.quality.rows import Rows
+from dvfs.dataset import RECORDED_PREFIX, texts_of
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from dvfs.dataset import Columns
+
+CLOCK_PROOF = "clock proof"
+ENERGY_ORIGIN = "energy origin"
+
+
+def unproven_clocks(rows: Rows) -> list[Finding]:
+    """Rows whose clocks are unproven, where the site was measured at several settings.
+
+    They may all have run at one clock: what differs between them is then no effect of it.
+    """
+    unproven = np.flatnonzero(rows.clock_proof == UNPROVEN)
+    if not len(unproven) or len(rows.mhz) < 2:
+        return []
+    settings = [rows.setting_text(s) for s in np.unique(rows.setting[unproven])]
+    n_kernels = len(np.unique(rows.kernel[unproven]))
+    return [
+        Finding(
+            CLOCK_PROOF,
+            "refused",
+            rows.index[unproven],
+            f"nothing showed at which clocks {len(unproven)} of {len(rows.index)} rows ran "
+            f"({n_kernels} kernels; {first_named(settings)}), so these settings may be one and the "
+            f"same; see `campaign doctor` for what can read or set the clocks, or accept them as "
+            f"they were asked for with --accept-unproven (results will say so)",
+        )
+    ]
+
+
+def estimated(dataset: xr.Dataset | Columns, rows: Rows) -> list[Finding]:
+    """Rows whose energy was estimated: a model of it would be one of that estimate."""
+    why = estimated_energies(dataset, rows.index)
+    found = np.flatnonzero(why != "")
+    if not len(found):
+        return []
+    reasons = first_named(sorted(set(why[found].tolist())))
+    return [
+        Finding(
+            ENERGY_ORIGIN,
+            "refused",
+            rows.index[found],
+            f"the energies of {len(found)} of {len(rows.index)} rows are estimated, not measured "
+            f"({reasons}); measure them with a meter, or accept them with --accept-unproven "
+            "(results will say so)",
+        )
+    ]
+
+
+def recorded_energies(dataset: xr.Dataset | Columns, rows: Rows) -> list[Finding]:
+    """Rows whose energy is of a channel of the meter ``recorded``."""
+    if "meters" not in dataset:
+        return []
+    meters = texts_of(dataset, "meters")
+    replayed = meters.array(bool, [_is_replayed(str(text)) for text in meters.values])[rows.index]
+    if not replayed.any():
+        return []
+    return [
+        Finding(
+            "meter",
+            "warning",
+            rows.index[replayed],
+            f"in {replayed.sum()} rows the energy is replayed from a recording (meter recorded): "
+            "it is of the machine and the moment of that recording, and no measurement of these "
+            "kernels; use it for rehearsals only",
+        )
+    ]
+
+
+def _is_replayed(meters: str) -> bool:
+    if RECORDED_PREFIX not in meters:
+        return False
+    return any(
+        RECORDED_PREFIX in name and isinstance(channel, dict) and channel.get("counts", True)
+        for name, channel in json.loads(meters).items()
+    )
+
+
+def mixed_setups(dataset: xr.Dataset | Columns, site: str) -> list[Finding]:
+    """A warning that names what differs between the set-ups of a site's rows.
+
+    The Dataset's attribute ``mixtures`` is the JSON of a list of ``{"site", "setups", "text",
+    "differences": [{"key", "values": [[value, measurements], ...]}]}``: a site that it names has
+    measurements under several set-ups.
+    """
+    return [
+        Finding(
+            "mixed set-ups",
+            "warning",
+            np.zeros(0, np.int64),  # no row is the cause
+            f"{mixture['text']}. Where that changes time or energy, fit each in a store of its own",
+        )
+        for mixture in json.loads(dataset.attrs.get("mixtures", "[]"))
+        if mixture["site"] == site
+    ]
