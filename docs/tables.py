@@ -16,8 +16,8 @@ from campaign.codesign.study_file import Study
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.profile_file import Profile
 from campaign.policy.policy_file import Policy
-from campaign.profiles.counter_map import BUILT_IN_MAPS, CounterMap, read_counter_map
-from campaign.results.platform_file import PlatformFile
+from campaign.profiles.profile import BUILT_IN_MAPS, CounterMap, read_counter_map
+from campaign.results.rooflines import PlatformFile
 from campaign.table.formats import FORMATS
 from campaign.table.map_file import TableMap
 from campaign.table.power_logs import POWER_LOGS

@@ -3,6 +3,8 @@ ends with their exit code."""
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -46,3 +48,26 @@ def exit_code(error: Exception) -> int | None:
     if isinstance(error, UserError):
         return error.exit_code
     return 1 if isinstance(error, OSError | MemoryError) else None
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """``"did you mean 'jetson-tk1'? "`` for ``jetson``; empty where no name is near."""
+    names = list(names)
+    near = [known for known in names if name and known.startswith(name)][:2]
+    near = near or [known for known in names if known.casefold() == name.casefold()]
+    near = near or difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+
+
+def known_names(name: str, names: Iterable[str], intro: str = "known") -> str:
+    """``"did you mean 'jetson-tk1'? Known: jetson-tk1, localhost"``; without the question where no
+    name is near."""
+    names = list(names)
+    hint = did_you_mean(name, names)
+    intro = f"{intro[0].upper()}{intro[1:]}" if hint else intro
+    return f"{hint}{intro}: {', '.join(names) or 'none'}"
+
+
+def unknown_name(kind: str, name: str, names: Iterable[str]) -> str:
+    """``"unknown scheme 'holdot'; did you mean 'holdout'? Known: ..."``."""
+    return f"unknown {kind} {name!r}; {known_names(name, names)}"

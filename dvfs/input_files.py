@@ -20,9 +20,8 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
-from dvfs.errors import UserError
+from dvfs.errors import UserError, did_you_mean, known_names
 from dvfs.files import MAX_BYTES, NotRegularError, TooLargeError, read_input
-from dvfs.names import did_you_mean, known_names
 from dvfs.printable import printable
 
 Model = TypeVar("Model", bound="FileModel")

@@ -4,4 +4,4 @@ A kernel has parameters, operation counts by class, and a way to run. Nothing he
 sites, meters, Dask or Zarr.
 """
 
-OWNER = "dvfs-campaign"  # campaign/verbs/own_packages.py looks for this
+OWNER = "dvfs-campaign"  # campaign/verbs/command_line.py looks for this

@@ -3,4 +3,4 @@
 A site knows nothing of kernels' insides, Dask or Zarr.
 """
 
-OWNER = "dvfs-campaign"  # campaign/verbs/own_packages.py looks for this
+OWNER = "dvfs-campaign"  # campaign/verbs/command_line.py looks for this

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
+from dvfs.errors import known_names
 from dvfs.input_files import BadValueError, FileModel, matching
-from dvfs.names import known_names
 from dvfs.registry import Registry
 from dvfs.setting import AS_FOUND, Setting
 from sites.clocks import CONTROLS

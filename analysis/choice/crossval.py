@@ -38,7 +38,7 @@ from analysis.predict.site import SitePosterior, site_posterior
 from analysis.rooflines.class_roofline import fit_class_roofline
 from analysis.rooflines.roofline import fastest_setting
 from analysis.ties import time_noise
-from dvfs.names import unknown_name
+from dvfs.errors import unknown_name
 from dvfs.setting import Setting
 
 SCHEMES = (

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dvfs.names import unknown_name
+from dvfs.errors import unknown_name
 
 if TYPE_CHECKING:
     import numpy as np

@@ -25,7 +25,7 @@ from analysis.energy.models import (
 from analysis.energy.terms.registry import sparse_design_matrix
 from analysis.energy.terms.term import OperatingPoint, Term
 from analysis.measurements.observations import FitError, Observations
-from dvfs.names import unknown_name
+from dvfs.errors import unknown_name
 from dvfs.setting import Setting, clock_columns
 
 CONFIDENCE = 0.95

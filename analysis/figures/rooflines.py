@@ -1,7 +1,7 @@
 """Rooflines of a site and of machines as papers print them, and how close kernels come to the roof.
 
-Machines as Choi & Vuduc 2012 print them: roofline in time and arch line on one plot (figure 2a), the
-power line over the power of operations (figure 2b), with the balance that would hold without
+Machines as Choi & Vuduc 2012 print them: roofline in time and arch line on one plot (figure 2a),
+the power line over the power of operations (figure 2b), with the balance that would hold without
 constant power (figures 4 and 5).
 """
 

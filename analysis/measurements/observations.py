@@ -19,10 +19,9 @@ from dvfs.dataset import (
     complete_rows,
     texts_of,
 )
-from dvfs.errors import UserError
+from dvfs.errors import UserError, unknown_name
 from dvfs.groups import Groups
 from dvfs.kernel_instance import KernelInstance, kernels_of_rows, relabelled
-from dvfs.names import unknown_name
 from dvfs.setting import LegalVolts, Setting, axis_values, clock_columns, distinct_settings
 
 if TYPE_CHECKING:

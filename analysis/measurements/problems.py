@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from analysis.measurements.observations import FitError
+from dvfs.errors import unknown_name
 from dvfs.kernel_instance import KernelInstance
-from dvfs.names import unknown_name
 
 SHOWN = 12
 """Values and problems that an error names."""

@@ -41,9 +41,9 @@ from dvfs.dataset import (
     is_complete,
     moves_data,
 )
+from dvfs.errors import unknown_name
 from dvfs.groups import Groups
 from dvfs.kernel_instance import KernelInstance, dataset_kernels
-from dvfs.names import unknown_name
 from dvfs.setting import Setting, axis_values, distinct_settings
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import Any
 from analysis.rooflines.at_setting import line_as_dict
 from analysis.rooflines.greenup import Trade
 from analysis.rooflines.roofline import Roofline
-from dvfs.names import unknown_name
+from dvfs.errors import unknown_name
 
 MEMORY = "dram"
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import sys
 from collections.abc import Mapping
@@ -14,14 +15,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from campaign.doctor.clock_trial import ClockTrial, try_settings
 from campaign.doctor.gpu_examination import GpuExamination, examine_gpus
 from campaign.measure.energy import MeterChannel, counted_channels
+from campaign.measure.point_life import PartitionSetup
+from campaign.measure.subprocesses import SubprocessRunner
+from campaign.plan.campaign_file import Protocol
+from campaign.plan.point import canonical_json, make_point
+from campaign.store.journal import decode
+from dvfs.dataset import OK
+from dvfs.setting import Setting
 from kernels.host.ranks import node_name
+from kernels.registry import find_kernel
 from sites.clocks import (
     CONTROLS,
     ClocksError,
     describe_controls,
+    device_of,
     open_control,
     open_power_limit,
     open_profile,
@@ -37,12 +46,75 @@ from sites.site_file import MeterEntry, Site
 from sites.site_reading import read_site
 from sites.slurm_clocks import ask_here, read_configuration, slurm_clocks
 
+SHORT = Protocol(idle_s=0.0, warm_up_s=0.1, min_duration_s=0.3, timeout_s=120.0)
+KERNELS = {"cpu": "int_mad", "gpu": "idle"}
+"""What runs meanwhile: no kernel of this project keeps a GPU busy."""
 NEEDS = (
     "ask the administrators for a Slurm that sets clocks (cpufreq, TaskPlugin and CpuFreqGovernors "
     "for --cpu-freq, a plugin for the GPUs for --gpu-freq), or use another control"
 )
 OBSERVED_S = 1.0
 """How long each meter is observed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClockTrial:
+    """A setting that was asked for, and what came of it. Clocks in MHz, None where not known.
+
+    ``followed``: whether the clock was shown to be the one that was asked for, ``proof``: by what.
+    """
+
+    asked: str
+    core_mhz: float | None
+    mem_mhz: float | None
+    core_mhz_timed: float | None
+    followed: bool
+    proof: str
+    text: str
+
+
+def extreme_settings(site: Site) -> list[Setting]:
+    """The lowest and the highest of the site's settings; one where there is only one."""
+    return list(dict.fromkeys([min(site.settings), max(site.settings)]))
+
+
+def try_settings(site: Site) -> list[ClockTrial]:
+    """Measure a short kernel at the extreme settings, as a campaign would, without meters."""
+    name = KERNELS[device_of(site.clocks)]
+    bare = site.model_copy(update={"meters": [], "counters": {}})
+    runner = SubprocessRunner(PartitionSetup(bare, SHORT, (name,)))
+    try:
+        return [_try(runner, site, name, setting) for setting in extreme_settings(site)]
+    finally:
+        runner.close()
+
+
+def _try(runner: SubprocessRunner, site: Site, name: str, setting: Setting) -> ClockTrial:
+    params = find_kernel(name).params()
+    point = make_point(
+        site=site.name,
+        partition=next(iter(site.partitions)),
+        kernel=name,
+        label=name,
+        params=canonical_json(params.model_dump(mode="json")),
+        ranks=1,
+        setting=setting,
+        repeat=0,
+    )
+    done = decode(runner.measure(point, 0))
+    return ClockTrial(
+        asked=str(setting),
+        core_mhz=_known(done.core_mhz_achieved),
+        mem_mhz=_known(done.mem_mhz_achieved),
+        core_mhz_timed=_known(done.core_mhz_timed),
+        followed=done.status == OK and bool(done.clock_proof),
+        proof=done.clock_proof,
+        text=done.text if done.status == OK else f"{done.status}: {done.text}",
+    )
+
+
+def _known(mhz: float) -> float | None:
+    return None if math.isnan(mhz) else mhz
 
 
 @dataclass(frozen=True, kw_only=True)

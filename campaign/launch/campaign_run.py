@@ -1,14 +1,18 @@
-"""One run of the driver: every partition's cluster, from the first job to the last point."""
+"""One run of the driver: every partition's cluster, from the first job to the last result."""
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import shutil
 import threading
 import time
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
+from distributed import Future
 from distributed.scheduler import KilledWorker
 
 from campaign.launch.chooser import Chooser
@@ -21,7 +25,6 @@ from campaign.launch.progress import ShowsProgress
 from campaign.launch.scheduler import Phase, QueuedJob, Scheduler, job_name, scheduler_of
 from campaign.launch.slurm_placement import PlacementError
 from campaign.launch.snapshot import ENDING
-from campaign.launch.task_end import task_end
 from campaign.launch.worker import PointResult, TaskResult
 from campaign.measure.subprocesses import UnwritableScratchError
 from campaign.plan.plan import Plan, kernel_names
@@ -32,9 +35,53 @@ from campaign.store.layout import Store, writing
 from campaign.store.measurement import CAN_PASS, Measurement
 from dvfs.dataset import COMPLETE, NODE_LOST
 
+RESULT_S = 1.0
+_AWAITED: dict[int, asyncio.Future[Any]] = {}
+"""By the identity of their futures, the results that are being waited for: each keeps its future
+alive, so that no other has the same identity."""
 COMPACT_AFTER = 20_000
 TICK_S = 0.2
 SHOWN_S = 1.0
+
+
+@dataclass(frozen=True)
+class TaskEnd:
+    """A task's result, or its error; neither where the scheduler dropped the task."""
+
+    result: Any = None
+    error: BaseException | None = None
+
+
+def task_end(future: Future[Any], timeout_s: float = RESULT_S) -> TaskEnd | None:
+    """How the task of ``future`` has ended; None where its result does not come in time.
+
+    The worker that has the result may have died: then Dask runs the task again. The scheduler may
+    drop the task while its result is waited for. ``Future.result`` with a time limit then fails now
+    and then with an ``UnboundLocalError``: ``distributed.utils.sync`` does not catch the
+    ``asyncio.CancelledError`` of what it awaits. So the result is awaited here.
+
+    A request that did not get its result in time is not given up: the next call goes on waiting
+    for it. Dask joins the requests of a client, and where one is cancelled before it was sent, all
+    later ones wait for it and never get a result.
+    """
+    end: TaskEnd | None = future.client.sync(_end, future, timeout_s)
+    return end
+
+
+async def _end(future: Future[Any], timeout_s: float) -> TaskEnd | None:
+    taken = _AWAITED.get(id(future))
+    if taken is None:
+        taken = _AWAITED[id(future)] = asyncio.ensure_future(future.result())
+    await asyncio.wait({taken}, timeout=timeout_s)
+    if not taken.done():
+        return None
+    del _AWAITED[id(future)]
+    error = None if taken.cancelled() else taken.exception()
+    if not taken.cancelled() and error is None:
+        return TaskEnd(taken.result())
+    if future.cancelled():
+        return TaskEnd()
+    return None if error is None else TaskEnd(error=error)
 
 
 class CampaignRun:

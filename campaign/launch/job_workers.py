@@ -1,4 +1,4 @@
-"""The workers of a partition that are jobs, each replaced when it ends, within limits."""
+"""The workers of a partition that are jobs, each replaced when it ends."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from campaign.launch.job_queue import QueueWatch
-from campaign.launch.partition_now import PartitionNow, duration
 from campaign.launch.scheduler import Phase, Scheduler
-from campaign.launch.starts import Starts, last_lines
+from campaign.launch.snapshot import PartitionNow, duration
 
+BACKOFF_S = 5.0
+MAX_BACKOFF_S = 300.0
+TAIL_BYTES = 4096
+TAIL_LINES = 5
 SUBMISSION_S = 20.0
 """After this time a job without an id was not accepted."""
 START_S = 120.0
@@ -19,13 +22,55 @@ START_S = 120.0
 system, and the worker itself gives up after a minute without a connection."""
 FRESH_S = 60.0
 """The scheduler is asked more often while a job is so young."""
-
 JobKey = tuple[str, str | None]
 """A worker's name and the id of its job, None before it has one."""
-
-
 Note = tuple[str, ...]
 """A message for people, and further lines of it."""
+
+
+@dataclass
+class Starts:
+    """A partition's jobs that ended before their worker had connected, since one did connect.
+
+    Jobs that are seen to have ended at the same time count as one start.
+    """
+
+    most: int
+    """How many may fail in a row."""
+    failed: int = 0
+    next_s: float = 0.0
+    """The monotonic time before which no further job is submitted."""
+
+    def fail(self, now_s: float) -> float:
+        """Count a failed start; returns after how many seconds the next may be."""
+        self.failed += 1
+        wait_s = min(BACKOFF_S * 2.0 ** (self.failed - 1), MAX_BACKOFF_S)
+        self.next_s = now_s + wait_s
+        return wait_s
+
+    def reset(self) -> None:
+        """A worker has connected, or one that had connected was lost."""
+        self.failed, self.next_s = 0, 0.0
+
+    @property
+    def spent(self) -> bool:
+        """Whether as many starts have failed in a row as may."""
+        return self.failed >= self.most
+
+    def allowed(self, now_s: float) -> bool:
+        """Whether a job may be submitted now."""
+        return not self.spent and now_s >= self.next_s
+
+
+def last_lines(log: Path) -> list[str]:
+    """The last lines of a job's log that are not empty; none where there is no log."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - TAIL_BYTES))
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return []
+    return [line.strip() for line in text.splitlines() if line.strip()][-TAIL_LINES:]
 
 
 @dataclass(kw_only=True)

@@ -1,18 +1,51 @@
-"""Workers as processes of this machine."""
+"""Workers as processes of this machine.
+
+A terminal sends SIGINT to all of its processes. The driver answers it, and ends its workers; a
+worker that took it for itself would print a traceback and lose the point that it measures.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import signal
+from collections.abc import Iterator
+from multiprocessing import resource_tracker
 from pathlib import Path
+from types import FrameType
 
-from distributed import LocalCluster
+from distributed import LocalCluster, Worker
 from distributed.diskutils import WorkSpace
 
-from campaign.launch import ctrl_c, timers
+from campaign.launch import timers
 from campaign.launch.certificates import make_security
 from campaign.launch.scheduler import LaunchError, Scheduler
 from campaign.measure.subprocesses import remove_dead_scratch
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """While processes are started: SIGINT is blocked in this thread, in the threads that it starts,
+    and in their processes, until these have called :func:`dask_setup`."""
+    resource_tracker.ensure_running()  # as it starts, it lets SIGINT through again
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def dask_setup(worker: Worker) -> None:
+    """Dask's preload of a worker. The handler does nothing, since what a process ignores is also
+    ignored by the programs that it starts."""
+    signal.signal(signal.SIGINT, _nothing)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def _nothing(number: int, frame: FrameType | None) -> None:
+    """What a worker does at SIGINT."""
+
 
 STARTS = 3
 DASK_SCRATCH = "dask-scratch-space*"
@@ -35,7 +68,7 @@ class LocalScheduler(Scheduler):
         entry = self.site.partitions[partition]
         for _ in range(STARTS):
             try:
-                with ctrl_c.held_back():
+                with held_back():
                     return LocalCluster(
                         n_workers=entry.nodes,
                         threads_per_worker=1,
@@ -47,7 +80,7 @@ class LocalScheduler(Scheduler):
                         local_directory=entry.local_directory,
                         memory_limit=0,
                         env=dict(entry.environment.variables),
-                        preload=[timers.__name__, ctrl_c.__name__],
+                        preload=[timers.__name__, __name__],
                         silence_logs=logging.CRITICAL,  # of workers too, which share the terminal
                     )
             except RuntimeError as error:  # a worker was killed before it was up

@@ -19,10 +19,9 @@ from distributed import Client, Future
 from distributed.core import Status
 
 from campaign.launch.job_queue import QueueWatch
-from campaign.launch.job_workers import JobWorkers, Note
-from campaign.launch.partition_now import PartitionNow, duration
+from campaign.launch.job_workers import JobWorkers, Note, Starts
 from campaign.launch.scheduler import LaunchError, Scheduler, SubmissionError
-from campaign.launch.starts import Starts
+from campaign.launch.snapshot import PartitionNow, duration
 from campaign.launch.worker import (
     MEASURING,
     TASK_S,

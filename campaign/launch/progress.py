@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from campaign.launch.partition_now import PartitionNow
+from campaign.launch.snapshot import PartitionNow
 from dvfs.dataset import COMPLETE
 from dvfs.extras import missing_extra
 from dvfs.printable import printable

@@ -1,5 +1,4 @@
-"""A snapshot of a run, which its driver writes into the store: everything that watches it reads
-this and nothing else of the store."""
+"""A snapshot of a run, which its driver writes into the store."""
 
 from __future__ import annotations
 
@@ -9,10 +8,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from campaign.launch.partition_now import PartitionNow
+import numpy as np
+from numpy.typing import ArrayLike
+
 from campaign.store.hours import Spent
 from campaign.store.layout import SNAPSHOT, DamagedStoreError, Store
 
+LAST = 200
 SUBMITTED = "submitted"
 STARTING = "starting"
 MEASURING = "measuring"
@@ -20,8 +22,6 @@ ENDING = "ending"
 ENDED = "ended"
 PHASES = (SUBMITTED, STARTING, MEASURING, ENDING, ENDED)
 """Of a run, in order. ``submitted``: the driver's own job waits in Slurm's queue."""
-
-
 RUNNING = "running"
 WAITING = "waiting"
 SILENT = "silent"
@@ -31,6 +31,68 @@ STALE_S = 120.0
 LOOKED_FOR_S = 5.0
 """The age after which its process is looked for on this host: another host may have this one's
 name."""
+
+
+def seconds_to_end(start_unix_s: ArrayLike, left: int, now: float | None = None) -> float | None:
+    """Seconds until ``left`` points are done at the pace of the last ones.
+
+    None when fewer than two points are done, or when no point has begun for so long that no
+    campaign seems to be running.
+    """
+    recent = np.sort(np.asarray(start_unix_s, float))[-LAST:]
+    if recent.size < 2:
+        return None
+    pace_s = float(recent[-1] - recent[0]) / (recent.size - 1)
+    idle_s = (time.time() if now is None else now) - float(recent[-1])
+    return left * pace_s if idle_s < max(60.0, 20.0 * pace_s) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionNow:
+    """A partition's jobs in Slurm's queue (none where it has no Slurm), and its workers."""
+
+    workers: int = 0
+    """How many are connected."""
+    running: int = 0
+    pending: int = 0
+    pending_s: float = 0.0
+    """How long the longest of the pending jobs has been pending."""
+    reason: str = ""
+    """Why, as squeue says."""
+    silent: bool = False
+    """Whether Slurm does not answer."""
+    measuring: str = ""
+    """The kernel and the setting of a point that is measured now."""
+
+    @property
+    def key(self) -> tuple[int | str | bool, ...]:
+        """What does not change by itself."""
+        return (self.workers, self.running, self.pending, self.reason, self.silent)
+
+    def __str__(self) -> str:
+        parts = [f"{self.workers} worker{'s' * (self.workers != 1)}"]
+        if self.running or self.pending:
+            jobs = f"jobs: {self.running} running"
+            if self.pending:
+                jobs += f", {self.pending} pending for {duration(self.pending_s)} ({self.reason})"
+            parts.append(jobs)
+        if self.silent:
+            parts.append("Slurm does not answer")
+        if self.measuring:
+            parts.append(f"now {self.measuring}")
+        return "; ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """A duration for people, in its two largest units."""
+    minutes, s = divmod(round(seconds), 60)
+    hours, m = divmod(minutes, 60)
+    days, h = divmod(hours, 24)
+    if days:
+        return f"{days} d {h} h"
+    if hours:
+        return f"{hours} h {m} min"
+    return f"{m} min {s} s" if minutes else f"{s} s"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from campaign.measure.sampler import MeterTrace
 from campaign.store.channel_energy import NONE, Energy, channel_energy
 from sites.meters import Channel
-from sites.meters.shared.domains import contains
+from sites.meters.shared.meter import contains
 
 APART = 3.0
 """Meters of one domain disagree when they differ by more than this many of their uncertainties."""

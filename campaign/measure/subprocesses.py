@@ -5,6 +5,11 @@ the worker's node, or, where Slurm sets the clocks, in a job step of the setting
 ranks runs in a job step of its own, or in a local ``mpiexec``. The ranks of a user's program are
 started by the kernel ``command``; one process on each node measures them
 (:mod:`campaign.measure.mpi`).
+
+What became of a job step that left no result is known by the words of srun and slurmstepd. srun
+ends with status 0 after a node failure, and after a step daemon that was killed, so that its exit
+status alone would blame the kernel. The words: recorded from Slurm 22.05, and the strings of its
+srun and slurmstepd.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ import fcntl
 import json
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -21,6 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +48,6 @@ from campaign.measure.point_server import (
     end_with_parent,
     kill_steps,
 )
-from campaign.measure.slurm_words import StepEnd, step_end
 from campaign.plan.point import Point
 from campaign.store.journal import TornRecordError, encode, scalars_of
 from campaign.store.layout import UnwritableStoreError
@@ -53,6 +59,27 @@ from kernels.host.ranks import node_name
 from sites.clocks.slurm import refusal, step_flags
 from sites.slurm_environment import step_environment
 
+NO_ANSWER = (
+    r"srun: error: .*(Unable to contact slurm controller|Socket timed out|Zero Bytes were"
+    r" transmitted|temporarily unavailable|Connection refused)"
+)
+GONE = (
+    r"srun: error: (.* has expired|.* already completing or completed|Unable to confirm allocation"
+    r"|.*[Ee]xpired or invalid job|.*Invalid job id)"
+)
+OUT_OF_MEMORY = (
+    r"(srun|slurmstepd\S*): error: .*(oom.kill event|Out Of Memory|OOM Killed|out-of-memory)"
+)
+LOST = (
+    r"(srun|slurmstepd\S*): error: .*(Node failure|NODE_FAIL|DUE TO (NODE FAILURE|PREEMPTION"
+    r"|JOB REQUEUE|TIME LIMIT)|STEPD TERMINATED|Timed out waiting for job step"
+    r"|credential|Communication connection failure|aborted before step completely launched"
+    r"|mpi/pmi2: )"
+)
+REFUSED = (
+    r"srun: error: (.*Requested node configuration is not available|Only allocated \d+ nodes"
+    r"|Unable to create step)"
+)
 LOG_CHARS = 2000
 FIRST_CHARS = 100_000
 SIGNALS_FROM_OUTSIDE = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
@@ -64,15 +91,54 @@ STEP_WAIT_S = 600.0
 """How long a step is started again while Slurm does not answer."""
 STEP_START_S = 60.0
 """A step may need so long to start, besides the time limit of its first point."""
-
 STEP_END_S = 60.0
 """srun may need so long to say why a step has ended."""
+
+
+class StepEnd(Enum):
+    """Why a step left no result."""
+
+    NO_ANSWER = auto()
+    """Slurm did not answer; the step can be started again, in the same allocation."""
+    GONE = auto()
+    """The worker's job has ended: no step can start in it."""
+    LOST = auto()
+    """Slurm lost or ended the step; another attempt may not be."""
+    OUT_OF_MEMORY = auto()
+    """Its memory limit was reached; another attempt would reach it too."""
+    REFUSED = auto()
+    """Slurm cannot start such a step in the allocation, now or later."""
+    KERNEL = auto()
+    """None of these: the program ended by itself."""
+
+
+ENDS = (
+    (NO_ANSWER, StepEnd.NO_ANSWER),
+    (GONE, StepEnd.GONE),
+    (OUT_OF_MEMORY, StepEnd.OUT_OF_MEMORY),
+    (LOST, StepEnd.LOST),
+    (REFUSED, StepEnd.REFUSED),
+)
+
+
+"""In this order: the first whose words begin a line. After a node failure the job may be gone."""
+
+
+def step_end(output: str) -> StepEnd:
+    """Why a step left no result, by the last lines that it printed."""
+    for words, end in ENDS:
+        if re.search(f"^{words}", output, re.MULTILINE):
+            return end
+    return StepEnd.KERNEL
+
 
 STEP_STATUS = {
     StepEnd.LOST: (NODE_LOST, "Slurm lost or ended the job step"),
     StepEnd.OUT_OF_MEMORY: (KERNEL_FAILED, "out of memory in a job step"),
     StepEnd.REFUSED: (KERNEL_FAILED, "Slurm cannot start the job step"),
 }
+
+
 """What a step that left no result is recorded as."""
 
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from analysis.choice.objectives import Objective
 from campaign.launch.drive import plan_record, planned_points
-from campaign.next.chosen import choose_next, site_data
-from campaign.next.offered import offered
+from campaign.next.offered import choose_next, offered, site_data
 from campaign.plan.plan import Plan
 from campaign.plan.planned_points import PartitionPoints, PlannedPoints
 from campaign.plan.point import Point

@@ -1,4 +1,4 @@
-"""What may be measured next on a partition: its kernels at settings, and what each would cost."""
+"""What may be measured next on a partition, and what is chosen of it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.choice.next_measurements import MeasuredCells
-from analysis.measurements.observations import Observations, kernel_names
+from analysis.choice.next_measurements import MeasuredCells, NextMeasurements, next_measurements
+from analysis.choice.objectives import Objective
+from analysis.measurements.observations import FitError, Observations, kernel_names, measured_volts
+from analysis.predict.site import site_posterior
 from campaign.plan.estimate import launching_s, measuring_s
 from campaign.plan.plan import Plan
 from campaign.plan.planned_points import Input, PartitionPoints, partition_points
 from campaign.plan.point import canonical_json
+from campaign.results import Results
 from campaign.store.measurement import will_be_tried_again
 from campaign.store.states import NEVER, State
 from campaign.variants.problems import ids_by_code
@@ -160,3 +163,47 @@ def _labels(inputs: Sequence[Input], data: Observations | None) -> list[str | No
 def _without_none(params: str) -> str:
     values = json.loads(params)
     return canonical_json({name: value for name, value in values.items() if value is not None})
+
+
+def site_data(results: Results, site: str) -> Observations | None:
+    """A site's measurements as the model takes them; None where none has an energy.
+
+    Raises:
+        ArgumentError: no fit can be true to them.
+    """
+    try:
+        data, _ = results.usable_data(site, accept_unproven=False)
+    except FitError:
+        return None
+    return data
+
+
+def choose_next(
+    results: Results,
+    data: Observations | None,
+    site: str,
+    cells: MeasuredCells,
+    objective: Objective,
+    *,
+    budget_h: float,
+    most: int | None,
+    enough: float,
+    more_h: float = 0.0,
+    anchors: int = 0,
+) -> NextMeasurements:
+    """What to measure next (:func:`analysis.choice.next_measurements.next_measurements`), by the
+    posterior of the site's measurements."""
+    found = None
+    if data is not None:
+        found = site_posterior(data, {**results.setting_volts(site), **measured_volts(data)})
+    return next_measurements(
+        data,
+        found,
+        cells,
+        objective,
+        budget_h=budget_h,
+        most=most,
+        enough=enough,
+        more_h=more_h,
+        anchors=anchors,
+    )

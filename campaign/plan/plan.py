@@ -26,9 +26,9 @@ from campaign.plan.planned_points import (
     partition_points,
 )
 from campaign.plan.sweep import MAX_POINTS, Sweep, swept
+from dvfs.errors import known_names
 from dvfs.input_files import FileError, KeyPath, MissingFileError, Source, errors_of, raise_all
 from dvfs.kernel_instance import kernel_instances, short_labels
-from dvfs.names import known_names
 from dvfs.setting import AXES, Setting
 from kernels.kernel import KernelError
 from kernels.registry import find_kernel

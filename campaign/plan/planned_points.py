@@ -1,7 +1,8 @@
-"""The points of a plan in a compact table: ten million of them take some hundred megabytes.
+"""The points of a plan in a compact table, in the order in which they are measured.
 
-A row is 24 bytes of id and a number that says which kernel entry, parameters and setting it is;
-:class:`~campaign.plan.point.Point` objects are made when they are asked for.
+Ten million points take some hundred megabytes. A row is 24 bytes of id and a number that says which
+kernel entry, parameters and setting it is; :class:`~campaign.plan.point.Point` objects are made
+when they are asked for.
 """
 
 from __future__ import annotations
@@ -16,15 +17,37 @@ from typing import Any, overload
 
 import numpy as np
 
-from campaign.plan.order import in_batches
 from campaign.plan.point import ID_CHARS, Point, canonical_json, make_point
 from dvfs.setting import Setting
 
+BATCH = 16
+"""At most so many points of a setting follow each other."""
 ID = np.dtype(f"S{ID_CHARS}")
 DIGEST_BYTES = hashlib.sha256().digest_size
 CHUNK = 1 << 16
 ShowCount = Callable[[int], None]
 """Is called now and then with how many points have been planned so far."""
+
+
+def in_batches(
+    block: np.ndarray, settings: Sequence[Setting], seed: int, repeat: int
+) -> np.ndarray:
+    """A block's points in batches of one setting.
+
+    ``block``: shape (inputs * settings,), input * len(settings) + setting, in random order; every
+    setting has all inputs. The points of a setting are divided at random into batches of
+    :data:`BATCH` at most. In each round every setting has one batch, in a random order of the
+    settings that is a new one in each round: that of a hash of seed, repeat, round and setting.
+    """
+    of_setting = block[np.argsort(block % len(settings), kind="stable")].reshape(len(settings), -1)
+    rounds = -(-of_setting.shape[1] // BATCH)
+    batches = []
+    for turn in range(rounds):
+        front = f"{seed}:{repeat}:{turn}:"
+        keys = [hashlib.sha256((front + s.hash_text).encode()).digest() for s in settings]
+        places = sorted(range(len(settings)), key=keys.__getitem__)
+        batches += [of_setting[place, turn::rounds] for place in places]
+    return np.concatenate(batches)
 
 
 @dataclass(frozen=True)
@@ -154,7 +177,7 @@ def partition_points(
     show: ShowCount,
 ) -> PartitionPoints:
     """All points of a partition: a block for each repeat, in a random order of its own;
-    ``repeats``: of each input; ``batched``: as :func:`campaign.plan.order.in_batches` does."""
+    ``repeats``: of each input; ``batched``: as :func:`in_batches` does."""
     own = np.array(repeats)
     sizes = [int((own > repeat).sum()) * len(settings) for repeat in range(max(repeats))]
     order = np.empty(sum(sizes), np.uint32)

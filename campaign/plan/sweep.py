@@ -14,8 +14,8 @@ from pydantic_core import ErrorDetails
 
 from campaign.plan.campaign_file import KernelEntry
 from campaign.plan.point import canonical_json
+from dvfs.errors import known_names
 from dvfs.input_files import FileError, KeyPath, Source, raise_all, value_remedy
-from dvfs.names import known_names
 from kernels.kernel import Kernel, KernelError
 from kernels.registry import find_kernel
 from kernels.space import WHERE, SpaceError, read_space

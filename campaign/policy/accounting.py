@@ -21,9 +21,8 @@ from dataclasses import dataclass, replace
 from itertools import islice, product
 from pathlib import Path
 
-from dvfs.errors import ArgumentError
+from dvfs.errors import ArgumentError, known_names
 from dvfs.input_files import FileError, read_text
-from dvfs.names import known_names
 from sites.slurm_environment import run_slurm, slurm_environment
 
 MARK = "dvfs="

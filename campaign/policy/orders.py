@@ -49,7 +49,7 @@ class Orders:
         named = [e for e in self.entries if e.kernel == kernel]
         named = named or [e for e in self.entries if e.name == kernel]
         if not named:
-            from dvfs.names import known_names  # noqa: PLC0415
+            from dvfs.errors import known_names  # noqa: PLC0415
 
             names = [entry.name for entry in self.entries]
             raise ArgumentError(f"no entry {kernel!r}; {known_names(kernel, names, 'entries')}")

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from campaign.policy.orders import Order, Orders, arm_of, fits
-from dvfs.errors import ArgumentError
+from dvfs.errors import ArgumentError, known_names
 from dvfs.files import write_output
 from dvfs.input_files import (
     BadValueError,
@@ -29,7 +29,6 @@ from dvfs.input_files import (
     read_file,
     read_text,
 )
-from dvfs.names import known_names
 from dvfs.setting import Setting
 from sites.site_file import Name, OneLine
 

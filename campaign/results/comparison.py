@@ -27,8 +27,7 @@ from campaign.store.mixtures import is_known, value_text, values_that_matter
 from campaign.store.records import read_contents
 from campaign.store.setups import Record, SetupUse, setup_uses
 from dvfs.dataset import is_complete
-from dvfs.errors import ArgumentError
-from dvfs.names import unknown_name
+from dvfs.errors import ArgumentError, unknown_name
 from dvfs.setting import Setting
 
 if TYPE_CHECKING:

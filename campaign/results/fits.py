@@ -15,8 +15,7 @@ from urllib.parse import quote, unquote
 from analysis.energy.models import KNOWN, NOT_KNOWN, FormRequest, without_surface
 from campaign.store.layout import DamagedStoreError, Store, writing
 from campaign.store.site_record import has_site_record, recorded_sites, site_file_name
-from dvfs.errors import ArgumentError, UserError
-from dvfs.names import did_you_mean, known_names
+from dvfs.errors import ArgumentError, UserError, did_you_mean, known_names
 from dvfs.setting import Volts
 
 if TYPE_CHECKING:

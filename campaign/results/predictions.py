@@ -25,10 +25,9 @@ from analysis.measurements.observations import (
 )
 from campaign.results.tables import Prediction
 from dvfs.dataset import CLOCK_UNPROVEN, Columns
-from dvfs.errors import ArgumentError
+from dvfs.errors import ArgumentError, did_you_mean, known_names
 from dvfs.input_files import raise_all
 from dvfs.kernel_instance import KernelInstance, short_labels
-from dvfs.names import did_you_mean, known_names
 from dvfs.setting import Setting, Volts
 from sites.clocks.slurm import slurm_cannot_set, slurm_flags
 

@@ -37,11 +37,10 @@ from campaign.store.tables import read_columns, read_traces
 from campaign.variants.models import Energies, predicted_costs
 from campaign.variants.study import tuned_parameters
 from dvfs.dataset import Columns
-from dvfs.errors import ArgumentError, reason
+from dvfs.errors import ArgumentError, reason, unknown_name
 from dvfs.extras import explain_missing
 from dvfs.files import write_output
 from dvfs.kernel_instance import dataset_kernels
-from dvfs.names import unknown_name
 from dvfs.setting import Setting
 from sites.clocks.slurm import slurm_cannot_set, slurm_flags
 

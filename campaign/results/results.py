@@ -95,7 +95,7 @@ class Results:
         Raises:
             ArgumentError: there is no such measurement, or not one such trace.
         """
-        from campaign.store.trace import trace_of  # noqa: PLC0415
+        from campaign.store.dataset import trace_of  # noqa: PLC0415
 
         return trace_of(self.dataset, point_id, channel)
 

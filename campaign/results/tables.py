@@ -295,7 +295,7 @@ class Status:
     def rows(self) -> list[dict[str, Any]]:
         """A row a partition: its points by state, the seconds until its end, and the node-hours
         spent on it (None: unknown), which are a lower bound unless ``node_hours_complete``."""
-        from campaign.launch.pace import seconds_to_end  # noqa: PLC0415
+        from campaign.launch.snapshot import seconds_to_end  # noqa: PLC0415
 
         return [
             {

@@ -44,10 +44,10 @@ from campaign.store.records import (
     journal_tail,
     measurement_row,
 )
-from campaign.store.rows import CHUNK_ROWS, append, overwrite
 from campaign.store.samples import ShardWriter, repair_descriptions
 from campaign.store.setups import write_setups
 from campaign.store.summary import updated
+from campaign.store.tables import CHUNK_ROWS, append, overwrite
 from dvfs.dataset import FAILURES, STATUSES, TRACE_TEXT_COLUMNS
 from dvfs.files import open_regular
 from dvfs.texts import Column, Texts

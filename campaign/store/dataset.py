@@ -26,23 +26,25 @@ from campaign.store.columns import (
 from campaign.store.generation import Generation, reading
 from campaign.store.layout import Store
 from campaign.store.records import JournalTail, read_contents
-from campaign.store.rows import stored
 from campaign.store.samples import stored_samples
 from campaign.store.tables import (
     attributes_of,
     failure_columns,
     measurement_columns,
     read_columns,
+    stored,
     stored_tables,
     trace_columns,
 )
 from dvfs.dataset import (
     BOOLEAN_COLUMNS,
     INTEGER_COLUMNS,
+    PHASE_PREFIX,
     TRACE_INTEGER_COLUMNS,
     Columns,
     is_float_column,
 )
+from dvfs.errors import ArgumentError
 
 LAZY: dict[str, Any] = {
     "chunks": None,
@@ -51,6 +53,8 @@ LAZY: dict[str, Any] = {
     "decode_timedelta": False,
 }
 """How xarray opens the index: values are read when used, and seconds stay numbers."""
+WINDOW = "window"
+"""The channel that marks the windows of a measurement that has several."""
 
 
 @dataclass(frozen=True)
@@ -171,3 +175,45 @@ def _opened(generation: Generation, table: str) -> xr.Dataset:
     for held in dataset.data_vars:
         dataset[held].attrs = attributes(str(held))  # an earlier version may have written others
     return dataset[sorted(map(str, dataset.data_vars))]
+
+
+def trace_of(dataset: xr.Dataset, point_id: str, channel: str | None = None) -> xr.DataArray:
+    """The samples of one channel of one measurement, in memory.
+
+    Args:
+        dataset: of :func:`campaign.store.dataset.open_dataset`. Only this trace's samples are read.
+        point_id: the measurement's ``point_id``.
+        channel: the channel; it may be left out where the measurement has one meter's channel.
+
+    Returns:
+        float64 along ``time``, in the unit that its attribute ``units`` says. The coordinate
+        ``time`` is in s from the start of the first window (negative: before it).
+
+    Raises:
+        ArgumentError: there is no such measurement, or not one such trace.
+    """
+    rows = np.flatnonzero(dataset["point_id"].values == point_id)
+    if not rows.size:
+        raise ArgumentError(f"no measurement of point {point_id!r} is in the store")
+    traces = np.flatnonzero(dataset["trace_measurement"].values == rows[0])
+    names = dataset["trace_channel"].values[traces].tolist()
+    wanted = [
+        (trace, name)
+        for trace, name in zip(traces.tolist(), names, strict=True)
+        if (name == channel if channel else not name.startswith(PHASE_PREFIX) and name != WINDOW)
+    ]
+    if len(wanted) != 1:
+        there = ", ".join(sorted(names)) or "none (a trace is kept once the run has ended)"
+        asked = f"no channel {channel!r}" if channel else "name one channel"
+        raise ArgumentError(f"point {point_id}: {asked}; its channels: {there}")
+    trace, name = wanted[0]
+    start, size = (int(dataset[column].values[trace]) for column in ("row_start", "row_size"))
+    samples = dataset[["time_ns", "value"]].isel(sample=slice(start, start + size)).load()
+    time = ("time", samples["time_ns"].values / 1e9, {"long_name": "time", "units": "s"})
+    return xr.DataArray(
+        samples["value"].values,
+        coords={"time": time},
+        dims="time",
+        name=name,
+        attrs={"long_name": name, "units": str(dataset["trace_unit"].values[trace])},
+    )

@@ -29,8 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from campaign.plan.point import ID_CHARS
 from campaign.store.columns import SAMPLES, SHARD_SAMPLES
-from campaign.store.durable import sync, sync_tree
-from campaign.store.layout import INDEX, DamagedStoreError, Store
+from campaign.store.layout import INDEX, DamagedStoreError, Store, sync, sync_tree
 from campaign.store.summary import Summary
 from dvfs.files import open_regular, read_regular
 

@@ -28,8 +28,7 @@ import google_crc32c
 import numpy as np
 
 from campaign.plan.point import ID_CHARS, Point
-from campaign.store.durable import sync
-from campaign.store.layout import JOURNAL_SUFFIX
+from campaign.store.layout import JOURNAL_SUFFIX, sync
 from campaign.store.measurement import Measurement, Trace
 from campaign.store.setups import setup_id
 from dvfs.dataset import STATUSES

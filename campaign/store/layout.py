@@ -18,14 +18,17 @@ A store is a folder::
     lock            locked by the running driver
     status.*        how the last run stands, for who watches it (campaign.launch.live_status)
 
-Each JSON file is sealed (campaign.store.seal). ``store.json`` lists them, but for ``status.json``,
-and ``index`` once it has a generation: what is listed and missing is damage, never absence. A file
-is listed after it is written; one that a killed writer did not list is listed by the next driver.
+Each JSON file is sealed: its last entry is a SHA-256 of the rest. ``store.json`` lists them, but
+for ``status.json``, and ``index`` once it has a generation: what is listed and missing is damage,
+never absence. A file is listed after it is written; one that a killed writer did not list is listed
+by the next driver.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import json
 import os
 import shutil
 import socket
@@ -35,12 +38,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from campaign.store.durable import sync
-from campaign.store.seal import sealed, unsealed
-from dvfs.errors import UserError
+from dvfs.errors import UserError, did_you_mean
 from dvfs.files import read_regular, replacing, temporary_of
-from dvfs.names import did_you_mean
 
+SEAL = "sha256"
+"""The key of the checksum."""
+AFTER = b'"\n}\n'
+DIGITS = 64
 FORMAT = 4
 """Of a store whose JSON files are sealed and listed."""
 READABLE = (2, 3, FORMAT)
@@ -62,13 +66,55 @@ JOURNAL_SUFFIX = ".journal"
 SNAPSHOT = "status.json"
 PAGE = "status.html"
 METRICS = "status.prom"
+OPEN_AGAIN = "if a campaign is running, open the store again, otherwise run the campaign again"
+
+
+def sealed(name: str, value: Mapping[str, Any]) -> bytes:
+    """The bytes of a JSON file. ``name``: its path in the store."""
+    text = json.dumps({**value, SEAL: ""}, indent=1).encode() + b"\n"
+    return _sealed(name, text.removesuffix(AFTER))
+
+
+def unsealed(name: str, data: bytes) -> tuple[Any, bool]:
+    """The value in the bytes of a JSON file, and whether they are sealed; files of earlier versions
+    are not.
+
+    Raises:
+        ValueError: the bytes are not JSON, or not those that were sealed.
+    """
+    value = json.loads(data)
+    if not isinstance(value, dict) or SEAL not in value:
+        return value, False
+    del value[SEAL]
+    if data != _sealed(name, data[: -DIGITS - len(AFTER)]):
+        raise ValueError("its checksum does not match")
+    return value, True
+
+
+def _sealed(name: str, text: bytes) -> bytes:
+    digest = hashlib.sha256(name.encode() + b"\0" + text).hexdigest()
+    return text + digest.encode() + AFTER
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's bytes, or the names in a folder, are on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_tree(root: Path) -> None:
+    """Wait until a folder, all files below it and their names are on disk."""
+    for folder, _, names in os.walk(root):
+        for name in names:
+            sync(Path(folder) / name)
+        sync(Path(folder))
 
 
 class NotAStoreError(UserError):
     """The folder is not a store, or its format is not supported by this version."""
-
-
-OPEN_AGAIN = "if a campaign is running, open the store again, otherwise run the campaign again"
 
 
 class DamagedStoreError(UserError):

@@ -1,4 +1,5 @@
-"""The journals' records that are in no generation yet, and which of them are valid."""
+"""The journals' records that are in no generation yet, which of them are valid, and the summary and
+the states of all points with them."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from campaign.store.generation import STATE, Generation, generation_numbers, new
 from campaign.store.journal import JournalEntry, has_writer, scan
 from campaign.store.layout import Store
 from campaign.store.measurement import Measurement
+from campaign.store.summary import updated
 from dvfs.dataset import COMPLETE, COUNT_PREFIX, DAMAGED, STATUSES
 from dvfs.setting import NUMBERS
 
@@ -168,3 +170,32 @@ def measurement_row(scalars: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in (scalars["counts"] or {}).items():
         row[COUNT_PREFIX + name] = value
     return row
+
+
+def summary_and_states(contents: StoreContents) -> tuple[dict[str, Any], np.ndarray]:
+    """The summary and the states (a :data:`STATE` each, by id) with the journals' records."""
+    states = np.empty(0, STATE) if contents.generation is None else contents.generation.states()
+    summary = {} if contents.generation is None else contents.generation.summary
+    if contents.tail.entries:
+        ids = np.array([entry.point_id for entry in contents.accepted], STATE["id"])
+        fresh = status_codes(states, ids) < 0
+        summary = updated(
+            summary,
+            [entry.scalars for entry in contents.accepted],
+            [e.scalars for e, new in zip(contents.accepted, fresh, strict=True) if new],
+            [entry.scalars for entry in contents.tail.entries],
+        )
+        tail = np.empty(ids.size, STATE)
+        tail["id"], tail["row"] = ids, -1
+        tail["status"] = [STATUSES.index(entry.scalars["status"]) for entry in contents.accepted]
+        states = np.concatenate([states[~np.isin(states["id"], ids)], tail])
+        states = states[np.argsort(states["id"], kind="stable")]
+    return summary, states
+
+
+def status_codes(states: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """The status of each id as an index into STATUSES, int64; -1 where it has none."""
+    if not states.size:
+        return np.full(ids.size, -1)
+    at = np.minimum(np.searchsorted(states["id"], ids), states.size - 1)
+    return np.where(states["id"][at] == ids, states["status"][at].astype(np.int64), -1)

@@ -1,5 +1,10 @@
 """All samples: two Zarr arrays, ``time_ns`` and ``value``, in shards that are written once.
 
+A shard has the layout of Zarr's sharding codec: the chunks, each compressed by Blosc and followed
+by its CRC32C, then an index with the place of each chunk, followed by its CRC32C. Zarr reads the
+same files. This module reads all samples of a large store in little more than the time of
+decompression, and finds damage chunk by chunk.
+
 The arrays' metadata (zarr.json) can be written again at any time: types, chunks and compression
 are the same in every store, and a generation knows the number of samples. So damaged metadata, or
 those of another program, are found and repaired.
@@ -9,14 +14,18 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import shutil
+import struct
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import numpy as np
 import zarr
+from numcodecs import blosc
 from zarr.codecs import BloscCodec, Crc32cCodec
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.group import GroupMetadata
@@ -24,18 +33,80 @@ from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import MemoryStore, StoreLike
 
 from campaign.store.columns import CHUNK_SAMPLES, PADDING, SAMPLE_ATTRIBUTES, SAMPLES, SHARD_SAMPLES
-from campaign.store.durable import sync, sync_tree
 from campaign.store.generation import MISSING, FileDigest, Generation, checksum
-from campaign.store.layout import OPEN_AGAIN, DamagedStoreError, Store, replace_file
+from campaign.store.layout import (
+    OPEN_AGAIN,
+    DamagedStoreError,
+    Store,
+    replace_file,
+    sync,
+    sync_tree,
+)
 from campaign.store.measurement import Trace
-from campaign.store.shard import BadChunkError, read_shard
-from dvfs.files import NotRegularError, read_regular
+from dvfs.files import NotRegularError, open_regular, read_regular
 
+CHUNKS = SHARD_SAMPLES // CHUNK_SAMPLES
+CRC_BYTES = 4
+ENTRY = np.dtype([("offset", "<u8"), ("size", "<u8")])
+BLOSC_SIZES = struct.Struct("<4xI4xI")
+"""In the header of a Blosc chunk: its bytes once unpacked, and packed."""
+INDEX_BYTES = CHUNKS * ENTRY.itemsize + CRC_BYTES
 BATCH_SAMPLES = 4 * SHARD_SAMPLES
 AHEAD_SAMPLES = 1 << 36
 """No compaction writes so many samples beyond those that are committed: a terabyte."""
-
 Description = GroupMetadata | ArrayV3Metadata
+
+
+class BadChunkError(DamagedStoreError):
+    """A chunk, or the index of a shard, is not what was written."""
+
+
+def read_shard(path: Path, dtype: np.dtype[Any], start: int, end: int) -> np.ndarray:
+    """Samples ``start`` to ``end`` of a shard, counted from its first.
+
+    Raises:
+        BadChunkError: some of them cannot be unpacked any more.
+        OSError: the file is missing, is not a regular file, or cannot be read.
+    """
+    first, last = start // CHUNK_SAMPLES, -(-end // CHUNK_SAMPLES)
+    samples = np.empty((last - first) * CHUNK_SAMPLES, dtype)
+    with open_regular(path) as file:
+        descriptor = file.fileno()
+        length = os.fstat(descriptor).st_size
+        index = _checked(os.pread(descriptor, INDEX_BYTES, max(0, length - INDEX_BYTES)))
+        if index is None or len(index) != CHUNKS * ENTRY.itemsize:
+            raise BadChunkError(f"{path}: its index is damaged")
+        places = np.frombuffer(index, ENTRY)[first:last]
+        for i, (offset, size) in enumerate(places.tolist()):
+            at = i * CHUNK_SAMPLES
+            packed = (
+                _checked(os.pread(descriptor, size, offset)) if offset + size <= length else None
+            )
+            if packed is None or not _unpack(packed, samples[at : at + CHUNK_SAMPLES]):
+                from_ = (first + i) * CHUNK_SAMPLES
+                raise BadChunkError(
+                    f"{path}: its samples {from_} to {from_ + CHUNK_SAMPLES} are damaged"
+                )
+    return samples[start - first * CHUNK_SAMPLES : end - first * CHUNK_SAMPLES]
+
+
+def _checked(data: bytes) -> bytes | None:
+    """The bytes before their CRC32C; None where it does not match."""
+    body = data[:-CRC_BYTES]
+    is_whole = google_crc32c.value(body).to_bytes(CRC_BYTES, "little") == data[-CRC_BYTES:]
+    return body if is_whole else None
+
+
+def _unpack(packed: bytes, into: np.ndarray) -> bool:
+    """Unpack a chunk. Returns whether it has as many bytes as ``into``."""
+    try:
+        # Checked first: Blosc writes as many bytes as the header says.
+        if BLOSC_SIZES.unpack_from(packed) != (into.nbytes, len(packed)):
+            return False
+        blosc.decompress(packed, into)
+    except Exception:  # a codec may raise anything for damaged data
+        return False
+    return True
 
 
 class ShardWriter:

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from campaign.store.current_state import status_codes, summary_and_states
 from campaign.store.hours import Spent, spent_by_partition
 from campaign.store.layout import DamagedStoreError, Store
 from campaign.store.measurement import CAN_PASS, will_be_tried_again
 from campaign.store.mixtures import Mixture, mixtures
 from campaign.store.planned import planned_ids
-from campaign.store.records import StoreContents, read_contents
+from campaign.store.records import StoreContents, read_contents, status_codes, summary_and_states
 from campaign.store.setups import setup_uses
 from dvfs.dataset import CLOCK_UNPROVEN, COMPLETE, FAILURES, STATUSES
 

@@ -41,8 +41,12 @@ from campaign.store.layout import (
     unreadable,
 )
 from campaign.store.records import read_contents
-from campaign.store.samples import repair_descriptions, wrong_descriptions
-from campaign.store.shard import BadChunkError, read_shard
+from campaign.store.samples import (
+    BadChunkError,
+    read_shard,
+    repair_descriptions,
+    wrong_descriptions,
+)
 from campaign.store.summary import without
 from campaign.store.tables import open_tables, read_column
 from dvfs.dataset import COMPLETE, COUNT_PREFIX, DAMAGED

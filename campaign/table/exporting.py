@@ -1,9 +1,10 @@
-"""Exporting: everything that a store holds as a table, which import reads back bit for bit."""
+"""Exporting: everything that a store holds as a table that import reads, or as Extra-P's lines."""
 
 from __future__ import annotations
 
 import csv
 import json
+import math
 import sys
 from collections.abc import Iterable
 from functools import partial
@@ -19,12 +20,12 @@ from campaign.store.dataset import current_tables, open_dataset
 from campaign.store.layout import Store
 from campaign.store.setups import public_records, setup_id
 from campaign.table.map_file import OF_STORE, POINT_ID
-from dvfs.dataset import COUNT_PREFIX, ESTIMATED, MEASUREMENT_COLUMNS
-from dvfs.errors import ArgumentError
+from dvfs.dataset import COUNT_PREFIX, ESTIMATED, MEASUREMENT_COLUMNS, is_complete
+from dvfs.errors import ArgumentError, unknown_name
 from dvfs.extras import explain_missing
 from dvfs.files import writing_output
-from dvfs.names import unknown_name
-from dvfs.setting import AXES
+from dvfs.kernel_instance import KernelInstance
+from dvfs.setting import AXES, NUMBERS
 
 FIRST = (
     POINT_ID,
@@ -174,3 +175,49 @@ def write_netcdf(store: Store, path: Path) -> None:
         dataset.drop_encoding().to_netcdf(made, engine="h5netcdf", encoding=encoding)
         with made.open("rb") as file, writing_output(path) as output:
             copyfileobj(file, output)
+
+
+def extra_p_lines(table: pd.DataFrame, metric: str) -> str:
+    """The complete rows as Extra-P's JSON lines: one metric, a call path a kernel.
+
+    Parameters are the kernels' numbers, and ``inverse_core_mhz`` (1/MHz) and the like of each
+    number of a setting, as far as they vary: Extra-P's default models grow with their parameters.
+    Other parameters and the profile are part of the call path.
+
+    Raises:
+        ArgumentError: nothing varies, or kernels have other parameters.
+    """
+    rows = []
+    for row in table[is_complete(table["status"])].to_dict("records"):
+        power_w = row["energy_j"] / row["time_s"] if row["time_s"] > 0 else math.nan
+        value = power_w if metric == "power_w" else row[metric]
+        params = json.loads(row["params"])
+        numbers = {n: v for n, v in params.items() if type(v) in (int, float)}
+        numbers |= {
+            f"inverse_{name}": 1.0 / row[name] for name in NUMBERS if math.isfinite(row[name])
+        }
+        numbers.setdefault("inverse_power_limit_w", 0.0)  # no limit is the highest
+        others = {n: v for n, v in params.items() if n not in numbers}
+        others |= {"profile": row["profile"]} if row["profile"] else {}
+        if math.isfinite(value):
+            rows.append((KernelInstance(row["kernel"], others).label, numbers, value))
+    names = dict.fromkeys(name for _, numbers, _ in rows for name in numbers)
+    varying = [n for n in names if len({numbers.get(n) for _, numbers, _ in rows}) > 1]
+    if not varying:
+        raise ArgumentError("--extra-p: no parameter or clock varies, so there is nothing to model")
+    for label, numbers, _ in rows:
+        if missing := [n for n in varying if n not in numbers]:
+            raise ArgumentError(
+                f"--extra-p: {label} has no parameter {missing[0]!r}, as others have: name one "
+                "kernel by --kernel"
+            )
+    lines = (
+        {
+            "params": {name: numbers[name] for name in varying},
+            "callpath": label,
+            "metric": metric,
+            "value": value,
+        }
+        for label, numbers, value in rows
+    )
+    return "".join(json.dumps(line) + "\n" for line in lines)

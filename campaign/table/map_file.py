@@ -13,9 +13,8 @@ from campaign.table.formats import FORMATS
 from campaign.table.number_text import OTHER, NumberStyle
 from campaign.table.units import UNITS, quantity_of, unit_in_name
 from dvfs.dataset import COUNT_PREFIX, ESTIMATED, MEASUREMENT_COLUMNS, POSSIBLE
-from dvfs.errors import ArgumentError
+from dvfs.errors import ArgumentError, known_names, unknown_name
 from dvfs.input_files import BadValueError, FileModel, read_file
-from dvfs.names import known_names, unknown_name
 from dvfs.setting import NUMBERS
 from sites.site_file import NAME, Name, Positive, voltage_pairs
 

@@ -15,12 +15,12 @@ from campaign.plan.campaign_file import Search
 from campaign.plan.plan import Plan
 from campaign.plan.planned_points import PlannedPoints
 from campaign.plan.point import Point
-from campaign.store.costs import measured_costs
 from campaign.store.layout import Store, writing
 from campaign.store.measurement import will_be_tried_again
 from campaign.store.planned import write_planned
 from campaign.store.records import read_contents
 from campaign.store.states import point_states
+from campaign.store.tables import measured_costs
 from campaign.variants.problems import problems
 from dvfs.dataset import COMPLETE
 from dvfs.errors import ArgumentError

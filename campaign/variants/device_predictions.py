@@ -20,9 +20,8 @@ from analysis.costs.tile_energy import NEEDED, stencil_energy_j
 from campaign.plan.campaign_file import KernelEntry, read_campaign
 from campaign.plan.sweep import place_of, space_variants
 from campaign.variants.space_predictions import MOST_NEAR, NEAR, SpacePick, SpacePredictions
-from dvfs.errors import ArgumentError
+from dvfs.errors import ArgumentError, known_names
 from dvfs.input_files import FileError
-from dvfs.names import known_names
 from dvfs.setting import AS_FOUND
 from kernels.kernel import ParameterError
 from kernels.stencils.params import AXES, axes_of, check_hexagon

@@ -11,8 +11,8 @@ import numpy as np
 from analysis.choice.objectives import ENERGY, TIME, Objective
 from analysis.search.candidates import Measured
 from analysis.search.play import score
-from campaign.store.costs import Cost, measured_costs
 from campaign.store.records import read_contents
+from campaign.store.tables import Cost, measured_costs
 from campaign.variants.choosing import Tuning
 from campaign.variants.problems import Problem
 from dvfs.setting import Setting

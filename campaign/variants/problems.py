@@ -20,7 +20,7 @@ from analysis.search.candidates import Candidates
 from campaign.plan.plan import Plan
 from campaign.plan.planned_points import PartitionPoints
 from campaign.plan.point import canonical_json
-from campaign.store.costs import Cost
+from campaign.store.tables import Cost
 from campaign.variants.stated_terms import stated_terms
 from dvfs.setting import NUMBERS, OPTIONAL, Setting, number_columns
 

@@ -23,10 +23,9 @@ from campaign.variants.choosing import BATCH
 from campaign.variants.problems import candidate_columns, candidate_terms
 from campaign.variants.stated_terms import stated_terms
 from dvfs.dataset import is_complete
-from dvfs.errors import ArgumentError
+from dvfs.errors import ArgumentError, unknown_name
 from dvfs.extras import explain_missing
 from dvfs.kernel_instance import dataset_kernels
-from dvfs.names import unknown_name
 from dvfs.setting import axis_values, distinct_settings
 
 if TYPE_CHECKING:

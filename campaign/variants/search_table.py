@@ -8,7 +8,7 @@ from analysis.choice.objectives import objective
 from analysis.measurements.observations import FitError
 from analysis.search.strategies import STRATEGIES
 from campaign.plan.campaign_file import Search, read_campaign
-from dvfs.names import known_names
+from dvfs.errors import known_names
 
 
 def read_search(path: Path) -> Search:

@@ -22,9 +22,8 @@ from campaign.plan.campaign_file import Campaign, read_campaign
 from campaign.plan.sweep import Sweep, swept
 from campaign.variants.models import Energies, variants_of
 from campaign.variants.stated_terms import stated_terms
-from dvfs.errors import ArgumentError
+from dvfs.errors import ArgumentError, known_names
 from dvfs.input_files import Source
-from dvfs.names import known_names
 from dvfs.setting import Setting, clock_columns
 from kernels.registry import find_kernel
 from kernels.space import WHERE

@@ -76,7 +76,7 @@ def run(arguments: Namespace) -> int:
 
 def _chosen_fits(store: Results, arguments: Namespace) -> list[tuple[str, str]]:
     """(site, name) of the kept fits that are asked for, the sites in the order given."""
-    from dvfs.names import unknown_name  # noqa: PLC0415
+    from dvfs.errors import unknown_name  # noqa: PLC0415
 
     kept = [
         (site, name)

@@ -18,7 +18,7 @@ SUMMARY = "show what this node can measure and set, and how to fix what fails"
 EXAMPLE = "campaign doctor localhost"
 MORE = "For a site with Slurm partitions, a short job examines one node of each."
 CAN = {True: "can be set", False: "cannot be set", None: "not tried"}
-"""What :class:`sites.clocks.shared.description.Right` says."""
+"""What :class:`sites.clocks.shared.control.Right` says."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -37,7 +37,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Examine this node, or a node of each Slurm partition; 0 when all can measure energy."""
     from campaign.doctor.node_examination import examine_node  # noqa: PLC0415
-    from dvfs.names import known_names  # noqa: PLC0415
+    from dvfs.errors import known_names  # noqa: PLC0415
     from sites.site_reading import find_site, read_site  # noqa: PLC0415
 
     path = find_site(arguments.site, Path.cwd())

@@ -190,8 +190,8 @@ def driver_words(arguments: Namespace, store: Store) -> list[str]:
 
 def _submit(arguments: Namespace, plan: Plan, store: Store) -> int:
     """Submit the driver as a job; 0 when Slurm has accepted it."""
-    from campaign.launch.detached import driver_log  # noqa: PLC0415
-    from campaign.launch.driver_job import (  # noqa: PLC0415
+    from campaign.launch.detached import (  # noqa: PLC0415
+        driver_log,
         driver_scheduler,
         submission_options,
         submit_driver,

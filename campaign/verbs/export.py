@@ -138,8 +138,7 @@ def _write(
 
 
 def _write_formats(table: pd.DataFrame, arguments: Namespace) -> None:
-    from campaign.table.exporting import of_kernel  # noqa: PLC0415
-    from campaign.table.extra_p import extra_p_lines  # noqa: PLC0415
+    from campaign.table.exporting import extra_p_lines, of_kernel  # noqa: PLC0415
     from campaign.table.formats.kernel_tuner import kernel_tuner_results  # noqa: PLC0415
     from dvfs.files import write_output  # noqa: PLC0415
 

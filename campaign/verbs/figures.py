@@ -120,7 +120,7 @@ def _content(arguments: Namespace) -> ReportContent:
     if not content.sites:
         from analysis.measurements.observations import site_names  # noqa: PLC0415
         from campaign.store.dataset import read_scalars  # noqa: PLC0415
-        from dvfs.names import unknown_name  # noqa: PLC0415
+        from dvfs.errors import unknown_name  # noqa: PLC0415
 
         known = site_names(read_scalars(store))
         raise ArgumentError(

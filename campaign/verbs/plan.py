@@ -8,6 +8,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from campaign.plan.plan import Plan
 from campaign.verbs.options import add_json
 from campaign.verbs.printing import (
     counted_on_terminal,
@@ -22,7 +23,6 @@ from dvfs.errors import ArgumentError
 if TYPE_CHECKING:
     from campaign.plan.campaign_file import Search
     from campaign.plan.estimate import PartitionEstimate
-    from campaign.plan.plan import Plan
     from campaign.plan.sweep import Sweep
     from campaign.results import Results
 
@@ -30,6 +30,33 @@ FIRST_VARIANTS = 3
 CONDITION_CHARS = 80
 SUMMARY = "count and list the points of a campaign file"
 EXAMPLE = "campaign plan campaign-demo/campaign.toml --limit 5"
+
+
+def uncounted_commands(plan: Plan) -> list[str]:
+    """The names of the commands that have neither ``counts`` nor ``reports_counts``, sorted."""
+    instances = {
+        (entry.label, entry.params)
+        for part in plan.points.parts
+        for entry in part.inputs
+        if entry.kernel == "command"
+    }
+    return sorted(
+        {
+            label
+            for label, params in instances
+            if not (values := json.loads(params)).get("counts") and not values.get("reports_counts")
+        }
+    )
+
+
+def uncounted_text(labels: list[str]) -> str:
+    """What follows for these commands, in sentences."""
+    return (
+        f"{', '.join(labels)}: no operation counts. The fit gives each such command coefficients "
+        f"of its own, so that it is predicted at settings, but does not help to find the cost of "
+        f"an operation, and has no place in rooflines. To change that: counts = {{ dp = ... }}, "
+        f"reports_counts = true, or hardware counters of the site"
+    )
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -61,7 +88,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Print the points, or with ``--scripts`` every job script."""
     from campaign.plan.plan import make_plan  # noqa: PLC0415
-    from campaign.plan.uncounted import uncounted_commands, uncounted_text  # noqa: PLC0415
     from campaign.results import open_store  # noqa: PLC0415
     from campaign.variants.search_table import read_search  # noqa: PLC0415
 
@@ -144,7 +170,7 @@ def _estimates(plan: Plan, store: Results | None) -> list[PartitionEstimate]:
 
 
 def _print_estimates(estimated: list[PartitionEstimate]) -> None:
-    from campaign.launch.partition_now import duration  # noqa: PLC0415
+    from campaign.launch.snapshot import duration  # noqa: PLC0415
 
     say("Estimated, without the queue's waiting time:")
     print_table(

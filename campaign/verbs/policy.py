@@ -328,7 +328,7 @@ def _why_not(entry: Entry, job: dict[str, str]) -> str:
 
 def _job(words: list[str]) -> dict[str, str]:
     from campaign.policy.policy_file import MATCH_KEYS  # noqa: PLC0415
-    from dvfs.names import known_names  # noqa: PLC0415
+    from dvfs.errors import known_names  # noqa: PLC0415
 
     job = {}
     for word in words:
@@ -348,7 +348,7 @@ def _job(words: list[str]) -> dict[str, str]:
 def _install(arguments: Namespace) -> int:
     from campaign.policy.checks import check_policy, this_cluster  # noqa: PLC0415
     from campaign.policy.forms import FORMS, install  # noqa: PLC0415
-    from dvfs.names import unknown_name  # noqa: PLC0415
+    from dvfs.errors import unknown_name  # noqa: PLC0415
 
     policy, source = _read(arguments)
     if arguments.form not in FORMS:

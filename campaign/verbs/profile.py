@@ -42,8 +42,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Print or write the profile file."""
-    from campaign.profiles.counter_map import BUILT_IN_MAPS, read_counter_map  # noqa: PLC0415
-    from campaign.profiles.profile import read_application  # noqa: PLC0415
+    from campaign.profiles.profile import (  # noqa: PLC0415
+        BUILT_IN_MAPS,
+        read_application,
+        read_counter_map,
+    )
     from dvfs.errors import ArgumentError, UnsupportedError  # noqa: PLC0415
     from dvfs.files import write_output  # noqa: PLC0415
     from dvfs.input_files import built_in_files  # noqa: PLC0415

@@ -6,8 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dvfs.setting import Setting
-from sites.clocks.shared.control import ClockState, ControlledSite, IllegalClockError
-from sites.clocks.shared.description import ControlDescription, Right
+from sites.clocks.shared.control import (
+    ClockState,
+    ControlDescription,
+    ControlledSite,
+    IllegalClockError,
+    Right,
+)
 from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
 from sites.clocks.shared.kernel_files import optional_number, read_text, right_to_write
 from sites.clocks.shared.written_files import Limits, WrittenFiles, put_back_entries

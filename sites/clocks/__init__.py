@@ -22,10 +22,11 @@ from sites.clocks.shared.control import (
     ClockEntry,
     ClocksError,
     ClockState,
+    ControlDescription,
     ControlledSite,
     IllegalClockError,
+    Right,
 )
-from sites.clocks.shared.description import ControlDescription, Right
 from sites.clocks.shared.hwmon_voltage import with_voltage
 from sites.clocks.shared.limited import LimitControl, Together
 from sites.described_options import check_module_options

@@ -34,8 +34,14 @@ from sites.amdsmi_library import (
     parse_devices,
     unsupported,
 )
-from sites.clocks.shared.control import ClocksError, ClockState, ControlledSite, IllegalClockError
-from sites.clocks.shared.description import ControlDescription, Right
+from sites.clocks.shared.control import (
+    ClocksError,
+    ClockState,
+    ControlDescription,
+    ControlledSite,
+    IllegalClockError,
+    Right,
+)
 from sites.clocks.shared.gpu_clocks import as_clocks_unavailable
 from sites.clocks.shared.journal import (
     Entry,

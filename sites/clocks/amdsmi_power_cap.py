@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sites.amdsmi_library import DEVICES, AmdGpu, AmdsmiLibrary, parse_devices, unsupported
-from sites.clocks.shared.control import PowerLimitEntry
-from sites.clocks.shared.description import ControlDescription, Right
+from sites.clocks.shared.control import ControlDescription, PowerLimitEntry, Right
 from sites.clocks.shared.gpu_clocks import as_clocks_unavailable
 from sites.clocks.shared.gpu_power_limits import GpuPowerLimits, LimitLibrary, put_back_limits
 from sites.clocks.shared.journal import Entry, PutBack, log_left_over

@@ -10,8 +10,7 @@ from typing import Any
 from dvfs.setting import Setting
 from sites.clocks.command import ABOUT as CLOCKS_ABOUT
 from sites.clocks.command import Command, Options, Quantities, check, put_back_by
-from sites.clocks.shared.control import PowerLimitEntry
-from sites.clocks.shared.description import ControlDescription, Right
+from sites.clocks.shared.control import ControlDescription, PowerLimitEntry, Right
 from sites.clocks.shared.journal import Entry, PutBack, log_left_over
 from sites.clocks.shared.limited import LIMIT_PCT
 

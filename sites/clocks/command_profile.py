@@ -10,8 +10,7 @@ from typing import Any
 from dvfs.setting import Setting
 from sites.clocks.command import ABOUT as CLOCKS_ABOUT
 from sites.clocks.command import Command, Options, Quantities, check, put_back_by
-from sites.clocks.shared.control import ProfilesEntry
-from sites.clocks.shared.description import ControlDescription, Right
+from sites.clocks.shared.control import ControlDescription, ProfilesEntry, Right
 from sites.clocks.shared.journal import Entry, PutBack, log_left_over
 
 ABOUT = ControlDescription(

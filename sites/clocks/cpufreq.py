@@ -36,9 +36,15 @@ from typing import Any
 
 from dvfs.setting import Setting
 from sites.clocks import uncore
-from sites.clocks.shared.control import ClocksError, ClockState, ControlledSite, IllegalClockError
+from sites.clocks.shared.control import (
+    ClocksError,
+    ClockState,
+    ControlDescription,
+    ControlledSite,
+    IllegalClockError,
+    Right,
+)
 from sites.clocks.shared.core_clock import open_core_clock
-from sites.clocks.shared.description import ControlDescription, Right
 from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
 from sites.clocks.shared.kernel_files import (
     CHECK_DRIVER,

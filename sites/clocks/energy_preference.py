@@ -13,8 +13,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from dvfs.setting import Setting
-from sites.clocks.shared.control import ClocksError, ClockState, IllegalClockError, ProfilesEntry
-from sites.clocks.shared.description import ControlDescription, Right
+from sites.clocks.shared.control import (
+    ClocksError,
+    ClockState,
+    ControlDescription,
+    IllegalClockError,
+    ProfilesEntry,
+    Right,
+)
 from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
 from sites.clocks.shared.kernel_files import CPUS, optional_text, read_text, right_to_write
 from sites.clocks.shared.written_files import File, WrittenFiles, put_back_entries

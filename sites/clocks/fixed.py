@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dvfs.setting import AS_FOUND, Setting
-from sites.clocks.shared.control import ControlledSite, IllegalClockError
-from sites.clocks.shared.description import ControlDescription, Right
+from sites.clocks.shared.control import ControlDescription, ControlledSite, IllegalClockError, Right
 from sites.clocks.shared.reading import ReadClocks
 
 ABOUT = ControlDescription(

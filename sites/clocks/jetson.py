@@ -22,8 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from dvfs.setting import Setting
-from sites.clocks.shared.control import ClocksError, ClockState, ControlledSite, IllegalClockError
-from sites.clocks.shared.description import ControlDescription, Right
+from sites.clocks.shared.control import (
+    ClocksError,
+    ClockState,
+    ControlDescription,
+    ControlledSite,
+    IllegalClockError,
+    Right,
+)
 from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
 from sites.clocks.shared.kernel_files import (
     CHECK_DRIVER,

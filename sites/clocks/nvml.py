@@ -24,8 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from dvfs.setting import Setting
-from sites.clocks.shared.control import ClocksError, ClockState, ControlledSite, IllegalClockError
-from sites.clocks.shared.description import ControlDescription, Right
+from sites.clocks.shared.control import (
+    ClocksError,
+    ClockState,
+    ControlDescription,
+    ControlledSite,
+    IllegalClockError,
+    Right,
+)
 from sites.clocks.shared.gpu_clocks import GRAPHICS, MEMORY, GpuClocks, as_clocks_unavailable
 from sites.clocks.shared.journal import (
     Entry,

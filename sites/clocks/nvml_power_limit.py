@@ -15,8 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sites.clocks.shared.control import PowerLimitEntry
-from sites.clocks.shared.description import ControlDescription, Right
+from sites.clocks.shared.control import ControlDescription, PowerLimitEntry, Right
 from sites.clocks.shared.gpu_power_limits import GpuPowerLimits, LimitLibrary, put_back_limits
 from sites.clocks.shared.journal import Entry, PutBack, log_left_over
 from sites.clocks.shared.selected_gpus import (

@@ -23,8 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from dvfs.setting import Setting
-from sites.clocks.shared.control import ClocksError, ClockState, IllegalClockError, PowerLimitEntry
-from sites.clocks.shared.description import ControlDescription, Right
+from sites.clocks.shared.control import (
+    ClocksError,
+    ClockState,
+    ControlDescription,
+    IllegalClockError,
+    PowerLimitEntry,
+    Right,
+)
 from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
 from sites.clocks.shared.kernel_files import (
     optional_number,

@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from dvfs.setting import Setting
-from sites.clocks.shared.control import ClockState, ControlledSite, IllegalClockError
-from sites.clocks.shared.description import ControlDescription, Right
+from sites.clocks.shared.control import (
+    ClockState,
+    ControlDescription,
+    ControlledSite,
+    IllegalClockError,
+    Right,
+)
 
 ABOUT = ControlDescription(
     control="simulated",

@@ -14,8 +14,7 @@ import re
 from pathlib import Path
 
 from dvfs.setting import AS_FOUND, Setting
-from sites.clocks.shared.control import ControlledSite, IllegalClockError
-from sites.clocks.shared.description import ControlDescription, Right
+from sites.clocks.shared.control import ControlDescription, ControlledSite, IllegalClockError, Right
 from sites.clocks.shared.reading import ReadClocks
 
 ABOUT = ControlDescription(

@@ -28,9 +28,14 @@ from typing import Any
 
 from sites.described_options import list_option
 from sites.meters.shared.counter import Counter
-from sites.meters.shared.domains import contains
 from sites.meters.shared.kept_file import KeptFile, Remedies, read_once, read_text
-from sites.meters.shared.meter import AbsentMeterError, Channel, MeterDescription, MeterError
+from sites.meters.shared.meter import (
+    AbsentMeterError,
+    Channel,
+    MeterDescription,
+    MeterError,
+    contains,
+)
 from sites.meters.shared.open_meter import OpenMeter
 from sites.perf_event import EventSpec, open_event
 

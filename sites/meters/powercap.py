@@ -42,9 +42,8 @@ from typing import Any
 
 from sites.described_options import list_option
 from sites.meters.shared.counter import Counter
-from sites.meters.shared.domains import contains
 from sites.meters.shared.kept_file import KeptFile, parse_number, read_once
-from sites.meters.shared.meter import Channel, MeterDescription, MeterError
+from sites.meters.shared.meter import Channel, MeterDescription, MeterError, contains
 from sites.meters.shared.open_meter import FileMeter, keep_open
 from sites.meters.shared.powercap_zones import LEAVE_OUT_REMEDY, REMEDIES, Zone, find_zones
 

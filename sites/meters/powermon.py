@@ -36,8 +36,7 @@ from typing import Any
 from sites.meters.shared.byte_streams import ByteStream, SerialStream, SocketStream
 from sites.meters.shared.clock_alignment import Alignment, ClockAlignment
 from sites.meters.shared.command_output import parse_seconds
-from sites.meters.shared.domains import CONTAINS
-from sites.meters.shared.meter import Channel, MeterDescription, MeterError, Reading
+from sites.meters.shared.meter import CONTAINS, Channel, MeterDescription, MeterError, Reading
 from sites.meters.shared.powermon_lines import SENSORS, Scan, ScanReader
 
 ABOUT = MeterDescription(

@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dvfs.files import read_input
-from sites.meters.shared.domains import CONTAINS
-from sites.meters.shared.meter import Channel, MeterDescription, MeterError, Reading
+from sites.meters.shared.meter import CONTAINS, Channel, MeterDescription, MeterError, Reading
 
 ABOUT = MeterDescription(
     kind="recorded",

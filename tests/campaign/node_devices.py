@@ -10,8 +10,7 @@ from typing import Any
 from dvfs.setting import Setting
 from kernels.host.ranks import node_name
 from sites.clocks import CONTROLS
-from sites.clocks.shared.control import ClockState, ControlledSite
-from sites.clocks.shared.description import ControlDescription
+from sites.clocks.shared.control import ClockState, ControlDescription, ControlledSite
 from sites.meters import METERS, recorded
 from sites.meters.shared.meter import MeterDescription
 

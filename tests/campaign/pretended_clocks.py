@@ -11,8 +11,7 @@ from campaign.plan.campaign_file import Protocol
 from campaign.plan.point import make_point
 from campaign.store.measurement import Measurement
 from dvfs.setting import Setting
-from sites.clocks.shared.control import ClockState, ControlledSite
-from sites.clocks.shared.description import ControlDescription
+from sites.clocks.shared.control import ClockState, ControlDescription, ControlledSite
 from sites.site_file import Site
 
 ABOUT = ControlDescription(

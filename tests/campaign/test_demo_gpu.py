@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from campaign.verbs.demo_gpu import measured_rows
+from campaign.verbs.demo import measured_rows
 from tests.sites.fake_nvml import TREE, build
 
 ROOT = Path(__file__).parents[2]

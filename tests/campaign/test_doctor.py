@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from campaign.doctor.clock_trial import extreme_settings
-from campaign.doctor.node_examination import NodeExamination, examine_node
+from campaign.doctor.node_examination import NodeExamination, examine_node, extreme_settings
 from campaign.verbs import doctor
 from campaign.verbs.command_line import main
 from dvfs.setting import Setting

@@ -12,7 +12,7 @@ import pytest
 
 from campaign.plan.point import canonical_json
 from campaign.results import open_store as open_results
-from campaign.table.json_records import read_json_records
+from campaign.table.formats.kernel_tuner import read_json_records
 from campaign.verbs.command_line import main
 from tests.campaign.test_map_file import read, refusal
 from tests.campaign.test_table import ROOT, imported

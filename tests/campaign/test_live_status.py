@@ -12,17 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from campaign.launch.metrics_text import metrics_text
-from campaign.launch.partition_now import PartitionNow
+from campaign.launch.live_status import metrics_text, status_page
 from campaign.launch.snapshot import (
     ENDED,
     MEASURING,
+    PartitionNow,
     PartitionSnapshot,
     SettingCounts,
     Snapshot,
     read_snapshot,
 )
-from campaign.launch.status_page import status_page
 from campaign.results import Results
 from campaign.store.hours import Spent
 from campaign.store.layout import open_store

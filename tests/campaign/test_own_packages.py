@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from campaign.verbs.own_packages import PACKAGES, foreign_package
+from campaign.verbs.command_line import PACKAGES, foreign_package
 
 ROOT = Path(__file__).parents[2]
 FOREIGN = 'raise RuntimeError("a foreign package was imported")\n'

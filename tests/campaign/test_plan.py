@@ -34,8 +34,8 @@ from campaign.plan.estimate import (
     measuring_s,
     walltime_s,
 )
-from campaign.plan.order import in_batches
 from campaign.plan.plan import make_plan
+from campaign.plan.planned_points import in_batches
 from campaign.plan.point import Point, canonical_json, make_point
 from campaign.plan.profile_file import Profile
 from campaign.results import open_store

@@ -12,7 +12,7 @@ import pytest
 
 from analysis.measurements.power_trace import row_trace
 from analysis.quality.finding import Finding, describe
-from campaign.next.next_file import next_file
+from campaign.next.next_points import next_file
 from campaign.plan.plan import make_plan
 from campaign.results import open_store as open_results
 from campaign.store.dataset import current_tables

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from campaign.plan.profile_file import read_profile
-from campaign.profiles.counter_map import BUILT_IN_MAPS, read_counter_map
+from campaign.profiles.profile import BUILT_IN_MAPS, read_counter_map
 from campaign.verbs.command_line import main
 from dvfs.input_files import built_in_files
 

@@ -14,11 +14,10 @@ import zarr
 from campaign.results import open_store as open_results
 from campaign.store.columns import SHARD_SAMPLES
 from campaign.store.compaction import compact
-from campaign.store.dataset import open_dataset
+from campaign.store.dataset import open_dataset, trace_of
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, create_store, open_store
 from campaign.store.measurement import Trace
-from campaign.store.trace import trace_of
 from dvfs.dataset import MEASUREMENT_COLUMNS, TRACE_COLUMNS
 from dvfs.errors import ArgumentError
 from tests.campaign.test_journal import measurement

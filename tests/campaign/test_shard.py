@@ -17,7 +17,7 @@ from campaign.store.compaction import compact
 from campaign.store.dataset import open_dataset
 from campaign.store.journal import JournalWriter, encode
 from campaign.store.layout import Store, create_store
-from campaign.store.shard import CHUNKS, BadChunkError, read_shard
+from campaign.store.samples import CHUNKS, BadChunkError, read_shard
 from tests.campaign.test_journal import measurement
 
 ONCE = settings(

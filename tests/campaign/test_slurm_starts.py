@@ -18,12 +18,11 @@ from typing import cast
 import pytest
 
 from campaign.launch.job_queue import Look, QueueWatch
-from campaign.launch.job_workers import JobWorkers
-from campaign.launch.partition_now import PartitionNow
+from campaign.launch.job_workers import BACKOFF_S, MAX_BACKOFF_S, JobWorkers, Starts, last_lines
 from campaign.launch.progress import PLAIN_EVERY_S, UNCHANGED_EVERY_S, PlainProgress
 from campaign.launch.scheduler import Phase, QueuedJob, job_name
 from campaign.launch.slurm import SlurmScheduler
-from campaign.launch.starts import BACKOFF_S, MAX_BACKOFF_S, Starts, last_lines
+from campaign.launch.snapshot import PartitionNow
 from campaign.plan.plan import make_plan
 from campaign.store.dataset import current_tables
 from campaign.store.hours import JobTime, Spent, spent_by_partition

@@ -17,8 +17,7 @@ from campaign.launch.drive import plan_record
 from campaign.launch.outcome import outcome
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.point_server import STEP_NAME
-from campaign.measure.slurm_words import StepEnd, step_end
-from campaign.measure.subprocesses import SubprocessRunner
+from campaign.measure.subprocesses import StepEnd, SubprocessRunner, step_end
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.plan import make_plan
 from campaign.plan.point import Point

@@ -32,9 +32,8 @@ from campaign.store.layout import (
     open_store,
 )
 from campaign.store.measurement import Measurement, Trace
-from campaign.store.rows import CHUNK_ROWS, append
 from campaign.store.states import point_states
-from campaign.store.tables import WrittenStore, read_column
+from campaign.store.tables import CHUNK_ROWS, WrittenStore, append, read_column
 from campaign.store.verify import damaged_traces, repair_samples
 from dvfs.dataset import CLOCK_UNPROVEN, DAMAGED
 from dvfs.texts import EqualLengths, Texts

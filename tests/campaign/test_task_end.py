@@ -11,7 +11,7 @@ import dask
 import pytest
 from distributed import Client, Nanny
 
-from campaign.launch.task_end import TaskEnd, task_end
+from campaign.launch.campaign_run import TaskEnd, task_end
 from sites.site_file import Partition
 from tests.campaign.local_workers import start_local
 

@@ -13,9 +13,9 @@ from campaign.codesign.study_file import Study
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.profile_file import Profile
 from campaign.policy.policy_file import Policy
-from campaign.profiles.counter_map import BUILT_IN_MAPS, CounterMap
+from campaign.profiles.profile import BUILT_IN_MAPS, CounterMap
 from campaign.results import open_store
-from campaign.results.platform_file import PlatformFile
+from campaign.results.rooflines import PlatformFile
 from campaign.table.map_file import MAPPED_COLUMNS, TableMap
 from campaign.verbs.command_line import main
 from dvfs.input_files import FILE_KINDS, built_in_files

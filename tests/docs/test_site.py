@@ -11,7 +11,7 @@ from typing import Any
 from campaign.codesign.study_file import Study
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.profile_file import Profile
-from campaign.profiles.counter_map import CounterMap
+from campaign.profiles.profile import CounterMap
 from campaign.table.map_file import TableMap
 from docs.tables import DOCS, with_tables
 from dvfs.input_files import FileModel

@@ -19,8 +19,14 @@ import pytest
 from dvfs.setting import Setting
 from sites.clocks import open_control
 from sites.clocks.shared.control import ClockState
-from sites.clocks.shared.core_clock import open_core_clock
-from sites.clocks.shared.counted_cycles import APERF, LEAST_NS, MPERF, TSC, count_in_process
+from sites.clocks.shared.core_clock import (
+    APERF,
+    LEAST_NS,
+    MPERF,
+    TSC,
+    count_in_process,
+    open_core_clock,
+)
 from sites.clocks.shared.reading import open_reading
 from sites.site_file import Site
 from tests.sites.fake_nvml import installed, put

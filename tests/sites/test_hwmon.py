@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sites.meters import MeterError
-from sites.meters.shared.hwmon_sensors import find_sensors
+from sites.meters.hwmon import find_sensors
 from sites.meters.shared.open_meter import FileMeter
 from tests.sites.meter_layouts.layout import TREES, opener
 

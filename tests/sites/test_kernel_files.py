@@ -17,8 +17,7 @@ import pytest
 
 from sites.clocks import nvml, right_to_set
 from sites.clocks.cpufreq import find_cpus
-from sites.clocks.shared.control import ClocksError
-from sites.clocks.shared.description import Right
+from sites.clocks.shared.control import ClocksError, Right
 from sites.clocks.shared.kernel_files import (
     optional_number,
     settled,

@@ -24,7 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sites.meters import METERS, Channel, FromFiles, Meter, MeterError, Reading, open_meter
-from sites.meters.shared.domains import CONTAINS
+from sites.meters.shared.meter import CONTAINS
 from sites.meters.shared.stopped import stopped
 from tests.sites.meter_layouts import all_layouts
 from tests.sites.meter_layouts.layout import TREES, Layout

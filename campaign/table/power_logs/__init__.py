@@ -23,7 +23,7 @@ from dvfs.errors import ArgumentError
 from dvfs.input_files import FileError
 from dvfs.registry import Registry
 from sites.meters import Channel
-from sites.meters.shared.domains import contains
+from sites.meters.shared.meter import contains
 
 OURS = {
     "dcgmi-dmon": "campaign.table.power_logs.dcgmi_dmon",

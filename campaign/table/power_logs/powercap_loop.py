@@ -7,7 +7,7 @@
     1795945347.203,210332,262143328850,9230114
 
 ``time`` is a Unix time or ISO 8601; each other column has its unit in brackets and a name that
-begins with its domain (:data:`sites.meters.shared.domains.CONTAINS`). ``NAME range`` is the
+begins with its domain (:data:`sites.meters.shared.meter.CONTAINS`). ``NAME range`` is the
 largest value of a counter (``max_energy_range_uj``), after which it begins at 0 again.
 """
 
@@ -25,7 +25,7 @@ from campaign.table.power_logs import NS, LogDescription, LoggedChannel, unix_ns
 from campaign.table.units import UNITS
 from dvfs.input_files import FileError
 from sites.meters import Channel
-from sites.meters.shared.domains import CONTAINS
+from sites.meters.shared.meter import CONTAINS
 
 ABOUT = LogDescription(
     name="powercap",

@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from sites.clocks.shared.control import ClocksError
-from sites.clocks.shared.description import Right
+from sites.clocks.shared.control import ClocksError, Right
 
 SETTLE_S = 1.0
 """How long the hardware may take: drivers answer within a few ms (a PLL relock, a mailbox)."""

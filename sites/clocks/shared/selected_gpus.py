@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from sites.clocks.shared.description import ControlDescription, Right
+from sites.clocks.shared.control import ControlDescription, Right
 from sites.clocks.shared.gpu_clocks import as_clocks_unavailable
 from sites.clocks.shared.journal import PutBack
 from sites.gpu_error import GpuError

@@ -1,4 +1,4 @@
-"""What a meter is: channels with their units and properties, and readings of all of them."""
+"""What a meter is: channels with their units, domains and properties, and readings."""
 
 from __future__ import annotations
 
@@ -7,6 +7,32 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from dvfs.errors import UserError
+
+CONTAINS: dict[str, tuple[str, ...]] = {
+    "node": ("module", "psys", "package", "dram", "gpu", "board", "network"),
+    "module": ("package", "dram", "gpu"),
+    "psys": ("package", "dram"),
+    "package": ("core", "uncore"),
+    "gpu": ("gpu-memory",),
+    "dram": (),
+    "core": (),
+    "uncore": (),
+    "gpu-memory": (),
+    "board": (),
+    "network": (),
+}
+"""Domain -> the domains whose energy is part of its own.
+
+``node``: everything that the node's power supply feeds. ``module``: a superchip with its memory
+(GH200, or a Jetson's whole module). ``psys``: what Intel's platform counter covers. ``package``: a
+CPU socket; ``dram``: its memory; ``gpu``: a whole accelerator with its memory. ``board``: the rest
+of a board, such as regulators and I/O chips; ``network``: network adapters.
+"""
+
+
+def contains(outer: str, inner: str) -> bool:
+    """Whether the energy of domain ``inner`` is part of that of ``outer``, at any depth."""
+    return any(inner == part or contains(part, inner) for part in CONTAINS.get(outer, ()))
 
 
 class MeterError(UserError):
@@ -56,7 +82,7 @@ class Channel:
 
     ``kind`` is what a reading means: ``energy`` is joules since some past instant, already
     unwrapped by the meter, so that it never goes back; ``power`` is watts. ``domain`` is one of
-    :data:`sites.meters.shared.domains.CONTAINS`. ``inside`` names the channel of the same meter
+    :data:`sites.meters.shared.meter.CONTAINS`. ``inside`` names the channel of the same meter
     whose energy includes this channel's; ``same_as`` names the channel that measures the same
     energy by other means, such as a counter beside a power. A total counts a channel only if both
     are None.

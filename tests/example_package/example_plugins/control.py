@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dvfs.setting import Setting
-from sites.clocks.shared.control import ClockState, ControlledSite
-from sites.clocks.shared.description import ControlDescription, Right
+from sites.clocks.shared.control import ClockState, ControlDescription, ControlledSite, Right
 
 ABOUT = ControlDescription(
     control="as-found",

@@ -18,7 +18,7 @@ import google_crc32c
 import numcodecs.blosc
 
 from campaign.store.journal import HEAD, LENGTHS, MAGIC
-from campaign.store.seal import SEAL
+from campaign.store.layout import SEAL
 
 
 @dataclass(frozen=True)
