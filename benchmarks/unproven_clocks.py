@@ -31,7 +31,7 @@ from dvfs.setting import Setting
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from analysis.measurements.clock_proof import shown_by_timing  # noqa: E402
+from analysis.measurements.provenance import shown_by_timing  # noqa: E402
 from campaign.store.measurement import Measurement  # noqa: E402
 from kernels.host.timed_clock import compile_chain, timed_core_mhz  # noqa: E402
 from sites.clocks import CONTROLS  # noqa: E402

@@ -13,6 +13,7 @@ from analysis.measurements.observations import (
     Observations,
     kernel_names,
     measured_volts,
+    moved_rows,
 )
 from analysis.predict.site import SitePosterior, Trial, cells_of, site_posterior
 from analysis.ties import equally_fast, time_noise
@@ -24,7 +25,8 @@ def known_volts(data: Observations, legal: LegalVolts) -> dict[Setting, tuple[fl
     known.
 
     ``legal``: those of the legal settings, None where there is no such clock or the voltage is not
-    known. Where the measurements carry no voltage, every one is 1.
+    known. Where the measurements carry no voltage, every one is 1. A setting whose clock no row ran
+    at has the legal one, if that is known.
     """
     volts: dict[Setting, tuple[float, float]] = {}
     for setting, (core_v, mem_v) in legal.items():
@@ -32,7 +34,9 @@ def known_volts(data: Observations, legal: LegalVolts) -> dict[Setting, tuple[fl
             volts[setting] = (1.0, 1.0)
         elif core_v is not None:
             volts[setting] = (core_v, 1.0 if mem_v is None else mem_v)
-    return volts | measured_volts(data)
+    ran_at = {data.settings[s] for s in np.unique(data.setting[~moved_rows(data)])}
+    measured = measured_volts(data)
+    return volts | {one: measured[one] for one in measured if one in ran_at or one not in volts}
 
 
 @dataclass(frozen=True, kw_only=True)

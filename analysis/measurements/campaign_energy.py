@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.measurements.estimated_energies import estimated_energies
+from analysis.measurements.provenance import estimated_energies
 from dvfs.dataset import Columns, complete_rows, texts_of
 from dvfs.groups import Groups
 from dvfs.kernel_instance import kernels_of_rows

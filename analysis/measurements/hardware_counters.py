@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.measurements.estimated_energies import mention
+from analysis.measurements.provenance import mention
 from dvfs.dataset import COUNT_PREFIX, COUNTERS, complete_rows
 from dvfs.kernel_instance import kernels_of_rows
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.measurements.campaign_energy import node_counts
-from analysis.measurements.estimated_energies import estimated_energies
+from analysis.measurements.provenance import estimated_energies
 from dvfs.dataset import RECORDED_PREFIX, Columns, complete_rows, texts_of
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
-from analysis.measurements.estimated_energies import estimated_energies
+from analysis.measurements.provenance import UNPROVEN, clock_proofs, estimated_energies
 from dvfs.dataset import (
     COUNT_PREFIX,
     MEMORY_CLASSES,
@@ -298,7 +297,7 @@ def measured_volts(data: Observations) -> dict[Setting, tuple[float, float]]:
     """The mean core and memory voltage of every setting that was measured, at its clocks."""
     asked_mhz = data.mhz[data.setting, 0]
     core_v = data.core_v
-    moved = np.isfinite(data.core_mhz) & (data.core_mhz != asked_mhz)
+    moved = moved_rows(data)
     if moved.any():
         ran = np.isfinite(data.core_mhz)
         clocks, place = np.unique(data.core_mhz[ran], return_inverse=True)
@@ -310,15 +309,19 @@ def measured_volts(data: Observations) -> dict[Setting, tuple[float, float]]:
     return {data.settings[s]: (float(means[0][s]), float(means[1][s])) for s in np.flatnonzero(n)}
 
 
+def moved_rows(data: Observations) -> np.ndarray:
+    """Which rows ran at another core clock than they asked for: bool (rows,)."""
+    return np.isfinite(data.core_mhz) & (data.core_mhz != data.mhz[data.setting, 0])
+
+
 def by_clocks(data: Observations) -> Observations:
     """The same rows, of which those that ran at the same clocks have the same setting: for what
     depends on clocks alone, of which the second one is then called ``mem_mhz``. Clocks that were
     not held are the same to :data:`SAME_CLOCK`."""
-    asked_mhz = data.mhz[data.setting, 0]
-    moved = np.isfinite(data.core_mhz) & (data.core_mhz != asked_mhz)
+    moved = moved_rows(data)
     if not moved.any():
         return data
-    core_mhz = np.where(moved, np.nan, asked_mhz)
+    core_mhz = np.where(moved, np.nan, data.mhz[data.setting, 0])
     held = np.unique(core_mhz[np.isfinite(core_mhz)])
     step = np.exp(SAME_CLOCK * np.round(np.log(data.core_mhz[moved]) / SAME_CLOCK))
     if len(held):

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.costs.linear_cost import at_clocks
-from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
 from analysis.measurements.observations import (
     FitError,
     distinct_kernels,
@@ -32,6 +31,7 @@ from analysis.measurements.problems import (
     problems,
     value_text,
 )
+from analysis.measurements.provenance import UNPROVEN, clock_proofs
 from dvfs.dataset import (
     CLOCK_UNPROVEN,
     COUNT_PREFIX,

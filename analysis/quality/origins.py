@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.measurements.clock_proof import UNPROVEN
-from analysis.measurements.estimated_energies import estimated_energies
+from analysis.measurements.provenance import UNPROVEN, estimated_energies
 from analysis.quality.finding import Finding, first_named
 from analysis.quality.rows import Rows
 from dvfs.dataset import RECORDED_PREFIX, texts_of

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.measurements.clock_proof import clock_proofs
-from analysis.measurements.estimated_energies import every_row, mention
 from analysis.measurements.observations import setting_text
+from analysis.measurements.provenance import clock_proofs, every_row, mention
 from dvfs.dataset import COUNT_PREFIX, MEMORY_CLASSES, complete_rows, texts_of
 from dvfs.groups import Groups
 from dvfs.kernel_instance import KernelInstance, kernels_of_rows
@@ -39,7 +38,7 @@ class Rows:
     ``mhz``, float64 (settings, 2), NaN for none. ``values``: the
     natural logarithms of time (s), power (W) and energy (J). ``volts``: float64 (rows, 2), of core
     and memory, NaN where not known. ``counts``: class -> operations of one iteration, NaN where
-    not known. ``clock_proof``: as :func:`analysis.measurements.clock_proof.clock_proofs` has it.
+    not known. ``clock_proof``: as :func:`analysis.measurements.provenance.clock_proofs` has it.
     """
 
     index: np.ndarray

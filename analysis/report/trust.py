@@ -19,8 +19,7 @@ from analysis.choice.pick import SURE, Pick, not_surely_better
 from analysis.energy.fitted import Fit
 from analysis.energy.models import ESTIMATED
 from analysis.figures.labels import natural, setting_label
-from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
-from analysis.measurements.estimated_energies import mention
+from analysis.measurements.provenance import UNPROVEN, clock_proofs, mention
 from analysis.quality.finding import SEPARATE, Finding, describe
 from analysis.quality.origins import CLOCK_PROOF
 from analysis.report.tables import RowGroup, Table, TableColumn, decimals

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from analysis.measurements.clock_proof import clock_proofs
 from analysis.measurements.power_trace import PowerTrace, row_trace
+from analysis.measurements.provenance import clock_proofs
 from campaign.store.planned import planned_ids
 from campaign.store.records import read_contents
 from campaign.store.setups import Record, public_record, read_setup
@@ -35,7 +35,7 @@ class ShownMeasurement:
 
     ``scalars``: column -> its value, NaN where it is missing, in the units of
     :data:`dvfs.dataset.COLUMN_UNITS`. ``clock_proof``: how its clocks were shown, as
-    :func:`analysis.measurements.clock_proof.clock_proofs` says. ``counts``: class -> operations of
+    :func:`analysis.measurements.provenance.clock_proofs` says. ``counts``: class -> operations of
     one iteration, those that are known. ``meters``: channel -> its properties and energy.
     ``setup``: the record of how it was measured, None where the store has none. ``trace``: power
     against time, None where it keeps no such trace, or none yet.

@@ -42,8 +42,8 @@ from analysis.energy.applications import application_energies
 from analysis.energy.breakdown import by_class, by_domain, by_kind
 from analysis.energy.fit import fit
 from analysis.energy.fitted import Fit, costs_at
-from analysis.measurements.clock_proof import shown_by_timing
 from analysis.measurements.observations import Observations, observations
+from analysis.measurements.provenance import shown_by_timing
 from analysis.rooflines.at_setting import line_as_dict, rooflines_at
 from analysis.rooflines.greenup import bounds, case, greenup, speedup, work_advice, work_limits
 from analysis.rooflines.platforms import PLATFORMS, platform_rooflines, platform_summaries

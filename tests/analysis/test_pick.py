@@ -538,6 +538,17 @@ def test_settings_may_be_picked_where_a_voltage_was_measured_or_is_in_the_table(
     assert known_volts(bare, legal) == dict.fromkeys(every, (1.0, 1.0))
 
 
+def test_a_setting_whose_clock_no_row_ran_at_has_the_legal_voltage(data):
+    top = data.mhz[:, 0].max()
+    held_down = data.mhz[data.setting, 0] == top
+    data = replace(data, core_mhz=np.where(held_down, 0.9 * top, data.core_mhz))
+    legal = {one: (1.234, 1.0) for one in data.settings}
+    measured, known = measured_volts(data), known_volts(data, legal)
+    for setting in data.settings:
+        assert known[setting] == ((1.234, 1.0) if setting.core_mhz == top else measured[setting])
+    assert known_volts(data, {}) == measured
+
+
 @pytest.mark.parametrize("there", [("core_mhz", "mem_mhz"), ("core_mhz",), ("mem_mhz",), ()])
 def test_legal_settings_that_were_all_measured_change_no_pick(there):
     """Whichever clocks a site has: a legal setting is the one that was measured."""

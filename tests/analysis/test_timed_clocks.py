@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.measurements.clock_proof import shown_by_timing
+from analysis.measurements.provenance import shown_by_timing
 
 CLOCKS = np.arange(1000.0, 3001.0, 100.0)
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.measurements.clock_proof import UNPROVEN, clock_proofs
+from analysis.measurements.provenance import UNPROVEN, clock_proofs
 from analysis.quality.clocks import against_the_clocks, name_only
 from analysis.quality.noise import MedianGrid
 from analysis.quality.repeats import level_changes
