@@ -542,7 +542,7 @@ def test_a_setting_whose_clock_no_row_ran_at_has_the_legal_voltage(data):
     top = data.mhz[:, 0].max()
     held_down = data.mhz[data.setting, 0] == top
     data = replace(data, core_mhz=np.where(held_down, 0.9 * top, data.core_mhz))
-    legal = {one: (1.234, 1.0) for one in data.settings}
+    legal = dict.fromkeys(data.settings, (1.234, 1.0))
     measured, known = measured_volts(data), known_volts(data, legal)
     for setting in data.settings:
         assert known[setting] == ((1.234, 1.0) if setting.core_mhz == top else measured[setting])
