@@ -185,8 +185,8 @@ def judge_holdout(
     truth = FewTruth.of(data, goal)
     if not truth.row:
         return []
-    own = np.unique(data.setting[fitted_on])
-    fold = FewFold(0, list(truth.row), own, fitted_on, fitted_on)
+    trained = np.unique(data.setting[fitted_on])
+    fold = FewFold(0, list(truth.row), trained, fitted_on, fitted_on)
     return _judged_picks(data, truth, fold, goal)
 
 
@@ -254,9 +254,9 @@ def few_folds(
         order = rng.permutation(len(kernels))
         for part in np.array_split(order, min(PARTS, len(kernels))):
             judged = [kernels[i] for i in part]
-            own = rng.choice(chosen, new, replace=False)
+            few = rng.choice(chosen, new, replace=False)
             others = inside & (kernel_numbers(data, judged) < 0)
-            yield FewFold(draw, judged, own, others | (inside & np.isin(data.setting, own)), others)
+            yield FewFold(draw, judged, few, others | (inside & np.isin(data.setting, few)), others)
 
 
 @dataclass(frozen=True)

@@ -88,8 +88,8 @@ def fit_energies(variants: MeasuredVariants) -> EnergyPrices | None:
     tested = rows[len(trained) :]
     if len(trained) < needed or not len(tested):
         return None
-    own = {name: column[trained] for name, column in columns.items()}
-    cost = fit_linear_cost(own, variants.energy_j[trained], LEAST_ABSOLUTE)
+    terms = {name: column[trained] for name, column in columns.items()}
+    cost = fit_linear_cost(terms, variants.energy_j[trained], LEAST_ABSOLUTE)
     predicted = cost.of({name: column[tested] for name, column in columns.items()})
     error = np.sqrt(np.mean((predicted / variants.energy_j[tested] - 1.0) ** 2))
     return EnergyPrices(

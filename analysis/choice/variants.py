@@ -196,8 +196,8 @@ class VariantStudy:
             "hull": [{"arc": arc, **corner.as_dict()} for arc, corner in self.hull],
             "pareto": [variant.as_dict() for variant in self.pareto],
             "alpha": {
-                name: [{"from": o.low, "to": o.high, **o.variant.as_dict()} for o in own]
-                for name, own in (("relative", self.relative), ("s_j", self.s_j))
+                name: [{"from": o.low, "to": o.high, **o.variant.as_dict()} for o in optima]
+                for name, optima in (("relative", self.relative), ("s_j", self.s_j))
             },
             "same_energy_slower_pct": self.same_energy_slower_pct,
             "same_time_more_energy_factor": self.same_time_more_energy_factor,
@@ -217,7 +217,7 @@ def study(
     rate, efficiency = variants.work / time_s, variants.work / energy_j
     names = short_labels(variants.instances)
     unknown = (math.nan, math.nan)
-    expected = [(predicted or {}).get(own.label, unknown) for own in variants.instances]
+    expected = [(predicted or {}).get(variant.label, unknown) for variant in variants.instances]
     costs = [
         VariantCosts(
             instance=instance,

@@ -99,8 +99,8 @@ def ratios(rows: Rows, model: NoiseModel, group: np.ndarray) -> Ratios:
     # The kernels' noise has the degrees of freedom of Satterthwaite (1946).
     kernel_df = np.maximum(model.kernel_df, TOLERANCE)
     spread = by_kernel.power(2) @ (model.kernel_var**2 / kernel_df)
-    own = (by_kernel @ model.kernel_var) ** 2
-    noise_df = np.divide(own, spread, out=np.full(n_groups, UNLIMITED), where=spread > 0)
+    variance = (by_kernel @ model.kernel_var) ** 2
+    noise_df = np.divide(variance, spread, out=np.full(n_groups, UNLIMITED), where=spread > 0)
     offsets = np.einsum("gn,nm,gm->g", nodes, model.offset_cov, nodes)
     parts = [
         (np.maximum(noise_var, 0.0) + offsets, noise_df),
@@ -254,9 +254,9 @@ def compare_site(
             drift_pct[quantity] = 100.0 * math.sqrt(
                 max(model.session_var - model.session_noise, 0.0)
             )
-        own = _changes(rows, model, site, quantity)
-        changes += own
-        notes += _notes(rows, model, quantity, own)
+        of_quantity = _changes(rows, model, site, quantity)
+        changes += of_quantity
+        notes += _notes(rows, model, quantity, of_quantity)
     simulated = bool(any(frame["simulated"].any() for frame in frames))
     summary = SiteComparison(
         site=site,
@@ -282,10 +282,10 @@ def _changes(rows: Rows, model: NoiseModel, site: str, quantity: str) -> list[Ch
     groups = (np.zeros(len(cells), int), cells["kernel_code"].to_numpy(), np.arange(len(cells)))
     changes = []
     for level, group in zip(LEVELS, groups, strict=True):
-        own = ratios(rows, model, group)
-        place = cells.loc[own.first, PLACE[level]].rename(columns={"label": "kernel"})
+        found = ratios(rows, model, group)
+        place = cells.loc[found.first, PLACE[level]].rename(columns={"label": "kernel"})
         for i, named in enumerate(place.to_dict("records")):
-            middle, half = float(own.log_ratio[i]), float(own.half_width[i])
+            middle, half = float(found.log_ratio[i]), float(found.half_width[i])
             changes.append(
                 Change(
                     level=level,
@@ -294,10 +294,10 @@ def _changes(rows: Rows, model: NoiseModel, site: str, quantity: str) -> list[Ch
                     ratio=math.exp(middle),
                     low=math.exp(middle - half),
                     high=math.exp(middle + half),
-                    p=float(own.p[i]),
-                    before=int(own.before[i]),
-                    after=int(own.after[i]),
-                    points=int(own.cells[i]),
+                    p=float(found.p[i]),
+                    before=int(found.before[i]),
+                    after=int(found.after[i]),
+                    points=int(found.cells[i]),
                     **{str(name): value for name, value in named.items()},
                 )
             )
@@ -330,8 +330,8 @@ def with_adjusted(changes: Sequence[Change]) -> list[Change]:
     adjusted = np.full(len(changes), math.nan)
     p = np.array([change.p for change in changes])
     for level in LEVELS:
-        own = np.array([change.level == level for change in changes], bool) & np.isfinite(p)
-        adjusted[own] = np.minimum(benjamini_hochberg(p[own]) * len(LEVELS), 1.0)
+        at_level = np.array([change.level == level for change in changes], bool) & np.isfinite(p)
+        adjusted[at_level] = np.minimum(benjamini_hochberg(p[at_level]) * len(LEVELS), 1.0)
     return [
         replace(change, adjusted_p=float(value))
         for change, value in zip(changes, adjusted, strict=True)

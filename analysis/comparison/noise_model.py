@@ -139,18 +139,18 @@ def moderated(squares: np.ndarray, df: np.ndarray) -> tuple[np.ndarray, np.ndarr
     Smyth (2004), section 6.2: the groups' variances are taken to be of a scaled inverse
     chi-squared distribution, fitted to the moments of their logarithms.
     """
-    own = np.divide(squares, df, out=np.zeros_like(squares, dtype=float), where=df > 0)
-    usable = (df > 0) & (own > 0)
+    variance = np.divide(squares, df, out=np.zeros_like(squares, dtype=float), where=df > 0)
+    usable = (df > 0) & (variance > 0)
     if not usable.any():
         return np.zeros(len(df)), np.where(df.sum() > 0, df, 0.0)
     half = df[usable] / 2.0
-    log_own = np.log(own[usable]) - special.digamma(half) + np.log(half)
+    log_own = np.log(variance[usable]) - special.digamma(half) + np.log(half)
     prior_df, center = UNLIMITED, float(log_own.mean())
     if usable.sum() > 1:
         spread = float(log_own.var(ddof=1) - special.polygamma(1, half).mean())
         prior_df = 2.0 * _inverse_trigamma(spread) if spread > 0 else UNLIMITED
     elif len(df) == 1:
-        return own, df.astype(float)
+        return variance, df.astype(float)
     prior_df = min(prior_df, float(df.sum()))  # the common variance is no better known
     half_prior = prior_df / 2.0
     prior = np.exp(center + special.digamma(half_prior) - np.log(half_prior))

@@ -142,10 +142,10 @@ def best_tiles(
         raise PredictionError(f"tile_t: found {odd}, and hexagons need an even one")
     from analysis.costs.codesign_search import search  # noqa: PLC0415  (it needs Numba)
 
-    own = np.ones((len(high), 3), np.int64)
+    lengths = np.ones((len(high), 3), np.int64)
     for axis in range(work.axes):
-        own[:, axis] = tiles[f"tile_{axis + 1}"]
-    needed = tile_bytes(own[:, : work.axes], high)
+        lengths[:, axis] = tiles[f"tile_{axis + 1}"]
+    needed = tile_bytes(lengths[:, : work.axes], high)
     shape = (len(designs), len(work.sizes))
     time_s, energy_j = np.empty(shape), np.empty(shape)
     tile, k = np.empty(shape, np.int64), np.empty(shape, np.int64)
@@ -156,7 +156,7 @@ def best_tiles(
             found = search(
                 (part.processors, part.lanes, part.on_chip_kb * KB),
                 pay.constant_w + pay.constant_w_per_mm2 * part.area_mm2,
-                (own, high, needed),
+                (lengths, high, needed),
                 (work.sizes.astype(np.int64), work.steps.astype(np.int64)),
                 (work.axes, work.iteration_s, work.iteration_j, pay.word_j),
                 (constants.seconds_per_word, constants.barrier_s, constants.launch_s),

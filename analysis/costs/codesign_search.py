@@ -47,9 +47,9 @@ def _best_k(across, subtiles, transfer_s, compute_s, memory_s, processors, most,
             prism_s = transfer_s + k * longer_s * subtiles
         groups = -(-across // k)
         rounds = -(-groups // processors)
-        own = max(rounds * prism_s, memory_s)
-        if own < least:
-            least, where = own, k
+        time_s = max(rounds * prism_s, memory_s)
+        if time_s < least:
+            least, where = time_s, k
         best[k], of_k[k] = least, where
 
 

@@ -186,10 +186,13 @@ def _columns(training: Training, solution: FormSolution) -> tuple[ArrowColumns, 
         columns = design_matrix(data, equations.shared)
     filled = np.flatnonzero(columns.any(axis=0))
     has_mem = any(term.pays_for == "kernel" and term.domain == MEM for term in training.terms)
-    own = np.column_stack([data.core_v**2, data.mem_v**2 * has_mem])
+    lumped = np.column_stack([data.core_v**2, data.mem_v**2 * has_mem])
     energy_j = data.energy_j[:, None]
     arrow = ArrowColumns(
-        columns[:, filled] / energy_j, own / energy_j, training.number[rows], len(equations.kernels)
+        columns[:, filled] / energy_j,
+        lumped / energy_j,
+        training.number[rows],
+        len(equations.kernels),
     )
     kernels = np.arange(len(equations.shared), len(equations.terms))
     return arrow, np.concatenate([filled, kernels])
@@ -230,10 +233,10 @@ def _own_weight(data: Observations, residual: np.ndarray) -> np.ndarray:
     residuals have beyond the measurements' (by moments). A row without one has the median.
     """
     assert data.energy_std_j is not None  # noqa: S101
-    own = (data.energy_std_j / data.energy_j) ** 2
-    own = np.where(np.isfinite(own), own, np.nanmedian(own))
-    of_model = max(float(np.mean(residual**2) - np.mean(own)), 0.0)
-    variance = of_model + np.maximum(own, 1e-12)
+    of_rows = (data.energy_std_j / data.energy_j) ** 2
+    of_rows = np.where(np.isfinite(of_rows), of_rows, np.nanmedian(of_rows))
+    of_model = max(float(np.mean(residual**2) - np.mean(of_rows)), 0.0)
+    variance = of_model + np.maximum(of_rows, 1e-12)
     return np.asarray(variance.min() / variance)
 
 
@@ -386,9 +389,9 @@ def predict(
     lumped = np.flatnonzero(training.number >= 0)
     if len(lumped):
         at = training.block[lumped]
-        own = value[:, size:].reshape(len(solutions), -1, 2)[of[at], training.number[lumped]]
-        energy_j[lumped] += own[:, 0] * (training.data.core_v[lumped] * core_v[at]) ** 2
-        energy_j[lumped] += own[:, 1] * (training.data.mem_v[lumped] * mem_v[at]) ** 2
+        of_kernel = value[:, size:].reshape(len(solutions), -1, 2)[of[at], training.number[lumped]]
+        energy_j[lumped] += of_kernel[:, 0] * (training.data.core_v[lumped] * core_v[at]) ** 2
+        energy_j[lumped] += of_kernel[:, 1] * (training.data.mem_v[lumped] * mem_v[at]) ** 2
     return energy_j
 
 
@@ -400,13 +403,13 @@ def column_lengths(training: Training, solution: FormSolution) -> np.ndarray:
     factor = core_v[:, None] ** equations.core_power * mem_v[:, None] ** equations.mem_power
     shared = (factor**2 * np.diagonal(equations.gram, axis1=1, axis2=2)).sum(axis=0)
     setting = np.searchsorted(equations.cell_end, np.arange(len(equations.kernel)), side="right")
-    own = [
+    lumped = [
         np.bincount(equations.kernel, v[setting] ** 4 * gram, len(equations.kernels))
         for v, gram in zip(
             (core_v, mem_v), np.diagonal(equations.own_gram, axis1=1, axis2=2).T, strict=True
         )
     ]
-    return np.asarray(np.sqrt(np.concatenate([shared, np.column_stack(own).ravel()])))
+    return np.asarray(np.sqrt(np.concatenate([shared, np.column_stack(lumped).ravel()])))
 
 
 def _curves_at(

@@ -147,8 +147,8 @@ class _Rows:
         fixed[:p, :p] = known.covariance
         scaled[:p, :p] = np.diag(known.value**2) + np.outer(known.value, known.value)
         for i in range(p, len(terms)):
-            own = columns[:, i][columns[:, i] > 0]
-            fixed[i, i] = 1.0 / np.median(own) ** 2 if len(own) else 0.0
+            positive = columns[:, i][columns[:, i] > 0]
+            fixed[i, i] = 1.0 / np.median(positive) ** 2 if len(positive) else 0.0
         if curves is None and known.voltage in ESTIMATED:
             of_curves = [
                 _by_fall(columns, terms, start, domain, volts)
@@ -300,7 +300,7 @@ def _by_fall(
 def _noise(data: Observations, scatter: Scatter) -> np.ndarray:
     """The covariance of the rows' relative errors: float64 (n, n)."""
     labels = data.labels.tolist()
-    own = np.array([scatter.own * scatter.scale.get(label, 1.0) for label in labels])
+    of_cell = np.array([scatter.own * scatter.scale.get(label, 1.0) for label in labels])
     noise = np.array([scatter.noise.get(label, 0.0) for label in labels]) + LEAST_NOISE
     if data.energy_std_j is not None:
         noise += np.nan_to_num(data.energy_std_j / data.energy_j) ** 2
@@ -311,7 +311,7 @@ def _noise(data: Observations, scatter: Scatter) -> np.ndarray:
     return np.asarray(
         scatter.kernel * same_kernel
         + scatter.setting * same_setting
-        + own * same_cell
+        + of_cell * same_cell
         + np.diag(noise)
     )
 

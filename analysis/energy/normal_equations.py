@@ -243,7 +243,7 @@ def normal_equations(
     shared = [term for term in terms if term.pays_for != "kernel"]
     lumped = [term for term in terms if term.pays_for == "kernel"]
     kernels = sorted({term.of for term in lumped})
-    own: list[Term] = [term for kernel in kernels for term in LumpedTerm.both(kernel)]
+    lumped_terms: list[Term] = [term for kernel in kernels for term in LumpedTerm.both(kernel)]
     root = np.ones(len(data)) if weight is None else np.sqrt(weight)
     columns = design_matrix(data, shared) if columns is None else columns
     rows = columns * (root / data.energy_j)[:, None]
@@ -268,11 +268,11 @@ def normal_equations(
 
     of_mine = rows[mine].T
     own_gram = [[sums(core * core), sums(core * mem)], [sums(mem * core), sums(mem * mem)]]
-    cross = [[sums(own * column) for column in of_mine] for own in (core, mem)]
-    own_moment = [sums(own * root[mine]) for own in (core, mem)]
+    cross = [[sums(domain * column) for column in of_mine] for domain in (core, mem)]
+    own_moment = [sums(domain * root[mine]) for domain in (core, mem)]
     return NormalEquations(
         shared=shared,
-        own=own,
+        own=lumped_terms,
         kernels=kernels,
         settings=settings,
         gram=gram,

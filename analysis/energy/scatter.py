@@ -75,15 +75,15 @@ def _beside_coefficients(
 
     The coefficients of single kernels are taken out of each kernel's rows first.
     """
-    own: dict[str, list[int]] = {}
+    by_kernel: dict[str, list[int]] = {}
     shared = []
     for i, term in enumerate(fitted.terms):
         if term.pays_for == "kernel":
-            own.setdefault(term.of, []).append(i)
+            by_kernel.setdefault(term.of, []).append(i)
         else:
             shared.append(i)
     left, numbers = np.column_stack([away, share[:, shared].toarray()]), 0
-    for name, columns in own.items():
+    for name, columns in by_kernel.items():
         of = np.flatnonzero(label == name)
         mine = share[of][:, columns].toarray()
         change, _, rank, _ = np.linalg.lstsq(mine, left[of], rcond=None)
@@ -128,13 +128,13 @@ class Scatter:
         known = np.isfinite(away)
         of_kernel = _mean(away, known, 1)
         of_setting = _mean(away - of_kernel[:, None], known, 0)
-        own = np.where(known, away - of_kernel[:, None] - of_setting, 0.0)
+        residual = np.where(known, away - of_kernel[:, None] - of_setting, 0.0)
         settings, kernels = int(known.any(axis=0).sum()), len(labels)
         freedom = max(int(known.sum()) - settings - kernels + 1, 1)
         noise = _noise(data, labels, log_j)
         of_means = _noise_of_means(data, labels, noise)
-        own_variance = max(float((own**2).sum()) / freedom - of_means, LEAST)
-        by_kernel = (own**2).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+        own_variance = max(float((residual**2).sum()) / freedom - of_means, LEAST)
+        by_kernel = (residual**2).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
         scale = shrunk(by_kernel, known.sum(axis=1))
         there = of_setting[known.any(axis=0)]
         shared = float((there**2).sum()) / max(settings - 1, 1)

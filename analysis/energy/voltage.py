@@ -109,8 +109,8 @@ def neighbouring_knees(family: str, mhz: np.ndarray, numbers: np.ndarray) -> lis
         if isinstance(domain, _Floor) and domain.size == 2:
             clocks = (np.unique(domain.mhz) - domain.low) / (domain.top - domain.low)
             middles = np.minimum((clocks[1:] + clocks[:-1]) / 2, KNEE_END)
-            own = np.searchsorted(clocks, numbers[at + 1], "right") - 1
-            for middle in (*middles[max(own - 1, 0) : own], *middles[own + 1 : own + 2]):
+            place = np.searchsorted(clocks, numbers[at + 1], "right") - 1
+            for middle in (*middles[max(place - 1, 0) : place], *middles[place + 1 : place + 2]):
                 moved = numbers.copy()
                 moved[at + 1] = middle
                 beside.append(moved)

@@ -48,7 +48,7 @@ def area_figure(parts: Mapping[str, Mapping[str, float]], title: str) -> Figure:
     rows = np.arange(len(parts), dtype=float)
     panels = []
     for kind in kinds:
-        shares = np.array([100 * own[kind] / sum(own.values()) for own in parts.values()])
+        shares = np.array([100 * areas[kind] / sum(areas.values()) for areas in parts.values()])
         if not shares.any():
             continue
         texts = [f"{name}: {share:.1f} %" for name, share in zip(parts, shares, strict=True)]

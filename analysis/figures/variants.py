@@ -63,7 +63,7 @@ def scalings(studies: Sequence[VariantStudy]) -> list[Scaling]:
         best: dict[str, None] = {}
         for shown in reversed(ordered):
             best |= dict.fromkeys((shown.fastest.name, shown.least_energy.name))
-        everywhere = [n for n in [*best, *at_each[-1]] if all(n in own for own in at_each)]
+        everywhere = [n for n in [*best, *at_each[-1]] if all(n in at_size for at_size in at_each)]
         if everywhere:
             found.append(
                 Scaling(
@@ -72,7 +72,7 @@ def scalings(studies: Sequence[VariantStudy]) -> list[Scaling]:
                     mine[0].of.simulated,
                     mine[0].of.work_unit,
                     [float(shown.of.problem[size]) for shown in ordered],
-                    {n: [own[n] for own in at_each] for n in dict.fromkeys(everywhere)},
+                    {n: [at_size[n] for at_size in at_each] for n in dict.fromkeys(everywhere)},
                 )
             )
     return found
@@ -198,14 +198,16 @@ def parameters_panel(shown: VariantStudy, title: str, what: str) -> Panel | None
         return None
     along, by = names
     least = _least_by(shown, names)
-    values = sorted({own for _, own in least})
+    values = sorted({second for _, second in least})
     places = np.unique(np.linspace(0, len(values) - 1, MOST_LINES).round().astype(int))
     series: list[Line | Points] = []
     for number, place in enumerate(places.tolist()):
-        points = sorted((x, time_s) for (x, own), time_s in least.items() if own == values[place])
+        points = sorted(
+            (x, time_s) for (x, second), time_s in least.items() if second == values[place]
+        )
         x, time_s = np.array(points).T
         label = f"{by} = {values[place]:g}"
-        texts = [f"{along} = {at:g}, {label}: {own:.4g} s" for at, own in points]
+        texts = [f"{along} = {at:g}, {label}: {time_s:.4g} s" for at, time_s in points]
         series += [
             Line(x, time_s, f"by{number}"),
             Points(x, time_s, f"dot by{number}", label, texts),
@@ -244,12 +246,12 @@ def study_titles(studies: Sequence[VariantStudy]) -> list[str]:
     titles = []
     for shown in studies:
         same = [other.of.problem for other in studies if other.of.kernel == shown.of.kernel]
-        own = [
+        params = [
             f"{name}={value}"
             for name, value in shown.of.problem.items()
             if any(problem.get(name) != value for problem in same)
         ]
-        titles.append(" ".join([shown.of.kernel, *own]))
+        titles.append(" ".join([shown.of.kernel, *params]))
     return titles
 
 
@@ -442,8 +444,8 @@ def _metric_figure(shown: VariantStudy, title: str) -> Figure:
         for side, mine in (("above", values > entry.mean), ("below", values <= entry.mean)):
             at = np.flatnonzero(mine)
             label = "above the mean" if side == "above" else "not above the mean"
-            own = [f"{texts[i]}, {entry.metric.name} {values[i]:.4g}" for i in at if texts]
-            series.append(Points(rate[at], efficiency[at], f"dot {side}", label, own))
+            dot_texts = [f"{texts[i]}, {entry.metric.name} {values[i]:.4g}" for i in at if texts]
+            series.append(Points(rate[at], efficiency[at], f"dot {side}", label, dot_texts))
         panels.append(
             Panel(
                 f"{unit}/J by {shortened(entry.metric.name, 24)}",

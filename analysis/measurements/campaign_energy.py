@@ -117,8 +117,8 @@ def campaign_energy(dataset: xr.Dataset | Columns, site: str) -> CampaignEnergy 
     duration_s = time_s * iterations
     return CampaignEnergy(
         rows={
-            kernels[i].label: own
-            for i, own in zip(of_kernel.codes.tolist(), of_kernel.rows(), strict=True)
+            kernels[i].label: rows_of_kernel
+            for i, rows_of_kernel in zip(of_kernel.codes.tolist(), of_kernel.rows(), strict=True)
         },
         iterations=iterations,
         energy_kwh=np.where(energy_j > 0, energy_j, np.nan) * iterations / J_PER_KWH,

@@ -116,7 +116,7 @@ def metered(dataset: xr.Dataset | Columns, site: str) -> Metered | None:
     known = [json.loads(text or "{}") for text in texts]
     of_row = [counting[i] for i in meters[kept].codes.tolist()]
     channels = [channel for i in np.unique(meters[kept].codes) for channel in counting[i].values()]
-    windows = np.array([own.get("protocol", {}).get("windows", 1) for own in known])
+    windows = np.array([record.get("protocol", {}).get("windows", 1) for record in known])
     return Metered(
         n=len(rows),
         unmetered=len(rows) - len(kept),
@@ -124,15 +124,15 @@ def metered(dataset: xr.Dataset | Columns, site: str) -> Metered | None:
         reading_s=float(
             np.max(
                 [
-                    _reading_s(name, channel, own.get("sampling", {}))
-                    for channels_of_row, own in zip(of_row, known, strict=True)
+                    _reading_s(name, channel, record.get("sampling", {}))
+                    for channels_of_row, record in zip(of_row, known, strict=True)
                     for name, channel in channels_of_row.items()
                 ]
             )
         ),
         counters=all(channel.get("kind") == "energy" for channel in channels),
         domains=frozenset(str(channel.get("domain") or "unknown") for channel in channels),
-        idle=any("idle_w" in own.get("protocol", {}) for own in known),
+        idle=any("idle_w" in record.get("protocol", {}) for record in known),
         whole_programs=all(PROGRAM in json.loads(text) for text in params[kept].present()),
         nodes=float(np.min(node_counts(node[kept]))),
         power_w=float(np.min(energy_j[kept] / time_s[kept])),

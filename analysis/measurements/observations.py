@@ -311,7 +311,7 @@ def measured_volts(data: Observations) -> dict[Setting, tuple[float, float]]:
 
 def moved_rows(data: Observations) -> np.ndarray:
     """Which rows ran at another core clock than they asked for: bool (rows,)."""
-    return np.isfinite(data.core_mhz) & (data.core_mhz != data.mhz[data.setting, 0])
+    return np.asarray(np.isfinite(data.core_mhz) & (data.core_mhz != data.mhz[data.setting, 0]))
 
 
 def by_clocks(data: Observations) -> Observations:

@@ -39,28 +39,30 @@ def _order(params: Mapping[str, Any]) -> list[tuple[str, float, str]]:
     ]
 
 
-def of_problem(own: Sequence[KernelInstance], problem: Mapping[str, str]) -> list[int]:
+def of_problem(instances: Sequence[KernelInstance], problem: Mapping[str, str]) -> list[int]:
     """The places of the parameter sets that have these values, given as text.
 
     Raises:
         FitError: there are none.
     """
-    kept = list(range(len(own)))
+    kept = list(range(len(instances)))
     for name, value in problem.items():
-        values = {value_text(own[i].params[name]): None for i in kept if name in own[i].params}
+        values = {
+            value_text(instances[i].params[name]): None for i in kept if name in instances[i].params
+        }
         if not values:
-            known = sorted({key for i in kept for key in own[i].params})
+            known = sorted({key for i in kept for key in instances[i].params})
             raise FitError(f"--problem: {unknown_name('parameter', name, known)}")
-        kept = [i for i in kept if _is_value(own[i].params.get(name), value)]
+        kept = [i for i in kept if _is_value(instances[i].params.get(name), value)]
         if not kept:
             shown = ", ".join(list(values)[:SHOWN]) + (" ..." if len(values) > SHOWN else "")
             raise FitError(f"--problem: found {name}={value}; {name} is one of {shown}")
     return kept
 
 
-def check_one_problem(own: Sequence[KernelInstance], tuned: Collection[str]) -> None:
+def check_one_problem(instances: Sequence[KernelInstance], tuned: Collection[str]) -> None:
     """Refuse parameter sets of several problems (FitError), and name these."""
-    several = list(problems(own, tuned).values())
+    several = list(problems(instances, tuned).values())
     if len(several) < 2:
         return
     differ = [
@@ -74,7 +76,7 @@ def check_one_problem(own: Sequence[KernelInstance], tuned: Collection[str]) -> 
     ]
     shown = " or ".join(f"--problem {text}" for text in texts[:SHOWN])
     raise FitError(
-        f"{own[0].name} was measured for {len(several)} problems; name one: {shown}"
+        f"{instances[0].name} was measured for {len(several)} problems; name one: {shown}"
         f"{' ...' if len(texts) > SHOWN else ''}"
     )
 

@@ -114,11 +114,11 @@ def kernel_variants(
         FitError: unknown names, several problems, or no variant that was measured with its energy.
     """
     rows = _rows(dataset, site, kernel)
-    own = _instances(dataset, rows)
-    kept = of_problem(own, problem or {})
-    rows, own = rows[kept], [own[i] for i in kept]
+    of_rows = _instances(dataset, rows)
+    kept = of_problem(of_rows, problem or {})
+    rows, of_rows = rows[kept], [of_rows[i] for i in kept]
     if tuned:
-        check_one_problem(own, tuned)
+        check_one_problem(of_rows, tuned)
     why = _left_out(dataset, rows)
     usable = np.array([not reason for reason in why], bool)
     if not usable.any():
@@ -127,15 +127,15 @@ def kernel_variants(
             f"{site} has no variant of {kernel} with a time and an energy at known clocks: it has "
             f"{counted}"
         )
-    setting, settings, here = _at_setting(dataset, rows, own, usable, setting)
+    setting, settings, here = _at_setting(dataset, rows, of_rows, usable, setting)
     left_out = Counter(why[i] for i in np.flatnonzero(here & ~usable))
     at = np.flatnonzero(here & usable)
     _, first, variant = np.unique(
-        np.array([own[i].label for i in at], object).astype(str),
+        np.array([of_rows[i].label for i in at], object).astype(str),
         return_index=True,
         return_inverse=True,
     )
-    at, instances = rows[at], [own[int(at[i])] for i in first]
+    at, instances = rows[at], [of_rows[int(at[i])] for i in first]
     repeats = np.bincount(variant)
 
     def mean(name: str) -> np.ndarray:
@@ -204,7 +204,7 @@ def _left_out(dataset: xr.Dataset | Columns, rows: np.ndarray) -> list[str]:
 def _at_setting(
     dataset: xr.Dataset | Columns,
     rows: np.ndarray,
-    own: Sequence[KernelInstance],
+    instances: Sequence[KernelInstance],
     usable: np.ndarray,
     setting: Setting | None,
 ) -> tuple[Setting, int, np.ndarray]:
@@ -212,7 +212,7 @@ def _at_setting(
     settings, of = distinct_settings(*axis_values(dataset, rows))
     variants: dict[Setting, set[str]] = {}
     for i in np.flatnonzero(usable).tolist():
-        variants.setdefault(settings[of[i]], set()).add(own[i].label)
+        variants.setdefault(settings[of[i]], set()).add(instances[i].label)
     if setting is None:
         setting = max(variants, key=lambda one: (len(variants[one]), one))
     if setting not in variants:
@@ -373,19 +373,19 @@ def _of_provenance(
     for row, text in enumerate(provenance):
         if any(f'"{key}"' in text for key in (METRICS, COUNTERS, LABELS)):
             facts = json.loads(text)
-            for into, own in (
+            for into, values_by_name in (
                 (stated, facts.get(METRICS)),
                 (events, (facts.get(COUNTERS) or {}).get("events")),
                 (labels, facts.get(LABELS)),
             ):
-                for name, value in (own or {}).items():
+                for name, value in (values_by_name or {}).items():
                     into.setdefault(name, {})[row] = _number(value)
 
     def mean(values: Mapping[int, float]) -> np.ndarray:
-        own = variant[list(values)]
+        of_value = variant[list(values)]
         with np.errstate(invalid="ignore"):
-            total = np.bincount(own, list(values.values()), len(time_s))
-            return np.asarray(total / np.bincount(own, minlength=len(time_s)))
+            total = np.bincount(of_value, list(values.values()), len(time_s))
+            return np.asarray(total / np.bincount(of_value, minlength=len(time_s)))
 
     metrics = [Metric(name, "", "kernel", mean(values)) for name, values in stated.items()]
     if {"cycles", "instructions"} <= events.keys():
@@ -491,20 +491,20 @@ def measured_variants(
             f"are modelled by clocks alone: measure it without"
         )
     known = dataset_kernels(dataset)
-    own = [known[kernel, params] for params in np.asarray(dataset["params"])[rows].tolist()]
-    kept = of_problem(own, problem or {})
-    rows, own = rows[kept], [own[place] for place in kept]
+    of_rows = [known[kernel, params] for params in np.asarray(dataset["params"])[rows].tolist()]
+    kept = of_problem(of_rows, problem or {})
+    rows, of_rows = rows[kept], [of_rows[place] for place in kept]
     mhz = dict(zip(CLOCKS, (core_mhz, second_clock(site, mem_mhz, uncore_mhz)), strict=True))
     mhz = {name: values[kept] for name, values in mhz.items()}
     _, setting = distinct_settings(*(mhz[name] for name in CLOCKS))
-    keys = list(zip((instance.label for instance in own), setting.tolist(), strict=True))
+    keys = list(zip((instance.label for instance in of_rows), setting.tolist(), strict=True))
     distinct = {key: place for place, key in enumerate(dict.fromkeys(sorted(keys)))}
     at = np.array([distinct[key] for key in keys])
     first = np.full(len(distinct), -1)
     first[at[::-1]] = np.arange(len(at))[::-1]
-    instances = list({own[place].label: own[place] for place in first.tolist()}.values())
+    instances = list({of_rows[place].label: of_rows[place] for place in first.tolist()}.values())
     places = {instance.label: place for place, instance in enumerate(instances)}
-    variant = np.array([places[own[place].label] for place in first.tolist()])
+    variant = np.array([places[of_rows[place].label] for place in first.tolist()])
     problem_of, problems = _grouped(instances, tuned, texts_only=False)
     family_of, families = _grouped(instances, tuned, texts_only=True)
     stated = terms(instances)

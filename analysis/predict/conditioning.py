@@ -88,8 +88,8 @@ class Conditioned:
         gain, columns = self.gain[pattern], self.patterns[pattern].columns
         follow = np.eye(len(self.sigma))
         follow[:, columns] -= gain
-        own = self.scale[pattern] * (self.sigma - gain @ self.sigma[columns])
-        return own, follow @ self.cov_mu @ follow.T
+        of_kernel = self.scale[pattern] * (self.sigma - gain @ self.sigma[columns])
+        return of_kernel, follow @ self.cov_mu @ follow.T
 
 
 STEPS = 4
@@ -138,11 +138,11 @@ class _Sums:
 
     def square_about(self, mu: np.ndarray) -> np.ndarray:
         """The sum of squares about ``mu`` (D,), which is relative to the mean as the sums are."""
-        own = mu[self.columns]
-        cross = self.sum[:, :, None] * own[:, None]
+        mean = mu[self.columns]
+        cross = self.sum[:, :, None] * mean[:, None]
         n = self.kernels[:, None, None]
         return np.asarray(
-            self.square - cross - cross.transpose(0, 2, 1) + n * own[:, :, None] * own[:, None]
+            self.square - cross - cross.transpose(0, 2, 1) + n * mean[:, :, None] * mean[:, None]
         )
 
 

@@ -141,8 +141,8 @@ class Prior:
         return self._with_features(self._lacking(parts), np.diag(self.features))
 
     def _lacking(self, parts: np.ndarray) -> np.ndarray:
-        own = np.exp(self.sizes[OWN])
-        lacking = _blocks(own[1:9], parts, self.sizes[21], own[9], own[10])
+        sizes = np.exp(self.sizes[OWN])
+        lacking = _blocks(sizes[1:9], parts, self.sizes[21], sizes[9], sizes[10])
         lacking[np.diag_indices(len(lacking))] += JITTER
         return lacking
 
@@ -299,10 +299,10 @@ class Likelihood:
             by_sigma0[block.square] += block.sign * of[1]
             by_m[block.square] += block.sign * of[2]
             by_nu += block.sign * of[3]
-        own, common = np.exp(sizes[OWN]), np.exp(sizes[COMMON])
+        of_kernel, common = np.exp(sizes[OWN]), np.exp(sizes[COMMON])
         slopes = np.zeros(len(sizes))
         for at, g, sizes_of, physical in (
-            (OWN.start, by_sigma0, own, self.physics.kernel),
+            (OWN.start, by_sigma0, of_kernel, self.physics.kernel),
             (COMMON.start, by_m, common, self.physics.common),
         ):
             slopes[at] = sizes_of[0] * float(np.vdot(g, physical))
@@ -311,8 +311,8 @@ class Likelihood:
             slopes[21] += by_slower
             slopes[22] += by_reach
         S = len(parts[0])
-        slopes[9] = own[9] * float(by_sigma0[:S, :S].sum())
-        slopes[10] = own[10] * float(by_sigma0[S:, S:].sum())
+        slopes[9] = of_kernel[9] * float(by_sigma0[:S, :S].sum())
+        slopes[10] = of_kernel[10] * float(by_sigma0[S:, S:].sum())
         slopes[20] = by_nu * prior.nu
         from_prior = (sizes - PRIOR[:, 0]) / PRIOR[:, 1]
         value -= 0.5 * float(from_prior @ from_prior)

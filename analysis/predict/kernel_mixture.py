@@ -109,16 +109,16 @@ def mixture(given: Conditioned, pattern: Pattern) -> tuple[Mixture | None, LeftO
         a, covariance = 1.0, nearest
     held = covariance[np.ix_(o, o)] + np.diag(pattern.noise)
     gain = np.linalg.solve(held, covariance[o]).T
-    own = given.z[np.ix_(pattern.kernels, o)] - given.mu[o]
+    residual = given.z[np.ix_(pattern.kernels, o)] - given.mu[o]
     inverse = np.linalg.inv(held + _time_level(o, S))
-    away = own[:, None] - a * d[:, o]
+    away = residual[:, None] - a * d[:, o]
     log_w = -0.5 * np.einsum("kjo,op,kjp->kj", away, inverse, away)
     return Mixture(
         gain=gain,
         covariance=covariance,
         away=a * (d - d[:, o] @ gain.T),
         weights=np.exp(log_w - logsumexp(log_w, axis=1, keepdims=True)),
-        mean=given.mu + own @ gain.T,
+        mean=given.mu + residual @ gain.T,
     ), tried[best]
 
 
@@ -138,13 +138,13 @@ def _left_out(
     """
     o, J = pattern.columns, len(d)
     value, seen = energies_and_times(given, d), d[:, o]
-    own = seen * (J / (J - 1))
+    from_others = seen * (J / (J - 1))
     gain = cross @ np.linalg.inv(held)
     left = before - (gain * cross).sum(axis=2)
     inverse = np.linalg.inv(held + _time_level(o, given.settings))
     # The mean without the kernel, about which all are, is d_j / (J - 1) lower.
     others = seen + seen[:, None] / (J - 1)
-    away = own[:, None] - a * others
+    away = from_others[:, None] - a * others
     log_w = -0.5 * np.einsum("jko,jop,jkp->jk", away, inverse, away, optimize=True)
     log_w[np.diag_indices(J)] = -np.inf
     follow = np.einsum("jro,jko->jkr", gain, away, optimize=True)

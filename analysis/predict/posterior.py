@@ -71,10 +71,10 @@ class Posterior:
         """With a prior that is known: of other cells, or of further kernels."""
         if noise is not None:
             return cls(z, noise, prior, condition(prior, z, noise))
-        own = np.zeros(z.shape[1])
+        once = np.zeros(z.shape[1])
         of_cells = np.repeat(prior.noise, len(prior.parts.distance))
-        own[: len(of_cells)] = of_cells
-        noise_once = np.tile(own, (len(z), 1))
+        once[: len(of_cells)] = of_cells
+        noise_once = np.tile(once, (len(z), 1))
         return cls(z, None, prior, condition(prior.without_noise(), z, noise_once))
 
     def without(self, left_out: np.ndarray) -> Posterior:
@@ -124,13 +124,13 @@ class Posterior:
         once = (whole @ noise.root) ** 2
         for i, pattern in enumerate(given.patterns):
             o, gain = pattern.columns, whole @ given.gain[i]
-            own = given.scale[i] * (before - (gain * (whole @ given.sigma[:, o])).sum(axis=1))
+            of_kernel = given.scale[i] * (before - (gain * (whole @ given.sigma[:, o])).sum(axis=1))
             follow = whole - whole @ noise.follow
             follow[:, o] -= gain
             shared = (follow @ given.cov_mu * follow).sum(axis=1) + once.sum(axis=1)
             hidden = self._noise_of_hidden.copy()
             hidden[o] = 0.0
-            variance[pattern.kernels] = own.clip(0.0) + shared + whole @ hidden
+            variance[pattern.kernels] = of_kernel.clip(0.0) + shared + whole @ hidden
         return variance
 
     def energy_reach(self) -> np.ndarray:
@@ -161,7 +161,7 @@ class Posterior:
         normal, shared, error, once = (_normal(rng, d) for _ in range(4))
         spread, kind = rng.random((2, DRAWS))
         wide_of: dict[float, np.ndarray] = {}
-        own = symmetric_root(given.sigma) @ normal
+        of_kernel = symmetric_root(given.sigma) @ normal
         shared = symmetric_root(given.cov_mu) @ shared
         noise = self.setting_noise
         once *= np.sqrt(self._noise_of_hidden)[:, None]
@@ -173,7 +173,7 @@ class Posterior:
             if half not in wide_of:
                 wide_of[half] = np.sqrt((half - 1.0) / gammaincinv(half, spread))
             scale = 1.0 if mixed else given.scale[i]
-            before = symmetric_root(mixed.covariance) @ normal if mixed else own
+            before = symmetric_root(mixed.covariance) @ normal if mixed else of_kernel
             seen = before[o] + np.sqrt((pattern.noise + JITTER) / scale)[:, None] * error[o]
             # in place: arrays of this size cost more to make than to compute
             alone, common = gain @ seen, gain @ shared[o]

@@ -78,19 +78,19 @@ def profiled(
     # Student's t about the weighted mean: so many kernels are as good as those that count.
     many = max(1.0 / float((weight**2).sum()), 2.0)
     wide = np.sqrt((many + 1.0) / rng.chisquare(many - 1.0, DRAWS))
-    own = rng.normal(size=(len(weight), DRAWS)) * np.sqrt(weight)[:, None] * wide
+    of_kernel = rng.normal(size=(len(weight), DRAWS)) * np.sqrt(weight)[:, None] * wide
     medians, draws = [], []
     for log in (log_j, log_s):
         mean = weight @ log
         medians.append(np.exp(mean))
-        draws.append(np.exp(mean[:, None] + (log - mean).T @ own))
+        draws.append(np.exp(mean[:, None] + (log - mean).T @ of_kernel))
     return Profiled(*medians, *draws)
 
 
-def _weights(rates: np.ndarray, own: np.ndarray, off: np.ndarray) -> np.ndarray:
+def _weights(rates: np.ndarray, rates_of_profile: np.ndarray, off: np.ndarray) -> np.ndarray:
     """How much each of J kernels counts, (J,), by its ``rates`` (J, C) beside the ``own`` (C,);
     ``off``: their errors (J, n)."""
-    of_kernels, of_own = (log_rates(of, rates.max(axis=0)) for of in (rates, own))
+    of_kernels, of_own = (log_rates(of, rates.max(axis=0)) for of in (rates, rates_of_profile))
     apart = ((of_kernels[:, None] - of_kernels) ** 2).sum(axis=2)
     usual = max(float(apart.mean()), 1e-300)
     best = None

@@ -86,7 +86,10 @@ def profile_speeds(data: Observations) -> dict[str | None, float]:
     speed, *profile = (columns - means[group]).T
     log_speed = np.linalg.lstsq(np.stack(profile, axis=1), speed, rcond=None)[0]
     relative = np.exp(log_speed - log_speed.max()).tolist()
-    return {name or None: own for name, own in zip(profiles, relative, strict=True)}
+    return {
+        name or None: relative_speed
+        for name, relative_speed in zip(profiles, relative, strict=True)
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -625,10 +628,10 @@ def _predicts_better(one: Posterior, other: Posterior) -> bool:
     return bool(densities[0] > densities[1])
 
 
-def _difference(prior: Prior, own: int) -> np.ndarray:
+def _difference(prior: Prior, n_site: int) -> np.ndarray:
     """The covariance of how far the first ``own`` settings are from those of a site like them."""
     S = len(prior.parts.distance)
-    here = np.tile(np.arange(S) < own, 2).astype(float)
+    here = np.tile(np.arange(S) < n_site, 2).astype(float)
     time = (np.arange(2 * S) < S).astype(float)
     of_time, of_power = LIKE_LEVELS
     level = of_time**2 * np.outer(time, time) + of_power**2 * np.outer(1 - time, 1 - time)

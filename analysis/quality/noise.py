@@ -47,10 +47,10 @@ def noise_of_groups(
         return np.full(n_groups, UNKNOWN_NOISE), 0.0
     size = np.abs(differences)
     overall = max(MAD_TO_SIGMA * float(np.median(size)), NOISE_FLOOR)
-    own = Groups(group)
+    groups = Groups(group)
     sigma = np.full(n_groups, overall)
-    enough = own.sizes >= OWN_NOISE_FROM
-    sigma[own.codes[enough]] = np.maximum(overall, MAD_TO_SIGMA * own.medians(size)[enough])
+    enough = groups.sizes >= OWN_NOISE_FROM
+    sigma[groups.codes[enough]] = np.maximum(overall, MAD_TO_SIGMA * groups.medians(size)[enough])
     return sigma, MAD_EFFICIENCY * len(differences)
 
 

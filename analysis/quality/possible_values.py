@@ -265,7 +265,7 @@ def _varying_kernels(rows: Rows, n: np.ndarray) -> list[tuple[int, float, int, i
     starts = np.flatnonzero(np.diff(kernel, prepend=-1))
     kernels = []
     for first, end in pairwise([*starts.tolist(), len(kernel)]):
-        own, settings = log_n[first:end], setting[first:end]
-        least, most = int(settings[np.argmin(own)]), int(settings[np.argmax(own)])
-        kernels.append((int(kernel[first]), float(np.ptp(own)), least, most))
+        log_counts, settings = log_n[first:end], setting[first:end]
+        least, most = int(settings[np.argmin(log_counts)]), int(settings[np.argmax(log_counts)])
+        kernels.append((int(kernel[first]), float(np.ptp(log_counts)), least, most))
     return kernels

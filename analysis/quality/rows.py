@@ -123,19 +123,19 @@ def rows_of(dataset: xr.Dataset | Columns, site: str, limited: bool = True) -> R
     if not limited and "profile" in dataset:
         ok &= np.asarray(dataset["profile"]) == ""
     index = np.flatnonzero(ok & (time_s > 0) & (energy_j > 0))
-    own = every_row(index, time_s)
+    kept = every_row(index, time_s)
 
     def column(name: str, missing: Any) -> np.ndarray:
         if name in dataset:
-            return np.asarray(dataset[name])[own]
+            return np.asarray(dataset[name])[kept]
         return np.full(len(index), missing)
 
     def texts(name: str) -> Texts:
-        return texts_of(dataset, name)[own] if name in dataset else Texts.same("", len(index))
+        return texts_of(dataset, name)[kept] if name in dataset else Texts.same("", len(index))
 
     known, kernel = kernels_of_rows(dataset)
     ranks_code, ranks = _numbered(column("ranks", 1))
-    code, kinds = _numbered(kernel[own] * max(len(ranks), 1) + ranks_code)
+    code, kinds = _numbered(kernel[kept] * max(len(ranks), 1) + ranks_code)
     which, which_ranks = np.divmod(np.array(kinds, np.int64), max(len(ranks), 1))
     instances = [known[i] for i in which.tolist()]
     names = [instance.label for instance in instances]
@@ -151,7 +151,7 @@ def rows_of(dataset: xr.Dataset | Columns, site: str, limited: bool = True) -> R
         for name in dataset
         if str(name).startswith(COUNT_PREFIX)
     }
-    log_time, log_energy = np.log(time_s[own]), np.log(energy_j[own])
+    log_time, log_energy = np.log(time_s[kept]), np.log(energy_j[kept])
     return Rows(
         index=index.astype(np.int64),
         kernel=code.astype(np.int64),

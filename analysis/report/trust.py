@@ -95,16 +95,16 @@ def _failures(dataset: xr.Dataset | Columns, at: np.ndarray) -> list[Remark]:
                     [
                         reason,
                         kernel,
-                        f"{len(own)}",
-                        _short(str(texts[own[-1]])),
+                        f"{len(attempts)}",
+                        _short(str(texts[attempts[-1]])),
                     ]
-                    for (reason, kernel), own in ordered
+                    for (reason, kernel), attempts in ordered
                 ],
             )
         ],
         tall=True,
     )
-    reasons = Counter(reason for (reason, _), own in cells.items() for _ in own)
+    reasons = Counter(reason for (reason, _), attempts in cells.items() for _ in attempts)
     text = "These points have no measurement: " + ", ".join(
         f"{count:,} {reason}" for reason, count in reasons.most_common()
     )

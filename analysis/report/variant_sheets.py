@@ -95,7 +95,7 @@ def hull_sheet(shown: VariantStudy, title: str) -> Sheet:
     """The hull of rate and efficiency, counter-clockwise from the fastest (Anzt et al. 2015,
     Table II)."""
     arc, unit = Field("arc", "arc"), shown.of.work_unit
-    rows = [{arc: own, **_costs(corner, unit)} for own, corner in shown.hull]
+    rows = [{arc: weight, **_costs(corner, unit)} for weight, corner in shown.hull]
     caption = f"Variants of {title} on the hull of rate and efficiency"
     return Sheet.of(f"{study_stem(title)}_hull", caption, shown.of.simulated, rows)
 

@@ -53,9 +53,9 @@ class DesignOf:
 
     def as_dict(self) -> dict[str, Any]:
         """An entry of ``campaign codesign --json``."""
-        own = dict(vars(self))
-        own["energy_j"] = None if np.isnan(self.energy_j) else self.energy_j
-        return own | {"tiles": [dict(tile) for tile in self.tiles]}
+        values = dict(vars(self))
+        values["energy_j"] = None if np.isnan(self.energy_j) else self.energy_j
+        return values | {"tiles": [dict(tile) for tile in self.tiles]}
 
     @property
     def name(self) -> str:
@@ -89,17 +89,17 @@ class Codesign:
 
     def row(self, place: int) -> dict[str, Any]:
         """A design and the workload's time on it."""
-        own: dict[str, Any] = {
+        values: dict[str, Any] = {
             name: column[place].item() for name, column in vars(self.designs).items()
         }
-        return own | {"time_s": float(self.time_s[place] @ np.array(self.weights))}
+        return values | {"time_s": float(self.time_s[place] @ np.array(self.weights))}
 
     def shares(self) -> list[dict[str, Any]]:
         """What other weights would choose; see :func:`analysis.costs.codesign.by_weight`."""
         return [
-            {"stencil": self.stencils[own.stencil], "low": own.low, "high": own.high}
-            | {name: getattr(self.designs, name)[own.design].item() for name in DESIGN}
-            for own in by_weight(self.costs, self.weights)
+            {"stencil": self.stencils[share.stencil], "low": share.low, "high": share.high}
+            | {name: getattr(self.designs, name)[share.design].item() for name in DESIGN}
+            for share in by_weight(self.costs, self.weights)
         ]
 
     def as_dict(self) -> dict[str, Any]:
@@ -109,9 +109,9 @@ class Codesign:
             "form": self.study.form,
             "objective": self.study.objective,
             "designs": len(self.designs),
-            "best": {name: own.as_dict() for name, own in self.best.items()},
+            "best": {name: design.as_dict() for name, design in self.best.items()},
             "pareto": [self.row(place) for place in self.front.tolist()],
-            "existing": [dict(own) for own in self.existing],
+            "existing": [dict(design) for design in self.existing],
             "weights": self.shares() if len(self.stencils) > 1 else [],
         }
 
@@ -139,15 +139,15 @@ def run_study(path: Path) -> Codesign:
             "change the range, or the space",
         )
     designs = every.take(inside)
-    works = [_work(own) for own in study.workload]
+    works = [_work(entry) for entry in study.workload]
     named = designs_of(
-        *(np.array([getattr(own, name) for own in study.existing]) for name in DESIGN),
+        *(np.array([getattr(gpu, name) for gpu in study.existing]) for name in DESIGN),
         caches=study.area.caches,
         model=model,
     )
     found, of_named, tiles_of = [], [], []
-    for place, (own, work) in enumerate(zip(study.workload, works, strict=True)):
-        tiles = _tiles(study, own, source)
+    for place, (entry, work) in enumerate(zip(study.workload, works, strict=True)):
+        tiles = _tiles(study, entry, source)
         tiles_of.append(tiles)
         try:
             found.append(_searched(study, designs, work, tiles))
@@ -158,7 +158,7 @@ def run_study(path: Path) -> Codesign:
         if (found[-1].tile < 0).all():
             raise source.error(
                 ("workload", place),
-                f"no tile of {own.stencil} fits on any design",
+                f"no tile of {entry.stencil} fits on any design",
                 "declare smaller ones under [tiles]",
             )
     times, energies = (
@@ -193,25 +193,25 @@ def _area_model(study: Study) -> AreaModel:
     return AreaModel(**study.area.constants.model_dump())
 
 
-def _work(own: Work) -> StencilWork:
-    sizes = [[*size, 1.0][:3] for size in own.sizes]
+def _work(entry: Work) -> StencilWork:
+    sizes = [[*size, 1.0][:3] for size in entry.sizes]
     points, steps, often = (np.array(column) for column in zip(*sizes, strict=True))
     return StencilWork(
-        name=own.stencil,
-        axes=own.axes,
-        iteration_s=own.iteration_s,
-        flops=own.flops,
-        weight=own.weight,
+        name=entry.stencil,
+        axes=entry.axes,
+        iteration_s=entry.iteration_s,
+        flops=entry.flops,
+        weight=entry.weight,
         sizes=points,
         steps=steps,
         often=often.astype(float),
-        iteration_j=own.iteration_j,
+        iteration_j=entry.iteration_j,
     )
 
 
-def _tiles(study: Study, own: Work, source: Source) -> dict[str, np.ndarray]:
+def _tiles(study: Study, entry: Work, source: Source) -> dict[str, np.ndarray]:
     """The tiles of a stencil, each once: without the parameters of axes that it does not have."""
-    needed = ("tile_t", *(f"tile_{axis + 1}" for axis in range(own.axes)))
+    needed = ("tile_t", *(f"tile_{axis + 1}" for axis in range(entry.axes)))
     columns = space_columns(study.tiles, ("tiles",), needed, source)
     distinct = np.unique(np.stack([columns[name] for name in needed], axis=1), axis=0)
     if (distinct < 1).any():
@@ -260,18 +260,18 @@ def _best(
     time_s = energy_j = flops = 0.0
     tiles: list[dict[str, Any]] = []
     for place in places:
-        work, own = works[place], found[place]
+        work, tiled = works[place], found[place]
         weight = work.weight if len(places) > 1 else 1.0
-        time_s += weight * float(own.time_s[row] @ work.often)
-        energy_j += weight * float(own.energy_j[row] @ work.often)
+        time_s += weight * float(tiled.time_s[row] @ work.often)
+        energy_j += weight * float(tiled.energy_j[row] @ work.often)
         flops += weight * float(work.flops * work.points @ work.often)
         for problem in range(len(work.sizes)):
-            chosen = own.tile[row, problem]
+            chosen = tiled.tile[row, problem]
             tiles.append(
                 {"stencil": work.name}
                 | {"size": int(work.sizes[problem]), "steps": int(work.steps[problem])}
                 | {name: int(column[chosen]) for name, column in tiles_of[place].items()}
-                | {"k": int(own.k[row, problem]), "time_s": float(own.time_s[row, problem])}
+                | {"k": int(tiled.k[row, problem]), "time_s": float(tiled.time_s[row, problem])}
             )
     chip = {name: getattr(designs, name)[row].item() for name in DESIGN}
     model, caches = _area_model(study), study.area.caches
@@ -293,10 +293,10 @@ def _existing(
     study: Study, model: AreaModel, found: Sequence[BestTiles], works: Sequence[StencilWork]
 ) -> tuple[dict[str, Any], ...]:
     rows = []
-    for row, own in enumerate(study.existing):
+    for row, gpu in enumerate(study.existing):
         with_caches, without = (
             float(
-                gpu_area_mm2(own.processors, own.lanes, own.on_chip_kb, caches=caches, model=model)
+                gpu_area_mm2(gpu.processors, gpu.lanes, gpu.on_chip_kb, caches=caches, model=model)
             )
             for caches in (True, False)
         )
@@ -304,7 +304,7 @@ def _existing(
         time_s = sum(work.weight * own_s for work, own_s in zip(works, times, strict=True))
         areas = {"area_mm2": with_caches, "area_without_caches_mm2": without}
         by_stencil = {work.name: float(own_s) for work, own_s in zip(works, times, strict=True)}
-        rows.append(own.model_dump() | areas | {"time_s": float(time_s), "times_s": by_stencil})
+        rows.append(gpu.model_dump() | areas | {"time_s": float(time_s), "times_s": by_stencil})
     return tuple(rows)
 
 
@@ -321,13 +321,13 @@ def write_study_figures(result: Codesign, folder: Path) -> list[Path]:
     chips = zip(*(getattr(designs, name).tolist() for name in DESIGN), strict=True)
     names = [f"{n} x {lanes}, {kb:g} kB" for n, lanes, kb in chips]
     existing = {}
-    for own in result.existing:
-        existing[own["name"]] = (own["area_mm2"], own["time_s"])
-        existing[f"{own['name']} without caches"] = (own["area_without_caches_mm2"], own["time_s"])
+    for gpu in result.existing:
+        existing[gpu["name"]] = (gpu["area_mm2"], gpu["time_s"])
+        existing[f"{gpu['name']} without caches"] = (gpu["area_without_caches_mm2"], gpu["time_s"])
     time_s = result.time_s @ np.array(result.weights)
     figures = [
         front_figure(designs.area_mm2, time_s, result.front, names, existing, study.name),
-        area_figure({name: own.parts_mm2 for name, own in result.best.items()}, study.name),
+        area_figure({name: design.parts_mm2 for name, design in result.best.items()}, study.name),
     ]
     paths = []
     try:

@@ -114,7 +114,7 @@ class Work(FileModel):
     @model_validator(mode="after")
     def _whole_sizes(self) -> Work:
         for size in self.sizes:
-            if not all(isinstance(own, int) and 1 <= own <= 1 << 24 for own in size[:2]):
+            if not all(isinstance(length, int) and 1 <= length <= 1 << 24 for length in size[:2]):
                 raise ValueError(f"sizes: found {size}; points and steps are whole numbers from 1")
             if len(size) == 3 and not size[2] > 0:
                 raise ValueError(f"sizes: found {size}; how often must be above 0")

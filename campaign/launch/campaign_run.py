@@ -260,14 +260,14 @@ class CampaignRun:
     def _count_left(self, partition: PartitionRun, jobs: Iterable[QueuedJob]) -> None:
         """Count the jobs that a killed driver has left, which are cancelled now. Those that had
         ended before may be of another store, which was removed and had this one's path."""
-        own = [job for job in jobs if job.name == partition.job_name]
+        of_partition = [job for job in jobs if job.name == partition.job_name]
         self._not_ours[partition.label] = frozenset(
             job.id
-            for job in own
+            for job in of_partition
             if job.phase == Phase.OVER and not self.hours.knows(partition.label, job.id)
         )
         self.hours.add(
-            partition.label, {job.id: job.time for job in own if job.phase != Phase.OVER}
+            partition.label, {job.id: job.time for job in of_partition if job.phase != Phase.OVER}
         )
 
     def _collect_finished(self) -> int:

@@ -72,19 +72,19 @@ Counts = dict[Setting, list[int]]
 
 def metrics_text(snapshot: Snapshot) -> str:
     """The snapshot as OpenMetrics text."""
-    own = {"campaign": snapshot.campaign, "store": snapshot.store}
+    of_campaign = {"campaign": snapshot.campaign, "store": snapshot.store}
     running = snapshot.phase not in (SUBMITTED, ENDED)
     spent_s = snapshot.written_unix_s - snapshot.began_unix_s
-    parts = [(own | _labels(partition), partition) for partition in snapshot.partitions]
+    parts = [(of_campaign | _labels(partition), partition) for partition in snapshot.partitions]
     families: list[tuple[str, str, str, list[Sample]]] = [
-        ("running", "", "Whether the driver runs.", [(own, float(running))]),
+        ("running", "", "Whether the driver runs.", [(of_campaign, float(running))]),
         (
             "written_timestamp_seconds",
             "seconds",
             "When the driver wrote this, in Unix time; it is gone where this stops.",
-            [(own, snapshot.written_unix_s)],
+            [(of_campaign, snapshot.written_unix_s)],
         ),
-        ("run_seconds", "seconds", "How long this run has taken.", [(own, spent_s)]),
+        ("run_seconds", "seconds", "How long this run has taken.", [(of_campaign, spent_s)]),
         (
             "points",
             "",
@@ -115,7 +115,7 @@ def metrics_text(snapshot: Snapshot) -> str:
             "max_node_hours",
             "hours",
             "Node-hours at which the run stops.",
-            [(own, limit) for limit in [snapshot.max_node_hours] if limit is not None],
+            [(of_campaign, limit) for limit in [snapshot.max_node_hours] if limit is not None],
         ),
         (
             "workers",

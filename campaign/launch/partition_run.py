@@ -205,9 +205,9 @@ class PartitionRun:
         if self.cluster is None:
             return {}
         elapsed_s = (self._closed_s or time.monotonic()) - self._opened_s
-        own = JobTime(elapsed_s=elapsed_s, ended=self._closed_s is not None)
+        job_time = JobTime(elapsed_s=elapsed_s, ended=self._closed_s is not None)
         workers = self.site.workers(self.partition)
-        return {f"{self._workers_id}-{i}": own for i in range(workers)}
+        return {f"{self._workers_id}-{i}": job_time for i in range(workers)}
 
     @property
     def node_s_since_look(self) -> float:

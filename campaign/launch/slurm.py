@@ -435,8 +435,8 @@ class SlurmScheduler(Scheduler):
             node, _, name = line.strip().partition("|")
             default = name.removesuffix("*") if name.endswith("*") else default
             nodes.setdefault(name.removesuffix("*"), set()).add(node)
-        own = [word.partition("=")[2] for word in options if word.startswith("--partition=")]
-        for_driver = _nodes_of(own[-1] if own else default, nodes)
+        partitions = [word.partition("=")[2] for word in options if word.startswith("--partition=")]
+        for_driver = _nodes_of(partitions[-1] if partitions else default, nodes)
         wanted: set[str] = set()
         for name in workers:
             entry = self.site.partitions[name]

@@ -49,8 +49,8 @@ def counted(site: Site, team: Team, windows: Sequence[Window]) -> Counted:
         return Counted()
     iterations = sum(window.iterations for window in windows)
     counts = _over_windows([window.counted for window in windows])
-    own = {name: (count.count / iterations, count.share) for name, count in counts.items()}
-    ranks = team.gather(own)
+    rates = {name: (count.count / iterations, count.share) for name, count in counts.items()}
+    ranks = team.gather(rates)
     if not ranks or not all(ranks):
         return Counted()
     names = [name for name in ranks[0] if all(name in rank for rank in ranks)]

@@ -210,7 +210,7 @@ def _measure(setup: PartitionSetup, point: Point, team: Team, started: Measureme
                 point.setting,
                 setup.protocol.min_duration_s,
                 point.id,
-                {name: _site_counts(site, own) for name, own in phases.items()},
+                {name: _site_counts(site, of_phase) for name, of_phase in phases.items()},
             )
             measured = WindowedMeasurement([window], {}, [])
         else:
@@ -297,8 +297,8 @@ def _site_counts(site: Site, counts: Mapping[str, float]) -> dict[str, float]:
     """A kernel's counts by the site's classes."""
     total: dict[str, float] = {}
     for name, value in counts.items():
-        own = site.class_of(name)
-        total[own] = total.get(own, 0.0) + float(value)
+        site_class = site.class_of(name)
+        total[site_class] = total.get(site_class, 0.0) + float(value)
     return total
 
 
@@ -306,11 +306,13 @@ def _timed_cpus(site: Site, team: Team) -> frozenset[int]:
     """The CPUs on which this rank times the core clock: each is timed by one rank of its node."""
     if device_of(site.clocks) != "cpu":
         return frozenset()
-    own = [
+    cpus_of_ranks = [
         {(node, cpu) for cpu in cpus}
         for node, cpus in zip(team.nodes, team.gather(os.sched_getaffinity(0)), strict=True)
     ]
-    return frozenset(cpu for _, cpu in own[team.rank].difference(*own[: team.rank]))
+    return frozenset(
+        cpu for _, cpu in cpus_of_ranks[team.rank].difference(*cpus_of_ranks[: team.rank])
+    )
 
 
 def _record(
@@ -397,9 +399,9 @@ def _traces(windows: Sequence[Window]) -> tuple[Trace, ...]:
     for window in windows:
         since_ns = window.start_ns - windows[0].start_ns
         edges_ns = np.array([0, window.end_ns], np.int64)
-        own = [Trace("window", "", "1", edges_ns, np.array([1.0, 0.0]))]
-        own += [replace(t.trace, channel=t.name) for t in window.traces]
-        for trace in (*own, *window.marks):
+        traces = [Trace("window", "", "1", edges_ns, np.array([1.0, 0.0]))]
+        traces += [replace(t.trace, channel=t.name) for t in window.traces]
+        for trace in (*traces, *window.marks):
             later = replace(trace, time_ns=trace.time_ns + since_ns)
             parts.setdefault(trace.channel, []).append(later)
     return tuple(

@@ -89,8 +89,8 @@ class PointSetup:
 
     def timed_mhz(self) -> tuple[float, ...]:
         """The core clock of every CPU of this node that a rank times, the same on its ranks."""
-        own = timed_core_mhz(self.timed_cpus) if self.timed_cpus else ()
-        nodes, timed = self.team.nodes, self.team.gather(own)
+        of_cpus = timed_core_mhz(self.timed_cpus) if self.timed_cpus else ()
+        nodes, timed = self.team.nodes, self.team.gather(of_cpus)
         return tuple(
             mhz
             for node, some in zip(nodes, timed, strict=True)
@@ -132,8 +132,8 @@ def idle_power(
         return {}
     window = idle_window(team, protocol.idle_s, meters, clocks, 1.0 / protocol.sampling_hz)
     seconds = window.end_ns / 1e9
-    own = _scaled(node_energy(window.traces, 0, window.end_ns).total, 1.0 / seconds)
-    power = of_all_nodes(team, meters, own)
+    node_power = _scaled(node_energy(window.traces, 0, window.end_ns).total, 1.0 / seconds)
+    power = of_all_nodes(team, meters, node_power)
     if math.isnan(power.energy_j):
         return {}
     return {"idle_w": power.energy_j, "idle_std_w": power.std_j}
@@ -196,8 +196,8 @@ def _warm_up(
         seconds = window.end_ns / 1e9
         spent_s += seconds
         one_s = seconds / window.iterations
-        own = node_energy(window.traces, 0, window.end_ns).total
-        power = of_all_nodes(team, setup.meters, _scaled(own, 1.0 / seconds))
+        node_energy_j = node_energy(window.traces, 0, window.end_ns).total
+        power = of_all_nodes(team, setup.meters, _scaled(node_energy_j, 1.0 / seconds))
         steady = before is not None and _close(before, power, protocol.steady_pct)
         steady, enough = team.decide((steady, spent_s >= protocol.warm_up_max_s))
         if steady or enough:
@@ -288,8 +288,8 @@ def _again(setup: PointSetup, windows: list[Window], steps: dict[str, Any]) -> b
     protocol = setup.protocol
     if protocol.uncertainty_pct is None or not setup.metered:
         return False
-    own, _ = energy_of(windows, protocol.trim_s)
-    energy = of_all_nodes(setup.team, setup.meters, own)
+    node_energies, _ = energy_of(windows, protocol.trim_s)
+    energy = of_all_nodes(setup.team, setup.meters, node_energies)
     relative_pct = 100.0 * energy.random_j / abs(energy.energy_j) if energy.energy_j else math.nan
     reached = len(windows) >= FIRST_REPEATS and relative_pct <= protocol.uncertainty_pct
     reached = bool(setup.team.decide(reached))
@@ -341,8 +341,10 @@ def joined(measured: WindowedMeasurement, team: Team) -> WindowedMeasurement:
     """
     windows = []
     for window in measured.windows:
-        own = replace(window, traces=[replace(trace, node=team.node) for trace in window.traces])
-        gathered = team.gather(own if team.first_on_node() else None)
+        of_node = replace(
+            window, traces=[replace(trace, node=team.node) for trace in window.traces]
+        )
+        gathered = team.gather(of_node if team.first_on_node() else None)
         of_nodes = [one for one in gathered if one is not None]
         traces = [trace for one in of_nodes for trace in one.traces]
         counting = {trace.node for trace in counted_channels(traces)}
@@ -372,7 +374,7 @@ def _mean_setting(settings: Sequence[Setting]) -> Setting:
     """The mean of each number over nodes, and the profile of all; None where one of them does not
     report it."""
     values = list(zip(*(setting.numbers for setting in settings), strict=True))
-    means = (None if None in own else statistics.fmean(own) for own in values)
+    means = (None if None in of_axis else statistics.fmean(of_axis) for of_axis in values)
     return Setting(*means, profile=_same_profile(settings))
 
 
@@ -385,12 +387,12 @@ def _conditions(of_nodes: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The conditions of several nodes as one: of numbers that say that something is wrong the
     largest, of others the mean, and all texts."""
     joined_: dict[str, Any] = {}
-    for name in dict.fromkeys(name for own in of_nodes for name in own):
-        values = [own[name] for own in of_nodes if name in own]
+    for name in dict.fromkeys(name for conditions in of_nodes for name in conditions):
+        values = [conditions[name] for conditions in of_nodes if name in conditions]
         if isinstance(values[0], str):
             joined_[name] = ", ".join(dict.fromkeys(values))
         elif isinstance(values[0], list):
-            joined_[name] = sorted({text for own in values for text in own})
+            joined_[name] = sorted({text for conditions in values for text in conditions})
         elif name in ("temperature_c", "core_v"):
             joined_[name] = statistics.fmean(values)
         else:

@@ -63,11 +63,11 @@ class Adaptive:
         for names, part in self._parts.items():
             known = set(kept.get("/".join(names), []))
             ids = ids_by_code(part)
-            own = np.isin(ids[:, 0], np.array(sorted(known), dtype="S")) & (ids[:, 0] != b"")
+            is_known = np.isin(ids[:, 0], np.array(sorted(known), dtype="S")) & (ids[:, 0] != b"")
             repeats = (ids != b"").sum(axis=1)
             chosen[names] = {
                 code: _known_repeats(part, code, int(repeats[code]), known)
-                for code in np.flatnonzero(own).tolist()
+                for code in np.flatnonzero(is_known).tolist()
             }
         return chosen
 
@@ -98,7 +98,7 @@ class Adaptive:
     def _ended(self, names: Names, states: dict[str, State]) -> int:
         """How many points of a partition are measured or have failed for good."""
         ids = {*self._parts[names].ids.tolist(), *self._chosen_part(names).ids.tolist()}
-        return sum(self._has_ended(states.get(own.decode(), NEVER)) for own in ids)
+        return sum(self._has_ended(states.get(point_id.decode(), NEVER)) for point_id in ids)
 
     def _has_ended(self, state: State) -> bool:
         status, attempts = state
@@ -116,8 +116,8 @@ class Adaptive:
         if before is not None and before.settled and before.ended == ended:
             return False
         if any(
-            not self._has_ended(states.get(own.decode(), NEVER))
-            for own in self._chosen_part(names).ids.tolist()
+            not self._has_ended(states.get(point_id.decode(), NEVER))
+            for point_id in self._chosen_part(names).ids.tolist()
         ):
             return False
         results = Results(self.store)

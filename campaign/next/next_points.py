@@ -86,10 +86,10 @@ def _kernels(
     alike: dict[tuple[str, str, int, tuple[str, ...], int, tuple[int, ...]], list[Input]]
     alike = defaultdict(list)
     for kernel, repeats, together in sorted(settings):
-        own = part.inputs[kernel]
-        names = tuple(_values(own))
+        entry = part.inputs[kernel]
+        names = tuple(_values(entry))
         at = tuple(sorted(settings[kernel, repeats, together]))
-        alike[own.kernel, own.label, own.ranks, names, repeats, at].append(own)
+        alike[entry.kernel, entry.label, entry.ranks, names, repeats, at].append(entry)
     tables = []
     for (kernel_name, label, ranks, names, repeats, at), inputs in alike.items():
         table: dict[str, Any] = {"kernel": kernel_name}
@@ -99,7 +99,7 @@ def _kernels(
             table["ranks"] = ranks
         if repeats != usual:
             table["repeats"] = repeats
-        values = [_values(own) for own in inputs]
+        values = [_values(entry) for entry in inputs]
         # A value that is a list itself stands in a list, as one value of the sweep.
         same = {name: values[0][name] for name in names if _all_same(values, name)}
         if same:
@@ -108,19 +108,19 @@ def _kernels(
             }
         varied = [name for name in names if name not in same]
         if varied:
-            table["zip"] = [{name: [own[name] for own in values] for name in varied}]
+            table["zip"] = [{name: [params[name] for params in values] for name in varied}]
         table["settings"] = _listed([part.settings[s] for s in at])
         tables.append(table)
     return tables
 
 
 def _all_same(values: Sequence[dict[str, Any]], name: str) -> bool:
-    return len({json.dumps(own[name], sort_keys=True) for own in values}) == 1
+    return len({json.dumps(params[name], sort_keys=True) for params in values}) == 1
 
 
-def _values(own: Input) -> dict[str, Any]:
+def _values(entry: Input) -> dict[str, Any]:
     """Parameters with a value; one without is the kernel's default, which a file leaves out."""
-    values = json.loads(own.params)
+    values = json.loads(entry.params)
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -138,9 +138,10 @@ def _listed(settings: Sequence[Setting]) -> dict[str, Any]:
     if any(None in setting.clocks for setting in settings):
         values = {name: [getattr(one, name) for one in settings] for name in NUMBERS}
         given = {
-            name: dict.fromkeys(v for v in own if v is not None) for name, own in values.items()
+            name: dict.fromkeys(v for v in distinct if v is not None)
+            for name, distinct in values.items()
         }
-        return chosen | {name: list(own) for name, own in given.items() if own}
+        return chosen | {name: list(distinct) for name, distinct in given.items() if distinct}
     pairs = [(*one.clocks, one.power_limit_w) for one in settings]
     listed = [[float(value) for value in pair if value is not None] for pair in pairs]
     return chosen | {"choose": "pairs", "pairs": listed}
@@ -282,7 +283,7 @@ def next_points(
     cells = [*chosen.cells, *chosen.anchors]
     points = []
     for number, (cell, hours) in enumerate(zip(cells, chosen.node_hours, strict=True)):
-        own, setting = part.inputs[cell[0]], part.settings[cell[1]]
+        entry, setting = part.inputs[cell[0]], part.settings[cell[1]]
         why = "pick" if like is None else "like"
         if number < chosen.spread:
             why = "spread"
@@ -292,8 +293,8 @@ def next_points(
             why = "repeat"
         points.append(
             NextPoint(
-                kernel=own.label,
-                params=json.loads(own.params),
+                kernel=entry.label,
+                params=json.loads(entry.params),
                 **{name: getattr(setting, name) for name in AXES},
                 node_hours=hours,
                 why=why,
@@ -310,7 +311,7 @@ def next_points(
         partition=part.partition,
         simulated=plan.sites[site].is_simulated,
         objective=goal.name,
-        kernels=sum(not kernels or own.label in kernels for own in part.inputs),
+        kernels=sum(not kernels or entry.label in kernels for entry in part.inputs),
         settings=len(part.settings),
         planned=offer.planned,
         measured=offer.measured,
@@ -353,17 +354,17 @@ def _part(plan: Plan, file: Path, site: str, partition: str | None) -> Partition
             f"{file}: has no site {site!r}; {known_names(site, plan.sites, 'it has')}; for another "
             f"campaign file: --campaign C.toml"
         )
-    own = [name for at, name in plan.partitions if at == site]
-    if partition is not None and partition not in own:
+    partitions = [name for at, name in plan.partitions if at == site]
+    if partition is not None and partition not in partitions:
         raise ArgumentError(
             f"--partition: {file} does not measure on partition {partition!r} of {site}; "
-            f"{known_names(partition, own, 'it has')}"
+            f"{known_names(partition, partitions, 'it has')}"
         )
-    return plan.of_partition(site, partition or own[0])
+    return plan.of_partition(site, partition or partitions[0])
 
 
 def _check_kernels(part: PartitionPoints, kernels: Sequence[str]) -> None:
-    labels = list(dict.fromkeys(own.label for own in part.inputs))
+    labels = list(dict.fromkeys(entry.label for entry in part.inputs))
     for name in kernels:
         if name not in labels:
             raise ArgumentError(

@@ -51,8 +51,8 @@ def all_legal(plan: Plan, site: str, partition: str) -> PartitionPoints:
     part = plan.of_partition(site, partition)
     planned = (ids_by_code(part) != b"").sum(axis=1).reshape(len(part.inputs), -1).max(axis=1)
     repeats: dict[Input, int] = {}
-    for own, often in zip(part.inputs, planned.tolist(), strict=True):
-        repeats.setdefault(own, often)
+    for entry, often in zip(part.inputs, planned.tolist(), strict=True):
+        repeats.setdefault(entry, often)
     return partition_points(
         site=site,
         partition=partition,
@@ -67,8 +67,8 @@ def all_legal(plan: Plan, site: str, partition: str) -> PartitionPoints:
 
 def of_kernels(part: PartitionPoints, names: Sequence[str]) -> PartitionPoints:
     """The points of some kernels, by their names in the store."""
-    own = [k for k, entry in enumerate(part.inputs) if entry.label in names]
-    codes = [k * len(part.settings) + s for k in own for s in range(len(part.settings))]
+    numbers = [k for k, entry in enumerate(part.inputs) if entry.label in names]
+    codes = [k * len(part.settings) + s for k in numbers for s in range(len(part.settings))]
     return part.only(np.array(codes, np.int64))
 
 
@@ -100,11 +100,11 @@ def offered(
             and not will_be_tried_again(status, attempts, retries)
         )
 
-    for code, own in enumerate(ids.tolist()):
-        if not own[0]:
+    for code, point_ids in enumerate(ids.tolist()):
+        if not point_ids[0]:
             continue
         place = divmod(code, len(part.settings))
-        now = [states.get(point_id.decode(), NEVER) for point_id in own if point_id]
+        now = [states.get(point_id.decode(), NEVER) for point_id in point_ids if point_id]
         repeats[place] = len(now)
         measured[place] = all(status in COMPLETE for status, _ in now)
         if not measured[place]:

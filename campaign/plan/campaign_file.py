@@ -198,9 +198,9 @@ class Campaign(FileModel):
         names: dict[str, list[str]] = {}
         for entry in self.kernels:
             for name in entry.space or {}:
-                own = names.setdefault(entry.label or entry.kernel, [])
-                if name not in (WHERE, *own):
-                    own.append(name)
+                params = names.setdefault(entry.label or entry.kernel, [])
+                if name not in (WHERE, *params):
+                    params.append(name)
         return names
 
 

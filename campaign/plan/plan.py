@@ -80,8 +80,8 @@ def make_plan(
         site_files[i] = _site_of(entry, i, path, source)
 
     def sweep_all(campaign: Campaign, source: Source) -> None:
-        own = [(i, entry) for i, entry in enumerate(campaign.kernels) if entry.space is None]
-        raise_all(errors_of(partial(sweep, i, entry, source) for i, entry in own))
+        entries = [(i, entry) for i, entry in enumerate(campaign.kernels) if entry.space is None]
+        raise_all(errors_of(partial(sweep, i, entry, source) for i, entry in entries))
         _check_labels(campaign, source)
 
     def read_all(campaign: Campaign, source: Source) -> None:
@@ -195,12 +195,12 @@ def _kernel_settings(
     """The settings of each kernel entry at a site: its own, or the site's."""
     chosen = []
     for i, entry in enumerate(campaign.kernels):
-        own = of_site
+        settings_of_kernel = of_site
         if entry.settings is not None:
             at: KeyPath = ("kernels", i, "settings")
             _check_unused(entry.settings, source, at)
-            own = _settings(entry.settings, site, source, at)
-        chosen.append(own)
+            settings_of_kernel = _settings(entry.settings, site, source, at)
+        chosen.append(settings_of_kernel)
     return chosen
 
 
@@ -209,7 +209,11 @@ def _own_cells(of_input: Sequence[Sequence[Setting]], settings: Sequence[Setting
     ``of_input``: those of each input."""
     place = {setting: i for i, setting in enumerate(settings)}
     return np.array(
-        [i * len(settings) + place[setting] for i, own in enumerate(of_input) for setting in own]
+        [
+            i * len(settings) + place[setting]
+            for i, chosen in enumerate(of_input)
+            for setting in chosen
+        ]
     )
 
 

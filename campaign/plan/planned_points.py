@@ -133,9 +133,9 @@ class PartitionPoints(Sequence[Point]):
     def _content(self, code: int) -> dict[str, Any]:
         """What the points of a candidate have in common."""
         which, setting = divmod(code, len(self.settings))
-        own = vars(self.inputs[which])
+        content = vars(self.inputs[which])
         place = {"site": self.site, "partition": self.partition}
-        return {**place, **own, "setting": self.settings[setting]}
+        return {**place, **content, "setting": self.settings[setting]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,15 +178,15 @@ def partition_points(
 ) -> PartitionPoints:
     """All points of a partition: a block for each repeat, in a random order of its own;
     ``repeats``: of each input; ``batched``: as :func:`in_batches` does."""
-    own = np.array(repeats)
-    sizes = [int((own > repeat).sum()) * len(settings) for repeat in range(max(repeats))]
+    often = np.array(repeats)
+    sizes = [int((often > repeat).sum()) * len(settings) for repeat in range(max(repeats))]
     order = np.empty(sum(sizes), np.uint32)
     ids = np.empty(sum(sizes), ID)
     ends = list(itertools.accumulate(sizes))
     fronts, among = None, np.zeros(0, np.int64)
     for repeat, (count, end) in enumerate(zip(sizes, ends, strict=True)):
         if fronts is None or count < len(among) * len(settings):
-            among = np.flatnonzero(own > repeat)
+            among = np.flatnonzero(often > repeat)
             fronts = _Fronts(partition, [inputs[i] for i in among.tolist()], settings)
         back = f'"repeat":{repeat},"site":{canonical_json(site)}'.encode()
         backs = [back + end for end in fronts.ends]
@@ -240,7 +240,7 @@ class _Fronts:
         def text(value: float | str | None) -> str:
             return canonical_json(value)
 
-        own = [
+        parts = [
             make_point(
                 site="", partition="", kernel="", label="", params="", ranks=1, setting=s, repeat=0
             ).as_dict()
@@ -256,11 +256,11 @@ class _Fronts:
                     if name in one
                 ).encode(),
             )
-            for one in own
+            for one in parts
         ]
         self.ends = [
             f',"uncore_mhz":{text(one["uncore_mhz"])}}}'.encode() if "uncore_mhz" in one else b"}"
-            for one in own
+            for one in parts
         ]
         """How the content of the points at each setting ends."""
         self._inputs = [
@@ -282,8 +282,8 @@ class _Fronts:
         for which in range(start // many, -(-stop // many)):
             name, params, ranks = self._inputs[which]
             first = which * many
-            own = self._settings[max(start - first, 0) : stop - first]
-            fronts += [core + name + mem + params + other + ranks for core, mem, other in own]
+            chunk = self._settings[max(start - first, 0) : stop - first]
+            fronts += [core + name + mem + params + other + ranks for core, mem, other in chunk]
         if len(self._inputs) * many <= CHUNK:
             self._few = fronts
         return fronts

@@ -183,29 +183,29 @@ def _rows(text: str, where: str, needed: Sequence[str], make_it: str) -> Iterato
 
 
 def _job(rows: Sequence[dict[str, str]], where: str) -> Job:
-    own, *steps = rows
-    mark, arm = marked(own["Comment"])
-    energy_j, no_energy = job_energy(own, steps)
-    ended_well = own["State"].split(" ")[0] == "COMPLETED"
-    why = "" if ended_well else f"state {own['State'].split(' ')[0]}"
-    if "+" in own["JobID"]:
+    job, *steps = rows
+    mark, arm = marked(job["Comment"])
+    energy_j, no_energy = job_energy(job, steps)
+    ended_well = job["State"].split(" ")[0] == "COMPLETED"
+    why = "" if ended_well else f"state {job['State'].split(' ')[0]}"
+    if "+" in job["JobID"]:
         why = "part of a heterogeneous job"
-    start_s, end_s = (time_of(own, name, where) for name in ("Start", "End"))
-    elapsed_s = _number(own["ElapsedRaw"])
+    start_s, end_s = (time_of(job, name, where) for name in ("Start", "End"))
+    elapsed_s = _number(job["ElapsedRaw"])
     if elapsed_s is None or elapsed_s <= 0:
         why = why or "no time"
     clocks = (clock_mhz(step["ReqCPUFreqMax"]) for step in steps)
     return Job(
-        id=own["JobID"],
-        raw_id=own.get("JobIDRaw") or own["JobID"],
-        user=own["User"],
-        input=own.get("SubmitLine") or own["JobName"],
+        id=job["JobID"],
+        raw_id=job.get("JobIDRaw") or job["JobID"],
+        user=job["User"],
+        input=job.get("SubmitLine") or job["JobName"],
         mark=mark,
         arm=arm,
         start_s=start_s,
         end_s=end_s,
         time_s=elapsed_s or 0.0,
-        nodes=tuple(expand_nodes(own["NodeList"], f"{where}:{own['_line']}")),
+        nodes=tuple(expand_nodes(job["NodeList"], f"{where}:{job['_line']}")),
         energy_j=energy_j,
         no_energy=no_energy,
         why_not=why,
@@ -222,13 +222,13 @@ def marked(comment: str) -> tuple[str, str]:
     return "", ""
 
 
-def job_energy(own: dict[str, str], steps: Sequence[dict[str, str]]) -> tuple[float | None, str]:
+def job_energy(job: dict[str, str], steps: Sequence[dict[str, str]]) -> tuple[float | None, str]:
     """The energy of a job in J, or why there is none."""
     by_step = {step["JobID"].partition(".")[2]: step for step in steps}
     if "extern" in by_step:
         row = by_step["extern"]
     elif "batch" in by_step:
-        if own["NNodes"] != "1":
+        if job["NNodes"] != "1":
             return None, "several nodes without PrologFlags=Contain"
         row = by_step["batch"]
     elif len(by_step) == 1:

@@ -135,12 +135,12 @@ def compare_stores(
     first, second = sides
     compared, changes, setups = [], [], []
     for site in common_sites(first.dataset, second.dataset):
-        summary, own = compare_site(
+        summary, of_site = compare_site(
             first.dataset, second.dataset, site, first.rows, second.rows, alike_nodes=alike_nodes
         )
         if summary.common:
             compared.append(summary)
-            changes += own
+            changes += of_site
             setups += _setup_changes(site, *([_setup_uses(side, site) for side in sides]))
     if not compared:
         has = [", ".join(site_names(side.dataset)) or "none" for side in sides]
@@ -172,14 +172,16 @@ def _compare_sites(whole: _Side, sites: Sequence[str]) -> Comparison:
     site_of = whole.dataset["site"].values
     rows = [whole.rows & (site_of == site) for site in sites]
     clocks = np.stack([whole.dataset[key].values for key in ("core_mhz", "mem_mhz")], axis=1)
-    settings = [{tuple(map(str, pair)) for pair in clocks[own].tolist()} for own in rows]
+    settings = [{tuple(map(str, pair)) for pair in clocks[side].tolist()} for side in rows]
     note = "each site's nodes are taken for equal"
     dataset = whole.dataset
     if not settings[0] & settings[1]:
-        tops = [np.array(max(np.nan_to_num(clocks[own]).tolist(), default=[0, 0])) for own in rows]
+        tops = [
+            np.array(max(np.nan_to_num(clocks[side]).tolist(), default=[0, 0])) for side in rows
+        ]
         rows = [
-            own & (np.nan_to_num(clocks) == top).all(axis=1)
-            for own, top in zip(rows, tops, strict=True)
+            side & (np.nan_to_num(clocks) == top).all(axis=1)
+            for side, top in zip(rows, tops, strict=True)
         ]
         texts = [setting_text(Setting.of(*top.tolist())) for top in tops]
         note += f"; no setting is common: {sites[0]} at {texts[0]}, {sites[1]} at {texts[1]}"
@@ -237,8 +239,8 @@ def _chosen(side: _Side, text: str, name: str) -> np.ndarray:
         moment = datetime.fromisoformat(text)
     except ValueError:
         begins = tuple(part.strip() for part in text.split(",") if part.strip())
-        setups = [str(own) for own in side.dataset["setup"].values.tolist()]
-        rows = np.array([bool(begins) and own.startswith(begins) for own in setups], bool)
+        setups = [str(setup) for setup in side.dataset["setup"].values.tolist()]
+        rows = np.array([bool(begins) and setup.startswith(begins) for setup in setups], bool)
         if not rows.any():
             raise ArgumentError(
                 f"--{name}: found {text!r}; must be a date (2026-03-01, or 2026-03-01T12:00), or "
@@ -256,22 +258,22 @@ def _setups_text(side: _Side) -> str:
     """The set-ups of a store with how many measurements each has and since when."""
     frame = pd.DataFrame(
         {
-            "setup": [str(own) for own in side.dataset["setup"].values.tolist()],
+            "setup": [str(setup) for setup in side.dataset["setup"].values.tolist()],
             "start": side.dataset["start_unix_s"].values,
         }
     )[side.rows]
     parts = []
-    for name, own in frame.sort_values("start").groupby("setup", sort=False):
-        since = own["start"].min()
+    for name, rows in frame.sort_values("start").groupby("setup", sort=False):
+        since = rows["start"].min()
         when = "" if not since > 0 else f" since {datetime.fromtimestamp(since, UTC):%F %H:%M}"
-        parts.append(f"{str(name) or 'no record'} ({len(own)} measurements{when})")
+        parts.append(f"{str(name) or 'no record'} ({len(rows)} measurements{when})")
     return ", ".join(parts) or "none"
 
 
 def _setup_uses(side: _Side, site: str) -> list[SetupUse]:
     """How a side's measurements of a site were made."""
     mine = side.rows & (side.dataset["site"].values == site)
-    points = Counter(str(own) for own in side.dataset["setup"].values[mine].tolist())
+    points = Counter(str(setup) for setup in side.dataset["setup"].values[mine].tolist())
     uses, _ = setup_uses(side.store, points, read_contents(side.store).tail.setups)
     return [use for use in uses if use.site == site and use.id in points]
 

@@ -47,7 +47,9 @@ def costs_at_clocks(
 
         def distance(setting: Setting) -> float:
             clocks = ((wanted[k], setting.clocks[k]) for k in given)
-            return sum(abs(math.log(mhz / own)) for mhz, own in clocks if mhz and own)
+            return sum(
+                abs(math.log(mhz / known_mhz)) for mhz, known_mhz in clocks if mhz and known_mhz
+            )
 
         among = sorted(matches or volts)
         known = " ".join(map(_option_text, among[:SHOWN]))

@@ -129,7 +129,7 @@ def grouped_failures(store: Store, kernel: str | None = None, node: str | None =
                 raise ArgumentError(f"--{name}: {unknown_name(name, wanted, known)}")
         if wanted is not None:
             frame = frame[frame[name] == wanted]
-    groups = [_group(key, own) for key, own in frame.groupby(BY, sort=True)]
+    groups = [_group(key, attempts) for key, attempts in frame.groupby(BY, sort=True)]
     groups.sort(key=lambda group: (-group.failed, -group.waiting, -group.attempts))
     return Failures(tuple(groups))
 

@@ -149,8 +149,8 @@ def shown_measurement(store: Store, dataset: xr.Dataset, point: str) -> ShownMea
 
 def _row(store: Store, dataset: xr.Dataset, point: str) -> int:
     """The row of the measurement whose point's id begins so."""
-    ids = [str(own) for own in dataset["point_id"].values.tolist()]
-    rows = [i for i, own in enumerate(ids) if point and own.startswith(point)]
+    ids = [str(point_id) for point_id in dataset["point_id"].values.tolist()]
+    rows = [i for i, point_id in enumerate(ids) if point and point_id.startswith(point)]
     if len(rows) == 1:
         return rows[0]
     if rows:
@@ -159,8 +159,10 @@ def _row(store: Store, dataset: xr.Dataset, point: str) -> int:
             f"{len(rows)} measured points begin with {point!r}, such as {first}: give more "
             f"characters"
         )
-    planned = (own.decode() for part in planned_ids(store).values() for own in part.tolist())
-    if point and any(own.startswith(point) for own in planned):
+    planned = (
+        point_id.decode() for part in planned_ids(store).values() for point_id in part.tolist()
+    )
+    if point and any(point_id.startswith(point) for point_id in planned):
         raise ArgumentError(f"point {point!r} is planned, and was not measured yet")
     example = f", such as {ids[0]}" if ids else ""
     raise ArgumentError(

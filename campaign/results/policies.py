@@ -189,9 +189,9 @@ def _best_single(among: Sequence[SettingCandidates], objective: str) -> Setting 
         return None
     costs = np.zeros(len(common))
     for kernel in among:
-        own = score(kernel.energy_j, kernel.time_s)
+        scores = score(kernel.energy_j, kernel.time_s)
         at = [kernel.settings.index(setting) for setting in common]
-        costs += own[at] / own[at].min()
+        costs += scores[at] / scores[at].min()
     return common[int(np.argmin(costs))]
 
 

@@ -103,7 +103,7 @@ def _nearest(profile: Profile, settings: Iterable[Setting]) -> Setting:
 
     def distance(setting: Setting) -> float:
         clocks = zip(wanted, setting.clocks, strict=True)
-        return sum(abs(math.log(mhz / own)) for mhz, own in clocks if mhz and own)
+        return sum(abs(math.log(mhz / known_mhz)) for mhz, known_mhz in clocks if mhz and known_mhz)
 
     return min(settings, key=distance)
 

@@ -131,9 +131,9 @@ def report_content(
             except DamagedStoreError as error:
                 report.notes.append(f"The traces of this site cannot be read: {error}.")
         report.notes.extend(notes)
-        own = [hours for label, hours in spent.items() if label.rpartition("/")[0] == site]
-        if own:
-            counts = replace(report.measured, node_hours=total(own).number)
+        of_site = [hours for label, hours in spent.items() if label.rpartition("/")[0] == site]
+        if of_site:
+            counts = replace(report.measured, node_hours=total(of_site).number)
             report = replace(report, measured=counts)
         stated = plan.get("sites", {}).get(site, {})
         how = metered(columns, site)

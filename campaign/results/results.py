@@ -166,7 +166,7 @@ class Results:
         for kernel, params, time_s in zip(*columns, strict=True):
             if math.isfinite(time_s):
                 times.setdefault((kernel, params), []).append(time_s)
-        return {own: statistics.median(some) for own, some in times.items()}
+        return {kernel_params: statistics.median(some) for kernel_params, some in times.items()}
 
     def point_times(self) -> dict[tuple[str, str], dict[tuple[str, str], float]]:
         """(site, partition) -> (kernel, parameters as JSON) -> the median time from the start of a
@@ -180,8 +180,8 @@ class Results:
                 of_partition = gaps.setdefault((place[0], place[1]), {})
                 of_partition.setdefault((kernel, params), []).append(next_s - start_s)
         return {
-            names: {pair: statistics.median(some) for pair, some in own.items()}
-            for names, own in gaps.items()
+            names: {pair: statistics.median(some) for pair, some in gaps_by_kernel.items()}
+            for names, gaps_by_kernel in gaps.items()
         }
 
     def failures(self, kernel: str | None = None, node: str | None = None) -> Failures:

@@ -86,22 +86,22 @@ def read_platform(path: Path) -> Platform:
     Raises:
         FileError: it cannot be read, or is not a platform file.
     """
-    own, _ = read_file(path, PlatformFile)
+    file, _ = read_file(path, PlatformFile)
     return Platform(
-        name=own.name,
-        model=own.model or own.name,
-        source=own.source or path.name,
+        name=file.name,
+        model=file.model or file.name,
+        source=file.source or path.name,
         operations={
             name: Operation(
                 of.gop_s, of.eps_pj, of.attained_gop_s or math.nan, of.attained_gb_s or math.nan
             )
-            for name, of in own.operations.items()
+            for name, of in file.operations.items()
         },
-        gb_s=own.gb_s,
-        eps_mem_pj=own.eps_mem_pj,
-        constant_w=own.constant_w,
-        tdp_w=own.tdp_w or math.nan,
-        caches_pj=own.caches_pj,
+        gb_s=file.gb_s,
+        eps_mem_pj=file.eps_mem_pj,
+        constant_w=file.constant_w,
+        tdp_w=file.tdp_w or math.nan,
+        caches_pj=file.caches_pj,
     )
 
 

@@ -268,17 +268,17 @@ def _write_part(tables: zarr.Group, part: NewPart) -> tuple[bytes, bytes, np.nda
     """Write some rows: those that have no row yet below the others, whose ids (packed) and statuses
     are returned; and the others in their place, :data:`AGAIN` each."""
     status = Texts.of(part.measurements["status"])
-    code = status.array(np.uint8, [STATUSES.index(own) for own in status.values])
+    code = status.array(np.uint8, [STATUSES.index(text) for text in status.values])
     old, new = np.flatnonzero(part.at >= 0), np.flatnonzero(part.at < 0)
     again = np.empty(len(old), AGAIN)
     added = part.measurements
     if len(old):
         group = tables["measurements"]
         assert isinstance(group, zarr.Group)  # noqa: S101
-        values = {name: np.asarray(own[old]) for name, own in added.items()}
+        values = {name: np.asarray(column[old]) for name, column in added.items()}
         overwrite(group, "measurements", values, part.at[old])
         again["row"], again["status"] = part.at[old], code[old]
-        added = {name: own[new] for name, own in added.items()}
+        added = {name: column[new] for name, column in added.items()}
     append(tables, "measurements", added, len(new))
     return packed_ids(np.array(added["point_id"], STATE["id"])), code[new].tobytes(), again
 
@@ -294,14 +294,14 @@ def _write_many_states(path: Path, states: np.ndarray, ids: bytearray, codes: np
     del first
     with path.open("wb") as file:
         for start in range(0, len(order), CHUNK_ROWS):
-            own = order[start : start + CHUNK_ROWS]
-            made = np.empty(len(own), STATE)
-            made["id"] = unpacked_ids(all_ids[own].tobytes())
-            is_new = own >= states.size
-            made["row"][is_new] = own[is_new]
-            made["status"][is_new] = codes[own[is_new] - states.size]
+            chunk = order[start : start + CHUNK_ROWS]
+            made = np.empty(len(chunk), STATE)
+            made["id"] = unpacked_ids(all_ids[chunk].tobytes())
+            is_new = chunk >= states.size
+            made["row"][is_new] = chunk[is_new]
+            made["status"][is_new] = codes[chunk[is_new] - states.size]
             for name in ("row", "status"):
-                made[name][~is_new] = states[name][own[~is_new]]
+                made[name][~is_new] = states[name][chunk[~is_new]]
             made.tofile(file)
 
 
@@ -330,7 +330,7 @@ def _write_states(
         states.tofile(path)
         return
     status = Texts.of(new_rows.measurements["status"])
-    codes = status.array(np.uint8, [STATUSES.index(own) for own in status.values])
+    codes = status.array(np.uint8, [STATUSES.index(text) for text in status.values])
     states = states.copy()
     states["status"][at[held]] = codes[held]
     fresh = np.empty(int((~held).sum()), STATE)
@@ -366,9 +366,9 @@ def _append_traces(
         damaged: set[int] = set()
         new = [e for e in accepted_entries(entries, held) if e.point_id not in written]
         # Opening a file for each record would be most of the calls on a shared file system.
-        for path, own in itertools.groupby(new, attrgetter("path")):
+        for path, of_path in itertools.groupby(new, attrgetter("path")):
             with open_regular(path) as journal:
-                for entry in own:
+                for entry in of_path:
                     try:
                         measurement = read(entry, journal)
                     except TornRecordError as torn:

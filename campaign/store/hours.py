@@ -84,10 +84,10 @@ def merged(parts: Iterable[Mapping[str, PartitionHours]]) -> dict[str, Partition
     jobs: dict[str, dict[str, JobTime]] = {}
     whole: dict[str, bool] = {}
     for part in parts:
-        for label, own in part.items():
+        for label, hours in part.items():
             known = jobs.setdefault(label, {})
-            whole[label] = whole.get(label, True) and own.whole
-            for job_id, time in own.jobs.items():
+            whole[label] = whole.get(label, True) and hours.whole
+            for job_id, time in hours.jobs.items():
                 other = known.get(job_id)
                 known[job_id] = time if other is None else _largest(time, other)
     return {

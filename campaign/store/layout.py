@@ -248,7 +248,9 @@ class Store:
         JSON files are sealed first."""
         with self._locked_head() as head:
             names = set(head.get("files", ()))
-            folders = (f"{own}/{name}" for own in JSON_FOLDERS for name in self.entries(own))
+            folders = (
+                f"{folder}/{name}" for folder in JSON_FOLDERS for name in self.entries(folder)
+            )
             is_earlier = head["format"] != FORMAT
             for name in filter(_is_json, {SNAPSHOT, *JSON_FILES, *folders} - names):
                 try:

@@ -124,17 +124,17 @@ def values_that_matter(record: Record) -> dict[str, Any]:
     name = record.get("partition", "")
     partition = site.get("partitions", {}).get(name, {})
     environment = partition.get("environment", {})
-    own = {key: partition[key] for key in OF_PARTITION if key in partition}
+    of_partition = {key: partition[key] for key in OF_PARTITION if key in partition}
     if environment:
         variables = environment.get("variables", {})
-        own |= {"modules": environment.get("modules", []), "variables": sorted(variables)}
+        of_partition |= {"modules": environment.get("modules", []), "variables": sorted(variables)}
         # By the key in the name, values that different keys have hidden are not compared.
         hidden = {
             f"{key} ({by})" if (by := key_of(value)) else key: value
             for key, value in variables.items()
         }
         values |= _flat(f"site.partitions.{name}.variables", hidden)
-    values |= _flat(f"site.partitions.{name}", own)
+    values |= _flat(f"site.partitions.{name}", of_partition)
     if "version" in versions:
         values["version"] = versions["version"]
     values |= _flat("kernels", versions.get(KERNEL_CODE, {}))
@@ -220,9 +220,9 @@ def _mixture(site: str, uses: Sequence[tuple[dict[str, Any], int]]) -> Mixture |
     kept: list[dict[str, Any]] = []
     keys = [difference.key for difference in differences]
     for values, _ in sorted(uses, key=lambda use: -len(use[0])):
-        own = {key: values.get(key, NOT_THERE) for key in keys if is_known(values, key)}
-        if not any(all(one.get(key, own[key]) == own[key] for key in own) for one in kept):
-            kept.append(own)
+        known = {key: values.get(key, NOT_THERE) for key in keys if is_known(values, key)}
+        if not any(all(one.get(key, known[key]) == known[key] for key in known) for one in kept):
+            kept.append(known)
     return Mixture(site, len(kept), tuple(differences))
 
 
@@ -233,12 +233,12 @@ def changes(uses: Sequence[SetupUse], planned: Iterable[Record]) -> list[Change]
     result: dict[tuple[str, str], Change] = {}
     for record in planned:
         site, wanted = str(record["site"]["name"]), values_that_matter(record)
-        own = [(values, use.points) for use, values in made if use.site == site]
+        of_site = [(values, use.points) for use, values in made if use.site == site]
         every = [(values, use.points) for use, values in made]
         for change in (
             *_of_name(every, wanted),
-            *_of_optional(site, own, wanted),
-            *_of_nearest(site, own, wanted),
+            *_of_optional(site, of_site, wanted),
+            *_of_nearest(site, of_site, wanted),
         ):
             result.setdefault((change.site, change.key), change)
     return list(result.values())

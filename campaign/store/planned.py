@@ -30,10 +30,10 @@ def _name_of(data: bytes) -> str:
 def write_planned(store: Store, plan: Mapping[str, Any], ids: Mapping[str, Sequence[str]]) -> None:
     """Keep a plan: ``plan`` as JSON, and the points' ``ids`` by "site/partition"."""
     parts = []
-    for number, own in enumerate(ids.values()):
-        part = np.empty(len(own), RECORD)
+    for number, ids_of_partition in enumerate(ids.values()):
+        part = np.empty(len(ids_of_partition), RECORD)
         part["partition"] = number
-        part["id"] = np.array(own, dtype=RECORD["id"])
+        part["id"] = np.array(ids_of_partition, dtype=RECORD["id"])
         parts.append(part)
     data = np.concatenate(parts).tobytes() if parts else b""
     file = _name_of(data)

@@ -138,9 +138,9 @@ def store_status(store: Store) -> StoreStatus:
         PartitionStatus(
             site=label.rpartition("/")[0],
             partition=label.rpartition("/")[2],
-            spent=own,
+            spent=hours,
         )
-        for label, own in spent.items()
+        for label, hours in spent.items()
         if label not in planned
     ]
     if states.size > sum(row.done + row.failed for row in partitions):

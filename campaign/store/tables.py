@@ -101,9 +101,9 @@ def _encoded(kind: np.dtype[Any], values: Column) -> bytes | None:
         numbers[:rows] = values
         return None if is_missing(numbers).all() else numbers.tobytes()
     if isinstance(values, Texts):
-        own = [_text(value) for value in values.values]
+        encoded = [_text(value) for value in values.values]
         same = values.codes.strides == (0,)
-        texts = own[values.codes[0]] * rows if same else b"".join(values.array(object, own))
+        texts = encoded[values.codes[0]] * rows if same else b"".join(values.array(object, encoded))
     elif isinstance(values, EqualLengths):
         size = values.bytes_.itemsize
         texts = np.rec.fromarrays([np.full(rows, size, "<u4"), values.bytes_]).tobytes()
@@ -286,7 +286,7 @@ def failure_columns(contents: StoreContents) -> Mapping[str, np.ndarray]:
     """The table of failed attempts together with the journals' records."""
     kept = _KeptColumns(contents, "failures")
     scalars = [entry.scalars for entry in contents.tail.entries]
-    failed = [measurement_row(own) for own in scalars if own["status"] in FAILURES]
+    failed = [measurement_row(record) for record in scalars if record["status"] in FAILURES]
     if not failed:
         return kept
     start = len(kept["point_id"])

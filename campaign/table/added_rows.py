@@ -118,11 +118,11 @@ def _cost(value: float, unit: str) -> str:
 def new_failures(failures: Rows, held: Mapping[str, np.ndarray]) -> Rows:
     """The failed attempts that the store does not hold, in the order in which they began."""
     known = set(zip(*(held[name].tolist() for name in ATTEMPT), strict=True))
-    own = {name: column(name, np.asarray(failures[name])) for name in FAILURE_COLUMNS}
-    mine = zip(*(own[name].tolist() for name in ATTEMPT), strict=True)
+    columns = {name: column(name, np.asarray(failures[name])) for name in FAILURE_COLUMNS}
+    mine = zip(*(columns[name].tolist() for name in ATTEMPT), strict=True)
     new = np.flatnonzero([attempt not in known for attempt in mine])
-    new = new[np.argsort(own["start_unix_s"][new], kind="stable")]
-    return {name: values[new] for name, values in own.items()}
+    new = new[np.argsort(columns["start_unix_s"][new], kind="stable")]
+    return {name: values[new] for name, values in columns.items()}
 
 
 def with_measurements(summary: Mapping[str, Any], rows: Rows) -> dict[str, Any]:
@@ -174,9 +174,10 @@ def site_records(rows: Rows, mapping: TableMap, sidecar: Sidecar) -> dict[str, S
     sites = rows["site"]
     assert isinstance(sites, Texts)  # noqa: S101
     for code in np.unique(sites.codes):
-        site, own = sites.values[code], np.flatnonzero(sites.codes == code)
+        site, rows_of_site = sites.values[code], np.flatnonzero(sites.codes == code)
         has_mem, has_uncore = (
-            np.isfinite(np.asarray(rows[name])[own]).any() for name in ("mem_mhz", "uncore_mhz")
+            np.isfinite(np.asarray(rows[name])[rows_of_site]).any()
+            for name in ("mem_mhz", "uncore_mhz")
         )
         of_gpu = has_mem and not has_uncore
         usual = SiteRecord(device="gpu" if of_gpu else "cpu")
@@ -184,25 +185,27 @@ def site_records(rows: Rows, mapping: TableMap, sidecar: Sidecar) -> dict[str, S
         records[site] = SiteRecord(
             {name: str(domain) for name, domain in mapping.classes.items()} or record.classes,
             mapping.device or record.device,
-            _legal(rows, own, mapping) or record.legal,
+            _legal(rows, rows_of_site, mapping) or record.legal,
         )
     return records
 
 
-def _legal(rows: Rows, own: np.ndarray, mapping: TableMap) -> LegalVolts:
+def _legal(rows: Rows, rows_of_site: np.ndarray, mapping: TableMap) -> LegalVolts:
     """The map's legal settings, with their voltages by the map, else by the site's ``own`` rows."""
     if not mapping.legal:
         return {}
     volts: dict[str, dict[Any, float]] = {}
-    second = "mem_mhz" if np.isnan(np.asarray(rows["uncore_mhz"])[own]).all() else "uncore_mhz"
+    second = (
+        "mem_mhz" if np.isnan(np.asarray(rows["uncore_mhz"])[rows_of_site]).all() else "uncore_mhz"
+    )
     # Under a limit a lower clock may have been run at, and its voltage measured.
-    unlimited = np.isnan(np.asarray(rows["power_limit_w"])[own])
+    unlimited = np.isnan(np.asarray(rows["power_limit_w"])[rows_of_site])
     held = unlimited | ~unlimited.any()
     for name, clock, pairs in (
         ("core", "core_mhz", mapping.voltage.core),
         ("mem", second, mapping.voltage.mem),
     ):
-        mhz, volt = (np.asarray(rows[column])[own] for column in (clock, f"{name}_v"))
+        mhz, volt = (np.asarray(rows[column])[rows_of_site] for column in (clock, f"{name}_v"))
         known = held & ~np.isnan(mhz) & ~np.isnan(volt)
         clocks, of = np.unique(mhz[known], return_inverse=True)
         volts[name] = {

@@ -103,8 +103,11 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
     lines = np.fromiter(table.lines, np.int64, len(table.lines))
     return Checked(
         table.path,
-        {name: own if every else own[attempts.measurements] for name, own in frame.items()},
-        {name: own[attempts.failures] for name, own in frame.items()}
+        {
+            name: column if every else column[attempts.measurements]
+            for name, column in frame.items()
+        },
+        {name: column[attempts.failures] for name, column in frame.items()}
         | {POINT_ID: np.asarray(frame[POINT_ID][attempts.failures])},
         lines if every else lines[attempts.measurements],
         disagreements(table, frame, power_w),
@@ -170,13 +173,13 @@ class OfAllRows:
 def _note_since_start(cells: TableCells, time_s: np.ndarray, same_point: Groups) -> None:
     """Note times that rise by equal steps from row to row of a point: those of a log, since its
     start, and no run times of repeats."""
-    for own in same_point.rows():
-        times = time_s[own]
+    for repeats in same_point.rows():
+        times = time_s[repeats]
         if len(times) < FEWEST_SAMPLES or not np.isfinite(times).all():
             continue
         steps = np.diff(times)
         if steps.min() > 0 and steps.max() < EQUAL_STEPS * steps.min() and times[0] < 2 * steps[0]:
-            cells.note(int(own[-1]), "time_s", since_start(steps.min()))
+            cells.note(int(repeats[-1]), "time_s", since_start(steps.min()))
 
 
 def since_start(step_s: float) -> str:
@@ -401,25 +404,25 @@ def _volts(
 ) -> tuple[np.ndarray, np.ndarray, Texts]:
     """The voltages of every row (V, float64, NaN where not known) and where they are from."""
     core_v, mem_v = cells.numbers("core_v"), cells.numbers("mem_v")
-    own = np.isfinite(core_v)
+    measured = np.isfinite(core_v)
     of_row = cells.texts("voltage_origin", _text)
     names = list(dict.fromkeys(("", "measured", "table", *of_row.values)))
-    code = own.astype(np.int32)
+    code = measured.astype(np.int32)
     if of_store.any():
         code[of_store] = of_row.array(np.int32, list(map(names.index, of_row.values)))[of_store]
-    mem_v = np.where(own | of_store, mem_v, np.nan)
-    own |= of_store
+    mem_v = np.where(measured | of_store, mem_v, np.nan)
+    measured |= of_store
     if not mapping.voltage.core:
         return core_v, mem_v, Texts.coded(code, names)
-    code[~own] = names.index("table")
+    code[~measured] = names.index("table")
     core_v = core_v.copy()
     for volts, mhz, pairs, name in (
         (core_v, core_mhz, mapping.voltage.core, "core"),
         (mem_v, mem_mhz, mapping.voltage.mem, "mem"),
     ):
         table = dict(pairs)
-        for clock in np.unique(mhz[~own & np.isfinite(mhz)]) if table else ():
-            rows = np.flatnonzero(~own & (mhz == clock))
+        for clock in np.unique(mhz[~measured & np.isfinite(mhz)]) if table else ():
+            rows = np.flatnonzero(~measured & (mhz == clock))
             volts[rows] = table.get(clock, np.nan)
             if clock not in table:
                 for i in rows:
@@ -492,8 +495,8 @@ class Provenance:
         rows = zip(self.lines.tolist(), self.power_w.tolist(), known, *self.parts, strict=True)
         for i, (line, power_w, is_known, reason, *labels) in enumerate(rows):
             watt = f', "power_w": {power_w!r}' if is_known else ""
-            own = "".join(labels)
-            text = f', "labels": {{{own[2:]}}}' if own else ""
+            label_text = "".join(labels)
+            text = f', "labels": {{{label_text[2:]}}}' if label_text else ""
             made[i] = f'{{"imported": true, "line": {line}{watt}{reason}{text}}}'
         return made
 
@@ -509,11 +512,11 @@ def _provenance(
     """JSON of each row's line in the file, and of its values that no column holds. A row of a
     store keeps its own, in which labels and power that were changed are changed."""
     labels = [
-        own.mapped(
+        column.mapped(
             f", {json.dumps(name)}: {json.dumps(str(v))}" if is_present(v) else ""
-            for v in own.values
+            for v in column.values
         )
-        for name, own in table.labels.items()
+        for name, column in table.labels.items()
     ]
     why = reasons.mapped(lambda reason: f', "{ESTIMATED}": {json.dumps(reason)}' if reason else "")
     lines = np.fromiter(table.lines, np.int64, len(table.lines))

@@ -287,16 +287,16 @@ def by_arrow(part: bytes, form: PlainForm) -> list[np.ndarray | Texts]:
         raise ValueError
     columns: list[np.ndarray | Texts] = []
     for name, column in zip(form.header, table.columns, strict=True):
-        own = column.chunk(0)
+        chunk = column.chunk(0)
         if name in form.names:
-            values = _values(own, np.float64)
+            values = _values(chunk, np.float64)
             if np.isfinite(values).sum() != lines - column.null_count:
                 raise ValueError
             columns.append(values)
         else:
-            here = own.dictionary.to_pylist()
+            here = chunk.dictionary.to_pylist()
             texts = here if form.exact else [text.strip() for text in here]
-            columns.append(Texts(_values(own.indices, np.int32), texts))
+            columns.append(Texts(_values(chunk.indices, np.int32), texts))
     return columns
 
 

@@ -75,8 +75,8 @@ def _replaced(measurements: pd.DataFrame, failures: pd.DataFrame) -> pd.DataFram
     """The failed attempts at points whose measurement is another attempt, as measurements."""
     if not len(failures):
         return measurements.iloc[:0]
-    own = pd.MultiIndex.from_frame(measurements[ATTEMPT])
-    replaced = failures[~pd.MultiIndex.from_frame(failures[ATTEMPT]).isin(own)]
+    measured = pd.MultiIndex.from_frame(measurements[ATTEMPT])
+    replaced = failures[~pd.MultiIndex.from_frame(failures[ATTEMPT]).isin(measured)]
     of_point = measurements.set_index(POINT_ID).reindex(replaced[POINT_ID])
     same = ("ranks", "repeat", "simulated", "imported")
     rows = {

@@ -57,8 +57,10 @@ def grouped_clocks(
     key = frame.groupby(list(frame.columns), sort=False, dropna=False).ngroup().to_numpy()
     group_of = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
     by_key = pd.DataFrame({"group": group_of[at], "key": key, "clock": at})
-    own = by_key.groupby(["group", "key"])["clock"].nunique().groupby("group").mean()
-    grouped = meant_clocks(clocks, rows, groups, own.to_numpy(), name, repeats_unnumbered)
+    clocks_of_a_key = by_key.groupby(["group", "key"])["clock"].nunique().groupby("group").mean()
+    grouped = meant_clocks(
+        clocks, rows, groups, clocks_of_a_key.to_numpy(), name, repeats_unnumbered
+    )
     if not grouped.note:
         return Grouped(mhz)
     now = mhz.copy()
@@ -70,7 +72,7 @@ def meant_clocks(
     clocks: np.ndarray,
     rows: np.ndarray,
     groups: list[np.ndarray],
-    own: np.ndarray,
+    clocks_of_a_key: np.ndarray,
     name: str,
     repeats_unnumbered: bool,
 ) -> Grouped:
@@ -87,7 +89,7 @@ def meant_clocks(
     meant = clocks.copy()
     joined = []
     for i, group in enumerate(groups):
-        shared = float(own[i]) / len(group)
+        shared = float(clocks_of_a_key[i]) / len(group)
         single = repeats_unnumbered and 2 * len(group) >= rows[group].sum()
         if len(group) >= FEWEST and (shared <= MOST_SHARED or single):
             meant[group] = _round_mhz(float(clocks[group[0]]), float(clocks[group[-1]]))

@@ -187,7 +187,7 @@ def import_rows(
             write_records(store, rows, mapping, sidecar)
             failures = new_failures(checked.failures, failure_columns(contents))
             if new.any() or len(failures[POINT_ID]):
-                added = rows if new.all() else {name: own[new] for name, own in rows.items()}
+                added = rows if new.all() else {name: column[new] for name, column in rows.items()}
                 per_site = np.bincount(of_site.codes[~there], minlength=len(of_site.values))
                 points = {s: n for s, n in zip(of_site.values, per_site.tolist(), strict=True) if n}
                 _add(store, added, points, failures, traces)

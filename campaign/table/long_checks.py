@@ -49,12 +49,12 @@ def row_hashes(columns: Iterable[Column]) -> np.ndarray:
     made: np.ndarray | None = None
     for column in columns:
         if isinstance(column, Texts):
-            own = column.array(np.int64, list(map(_hash, column.values)))
+            hashed = column.array(np.int64, list(map(_hash, column.values)))
         else:
-            own = np.asarray(column)
-            if own.dtype.kind == "f":
-                own = np.where(np.isnan(own), np.nan, own + 0.0)  # -0.0 becomes 0.0
-        values = np.ascontiguousarray(own).view(np.uint64)
+            hashed = np.asarray(column)
+            if hashed.dtype.kind == "f":
+                hashed = np.where(np.isnan(hashed), np.nan, hashed + 0.0)  # -0.0 becomes 0.0
+        values = np.ascontiguousarray(hashed).view(np.uint64)
         made = values.copy() if made is None else made ^ values
         for factor in FACTORS:
             made *= factor
@@ -116,8 +116,10 @@ class Clocks:
     def grouped(self, name: str, repeats_unnumbered: bool) -> Grouped:
         """The setting of each of them."""
         n = len(self.groups)
-        own = self._of_key.counts(n) / self._keys.counts(n)
-        return meant_clocks(self.mhz, self._rows, self.groups, own, name, repeats_unnumbered)
+        clocks_of_a_key = self._of_key.counts(n) / self._keys.counts(n)
+        return meant_clocks(
+            self.mhz, self._rows, self.groups, clocks_of_a_key, name, repeats_unnumbered
+        )
 
 
 class OfLongTable(OfAllRows):
@@ -225,12 +227,14 @@ class OfLongTable(OfAllRows):
         units = self._other_units()
         parts = [rows for name, rows in self._wrong_rows.items() if name not in units]
         return np.unique(
-            np.concatenate([np.empty(0, np.int64), *(row for own in parts for row in own)])
+            np.concatenate(
+                [np.empty(0, np.int64), *(row for rows_of_part in parts for row in rows_of_part)]
+            )
         )
 
     def _other_units(self) -> dict[str, str]:
         """The columns that are in another unit as a whole, and what is wrong with each."""
-        texts = {n: other_unit(n, own, self._mapping) for n, own in self._extents.items()}
+        texts = {n: other_unit(n, extent, self._mapping) for n, extent in self._extents.items()}
         return {name: text for name, text in texts.items() if text}
 
     def group_settings(
@@ -257,8 +261,8 @@ class OfLongTable(OfAllRows):
                     continue
                 mhz, key = clocks[name][rows], (name, one)
                 if key in self._candidates:
-                    own = [column[rows] for column in beside]
-                    self._candidates[key].add_keys(mhz, row_hashes(own))
+                    columns = [column[rows] for column in beside]
+                    self._candidates[key].add_keys(mhz, row_hashes(columns))
                 elif key not in self._grouped:
                     self._clocks.setdefault(key, Clocks()).add(mhz)
                 elif self._grouped[key][1].note:
@@ -279,8 +283,10 @@ class OfLongTable(OfAllRows):
         """See :meth:`OfAllRows.note_impossible`."""
         for name, values in columns.items():
             rows, least = impossible_rows(name, values, of_store, failed)
-            own = Extent.of(values, rows, of_store)
-            self._extents[name] = self._extents[name].with_(own) if name in self._extents else own
+            extent = Extent.of(values, rows, of_store)
+            self._extents[name] = (
+                self._extents[name].with_(extent) if name in self._extents else extent
+            )
             if not len(rows):
                 continue
             if name not in DEVICE:

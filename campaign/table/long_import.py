@@ -74,10 +74,10 @@ class _Added:
         self.new += len(new)
         self.known += len(at) - len(new)
         self.failed += int((worth_of(status)[new] == 0).sum())
-        own = site.present()
+        sites = site.present()
         kept = np.arange(len(site)) if self._mapping.legal else _first_with_clocks(rows)
         self.of_sites.append({name: rows[name][kept] for name in OF_SITE})
-        self.sites.update(dict.fromkeys(own))
+        self.sites.update(dict.fromkeys(sites))
         failures = checked.failures
         self.failures.append({name: np.asarray(failures[name]) for name in FAILURE_COLUMNS})
         series = row_hashes([rows[name] for name in ("kernel", "params", "repeat")])

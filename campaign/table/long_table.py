@@ -125,8 +125,8 @@ class LongTable:
         attempts = np.broadcast_to(np.zeros((), ATTEMPT), len(lines))
         if kinds.of_store.any():
             attempts = np.empty(len(lines), ATTEMPT)
-            own = kinds.of_store, kinds.worth, np.asarray(rows["attempt"])
-            for name, values in zip(ATTEMPT.names or (), own, strict=True):
+            of_rows = kinds.of_store, kinds.worth, np.asarray(rows["attempt"])
+            for name, values in zip(ATTEMPT.names or (), of_rows, strict=True):
                 attempts[name] = values
         self._attempts.append(attempts)
         self._n_read += table.n_read
@@ -146,7 +146,10 @@ class LongTable:
         rows = np.flatnonzero(np.isin(ids["first"], twice))
         codes = group_codes([ids["first"][rows].astype(np.uint64), ids["last"][rows]])
         attempts = np.concatenate(
-            [part[own] for part, own in zip(self._attempts, self._by_part(rows), strict=True)]
+            [
+                part[rows_of_part]
+                for part, rows_of_part in zip(self._attempts, self._by_part(rows), strict=True)
+            ]
         )
         wrong = np.isin(rows, self._of_all.wrong_rows())
         best: dict[Hashable, int] = {}
@@ -161,10 +164,12 @@ class LongTable:
     def _note_same_point(self, row: int, other: int, rows: int) -> None:
         """Note the first of some rows that are the same point as one before."""
         line, other_line = (
-            int(part[own[0]])
+            int(part[rows_of_part[0]])
             for number in (row, other)
-            for part, own in zip(self._lines, self._by_part(np.array([number])), strict=True)
-            if len(own)
+            for part, rows_of_part in zip(
+                self._lines, self._by_part(np.array([number])), strict=True
+            )
+            if len(rows_of_part)
         )
         for part in self._parts(self._of_all.again()):
             at, frame = np.flatnonzero(np.asarray(part.table.lines) == line), part.rows
@@ -191,16 +196,16 @@ class LongTable:
         if len(packed) != len(lines) * size:
             raise FileError("has changed while it was read", "import it again", str(self.path))
         rows: Rows = {
-            name: own
-            for name, own in frame.items()
+            name: column
+            for name, column in frame.items()
             if not name.startswith(COUNT_PREFIX) or table.of_store or name in self._of_all.counted
         }
         rows[POINT_ID] = EqualLengths(unpacked_ids(packed))
         failed = np.flatnonzero(kinds.worth == 0)
-        failures: Rows = {name: own[failed] for name, own in rows.items()}
+        failures: Rows = {name: column[failed] for name, column in rows.items()}
         failures[POINT_ID] = np.asarray(failures[POINT_ID])
         first, end = np.searchsorted(self._dropped, [start, start + len(lines)])
         if end > first:
             kept = np.delete(np.arange(len(lines)), self._dropped[first:end] - start)
-            lines, rows = lines[kept], {name: own[kept] for name, own in rows.items()}
+            lines, rows = lines[kept], {name: column[kept] for name, column in rows.items()}
         return Checked(self.path, rows, failures, lines, [], [])

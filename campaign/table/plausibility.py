@@ -117,16 +117,16 @@ def _range(values: np.ndarray) -> tuple[float, float]:
     return (float(values.min()), float(values.max())) if len(values) else (np.nan, np.nan)
 
 
-def other_unit(name: str, own: Extent, mapping: TableMap) -> str:
+def other_unit(name: str, extent: Extent, mapping: TableMap) -> str:
     """What is wrong with a column whose values are all in another unit; empty where they are
     not."""
     low, high, unit = _bounds(name)
-    if name not in DEVICE or not 0 < own.n_wrong == own.n_present:
+    if name not in DEVICE or not 0 < extent.n_wrong == extent.n_present:
         return ""
     for factor, text, theirs in UNITS.get(unit, ()):
-        if low <= own.present[0] * factor and own.present[1] * factor <= high:
+        if low <= extent.present[0] * factor and extent.present[1] * factor <= high:
             return (
-                f"{name}{_called(name, mapping)}: {_found(*own.wrong)} devices have {low:g} to "
+                f"{name}{_called(name, mapping)}: {_found(*extent.wrong)} devices have {low:g} to "
                 f"{high:,g} {unit}; {_advice(name, factor, text, theirs, mapping)}"
             )
     return ""

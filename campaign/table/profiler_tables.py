@@ -108,7 +108,7 @@ def _one_group(path: Path, groups: Sequence[Counted], wanted: set[str]) -> Count
     """The group that has all counters that are wanted and in the file."""
     has = [wanted & group.values.keys() for group in groups]
     needed = set().union(*has)
-    whole = [group for group, own in zip(groups, has, strict=True) if own == needed]
+    whole = [group for group, counters in zip(groups, has, strict=True) if counters == needed]
     if len(whole) == 1:
         return whole[0]
     names = ", ".join(group.name for group in (whole or groups))
@@ -210,10 +210,16 @@ def _perf_rows(path: Path, lines: Sequence[str]) -> Iterator[PerfRow]:
 
 def _perf_json(lines: Sequence[str]) -> Iterator[PerfRow]:
     for number, line in enumerate(lines, 1):
-        own = {name: text or bare for name, text, bare in PERF_MEMBER.findall(line)}
-        if own.get("event") and "counter-value" in own:
-            value, unit = own["counter-value"].strip(), own.get("unit", "")
-            yield number, value, unit, _event(own["event"]), own.get("pcnt-running", "").strip()
+        parts = {name: text or bare for name, text, bare in PERF_MEMBER.findall(line)}
+        if parts.get("event") and "counter-value" in parts:
+            value, unit = parts["counter-value"].strip(), parts.get("unit", "")
+            yield (
+                number,
+                value,
+                unit,
+                _event(parts["event"]),
+                parts.get("pcnt-running", "").strip(),
+            )
 
 
 def _event(name: str) -> str:

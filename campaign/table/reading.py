@@ -139,9 +139,9 @@ def read_long_table(text: LongText, map_file: Path | None = None) -> Iterator[Ra
         part, table = numbered
         if names:
             theirs = dict(zip(table[0], table[2], strict=True))
-            own = [_texts(theirs[name]) for name in names if name in theirs]
-            _, first = np.unique(group_codes(own), return_index=True)
-            seen.update(dict.fromkeys(tuple(c[i] for c in own) for i in first.tolist()))
+            texts = [_texts(theirs[name]) for name in names if name in theirs]
+            _, first = np.unique(group_codes(texts), return_index=True)
+            seen.update(dict.fromkeys(tuple(c[i] for c in texts) for i in first.tolist()))
         return _raw_table(text.path, table, mapping, map_file, mapping.decimal, part=part)
 
     yield from map(raw_table, enumerate(text.parts()))
@@ -178,9 +178,11 @@ def _raw_table(
     standard = OF_STORE if POINT_ID in theirs else standard
     in_map = "the map" if map_file is None else str(map_file)
     taken = _taken(path, theirs, mapping)
-    own = [name for name in header if name not in taken and is_table_column(name, standard)]
-    labels = [name for name in header if name not in taken and name not in own]
-    _check_columns(path, header, own, labels, mapping, in_map)
+    table_columns = [
+        name for name in header if name not in taken and is_table_column(name, standard)
+    ]
+    labels = [name for name in header if name not in taken and name not in table_columns]
+    _check_columns(path, header, table_columns, labels, mapping, in_map)
     numbers, mark = _numbers(path, theirs, lines, mapping, decimal)
     if mark == "," and mapping.decimal is None:
         notes.append(f"{path}: its numbers have decimal commas")
@@ -188,7 +190,7 @@ def _raw_table(
         name: _with_advice(name, numbers[name], ColumnSource(column=name))
         if name in numbers
         else _texts(theirs[name])
-        for name in own
+        for name in table_columns
     }
     for ours, source in mapping.columns.items():
         columns[ours] = _converted(ours, source, theirs, numbers, mapping)
@@ -342,11 +344,16 @@ def _taken(path: Path, theirs: Iterable[str], mapping: TableMap) -> set[str]:
 
 
 def _check_columns(
-    path: Path, header: list[str], own: list[str], labels: list[str], mapping: TableMap, in_map: str
+    path: Path,
+    header: list[str],
+    columns: list[str],
+    labels: list[str],
+    mapping: TableMap,
+    in_map: str,
 ) -> None:
     """Refuse columns that are missing, that nobody knows, or that the map contradicts: all of
     them."""
-    have = {*mapping.columns, *own, *mapping.constants}
+    have = {*mapping.columns, *columns, *mapping.constants}
     optional = {"core_mhz"} if {"power_limit_w", "profile"} & have else set()
     if mapping.imported:
         optional = {"core_mhz", "time_s"}  # all of its rows may be failures
@@ -381,15 +388,15 @@ def _check_columns(
             f"{in_map}: constants.{name}",
         )
         for name in mapping.constants
-        if name in own and name != "site"
+        if name in columns and name != "site"
     ]
-    if mapping.numbers_repeats and "repeat" in own:
+    if mapping.numbers_repeats and "repeat" in columns:
         wrong.append(
             FileError(
                 "number_repeats beside a column repeat", "leave number_repeats out", str(path)
             )
         )
-    if mapping.params and "params" in own:
+    if mapping.params and "params" in columns:
         what = "params in the map beside a column params"
         wrong.append(FileError(what, "leave params out", str(path)))
     raise_all(wrong)

@@ -53,9 +53,9 @@ class Tuning:
         """The candidates of each partition that the store says were chosen."""
         kept = (self.store.read_json(SEARCH) or {}).get("points", {})
         chosen = {}
-        for names, own in self.problems.items():
+        for names, of_partition in self.problems.items():
             ids = np.array(kept.get("/".join(names), []), dtype="S")
-            codes = [problem.codes[np.isin(problem.ids[:, 0], ids)] for problem in own]
+            codes = [problem.codes[np.isin(problem.ids[:, 0], ids)] for problem in of_partition]
             chosen[names] = set(np.concatenate(codes).tolist())
         return chosen
 

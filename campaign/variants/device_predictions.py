@@ -126,7 +126,7 @@ def _pick(
     name, tiling = str(given.get("stencil", "")), given.get("tiling")
     energy = question.objective == "energy"
     if energy and TILING.get(name) != tiling:
-        known = ", ".join(f"{tiles} tiles of {own}" for own, tiles in TILING.items())
+        known = ", ".join(f"{tiles} tiles of {stencil}" for stencil, tiles in TILING.items())
         raise PredictionError(
             f"found stencil {name or 'in the space'!r}, tiling {tiling!r}: the equations of energy "
             f"are for {known}, given in params"
@@ -137,17 +137,21 @@ def _pick(
             f"equations are for hexagonal tiles of {', '.join(STENCILS)}, given in params"
         )
     values, axes = {**given, **columns}, axes_of(name)
-    missing = [own for own in (*AXES[:axes], "steps", "tile_t", *TILES[:axes]) if own not in values]
+    missing = [
+        parameter
+        for parameter in (*AXES[:axes], "steps", "tile_t", *TILES[:axes])
+        if parameter not in values
+    ]
     if missing:
         raise PredictionError(f"{missing[0]} is missing: give it in params or in the space")
 
-    def column(own: str, default: float = math.nan) -> np.ndarray:
-        return np.broadcast_to(np.asarray(values.get(own, default), float), (count,))
+    def column(parameter: str, default: float = math.nan) -> np.ndarray:
+        return np.broadcast_to(np.asarray(values.get(parameter, default), float), (count,))
 
     tiles = Tiles(
-        sizes=np.stack([column(own) for own in AXES[:axes]], axis=1),
+        sizes=np.stack([column(parameter) for parameter in AXES[:axes]], axis=1),
         steps=column("steps"),
-        tiles=np.stack([column(own) for own in TILES[:axes]], axis=1),
+        tiles=np.stack([column(parameter) for parameter in TILES[:axes]], axis=1),
         tile_t=column("tile_t"),
         subtile=column("subtile", 1.0),
     )
@@ -160,7 +164,7 @@ def _pick(
     costs = energy_j if energy else time_s
     near = near_least(costs, NEAR)
 
-    def own(place: int) -> dict[str, Any]:
+    def variant(place: int) -> dict[str, Any]:
         params = {key: values_of[place].item() for key, values_of in columns.items()}
         if math.isnan(at_a_time[place]):
             return params
@@ -174,13 +178,13 @@ def _pick(
         settings=1,
         measured=0,
         time_error_pct=math.nan,
-        params=own(best),
+        params=variant(best),
         setting=AS_FOUND,
         energy_j=float(energy_j[best]),
         time_s=float(time_s[best]),
         slurm="",
         near_count=len(near),
-        near=tuple(own(place) for place in near[:MOST_NEAR].tolist()),
+        near=tuple(variant(place) for place in near[:MOST_NEAR].tolist()),
     )
 
 
@@ -232,8 +236,10 @@ def _times(of: Tiles, name: str, site: Site, question: Question) -> tuple[np.nda
 def _energies(of: Tiles, name: str, site: Site, time_s: np.ndarray) -> np.ndarray:
     """Joules of each variant; without the static energy where its time is NaN."""
     timed = bool(np.isfinite(time_s).any())
-    _check_constants(site, [ENERGIES[own] for own in NEEDED[name]] + [STATIC_W] * timed, "energy")
-    energies = {own: float(site.device[ENERGIES[own]]) for own in NEEDED[name]}
+    _check_constants(
+        site, [ENERGIES[constant] for constant in NEEDED[name]] + [STATIC_W] * timed, "energy"
+    )
+    energies = {constant: float(site.device[ENERGIES[constant]]) for constant in NEEDED[name]}
     static_w = float(site.device[STATIC_W]) if timed else 0.0
     return stencil_energy_j(
         name,
@@ -253,9 +259,9 @@ def _check_constants(site: Site, names: Iterable[str], what: str) -> None:
     for name in names:
         if name not in site.device:
             having = [
-                own
-                for own in sorted(built_in_sites())
-                if name in read_site(find_site(own, Path())).device
+                built_in
+                for built_in in sorted(built_in_sites())
+                if name in read_site(find_site(built_in, Path())).device
             ]
             raise FileError(
                 f"has no device.{name}, which a prediction of {what} without measurements needs",

@@ -234,8 +234,8 @@ def variant_prices(store: Store, scalars: xr.Dataset | Columns, site: str) -> li
     energies at one setting."""
     kept: list[dict[str, Any]] = []
     mine = np.asarray(scalars["site"]) == site
-    own = set(np.asarray(scalars["kernel"])[mine].tolist())
-    for kernel in sorted(own & set(tuned_parameters(store))):
+    kernels = set(np.asarray(scalars["kernel"])[mine].tolist())
+    for kernel in sorted(kernels & set(tuned_parameters(store))):
         if not stated_metrics(registered_name(store, kernel)):
             continue
         try:

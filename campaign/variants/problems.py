@@ -60,7 +60,7 @@ class Problem:
         NaN where none is measured."""
         nothing = Cost(np.nan, np.nan)
         ids = self.ids[rows]
-        flat = [costs.get(own.decode(), nothing) for own in ids.ravel().tolist()]
+        flat = [costs.get(point_id.decode(), nothing) for point_id in ids.ravel().tolist()]
         values = np.array(flat, float).reshape(*ids.shape, 2)
         known = np.isfinite(values)
         total = np.where(known, values, 0.0).sum(axis=1)
@@ -74,12 +74,12 @@ def problems(plan: Plan, site: str, partition: str) -> list[Problem]:
     tuned = plan.campaign.tuned
     members: dict[tuple[str, int, str], list[int]] = {}
     variants: list[dict[str, Any]] = []
-    for number, own in enumerate(part.inputs):
-        params = json.loads(own.params)
+    for number, entry in enumerate(part.inputs):
+        params = json.loads(entry.params)
         variants.append(
-            {name: params.pop(name) for name in tuned.get(own.label, ()) if name in params}
+            {name: params.pop(name) for name in tuned.get(entry.label, ()) if name in params}
         )
-        members.setdefault((own.label, own.ranks, canonical_json(params)), []).append(number)
+        members.setdefault((entry.label, entry.ranks, canonical_json(params)), []).append(number)
     ids = ids_by_code(part)
     made = []
     for (label, _, params), numbers in members.items():

@@ -91,11 +91,11 @@ def replay(
             raise ArgumentError(f"{option}: found {value}; must be 1 or more")
     rows, kernel = _rows(scalars, site, kernel)
     known = dataset_kernels(scalars)
-    own = [known[kernel, params] for params in np.asarray(scalars["params"])[rows].tolist()]
-    kept = of_problem(own, problem or {})
-    rows, own = rows[kept], [own[i] for i in kept]
+    instances = [known[kernel, params] for params in np.asarray(scalars["params"])[rows].tolist()]
+    kept = of_problem(instances, problem or {})
+    rows, instances = rows[kept], [instances[i] for i in kept]
     if kernel in (tuned or {}):
-        check_one_problem(own, (tuned or {})[kernel])
+        check_one_problem(instances, (tuned or {})[kernel])
     candidates, costs = measured_candidates(scalars, rows)
     scores = score(asked, costs)
     if not np.isfinite(scores).any():
@@ -183,7 +183,7 @@ def measured_candidates(
     each: (N, 2), means over repeats; NaN where all have failed."""
     params = np.asarray(scalars["params"])[rows].tolist()
     distinct, of = distinct_settings(*axis_values(scalars, rows))
-    keys = [(own, distinct[place]) for own, place in zip(params, of.tolist(), strict=True)]
+    keys = [(text, distinct[place]) for text, place in zip(params, of.tolist(), strict=True)]
     known = sorted(set(keys))
     place = {key: i for i, key in enumerate(known)}
     at = np.array([place[key] for key in keys])
@@ -196,10 +196,10 @@ def measured_candidates(
             costs[:, column] = np.bincount(at[used], values[used], len(known)) / np.bincount(
                 at[used], minlength=len(known)
             )
-    variants = [json.loads(own) for own, _ in known]
+    variants = [json.loads(text) for text, _ in known]
     settings = [setting for _, setting in known]
     each_own = np.arange(len(known))
-    stated = stated_terms(np.asarray(scalars["kernel"])[rows[0]], [own for own, _ in known])
+    stated = stated_terms(np.asarray(scalars["kernel"])[rows[0]], [text for text, _ in known])
     candidates = Candidates(
         candidate_columns(variants, each_own, settings),
         candidate_terms(stated, each_own, settings),

@@ -76,7 +76,7 @@ class SpacePick:
             for name, value in vars(self).items()
             if name != "setting"
         }
-        return numbers | self.setting.as_dict() | {"near": [dict(own) for own in self.near]}
+        return numbers | self.setting.as_dict() | {"near": [dict(variant) for variant in self.near]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +158,7 @@ def predict_space(
 def _spaces(path: Path, site: str, kernel: str | None) -> tuple[Campaign, Site, list[Sweep]]:
     """The campaign, its site of this name, and the sweeps with a space."""
     campaign, source = read_campaign(path)
-    own = _site_of(campaign, source, path, site)
+    of_site = _site_of(campaign, source, path, site)
     chosen = [
         (place, entry)
         for place, entry in enumerate(campaign.kernels)
@@ -172,7 +172,7 @@ def _spaces(path: Path, site: str, kernel: str | None) -> tuple[Campaign, Site, 
             known = known_names(kernel, having, "the file has spaces for")
             raise ArgumentError(f"--kernel: unknown kernel {kernel!r}; {known}")
         raise ArgumentError(f"--space: {path} has no kernel with a space; add [kernels.space]")
-    return campaign, own, [swept(entry, place, source, own) for place, entry in chosen]
+    return campaign, of_site, [swept(entry, place, source, of_site) for place, entry in chosen]
 
 
 def _site_of(campaign: Campaign, source: Source, path: Path, name: str) -> Site:
@@ -208,8 +208,8 @@ def _picks(
     own_names = [name for name in sweep.entry.space or {} if name != WHERE]
     settings = sorted(set(measured.settings))
     problems: dict[str, list[int]] = {}
-    for place, own in enumerate(params):
-        rest = rest_of(own, tuned, texts_only=False)
+    for place, variant in enumerate(params):
+        rest = rest_of(variant, tuned, texts_only=False)
         problems.setdefault(json.dumps(rest, sort_keys=True), []).append(place)
     picks = []
     for text, places in problems.items():

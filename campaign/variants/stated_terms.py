@@ -28,10 +28,12 @@ def stated_terms(kernel: str, params: Sequence[str]) -> dict[str, np.ndarray]:
     assert found.metrics is not None  # noqa: S101
     rows, threads = [], []
     for text in params:
-        own = found.params.model_validate_json(text)
-        metrics = found.metrics(own)
-        rows.append(dict(found.counts(own) or {}) | {name: metrics[name] for name in found.timed})
-        threads.append(float(getattr(own, "threads", 1)))
+        checked = found.params.model_validate_json(text)
+        metrics = found.metrics(checked)
+        rows.append(
+            dict(found.counts(checked) or {}) | {name: metrics[name] for name in found.timed}
+        )
+        threads.append(float(getattr(checked, "threads", 1)))
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {name: np.array([row.get(name, 0.0) for row in rows]) for name in names}
     return at_clocks(columns, {"threads": np.array(threads)})

@@ -57,14 +57,14 @@ def _print(result: Codesign, every_row: bool) -> None:
     say()
     energies = study.energy is not None
     header = ["best for", "processors", "lanes", "kB", "mm2", "s", *["J"] * energies, "GFLOP/s"]
-    print_table(header, [_best_row(name, own, energies) for name, own in result.best.items()])
+    print_table(header, [_best_row(name, design, energies) for name, design in result.best.items()])
     say()
     explain("share of the area, %")
     names = list(next(iter(result.best.values())).parts_mm2)
     rows = []
-    for name, own in result.best.items():
-        whole = sum(own.parts_mm2.values())
-        rows.append([name, *(round(100 * own.parts_mm2[part] / whole, 1) for part in names)])
+    for name, design in result.best.items():
+        whole = sum(design.parts_mm2.values())
+        rows.append([name, *(round(100 * design.parts_mm2[part] / whole, 1) for part in names)])
     print_table(["best for", *names], rows)
     say()
     explain("tiles of the best design for each stencil; k: tiles at a time on a processor")
@@ -92,6 +92,13 @@ def _print(result: Codesign, every_row: bool) -> None:
         print_table(["stencil", "from", "to", *header[3:]], shares, every_row)
 
 
-def _best_row(name: str, own: DesignOf, energies: bool) -> list[Any]:
-    row = [name, own.processors, own.lanes, own.on_chip_kb, round(own.area_mm2, 1), own.time_s]
-    return [*row, *[own.energy_j] * energies, round(own.gflop_per_s)]
+def _best_row(name: str, design: DesignOf, energies: bool) -> list[Any]:
+    row = [
+        name,
+        design.processors,
+        design.lanes,
+        design.on_chip_kb,
+        round(design.area_mm2, 1),
+        design.time_s,
+    ]
+    return [*row, *[design.energy_j] * energies, round(design.gflop_per_s)]

@@ -125,10 +125,10 @@ def _against(
     ratios: Mapping[tuple[str, str], Sequence[CoefficientRatio]],
 ) -> dict[str, Any]:
     """What ``--json`` adds to the fit of a further site."""
-    own = ratios.get((fit.summary.site, fit.source.name))
-    if own is None:
+    ratios_of_fit = ratios.get((fit.summary.site, fit.source.name))
+    if ratios_of_fit is None:
         return {}
-    rows = [one.as_dict() for one in own]
+    rows = [one.as_dict() for one in ratios_of_fit]
     return {"against": {"site": first.summary.site, "coefficients": rows}}
 
 

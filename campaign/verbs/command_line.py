@@ -77,19 +77,19 @@ class Parser(argparse.ArgumentParser):
 
     def refuse_unknown(self, words: list[str], verb: str, verbs: dict[str, Parser]) -> NoReturn:
         """The error for words that a verb does not take."""
-        own = verbs[verb]
+        parser_of_verb = verbs[verb]
         option = next((word for word in words if word.startswith("-")), None)
         if option is None:
-            own.error(f"{words[0]!r} is one argument too many; leave it out")
+            parser_of_verb.error(f"{words[0]!r} is one argument too many; leave it out")
         name = option.partition("=")[0]
         others = [other for other, parser in verbs.items() if name in parser.option_names()]
-        options = [known for known in own.option_names() if known != "--help"]
+        options = [known for known in parser_of_verb.option_names() if known != "--help"]
         near = _did_you_mean(name, options).strip()
         if not near and len(options) <= MOST_LISTED:
             near = f"its options: {', '.join(options)}"
         hint = f"of {', '.join(others[:4])}" if others else near or "leave it out"
         hint = f"it is an option {hint}" if others else hint
-        own.error(f"{verb} has no option {name}; {hint}")
+        parser_of_verb.error(f"{verb} has no option {name}; {hint}")
 
     def refuse_option(self, name: str, verbs: dict[str, Parser]) -> NoReturn:
         """The error for an option before the verb that is none of the program's."""
@@ -101,7 +101,9 @@ class Parser(argparse.ArgumentParser):
     def takes(self, word: str) -> bool:
         """Whether a word is no option, or one that this parser knows, perhaps shortened."""
         name = word.partition("=")[0]
-        return name[:1] != "-" or any(own.startswith(name) for own in self._option_string_actions)
+        return name[:1] != "-" or any(
+            option.startswith(name) for option in self._option_string_actions
+        )
 
     def actions(self) -> list[argparse.Action]:
         """Every argument."""

@@ -116,11 +116,11 @@ def _print(comparison: Comparison, every_row: bool) -> None:
     for change in comparison.setup_changes:
         explain(f"  {change}")
     for level, title in (("site", "sites"), ("kernel", "kernels"), ("point", "points")):
-        own = [change for change in comparison.changes if change.level == level]
-        significant = [change for change in own if change.significant]
+        at_level = [change for change in comparison.changes if change.level == level]
+        significant = [change for change in at_level if change.significant]
         say()
-        say(f"{title}: {len(significant)} of {len(own)} ratios changed significantly")
-        shown = own if every_row or level == "site" else significant
+        say(f"{title}: {len(significant)} of {len(at_level)} ratios changed significantly")
+        shown = at_level if every_row or level == "site" else significant
         if shown:
             ordered = sorted(shown, key=lambda c: (not c.significant, -abs(math.log(c.ratio))))
             _print_changes(ordered, level, names, every_row)

@@ -160,10 +160,10 @@ def run(arguments: Namespace) -> int:
         raise ArgumentError(
             f"{folder}: cannot be created ({error.strerror}); name another folder"
         ) from None
-    own = "demo_gpu_campaign.toml" if arguments.gpu else "demo_campaign.toml"
+    source = "demo_gpu_campaign.toml" if arguments.gpu else "demo_campaign.toml"
     if arguments.warming:
         write_warm_board(folder, arguments.warming)
-    plan, created, outcome = _measure(folder, "campaign.toml", own, "store")
+    plan, created, outcome = _measure(folder, "campaign.toml", source, "store")
     if outcome.interrupted or not outcome.measured:
         return outcome.exit_code
     store = open_store(created.root)

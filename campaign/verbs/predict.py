@@ -202,7 +202,9 @@ def print_space(shown: SpacePredictions, every_row: bool = False) -> None:
                 [[_mhz(pick), pick.time_s, pick.energy_j, pick.near_count, pick.slurm]],
             )
         if every_row:
-            print_table([*pick.params], [[str(v) for v in own.values()] for own in pick.near], True)
+            print_table(
+                [*pick.params], [[str(v) for v in near.values()] for near in pick.near], True
+            )
     explain(
         "variants within 10 %: those whose predicted cost at this setting is at most a tenth above "
         "the best; measure these before one of them is used (--json and --all list them)"
@@ -371,15 +373,17 @@ def tried_picks(shown: Predictions) -> list[str]:
         ("best_single", "the best single setting was picked"),
         ("highest_clocks", "the highest clocks were picked"),
     ):
-        own = [pick for pick in tried if pick.chosen_by == chosen_by]
-        if own:
+        chosen = [pick for pick in tried if pick.chosen_by == chosen_by]
+        if chosen:
             lost = [
-                sum(getattr(pick, f"{name}_lost_pct") for pick in own) / len(own)
+                sum(getattr(pick, f"{name}_lost_pct") for pick in chosen) / len(chosen)
                 for name in ("model", chosen_by)
             ]
-            names = ", ".join(pick.label for pick in own[:3]) + (", ..." if len(own) > 3 else "")
+            names = ", ".join(pick.label for pick in chosen[:3]) + (
+                ", ..." if len(chosen) > 3 else ""
+            )
             lines.append(
-                f"{len(own)} of the kernels ({names}): tried on measured kernels, picks by the "
+                f"{len(chosen)} of the kernels ({names}): tried on measured kernels, picks by the "
                 f"model lose {lost[0]:.2f} %, and this choice {lost[1]:.2f} %, so {setting}"
             )
     return lines

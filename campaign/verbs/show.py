@@ -160,61 +160,66 @@ def run(arguments: Namespace) -> int:
 def _print(shown: ShownMeasurement, every_row: bool) -> None:
     from analysis.figures.labels import setting_label  # noqa: PLC0415
 
-    own = shown.scalars
-    setting = setting_label(Setting.of_row(own))
-    simulated = " (simulated)" if shown.simulated else " (imported)" if own["imported"] else ""
-    where = f"{own['site']}/{own['partition']}" if own["partition"] else own["site"]
-    node = f" on node {own['node']}" if own["node"] else ""
-    say(f"point {own['point_id']}{simulated}")
-    explain(f"{shown.instance.label} at {setting}, {where}{node}{began_text(own['start_unix_s'])}")
+    row = shown.scalars
+    setting = setting_label(Setting.of_row(row))
+    simulated = " (simulated)" if shown.simulated else " (imported)" if row["imported"] else ""
+    where = f"{row['site']}/{row['partition']}" if row["partition"] else row["site"]
+    node = f" on node {row['node']}" if row["node"] else ""
+    say(f"point {row['point_id']}{simulated}")
+    explain(f"{shown.instance.label} at {setting}, {where}{node}{began_text(row['start_unix_s'])}")
     explain(
-        f"status {own['status']}, repeat {own['repeat']}, attempt {own['attempt'] + 1}, "
-        f"MPI ranks {own['ranks']}"
+        f"status {row['status']}, repeat {row['repeat']}, attempt {row['attempt'] + 1}, "
+        f"MPI ranks {row['ranks']}"
     )
-    for line in own["text"].splitlines():
+    for line in row["text"].splitlines():
         explain(f"  {line}")
-    if math.isfinite(own["time_s"]):
+    if math.isfinite(row["time_s"]):
         _print_measured(shown, every_row)
     for flag in shown.provenance.get("flags", ()):
         explain(f"flag: {flag}")
     say()
-    explain(f"set-up: {own['setup'] or 'no record'}")
+    explain(f"set-up: {row['setup'] or 'no record'}")
     for name, value in _facts(shown):
         explain(f"  {name}: {value}")
-    if math.isfinite(own["time_s"]):
+    if math.isfinite(row["time_s"]):
         _print_trace(shown, every_row)
 
 
 def _print_measured(shown: ShownMeasurement, every_row: bool) -> None:
     from analysis.measurements.provenance import UNPROVEN  # noqa: PLC0415
 
-    own = shown.scalars
+    row = shown.scalars
     say()
     print_table(["quantity", "value", "uncertainty", "unit"], list(_quantities(shown)))
     say()
     print_table(
         ["clock", "asked MHz", "achieved MHz", "timed MHz", "V"],
         [
-            ["core", *(own[f"core_{n}"] for n in ("mhz", "mhz_achieved", "mhz_timed", "v"))],
-            ["memory", *(own[f"mem_{n}"] for n in ("mhz", "mhz_achieved")), None, own["mem_v"]],
+            ["core", *(row[f"core_{n}"] for n in ("mhz", "mhz_achieved", "mhz_timed", "v"))],
+            [
+                "memory",
+                *(row[f"mem_{n}"] for n in ("mhz", "mhz_achieved")),
+                None,
+                row["mem_v"],
+            ],
         ],
     )
     proof = {"": "nothing, and none was asked for", UNPROVEN: "nothing (clock unproven)"}
     explain(f"clocks shown by: {proof.get(shown.clock_proof, shown.clock_proof)}")
-    explain(f"voltages from: {own['voltage_origin'] or 'none is known'}")
+    explain(f"voltages from: {row['voltage_origin'] or 'none is known'}")
     _print_counts(shown)
     _print_meters(shown, every_row)
 
 
 def _quantities(shown: ShownMeasurement) -> Iterator[list[Any]]:
-    own = shown.scalars
-    iterations = own["iterations"] or None
-    yield ["time of an iteration", own["time_s"], None, "s"]
-    yield ["energy of an iteration", own["energy_j"], own["energy_std_j"], "J"]
+    row = shown.scalars
+    iterations = row["iterations"] or None
+    yield ["time of an iteration", row["time_s"], None, "s"]
+    yield ["energy of an iteration", row["energy_j"], row["energy_std_j"], "J"]
     yield ["mean power", shown.power_w, None, "W"]
     yield ["iterations", iterations, None, "1"]
     yield ["windows", shown.provenance.get("protocol", {}).get("windows"), None, "1"]
-    yield ["time of the windows", own["time_s"] * (iterations or math.nan), None, "s"]
+    yield ["time of the windows", row["time_s"] * (iterations or math.nan), None, "s"]
 
 
 def _print_counts(shown: ShownMeasurement) -> None:

@@ -50,8 +50,8 @@ def run(arguments: Namespace) -> int:
     else:
         spent = [row.spent for row in status.partitions]
         rows = [
-            row | {"spent": None if own is None else own.number}
-            for row, own in zip(status.rows(), spent, strict=True)
+            row | {"spent": None if hours is None else hours.number}
+            for row, hours in zip(status.rows(), spent, strict=True)
         ]
         names = ("planned", "done", "clock_unproven", "failed", "left", "waiting")
         total = {name: sum(row[name] or 0 for row in rows) for name in names}

@@ -172,12 +172,12 @@ def run(
     part_s = phases_s(site, parts, setting)
     dynamic_j = np.array([_dynamic_j(site, part, setting) for part in parts.values()])
     noisy = machine.noise == "default"
-    own = _generator("run", seed)
+    random = _generator("run", seed)
     gain = 1.0
     if noisy:
-        part_s *= 1.0 + own.normal(0.0, machine.time_pct / 100.0)
+        part_s *= 1.0 + random.normal(0.0, machine.time_pct / 100.0)
         gain += shared.normal(0.0, machine.setting_gain_pct / 100.0)
-        gain += own.normal(0.0, machine.run_gain_pct / 100.0)
+        gain += random.normal(0.0, machine.run_gain_pct / 100.0)
     one_s = float(part_s.sum())
     if machine.warming_pct_per_w:
         cold_w = float(dynamic_j.sum()) / one_s + constant_w(site, setting, leakage_gain)
@@ -197,7 +197,7 @@ def run(
         mean_w = (float(dynamic_j[0]) / one_s + constant_w(site, setting, leakage_gain)) * gain
         power_w = np.full(time_ns.size, mean_w)
     if noisy:
-        power_w += own.normal(0.0, machine.sample_w, time_ns.size)
+        power_w += random.normal(0.0, machine.sample_w, time_ns.size)
     return SimulatedRun(duration_s, time_ns, power_w, part_s, setting)
 
 

@@ -49,8 +49,8 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
         report = yaml.safe_load(text)
         regions = [
             (str(host), region)
-            for host, own in report["Hosts"].items()
-            for region in own.get("Regions") or ()
+            for host, host_report in report["Hosts"].items()
+            for region in host_report.get("Regions") or ()
         ]
         rows = [_row(host, dict(region)) for host, region in regions]
     except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError, RecursionError):

@@ -319,9 +319,9 @@ def _as_cache(path: Path, read: JsonRecords, mapping: TableMap) -> None:
         )
     for i, (line, result) in enumerate(zip(read.lines, read.records, strict=True)):
         try:
-            own = dict(result["configuration"])
+            params = dict(result["configuration"])
             measured = result.get("measurements", [])
-            record = own | {str(one["name"]): one["value"] for one in measured}
+            record = params | {str(one["name"]): one["value"] for one in measured}
             units = {one["name"]: one.get("unit", "") for one in measured}
             if unusual := [one for one in measured if not _is_usual(one)]:
                 record[AS_WRITTEN] = unusual
@@ -342,7 +342,7 @@ def _as_cache(path: Path, read: JsonRecords, mapping: TableMap) -> None:
         if (why := result.get("invalidity", "correct")) != "correct":
             record[ERROR] = why
         read.records[i] = record
-        read.members.setdefault(CACHE_KEY, list(own))
+        read.members.setdefault(CACHE_KEY, list(params))
 
 
 def _named(mapping: TableMap) -> set[str]:

@@ -53,10 +53,10 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     ]
     at, rows = [], []
     for region in dict.fromkeys(region for _, region in starts):
-        own = [line for line, name in starts if name == region]
+        starts_of_region = [line for line, name in starts if name == region]
         groups = counted_by_likwid(path, lines, Selection(region=region))
         clocks = _clocks(lines, region)
-        for i, (line, group) in enumerate(zip(own, groups, strict=True)):
+        for i, (line, group) in enumerate(zip(starts_of_region, groups, strict=True)):
             if TIME not in group.values:
                 notes.append(f"{path}:{line}: group {group.name} has no runtime, and is left out")
                 continue

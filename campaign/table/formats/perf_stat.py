@@ -144,7 +144,7 @@ def _row(
                 "run perf stat -a as root, with events that perf list names",
                 place,
             )
-        if own := [values[part] for part in parts if part in values]:
-            row["energy_j"] = sum(own)
+        if joules := [values[part] for part in parts if part in values]:
+            row["energy_j"] = sum(joules)
             break
     return row

@@ -84,19 +84,19 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
 def _measurements(run: Sequence[dict[str, str]], path: Path) -> list[dict[str, Any]]:
     """A job as a row, or its steps where they asked for several clocks."""
     run = [_with_raw_energy(row, path) for row in run]
-    own, *steps = run
+    job, *steps = run
     numbered = [step for step in steps if step["JobID"].partition(".")[2].isdigit()]
     clocks = {_clock(step) for step in numbered}
     if len(clocks) > 1:
-        return [_row(step, own, _clock(step), row_energy(step), path) for step in numbered]
+        return [_row(step, job, _clock(step), row_energy(step), path) for step in numbered]
     energy: tuple[float | None, str]
     if not steps:
         energy = (None, "the job's own row sums those of its steps; write the table without -X")
-    elif "NNodes" not in own:
-        energy = job_energy(own | {"NNodes": ""}, steps)
+    elif "NNodes" not in job:
+        energy = job_energy(job | {"NNodes": ""}, steps)
     else:
-        energy = job_energy(own, steps)
-    return [_row(own, own, clocks.pop() if clocks else None, energy, path)]
+        energy = job_energy(job, steps)
+    return [_row(job, job, clocks.pop() if clocks else None, energy, path)]
 
 
 def _row(

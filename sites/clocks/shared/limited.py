@@ -55,7 +55,7 @@ class Together:
             offered = control.legal()
             if legal is None or offered is None:
                 return None
-            values = [getattr(own, axis) for own in offered]
+            values = [getattr(offer, axis) for offer in offered]
             legal = [replace(one, **{axis: value}) for one in legal for value in values]
         return legal
 

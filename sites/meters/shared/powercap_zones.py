@@ -116,14 +116,14 @@ def _find_directories(powercap: Path) -> dict[str, Path]:
 
 
 def _make_zone(directory: Path, zone_id: str, name: str, parent_name: str | None) -> Zone | None:
-    own = PACKAGE_NAME.fullmatch(name)
+    whole_package = PACKAGE_NAME.fullmatch(name)
     parent = PACKAGE_NAME.fullmatch(parent_name or "") if name in SUBZONE_DOMAINS else None
-    package = own or parent
+    package = whole_package or parent
     if package is None and not PSYS_NAME.fullmatch(name):
         return None
     return Zone(
         channel=f"{parent_name}/{name}" if parent else name,
-        domain=name if parent else "package" if own else "psys",
+        domain=name if parent else "package" if whole_package else "psys",
         package=int(package[1]) if package else None,
         die=int(package[2] or 0) if package else 0,
         parent=parent_name if parent else None,
