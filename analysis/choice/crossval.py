@@ -516,16 +516,16 @@ def _profile_times(
     kernel's counts and its time at the fastest setting: that alone is taken of the kernel."""
     ceilings, base = fit_class_roofline(training), fastest_setting(training)
     time_s = np.full(len(held_out), np.nan)
-    for kernel, mine in rows_by_kernel(held_out):
+    for kernel, rows in rows_by_kernel(held_out):
         profile = data.take(data.of_kernel(kernel) & (data.setting == base))
         if not len(profile):
             continue
-        time_s[mine] = ceilings.time_s(
+        time_s[rows] = ceilings.time_s(
             {name: float(values[0]) for name, values in profile.counts.items()},
             float(profile.time_s.mean()),
             data.settings[base],
-            held_out.core_mhz[mine],
-            held_out.mem_mhz[mine],
+            held_out.core_mhz[rows],
+            held_out.mem_mhz[rows],
         )
     return time_s
 

@@ -196,11 +196,11 @@ def case_losses(
         values[known] for one in (predicted, physics) for values in (one.energy_j, one.time_s)
     ]
     cases = []
-    for kernel, mine in rows_by_kernel(data):
-        settings, measured_j, time_s, *means = _by_setting(data, mine, *by_row)
+    for kernel, rows in rows_by_kernel(data):
+        settings, measured_j, time_s, *means = _by_setting(data, rows, *by_row)
         if len(settings) < 2:
             continue
-        repeats = np.unique(data.setting[mine], return_counts=True)[1]
+        repeats = np.unique(data.setting[rows], return_counts=True)[1]
         tied = equally_fast(time_s, noise[kernel] * time_s / np.sqrt(repeats))
         raced = highest([data.settings[s] for s in settings], tied, time_s)
         at_top = np.flatnonzero(settings == (-1 if top is None else top))
@@ -208,7 +208,7 @@ def case_losses(
         over_pct = (score / score.min() - 1.0) * 100.0
         single: dict[str, Any] = {}
         if rankings is not None and fold is not None:
-            single = _best_single(rankings, fold[mine], settings, over_pct)
+            single = _best_single(rankings, fold[rows], settings, over_pct)
         cases.append(
             CaseLoss(
                 **data.instance(kernel).as_dict(),

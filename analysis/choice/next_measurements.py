@@ -233,10 +233,10 @@ def measurements_like(
     offered = of_setting >= 0
     cost = np.zeros(len(there))
     for k in kernels.values():
-        mine = np.flatnonzero((of_kernel == k) & offered)
+        cells = np.flatnonzero((of_kernel == k) & offered)
         time_s = np.full(len(offer.settings), np.nan)
-        time_s[of_setting[mine]] = there.time_s[mine]
-        cost[mine] = offer.cost(k, time_s)[of_setting[mine]]
+        time_s[of_setting[cells]] = there.time_s[cells]
+        cost[cells] = offer.cost(k, time_s)[of_setting[cells]]
     chosen = like_cells(
         fitted,
         Scatter.of(fitted, data),

@@ -197,12 +197,12 @@ def _judged(
     judged_by: Objective,
     time: str,
 ) -> ProblemErrors:
-    mine = variants.problem == place
+    of_problem = variants.problem == place
     chosen_s = predicted_s if time == "predicted" or judged_by == TIME else variants.time_s
     _, number = distinct_settings(*(variants.clocks[name] for name in CLOCKS))
     lost, wrong, close = [], 0, np.zeros(len(variants), bool)
-    for setting in np.unique(number[mine]):
-        rows = np.flatnonzero(mine & (number == setting))
+    for setting in np.unique(number[of_problem]):
+        rows = np.flatnonzero(of_problem & (number == setting))
         actual = judged_by.score(variants.energy_j[rows], variants.time_s[rows])
         expected = judged_by.score(predicted_j[rows], chosen_s[rows])
         close[rows] = actual <= CLOSE * actual.min()
@@ -218,13 +218,13 @@ def _judged(
 
     return ProblemErrors(
         problem=variants.problems[place],
-        variants=len(set(variants.variant[mine].tolist())),
+        variants=len(set(variants.variant[of_problem].tolist())),
         cases=len(lost),
         wrong=wrong,
         lost_rms_pct=float(np.sqrt(np.mean(np.square(lost)))) if lost else np.nan,
         lost_max_pct=max(lost, default=np.nan),
-        time_error_pct=error_pct(predicted_s, variants.time_s, mine),
-        time_error_close_pct=error_pct(predicted_s, variants.time_s, mine & close),
-        energy_error_pct=error_pct(predicted_j, variants.energy_j, mine),
-        energy_error_close_pct=error_pct(predicted_j, variants.energy_j, mine & close),
+        time_error_pct=error_pct(predicted_s, variants.time_s, of_problem),
+        time_error_close_pct=error_pct(predicted_s, variants.time_s, of_problem & close),
+        energy_error_pct=error_pct(predicted_j, variants.energy_j, of_problem),
+        energy_error_close_pct=error_pct(predicted_j, variants.energy_j, of_problem & close),
     )

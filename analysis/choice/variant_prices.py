@@ -53,10 +53,10 @@ def times_without(variants: MeasuredVariants, test: np.ndarray) -> np.ndarray:
     there are none."""
     time_s = np.full(len(variants), np.nan)
     for place in np.unique(variants.family[test]):
-        mine = variants.family == place
-        fitted = _fitted(variants, mine & ~test, False)
+        of_family = variants.family == place
+        fitted = _fitted(variants, of_family & ~test, False)
         if fitted is not None:
-            rows = mine & test
+            rows = of_family & test
             time_s[rows] = fitted.of({name: c[rows] for name, c in variants.columns.items()})
     return time_s
 

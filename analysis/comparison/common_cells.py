@@ -49,9 +49,9 @@ def site_frame(dataset: xr.Dataset, site: str) -> pd.DataFrame:
     """The complete measurements of a site, with the columns that a comparison needs."""
     names = [*CELL[:3], "node", "repeat", "simulated", "status", "start_unix_s", "setup"]
     names += [*QUANTITIES.values()]
-    mine = np.flatnonzero(dataset["site"].values == site)
-    values = {name: dataset[name].values[mine] for name in names}
-    values |= dict(zip(AXES, axis_values(dataset, mine), strict=True))
+    rows = np.flatnonzero(dataset["site"].values == site)
+    values = {name: dataset[name].values[rows] for name in names}
+    values |= dict(zip(AXES, axis_values(dataset, rows), strict=True))
     frame: pd.DataFrame = pd.DataFrame(values)
     frame = frame[is_complete(frame["status"])].reset_index(drop=True)
     for name in ("partition", "kernel", "params", "node"):

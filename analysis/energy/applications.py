@@ -128,15 +128,15 @@ def _variants(data: Observations, fitted: Fit, known: set[str]) -> list[VariantE
     rows = []
     for label, of_kernel in rows_by_kernel(data):
         for setting in np.unique(data.setting[of_kernel]):
-            mine = of_kernel[data.setting[of_kernel] == setting]
+            at_setting = of_kernel[data.setting[of_kernel] == setting]
             rows.append(
                 VariantEnergy(
                     kernel=data.instance(label),
                     setting=data.settings[setting],
-                    n=len(mine),
-                    measured_j=float(data.energy_j[mine].mean()),
-                    predicted_j=float(predicted_j[mine].mean()),
-                    without_integers_j=float(without_j[mine].mean()),
+                    n=len(at_setting),
+                    measured_j=float(data.energy_j[at_setting].mean()),
+                    predicted_j=float(predicted_j[at_setting].mean()),
+                    without_integers_j=float(without_j[at_setting].mean()),
                 )
             )
     return rows

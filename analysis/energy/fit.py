@@ -491,19 +491,19 @@ def _simplest_near_best(
         tried.append(TriedForm(form, float(error.mean()), float(behind.mean()), std))
     near = [t.behind_pct <= max(t.behind_std_pct, NEGLIGIBLE_PCT) for t in tried]
     chosen = near.index(True)
-    mine, other = tried[chosen], tried[best]
-    name = f"{mine.form.model} with voltage {mine.form.voltage}"
+    simplest, other = tried[chosen], tried[best]
+    name = f"{simplest.form.model} with voltage {simplest.form.voltage}"
     if chosen == best:
         why = (
             f"{name} has the smallest error on settings left out of the fit, "
-            f"{mine.error_pct:.2f} %, of the {len(tried)} models compared"
+            f"{simplest.error_pct:.2f} %, of the {len(tried)} models compared"
         )
     else:
         why = (
             f"{name} is the simplest model within one standard error of the best: its error on "
-            f"settings left out is {mine.error_pct:.2f} %, that of {other.form.model} with "
+            f"settings left out is {simplest.error_pct:.2f} %, that of {other.form.model} with "
             f"voltage {other.form.voltage} {other.error_pct:.2f} % (standard error of the "
-            f"difference {mine.behind_std_pct:.2f})"
+            f"difference {simplest.behind_std_pct:.2f})"
         )
     return chosen, tried, why
 

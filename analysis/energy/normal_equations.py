@@ -45,8 +45,10 @@ class ArrowColumns:
 
     def lengths(self) -> np.ndarray:
         """Of the columns: float64 (q + 2 K,), the shared ones, then each kernel's two."""
-        mine = np.flatnonzero(self.kernel >= 0)
-        squares = [np.bincount(self.kernel[mine], x**2, self.n_kernels) for x in self.own[mine].T]
+        lumped = np.flatnonzero(self.kernel >= 0)
+        squares = [
+            np.bincount(self.kernel[lumped], x**2, self.n_kernels) for x in self.own[lumped].T
+        ]
         of_kernels = np.sqrt(np.stack(squares, axis=1))
         return np.concatenate([np.linalg.norm(self.shared, axis=0), of_kernels.ravel()])
 
@@ -59,9 +61,9 @@ class ArrowColumns:
         length = self.lengths()
         length[length == 0] = 1.0
         q = self.shared.shape[1]
-        mine = np.flatnonzero(self.kernel >= 0)
-        of = self.kernel[mine]
-        first, second = (self.own[mine] / length[q:].reshape(-1, 2)[of]).T
+        lumped = np.flatnonzero(self.kernel >= 0)
+        of = self.kernel[lumped]
+        first, second = (self.own[lumped] / length[q:].reshape(-1, 2)[of]).T
         shared = self.shared / length[:q]
         own, cross = np.zeros((self.n_kernels, 2, 2)), np.zeros((self.n_kernels, 2, q))
         own[:, 0, 0] = np.bincount(of, first**2, self.n_kernels)
@@ -75,10 +77,10 @@ class ArrowColumns:
         for _ in range(2):
             for i, direction in enumerate((first, second)):
                 along_all = np.stack(
-                    [np.bincount(of, direction * x, self.n_kernels) for x in shared[mine].T],
+                    [np.bincount(of, direction * x, self.n_kernels) for x in shared[lumped].T],
                     axis=1,
                 )
-                shared[mine] -= direction[:, None] * along_all[of]
+                shared[lumped] -= direction[:, None] * along_all[of]
                 cross[:, i] += along_all
         triangle = np.linalg.qr(shared, mode="r")
         return ArrowFactor(own, cross, np.pad(triangle, ((0, q - len(triangle)), (0, 0))))
@@ -251,11 +253,14 @@ def normal_equations(
     size, n = len(shared), len(settings)
     gram, moment, square = block_sums(rows, root, block, n)
     number = kernel_numbers(data, kernels)
-    mine = np.flatnonzero(number >= 0)
+    without_counts = np.flatnonzero(number >= 0)
     has_mem = any(term.domain == MEM for term in lumped)
-    scale = root[mine] / data.energy_j[mine]
-    core, mem = data.core_v[mine] ** 2 * scale, data.mem_v[mine] ** 2 * has_mem * scale
-    code = block[mine] * len(kernels) + number[mine]
+    scale = root[without_counts] / data.energy_j[without_counts]
+    core, mem = (
+        data.core_v[without_counts] ** 2 * scale,
+        data.mem_v[without_counts] ** 2 * has_mem * scale,
+    )
+    code = block[without_counts] * len(kernels) + number[without_counts]
     there = np.bincount(code, minlength=n * len(kernels)) > 0
     cells, cell = np.flatnonzero(there), (np.cumsum(there) - 1)[code]
 
@@ -266,10 +271,10 @@ def normal_equations(
         by_cell = np.moveaxis(np.array(parts, float).reshape(*shape, len(cells)), -1, 0)
         return np.ascontiguousarray(by_cell)
 
-    of_mine = rows[mine].T
+    of_mine = rows[without_counts].T
     own_gram = [[sums(core * core), sums(core * mem)], [sums(mem * core), sums(mem * mem)]]
     cross = [[sums(domain * column) for column in of_mine] for domain in (core, mem)]
-    own_moment = [sums(domain * root[mine]) for domain in (core, mem)]
+    own_moment = [sums(domain * root[without_counts]) for domain in (core, mem)]
     return NormalEquations(
         shared=shared,
         own=lumped_terms,

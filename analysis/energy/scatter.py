@@ -85,9 +85,9 @@ def _beside_coefficients(
     left, numbers = np.column_stack([away, share[:, shared].toarray()]), 0
     for name, columns in by_kernel.items():
         of = np.flatnonzero(label == name)
-        mine = share[of][:, columns].toarray()
-        change, _, rank, _ = np.linalg.lstsq(mine, left[of], rcond=None)
-        left[of] -= mine @ change
+        shares = share[of][:, columns].toarray()
+        change, _, rank, _ = np.linalg.lstsq(shares, left[of], rcond=None)
+        left[of] -= shares @ change
         numbers += int(rank)
     change, _, rank, _ = np.linalg.lstsq(left[:, 1:], left[:, 0], rcond=ROUNDING)
     return left[:, 0] - left[:, 1:] @ change, numbers + int(rank)

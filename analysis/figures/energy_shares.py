@@ -120,10 +120,10 @@ def mean_at(data: Observations, kernels: Sequence[str], setting: int) -> Observa
     """
     rows, means = [], []
     for kernel in kernels:
-        mine = np.flatnonzero(data.of_kernel(kernel) & (data.setting == setting))
-        if len(mine):
-            rows.append(mine[0])
-            means.append((data.time_s[mine].mean(), data.energy_j[mine].mean()))
+        rows_of_kernel = np.flatnonzero(data.of_kernel(kernel) & (data.setting == setting))
+        if len(rows_of_kernel):
+            rows.append(rows_of_kernel[0])
+            means.append((data.time_s[rows_of_kernel].mean(), data.energy_j[rows_of_kernel].mean()))
     time_s, energy_j = np.array(means, float).reshape(-1, 2).T
     return replace(data.take(np.array(rows, int)), time_s=time_s, energy_j=energy_j)
 
@@ -175,16 +175,16 @@ def _share_panels(
     """
     panels, mixed = [], False
     for title, wanted in zip(titles, (True, False), strict=True):
-        mine = {
+        joules = {
             name: np.nan_to_num(amount)
             for name, amount in values.items()
             if moves_data(name) is not wanted and np.nan_to_num(amount).any()
         }
-        if not mine:
+        if not joules:
             continue
-        whole = np.sum(list(mine.values()), axis=0)
+        whole = np.sum(list(joules.values()), axis=0)
         some = whole > 0
-        shares = {name: v[some] / whole[some] * 100.0 for name, v in mine.items()}
+        shares = {name: v[some] / whole[some] * 100.0 for name, v in joules.items()}
         mixed = mixed or bool((np.max(list(shares.values()), axis=0) < 99.9).any())
         rows = there.labels[some].tolist()
         panels.append(
@@ -376,7 +376,7 @@ def measured_phase_figures(
     programs: dict[str, list[PhaseSplit]] = {}
     for split in splits:
         programs.setdefault(split.kernel, []).append(split)
-    return [_figure(name, mine, site, simulated) for name, mine in sorted(programs.items())]
+    return [_figure(name, phases, site, simulated) for name, phases in sorted(programs.items())]
 
 
 def _figure(program: str, splits: Sequence[PhaseSplit], site: str, simulated: bool) -> Figure:

@@ -127,13 +127,13 @@ def greenup_figure(line: Roofline, machine: str, simulated: bool) -> Figure:
     where += ", simulated" if simulated else ""
     panels = []
     for number, words in CASE_TEXT.items():
-        mine = which == number
-        if not mine.any():
+        in_case = which == number
+        if not in_case.any():
             continue
         texts = [
             f"I = {a:.3g}, f = {b:.3g}, m = {c:.3g}: speedup {d:.3g}, greenup {e:.3g}"
             for a, b, c, d, e in zip(
-                i[mine], f[mine], m[mine], fast[mine], green[mine], strict=True
+                i[in_case], f[in_case], m[in_case], fast[in_case], green[in_case], strict=True
             )
         ]
         rules = [Rule(1.0, "even", "1: no change", vertical=v) for v in (True, False)]
@@ -143,15 +143,15 @@ def greenup_figure(line: Roofline, machine: str, simulated: bool) -> Figure:
                 (limits.speedup_low, limits.speedup_high, True),
                 (limits.greenup_low, limits.greenup_high, False),
             )
-            for value in (low[mine].min(), high[mine].max())
+            for value in (low[in_case].min(), high[in_case].max())
         ]
         panels.append(
             Panel(
                 f"Greenup; {words}",
                 Axis("speedup", log=True, low=x.low, high=x.high),
                 Axis(log=True, low=y.low, high=y.high),
-                [*rules, Points(fast[mine], green[mine], "dot", "", texts)],
-                f"Greenup against speedup, {words}: {int(mine.sum())} trade-offs, {where}",
+                [*rules, Points(fast[in_case], green[in_case], "dot", "", texts)],
+                f"Greenup against speedup, {words}: {int(in_case.sum())} trade-offs, {where}",
             )
         )
     unit = unit_name(line.operation)

@@ -48,17 +48,17 @@ def scalings(studies: Sequence[VariantStudy]) -> list[Scaling]:
     :data:`FEWEST_SIZES` of it. ``studies``: of one site."""
     found = []
     for kernel in dict.fromkeys(shown.of.kernel for shown in studies):
-        mine = [shown for shown in studies if shown.of.kernel == kernel]
-        problems = [shown.of.problem for shown in mine]
+        of_kernel = [shown for shown in studies if shown.of.kernel == kernel]
+        problems = [shown.of.problem for shown in of_kernel]
         names = dict.fromkeys(name for problem in problems for name in problem)
         differing = [name for name in names if len({str(p.get(name)) for p in problems}) > 1]
-        if len(mine) < FEWEST_SIZES or len(differing) != 1:
+        if len(of_kernel) < FEWEST_SIZES or len(differing) != 1:
             continue
         size = differing[0]
         values = [problem.get(size) for problem in problems]
         if not all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
             continue
-        ordered = sorted(mine, key=lambda shown: float(shown.of.problem[size]))
+        ordered = sorted(of_kernel, key=lambda shown: float(shown.of.problem[size]))
         at_each = [{variant.name: variant for variant in shown.variants} for shown in ordered]
         best: dict[str, None] = {}
         for shown in reversed(ordered):
@@ -69,8 +69,8 @@ def scalings(studies: Sequence[VariantStudy]) -> list[Scaling]:
                 Scaling(
                     kernel,
                     size,
-                    mine[0].of.simulated,
-                    mine[0].of.work_unit,
+                    of_kernel[0].of.simulated,
+                    of_kernel[0].of.work_unit,
                     [float(shown.of.problem[size]) for shown in ordered],
                     {n: [at_size[n] for at_size in at_each] for n in dict.fromkeys(everywhere)},
                 )
@@ -441,8 +441,8 @@ def _metric_figure(shown: VariantStudy, title: str) -> Figure:
     for entry in _strongest(_beside_rate(shown), METRICS_SHOWN):
         values = entry.metric.values
         series = []
-        for side, mine in (("above", values > entry.mean), ("below", values <= entry.mean)):
-            at = np.flatnonzero(mine)
+        for side, on_side in (("above", values > entry.mean), ("below", values <= entry.mean)):
+            at = np.flatnonzero(on_side)
             label = "above the mean" if side == "above" else "not above the mean"
             dot_texts = [f"{texts[i]}, {entry.metric.name} {values[i]:.4g}" for i in at if texts]
             series.append(Points(rate[at], efficiency[at], f"dot {side}", label, dot_texts))

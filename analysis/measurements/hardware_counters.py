@@ -50,10 +50,10 @@ class KernelCounters:
 def kernel_counters(dataset: xr.Dataset | Columns, site: str) -> list[KernelCounters]:
     """The counters of every kernel of a site that has any, by label."""
     kernels, kernel_of = kernels_of_rows(dataset)
-    mine = complete_rows(dataset, site)
+    complete = complete_rows(dataset, site)
     by_label: dict[str, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
     texts = np.asarray(dataset["provenance"])
-    for row in np.flatnonzero(mine & mention(texts, f'"{COUNTERS}"')).tolist():
+    for row in np.flatnonzero(complete & mention(texts, f'"{COUNTERS}"')).tolist():
         counters = json.loads(texts[row]).get(COUNTERS)
         if counters:
             by_label[kernels[kernel_of[row]].label].append((row, counters))

@@ -455,12 +455,12 @@ def cell_means(data: Observations, kernels: Sequence[str], values: np.ndarray) -
     Float64 (kernels, settings of ``data``), NaN where a kernel was not measured.
     """
     number = kernel_numbers(data, kernels)
-    mine = number >= 0
+    among = number >= 0
     shape = (len(kernels), len(data.settings))
-    cell = number[mine] * shape[1] + data.setting[mine]
+    cell = number[among] * shape[1] + data.setting[among]
     n = np.bincount(cell, minlength=shape[0] * shape[1])
     with np.errstate(invalid="ignore"):
-        return np.asarray((np.bincount(cell, values[mine], len(n)) / n).reshape(shape))
+        return np.asarray((np.bincount(cell, values[among], len(n)) / n).reshape(shape))
 
 
 def first_rows(data: Observations, kernels: Sequence[str]) -> np.ndarray:
@@ -468,6 +468,6 @@ def first_rows(data: Observations, kernels: Sequence[str]) -> np.ndarray:
     where it was not measured."""
     number = kernel_numbers(data, kernels)
     first = np.full((len(kernels), len(data.settings)), -1)
-    mine = np.flatnonzero(number >= 0)[::-1]
-    first[number[mine], data.setting[mine]] = mine
+    among = np.flatnonzero(number >= 0)[::-1]
+    first[number[among], data.setting[among]] = among
     return first

@@ -94,10 +94,10 @@ def phase_splits(dataset: xr.Dataset | Columns, site: str) -> tuple[list[PhaseSp
         rows.setdefault(kernel.label, {}).setdefault(settings[s], []).append(i)
     splits, notes = [], []
     for label in sorted(rows):
-        mine = rows[label]
-        settings = sorted(mine)
+        by_setting = rows[label]
+        settings = sorted(by_setting)
         fastest, least = (
-            min(settings, key=lambda s: float(column(name)[mine[s]].mean()))
+            min(settings, key=lambda s: float(column(name)[by_setting[s]].mean()))
             for name in ("time_s", "energy_j")
         )
         chosen = {fastest: FASTEST, least: LEAST}
@@ -105,7 +105,9 @@ def phase_splits(dataset: xr.Dataset | Columns, site: str) -> tuple[list[PhaseSp
             chosen = {fastest: f"{FASTEST} and {LEAST}"}
         for setting, at in chosen.items():
             try:
-                splits.append(_mean_split(dataset, kernels[label], at, setting, mine[setting]))
+                splits.append(
+                    _mean_split(dataset, kernels[label], at, setting, by_setting[setting])
+                )
             except FitError as why:
                 notes.append(f"{label}: {why}.")
     return splits, notes

@@ -175,10 +175,10 @@ def _rows(dataset: xr.Dataset | Columns, site: str, kernel: str) -> np.ndarray:
     known = site_names(dataset)
     if site not in known:
         raise FitError(f"--site: {unknown_name('site', site, known)}")
-    mine = np.asarray(dataset["site"]) == site
-    rows = np.flatnonzero(mine & (np.asarray(dataset["kernel"]) == kernel))
+    of_site = np.asarray(dataset["site"]) == site
+    rows = np.flatnonzero(of_site & (np.asarray(dataset["kernel"]) == kernel))
     if not len(rows):
-        kernels = sorted(set(np.asarray(dataset["kernel"])[mine].tolist()))
+        kernels = sorted(set(np.asarray(dataset["kernel"])[of_site].tolist()))
         raise FitError(f"--kernel: {unknown_name('kernel', kernel, kernels)}")
     return rows
 
@@ -273,11 +273,11 @@ def studied_variants(
     flops, or none, are taken for variants of one problem.
     """
     studied = []
-    mine = np.flatnonzero(np.asarray(dataset["site"]) == site)
-    kernels, kernel_of = distinct_kernels(np.asarray(dataset["kernel"])[mine].tolist())
+    rows_of_site = np.flatnonzero(np.asarray(dataset["site"]) == site)
+    kernels, kernel_of = distinct_kernels(np.asarray(dataset["kernel"])[rows_of_site].tolist())
     imported, params = (np.asarray(dataset[name]) for name in ("imported", "params"))
     for kernel, places in zip(kernels, Groups(kernel_of).rows(), strict=True):
-        rows = mine[places]
+        rows = rows_of_site[places]
         if kernel not in tuned and not imported[rows].all():
             continue
         if len(set(params[rows].tolist())) < FEWEST:
@@ -476,12 +476,12 @@ def measured_variants(
     known_sites = site_names(dataset)
     if site not in known_sites:
         raise FitError(f"--site: {unknown_name('site', site, known_sites)}")
-    mine = np.asarray(dataset["site"]) == site
-    if not (mine & (np.asarray(dataset["kernel"]) == kernel)).any():
-        kernels = sorted(set(np.asarray(dataset["kernel"])[mine].tolist()))
+    of_site = np.asarray(dataset["site"]) == site
+    if not (of_site & (np.asarray(dataset["kernel"]) == kernel)).any():
+        kernels = sorted(set(np.asarray(dataset["kernel"])[of_site].tolist()))
         raise FitError(f"{site} has no measurement of {kernel!r}; it has {', '.join(kernels)}")
     done = is_complete(np.asarray(dataset["status"])) & (np.asarray(dataset["time_s"]) > 0)
-    rows = np.flatnonzero(mine & done & (np.asarray(dataset["kernel"]) == kernel))
+    rows = np.flatnonzero(of_site & done & (np.asarray(dataset["kernel"]) == kernel))
     if not len(rows):
         raise FitError(f"no measurement of {kernel} at {site} has succeeded")
     core_mhz, mem_mhz, uncore_mhz, limit_w, profile = axis_values(dataset, rows)

@@ -87,10 +87,10 @@ def profiled(
     return Profiled(*medians, *draws)
 
 
-def _weights(rates: np.ndarray, rates_of_profile: np.ndarray, off: np.ndarray) -> np.ndarray:
-    """How much each of J kernels counts, (J,), by its ``rates`` (J, C) beside the ``own`` (C,);
+def _weights(rates: np.ndarray, of_profile: np.ndarray, off: np.ndarray) -> np.ndarray:
+    """How much each of J kernels counts, (J,): ``rates`` (J, C), those ``of_profile`` (C,), and
     ``off``: their errors (J, n)."""
-    of_kernels, of_own = (log_rates(of, rates.max(axis=0)) for of in (rates, rates_of_profile))
+    of_kernels, of_own = (log_rates(of, rates.max(axis=0)) for of in (rates, of_profile))
     apart = ((of_kernels[:, None] - of_kernels) ** 2).sum(axis=2)
     usual = max(float(apart.mean()), 1e-300)
     best = None

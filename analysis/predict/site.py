@@ -629,7 +629,7 @@ def _predicts_better(one: Posterior, other: Posterior) -> bool:
 
 
 def _difference(prior: Prior, n_site: int) -> np.ndarray:
-    """The covariance of how far the first ``own`` settings are from those of a site like them."""
+    """The covariance of how far the first ``n_site`` settings are from those of a like site."""
     S = len(prior.parts.distance)
     here = np.tile(np.arange(S) < n_site, 2).astype(float)
     time = (np.arange(2 * S) < S).astype(float)

@@ -95,14 +95,14 @@ def name_only(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
     same_clocks: dict[tuple[int, tuple[float, ...]], list[np.ndarray]] = {}
     lines = clock_lines(rows)
     for domain in (0, 1):
-        mine = [line for of, line in lines if of == domain]
+        of_domain = [line for of, line in lines if of == domain]
         # A clock in name only is that at every clock of the other domain; or it is capped at some.
         steps: dict[tuple[float, float], list[tuple[np.ndarray, int]]] = {}
-        for line in mine:
+        for line in of_domain:
             for i, pair in enumerate(pairwise(rows.mhz[line, domain].tolist())):
                 steps.setdefault(pair, []).append((line, i))
         everywhere = {pair for pair, of in steps.items() if _flat(grids, of, x[:, domain])}
-        for line in mine:
+        for line in of_domain:
             clocks = rows.mhz[line, domain].tolist()
             flat = [
                 pair in everywhere or _flat(grids, [(line, i)], x[:, domain])
@@ -488,11 +488,11 @@ def _powers(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     powers = np.full((len(y), 2), np.nan)
     patterns, pattern = np.unique(np.isfinite(y), axis=0, return_inverse=True)
     for i, known in enumerate(patterns):
-        mine = np.flatnonzero(pattern.reshape(-1) == i)
+        alike = np.flatnonzero(pattern.reshape(-1) == i)
         design = np.column_stack([np.ones(known.sum()), x[known]])
         if known.sum() >= 4 and np.linalg.matrix_rank(design) == 3:
-            of_mine = y[np.ix_(mine, np.flatnonzero(known))]
-            powers[mine] = np.linalg.lstsq(design, of_mine.T, rcond=None)[0][1:].T
+            of_mine = y[np.ix_(alike, np.flatnonzero(known))]
+            powers[alike] = np.linalg.lstsq(design, of_mine.T, rcond=None)[0][1:].T
     return powers
 
 

@@ -118,14 +118,14 @@ def _bends(rows: Rows, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     bends, kernels = [np.zeros(0)], [np.zeros(0, np.int64)]
     measured, pattern = np.unique(np.isfinite(y), axis=0, return_inverse=True)
     for i, settings in enumerate(measured):
-        mine = np.flatnonzero(pattern.reshape(-1) == i)
+        alike = np.flatnonzero(pattern.reshape(-1) == i)
         for domain, line in clock_lines(rows, settings):
             a, b, c = line[:-2], line[1:-1], line[2:]
             w = (x[b, domain] - x[a, domain]) / (x[c, domain] - x[a, domain])
-            of_mine = y[mine]
+            of_mine = y[alike]
             bend = of_mine[:, b] - (1 - w) * of_mine[:, a] - w * of_mine[:, c]
             bends.append((bend / np.sqrt(1.0 + (1 - w) ** 2 + w**2)).ravel())
-            kernels.append(np.repeat(mine, len(b)))
+            kernels.append(np.repeat(alike, len(b)))
     return np.concatenate(bends), np.concatenate(kernels)
 
 

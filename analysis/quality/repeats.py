@@ -84,8 +84,8 @@ def _copies(rows: Rows) -> list[Finding]:
     taken = copied[pair]
     findings = []
     for group in np.unique(component[pairs[copied][:, 0]]):
-        mine = taken & (component[series[a]] == group)
-        members = np.unique(np.concatenate([a[mine], b[mine]]))
+        of_group = taken & (component[series[a]] == group)
+        members = np.unique(np.concatenate([a[of_group], b[of_group]]))
         who = [
             f"{rows.kernels[keys[s, 0]]}, repeat {keys[s, 3]}" for s in np.unique(series[members])
         ]
@@ -156,24 +156,24 @@ def level_changes(
     nodes = np.unique(rows.node[repeated])
     for name in ("time", "power"):
         for node in nodes:
-            mine = np.flatnonzero(repeated & (rows.node == node))
-            if len(mine) < 10:
+            of_node = np.flatnonzero(repeated & (rows.node == node))
+            if len(of_node) < 10:
                 continue
-            mine = mine[np.argsort(rows.start_unix_s[mine], kind="stable")]
-            scale = sigma[name][rows.kernel[mine]]
+            of_node = of_node[np.argsort(rows.start_unix_s[of_node], kind="stable")]
+            scale = sigma[name][rows.kernel[of_node]]
             # One outlier is not a change of level.
-            away = np.clip(residual[name][mine] / scale, -3.0, 3.0)
+            away = np.clip(residual[name][of_node] / scale, -3.0, 3.0)
             away = away - away.mean()
-            run = np.abs(np.cumsum(away)) / np.sqrt(len(mine))
+            run = np.abs(np.cumsum(away)) / np.sqrt(len(of_node))
             at = int(np.argmax(run[:-1])) + 1
             if run[at - 1] <= special.kolmogi(FALSE_ALARM / (2 * len(nodes))):
                 continue
-            before, after = residual[name][mine[:at]], residual[name][mine[at:]]
+            before, after = residual[name][of_node[:at]], residual[name][of_node[at:]]
             step = float(np.median(after) - np.median(before))
             if abs(step) < RELEVANT:
                 continue
-            shorter = mine[at:] if 2 * at >= len(mine) else mine[:at]
-            i = int(mine[at])
+            shorter = of_node[at:] if 2 * at >= len(of_node) else of_node[:at]
+            i = int(of_node[at])
             findings.append(
                 Finding(
                     "order",
@@ -312,10 +312,10 @@ def _sessions(rows: Rows) -> list[list[np.ndarray]]:
     """The rows of each session of a partition, in the order of time."""
     sessions = []
     for partition in np.unique(rows.partition):
-        mine = np.flatnonzero((rows.partition == partition) & (rows.start_unix_s > 0))
-        mine = mine[np.argsort(rows.start_unix_s[mine], kind="stable")]
-        breaks = np.flatnonzero(np.diff(rows.start_unix_s[mine]) > BREAK_S) + 1
-        sessions.append(np.split(mine, breaks))
+        of_partition = np.flatnonzero((rows.partition == partition) & (rows.start_unix_s > 0))
+        of_partition = of_partition[np.argsort(rows.start_unix_s[of_partition], kind="stable")]
+        breaks = np.flatnonzero(np.diff(rows.start_unix_s[of_partition]) > BREAK_S) + 1
+        sessions.append(np.split(of_partition, breaks))
     return sessions
 
 

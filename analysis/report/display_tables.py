@@ -378,9 +378,9 @@ def times(data: Observations, families: Mapping[str, str]) -> Table:
     """Times of a site without energies: where each kernel is fastest, and slowest."""
     rows = []
     for kernel, of_kernel in rows_by_kernel(data):
-        mine = data.take(of_kernel)
-        settings = np.unique(mine.setting)
-        means = np.array([mine.time_s[mine.setting == s].mean() for s in settings])
+        of_rows = data.take(of_kernel)
+        settings = np.unique(of_rows.setting)
+        means = np.array([of_rows.time_s[of_rows.setting == s].mean() for s in settings])
         rows.append((kernel, settings, means))
     unit, texts = scaled([v for _, _, means in rows for v in (means.min(), means.max())], "s")
     cells = {

@@ -124,17 +124,17 @@ def energy_sheet(site: SiteReport) -> Sheet | None:
     counted = {field: some for field, some in counted.items() if some.any()}
     saved_kwh = _saved_kwh(site, energy)
 
-    def row(name: str, mine: np.ndarray, intervals: bool = True) -> Row:
+    def row(name: str, places: np.ndarray, intervals: bool = True) -> Row:
         cells: dict[Field, str | float] = {KERNEL: name}
-        cells |= {Field("measurements", "measurements", "", 0): float(len(mine))}
-        cells |= {field: float(some[mine].sum()) for field, some in counted.items()}
-        cells |= {Field("node_hours", "node-hours", "", -1): float(energy.node_h[mine].sum())}
+        cells |= {Field("measurements", "measurements", "", 0): float(len(places))}
+        cells |= {field: float(some[places].sum()) for field, some in counted.items()}
+        cells |= {Field("node_hours", "node-hours", "", -1): float(energy.node_h[places].sum())}
         for field, values in per_kwh.items():
-            cells[field] = _total(energy.energy_kwh[mine] * values[mine])
+            cells[field] = _total(energy.energy_kwh[places] * values[places])
         for field, values in per_kwh.items() if site.picks else ():
             for (part, heading), own_kwh in zip(SAVED, saved_kwh, strict=True):
                 of = Field(f"saved_{field.key}{part}", heading, field.unit, -1)
-                total = _total(own_kwh[mine] * values[mine])
+                total = _total(own_kwh[places] * values[places])
                 cells[of] = total if intervals or not part else math.nan
         return cells
 
@@ -150,10 +150,10 @@ def _saved_kwh(site: SiteReport, energy: CampaignEnergy) -> np.ndarray:
     ends of its interval: float64 (3, measurements), kWh; NaN without an energy or a pick."""
     saved = np.full((len(SAVED), len(energy.energy_kwh)), np.nan)
     for pick in site.picks:
-        mine = energy.rows[pick.label]
-        fastest_kwh = energy.iterations[mine] * pick.fastest_j / J_PER_KWH
+        places = energy.rows[pick.label]
+        fastest_kwh = energy.iterations[places] * pick.fastest_j / J_PER_KWH
         pct = np.array([[pick.saving_pct], [pick.saving_low_pct], [pick.saving_high_pct]])
-        saved[:, mine] = fastest_kwh * pct / 100.0
+        saved[:, places] = fastest_kwh * pct / 100.0
     saved[:, np.isnan(energy.energy_kwh)] = np.nan
     return saved
 
@@ -196,13 +196,13 @@ def costs_sheet(model: Fit, data: Observations, crossvals: Sequence[CrossValidat
     measured = np.unique(data.setting)
     fields = setting_fields([data.settings[s] for s in measured])
     for s, clocks in zip(measured, fields, strict=True):
-        mine = data.setting == s
-        known_v = (float(data.core_v[mine].mean()), float(data.mem_v[mine].mean()))
+        at_setting = data.setting == s
+        known_v = (float(data.core_v[at_setting].mean()), float(data.mem_v[at_setting].mean()))
         costs = costs_at(model, data.settings[s], *known_v)
         volts = [costs.core_v, costs.mem_v] if estimated else [v * 1e3 for v in known_v]
         if model.voltage == "unit":
             volts = [math.nan, math.nan]
-        split = {} if holdout is None else {Field("type", "type"): _fitted_on(holdout, mine)}
+        split = {} if holdout is None else {Field("type", "type"): _fitted_on(holdout, at_setting)}
         rows.append(
             split
             | {
@@ -248,15 +248,15 @@ def autotuning_sheet(
         cases.setdefault(families[case.label], []).append(case)
     rows: list[list[str | float]] = []
     for family in family_order(cases):
-        mine = cases[family]
+        of_family = cases[family]
         for chooser, lost in (
-            (OUT_OF_FOLD, [c.physics_pct for c in mine]),
+            (OUT_OF_FOLD, [c.physics_pct for c in of_family]),
             *(
-                [(IN_SAMPLE, [in_sample_pct[c.label] for c in mine])]
+                [(IN_SAMPLE, [in_sample_pct[c.label] for c in of_family])]
                 if in_sample_pct is not None
                 else []
             ),
-            (ORACLE, [c.race_to_halt_pct for c in mine]),
+            (ORACLE, [c.race_to_halt_pct for c in of_family]),
         ):
             wrong = [pct for pct in lost if pct > 0]
             missed = len(wrong)
@@ -266,7 +266,7 @@ def autotuning_sheet(
                     family,
                     chooser,
                     float(missed),
-                    float(len(mine)),
+                    float(len(of_family)),
                     float(np.mean(wrong)),
                     min(wrong),
                     max(wrong),
@@ -289,12 +289,12 @@ def in_sample_losses_pct(model: Fit, data: Observations) -> dict[str, float]:
     """Label -> what the kernel's setting of least predicted energy takes more than its best
     measured one, in %, by a fit of the same measurements; repeats are averaged."""
     predicted_j, lost = model.energy_j(data), {}
-    for label, mine in rows_by_kernel(data):
-        at = data.setting[mine]
+    for label, rows in rows_by_kernel(data):
+        at = data.setting[rows]
         n = np.bincount(at)
         there = n > 0
         energies_j = (
-            np.bincount(at, values[mine])[there] / n[there]
+            np.bincount(at, values[rows])[there] / n[there]
             for values in (data.energy_j, predicted_j)
         )
         measured, predicted = energies_j
@@ -378,9 +378,9 @@ def case_shares(model: Fit, data: Observations, shown: Cases) -> dict[str, np.nd
     shares = {kind: np.full(shown.measured_j.shape, np.nan) for kind in split.names}
     for i, kernel in enumerate(shown.inputs):
         for j, setting in enumerate(shown.settings):
-            mine = data.of_kernel(kernel) & (data.setting == data.settings.index(setting))
-            spent_j = split.energy_j[mine].sum(axis=0)
-            if mine.any():
+            at_setting = data.of_kernel(kernel) & (data.setting == data.settings.index(setting))
+            spent_j = split.energy_j[at_setting].sum(axis=0)
+            if at_setting.any():
                 for kind, share in zip(split.names, spent_j / spent_j.sum() * 100.0, strict=True):
                     shares[kind][i, j] = share
     return shares

@@ -209,11 +209,11 @@ def cache_energies(
         rows = np.flatnonzero((data.setting == setting) & (bytes_moved > 0) & ~(others > 0))
         if not len(rows):
             continue
-        mine = data.take(rows)
-        left_j = mine.energy_j - modelled_energy_j(mine, regression, known)
-        result = OLS(left_j / mine.energy_j, bytes_moved[rows] / mine.energy_j).fit()
+        measured = data.take(rows)
+        left_j = measured.energy_j - modelled_energy_j(measured, regression, known)
+        result = OLS(left_j / measured.energy_j, bytes_moved[rows] / measured.energy_j).fit()
         eps_j = _estimate(result, np.ones(1), 1.0)
-        residual = np.abs(left_j - eps_j.value * bytes_moved[rows]) / mine.energy_j
+        residual = np.abs(left_j - eps_j.value * bytes_moved[rows]) / measured.energy_j
         known.append(CacheEnergy(level, eps_j, len(rows), float(np.median(residual))))
     return known
 

@@ -224,8 +224,8 @@ def fastest_setting(data: Observations) -> int:
     log(time / the kernel's best time).
     """
     slower = np.empty(len(data))
-    for _, mine in rows_by_kernel(data):
-        slower[mine] = np.log(data.time_s[mine] / data.time_s[mine].min())
+    for _, rows in rows_by_kernel(data):
+        slower[rows] = np.log(data.time_s[rows] / data.time_s[rows].min())
     best: tuple[int, float, int] | None = None
     for s in np.unique(data.setting):
         here = data.setting == s
@@ -244,8 +244,10 @@ def pair_points(data: Observations, setting: int, min_intensities: int = 2) -> l
     """
     here = data.take(data.setting == setting)
     by_pair: dict[tuple[str, str], list[tuple[float, str, float, float, float]]] = {}
-    for kernel, mine in rows_by_kernel(here):
-        counts = {name: float(np.nan_to_num(v[mine]).mean()) for name, v in here.counts.items()}
+    for kernel, of_kernel in rows_by_kernel(here):
+        counts = {
+            name: float(np.nan_to_num(v[of_kernel]).mean()) for name, v in here.counts.items()
+        }
         done = sorted(name for name, n in counts.items() if n > 0)
         operations = [name for name in done if not moves_data(name)]
         memory = [name for name in done if moves_data(name)]
@@ -257,8 +259,8 @@ def pair_points(data: Observations, setting: int, min_intensities: int = 2) -> l
                 n / counts[memory[0]],
                 kernel,
                 n,
-                float(here.time_s[mine].mean()),
-                float(here.energy_j[mine].mean()),
+                float(here.time_s[of_kernel].mean()),
+                float(here.energy_j[of_kernel].mean()),
             )
         )
     pairs = []
@@ -362,16 +364,18 @@ def roof_fractions(data: Observations) -> list[RoofFraction]:
     rates = np.where(np.isfinite(rates), rates, 0.0)
     share = np.full(rates.shape, 0.0)
     for setting in np.unique(data.setting):
-        mine = data.setting == setting
-        roofs = rates[mine].max(axis=0)
-        share[mine] = np.divide(rates[mine], roofs, where=roofs > 0, out=np.zeros_like(rates[mine]))
+        at_setting = data.setting == setting
+        roofs = rates[at_setting].max(axis=0)
+        share[at_setting] = np.divide(
+            rates[at_setting], roofs, where=roofs > 0, out=np.zeros_like(rates[at_setting])
+        )
     fractions = []
     known = share.max(axis=1) > 0
     for label, rows in rows_by_kernel(data):
-        mine = rows[known[rows]]
-        if len(mine):
-            limits = share[mine].argmax(axis=1)
+        at_setting = rows[known[rows]]
+        if len(at_setting):
+            limits = share[at_setting].argmax(axis=1)
             limited_by = names[int(np.bincount(limits).argmax())]
-            fraction = float(np.median(share[mine].max(axis=1)))
+            fraction = float(np.median(share[at_setting].max(axis=1)))
             fractions.append(RoofFraction(label, fraction, limited_by))
     return fractions

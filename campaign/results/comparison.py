@@ -272,8 +272,8 @@ def _setups_text(side: _Side) -> str:
 
 def _setup_uses(side: _Side, site: str) -> list[SetupUse]:
     """How a side's measurements of a site were made."""
-    mine = side.rows & (side.dataset["site"].values == site)
-    points = Counter(str(setup) for setup in side.dataset["setup"].values[mine].tolist())
+    of_site = side.rows & (side.dataset["site"].values == site)
+    points = Counter(str(setup) for setup in side.dataset["setup"].values[of_site].tolist())
     uses, _ = setup_uses(side.store, points, read_contents(side.store).tail.setups)
     return [use for use in uses if use.site == site and use.id in points]
 

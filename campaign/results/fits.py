@@ -345,9 +345,9 @@ def data_id(columns: xr.Dataset | Columns, site: str) -> str:
     from dvfs.dataset import FAILURES, texts_of  # noqa: PLC0415
 
     of_site, status = texts_of(columns, "site"), texts_of(columns, "status")
-    mine = of_site.array(bool, [name == site for name in of_site.values])
+    at_site = of_site.array(bool, [name == site for name in of_site.values])
     failed = status.array(bool, [name in FAILURES for name in status.values])
-    rows = np.flatnonzero(mine & ~failed)
+    rows = np.flatnonzero(at_site & ~failed)
     ids = np.asarray(columns["point_id"])[rows].astype(STATE["id"])
     order = id_order(ids)
     rows = rows[order]

@@ -90,8 +90,8 @@ def draft_policy(
     shown = short_labels(KernelInstance(pick.kernel, pick.params, pick.label) for pick in picks)
     names = _names([shown[pick.label] for pick in picks])
     for pick, name in zip(picks, names, strict=True):
-        mine = among[pick.label]
-        made = _entry(name, pick.setting, [mine], base or _fastest(mine), unsure)
+        candidates = among[pick.label]
+        made = _entry(name, pick.setting, [candidates], base or _fastest(candidates), unsure)
         if isinstance(made, str):
             left_out.append(f"{pick.label}: {made}")
         else:

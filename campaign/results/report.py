@@ -159,8 +159,8 @@ def _of_kernels(columns: Columns, kernels: Sequence[str], other: bool = False) -
     for name in kernels:
         if name not in known and not other:
             raise ArgumentError(f"--kernel: {unknown_name('kernel', name, known)}")
-    mine = columns.texts("kernel").mapped(lambda name: (name in kernels) != other).array(bool)
-    return columns.replaced("site", np.where(mine, columns["site"], LEFT_OUT))
+    shown = columns.texts("kernel").mapped(lambda name: (name in kernels) != other).array(bool)
+    return columns.replaced("site", np.where(shown, columns["site"], LEFT_OUT))
 
 
 def _elsewhere(store: Store, site: str, kernels: Sequence[str]) -> Observations:

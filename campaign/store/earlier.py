@@ -48,7 +48,7 @@ def _without_record(generation: Generation) -> Counter[str]:
     status, site, imported = (
         read_column(tables, f"measurements/{name}") for name in ("status", "site", "imported")
     )
-    mine = np.isin(status.astype(str), COMPLETE) & ~imported
+    without = np.isin(status.astype(str), COMPLETE) & ~imported
     if "measurements/setup" in tables:
-        mine &= read_column(tables, "measurements/setup") == ""
-    return Counter(site[mine].tolist())
+        without &= read_column(tables, "measurements/setup") == ""
+    return Counter(site[without].tolist())

@@ -86,10 +86,10 @@ class Held:
             FileError: the store holds the point with another energy or time.
         """
         rows = checked.rows
-        mine = np.asarray(rows[POINT_ID], f"S{ID_CHARS}")
-        at = np.searchsorted(self.ids, mine)
+        ids = np.asarray(rows[POINT_ID], f"S{ID_CHARS}")
+        at = np.searchsorted(self.ids, ids)
         there = at < len(self.ids)
-        there[there] = self.ids[at[there]] == mine[there]
+        there[there] = self.ids[at[there]] == ids[there]
         theirs = self.rows[at[there]]
         status = rows["status"]
         assert isinstance(status, Texts)  # noqa: S101
@@ -119,8 +119,8 @@ def new_failures(failures: Rows, held: Mapping[str, np.ndarray]) -> Rows:
     """The failed attempts that the store does not hold, in the order in which they began."""
     known = set(zip(*(held[name].tolist() for name in ATTEMPT), strict=True))
     columns = {name: column(name, np.asarray(failures[name])) for name in FAILURE_COLUMNS}
-    mine = zip(*(columns[name].tolist() for name in ATTEMPT), strict=True)
-    new = np.flatnonzero([attempt not in known for attempt in mine])
+    attempts = zip(*(columns[name].tolist() for name in ATTEMPT), strict=True)
+    new = np.flatnonzero([attempt not in known for attempt in attempts])
     new = new[np.argsort(columns["start_unix_s"][new], kind="stable")]
     return {name: values[new] for name, values in columns.items()}
 
@@ -191,7 +191,7 @@ def site_records(rows: Rows, mapping: TableMap, sidecar: Sidecar) -> dict[str, S
 
 
 def _legal(rows: Rows, rows_of_site: np.ndarray, mapping: TableMap) -> LegalVolts:
-    """The map's legal settings, with their voltages by the map, else by the site's ``own`` rows."""
+    """The map's legal settings, with their voltages by the map, else by ``rows_of_site``."""
     if not mapping.legal:
         return {}
     volts: dict[str, dict[Any, float]] = {}

@@ -115,8 +115,8 @@ def variants_of(
     """
     tuned = tuned_parameters(store)
     if kernel is None:
-        mine = np.asarray(scalars["site"]) == site
-        kernels = sorted(set(np.asarray(scalars["kernel"])[mine].tolist()))
+        of_site = np.asarray(scalars["site"]) == site
+        kernels = sorted(set(np.asarray(scalars["kernel"])[of_site].tolist()))
         tunable = [name for name in kernels if name in tuned] or kernels
         if len(tunable) != 1:
             raise ArgumentError(f"--kernel: {site} has several; name one: {', '.join(tunable)}")
@@ -153,8 +153,8 @@ def _counts(
     from dvfs.kernel_instance import dataset_kernels  # noqa: PLC0415
 
     known = dataset_kernels(scalars)
-    mine = (np.asarray(scalars["site"]) == site) & (np.asarray(scalars["kernel"]) == kernel)
-    rows = np.flatnonzero(mine)
+    of_kernel = (np.asarray(scalars["site"]) == site) & (np.asarray(scalars["kernel"]) == kernel)
+    rows = np.flatnonzero(of_kernel)
     first: dict[str, int] = {}
     params_of = np.asarray(scalars["params"])[rows].tolist()
     for row, params in zip(rows.tolist(), params_of, strict=True):
@@ -233,8 +233,8 @@ def variant_prices(store: Store, scalars: xr.Dataset | Columns, site: str) -> li
     kernel that has a space and states its terms, the prices of each family's times, and those of
     energies at one setting."""
     kept: list[dict[str, Any]] = []
-    mine = np.asarray(scalars["site"]) == site
-    kernels = set(np.asarray(scalars["kernel"])[mine].tolist())
+    of_site = np.asarray(scalars["site"]) == site
+    kernels = set(np.asarray(scalars["kernel"])[of_site].tolist())
     for kernel in sorted(kernels & set(tuned_parameters(store))):
         if not stated_metrics(registered_name(store, kernel)):
             continue

@@ -59,8 +59,8 @@ def study_variants(
         FitError: see :func:`analysis.measurements.variants.kernel_variants`.
     """
     if kernel is None:
-        mine = scalars["site"] == site
-        kernels = sorted(set(scalars["kernel"][mine].tolist()))
+        of_site = scalars["site"] == site
+        kernels = sorted(set(scalars["kernel"][of_site].tolist()))
         if len(kernels) > 1:
             named = ", ".join(kernels[:12]) + (" ..." if len(kernels) > 12 else "")
             raise ArgumentError(f"{site} has {len(kernels)} kernels; name one by --kernel: {named}")

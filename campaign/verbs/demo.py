@@ -91,12 +91,12 @@ def measured_rows(dataset: xr.Dataset) -> list[list[Any]]:
     )
     rows = []
     for label in sorted(set(of_kernel[done].tolist())):
-        mine = done & (of_kernel == label)
+        of_label = done & (of_kernel == label)
         time_s, energy_j, core_mhz = (
-            float(dataset[name].values[mine].astype(float).mean())
+            float(dataset[name].values[of_label].astype(float).mean())
             for name in ("time_s", "energy_j", "core_mhz_achieved")
         )
-        counted = float(np.mean(operations[mine])) if np.ndim(operations) else 0.0
+        counted = float(np.mean(operations[of_label])) if np.ndim(operations) else 0.0
         each_pj = energy_j / counted * 1e12 if counted else np.nan
         rows.append([label, time_s * 1e3, energy_j, energy_j / time_s, each_pj, core_mhz])
     return sorted(rows, key=lambda row: (np.isnan(row[4]), row[4]))

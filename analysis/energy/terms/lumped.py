@@ -71,10 +71,10 @@ class LumpedTerm(Term):
         for domain in LETTERS:
             place = {term.of: i for i, term in enumerate(terms) if term.domain == domain}
             of_row = np.array([*place.values(), -1])[kernel_numbers(data, list(place))]
-            mine = np.flatnonzero(of_row >= 0)
-            rows.append(mine)
-            places.append(of_row[mine])
-            joules.append(volts(data, domain)[mine] ** 2)
+            with_term = np.flatnonzero(of_row >= 0)
+            rows.append(with_term)
+            places.append(of_row[with_term])
+            joules.append(volts(data, domain)[with_term] ** 2)
         entries = np.concatenate(joules), (np.concatenate(rows), np.concatenate(places))
         return sparse.coo_array(entries, shape=(len(data), len(terms)))
 
