@@ -372,10 +372,10 @@ def roof_fractions(data: Observations) -> list[RoofFraction]:
     fractions = []
     known = share.max(axis=1) > 0
     for label, rows in rows_by_kernel(data):
-        at_setting = rows[known[rows]]
-        if len(at_setting):
-            limits = share[at_setting].argmax(axis=1)
+        counted = rows[known[rows]]
+        if len(counted):
+            limits = share[counted].argmax(axis=1)
             limited_by = names[int(np.bincount(limits).argmax())]
-            fraction = float(np.median(share[at_setting].max(axis=1)))
+            fraction = float(np.median(share[counted].max(axis=1)))
             fractions.append(RoofFraction(label, fraction, limited_by))
     return fractions
