@@ -162,7 +162,7 @@ def writing_output(path: Path) -> Iterator[BinaryIO]:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a path is that of a pipe or a device, or of an open file of this process."""
+    """Whether a path names a pipe, a device, or an open file of this process."""
     return own_descriptor(path) is not None or (
         path.exists() and not path.is_file() and not path.is_dir()
     )

@@ -1,7 +1,7 @@
 """Events that the Linux kernel counts: their names, and opening one with perf_event_open(2).
 
 Names are written as perf writes them (perf-list(1)): ``instructions``, ``task-clock``, ``r01c7``
-(a raw event of the processor), or ``SOURCE/term,term=value/``, whose terms are those of the files
+(a raw event of the processor), or ``SOURCE/term,term=value/``, whose terms are named in the files
 ``format/*`` and ``events/*`` of the event source. Sources:
 Documentation/ABI/testing/sysfs-bus-event_source-devices-format and -events in the Linux source,
 and include/uapi/linux/perf_event.h for the numbers.

@@ -566,7 +566,7 @@ class Site(FileModel):
     slurm: Slurm = Field(default_factory=Slurm)
     """How to reach the site's Slurm."""
     nodes_per_point: Annotated[int, Field(ge=1)] = 1
-    """Nodes on which each point runs; its energy is that of all of them."""
+    """Nodes on which each point runs; its energy is the sum over them."""
     energy: Energy = Field(default_factory=Energy)
     """What energy costs and emits."""
     metering: Metering = Field(default_factory=Metering)

@@ -57,7 +57,7 @@ FEW_SETTINGS = 12
 """Up to so many settings of a holdout are named in text."""
 TIMES = ("measured", "predicted", "profile")
 HELD = ("leave-one-setting-out", "leave-one-kernel-out", "leave-one-node-out", "kfold")
-"""Schemes whose folds leave out so little that the prior's sizes are those of all measurements."""
+"""Schemes whose folds leave out so little that the prior's sizes are estimated from all rows."""
 
 
 def folds(data: Observations, scheme: str, train: Sequence[Setting] | None) -> Iterator[np.ndarray]:

@@ -2,7 +2,7 @@
 
 A draw takes M settings at random, where all kernels count as measured; the rest is not looked at.
 With ``new``, a tenth of the kernels at a time is new in addition: measured at so many of these
-settings alone. A holdout is one draw, whose settings are given. The picks are those of ``campaign
+settings alone. A holdout is one draw, whose settings are given. The picks are made as by ``campaign
 predict``, among all settings of the site, and are judged by what was measured there.
 """
 

@@ -1,7 +1,7 @@
 """Variants predicted without having been measured: errors, and what picks among them lose.
 
 Time is the sum of what the kernel counts, at prices fitted to the other variants; energy is the
-site's model (Choi & Vuduc 2016, eq. 9), fitted without the variant. The layout is that of
+site's model (Choi & Vuduc 2016, eq. 9), fitted without the variant. The layout follows
 Prajapati 2019, Table B.3: how many picks are not the best, and the loss as root mean square and at
 most.
 """

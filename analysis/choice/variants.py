@@ -50,7 +50,7 @@ def correlation(x: np.ndarray, y: np.ndarray) -> Correlation:
     """The correlation of two float64 arrays of one length; NaN where one of them is constant.
 
     The interval is Fisher's, in z = artanh r. Its standard error is the larger of Fisher's own,
-    1 / sqrt(n - 3), which is that of normal data, and the one by the data's fourth moments, which
+    1 / sqrt(n - 3), which holds for normal data, and the one by the data's fourth moments, which
     holds for any (the delta method on r): metrics of variants are often a few discrete values, or
     spread over decades. Its quantile is Student's, with n - 3 degrees of freedom.
     """

@@ -63,7 +63,7 @@ class Metered:
     length of a window, s. ``reading_s``: the time between two readings, s, NaN where it is not
     known for one. ``counters``: whether all channels that count are counters of energy.
     ``domains``: those of these channels. ``idle``: whether idle power was measured.
-    ``whole_programs``: whether each window is that of a program from its start to its end.
+    ``whole_programs``: whether each window is a program's run, from its start to its end.
     ``nodes``: how many were measured at once, NaN where one names no node. ``power_w``: mean power.
     """
 

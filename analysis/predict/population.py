@@ -12,7 +12,7 @@ shortens; constant power, leakage, two clock trees and the energy of operations 
 (Choi & Vuduc 2016, eq. 9, with clock trees). An unknown voltage is flat up to a knee and rises from
 there (:func:`voltage_curve`).
 
-The population is wide on purpose: the ranges are those of processors from phones to server GPUs.
+The population is wide on purpose: the ranges cover processors from phones to server GPUs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A kernel of which only its counts and its time at one setting are known.
 
-Its times are those of the class roofline (:mod:`analysis.rooflines.class_roofline`), its energies
-those of the physics fit with these times. How far they may be off is seen from the other kernels
+Its times come from the class roofline (:mod:`analysis.rooflines.class_roofline`), its energies
+from the physics fit with these times. How far they may be off is seen from the other kernels
 with counts: each is predicted in the same way, by a roofline and a fit without it. The profiled
 kernel differs from its prediction as they do, at all settings together; those with like rates of
 operations count more, as far as that predicts the errors of kernels left out (:data:`WIDTHS`).

@@ -1,7 +1,7 @@
 """The tables of a site as values: shown in the report, and written as files.
 
 The tables of a site as values: shown in the report, and written as files for a paper.
-Their layouts are those of Choi & Vuduc 2016.
+Their layouts follow Choi & Vuduc 2016.
 """
 
 from __future__ import annotations

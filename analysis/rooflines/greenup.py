@@ -5,7 +5,7 @@ operations on Q bytes, of intensity I = W / Q, is replaced by one of f W operati
 bytes, with f, m >= 1. Intensity, f and m are arrays that broadcast together, of no unit but the
 intensity's operations per byte; m may be infinite.
 
-The closed forms are those of appendix A, which at pi_0 = 0 become those of section 6, but one:
+The closed forms come from appendix A, which at pi_0 = 0 become those of section 6, but one:
 the upper bound on greenup in case 1 (see :func:`bounds`).
 
 How much more work pays for fewer bytes on a machine is section 6.1 for time and eqs. 17 and 27 for

@@ -3,7 +3,7 @@
 Chosen one after the other: the point after which the energies of all points are known best on
 average, for what it costs (an A-optimal design of a linear Gaussian model: Chaloner & Verdinelli,
 Statistical Science 10, 1995). Then points are exchanged for better ones that cost no more, as the
-first of them were chosen without knowing the later ones. The model is that of
+first of them were chosen without knowing the later ones. The model comes from
 :mod:`analysis.energy.known_site`.
 """
 

@@ -2,7 +2,7 @@
 
 Measured with Slurm 22.05 (docs/policy.md has the traps):
 
-- A job's energy is that of its ``.extern`` row (PrologFlags=Contain), otherwise of ``.batch``,
+- A job's energy comes from its ``.extern`` row (PrologFlags=Contain), otherwise of ``.batch``,
   which is the first node's alone, otherwise of its only step. The allocation's row sums steps.
 - Empty and 0 mean that nothing was read. A counter that was reset gives almost 2^64.
 - A node's energy is the whole node's: jobs that share one have no energy of their own.

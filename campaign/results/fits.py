@@ -406,7 +406,7 @@ def check_like(site: str, request: Request) -> None:
         raise ArgumentError(f"--like: names the site {site} itself; name another one")
     if request.like and request != Request(like=request.like):
         raise ArgumentError(
-            f"--like: the model and the voltages are those of the fit of {request.like}; leave "
+            f"--like: the model and the voltages come from the fit of {request.like}; leave "
             f"--model, --voltage and --robust out"
         )
 

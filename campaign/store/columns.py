@@ -1,6 +1,6 @@
 """The columns and types of a store's tables, and of its arrays of samples.
 
-The columns of measurements and traces are those of :mod:`dvfs.dataset`.
+The columns of measurements and traces are named in :mod:`dvfs.dataset`.
 """
 
 from __future__ import annotations

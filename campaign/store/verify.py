@@ -154,7 +154,7 @@ BELONGS = re.compile(
     r"|traces\.zarr/((value|time_ns)/)?zarr\.json|traces\.zarr/(value|time_ns)/c/[0-9]+"
     r"|(.*/)?\..*|.*\.partial"
 )
-"""The files of a store by their paths in it. Hidden ones, and Zarr's partial ones, are those of a
+"""The files of a store by their paths in it. Hidden ones, and Zarr's partial ones, belong to a
 writer that is at work or was killed."""
 
 

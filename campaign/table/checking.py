@@ -164,7 +164,7 @@ class OfAllRows:
         return bool(np.isfinite(counts).any())
 
     def number_repeats(self, cells: TableCells, frame: Rows) -> None:
-        """Number the rows of the same point, and note times that are those of a log."""
+        """Number the rows of the same point, and note times that look like a log's."""
         same = Groups(group_codes([frame[name] for name in SAME_POINT]))
         frame["repeat"] = same.places()
         _note_since_start(cells, np.asarray(frame["time_s"]), same)

@@ -54,7 +54,7 @@ ATTEMPT = [POINT_ID, "attempt", "start_unix_s", "status"]
 def export_table(store: Store) -> pd.DataFrame:
     """Every measurement, and every failed attempt that a later one replaced, a row each.
 
-    The columns are those of :data:`dvfs.dataset.MEASUREMENT_COLUMNS` and the counts; then, for
+    Its columns: :data:`dvfs.dataset.MEASUREMENT_COLUMNS` and the counts; then, for
     people, the labels and the power of imported rows, which ``provenance`` holds too.
     """
     tables, tail = current_tables(store)

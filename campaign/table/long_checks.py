@@ -374,7 +374,7 @@ class OfLongTable(OfAllRows):
         self._times = times
 
     def note_since_start(self) -> None:
-        """Note times that are those of a log, as :meth:`OfAllRows.number_repeats` does."""
+        """Note times that look like a log's, as :meth:`OfAllRows.number_repeats` does."""
         with np.errstate(invalid="ignore"):
             of_log = self._times[
                 (self._times["rows"] >= FEWEST_SAMPLES)

@@ -86,7 +86,7 @@ class RawTable:
 
     @property
     def of_store(self) -> bool:
-        """Whether its rows are those of a store, with the ids of their points."""
+        """Whether its rows come from a store, with the ids of their points."""
         return POINT_ID in self.columns
 
 

@@ -1,6 +1,6 @@
 """Tiles of stencils on a device that nothing was measured on: by equations and its constants.
 
-The equations are those of Prajapati 2019, of time in appendix A
+The equations come from Prajapati 2019, of time in appendix A
 (:mod:`analysis.costs.stencil_time`) and of energy in appendix B
 (:mod:`analysis.costs.tile_energy`); the constants stand in the site file's ``[device]``.
 """

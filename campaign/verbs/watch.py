@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SUMMARY = "watch a run from anywhere that sees its store; ends when the run ends"
 EXAMPLE = "campaign watch campaign-demo/store"
 MORE = (
-    "Only reads; several may watch one run. Its exit code is that of the run. Ctrl-C ends the "
+    "Only reads; several may watch one run. It ends with the run's exit code. Ctrl-C ends the "
     "watching and leaves the run alone."
 )
 LOOK_S = 1.0

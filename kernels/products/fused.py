@@ -1,6 +1,6 @@
 """Products of matrices that are stored by rows, one or two fused ones, in tiles that stay on chip.
 
-The loops are those of Prajapati 2019, algorithms 5 and 9, over the inner loop of
+The loops come from Prajapati 2019, algorithms 5 and 9, over the inner loop of
 :mod:`kernels.products.loops`. That one works on columns: a product by rows is the product of the
 transposed matrices by columns, with the right operand packed. The left operand is read where it
 is: of its rows the inner loop takes single numbers that follow one another.

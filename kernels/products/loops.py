@@ -1,6 +1,6 @@
 """The compiled loops of C = C + A B, one set for each register tile.
 
-The layers are those of Goto & van de Geijn (2008) and of BLIS (Van Zee & van de Geijn 2015): a
+The layers come from Goto & van de Geijn (2008) and BLIS (Van Zee & van de Geijn 2015): a
 panel of B and a block of A are packed into slivers, which the inner loop reads in order. All
 matrices are stored by columns, as in BLAS. To the compiler a variant is a type, see
 :mod:`kernels.host.static_type`.

@@ -1,6 +1,6 @@
 """The stencils: what a point is computed from, and with which operations.
 
-``j1d``, ``j2d`` and ``sw`` are those of Prajapati 2019; it names the others and prints no formulas,
+``j1d``, ``j2d`` and ``sw`` come from Prajapati 2019; it names the others and prints no formulas,
 so theirs are ours. All are of first order: a point at step t needs itself and its neighbours along
 each axis at step t - 1. Values that begin in [0, 1) stay in [0, 1] and do not fade to denormal
 numbers, which processors compute slowly. ``c`` is the point; ``w`` and ``e`` its neighbours along

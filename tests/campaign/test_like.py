@@ -129,7 +129,7 @@ def test_a_few_points_are_chosen_measured_fitted_and_picked_from(folder, capsys)
          "--like: names the site jetson-tk1 itself; name another one"),
         (["fit", "--site", "jetson-tk1", "--like", "tk1"], "has no fit of site 'tk1'"),
         (["fit", "--site", "jetson-tk1", "--like", "other", "--model", "choi"],
-         "--like: the model and the voltages are those of the fit of other; leave --model, "
+         "--like: the model and the voltages come from the fit of other; leave --model, "
          "--voltage and --robust out"),
         (["fit", "--site", "jetson-tk1", "--like", "other", "--robust"],
          "leave --model, --voltage"),

@@ -62,7 +62,7 @@ class FormatDescription:
 
 
 def recognised(path: Path, head: bytes) -> str | None:
-    """The format whose marker a file has; None where it is that of none, or of several."""
+    """The format whose marker a file has; None where no format has it, or several do."""
     found = [name for name in FORMATS if FORMATS.load(name).recognises(path, head)]
     return found[0] if len(found) == 1 else None
 

@@ -2,7 +2,7 @@
 
 ``eacct -l -c FILE`` and the report plugin csv_ts write a row a node and step, or a node and loop
 (``-r``), with mean powers of the node and times; its energy is their product. Columns and their
-meaning are those of EAR's documentation (github.com/eas4dc/EAR/wiki/EAR-commands) and headers.
+meaning come from EAR's documentation (github.com/eas4dc/EAR/wiki/EAR-commands) and headers.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def _rows(program: Node, inside: Callable[[Any], Mapping[str, Node]]) -> Iterato
             for region in (run["regions"] or {}).values():
                 metrics = _metrics(region["metrics"])
                 calls = region["runs_per_rank"]["mean"]
-                # Each rank's power is that of its node: of several, the others' is not known.
+                # Each rank reports its node's power; of several nodes the others' is not known.
                 energy_j = metrics.get("power", 0) * metrics["runtime"] if len(hosts) == 1 else 0
                 measured = _measured(region["id"], metrics, energy_j, sample_s, failed)
                 yield labels | {"calls_per_rank": calls} | metrics | measured

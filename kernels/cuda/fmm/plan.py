@@ -1,6 +1,6 @@
 """The evaluation of a fast multipole method on a GPU as a sequence of steps.
 
-The method is that of :mod:`kernels.fmm.method` (Ying, Biros & Zorin 2004), in double precision, and
+The method comes from :mod:`kernels.fmm.method` (Ying, Biros & Zorin 2004), in double precision, and
 so are the tree, the lists, the surfaces and the operators. Here all of it is steps of three kinds:
 
 - sums of q / r, pair by pair: P2M, P2L, M2P, L2P and P2P differ only in what are targets, sources

@@ -3,7 +3,7 @@ CuPy.
 
 Counted are 2 n^3 operations, and of DRAM what no program can avoid: A and B read once, C written
 once. cuBLAS chooses its own program, whose tiles move more than that; what it moves within the GPU
-is not counted. Products of half and bf16 are those of tensor cores, with sums in single precision.
+is not counted. Products of half and bf16 run on tensor cores, with sums in single precision.
 Double precision counts as ``dp`` whichever units compute it: where tensor cores can (A100, H100 and
 B200), cuBLAS uses them. Single precision is not rounded to TF32.
 """

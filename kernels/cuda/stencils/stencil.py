@@ -1,6 +1,6 @@
 """A stencil over time on a GPU, in hexagonal tiles: parameters, counts and launches.
 
-The tiles are those of :mod:`kernels.stencils.shapes`: hexagons of time and the first axis, and
+The tiles come from :mod:`kernels.stencils.shapes`: hexagons of time and the first axis, and
 along a second axis pieces that are skewed against time (Grosser et al. 2014). A launch is a
 wavefront, and a block of threads a prism: a hexagon along the whole second axis, whose pieces run
 one after the other in shared memory.

@@ -1,6 +1,6 @@
 """The operations that one evaluation executes, by phase and by class.
 
-Flops are exact; integer operations and bytes follow a model. The counts are those of potentials
+Flops are exact; integer operations and bytes follow a model. The counts are for potentials
 without gradients. They depend on the tree, the lists and the accuracy alone: nothing is evaluated.
 Importing these modules does not import Numba.
 
