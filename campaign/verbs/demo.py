@@ -9,8 +9,6 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from campaign.verbs.crossval import print_crossval
 from campaign.verbs.fit import print_fit
 from campaign.verbs.predict import print_predictions
@@ -77,6 +75,8 @@ def show_measured(store: Results) -> None:
 def measured_rows(dataset: xr.Dataset) -> list[list[Any]]:
     """A row for each kernel that was measured: label, ms, J, W, pJ per operation, core MHz; the
     means over repeats, by the order of their energies per operation."""
+    import numpy as np  # noqa: PLC0415
+
     from dvfs.dataset import COUNT_PREFIX, is_complete  # noqa: PLC0415
     from dvfs.kernel_instance import dataset_kernels  # noqa: PLC0415
 

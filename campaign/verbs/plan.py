@@ -8,7 +8,6 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from campaign.plan.plan import Plan
 from campaign.verbs.options import add_json
 from campaign.verbs.printing import (
     counted_on_terminal,
@@ -23,6 +22,7 @@ from dvfs.errors import ArgumentError
 if TYPE_CHECKING:
     from campaign.plan.campaign_file import Search
     from campaign.plan.estimate import PartitionEstimate
+    from campaign.plan.plan import Plan
     from campaign.plan.sweep import Sweep
     from campaign.results import Results
 

@@ -9,7 +9,7 @@ import pytest
 
 from campaign.plan.plan import make_plan
 from campaign.verbs.command_line import main
-from campaign.verbs.kernels import SIMULATED_AT, kernel_guide
+from campaign.verbs.kernel_guide import SIMULATED_AT, kernel_guide
 from kernels.registry import KERNELS, find_kernel
 
 CAMPAIGN = 'name = "example"\n[[sites]]\nsite = "localhost"\n\n'

@@ -15,7 +15,7 @@ from campaign.results import open_store as open_results
 from campaign.store.compaction import compact
 from campaign.store.layout import open_store
 from campaign.verbs.command_line import main
-from campaign.verbs.show import BRAILLE, DOTS, LABEL_CHARS, can_show_braille, plot
+from campaign.verbs.terminal_plot import BRAILLE, DOTS, LABEL_CHARS, can_show_braille, plot
 from tests.analysis.test_report import store_of
 
 SITE = "board"
