@@ -9,7 +9,8 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from analysis.energy.curves import Curves, VoltageCurve
 from analysis.energy.fit_summary import FitSummary, Part, first_error
-from analysis.energy.fitted import Fit, Likeness, deviations_of
+from analysis.energy.fitted import Fit, deviations_of
+from analysis.energy.likeness import Likeness
 from analysis.energy.terms.registry import KINDS, term_of
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -25,7 +25,8 @@ import numpy as np
 from scipy import optimize, special
 
 from analysis.energy.curves import LEVEL, NO_CURVES, Curves, VoltageCurve, at_voltage
-from analysis.energy.fitted import CONFIDENCE, Fit, Likeness, deviations_of
+from analysis.energy.fitted import CONFIDENCE, Fit, deviations_of
+from analysis.energy.likeness import Likeness
 from analysis.energy.models import ESTIMATED, NOT_KNOWN
 from analysis.energy.scatter import Scatter
 from analysis.energy.terms.registry import design_matrix, model_terms

@@ -91,7 +91,7 @@ def run(arguments: Namespace) -> int:
 
 def print_fit(fit: FitSummary, source: FitSource, every_row: bool = False) -> None:
     """A fit for people: its coefficients with their intervals, and what was left out."""
-    from analysis.energy.fitted import Likeness  # noqa: PLC0415
+    from analysis.energy.likeness import Likeness  # noqa: PLC0415
 
     simulated = " (simulated)" if fit.simulated else ""
     condition = "-" if fit.condition_number is None else f"{fit.condition_number:.3g}"
