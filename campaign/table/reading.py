@@ -169,6 +169,8 @@ def _raw_table(
     standard = {*COLUMNS} - ({"profile"} if mapping.imported or mapping.columns else set())
     if mapping.imported:
         standard |= {"status", "text"}
+    if traces:  # of windows of a power log
+        standard |= {"iterations"}
     twice = [name for name, n in Counter(header).items() if n > 1]
     if twice:
         raise FileError(f"several columns {twice[0]!r}", "rename or remove all but one", str(path))
@@ -235,11 +237,11 @@ def _of_windows(
     path: Path, table: tuple[Sequence[str], Sequence[int], Sequence[AsRead]], logs: PowerLogs
 ) -> tuple[list[str], list[AsRead], dict[int, list[Trace]], list[str]]:
     """A table of windows with their measurements: header, columns, each line's traces, notes."""
-    from campaign.table.windows import NODE, TAKEN, measured_windows  # noqa: PLC0415
+    from campaign.table.windows import READ, TAKEN, measured_windows  # noqa: PLC0415
 
     header, lines, values = table
     columns = dict(zip(header, values, strict=True))
-    read = {n: _texts(column) if n in (*TAKEN, NODE) else () for n, column in columns.items()}
+    read = {n: _texts(column) if n in READ else () for n, column in columns.items()}
     found = measured_windows(path, read, lines, logs)
     kept = {name: column for name, column in columns.items() if name not in TAKEN}
     plain = any(isinstance(column, Numbers) for column in values)

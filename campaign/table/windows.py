@@ -24,8 +24,9 @@ from campaign.table.power_logs import NS, LoggedChannel, unix_ns
 from dvfs.input_files import FileError, raise_all
 
 START, END, ITERATIONS, DEVICE, NODE = "start", "end", "iterations", "device", "node"
-TAKEN = (START, END, ITERATIONS, DEVICE)
+TAKEN = (START, END, DEVICE)
 """The columns in whose place the measurement comes."""
+READ = (*TAKEN, ITERATIONS, NODE)
 MARGIN_PERIODS = 20
 """Of a log, what is taken before and after a window: what :func:`channel_energy` looks at."""
 LONGEST_GAP = 5.0
@@ -75,8 +76,8 @@ class PointTraces:
 def measured_windows(
     path: Path, columns: Mapping[str, Sequence[Any]], lines: Sequence[int], logs: PowerLogs
 ) -> Windows:
-    """The measurements of a table's rows. ``columns``: the table's, of which those that it reads
-    (:data:`TAKEN` and ``node``) are texts.
+    """The measurements of a table's rows. ``columns``: the table's, of which :data:`READ` are
+    texts.
 
     Raises:
         FileError: it has no columns ``start`` and ``end``, or times of its own; or rows are wrong,
@@ -97,7 +98,7 @@ def measured_windows(
     traces: list[list[Trace]] = []
     spans: list[tuple[int, int, set[str]]] = []
     wrong: list[FileError] = []
-    read = {name: columns[name] for name in (*TAKEN, NODE) if name in columns}
+    read = {name: columns[name] for name in READ if name in columns}
     for i, line in enumerate(lines):
         row = {name: str(column[i]) for name, column in read.items() if column[i] is not None}
         try:

@@ -137,6 +137,8 @@ def test_counters_that_wrap_are_followed_and_parts_are_counted_once(tmp_path: Pa
     frame = taken(tmp_path, table, powercap(tmp_path / "log.csv"))
     assert frame["energy_j"].tolist() == pytest.approx([42.0, 400.0, 2.0, 6.0], rel=1e-5)
     assert frame["time_s"].tolist() == pytest.approx([1.0, 10.0, 1.0, 2.0])
+    # The window's whole energy is that of an iteration times the iterations.
+    assert frame["iterations"].tolist() == [10, 1, 1, 1]
     # A tenth of the energy has a tenth of its uncertainty.
     assert frame["energy_std_j"][0] < 0.02 * 42.0
     traces = open_store(tmp_path / "s").dataset
