@@ -209,10 +209,10 @@ def _channels(row: Mapping[str, str], channels: Sequence[LoggedChannel]) -> list
     found = [each for each in channels if not node or each.node in ("", node)]
     if not device:
         return found
-    devices = {each.channel.name.partition("/")[0] for each in found}
+    devices = {each.device for each in found}
     if device not in devices:
         raise ValueError(f"device: found {device!r}; the logs have {', '.join(sorted(devices))}")
-    return [each for each in found if each.channel.name.partition("/")[0] == device]
+    return [each for each in found if each.device == device]
 
 
 def _check_covered(each: LoggedChannel, start_ns: int, end_ns: int) -> None:

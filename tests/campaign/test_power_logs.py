@@ -286,6 +286,27 @@ def test_logs_of_two_nodes(tmp_path: Path) -> None:
     assert frame["energy_j"].tolist() == pytest.approx([84.0, 44.0, 128.0], rel=1e-4)
 
 
+def test_a_device_that_is_logged_twice_does_not_count_twice(tmp_path: Path, capsys) -> None:
+    lines = ["time,package-0 [J],package-0 [W]", *(f"{BEGAN_S + i},{9 * i},9" for i in range(20))]
+    (tmp_path / "both.csv").write_text("\n".join(lines) + "\n")
+    table = windows(tmp_path / "w.csv", f"a,1800,{BEGAN_S + 2},{BEGAN_S + 4}")
+    assert "package-0 is logged twice" in refused(tmp_path, capsys, table, tmp_path / "both.csv")
+    stamps = (f"2027/01/15 08:00:{i:02d}.000, 0, 100.00 W" for i in range(20))
+    smi = tmp_path / "smi.csv"
+    smi.write_text("\n".join(["timestamp, index, power.draw.instant [W]", *stamps]) + "\n")
+    again = ["--power-log", str(smi), "--time-zone", "UTC"]
+    said = refused(tmp_path, capsys, table, dmon(tmp_path / "dmon.txt"), *again)
+    assert "gpu-0 is logged twice" in said and str(smi) in said
+
+
+def test_a_log_without_a_node_beside_one_with_a_node_is_refused(tmp_path: Path, capsys) -> None:
+    """Whether its parts are within the node's power would not be known."""
+    table = windows(tmp_path / "w.csv", f"a,1800,{BEGAN_S + 2},{BEGAN_S + 4}")
+    log = powercap(tmp_path / "log.csv")
+    said = refused(tmp_path, capsys, table, log, "--power-log", str(PROFILE))
+    assert f"{log}: has no node, and other logs are of n1, n2" in said and "NODE=LOG" in said
+
+
 def test_a_node_s_power_is_not_added_to_the_power_of_its_parts(tmp_path: Path) -> None:
     """The node's power is in one log, the power of its package and DRAM in another one."""
     lines = ["time,node [W]", *(f"{BEGAN_S + i / 10},70" for i in range(201))]

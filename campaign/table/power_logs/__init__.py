@@ -71,6 +71,11 @@ class LoggedChannel:
     clocks_mhz: Mapping[str, np.ndarray] = field(default_factory=dict)
     node: str = ""
 
+    @property
+    def device(self) -> str:
+        """The part of the channel's name before the slash."""
+        return self.channel.name.partition("/")[0]
+
 
 def read_power_logs(logs: Sequence[tuple[str, Path]], zone: tzinfo | None) -> list[LoggedChannel]:
     """The channels of all logs. A channel whose domain is part of another channel's domain on the
@@ -81,18 +86,26 @@ def read_power_logs(logs: Sequence[tuple[str, Path]], zone: tzinfo | None) -> li
         zone: the time zone of local times in the logs.
 
     Raises:
-        FileError: a file is not a known power log or cannot be read, or two logs have the same
-            channel of the same node.
+        FileError: a file is not a known power log or cannot be read, a device of a node is logged
+            twice, or some logs have a node and some have none.
     """
     channels: list[LoggedChannel] = []
+    known = set()
+    paths: dict[str, Path] = {}
     for node, path in logs:
-        of_log = [replace(each, node=each.node or node) for each in _read_one(path, zone)]
-        known = {(each.node, each.channel.name) for each in channels}
-        for each in of_log:
-            if (each.node, each.channel.name) in known:
-                what = f"{each.channel.name} is also in another log"
-                raise FileError(what, "name the node of each log: NODE=LOG", str(path))
-        channels += of_log
+        for each in _read_one(path, zone):
+            own = replace(each, node=each.node or node)
+            device = own.node, own.device
+            if device in known:
+                what = f"{own.device} is logged twice, so that its energy would count twice"
+                remedy = "leave one out, or name the node of each log: NODE=LOG"
+                raise FileError(what, remedy, str(path))
+            known.add(device)
+            paths.setdefault(own.node, path)
+            channels.append(own)
+    if "" in paths and len(paths) > 1:
+        what = f"has no node, and other logs are of {', '.join(sorted({*paths} - {''}))}"
+        raise FileError(what, "name the node of each log: NODE=LOG", str(paths[""]))
     return _nested(channels)
 
 
