@@ -228,12 +228,11 @@ def _check_covered(each: LoggedChannel, start_ns: int, end_ns: int) -> None:
     first, last = np.searchsorted(time_ns, [start_ns, end_ns])
     inside = slice(max(int(first) - 1, 0), int(last) + 1)
     if not np.isfinite(each.value[inside]).all():
-        why, remedy = (
-            ("began again at 0 in or before the window", "log its range, or remove the row")
-            if each.channel.kind == "energy"
-            else ("has no value in the window", "remove the row")
+        raise ValueError(f"{name} has no value in the window; remove the row")
+    if each.channel.kind == "energy" and (np.diff(each.value[inside]) < 0).any():
+        raise ValueError(
+            f"{name} began again at 0 in the window; remove the row, or log the counter's range"
         )
-        raise ValueError(f"{name} {why}; {remedy}")
     if each.channel.kind == "power" and last - first < FEWEST_READINGS:
         raise ValueError(
             f"{name} has {last - first} readings within the window, and {FEWEST_READINGS} are "
@@ -252,15 +251,18 @@ def _trace(each: LoggedChannel, start_ns: int, end_ns: int) -> Trace:
     step_ns = float(np.median(np.diff(each.time_ns)))
     margin_ns = MARGIN_PERIODS * max(step_ns, each.channel.period_s * NS)
     first, last = np.searchsorted(each.time_ns, [start_ns - margin_ns, end_ns + margin_ns])
-    value = each.value[first:last]
-    finite = np.isfinite(value)
+    time_ns, value = each.time_ns[first:last], each.value[first:last]
+    kept = np.isfinite(value)
+    if each.channel.kind == "energy":  # without what was counted before or after it began again
+        begun = np.cumsum(np.diff(value, prepend=value[0]) < 0)
+        kept &= begun == begun[np.searchsorted(time_ns, start_ns)]
     channel = each.channel
     return Trace(
         f"{each.node}/{channel.name}" if each.node else channel.name,
         channel.domain,
         "W" if channel.kind == "power" else "J",
-        each.time_ns[first:last][finite] - start_ns,
-        value[finite] - (value[finite][0] if channel.kind == "energy" else 0.0),
+        time_ns[kept] - start_ns,
+        value[kept] - (value[kept][0] if channel.kind == "energy" else 0.0),
     )
 
 

@@ -154,6 +154,20 @@ def test_a_counter_that_began_again_needs_its_range(tmp_path: Path, capsys) -> N
     assert taken(tmp_path, before, log)["energy_j"].tolist() == pytest.approx([126.0], rel=1e-5)
 
 
+def test_a_driver_that_begins_its_counter_again_gives_no_energy(tmp_path: Path, capsys) -> None:
+    """A GPU of 100 W whose driver was loaded again after 3 s: from 0.2 to 10 s it takes 980 J, and
+    the counter's difference is 680 J."""
+    lines = [f"{BEGAN_S}.0 #Entity TOTEC"]
+    for i in range(201):
+        lines.append(f"{BEGAN_S + i / 10:.3f} GPU 0 {i * 10_000 - (300_000 if i >= 30 else 0)}")
+    (tmp_path / "log.txt").write_text("\n".join(lines) + "\n")
+    over = windows(tmp_path / "o.csv", f"a,1400,{BEGAN_S + 0.2},{BEGAN_S + 10}")
+    assert "gpu-0/energy began again" in refused(tmp_path, capsys, over, tmp_path / "log.txt")
+    later = windows(tmp_path / "l.csv", f"a,1400,{BEGAN_S + 4},{BEGAN_S + 8}")
+    frame = taken(tmp_path, later, tmp_path / "log.txt")
+    assert frame["energy_j"].tolist() == pytest.approx([400.0])
+
+
 def dmon(path: Path, timed: bool = True) -> Path:
     """Two GPUs of 100 W and 200 W by their counters; POWER says something else."""
     header, units = "#Entity   TOTEC     POWER     SMCLK     MMCLK", "ID        mJ        W"

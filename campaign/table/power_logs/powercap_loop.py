@@ -113,9 +113,8 @@ def _domain(name: str) -> str:
 
 
 def _unwrapped(joules: np.ndarray, ranges_j: np.ndarray | None) -> np.ndarray:
-    """A counter that rises: its range is added where it began again, NaN from there on where the
-    range is not known."""
-    wraps = np.cumsum(np.append(0, np.diff(joules) < 0))
-    added = np.where(wraps > 0, np.nan, 0.0) if ranges_j is None else wraps * ranges_j
-    total: np.ndarray = joules + added
+    """A counter, with its range added where it began again, if the range is known."""
+    if ranges_j is None:
+        return joules
+    total: np.ndarray = joules + np.cumsum(np.append(0, np.diff(joules) < 0)) * ranges_j
     return total
