@@ -89,6 +89,27 @@ def test_local_times_need_a_zone_and_the_right_one(tmp_path: Path, capsys) -> No
     assert "--power-log" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("later_ms", [0, 2])
+def test_a_loop_of_several_gpus_needs_their_index(tmp_path: Path, capsys, later_ms: int) -> None:
+    """Of 100 W and 200 W, whose lines have the same time or one a little later: as those of one
+    GPU, they would have the energy of 150 W."""
+    table = windows(tmp_path / "w.csv", f"a,1400,{BEGAN_S + 1},{BEGAN_S + 9}")
+    log = tmp_path / "log.csv"
+    for header in ("timestamp, index, power.draw [W]", "timestamp, power.draw [W]"):
+        lines = [header]
+        for i in range(100):
+            for gpu in (0, 1):
+                stamp = f"2027/01/15 08:00:{i // 10:02d}.{i % 10}{gpu * later_ms:02d}"
+                index = f" {gpu}," if "index" in header else ""
+                lines.append(f"{stamp},{index} {100 + 100 * gpu} W")
+        log.write_text("\n".join(lines) + "\n")
+        if "index" in header:
+            assert taken(tmp_path / "good", table, log, "--time-zone", "UTC")["energy_j"][0] == (
+                pytest.approx(2400.0)
+            )
+    assert "query index as well" in refused(tmp_path, capsys, table, log, "--time-zone", "UTC")
+
+
 def test_slurms_profile_gives_what_the_nodes_drew(tmp_path: Path) -> None:
     true = pd.read_csv(PROFILE.with_suffix(".true.csv"))
     one = true[true["node"] == "n1"]

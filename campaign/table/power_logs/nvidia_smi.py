@@ -49,6 +49,8 @@ CLOCKS = {
 }
 Rows = list[tuple[float, ...]]
 """Time in ns, power in W, and clocks."""
+SHORT_PCT, LONG_PCT = 45, 90
+"""Of the steps from line to line of several GPUs, at least a half are those between GPUs."""
 UNKNOWN = re.compile(r"\[.*\]|N/A")
 
 
@@ -87,9 +89,9 @@ def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
         values = (_number(row, name, place) for name in (power, *clocks.values()))
         rows.setdefault(which, []).append((_time_ns(row["timestamp"], zone, place), *values))
     if not device:
-        stamps = [row[0] for row in rows.get("0", ())]
-        if len(stamps) > 1 and 2 * len({*stamps}) <= len(stamps):
-            what = "most times occur more than once: it seems to cover several GPUs"
+        steps = np.diff([row[0] for row in rows.get("0", ())])
+        if len(steps) and np.percentile(steps, SHORT_PCT) < np.percentile(steps, LONG_PCT) / 4:
+            what = "its times come in groups: it seems to cover several GPUs"
             raise FileError(what, "query index as well", f"{path}:1")
     return [_channel(which, names[which], power, clocks, of) for which, of in rows.items()]
 
