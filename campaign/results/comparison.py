@@ -22,13 +22,14 @@ from analysis.comparison.changes import (
     with_adjusted,
 )
 from analysis.measurements.observations import setting_text, site_names
+from analysis.ties import highest
 from campaign.store.dataset import read_scalars
 from campaign.store.mixtures import is_known, value_text, values_that_matter
 from campaign.store.records import read_contents
 from campaign.store.setups import Record, SetupUse, setup_uses
 from dvfs.dataset import is_complete
 from dvfs.errors import ArgumentError, unknown_name
-from dvfs.setting import Setting
+from dvfs.setting import NUMBERS, Setting, axis_values, distinct_settings
 
 if TYPE_CHECKING:
     from campaign.store.layout import Store
@@ -160,7 +161,7 @@ def compare_stores(
 
 def _compare_sites(whole: _Side, sites: Sequence[str]) -> Comparison:
     """Two sites of a store: kernels of equal parameters at settings that both have, or without any
-    at the highest clocks of each. Their nodes are what is compared, so each site's are taken for
+    at the highest of each. Their nodes are what is compared, so each site's are taken for
     equal; set-ups are not compared, as all of them differ."""
     known = site_names(whole.dataset)
     if len(set(sites)) != 2 or len(sites) != 2:
@@ -171,22 +172,17 @@ def _compare_sites(whole: _Side, sites: Sequence[str]) -> Comparison:
     name = f"{sites[1]} over {sites[0]}"
     site_of = whole.dataset["site"].values
     rows = [whole.rows & (site_of == site) for site in sites]
-    clocks = np.stack([whole.dataset[key].values for key in ("core_mhz", "mem_mhz")], axis=1)
-    settings = [{tuple(map(str, pair)) for pair in clocks[side].tolist()} for side in rows]
-    note = "each site's nodes are taken for equal"
     dataset = whole.dataset
-    if not settings[0] & settings[1]:
-        tops = [
-            np.array(max(np.nan_to_num(clocks[side]).tolist(), default=[0, 0])) for side in rows
-        ]
-        rows = [
-            side & (np.nan_to_num(clocks) == top).all(axis=1)
-            for side, top in zip(rows, tops, strict=True)
-        ]
-        texts = [setting_text(Setting.of(*top.tolist())) for top in tops]
+    settings, setting = distinct_settings(*axis_values(dataset, np.arange(len(site_of))))
+    note = "each site's nodes are taken for equal"
+    if all(side.any() for side in rows) and not np.isin(setting[rows[0]], setting[rows[1]]).any():
+        tops = [_highest(settings, setting[side], dataset["time_s"].values[side]) for side in rows]
+        rows = [side & (setting == top) for side, top in zip(rows, tops, strict=True)]
+        texts = [setting_text(settings[top]) for top in tops]
         note += f"; no setting is common: {sites[0]} at {texts[0]}, {sites[1]} at {texts[1]}"
-        nowhere = ("measurement", np.full(len(site_of), np.nan))
-        dataset = dataset.assign(dict.fromkeys(("core_mhz", "mem_mhz"), nowhere))
+        unset = ("measurement", np.full(len(site_of), np.nan))
+        unnamed = ("measurement", np.full(len(site_of), "", object))
+        dataset = dataset.assign(dict.fromkeys(NUMBERS, unset) | {"profile": unnamed})
     alike = ("measurement", np.full(len(site_of), name, object))
     nowhere = ("measurement", np.full(len(site_of), "", object))
     dataset = dataset.assign(site=alike, partition=nowhere)
@@ -204,6 +200,13 @@ def _compare_sites(whole: _Side, sites: Sequence[str]) -> Comparison:
         changes=tuple(with_adjusted(changes)),
         setup_changes=(),
     )
+
+
+def _highest(settings: Sequence[Setting], setting: np.ndarray, time_s: np.ndarray) -> int:
+    """The index of the highest of the settings of rows, int64 (rows,)."""
+    rows = np.bincount(setting, minlength=len(settings))
+    mean_s = np.bincount(setting, time_s, len(settings)) / np.maximum(rows, 1)
+    return highest(settings, rows > 0, mean_s)
 
 
 def _whole(store: Store) -> _Side:

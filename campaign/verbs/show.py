@@ -94,7 +94,7 @@ def _print(shown: ShownMeasurement, every_row: bool) -> None:
 
 
 def _print_measured(shown: ShownMeasurement, every_row: bool) -> None:
-    from analysis.measurements.clock_proof import UNPROVEN  # noqa: PLC0415
+    from analysis.measurements.provenance import UNPROVEN  # noqa: PLC0415
 
     row = shown.scalars
     say()

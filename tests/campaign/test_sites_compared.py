@@ -143,6 +143,50 @@ def test_without_a_common_setting_the_highest_clocks_are_compared(store, capsys)
 
 
 @pytest.mark.parametrize(
+    ("columns", "of_a", "of_b", "says"),
+    [
+        ("power_limit_w", ["100", "300"], ["110", "310"], "a at 300 W, b at 310 W"),
+        (
+            "core_mhz,power_limit_w",
+            ["1000,100", "1400,100", "1400,300"],
+            ["1500,100", "1500,300"],
+            "a at 1400 MHz, 300 W, b at 1500 MHz, 300 W",
+        ),
+        (
+            "core_mhz,uncore_mhz",
+            ["1000,", "1400,"],
+            ["1400,1200", "1400,2400"],
+            "a at 1400 MHz, b at 1400 MHz, uncore 2400",
+        ),
+        (
+            "core_mhz,profile",
+            ["1400,slow", "1400,quick"],
+            ["1400,"],
+            "a at 1400 MHz, profile quick, b at 1400 MHz",
+        ),
+    ],
+)
+def test_the_highest_setting_has_limits_uncore_clocks_and_profiles(
+    tmp_path, capsys, columns, of_a, of_b, says
+):
+    """The last setting of each site is its highest, and b takes 0.8 of the time of a there."""
+    lines = [f"site,kernel,repeat,time_s,energy_j,{columns}"]
+    for site, settings, last_s in (("a", of_a, 1.0), ("b", of_b, 0.8)):
+        for i, setting in enumerate(settings):
+            time_s = last_s * (1.0 + 0.5 * (len(settings) - 1 - i))
+            lines += [
+                f"{site},k,{r},{time_s * (1 + r / 1000)},{100 + i + r},{setting}" for r in (0, 1)
+            ]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    store = str(tmp_path / "s")
+    assert main(["import", str(tmp_path / "t.csv"), "--store", store]) == 0
+    found = answer(capsys, "compare", store, "--site", "a", "--site", "b")
+    assert found["sites"][0]["notes"][0].endswith(f"no setting is common: {says}")
+    (change,) = [c for c in found["changes"] if c["level"] == "point" and c["quantity"] == "time"]
+    assert change["ratio"] == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
     ("words", "says"),
     [
         (["--site", "jetson-tk1"], "two sites"),
