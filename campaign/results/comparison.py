@@ -140,7 +140,7 @@ def compare_stores(
             first.dataset, second.dataset, site, first.rows, second.rows, alike_nodes=alike_nodes
         )
         if summary.common:
-            compared.append(summary)
+            compared.append(replace(summary, notes=(*summary.notes, *_undated(sides, site))))
             changes += of_site
             setups += _setup_changes(site, *([_setup_uses(side, site) for side in sides]))
     if not compared:
@@ -221,13 +221,14 @@ def _parts(store: Store, before: str | None, after: str | None) -> list[_Side]:
             f"{store.root}: found one store; name a second one, or divide this one by the date of "
             f"a change (--after 2026-03-01) or by set-ups: {_setups_text(whole)}"
         )
-    chosen = {
-        name: _chosen(whole, text, name)
-        for name, text in (("before", before), ("after", after))
-        if text is not None
-    }
-    rows_before = chosen.get("before", ~chosen.get("after", whole.rows)) & whole.rows
-    rows_after = chosen.get("after", ~rows_before) & whole.rows
+    given = [
+        (name, text) for name, text in (("before", before), ("after", after)) if text is not None
+    ]
+    chosen = {name: _chosen(whole, text, name) for name, text in given}
+    rest = next(others for _, others in chosen.values())
+    rows_before, rows_after = (
+        chosen.get(name, (rest, rest))[0] & whole.rows for name in ("before", "after")
+    )
     if (rows_before & rows_after).any():
         raise ArgumentError("--before and --after have measurements in common")
     return [
@@ -236,8 +237,21 @@ def _parts(store: Store, before: str | None, after: str | None) -> list[_Side]:
     ]
 
 
-def _chosen(side: _Side, text: str, name: str) -> np.ndarray:
-    """The rows that a date or set-ups' ids choose, bool."""
+def _undated(sides: Sequence[_Side], site: str) -> list[str]:
+    """How many measurements of a divided store have no time and are in no part, a sentence."""
+    first, second = sides
+    if first.store is not second.store:
+        return []
+    dataset = first.dataset
+    left = is_complete(dataset["status"].values) & ~first.rows & ~second.rows
+    undated = left & ~(dataset["start_unix_s"].values > 0)
+    n = int((undated & (dataset["site"].values == site)).sum())
+    return [f"{n} measurements without a time (start_unix_s) are in neither part"] if n else []
+
+
+def _chosen(side: _Side, text: str, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """The rows that a date or set-ups' ids choose, and those that they leave, bool. A date does
+    neither with rows that have no time."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -249,12 +263,12 @@ def _chosen(side: _Side, text: str, name: str) -> np.ndarray:
                 f"--{name}: found {text!r}; must be a date (2026-03-01, or 2026-03-01T12:00), or "
                 f"the beginning of a set-up's id: {_setups_text(side)}"
             ) from None
-        return rows
+        return rows, ~rows
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     start = side.dataset["start_unix_s"].values
-    return np.asarray(
-        start < moment.timestamp() if name == "before" else start >= moment.timestamp()
-    )
+    is_earlier = start < moment.timestamp()
+    earlier, later = (start > 0) & is_earlier, (start > 0) & ~is_earlier
+    return (earlier, later) if name == "before" else (later, earlier)
 
 
 def _setups_text(side: _Side) -> str:

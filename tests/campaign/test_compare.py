@@ -52,6 +52,24 @@ def test_two_stores_and_the_parts_of_one_are_compared_alike(folder, capsys):
     assert sorted(ratios[0]) == pytest.approx(sorted(1.0 / ratios[1]))
 
 
+@pytest.mark.parametrize("words", [["--after", "2026-03-01"], ["--before", "2026-03-01"]])
+def test_what_has_no_time_is_neither_before_nor_after_a_date(tmp_path, capsys, words):
+    """Twice as slow after the date; what has no time took ten times as long."""
+    lines = ["site,kernel,core_mhz,repeat,node,time_s,energy_j,start_unix_s"]
+    for r in range(6):  # 1 February and 1 April 2026
+        start, time_s = (("1769904000", 1.0), ("1775001600", 2.0), ("", 10.0))[r // 2]
+        lines.append(f"a,k,1000,{r},n,{time_s + r % 2 / 100},{100 * time_s + r % 2},{start}")
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    store = str(tmp_path / "s")
+    assert main(["import", str(tmp_path / "t.csv"), "--store", store]) == 0
+    capsys.readouterr()
+    found = compared(capsys, store, *words)
+    (change,) = [c for c in found["changes"] if c["level"] == "site" and c["quantity"] == "time"]
+    assert change["ratio"] == pytest.approx(2.0, rel=0.01)
+    assert (change["before"], change["after"]) == (2, 2)
+    assert found["sites"][0]["notes"][-1].startswith("2 measurements without a time")
+
+
 def test_the_ratio_is_that_of_the_geometric_means(folder, capsys):
     changes = compared(capsys, str(folder / "old"), str(folder / "new"))["changes"]
     means = {}
