@@ -200,6 +200,16 @@ def test_reframe_takes_values_by_their_units_and_failures_with_their_result(tmp_
     assert math.isnan(frame["time_s"][2])
 
 
+def test_parameters_of_reframe_that_are_parts_of_a_setting_are_its_setting(tmp_path) -> None:
+    text = (FILES / "reframe_stream.log").read_text()
+    more = " %power_limit_w=150 %uncore_mhz=1600 %size=7"
+    (tmp_path / "r.log").write_text(text.replace(" %core_mhz=1200", f" %core_mhz=1200{more}"))
+    frame = taken(tmp_path, tmp_path / "r.log")
+    setting = frame.loc[0, ["core_mhz", "mem_mhz", "uncore_mhz", "power_limit_w"]].astype(float)
+    assert setting.tolist() == pytest.approx([1200, math.nan, 1600, 150], nan_ok=True)
+    assert json.loads(frame["params"][0]) == {"size": 7}
+
+
 def test_a_row_of_reframe_whose_fields_shift_is_refused_with_its_line(tmp_path) -> None:
     head, first, *_ = (FILES / "reframe_stream.log").read_text().splitlines()
     short = "|".join(first.split("|")[:-5])
@@ -662,6 +672,13 @@ def test_hdf5_and_numbers_with_units_get_a_remedy_that_works(tmp_path) -> None:
     assert 'power_w = { column = "power_w", unit = "as written" }' in said
     mapping = '[columns]\npower_w = { column = "power_w", unit = "as written" }\n'
     assert read(tmp_path, table, mapping)["energy_j"].tolist() == [60.5 * 3.5]
+
+
+def test_a_report_of_geopm_counts_the_energy_of_gpus(tmp_path) -> None:
+    text = (FILES / "geopm_report.yaml").read_text()
+    gpu = "dram-energy (J): 101.25\n      gpu-energy (J): 4000.5"
+    (tmp_path / "r.yaml").write_text(text.replace("dram-energy (J): 101.25", gpu))
+    assert costs(taken(tmp_path, tmp_path / "r.yaml")) == [[8.5, 6227.25], [4.25, 950.0]]
 
 
 def test_a_report_of_geopm_gives_its_regions_and_no_totals(tmp_path) -> None:

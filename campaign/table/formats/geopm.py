@@ -1,8 +1,8 @@
 """GEOPM's reports as rows: a region of a host is a measurement.
 
 A report (geopmctl, geopmlaunch --geopm-report) is YAML: for each host a list ``Regions`` with
-``runtime (s)``, ``package-energy (J)`` and ``dram-energy (J)``, and totals of them
-(geopm_report(7)).
+``runtime (s)``, ``package-energy (J)``, ``dram-energy (J)`` and, where the node has GPUs,
+``gpu-energy (J)``; and totals of them (geopm_report(7)).
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from campaign.table.map_file import TableMap
 from dvfs.input_files import FileError
 
 MARKERS = (b"GEOPM Version:", b"\nHosts:")
-TIME, ENERGIES = "runtime (s)", ("package-energy (J)", "dram-energy (J)")
+TIME = "runtime (s)"
+ENERGIES = ("package-energy (J)", "dram-energy (J)", "gpu-energy (J)")
 CLOCK = "frequency (Hz)"
 REMEDY = "give the file of --geopm-report"
 ABOUT = FormatDescription(
     name="geopm",
     tool="GEOPM",
     versions=UNTRIED,
-    reads="a report (YAML): package and DRAM energy of each region by host",
+    reads="a report (YAML): package, DRAM and GPU energy by region and host",
     traps="totals count the regions' joules again, and are left out; `frequency (Hz)` is what was "
     "achieved",
     rows="regions",

@@ -19,6 +19,7 @@ from campaign.table.map_file import COLUMNS, TableMap
 from campaign.table.units import UNITS
 from dvfs.dataset import KERNEL_FAILED, OK
 from dvfs.input_files import FileError
+from dvfs.setting import NUMBERS
 
 FIRST = ("result", "job_completion_time")
 VALUE, UNIT = "_value", "_unit"
@@ -32,7 +33,7 @@ ABOUT = FormatDescription(
     reads="a performance log of the default format: variables with a unit of time, energy or "
     "power, the test's parameters",
     needs=("time_s where several variables are times",),
-    traps="the clock is a test's parameter `core_mhz`",
+    traps="test parameters `core_mhz`, `power_limit_w` are the setting",
     rows="runs",
     repeats=True,
 )
@@ -83,15 +84,15 @@ def _row(kept: Mapping[str, str], place: str, mapping: TableMap) -> dict[str, An
     passed = kept["result"] == PASSED
     name, *parameters = kept["name"].split(" %")
     params = dict(parameter.partition("=")[::2] for parameter in parameters)
-    clocks = {p: number_at(v, p, place) for p, v in params.items() if p in ("core_mhz", "mem_mhz")}
-    others = {p: _value(v) for p, v in params.items() if p not in clocks}
+    setting = {p: number_at(v, p, place) for p, v in params.items() if p in NUMBERS}
+    others = {p: _value(v) for p, v in params.items() if p not in setting}
     nodes = expand_nodes(kept.get("job_nodelist", "").replace("null", ""), place)
     labels = {n: v for n, v in kept.items() if v not in ("", "null", "None") and n not in COLUMNS}
     measured = _measured(kept, place, mapping) if passed else {}
     return (
         labels
         | measured
-        | clocks
+        | setting
         | {
             "kernel": name,
             "params": json.dumps(others),
