@@ -80,12 +80,10 @@ def rooflines_at(
             "energy_missing": None if energy_from else why or missing,
         }
         pairs.append(line_as_dict(line, cap_w if energy_from else None, trades) | known)
-    core_mhz, mem_mhz = data.settings[setting].clocks
     return {
         "site": data.site,
         "simulated": data.simulated,
-        "core_mhz": core_mhz,
-        "mem_mhz": mem_mhz,
+        **data.settings[setting].as_dict(),
         "pairs": pairs,
         "regression": _regression(regression, caches) if regression else None,
         "regression_missing": missing,

@@ -216,7 +216,7 @@ def _print(shown: dict[str, Any], source: FitSource | None) -> None:
 
     simulated = " (simulated)" if shown["simulated"] else ""
     pairs = shown["pairs"]
-    setting = Setting.of(shown["core_mhz"], shown["mem_mhz"])
+    setting = Setting.of_row(shown)
     explain(f"{shown['site']}{simulated} at {setting_text(setting)}")
     if source:
         explain(str(source))

@@ -72,6 +72,26 @@ def test_without_a_fit_the_energies_are_the_regressions(store, capsys):
     assert sp["energy_balance"] == pytest.approx(5.145, rel=1e-3)
 
 
+def test_a_setting_is_named_whole(tmp_path, capsys):
+    """At 100 W all takes twice the time of 200 W, so that the two have other rates."""
+    lines = ["site,kernel,core_mhz,uncore_mhz,power_limit_w,time_s,energy_j,n_sp,n_dram"]
+    for limit_w in (100, 200):
+        for sp in (1e9, 4e9, 64e9):
+            time_s = max(sp / 1e11, 0.1) * 200 / limit_w
+            energy_j = 50e-12 * sp + 0.2 + 30.0 * time_s
+            lines.append(f"gtx580,k{sp:g},1000,1800,{limit_w},{time_s!r},{energy_j!r},{sp},1e9")
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    store = str(tmp_path / "s")
+    assert main(["import", str(tmp_path / "t.csv"), "--store", store]) == 0
+    for limit_w in (100, 200):
+        at = ["--setting", f"1000,,{limit_w},uncore=1800"]
+        shown = answer(capsys, store, *at)
+        setting = {"core_mhz": 1000, "mem_mhz": None, "uncore_mhz": 1800, "power_limit_w": limit_w}
+        assert {name: shown[name] for name in setting} == setting
+        assert main(["roofline", store, "--site", "gtx580", *at]) == 0
+        assert f"gtx580 at 1000 MHz, uncore 1800, {limit_w} W\n" in capsys.readouterr().out
+
+
 def test_the_gtx_580_as_the_paper_has_it(fitted, capsys):
     shown = answer(capsys, fitted, "--cap-w", "244")
     assert (shown["core_mhz"], shown["mem_mhz"]) == (1544.0, 2004.0)
