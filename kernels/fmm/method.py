@@ -38,6 +38,9 @@ from kernels.fmm.tree.v_list import build_v_list
 from kernels.host.vectors import lanes_of
 from kernels.host.worker_threads import WorkerThreads
 
+MOST_EXPONENT = 60
+"""Charges up to 2^60, and from 2^-60, are computed as they are."""
+
 
 def prepare_method(sources: np.ndarray, targets: np.ndarray | None, setup: Setup) -> Fmm:
     """A method for sources and targets, float64 (n, 3); None where the targets are the sources."""
@@ -160,30 +163,37 @@ class Fmm:
         ``charges``: float (sources,). Afterwards ``seconds`` has the time of each phase.
         """
         sums = np.zeros(self.targets.place.shape[1], self.dtype)
-        self._phases(charges, sums)
-        scale = 1 / (4 * math.pi * self.unit * unit_of(self.rule))
+        unit = self._phases(charges, sums)
+        scale = unit / (4 * math.pi * self.unit * unit_of(self.rule))
         return np.asarray(np.multiply(sums[self.targets.slot], scale, dtype=np.float64))
 
     def gradients(self, charges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The potentials, float64 (targets,), and their gradients, float64 (targets, 3)."""
         sums = np.zeros((4, self.targets.place.shape[1]), self.dtype)
-        self._phases(charges, sums)
-        scale = 1 / (4 * math.pi * self.unit)
+        unit = self._phases(charges, sums)
+        scale = unit / (4 * math.pi * self.unit)
         scaled = np.multiply(sums[:, self.targets.slot], scale, dtype=np.float64)
         return scaled[0], np.ascontiguousarray(scaled[1:].T) / self.unit
 
     def _exchange(self, density: np.ndarray) -> None:
         """Add the upward densities of other ranks; a single process has none to add."""
 
-    def _phases(self, charges: np.ndarray, sums: np.ndarray) -> None:
-        """Run all phases.
+    def _largest(self, charges: np.ndarray) -> float:
+        """The largest charge, without its sign."""
+        return float(np.abs(charges).max(initial=0.0))
+
+    def _phases(self, charges: np.ndarray, sums: np.ndarray) -> float:
+        """Run all phases; the unit of the charges: 1, or a power of two where they or what follows
+        from them would leave single precision's range.
 
         ``sums``: potentials times the rule's unit, (slots,), or with gradients, (4, slots).
         """
+        exponent = math.frexp(self._largest(charges))[1]
+        unit = 1.0 if abs(exponent) <= MOST_EXPONENT else 2.0 ** (exponent - 1)
         # A BLAS's own threads keep spinning after a product, on the cores that the loops need.
         with self._blas.limit(limits=1, user_api="blas"), self._workers.awake():
             at = time.perf_counter()
-            self.sources.local[3, self.sources.slot] = charges
+            self.sources.local[3, self.sources.slot] = charges if unit == 1.0 else charges / unit
             up = self._up()
             self._exchange(up)
             at = self._took("up", at)
@@ -202,6 +212,7 @@ class Fmm:
             else:
                 self._u_with_gradient(sums)
             self._took("u", at)
+        return unit
 
     def _to_surfaces(self, pairs: np.ndarray, ring: str, check: np.ndarray) -> None:
         sources = self.sources

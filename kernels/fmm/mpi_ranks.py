@@ -198,6 +198,11 @@ class RankedFmm(Fmm):
         here = self._forth(np.asarray(charges, np.float64))
         return np.concatenate([here, self._ghosts.swap(self.comm, here)])
 
+    def _largest(self, charges: np.ndarray) -> float:
+        from mpi4py import MPI  # noqa: PLC0415
+
+        return float(self.comm.allreduce(super()._largest(charges), op=MPI.MAX))
+
     def _exchange(self, density: np.ndarray) -> None:
         received = self._nodes.swap(self.comm, density)
         # Several ranks contribute to a cell.

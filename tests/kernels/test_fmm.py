@@ -80,6 +80,18 @@ def test_single_precision(digits):
     assert error(computed, direct(sources, charges, sources)[0]) <= 10.0**-digits
 
 
+@pytest.mark.parametrize("size", [1e-300, 1e-44, 1e36, 1e300])
+def test_charges_beyond_single_precision(size):
+    """Four digits are computed in single precision, and given in double precision."""
+    sources, charges = points("plummer", 1000, 4), np.random.default_rng(4).uniform(-1, 1, 1000)
+    right, slopes = direct(sources, charges, sources)
+    potential = evaluate(sources, charges * size, digits=4, q=30)
+    assert error(potential / size, right) <= 1e-4
+    again, gradient = evaluate_with_gradient(sources, charges * size, digits=4, q=30)
+    assert error(again / size, right) <= 1e-4
+    assert error(gradient / size, slopes) <= 4e-4
+
+
 @pytest.mark.parametrize(("interaction", "digits"), [("laplace", 4), ("laplace", 8), ("yukawa", 6)])
 def test_separate_targets_with_gradients(interaction, digits):
     """Some targets are sources, some are outside the cube, some have no sources nearby."""
