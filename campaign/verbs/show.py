@@ -97,6 +97,8 @@ def _print_measured(shown: ShownMeasurement, every_row: bool) -> None:
     from analysis.measurements.provenance import UNPROVEN  # noqa: PLC0415
 
     row = shown.scalars
+    second = "mem" if math.isnan(row["uncore_mhz"]) else "uncore"
+    name = "memory" if second == "mem" else second
     say()
     print_table(["quantity", "value", "uncertainty", "unit"], list(_quantities(shown)))
     say()
@@ -104,7 +106,7 @@ def _print_measured(shown: ShownMeasurement, every_row: bool) -> None:
         ["clock", "asked MHz", "achieved MHz", "timed MHz", "V"],
         [
             ["core", *(row[f"core_{n}"] for n in ("mhz", "mhz_achieved", "mhz_timed", "v"))],
-            ["memory", *(row[f"mem_{n}"] for n in ("mhz", "mhz_achieved")), None, row["mem_v"]],
+            [name, row[f"{second}_mhz"], row["mem_mhz_achieved"], None, row["mem_v"]],
         ],
     )
     proof = {"": "nothing, and none was asked for", UNPROVEN: "nothing (clock unproven)"}
