@@ -27,6 +27,7 @@ from analysis.choice.fronts import (
 )
 from analysis.measurements.variants import KernelVariants, Metric
 from dvfs.kernel_instance import KernelInstance, short_labels
+from dvfs.setting import Setting
 
 CONFIDENCE = 0.95
 FEWEST = 4
@@ -83,8 +84,7 @@ class VariantCosts:
 
     instance: KernelInstance
     name: str
-    core_mhz: float | None
-    mem_mhz: float | None
+    setting: Setting
     repeats: int
     time_s: float
     energy_j: float
@@ -101,9 +101,9 @@ class VariantCosts:
         numbers = {
             name: None if name.startswith("predicted") and math.isnan(value) else value
             for name, value in vars(self).items()
-            if name not in ("instance", "name")
+            if name not in ("instance", "name", "setting")
         }
-        return self.instance.as_dict() | numbers
+        return self.instance.as_dict() | self.setting.as_dict() | numbers
 
 
 @dataclass(frozen=True)
@@ -191,6 +191,7 @@ class VariantStudy:
         """``campaign variants --json``."""
         return {
             "n": len(self.variants),
+            "estimated_energies": self.of.estimated_energies,
             "fastest": self.fastest.as_dict(),
             "least_energy": self.least_energy.as_dict(),
             "hull": [{"arc": arc, **corner.as_dict()} for arc, corner in self.hull],
@@ -222,8 +223,7 @@ def study(
         VariantCosts(
             instance=instance,
             name=names[instance.label].removeprefix(variants.kernel).strip() or instance.label,
-            core_mhz=variants.setting.core_mhz,
-            mem_mhz=variants.setting.mem_mhz,
+            setting=variants.setting,
             repeats=int(variants.repeats[i]),
             time_s=float(time_s[i]),
             energy_j=float(energy_j[i]),

@@ -28,6 +28,8 @@ from analysis.comparison.common_cells import (
 )
 from analysis.comparison.noise_model import TOLERANCE, UNLIMITED, NoiseModel, estimate
 from analysis.measurements.observations import site_names
+from analysis.measurements.provenance import estimated_energies
+from dvfs.dataset import complete_rows
 from dvfs.setting import AXES
 
 COVERAGE = 0.95
@@ -231,14 +233,18 @@ def compare_site(
     are.
     """
     frames = []
-    for dataset, taken in ((before, rows_before), (after, rows_after)):
+    notes: list[str] = []
+    for side, dataset, taken in (("before", before, rows_before), ("after", after, rows_after)):
         chosen = dataset if taken is None else dataset.isel(measurement=np.flatnonzero(taken))
         frames.append(site_frame(chosen, site))
+        estimated = estimated_energies(chosen, np.flatnonzero(complete_rows(chosen, site))) != ""
+        if estimated.any():
+            n = int(estimated.sum())
+            notes.append(f"{side}: the energies of {n} measurements are estimated, not measured")
     if alike_nodes:
         frames = [frame.assign(node="") for frame in frames]
     instances = instances_of(before, after)
     changes: list[Change] = []
-    notes: list[str] = []
     noise_pct, drift_pct = dict.fromkeys(QUANTITIES, math.nan), dict.fromkeys(QUANTITIES, math.nan)
     cells = [frame.drop_duplicates(CELL)[CELL] for frame in frames]
     common = len(cells[0].merge(cells[1], on=CELL))

@@ -31,7 +31,8 @@ from analysis.measurements.problems import (
     problems,
     value_text,
 )
-from analysis.measurements.provenance import UNPROVEN, clock_proofs
+from analysis.measurements.provenance import UNPROVEN, clock_proofs, estimated_energies
+from analysis.ties import highest
 from dvfs.dataset import (
     CLOCK_UNPROVEN,
     COUNT_PREFIX,
@@ -72,6 +73,7 @@ class KernelVariants:
     every variant computes, in ``work_unit``: flops, those of the variant that counts the fewest;
     or 1 run, where none is counted. ``most_work``: that of the variant that counts most.
     ``left_out``: reason -> measurements at this setting. ``settings``: how many have variants.
+    ``estimated_energies``: whether the energies of some were estimated, not measured.
     """
 
     site: str
@@ -89,6 +91,7 @@ class KernelVariants:
     work_unit: str
     metrics: Sequence[Metric]
     left_out: Mapping[str, int]
+    estimated_energies: bool
 
     def __len__(self) -> int:
         return len(self.time_s)
@@ -108,7 +111,7 @@ def kernel_variants(
     ``tuned``: the parameters that a space declares; all others are the problem. Without any, every
     parameter set is a variant of one problem. ``problem``: parameter -> value as text, for those
     that are fixed. ``setting``: by
-    default the one with most variants, of several the one with the highest clocks.
+    default the one with most variants, of several the highest (:func:`analysis.ties.highest`).
 
     Raises:
         FitError: unknown names, several problems, or no variant that was measured with its energy.
@@ -168,6 +171,7 @@ def kernel_variants(
         work_unit="run" if flops is None else "flop",
         metrics=variant_metrics(instances, variant, provenance, counts, time_s),
         left_out=dict(left_out),
+        estimated_energies=bool((estimated_energies(dataset, at) != "").any()),
     )
 
 
@@ -214,7 +218,12 @@ def _at_setting(
     for i in np.flatnonzero(usable).tolist():
         variants.setdefault(settings[of[i]], set()).add(instances[i].label)
     if setting is None:
-        setting = max(variants, key=lambda one: (len(variants[one]), one))
+        most = max(map(len, variants.values()))
+        among = np.array([len(variants.get(one, ())) == most for one in settings])
+        time_s = np.asarray(dataset["time_s"])[rows[usable]]
+        n = np.maximum(np.bincount(of[usable], minlength=len(settings)), 1)
+        mean_s = np.bincount(of[usable], time_s, len(settings)) / n
+        setting = settings[highest(settings, among, mean_s)]
     if setting not in variants:
         texts = [one.option_text for one in sorted(variants)]
         raise FitError(

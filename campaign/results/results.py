@@ -640,8 +640,13 @@ class Results:
         if fit is not None or (site, fits.DEFAULT) in self.kept_fits:
             name = fit or fits.DEFAULT
             kept, source = self.kept_fit(site, name), self.fit_source(site, name)
-        shown = site_rooflines(self.observations(site), kept, setting, cap_w, trades)
-        return RooflineResult(shown | {"fit": source and source.as_dict()}, source)
+        data = self.observations(site)
+        shown = site_rooflines(data, kept, setting, cap_w, trades)
+        about = {
+            "fit": source and source.as_dict(),
+            "estimated_energies": data.estimated_energies,
+        }
+        return RooflineResult(shown | about, source)
 
     def compare(
         self,

@@ -213,6 +213,7 @@ def _print_platform(shown: dict[str, Any]) -> None:
 
 def _print(shown: dict[str, Any], source: FitSource | None) -> None:
     from analysis.measurements.observations import setting_text  # noqa: PLC0415
+    from campaign.results.fits import ESTIMATED_ENERGIES  # noqa: PLC0415
 
     simulated = " (simulated)" if shown["simulated"] else ""
     pairs = shown["pairs"]
@@ -220,6 +221,8 @@ def _print(shown: dict[str, Any], source: FitSource | None) -> None:
     explain(f"{shown['site']}{simulated} at {setting_text(setting)}")
     if source:
         explain(str(source))
+    elif shown["estimated_energies"]:
+        explain(ESTIMATED_ENERGIES)
     _columns(
         pairs,
         {

@@ -65,6 +65,7 @@ def run(arguments: Namespace) -> int:
 def print_study(shown: VariantStudy, every_row: bool = False) -> None:
     """The study for people: the two best first, then hull, front, alpha and metrics."""
     from analysis.measurements.observations import setting_text  # noqa: PLC0415
+    from campaign.results.fits import ESTIMATED_ENERGIES  # noqa: PLC0415
 
     of = shown.of
     simulated = " (simulated)" if of.simulated else ""
@@ -77,6 +78,8 @@ def print_study(shown: VariantStudy, every_row: bool = False) -> None:
         explain(f"problem: {' '.join(f'{k}={v}' for k, v in of.problem.items())}")
     if left_out := _left_out(shown):
         explain(left_out)
+    if of.estimated_energies:
+        explain(ESTIMATED_ENERGIES)
     explain(_work(shown))
     names = _Names(shown)
     if names.note:

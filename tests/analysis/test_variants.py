@@ -275,6 +275,20 @@ def test_metrics_are_of_parameters_counts_counters_and_labels():
     assert shown["cycles_per_s"].n == 2
 
 
+def test_no_power_limit_is_the_highest_and_the_limit_is_part_of_the_setting():
+    """Three variants, at 100 W, 200 W and without a limit."""
+    rows = [
+        ({"tile": i}, 1.0 + 10 / (limit_w or 300), 2.0, {"power_limit_w": limit_w or NAN})
+        for limit_w in (None, 100.0, 200.0)
+        for i in range(3)
+    ]
+    of_most = kernel_variants(dataset(rows), "s", "dgemm")
+    assert of_most.setting == Setting(1000.0, 500.0) and of_most.settings == 3
+    at = kernel_variants(dataset(rows), "s", "dgemm", setting=Setting(1000.0, 500.0, None, 100.0))
+    shown = study(at).as_dict()["fastest"]
+    assert (shown["core_mhz"], shown["mem_mhz"], shown["power_limit_w"]) == (1000, 500, 100)
+
+
 def test_the_setting_is_that_of_most_variants_and_then_of_the_highest_clocks():
     rows = [({"tile": i}, 1.0, 1.0, {"core_mhz": mhz}) for i in (1, 2) for mhz in (800.0, 900.0)]
     rows += [({"tile": 3}, 1.0, 1.0, {"core_mhz": 700.0})]

@@ -29,8 +29,8 @@ ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "tests/data/anzt2015/table-2.csv"
 MAP = ROOT / "examples/k20x-table-2.map.toml"
 KEYS = (
-    "n fastest least_energy hull pareto alpha same_energy_slower_pct same_time_more_energy_factor "
-    "metrics"
+    "n estimated_energies fastest least_energy hull pareto alpha same_energy_slower_pct "
+    "same_time_more_energy_factor metrics"
 )
 
 

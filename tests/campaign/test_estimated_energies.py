@@ -1,0 +1,50 @@
+"""Energies that were estimated: what shows them without a fit says so."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from campaign.verbs.command_line import main
+
+HEAD = "site,kernel,params,core_mhz,repeat,time_s,energy_j,n_sp,n_dram"
+SAID = "estimated, not measured"
+
+
+@pytest.fixture
+def stores(tmp_path):
+    """Stores of the same table, its energies measured and estimated."""
+    lines = [HEAD]
+    for sp in (1e9, 4e9, 64e9):
+        for repeat in (0, 1):
+            time_s = max(sp / 1e11, 0.1) * (1 + repeat / 1000)
+            energy_j = 50e-12 * sp + 0.2 + 30.0 * time_s
+            lines.append(f'g,k,"{{""sp"": {sp:g}}}",1000,{repeat},{time_s},{energy_j},{sp},1e9')
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    for name, words in (("measured", []), ("estimated", ["--set", "estimated=TDP"])):
+        store = str(tmp_path / name)
+        assert main(["import", str(tmp_path / "t.csv"), "--store", store, *words]) == 0
+    return str(tmp_path / "measured"), str(tmp_path / "estimated")
+
+
+@pytest.mark.parametrize(
+    "verb", [["roofline", "--site", "g"], ["variants", "--site", "g", "--problem", "sp=4e9"]]
+)
+def test_a_verb_without_a_fit_says_that_energies_are_estimated(stores, capsys, verb):
+    for store, is_estimated in zip(stores, (False, True), strict=True):
+        capsys.readouterr()
+        assert main([verb[0], store, *verb[1:]]) == 0
+        assert (SAID in capsys.readouterr().out) == is_estimated
+        assert main([verb[0], store, *verb[1:], "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["estimated_energies"] == is_estimated
+
+
+def test_a_comparison_says_which_side_has_estimated_energies(stores, capsys):
+    capsys.readouterr()
+    assert main(["compare", *stores, "--json"]) == 0
+    (site,) = json.loads(capsys.readouterr().out)["sites"]
+    assert site["notes"][0] == f"after: the energies of 6 measurements are {SAID}"
+    assert main(["compare", stores[0], stores[0], "--json"]) == 0
+    (site,) = json.loads(capsys.readouterr().out)["sites"]
+    assert not any(SAID in note for note in site["notes"])
