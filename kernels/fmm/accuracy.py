@@ -43,7 +43,7 @@ class Accuracy:
 
     ``order``: points along an edge of a surface. ``bits``: 32 or 64, of a number in the loops.
     ``digits``: the digits requested. ``nearest``: in sides of a leaf; points that are nearer to
-    each other are computed again in double precision.
+    each other are computed again from the coordinates as given, in double precision.
     """
 
     order: int
@@ -52,8 +52,8 @@ class Accuracy:
 
     @property
     def nearest(self) -> float:
-        """The distance below which rounded single-precision coordinates are too inaccurate."""
-        return 0.0 if self.bits == 64 else 10.0 ** (self.digits - 8)
+        """The distance below which coordinates rounded in their leaf are too inaccurate."""
+        return float(10.0 ** (self.digits - (16 if self.bits == 64 else 8)))
 
 
 def accuracy(digits: float, precision: str, order: int | None = None) -> Accuracy:

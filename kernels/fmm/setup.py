@@ -14,9 +14,9 @@ class Setup:
 
     ``order``: points along an edge of a surface. ``q``: most points in a leaf. ``dtype``: float32
     or float64, the type of the loops' numbers. ``steps``: Newton steps of 1 / r. ``nearest``: in
-    sides of a leaf, the distance below which single precision is too inaccurate. ``interaction``,
-    ``parameter``: of :data:`kernels.fmm.operators.interaction_kernels.INTERACTIONS`.
-    ``threads``: how many compute.
+    sides of a leaf, the distance below which coordinates rounded in it are too inaccurate.
+    ``interaction``, ``parameter``: of
+    :data:`kernels.fmm.operators.interaction_kernels.INTERACTIONS`. ``threads``: how many compute.
     """
 
     order: int

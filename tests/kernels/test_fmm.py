@@ -114,15 +114,17 @@ def test_gradients_at_the_sources():
         assert error(mine, theirs) <= 1e-5
 
 
-@pytest.mark.parametrize("digits", [3, 6, 9])
+@pytest.mark.parametrize("digits", [3, 6, 9, 10])
 def test_points_that_coincide_and_points_that_nearly_do(digits):
     once = points("uniform", 600, 7)
     charges = np.random.default_rng(7).uniform(-1, 1, 1200)
-    for apart in (0.0, 1e-9, 1e-6):
+    for apart in (0.0, 1e-12, 1e-9, 1e-6):
         sources = np.repeat(once, 2, axis=0)
         sources[1::2, 1] += apart
-        right, _ = direct(sources, charges, sources)
+        right, slopes = direct(sources, charges, sources)
         assert error(evaluate(sources, charges, digits=digits, q=40), right) <= 10.0**-digits
+        _, gradient = evaluate_with_gradient(sources, charges, digits=digits, q=40)
+        assert error(gradient, slopes) <= 10 * 10.0**-digits
 
 
 def test_few_points_and_equal_points():

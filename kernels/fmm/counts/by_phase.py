@@ -307,7 +307,7 @@ def _u(tally: Tally, s: Sizes) -> None:
         again = np.concatenate([ns, nt[both]]), np.concatenate([nt, ns[both]])
         wide = s.machine.vector_bytes // DOUBLE_BYTES
         s.masked(tally, again[0], -(-again[1] // wide), 64, EXACT_STEPS, 96 * again[0])
-        tally.flops(3 * (again[0] + again[1]) + again[1], wide=True)
+        tally.flops(again[1], wide=True)
     # The targets relative to the source leaf's centre; then adding the sums of both leaves.
     apart = ~itself
     around = NEIGHBOURHOOD * float(padded(nt, s.lanes).mean()) * s.slot_bytes

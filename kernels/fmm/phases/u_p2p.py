@@ -1,8 +1,8 @@
 """The U phase: the points of leaves that touch act on each other directly (P2P).
 
-In single precision, pairs of leaves with points that nearly coincide are computed again in double
-precision: the rounding error of a coordinate, up to 6e-8 of a leaf's side, must be small compared
-with the distance.
+Pairs of leaves with points that nearly coincide are computed again in double precision, from the
+coordinates as given: the rounding error of a coordinate in its leaf, up to 6e-8 of a leaf's side in
+single precision and 1e-16 in double, must be small compared with the distance.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -81,12 +81,12 @@ def act_on_pairs(
             factor = unit / exact_unit
             _exactly(
                 exact_rule, place[:, s0:s1], local[3, s0:s1], target_place[:, t0:t1],
-                centres[a], from_s, factor, exact_parameter,
+                from_s, factor, exact_parameter,
             )  # fmt: skip
             if what == BOTH_WAYS:
                 _exactly(
                     exact_rule, target_place[:, t0:t1], target_local[3, t0:t1], place[:, s0:s1],
-                    centres[a], from_t, factor, exact_parameter,
+                    from_t, factor, exact_parameter,
                 )  # fmt: skip
         to = target_sums[t0:t1]
         for k in range(nt):
@@ -108,22 +108,24 @@ def _met(met):
 
 
 @njit(nogil=True, cache=True)
-def _in_double(place, charges, target_place, centre):
-    """Sources (4, n) and targets (4, room) relative to a centre, in double precision."""
+def _in_double(place, charges, target_place):
+    """Sources (4, n) and targets (4, room) as they were given, in double precision: near ones are
+    exactly as far from each other as there."""
     lanes = VECTOR_BYTES // 8
     ns, nt = place.shape[1], target_place.shape[1]
     s, t = np.zeros((4, ns)), np.full((4, (nt + 4 * lanes) // lanes * lanes), BEYOND)
-    seen_from(place, 0, ns, centre, s)
-    seen_from(target_place, 0, nt, centre, t)
+    for axis in range(3):
+        copy(place[axis], s[axis])
+        copy(target_place[axis], t[axis])
     copy(charges, s[3])
     return s, t
 
 
 @njit(nogil=True, cache=True)
-def _exactly(rule, place, charges, target_place, centre, into, factor, parameter):
+def _exactly(rule, place, charges, target_place, into, factor, parameter):
     """The sums of one leaf's sources on another's targets, in double precision."""
     ns, nt = place.shape[1], target_place.shape[1]
-    s, t = _in_double(place, charges, target_place, centre)
+    s, t = _in_double(place, charges, target_place)
     sums, met = np.zeros(t.shape[1]), np.zeros((2, VECTOR_BYTES // 8))
     act_one_way_masked(rule, s, ns, t, sums, nt, parameter, met)
     for k in range(nt):
@@ -160,7 +162,7 @@ def gradients_on_pairs(
             if limit > 0 and (least <= limit or coincident > expected):
                 _exact_gradients(
                     exact_rule, place[:, s0:s1], local[3, s0:s1], target_place[:, t0:t1],
-                    centres[a], leaf_sums, exact_parameter,
+                    leaf_sums, exact_parameter,
                 )  # fmt: skip
             for row in range(4):
                 to, of = sums[row, t0:t1], leaf_sums[row, :nt]
@@ -169,10 +171,10 @@ def gradients_on_pairs(
 
 
 @njit(nogil=True, cache=True)
-def _exact_gradients(rule, place, charges, target_place, centre, into, parameter):
+def _exact_gradients(rule, place, charges, target_place, into, parameter):
     """Like :func:`_exactly`, with the gradient."""
     ns, nt = place.shape[1], target_place.shape[1]
-    s, t = _in_double(place, charges, target_place, centre)
+    s, t = _in_double(place, charges, target_place)
     sums, met = np.zeros((4, t.shape[1])), np.zeros((2, VECTOR_BYTES // 8))
     act_with_gradient(rule, s, ns, t, sums, nt, parameter, met)
     for row in range(4):
