@@ -37,7 +37,7 @@ from sites.meters.shared.open_meter import FileMeter, keep_open
 ABOUT = MeterDescription(
     kind="ina3221",
     reads="voltage times current of the rails of an NVIDIA Jetson",
-    domains="module, package, gpu, dram, uncore, board",
+    domains="module, package, gpu, dram, board",
     needs="the ina3221 driver",
     options={
         "rails": "rail label = domain (default: the known rails)",
@@ -58,23 +58,24 @@ RAILS = {
     "VDD_CPU_SOC_MSS": "package",
     "VDD_GPU_SOC": "gpu",
     "VDD_GPU": "gpu",
-    "VDD_SOC": "uncore",
+    "VDD_SOC": "board",
     "VIN_SYS_5V0": "board",
     "VDDQ_VDD2_1V8AO": "dram",
     "VDD_SYS_GPU": "gpu",
     "VDD_SYS_CPU": "package",
-    "VDD_SYS_SOC": "uncore",
+    "VDD_SYS_SOC": "board",
     "VDD_SYS_DDR": "dram",
     "POM_5V_GPU": "gpu",
     "POM_5V_CPU": "package",
     "GPU": "gpu",
     "CPU": "package",
-    "SOC": "uncore",
-    "CV": "uncore",
+    "SOC": "board",
+    "CV": "board",
     "VDDRQ": "dram",
     "SYS5V": "board",
 }
-"""Rail -> domain: Orin NX, Nano and AGX, Thor, TX2, Nano, and AGX Xavier."""
+"""Rail -> domain: Orin NX, Nano and AGX, Thor, TX2, Nano, and AGX Xavier. A rail of the SoC or of
+accelerators is beside that of the CPU, and so no uncore, which a package has in it."""
 WHOLE = ("node", "module")
 """Domains whose rail contains all others of the board."""
 FED_BY = {"VDDQ_VDD2_1V8AO": "VIN_SYS_5V0"}
@@ -128,9 +129,9 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> Ina3221Meter:
     ]
     with ExitStack() as resources:
         files = keep_open(resources, paths, REMEDIES)
-        whole = next((rail.label for rail in chosen if domains[rail.label] in WHOLE), None)
+        chosen_domains = {rail.label: domains[rail.label] for rail in chosen}
         channels = tuple(
-            _make_channel(rail, chosen, domains[rail.label], whole, voltage)
+            _make_channel(rail, chosen_domains, voltage)
             for rail, voltage in zip(chosen, files[::2], strict=True)
         )
         return Ina3221Meter(ABOUT.kind, channels, (), files, resources.pop_all())
@@ -236,17 +237,15 @@ def _choose(
     return chosen
 
 
-def _make_channel(
-    rail: LabelledRail,
-    chosen: Sequence[LabelledRail],
-    domain: str,
-    whole: str | None,
-    voltage: KeptFile,
-) -> Channel:
-    labels = [other.label for other in chosen]
-    inside = FED_BY.get(rail.label)
-    if inside not in labels:
-        inside = whole if rail.label != whole else None
+def rail_around(label: str, domains: Mapping[str, str]) -> str | None:
+    """The rail whose power has that of another in it, among rails with their domains."""
+    if (feeding := FED_BY.get(label)) in domains:
+        return feeding
+    whole = next((name for name, domain in domains.items() if domain in WHOLE), None)
+    return None if whole == label else whole
+
+
+def _make_channel(rail: LabelledRail, domains: Mapping[str, str], voltage: KeptFile) -> Channel:
     shunt = rail.directory / f"shunt{rail.number}_resistor"
     shunt_ohm = (read_once(shunt, REMEDIES) / 1e6 if shunt.exists() else 0.0) or SHUNT_OHM
     supply_v = max(_read_signed(voltage) / 1e3, BUS_STEP_V)
@@ -254,12 +253,12 @@ def _make_channel(
     period_s = _period_s(rail.directory, turns)
     return Channel(
         name=rail.label,
-        domain=domain,
+        domain=domains[rail.label],
         kind="power",
         # One step of the shunt voltage, in whole mA; a step of the supply voltage adds far less.
         resolution=supply_v * max(SHUNT_STEP_V / shunt_ohm, 1e-3),
         period_s=period_s,
-        inside=inside,
+        inside=rail_around(rail.label, domains),
         averaging_s=period_s if _samples(rail.directory) > 1 else 0.0,
         # The channels are converted one after the other, half of the time for the current.
         seen=1 / (2 * turns),

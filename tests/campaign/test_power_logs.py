@@ -245,6 +245,27 @@ def test_tegrastats_gives_the_power_now_and_not_its_mean(tmp_path: Path, form: s
 
 
 @pytest.mark.parametrize(
+    ("rails", "watts"),
+    [
+        ("GPU 2000/1 CPU 3000/1 SOC 1500/1 CV 500/1 VDDRQ 800/1 SYS5V 1200/1", 9.0),
+        ("VDD_GPU_SOC 5000mW/1mW VDD_CPU_CV 3000mW/1mW VIN_SYS_5V0 4000mW/1mW "
+         "VDDQ_VDD2_1V8AO 1500mW/1mW", 12.0),
+        ("VDD_IN 9000mW/1mW VDD_CPU_GPU_CV 3000mW/1mW VDD_SOC 2000mW/1mW", 9.0),
+    ],
+    ids=["agx-xavier", "agx-orin", "orin-nx"],
+)  # fmt: skip
+def test_each_watt_of_a_jetson_s_rails_counts_once(
+    tmp_path: Path, rails: str, watts: float
+) -> None:
+    """On the AGX Orin the 5 V rail feeds that of the memory."""
+    lines = [f"{BEGAN_S + i / 10:.3f} RAM 1/9MB (lfb 1x4MB) {rails}" for i in range(200)]
+    (tmp_path / "log.txt").write_text("\n".join(lines) + "\n")
+    table = windows(tmp_path / "w.csv", f"a,1300,{BEGAN_S + 5},{BEGAN_S + 15}")
+    frame = taken(tmp_path, table, tmp_path / "log.txt")
+    assert frame["energy_j"].tolist() == pytest.approx([10 * watts])
+
+
+@pytest.mark.parametrize(
     ("row", "says"),
     [
         (f"a,1800,{BEGAN_S + 5},{BEGAN_S + 5},", "end"),

@@ -8,6 +8,7 @@ import pytest
 
 from sites.meters import MeterError
 from sites.meters.ina3221 import Ina3221Meter
+from sites.meters.shared.domains import contains
 from tests.sites.meter_layouts.ina3221 import CHIP
 from tests.sites.meter_layouts.layout import copied, opener
 
@@ -39,7 +40,7 @@ def test_the_input_of_the_module_contains_its_rails(root: Path) -> None:
     assert nesting(meter) == [
         ("VDD_IN", "module", None),
         ("VDD_CPU_GPU_CV", "package", "VDD_IN"),
-        ("VDD_SOC", "uncore", "VDD_IN"),
+        ("VDD_SOC", "board", "VDD_IN"),
     ]
     # mV x mA / 1000 = mW.
     assert meter.read().values == (7.141376, 1.539456, 2.0256)
@@ -62,6 +63,20 @@ def test_an_agx_orin_has_no_rail_of_the_whole_module(tmp_path: Path) -> None:
         ("VIN_SYS_5V0", "board", None),
         ("VDDQ_VDD2_1V8AO", "dram", "VIN_SYS_5V0"),
     ]
+    meter.close()
+
+
+def test_the_rails_of_an_agx_xavier_add_up(tmp_path: Path) -> None:
+    """Those of the SoC and of the accelerators are beside the CPU's, and no part of it."""
+    one, two = ("GPU", 19000, 100), ("CPU", 19000, 150)
+    add_chip(tmp_path, "ina3221x/1-0040/hwmon/hwmon3", one, two, ("SOC", 19000, 80))
+    more = [("CV", 19000, 25), ("VDDRQ", 19000, 40), ("SYS5V", 19000, 60)]
+    add_chip(tmp_path, "ina3221x/1-0041/hwmon/hwmon4", *more)
+    meter = open_ina3221(tmp_path)
+    channels = meter.channels
+    assert [channel.name for channel in channels] == ["GPU", "CPU", "SOC", "CV", "VDDRQ", "SYS5V"]
+    assert not any(channel.inside for channel in channels)
+    assert not any(contains(a.domain, b.domain) for a in channels for b in channels)
     meter.close()
 
 

@@ -136,7 +136,7 @@ def _nested(channels: Sequence[LoggedChannel]) -> list[LoggedChannel]:
     """The channels with ``inside`` set: see :func:`read_power_logs`."""
     made = []
     for each in channels:
-        outer = next(
+        outer = each.channel.inside or next(
             (
                 other.channel.name
                 for other in channels

@@ -18,7 +18,7 @@ from campaign.table.delimited import read_table_text
 from campaign.table.power_logs import NS, UNTRIED, LogDescription, LoggedChannel, local_ns, unix_ns
 from dvfs.input_files import FileError
 from sites.meters import Channel
-from sites.meters.ina3221 import GAIN_PCT, RAILS
+from sites.meters.ina3221 import GAIN_PCT, RAILS, rail_around
 
 ABOUT = LogDescription(
     name="tegrastats",
@@ -82,6 +82,8 @@ def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
     if not is_unix:
         time_ns = _spread(time_ns)
     period_s = float(np.median(np.diff(time_ns))) / NS if len(time_ns) > 1 else 1.0
+    domains = {name: RAILS[name] for name in rails}
+    around = {name: rail_around(name, domains) for name in rails}
     return [
         LoggedChannel(
             Channel(
@@ -90,6 +92,7 @@ def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
                 kind="power",
                 resolution=1e-3,
                 period_s=period_s,
+                inside=around[name] and f"{around[name]}/power",
                 averaging_s=late_s,
                 stamped=True,
                 gain_pct=GAIN_PCT,
