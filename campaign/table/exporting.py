@@ -104,18 +104,19 @@ def _for_people(provenances: Iterable[str]) -> dict[str, list[Any]]:
     return kept
 
 
-def of_kernel(table: pd.DataFrame, kernel: str | None) -> pd.DataFrame:
-    """The rows of one kernel: the named one, or the only one.
+def of_one(table: pd.DataFrame, column: str, name: str | None) -> pd.DataFrame:
+    """The rows of one site or kernel, as ``column`` says: the named one, or the only one.
 
     Raises:
-        ArgumentError: there is no such kernel, or there are several.
+        ArgumentError: there is no such one, or there are several.
     """
-    names = sorted(set(table["kernel"]))
-    if kernel is None and len(names) > 1:
-        raise ArgumentError(f"--kernel: name one of {', '.join(names)}: the file holds one kernel")
-    if kernel is not None and kernel not in names:
-        raise ArgumentError(f"--kernel: {unknown_name('kernel', kernel, names)}")
-    return table if kernel is None else table[table["kernel"] == kernel]
+    names = sorted(set(table[column]))
+    if name is None and len(names) > 1:
+        known = ", ".join(names)
+        raise ArgumentError(f"--{column}: name one of {known}: the file holds one {column}")
+    if name is not None and name not in names:
+        raise ArgumentError(f"--{column}: {unknown_name(column, name, names)}")
+    return table if name is None else table[table[column] == name]
 
 
 def write_csv(table: pd.DataFrame, path: Path | None) -> None:

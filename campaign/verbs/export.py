@@ -51,6 +51,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         help=f"what --extra-p writes (default: {METRICS[0]})",
     )
     parser.add_argument(
+        "--site",
+        metavar="X",
+        help="the site of --kernel-tuner or --extra-p (default: the only one of the store)",
+    )
+    parser.add_argument(
         "--kernel", metavar="K", help="the kernel of --kernel-tuner or --extra-p (default: all)"
     )
     parser.add_argument(
@@ -138,15 +143,18 @@ def _write(
 
 
 def _write_formats(table: pd.DataFrame, arguments: Namespace) -> None:
-    from campaign.table.exporting import extra_p_lines, of_kernel  # noqa: PLC0415
+    from campaign.table.exporting import extra_p_lines, of_one  # noqa: PLC0415
     from campaign.table.formats.kernel_tuner import kernel_tuner_results  # noqa: PLC0415
     from dvfs.files import write_output  # noqa: PLC0415
 
     texts = {}
+    table = of_one(table, "site", arguments.site)
     if arguments.kernel_tuner:
-        texts[arguments.kernel_tuner] = kernel_tuner_results(of_kernel(table, arguments.kernel))
+        texts[arguments.kernel_tuner] = kernel_tuner_results(
+            of_one(table, "kernel", arguments.kernel)
+        )
     if arguments.extra_p:
-        rows = of_kernel(table, arguments.kernel) if arguments.kernel else table
+        rows = of_one(table, "kernel", arguments.kernel) if arguments.kernel else table
         texts[arguments.extra_p] = extra_p_lines(rows, arguments.metric)
     for target, text in texts.items():
         with _writing(target):

@@ -687,3 +687,18 @@ def test_a_report_of_geopm_gives_its_regions_and_no_totals(tmp_path) -> None:
     assert frame["kernel"].tolist() == ["dgemm", "stream"] and set(frame["node"]) == {"node01"}
     assert costs(frame) == [[8.5, 2226.75], [4.25, 950.0]]
     assert frame["core_mhz_achieved"].tolist() == [2195, 2100]
+
+
+@pytest.mark.parametrize("form", [["--extra-p", "F"], ["--kernel-tuner", "F", "--kernel", "k"]])
+def test_measurements_of_two_sites_are_not_exported_as_one_machine_s(tmp_path, capsys, form):
+    lines = ["site,kernel,core_mhz,time_s,energy_j"]
+    lines += [f"{site},k,{mhz},1,{j}" for site, j in (("a", 1), ("b", 2)) for mhz in (800, 900)]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    store, out = str(tmp_path / "s"), tmp_path / "out"
+    assert main(["import", str(tmp_path / "t.csv"), "--store", store]) == 0
+    words = [str(out) if word == "F" else word for word in form]
+    assert main(["export", store, *words]) == 2
+    assert "--site: name one of a, b" in capsys.readouterr().err
+    assert main(["export", store, *words, "--site", "b"]) == 0
+    energies = re.findall(r'"value": ([12]\.0)\b', out.read_text())
+    assert energies == ["2.0", "2.0"]
