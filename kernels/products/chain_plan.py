@@ -143,9 +143,10 @@ def plan_chain(
         objective: ``ops``, the fewest operations and among these orders the fewest words;
             ``words``, the fewest words and among these the fewest operations; or rates, the least
             time, each product taking the longer of its operations and its words.
-        form: ``corrected``, the closed forms, an unfused product keeping its output;
-            ``printed``, those with the thesis's beta; ``tiles``, whole tiles with room for the
-            streams and any operand kept, the words counted.
+        form: ``corrected``, the closed forms, an unfused product keeping its output, and no tile
+            larger than its matrix; ``printed``, as the thesis has them, with its beta;
+            ``tiles``, whole tiles with room for the streams and any operand kept, the words
+            counted.
 
     Raises:
         ChainError: fewer than two sizes, one below 1, ``on_chip`` below 1, an unknown objective or
@@ -263,7 +264,7 @@ def _unfused(p0: int, p1: int, p2: int, on_chip: int, form: str) -> tuple[str, f
     if form == TILES:
         return best_kept(p0, p1, p2, on_chip)
     own = product(p0, p1, p2)
-    return OUTPUT, *own.best_tile(on_chip), own.least(on_chip)
+    return OUTPUT, *own.best_tile(on_chip, form), own.least(on_chip, form)
 
 
 def _fused(
@@ -277,7 +278,7 @@ def _fused(
         return *tile, printed_right(*four, on_chip)
     assert form in (CORRECTED, PRINTED)  # noqa: S101
     own = fused(*four, side)
-    return *own.best_tile(on_chip), own.least(on_chip)
+    return *own.best_tile(on_chip, form), own.least(on_chip, form)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,18 +19,23 @@ ROUNDING = 1e-9
 
 
 @njit(cache=True)
-def _bound(rows, columns, per_rows, per_columns, once, on_chip):
-    """The words of the best real tile of a :class:`kernels.products.movement.Movement`."""
-    return 2.0 * math.sqrt(per_rows * rows * per_columns * columns / on_chip) + once
+def _bound(rows, columns, per_rows, per_columns, once, on_chip, form):
+    """The words of the best real tile: :meth:`kernels.products.movement.Movement.least`."""
+    tile_x = math.sqrt(on_chip * (per_rows * rows) / (per_columns * columns))
+    tile_y = on_chip / tile_x
+    if form != OF_PRINTED:
+        tile_x = min(max(tile_x, on_chip / columns), rows)
+        tile_y = min(on_chip / tile_x, columns)
+    return per_rows * rows / tile_x + per_columns * columns / tile_y + once
 
 
 @njit(cache=True)
 def _least(rows, columns, per_rows, per_columns, once, on_chip, form, enough):
     """The fewest words of a movement; where these are not below ``enough``, no fewer than that."""
     if form != OF_TILES:
-        return _bound(rows, columns, per_rows, per_columns, once, on_chip)
+        return _bound(rows, columns, per_rows, per_columns, once, on_chip, form)
     kept = max(math.floor(on_chip * KEPT_SHARE), 1.0)
-    bound = _bound(rows, columns, per_rows, per_columns, once, kept)
+    bound = _bound(rows, columns, per_rows, per_columns, once, kept, form)
     if bound >= enough:
         return bound
     best = per_rows * rows + per_columns * columns

@@ -5,7 +5,8 @@ of its three matrices on chip while the others stream by. Two products fuse when
 between them is made and used tile by tile and never written: (A1 A2) A3 fuses left, A1 (A2 A3)
 right. Each of the five is one :class:`Movement`: the kept matrix is divided into blocks of rows and
 of columns, each block of rows moves so many words and each block of columns so many, and some words
-move once. The closed forms take any real tile that fills the on-chip memory;
+move once. The closed forms take any real tile that fills the on-chip memory, as printed also one
+larger than the matrix, whose words may be fewer than none;
 :func:`whole_tiles` counts the words of tiles of whole numbers, clipped to the matrix.
 
 Capacities are numbers, not bytes. Imports no Numba.
@@ -42,15 +43,19 @@ class Movement:
         moved = self.per_rows * self.rows / tile_x + self.per_columns * self.columns / tile_y
         return moved + self.once
 
-    def best_tile(self, on_chip: float) -> tuple[float, float]:
-        """The real tile of ``on_chip`` numbers that moves the fewest words."""
+    def best_tile(self, on_chip: float, form: str = CORRECTED) -> tuple[float, float]:
+        """The real tile of ``on_chip`` numbers that moves the fewest words; as corrected no larger
+        than the matrix."""
         ratio = (self.per_rows * self.rows) / (self.per_columns * self.columns)
-        return math.sqrt(on_chip * ratio), math.sqrt(on_chip / ratio)
+        tile_x = math.sqrt(on_chip * ratio)
+        if form == PRINTED:
+            return tile_x, on_chip / tile_x
+        tile_x = min(max(tile_x, on_chip / self.columns), self.rows)
+        return tile_x, min(on_chip / tile_x, self.columns)
 
-    def least(self, on_chip: float) -> float:
+    def least(self, on_chip: float, form: str = CORRECTED) -> float:
         """The words of that tile: D.3, D.5, D.6, D.10 and D.14, the last with beta = P0 / P2."""
-        areas = self.per_rows * self.rows * self.per_columns * self.columns
-        return 2.0 * math.sqrt(areas / on_chip) + self.once
+        return self.of_tile(*self.best_tile(on_chip, form))
 
     def counted(self, tile_x: int, tile_y: int) -> int:
         """The words of whole tiles, those at the edges clipped."""
