@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -678,15 +679,26 @@ def test_a_report_of_geopm_counts_the_energy_of_gpus(tmp_path) -> None:
     text = (FILES / "geopm_report.yaml").read_text()
     gpu = "dram-energy (J): 101.25\n      gpu-energy (J): 4000.5"
     (tmp_path / "r.yaml").write_text(text.replace("dram-energy (J): 101.25", gpu))
-    assert costs(taken(tmp_path, tmp_path / "r.yaml")) == [[8.5, 6227.25], [4.25, 950.0]]
+    assert costs(taken(tmp_path, tmp_path / "r.yaml")) == [[8.4, 6227.25], [4.2, 950.0]]
 
 
 def test_a_report_of_geopm_gives_its_regions_and_no_totals(tmp_path) -> None:
     """A report by the documentation: the tool is in no registry."""
     frame = taken(tmp_path, FILES / "geopm_report.yaml")
     assert frame["kernel"].tolist() == ["dgemm", "stream"] and set(frame["node"]) == {"node01"}
-    assert costs(frame) == [[8.5, 2226.75], [4.25, 950.0]]
+    assert costs(frame) == [[8.4, 2226.75], [4.2, 950.0]]
+    report = yaml.safe_load((FILES / "geopm_report.yaml").read_text())
+    for region, time_s in zip(report["Hosts"]["node01"]["Regions"], frame["time_s"], strict=True):
+        assert region["power (W)"] == pytest.approx(region["package-energy (J)"] / time_s, rel=1e-6)
     assert frame["core_mhz_achieved"].tolist() == [2195, 2100]
+
+
+def test_a_region_that_geopm_never_sampled_is_left_out(tmp_path, capsys) -> None:
+    text = (FILES / "geopm_report.yaml").read_text()
+    (tmp_path / "r.yaml").write_text(text.replace("sync-runtime (s): 8.4", "sync-runtime (s): 0"))
+    frame = taken(tmp_path, tmp_path / "r.yaml")
+    assert frame["kernel"].tolist() == ["stream"] and costs(frame) == [[4.2, 950.0]]
+    assert "regions: 1" in "".join(capsys.readouterr())
 
 
 @pytest.mark.parametrize("form", [["--extra-p", "F"], ["--kernel-tuner", "F", "--kernel", "k"]])

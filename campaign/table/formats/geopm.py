@@ -1,8 +1,10 @@
 """GEOPM's reports as rows: a region of a host is a measurement.
 
 A report (geopmctl, geopmlaunch --geopm-report) is YAML: for each host a list ``Regions`` with
-``runtime (s)``, ``package-energy (J)``, ``dram-energy (J)`` and, where the node has GPUs,
-``gpu-energy (J)``; and totals of them (geopm_report(7)).
+``sync-runtime (s)``, ``package-energy (J)``, ``dram-energy (J)`` and, where the node has GPUs,
+``gpu-energy (J)``; and totals of them (geopm_report(7)). These are sums over the samples in which
+all CPUs of the application were in the region. ``runtime (s)`` is another time, a mean over the
+processes.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from campaign.table.map_file import TableMap
 from dvfs.input_files import FileError
 
 MARKERS = (b"GEOPM Version:", b"\nHosts:")
-TIME = "runtime (s)"
+TIME = "sync-runtime (s)"
 ENERGIES = ("package-energy (J)", "dram-energy (J)", "gpu-energy (J)")
 CLOCK = "frequency (Hz)"
 REMEDY = "give the file of --geopm-report"
@@ -25,8 +27,8 @@ ABOUT = FormatDescription(
     tool="GEOPM",
     versions=UNTRIED,
     reads="a report (YAML): package, DRAM and GPU energy by region and host",
-    traps="totals count the regions' joules again, and are left out; `frequency (Hz)` is what was "
-    "achieved",
+    traps="the time is `sync-runtime (s)`, which the energies are of; totals are left out; "
+    "`frequency (Hz)` is what was achieved",
     rows="regions",
     repeats=True,
 )
@@ -53,15 +55,22 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
             for host, host_report in report["Hosts"].items()
             for region in host_report.get("Regions") or ()
         ]
-        rows = [_row(host, dict(region)) for host, region in regions]
+        rows = [_row(host, dict(region)) for host, region in regions if region[TIME]]
     except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError, RecursionError):
         raise FileError("is no report of GEOPM", REMEDY, str(path)) from None
     if not rows:
-        raise FileError("has no regions", REMEDY, str(path))
+        raise FileError("has no regions that were sampled", REMEDY, str(path))
     begins = (line.strip().startswith(("- region:", "region:")) for line in text.splitlines())
     lines = [i for i, begin in enumerate(begins, 1) if begin]
+    lines = lines if len(lines) == len(regions) else [1] * len(regions)
     notes.append(f"{path}: totals count the regions' joules again, and are left out")
-    return columns_of(lines if len(lines) == len(rows) else [1] * len(rows), rows), notes
+    if unsampled := len(regions) - len(rows):
+        notes.append(
+            f"{path}: left out without a sample ({TIME} of 0), so that no energy was measured: "
+            f"regions: {unsampled}"
+        )
+    sampled = [line for line, (_, region) in zip(lines, regions, strict=True) if region[TIME]]
+    return columns_of(sampled, rows), notes
 
 
 def _row(host: str, region: dict[str, Any]) -> dict[str, Any]:
