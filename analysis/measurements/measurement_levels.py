@@ -62,7 +62,7 @@ class Metered:
     knows; all else is of the others, and of all of them the least favourable. ``window_s``: the
     length of a window, s. ``reading_s``: the time between two readings, s, NaN where it is not
     known for one. ``counters``: whether all channels that count are counters of energy.
-    ``domains``: those of these channels. ``idle``: whether idle power was measured.
+    ``domains``: those of these channels. ``idle``: whether idle power was measured with each.
     ``whole_programs``: whether each window is a program's run, from its start to its end.
     ``nodes``: how many were measured at once, NaN where one names no node. ``power_w``: mean power.
     """
@@ -132,7 +132,7 @@ def metered(dataset: xr.Dataset | Columns, site: str) -> Metered | None:
         ),
         counters=all(channel.get("kind") == "energy" for channel in channels),
         domains=frozenset(str(channel.get("domain") or "unknown") for channel in channels),
-        idle=any("idle_w" in record.get("protocol", {}) for record in known),
+        idle=all("idle_w" in record.get("protocol", {}) for record in known),
         whole_programs=all(PROGRAM in json.loads(text) for text in params[kept].present()),
         nodes=float(np.min(node_counts(node[kept]))),
         power_w=float(np.min(energy_j[kept] / time_s[kept])),

@@ -33,7 +33,7 @@ def costs_at_clocks(
         ArgumentError: not one setting of known voltage is at these clocks.
     """
     wanted = (core_mhz, mem_mhz)
-    volts = {setting.two_clocks: of for setting, of in volts.items()}
+    volts = {Setting(*setting.numbers[:3]): of for setting, of in volts.items()}
     given = [k for k, mhz in enumerate(wanted) if mhz is not None]
     matches = [setting for setting in volts if all(setting.clocks[k] == wanted[k] for k in given)]
     if len(matches) != 1:
@@ -92,8 +92,7 @@ def setting_costs(
         site=fit.site,
         simulated=fit.simulated,
         fit=source,
-        core_mhz=setting.core_mhz,
-        mem_mhz=setting.mem_mhz,
+        setting=setting,
         core_v=costs.core_v,
         mem_v=costs.mem_v,
         costs=tuple(rows),

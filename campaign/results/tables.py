@@ -142,15 +142,16 @@ class CostsAtSetting:
     site: str
     simulated: bool
     fit: FitSource
-    core_mhz: float | None
-    mem_mhz: float | None
+    setting: Setting
     core_v: float
     mem_v: float
     costs: tuple[OperationCost, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """``campaign coefficients --core-mhz ... --json``."""
-        return asdict(self) | {"fit": self.fit.as_dict()}
+        values = asdict(self) | {"fit": self.fit.as_dict()} | self.setting.as_dict()
+        del values["setting"]
+        return values
 
     def to_pandas(self) -> pd.DataFrame:
         """The costs, a row each."""
@@ -161,7 +162,7 @@ class CostsAtSetting:
     def _repr_html_(self) -> str:
         from analysis.measurements.observations import setting_text  # noqa: PLC0415
 
-        title = f"{self.site} at {setting_text(Setting(self.core_mhz, self.mem_mhz))}"
+        title = f"{self.site} at {setting_text(self.setting)}"
         return html_table(self.to_pandas(), title + simulated_mark(self.simulated))
 
 

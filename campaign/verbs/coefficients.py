@@ -11,7 +11,6 @@ from campaign.verbs.fit import print_fit
 from campaign.verbs.options import add_all, add_fit, add_json, add_store
 from campaign.verbs.printing import explain, print_computed, print_table
 from dvfs.errors import ArgumentError
-from dvfs.setting import Setting
 
 if TYPE_CHECKING:
     from analysis.comparison.coefficients import CoefficientRatio
@@ -162,7 +161,7 @@ def _print_costs(costs: CostsAtSetting) -> None:
 
     simulated = " (simulated)" if costs.simulated else ""
     explain(
-        f"{costs.site}{simulated} at {setting_text(Setting(costs.core_mhz, costs.mem_mhz))}, "
+        f"{costs.site}{simulated} at {setting_text(costs.setting)}, "
         f"{costs.core_v:g}/{costs.mem_v:g} V"
     )
     explain(str(costs.fit))

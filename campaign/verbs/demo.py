@@ -257,7 +257,7 @@ def _show_site(store: Results, site: str, train: Sequence[Setting] | None) -> No
     print_table(
         ["core MHz", "memory MHz", "W", "low", "high"],
         [
-            [costs.core_mhz, costs.mem_mhz, cost.value, cost.low, cost.high]
+            [*costs.setting.clocks, cost.value, cost.low, cost.high]
             for costs in store.costs_by_setting(site)
             for cost in costs.costs
             if cost.name == "constant_power"

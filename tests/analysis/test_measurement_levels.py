@@ -166,6 +166,7 @@ def test_a_level_is_reached_by_what_it_asks_for(tmp_path, aspect, level, measure
         ("1a", 2, {"channel": POWER, "read_s": 0.5}),
         ("1b", 0, {"window_s": 10.0}),
         ("1c", 1, {"params": "{}"}),
+        ("1c", 1, {"idle": False}),
         ("2", 0, {"nodes": 4, "power_w": 5e3}),
         ("3", 0, {"channel": ENERGY | {"domain": "dram"}}),
         ("4b", 0, {"channel": None}),

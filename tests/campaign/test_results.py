@@ -381,3 +381,21 @@ def test_a_cross_validation_explains_its_folds_and_columns(folder, capsys):
 def test_more_folds_than_there_is_are_refused(folder, capsys, scheme, said):
     assert main(["crossval", str(folder), "--scheme", scheme]) == 2
     assert capsys.readouterr().err == f"campaign: {said}\n"
+
+
+def test_costs_name_an_uncore_clock_as_one(tmp_path):
+    lines = ["site,kernel,core_mhz,uncore_mhz,core_v,time_s,energy_j,n_sp,n_dram"]
+    for core, volt in ((1000, 0.8), (2000, 1.0)):
+        for uncore in (1200, 1800):
+            for sp in (1e9, 4e9, 64e9):
+                time_s = max(sp / 1e8 / core, 1e9 / 1e7 / uncore)
+                energy_j = volt**2 * 50e-12 * sp + 0.2 + 30.0 * volt * time_s
+                lines.append(f"x,k{sp:g},{core},{uncore},{volt},{time_s!r},{energy_j!r},{sp},1e9")
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    assert main(["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / "s")]) == 0
+    store = open_store(tmp_path / "s")
+    store.fit("x")
+    costs = store.costs("x", 1000.0, 1800.0)
+    assert costs.setting == Setting(1000.0, uncore_mhz=1800.0)
+    assert (costs.as_dict()["mem_mhz"], costs.as_dict()["uncore_mhz"]) == (None, 1800.0)
+    assert len(store.costs_by_setting("x")) == 4
