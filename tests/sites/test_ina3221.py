@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sites.meters.shared.domains import contains
 
 from sites.meters import MeterError
 from sites.meters.ina3221 import Ina3221Meter
+from sites.meters.shared.meter import contains
 from tests.sites.meter_layouts.ina3221 import CHIP
 from tests.sites.meter_layouts.layout import copied, opener
 
