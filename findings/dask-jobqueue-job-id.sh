@@ -11,6 +11,7 @@
 #
 # Exit 0: it is still so. Exit 1: it has changed.
 set -euo pipefail
+sed -n '/^# FINDING/,/^#$/s/^# //p' "$0"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
