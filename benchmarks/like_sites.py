@@ -30,11 +30,11 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from analysis.choice.next_measurements import like_cells  # noqa: E402
 from analysis.energy import known_site  # noqa: E402
 from analysis.energy.fit import fit  # noqa: E402
 from analysis.energy.scatter import Scatter  # noqa: E402
 from analysis.measurements.observations import observations, pooled  # noqa: E402
-from analysis.search.like_cells import like_cells  # noqa: E402
 from tests.analysis.simulated_tk1 import other_board, simulated_dataset  # noqa: E402
 
 DOMAINS = {"sp": "core", "dp": "core", "int": "core", "shared": "core", "l2": "core", "dram": "mem"}

@@ -60,13 +60,16 @@ from smooth_models import (  # noqa: E402
 )
 
 from analysis.choice.few_crossval import FewTruth  # noqa: E402
-from analysis.choice.next_measurements import MeasuredCells, next_measurements  # noqa: E402
+from analysis.choice.next_measurements import (  # noqa: E402
+    MeasuredCells,
+    next_measurements,
+    spread_settings,
+)
 from analysis.choice.objectives import ENERGY  # noqa: E402
 from analysis.choice.pick import picks  # noqa: E402
 from analysis.energy.fit import fit  # noqa: E402
 from analysis.measurements.observations import measured_volts  # noqa: E402
 from analysis.predict.site import site_posterior  # noqa: E402
-from analysis.search.next_cells import spread_settings  # noqa: E402
 
 COLUMNS = ("ours", "quadratic", "process", "single", "measured", "fastest")
 

@@ -26,6 +26,7 @@ from campaign.launch.snapshot import STARTING, SUBMITTED, read_snapshot
 from campaign.plan.plan import Plan
 from campaign.store.compaction import equalize_generations
 from campaign.store.earlier import keep_earlier
+from campaign.store.environment_variables import recorded_site
 from campaign.store.layout import Store, driver_lock, writing
 from campaign.store.mixtures import ChangedSetupError, changes, not_comparable, refuse_changes
 from campaign.store.planned import write_planned
@@ -33,7 +34,6 @@ from campaign.store.records import StoreContents, read_contents
 from campaign.store.setups import setup_uses
 from campaign.store.site_record import SiteRecord, write_site_record
 from campaign.store.states import point_states
-from campaign.store.variables import recorded_site
 from campaign.store.verify import give_up_records, repair_samples
 from dvfs.errors import exit_code
 from sites.site_file import Site

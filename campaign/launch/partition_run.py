@@ -33,9 +33,9 @@ from campaign.launch.worker import (
 from campaign.measure.point_life import PartitionSetup
 from campaign.plan.plan import Plan
 from campaign.plan.point import Point
+from campaign.store.environment_variables import recorded_site
 from campaign.store.hours import JobTime
 from campaign.store.layout import Store
-from campaign.store.variables import recorded_site
 from sites.site_file import Site
 
 SUPERVISE_S = 3.0

@@ -8,12 +8,12 @@ from collections import Counter
 
 import numpy as np
 
+from campaign.store.environment_variables import without_values
 from campaign.store.generation import Generation
 from campaign.store.layout import DamagedStoreError, Store
 from campaign.store.mixtures import as_read_now
 from campaign.store.setups import SetupUse, has_earlier, write_earlier
 from campaign.store.tables import open_tables, read_column
-from campaign.store.variables import without_values
 from dvfs.dataset import COMPLETE, STATUSES
 
 

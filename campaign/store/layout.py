@@ -14,7 +14,7 @@ A store is a folder::
     hours/          the node-hours that runs have spent (campaign.store.hours)
     fits/           fits by site and name, as JSON (campaign.results.fits)
     logs/, tls/     of a run on Slurm: the jobs' output; certificates while it runs
-    variables.key   hides values of environment variables (campaign.store.variables)
+    variables.key   hides values of environment variables (campaign.store.environment_variables)
     lock            locked by the running driver
     status.*        how the last run stands, for who watches it (campaign.launch.live_status)
 

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from campaign.store.environment_variables import key_of
 from campaign.store.setups import Record, SetupUse
-from campaign.store.variables import key_of
 from dvfs.errors import UserError
 
 WITHOUT_EFFECT = {

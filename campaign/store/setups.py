@@ -3,9 +3,9 @@
 ::
 
     setups/ID.json              campaign, site and its file's content (without the values of
-                                variables, see campaign.store.variables), partition, protocol,
-                                versions, node, slurm, and of GPUs that have it NVML's power model
-                                (nvml_power_model): plain JSON; ID is a hash of it
+                                variables: campaign.store.environment_variables), partition,
+                                protocol, versions, node, slurm, and of GPUs that have it NVML's
+                                power model (nvml_power_model): plain JSON; ID is a hash of it
     setups/earlier.SITE.json    what the plan said of a site's measurements that earlier versions
                                 made: their column ``setup`` is empty
 
@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from campaign.store.environment_variables import without_values
 from campaign.store.layout import REMEDIES, DamagedStoreError, Store
 from campaign.store.site_record import site_file_name
-from campaign.store.variables import without_values
 
 ID_CHARS = 16
 FOLDER = "setups"

@@ -158,7 +158,7 @@ def drive(
 
 
 def _store_path(arguments: Namespace) -> Path:
-    from campaign.launch.scripts import default_store  # noqa: PLC0415
+    from campaign.launch.preview import default_store  # noqa: PLC0415
 
     return Path(arguments.store) if arguments.store else default_store(Path(arguments.campaign))
 

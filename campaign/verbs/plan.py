@@ -240,7 +240,7 @@ def _own_values(space: Sweep, text: str) -> str:
 
 
 def _print_scripts(plan: Plan, arguments: Namespace) -> None:
-    from campaign.launch.scripts import default_store, job_scripts  # noqa: PLC0415
+    from campaign.launch.preview import default_store, job_scripts  # noqa: PLC0415
 
     scripts = job_scripts(plan, default_store(Path(arguments.campaign)))
     if arguments.json:

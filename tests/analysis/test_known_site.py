@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from analysis.choice.next_measurements import NEAR_FULL, like_cells
 from analysis.energy.fit import fit
 from analysis.energy.fit_file import as_kept, fit_of
 from analysis.energy.known_site import USUAL_SPREAD, _noise, _Rows, fit_like
@@ -16,7 +17,6 @@ from analysis.energy.scatter import Scatter, scatter_of_one_node
 from analysis.energy.voltage import LOWEST_V
 from analysis.measurements.observations import FitError, measured_volts, observations, pooled
 from analysis.predict.site import site_posterior
-from analysis.search.like_cells import NEAR_FULL, like_cells
 from campaign.results.fits import KnownSite
 from tests.analysis.simulated_tk1 import other_board, simulated_dataset
 from tests.analysis.synthetic import COUNTED, core_volt, grid_observations

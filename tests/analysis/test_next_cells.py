@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.search import next_cells as module
-from analysis.search.next_cells import Belief, expected_loss, next_cells, spread_settings
+from analysis.choice import next_measurements as module
+from analysis.choice.next_measurements import Belief, expected_loss, next_cells, spread_settings
 
 DRAWS = 40_000
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from campaign.launch.preview import job_scripts
 from campaign.launch.scheduler import job_name
-from campaign.launch.scripts import job_scripts
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import SubprocessRunner
 from campaign.plan.campaign_file import Protocol

@@ -20,12 +20,12 @@ from campaign.launch.partition_run import partition_setup
 from campaign.launch.setup_record import planned_record
 from campaign.launch.slurm import SlurmScheduler
 from campaign.plan.plan import make_plan
+from campaign.store.environment_variables import KEY_FILE
 from campaign.store.journal import JournalWriter, encode, encode_setup
 from campaign.store.layout import Store, create_store, open_store
 from campaign.store.measurement import Measurement
 from campaign.store.mixtures import Change, changes
 from campaign.store.setups import read_setup, setup_id, setup_uses, write_setups
-from campaign.store.variables import KEY_FILE
 from campaign.verbs.command_line import main
 from dvfs.input_files import FileError
 from sites.site_reading import built_in_sites, read_site
