@@ -296,7 +296,7 @@ def test_the_store_of_a_long_table_is_that_of_one_that_is_read_whole(tmp_path):
 
 KILLED = """
 import os, signal, sys
-from campaign.store import compaction, rows
+from campaign.store import compaction
 from campaign.store.dataset import current_tables
 from campaign.store.layout import open_store
 from campaign.table import delimited, long_text
