@@ -1,6 +1,6 @@
 """Trade-offs: time against energy over settings; speedup against greenup; what the picks save.
 
-The latter is figure 8 of Choi & Vuduc 2012.
+Speedup against greenup is figure 8 of Choi & Vuduc 2012.
 """
 
 from __future__ import annotations

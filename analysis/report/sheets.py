@@ -1,6 +1,5 @@
 """The tables of a site as values: shown in the report, and written as files.
 
-The tables of a site as values: shown in the report, and written as files for a paper.
 Their layouts follow Choi & Vuduc 2016.
 """
 
