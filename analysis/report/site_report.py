@@ -102,8 +102,8 @@ def site_report(
         setting=setting,
         counters=kernel_counters(dataset, site) if rows.any() else [],
         variants=[
-            study(own, predicted(own) if predicted else None)
-            for own in studied_variants(dataset, site, tuned or {})
+            study(variants, predicted(variants) if predicted else None)
+            for variants in studied_variants(dataset, site, tuned or {})
         ]
         if rows.any()
         else [],
@@ -137,8 +137,10 @@ def site_report(
             if elsewhere is not None:
                 crossvals.append(fitted_elsewhere(elsewhere, data, **vars(form)))
                 continue
-            own = (train or None) if scheme == "holdout" else None
-            crossvals.append(cross_validate(data, scheme, **vars(form), train=own, found=posterior))
+            trained = (train or None) if scheme == "holdout" else None
+            crossvals.append(
+                cross_validate(data, scheme, **vars(form), train=trained, found=posterior)
+            )
         except FitError as error:
             notes.append(f"No cross-validation by {scheme}: {error}.")
     applications, why_none = energies_or_why(data, form.model, form.voltage)

@@ -178,7 +178,9 @@ def damaged_files(store: Store) -> list[str]:
     for parent, _, names in os.walk(store.root, onerror=_refuse):
         for path in (Path(parent, name) for name in names):
             name = str(path.relative_to(store.root))
-            of = next((own for own in written if own in path.parents), None)
+            of = next(
+                (parent_folder for parent_folder in written if parent_folder in path.parents), None
+            )
             is_known = BELONGS.fullmatch(name) if of is None else path in written[of]
             if not is_known:
                 damage.append(f"{name} does not belong to a store; move it elsewhere")

@@ -94,15 +94,15 @@ def read_power_logs(logs: Sequence[tuple[str, Path]], zone: tzinfo | None) -> li
     paths: dict[str, Path] = {}
     for node, path in logs:
         for each in _read_one(path, zone):
-            own = replace(each, node=each.node or node)
-            device = own.node, own.device
+            channel = replace(each, node=each.node or node)
+            device = channel.node, channel.device
             if device in known:
-                what = f"{own.device} is logged twice, so that its energy would count twice"
+                what = f"{channel.device} is logged twice, so that its energy would count twice"
                 remedy = "leave one out, or name the node of each log: NODE=LOG"
                 raise FileError(what, remedy, str(path))
             known.add(device)
-            paths.setdefault(own.node, path)
-            channels.append(own)
+            paths.setdefault(channel.node, path)
+            channels.append(channel)
     if "" in paths and len(paths) > 1:
         what = f"has no node, and other logs are of {', '.join(sorted({*paths} - {''}))}"
         raise FileError(what, "name the node of each log: NODE=LOG", str(paths[""]))
