@@ -382,7 +382,7 @@ def cross_validate(
     What ``model`` and ``voltage`` leave open is chosen anew in each fold, from its own rows
     alone; so are voltages that are estimated.
 
-    ``scheme``: one of :data:`analysis.choice.crossval.SCHEMES`. ``train``: for ``holdout``, the
+    ``scheme``: one of :data:`SCHEMES`. ``train``: for ``holdout``, the
     settings to fit on (the rest is predicted); without it a random half. ``time``: ``measured``
     gives both the measured time of what they predict, ``predicted`` the posterior's time,
     ``profile`` that given the kernel's counts and its time at the fastest setting alone.

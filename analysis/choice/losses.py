@@ -33,7 +33,7 @@ CHOOSERS = {
 
 def best_single_setting(data: Observations, objective: Objective) -> Setting:
     """The measured setting that is best on average over all kernels
-    (:func:`~analysis.choice.losses.rank_single_settings`)."""
+    (:func:`rank_single_settings`)."""
     rank = rank_single_settings(data, objective)
     return data.settings[int(np.argmin(rank))]
 

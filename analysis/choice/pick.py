@@ -1,4 +1,4 @@
-"""The pick: the setting chosen for a kernel within limits, what it saves, costs and promises."""
+"""The pick: the setting chosen for a kernel within limits, what it saves, and how sure that is."""
 
 from __future__ import annotations
 
@@ -22,71 +22,6 @@ ALIKE = 1e-5
 """Expected costs that differ by less than this are alike; then the medians decide."""
 SURE = 0.95
 """The probability from which a verdict is given."""
-
-
-class LimitsError(FitError):
-    """No setting of a kernel keeps the limits: ``least_w`` is the least mean power, that of
-    ``setting``, of those that are not too slow. ``label``: the kernel's."""
-
-    def __init__(
-        self,
-        label: str,
-        least_w: float,
-        setting: Setting,
-        max_slowdown: float | None,
-        max_power_w: float,
-    ) -> None:
-        self.label, self.least_w, self.setting = label, least_w, setting
-        super().__init__(
-            f"{label}: no setting{not_too_slow(max_slowdown)} has a mean power of at most "
-            f"{max_power_w:g} W; the least is {self.least_text}"
-        )
-
-    @property
-    def least_text(self) -> str:
-        """The least mean power and its setting."""
-        return f"{rounded_up(self.least_w):g} W at {setting_text(self.setting)}"
-
-
-def not_too_slow(max_slowdown: float | None) -> str:
-    """Which settings a limit on the slowdown leaves, in words; empty without one."""
-    if max_slowdown is None:
-        return ""
-    return f" at most {max_slowdown * 100:g} % slower than the fastest"
-
-
-def rounded_up(watts: float) -> float:
-    """A power to four digits, rounded up: a limit that it keeps."""
-    if not (math.isfinite(watts) and watts > 0):
-        return watts
-    digits = 3 - math.floor(math.log10(watts))
-    return round(math.ceil(watts * 10.0**digits) / 10.0**digits, max(0, digits))
-
-
-def within_limits(
-    label: str,
-    settings: Sequence[Setting],
-    energy_j: np.ndarray,
-    time_s: np.ndarray,
-    max_slowdown: float | None,
-    max_power_w: float | None,
-) -> np.ndarray:
-    """Which settings keep the limits: bool (settings,). ``energy_j``, ``time_s``: of each.
-
-    Raises:
-        LimitsError: none does.
-    """
-    allowed = np.ones(len(time_s), bool)
-    if max_slowdown is not None:
-        allowed &= time_s <= time_s.min() * (1.0 + max_slowdown)
-    if max_power_w is None:
-        return allowed
-    power_w = energy_j / time_s
-    kept: np.ndarray = allowed & (power_w <= max_power_w)
-    if not kept.any():
-        least = int(np.argmin(np.where(allowed, power_w, np.inf)))
-        raise LimitsError(label, float(power_w[least]), settings[least], max_slowdown, max_power_w)
-    return kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,6 +183,99 @@ def pick(
     )
 
 
+def picks(
+    data: Observations,
+    kernels: list[str] | None = None,
+    *,
+    objective: str = "energy",
+    max_slowdown: float | None = None,
+    max_power_w: float | None = None,
+    volts: Volts | None = None,
+    among: Mapping[str, SettingCandidates] | None = None,
+) -> list[Pick]:
+    """The pick of each kernel (all by default, named by their labels), by label.
+
+    ``among``: the kernels' candidates, where they have been made already.
+    """
+    among = all_candidates(data, kernels, volts) if among is None else among
+    single = best_single_setting(data, objective_of(objective))
+    return [
+        pick(
+            kernel,
+            objective,
+            max_slowdown=max_slowdown,
+            max_power_w=max_power_w,
+            best_single=single,
+        )
+        for kernel in among.values()
+    ]
+
+
+class LimitsError(FitError):
+    """No setting of a kernel keeps the limits: ``least_w`` is the least mean power, that of
+    ``setting``, of those that are not too slow. ``label``: the kernel's."""
+
+    def __init__(
+        self,
+        label: str,
+        least_w: float,
+        setting: Setting,
+        max_slowdown: float | None,
+        max_power_w: float,
+    ) -> None:
+        self.label, self.least_w, self.setting = label, least_w, setting
+        super().__init__(
+            f"{label}: no setting{not_too_slow(max_slowdown)} has a mean power of at most "
+            f"{max_power_w:g} W; the least is {self.least_text}"
+        )
+
+    @property
+    def least_text(self) -> str:
+        """The least mean power and its setting."""
+        return f"{rounded_up(self.least_w):g} W at {setting_text(self.setting)}"
+
+
+def not_too_slow(max_slowdown: float | None) -> str:
+    """Which settings a limit on the slowdown leaves, in words; empty without one."""
+    if max_slowdown is None:
+        return ""
+    return f" at most {max_slowdown * 100:g} % slower than the fastest"
+
+
+def rounded_up(watts: float) -> float:
+    """A power to four digits, rounded up: a limit that it keeps."""
+    if not (math.isfinite(watts) and watts > 0):
+        return watts
+    digits = 3 - math.floor(math.log10(watts))
+    return round(math.ceil(watts * 10.0**digits) / 10.0**digits, max(0, digits))
+
+
+def within_limits(
+    label: str,
+    settings: Sequence[Setting],
+    energy_j: np.ndarray,
+    time_s: np.ndarray,
+    max_slowdown: float | None,
+    max_power_w: float | None,
+) -> np.ndarray:
+    """Which settings keep the limits: bool (settings,). ``energy_j``, ``time_s``: of each.
+
+    Raises:
+        LimitsError: none does.
+    """
+    allowed = np.ones(len(time_s), bool)
+    if max_slowdown is not None:
+        allowed &= time_s <= time_s.min() * (1.0 + max_slowdown)
+    if max_power_w is None:
+        return allowed
+    power_w = energy_j / time_s
+    kept: np.ndarray = allowed & (power_w <= max_power_w)
+    if not kept.any():
+        least = int(np.argmin(np.where(allowed, power_w, np.inf)))
+        raise LimitsError(label, float(power_w[least]), settings[least], max_slowdown, max_power_w)
+    return kept
+
+
 def _compared(
     among: SettingCandidates,
     goal: Objective,
@@ -322,34 +350,6 @@ def _verdict(is_fastest: bool, saves_least: float, saves_most: float) -> str:
     if saves_most <= 1.0 - SURE:
         return "right"
     return "worse" if saves_least >= SURE and not is_fastest else "open"
-
-
-def picks(
-    data: Observations,
-    kernels: list[str] | None = None,
-    *,
-    objective: str = "energy",
-    max_slowdown: float | None = None,
-    max_power_w: float | None = None,
-    volts: Volts | None = None,
-    among: Mapping[str, SettingCandidates] | None = None,
-) -> list[Pick]:
-    """The pick of each kernel (all by default, named by their labels), by label.
-
-    ``among``: the kernels' candidates, where they have been made already.
-    """
-    among = all_candidates(data, kernels, volts) if among is None else among
-    single = best_single_setting(data, objective_of(objective))
-    return [
-        pick(
-            kernel,
-            objective,
-            max_slowdown=max_slowdown,
-            max_power_w=max_power_w,
-            best_single=single,
-        )
-        for kernel in among.values()
-    ]
 
 
 @dataclass(frozen=True)

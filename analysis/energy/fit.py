@@ -81,7 +81,7 @@ def fit(
     a millijoule counts as much as one of a kilojoule. Where the measurements bring uncertainties
     of their own, w falls with them; ``robust`` also lowers w for rows far from the model (Huber).
     ``model`` and ``voltage``: names of :mod:`analysis.energy.models`; what they leave open is
-    chosen by cross-validation (:func:`analysis.energy.fit.choose`). With ``auto``, known
+    chosen by cross-validation (:func:`choose`). With ``auto``, known
     voltages are not used where they ask for more coefficients than there are rows.
 
     Intervals and covariance come from leaving whole settings out: what the runs of one setting

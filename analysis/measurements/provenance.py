@@ -99,7 +99,7 @@ def clock_proofs(dataset: xr.Dataset | Columns, rows: np.ndarray) -> np.ndarray:
     nothing: simulated and imported ones are taken for that, and of the others a domain that was
     asked for at several clocks is proven where the achieved clock was read. Core clocks that one
     measurement alone does not prove are shown by the ratios of the timed loop over a node's
-    settings, if there are any (:func:`~analysis.measurements.provenance.shown_by_timing`).
+    settings, if there are any (:func:`shown_by_timing`).
     """
 
     def column(name: str, missing: object) -> np.ndarray:

@@ -110,8 +110,8 @@ def kernel_variants(
 
     ``tuned``: the parameters that a space declares; all others are the problem. Without any, every
     parameter set is a variant of one problem. ``problem``: parameter -> value as text, for those
-    that are fixed. ``setting``: by
-    default the one with most variants, of several the highest (:func:`analysis.ties.highest`).
+    that are fixed. ``setting``: by default the one with most variants, of several the highest
+    (:func:`analysis.ties.highest`).
 
     Raises:
         FitError: unknown names, several problems, or no variant that was measured with its energy.

@@ -1,4 +1,4 @@
-"""The workers of a partition that are jobs, each replaced when it ends."""
+"""The workers of a partition that are jobs, each replaced when it ends, within limits."""
 
 from __future__ import annotations
 

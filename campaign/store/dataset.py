@@ -181,7 +181,7 @@ def trace_of(dataset: xr.Dataset, point_id: str, channel: str | None = None) -> 
     """The samples of one channel of one measurement, in memory.
 
     Args:
-        dataset: of :func:`campaign.store.dataset.open_dataset`. Only this trace's samples are read.
+        dataset: of :func:`open_dataset`. Only this trace's samples are read.
         point_id: the measurement's ``point_id``.
         channel: the channel; it may be left out where the measurement has one meter's channel.
 

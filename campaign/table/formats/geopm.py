@@ -66,8 +66,8 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     notes.append(f"{path}: totals count the regions' joules again, and are left out")
     if unsampled := len(regions) - len(rows):
         notes.append(
-            f"{path}: left out without a sample ({TIME} of 0), so that no energy was measured: "
-            f"regions: {unsampled}"
+            f"{path}: regions without a sample ({TIME} of 0) have no measured energy and are left "
+            f"out; regions: {unsampled}"
         )
     sampled = [line for line, (_, region) in zip(lines, regions, strict=True) if region[TIME]]
     return columns_of(sampled, rows), notes

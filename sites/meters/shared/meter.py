@@ -82,7 +82,7 @@ class Channel:
 
     ``kind`` is what a reading means: ``energy`` is joules since some past instant, already
     unwrapped by the meter, so that it never goes back; ``power`` is watts. ``domain`` is one of
-    :data:`sites.meters.shared.meter.CONTAINS`. ``inside`` names the channel of the same meter
+    :data:`CONTAINS`. ``inside`` names the channel of the same meter
     whose energy includes this channel's; ``same_as`` names the channel that measures the same
     energy by other means, such as a counter beside a power. A total counts a channel only if both
     are None.
