@@ -90,7 +90,10 @@ def _read_answer(path: Path) -> dict[str, object]:
 
 
 def _write(path: Path, text: str) -> None:
-    fresh = path.with_name(f"{path.name}.new")
+    # Not among the values: a process killed here leaves it.
+    folder = _tree().parent / "tmp"
+    folder.mkdir(exist_ok=True)
+    fresh = folder / f"amdsmi-{os.getpid()}"
     fresh.write_text(text)
     fresh.replace(path)
 
