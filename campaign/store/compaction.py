@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
 
 from campaign.store.columns import FAILURE_COLUMNS, column, columns_of
 from campaign.store.generation import (
@@ -47,7 +46,7 @@ from campaign.store.records import (
 from campaign.store.samples import ShardWriter, repair_descriptions
 from campaign.store.setups import write_setups
 from campaign.store.summary import updated
-from campaign.store.tables import CHUNK_ROWS, append, overwrite
+from campaign.store.table_files import CHUNK_ROWS, TableFiles
 from dvfs.dataset import FAILURES, STATUSES, TRACE_TEXT_COLUMNS
 from dvfs.files import open_regular
 from dvfs.texts import Column, Texts
@@ -188,23 +187,21 @@ def write_generation(
     rows[held] = states["row"][at[held]]
     rows[~held] = count + np.arange(int((~held).sum()))
     with next_generation_folder(store, base) as fresh, reading(store.index):
-        tables = zarr.open_group(fresh / "tables.zarr", mode="a", zarr_format=3)
+        tables = TableFiles(fresh / "tables.zarr")
         if held.any():
-            group = tables["measurements"]
-            assert isinstance(group, zarr.Group)  # noqa: S101
             of_held = {name: values[held] for name, values in new_rows.measurements.items()}
             old = {name: np.asarray(values) for name, values in of_held.items()}
-            overwrite(group, "measurements", old, rows[held])
+            tables.overwrite("measurements", old, rows[held])
             _void_traces(tables, rows[held])
         new = dict(new_rows.measurements)
         if held.any():
             new = {name: values[~held] for name, values in new.items()}
-        append(tables, "measurements", new, int((~held).sum()))
+        tables.append("measurements", new, int((~held).sum()))
         traces = dict(new_rows.traces)
         of = traces.pop("of", np.empty(0, np.int64))
-        append(tables, "traces", traces | {"measurement": rows[of]}, of.size)
+        tables.append("traces", traces | {"measurement": rows[of]}, of.size)
         failures = new_rows.failures
-        append(tables, "failures", failures, len(failures.get("point_id", ())))
+        tables.append("failures", failures, len(failures.get("point_id", ())))
         path = fresh / "states.bin"
         if base is not None and not len(ids):
             shutil.copyfile(base.path / path.name, path)
@@ -233,8 +230,7 @@ def write_long_generation(
     ids, codes = bytearray(), bytearray()
     again = [np.empty(0, AGAIN)]
     with next_generation_folder(store, base) as fresh:
-        with reading(store.index):
-            tables = zarr.open_group(fresh / "tables.zarr", mode="a", zarr_format=3)
+        tables = TableFiles(fresh / "tables.zarr")
         for part in parts:
             with reading(store.index):
                 own_ids, own_codes, own_again = _write_part(tables, part)
@@ -255,8 +251,8 @@ def write_long_generation(
                 order = np.argsort(states["row"])
                 at = order[np.searchsorted(states["row"], changed["row"], sorter=order)]
                 states["status"][at] = changed["status"]
-            append(tables, "traces", {"measurement": np.empty(0, np.int64)}, 0)
-            append(tables, "failures", failures, len(failures.get("point_id", ())))
+            tables.append("traces", {"measurement": np.empty(0, np.int64)}, 0)
+            tables.append("failures", failures, len(failures.get("point_id", ())))
             _write_many_states(fresh / "states.bin", states, ids, np.frombuffer(codes, np.uint8))
             existing = {path.name for path in store.journal_paths()}
             consumed = _consumed(manifest, existing)
@@ -264,7 +260,7 @@ def write_long_generation(
     _remove_old(store, current, base)
 
 
-def _write_part(tables: zarr.Group, part: NewPart) -> tuple[bytes, bytes, np.ndarray]:
+def _write_part(tables: TableFiles, part: NewPart) -> tuple[bytes, bytes, np.ndarray]:
     """Write some rows: those that have no row yet below the others, whose ids (packed) and statuses
     are returned; and the others in their place, :data:`AGAIN` each."""
     status = Texts.of(part.measurements["status"])
@@ -273,13 +269,11 @@ def _write_part(tables: zarr.Group, part: NewPart) -> tuple[bytes, bytes, np.nda
     again = np.empty(len(old), AGAIN)
     added = part.measurements
     if len(old):
-        group = tables["measurements"]
-        assert isinstance(group, zarr.Group)  # noqa: S101
         values = {name: np.asarray(column[old]) for name, column in added.items()}
-        overwrite(group, "measurements", values, part.at[old])
+        tables.overwrite("measurements", values, part.at[old])
         again["row"], again["status"] = part.at[old], code[old]
         added = {name: column[new] for name, column in added.items()}
-    append(tables, "measurements", added, len(new))
+    tables.append("measurements", added, len(new))
     return packed_ids(np.array(added["point_id"], STATE["id"])), code[new].tobytes(), again
 
 
@@ -305,15 +299,11 @@ def _write_many_states(path: Path, states: np.ndarray, ids: bytearray, codes: np
             made.tofile(file)
 
 
-def _void_traces(tables: zarr.Group, rows: np.ndarray) -> None:
+def _void_traces(tables: TableFiles, rows: np.ndarray) -> None:
     """Make the traces of some measurements empty."""
-    group = tables["traces"]
-    assert isinstance(group, zarr.Group)  # noqa: S101
-    owner = group["measurement"]
-    assert isinstance(owner, zarr.Array)  # noqa: S101
-    void = np.flatnonzero(np.isin(np.asarray(owner[:]), rows))
+    void = np.flatnonzero(np.isin(tables.read("traces/measurement"), rows))
     if void.size:
-        overwrite(group, "traces", {"row_size": np.zeros(void.size, np.int64)}, void)
+        tables.overwrite("traces", {"row_size": np.zeros(void.size, np.int64)}, void)
 
 
 def _write_states(

@@ -27,15 +27,15 @@ from campaign.store.generation import Generation, reading
 from campaign.store.layout import Store
 from campaign.store.records import JournalTail, read_contents
 from campaign.store.samples import stored_samples
+from campaign.store.table_files import written_tables
 from campaign.store.tables import (
     attributes_of,
     failure_columns,
     measurement_columns,
     read_columns,
-    stored,
-    stored_tables,
     trace_columns,
 )
+from campaign.store.written_store import WrittenStore
 from dvfs.dataset import (
     BOOLEAN_COLUMNS,
     INTEGER_COLUMNS,
@@ -166,11 +166,15 @@ def open_dataset(store: Store, chunk_samples: int = CHUNK_SAMPLES) -> xr.Dataset
 
 
 def _opened(generation: Generation, table: str) -> xr.Dataset:
-    dataset: xr.Dataset = xr.open_zarr(stored_tables(generation), group=table, **LAZY)
+    tables = written_tables(generation)
+    store = WrittenStore(tables.folder, tables.written or frozenset())
+    dataset: xr.Dataset = xr.open_zarr(store, group=table, **LAZY)
     dimension, columns = TABLES[table]
     for name in columns:
         if name not in dataset:  # an earlier version wrote the table
-            values = stored(missing_column(name, dataset.sizes[dimension]))
+            values = missing_column(name, dataset.sizes[dimension])
+            if values.dtype.kind == "O":
+                values = values.astype(np.dtypes.StringDType())  # as Zarr reads texts
             dataset[name] = (dimension, values, attributes(name))
     for held in dataset.data_vars:
         dataset[held].attrs = attributes(str(held))  # an earlier version may have written others

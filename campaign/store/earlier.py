@@ -13,7 +13,7 @@ from campaign.store.generation import Generation
 from campaign.store.layout import DamagedStoreError, Store
 from campaign.store.mixtures import as_read_now
 from campaign.store.setups import SetupUse, has_earlier, write_earlier
-from campaign.store.tables import open_tables, read_column
+from campaign.store.table_files import written_tables
 from dvfs.dataset import COMPLETE, STATUSES
 
 
@@ -44,11 +44,11 @@ def keep_earlier(store: Store, generation: Generation | None) -> None:
 
 def _without_record(generation: Generation) -> Counter[str]:
     """Site -> complete measurements that were not imported and have no record."""
-    tables = open_tables(generation)
+    tables = written_tables(generation)
     status, site, imported = (
-        read_column(tables, f"measurements/{name}") for name in ("status", "site", "imported")
+        tables.read(f"measurements/{name}") for name in ("status", "site", "imported")
     )
     without = np.isin(status.astype(str), COMPLETE) & ~imported
-    if "measurements/setup" in tables:
-        without &= read_column(tables, "measurements/setup") == ""
+    if "setup" in tables.columns("measurements"):
+        without &= tables.read("measurements/setup") == ""
     return Counter(site[without].tolist())

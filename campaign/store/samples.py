@@ -8,6 +8,8 @@ decompression, and finds damage chunk by chunk.
 The arrays' metadata (zarr.json) can be written again at any time: types, chunks and compression
 are the same in every store, and a generation knows the number of samples. So damaged metadata, or
 those of another program, are found and repaired.
+
+Zarr is imported where it is used: a store without traces needs none, and it takes long.
 """
 
 from __future__ import annotations
@@ -20,17 +22,11 @@ import struct
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import google_crc32c
 import numpy as np
-import zarr
 from numcodecs import blosc
-from zarr.codecs import BloscCodec, Crc32cCodec
-from zarr.core.buffer import default_buffer_prototype
-from zarr.core.group import GroupMetadata
-from zarr.core.metadata import ArrayV3Metadata
-from zarr.storage import MemoryStore, StoreLike
 
 from campaign.store.columns import CHUNK_SAMPLES, PADDING, SAMPLE_ATTRIBUTES, SAMPLES, SHARD_SAMPLES
 from campaign.store.generation import MISSING, FileDigest, Generation, checksum
@@ -45,6 +41,12 @@ from campaign.store.layout import (
 from campaign.store.measurement import Trace
 from dvfs.files import NotRegularError, open_regular, read_regular
 
+if TYPE_CHECKING:
+    import zarr
+    from zarr.core.group import GroupMetadata
+    from zarr.core.metadata import ArrayV3Metadata
+    from zarr.storage import StoreLike
+
 CHUNKS = SHARD_SAMPLES // CHUNK_SAMPLES
 CRC_BYTES = 4
 ENTRY = np.dtype([("offset", "<u8"), ("size", "<u8")])
@@ -54,7 +56,6 @@ INDEX_BYTES = CHUNKS * ENTRY.itemsize + CRC_BYTES
 BATCH_SAMPLES = 4 * SHARD_SAMPLES
 AHEAD_SAMPLES = 1 << 36
 """No compaction writes so many samples beyond those that are committed: a terabyte."""
-Description = GroupMetadata | ArrayV3Metadata
 
 
 class BadChunkError(DamagedStoreError):
@@ -151,6 +152,8 @@ class ShardWriter:
         """
         if not self._collected:
             return
+        import zarr  # noqa: PLC0415
+
         start = self.end
         end = start + -(-self._collected // SHARD_SAMPLES) * SHARD_SAMPLES
         # By default Zarr does not write a shard of zeros, which would then seem to be missing.
@@ -164,8 +167,7 @@ class ShardWriter:
         for name, dtype in SAMPLES.items():
             samples = np.concatenate(self._batch[name], dtype=dtype, casting="safe")
             self._batch[name].clear()
-            array = group[name]
-            assert isinstance(array, zarr.Array)  # noqa: S101
+            array = cast("zarr.Array[Any]", group[name])
             array.resize((end,))
             folder = self.store.traces / name
             for shard in range(start // SHARD_SAMPLES, end // SHARD_SAMPLES):
@@ -184,6 +186,8 @@ class ShardWriter:
 
 def _opened(store: Store, samples_end: int) -> zarr.Group:
     """The group of all samples, for writing. It is created where it does not exist."""
+    import zarr  # noqa: PLC0415
+
     if not store.traces.exists():
         fresh = store.root / ".traces.new"
         shutil.rmtree(fresh, ignore_errors=True)
@@ -202,6 +206,9 @@ def _opened(store: Store, samples_end: int) -> zarr.Group:
 
 def _create(where: StoreLike, earlier: bool = False) -> zarr.Group:
     """The group and its empty arrays; ``earlier``: as versions made it whose padding was zero."""
+    import zarr  # noqa: PLC0415
+    from zarr.codecs import BloscCodec, Crc32cCodec  # noqa: PLC0415
+
     group = zarr.create_group(where)
     for name, dtype in SAMPLES.items():
         group.create_array(
@@ -219,10 +226,13 @@ def _create(where: StoreLike, earlier: bool = False) -> zarr.Group:
 
 
 @functools.cache
-def _expected(earlier: bool = False) -> dict[str, Description]:
+def _expected(earlier: bool = False) -> dict[str, GroupMetadata | ArrayV3Metadata]:
     """File -> the metadata of the group or an array while it is empty."""
+    from zarr.core.metadata import ArrayV3Metadata  # noqa: PLC0415
+    from zarr.storage import MemoryStore  # noqa: PLC0415
+
     group = _create(MemoryStore(), earlier)
-    expected: dict[str, Description] = {"zarr.json": group.metadata}
+    expected: dict[str, GroupMetadata | ArrayV3Metadata] = {"zarr.json": group.metadata}
     for name, array in group.arrays():
         assert isinstance(array.metadata, ArrayV3Metadata)  # noqa: S101
         expected[f"{name}/zarr.json"] = array.metadata
@@ -239,10 +249,13 @@ def wrong_descriptions(store: Store, samples_end: int) -> list[str]:
 
 
 def _describes(
-    store: Store, name: str, expected: tuple[Description, ...], samples_end: int
+    store: Store, name: str, expected: tuple[GroupMetadata | ArrayV3Metadata, ...], samples_end: int
 ) -> bool:
     """Whether a file has one of the expected metadata. A compaction that was killed, or is running,
     may have made an array longer."""
+    from zarr.core.group import GroupMetadata  # noqa: PLC0415
+    from zarr.core.metadata import ArrayV3Metadata  # noqa: PLC0415
+
     try:
         fields = json.loads(read_regular(store.traces / name))
         if not isinstance(expected[0], ArrayV3Metadata):
@@ -269,8 +282,13 @@ def repair_descriptions(store: Store, samples_end: int) -> list[str]:
     Raises:
         OSError: the store cannot be written to.
     """
+    if not samples_end:
+        return []
+    from zarr.core.buffer import default_buffer_prototype  # noqa: PLC0415
+    from zarr.core.metadata import ArrayV3Metadata  # noqa: PLC0415
+
     messages = []
-    for name in wrong_descriptions(store, samples_end) if samples_end else ():
+    for name in wrong_descriptions(store, samples_end):
         metadata = _expected()[name]
         if isinstance(metadata, ArrayV3Metadata):
             metadata = replace(metadata, shape=(samples_end,))

@@ -48,11 +48,11 @@ def _failed_attempts(contents: StoreContents) -> Counter[str]:
     """Point id -> its failed attempts."""
     failed: set[tuple[str, int]] = set()
     if contents.generation is not None and contents.generation.summary.get("failures"):
-        from campaign.store.tables import open_tables, read_column  # noqa: PLC0415
+        from campaign.store.table_files import written_tables  # noqa: PLC0415
 
-        tables = open_tables(contents.generation)
-        ids = read_column(tables, "failures/point_id")
-        failed.update(zip(ids, read_column(tables, "failures/attempt").tolist(), strict=True))
+        tables = written_tables(contents.generation)
+        ids = tables.read("failures/point_id")
+        failed.update(zip(ids, tables.read("failures/attempt").tolist(), strict=True))
     for entry in contents.tail.entries:
         if entry.scalars["status"] in FAILURES:
             failed.add((entry.point_id, entry.scalars["attempt"]))
@@ -189,13 +189,13 @@ def _counts_without_plan(
 ) -> dict[str, Counter[str]]:
     """Site -> status -> measurements of it that the plan does not have: imported ones, or those of
     an earlier plan."""
-    from campaign.store.tables import open_tables, read_column  # noqa: PLC0415
+    from campaign.store.table_files import written_tables  # noqa: PLC0415
 
     rows: dict[str, tuple[str, str]] = {}
     if contents.generation is not None:
-        tables = open_tables(contents.generation)
+        tables = written_tables(contents.generation)
         names = ("point_id", "site", "status")
-        columns = [read_column(tables, f"measurements/{name}").tolist() for name in names]
+        columns = [tables.read(f"measurements/{name}").tolist() for name in names]
         rows = {own_id: (site, status) for own_id, site, status in zip(*columns, strict=True)}
     for entry in contents.accepted:
         rows[entry.point_id] = (entry.scalars["point"]["site"], entry.scalars["status"])

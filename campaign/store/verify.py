@@ -17,7 +17,6 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-import zarr
 
 from campaign.store import hours, setups
 from campaign.store.columns import CHUNK_SAMPLES, SAMPLES, SHARD_SAMPLES, column
@@ -48,7 +47,7 @@ from campaign.store.samples import (
     wrong_descriptions,
 )
 from campaign.store.summary import without
-from campaign.store.tables import open_tables, read_column
+from campaign.store.table_files import written_tables
 from dvfs.dataset import COMPLETE, COUNT_PREFIX, DAMAGED
 from dvfs.files import NotRegularError
 from dvfs.setting import AXES, Setting
@@ -117,10 +116,9 @@ def _lost(store: Store, name: str) -> list[tuple[int, int]]:
 
 def lost_traces(generation: Generation, shards: Iterable[BadShard]) -> list[LostTrace]:
     """The measurements that have lost samples."""
-    tables = open_tables(generation)
+    tables = written_tables(generation)
     trace = {
-        name: read_column(tables, f"traces/{name}")
-        for name in ("measurement", "row_start", "row_size")
+        name: tables.read(f"traces/{name}") for name in ("measurement", "row_start", "row_size")
     }
     damage: dict[int, str] = {}
     for shard in shards:
@@ -131,9 +129,9 @@ def lost_traces(generation: Generation, shards: Iterable[BadShard]) -> list[Lost
                 damage.setdefault(row, f"traces.zarr/{shard.name} {shard.what}")
     rows = sorted(damage)
     columns = {
-        name: read_column(tables, f"measurements/{name}")[rows]
+        name: tables.read(f"measurements/{name}")[rows]
         for name in ("point_id", "kernel", "params", *AXES)
-        if f"measurements/{name}" in tables  # an earlier version wrote fewer
+        if name in tables.columns("measurements")  # an earlier version wrote fewer
     }
     settings = (Setting.of_row({n: columns[n][i] for n in columns}) for i in range(len(rows)))
     return [
@@ -251,21 +249,18 @@ def repair_samples(store: Store) -> list[str]:
         return messages
     lost = lost_traces(base, shards)
     rows = [trace.row for trace in lost]
-    tables = open_tables(base)
-    provenance = read_column(tables, "measurements/provenance")[rows]
+    tables = written_tables(base)
+    provenance = tables.read("measurements/provenance")[rows]
     # Given again, because write_generation makes counts that are not given missing.
-    measurements = tables["measurements"]
-    assert isinstance(measurements, zarr.Group)  # noqa: S101
+    written = tables.columns("measurements")
     counts = {
-        name: read_column(tables, f"measurements/{name}")[rows]
-        for name in measurements.array_keys()
+        name: tables.read(f"measurements/{name}")[rows]
+        for name in written
         if name.startswith(COUNT_PREFIX)
     }
     setups = []
-    if "setup" in measurements:  # an earlier version wrote none
-        status, setup = (
-            read_column(tables, f"measurements/{name}") for name in ("status", "setup")
-        )
+    if "setup" in written:  # an earlier version wrote none
+        status, setup = (tables.read(f"measurements/{name}") for name in ("status", "setup"))
         setups = [str(setup[row]) for row in rows if status[row] in COMPLETE]
     flags = [flag for text in provenance for flag in json.loads(str(text)).get("flags", ())]
     new_rows = NewRows(

@@ -42,6 +42,11 @@ def machine(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
 
 
+def hangup_ends_it() -> None:
+    """What a test's shell ignores (nohup) a program could not trap."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def start(root: Path, *argv: str, **options: object) -> subprocess.Popen[str]:
     """A program under exec with a copied tree, in a session of its own."""
     return subprocess.Popen(
@@ -50,8 +55,7 @@ def start(root: Path, *argv: str, **options: object) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # What a test's shell ignores (nohup) a program could not trap.
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # noqa: PLW1509
+        preexec_fn=hangup_ends_it,  # noqa: PLW1509
         **options,
     )
 
@@ -98,7 +102,12 @@ def test_the_program_is_as_by_itself(machine: Path, which: str) -> None:
         assert len(err.splitlines()) == 1
         return
     own = subprocess.run(
-        argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        argv,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=hangup_ends_it,
     )
     assert (out, process.returncode) == (own.stdout, own.returncode)
 

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numcodecs.vlen import VLenUTF8
 
+from campaign.store.columns import column
 from campaign.store.compaction import compact, equalize_generations
 from campaign.store.dataset import current_tables, open_dataset
 from campaign.store.generation import generation_numbers
@@ -33,8 +34,9 @@ from campaign.store.layout import (
 )
 from campaign.store.measurement import Measurement, Trace
 from campaign.store.states import point_states
-from campaign.store.tables import CHUNK_ROWS, WrittenStore, append, read_column
+from campaign.store.table_files import CHUNK_ROWS, TableFiles
 from campaign.store.verify import damaged_traces, repair_samples
+from campaign.store.written_store import WrittenStore
 from dvfs.dataset import CLOCK_UNPROVEN, DAMAGED
 from dvfs.texts import EqualLengths, Texts
 from tests.campaign.test_journal import measurement
@@ -340,57 +342,96 @@ def test_a_store_at_rest_is_not_written_again(store):
         assert generation_numbers(store) == at_rest
 
 
-@settings(max_examples=30, deadline=None)
+def files_below(folder: Path) -> frozenset[str]:
+    return frozenset(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def assert_columns(folder: Path, expected: dict[str, list]) -> None:
+    """The columns of measurements, as this program reads them and as Zarr does."""
+    tables = TableFiles(folder, files_below(folder))
+    by_zarr = zarr.open_group(WrittenStore(folder, files_below(folder)), mode="r")["measurements"]
+    assert tables.columns("measurements") == sorted(by_zarr.array_keys())
+    for name, values in expected.items():
+        found = tables.read(f"measurements/{name}")
+        assert found.dtype == column(name, []).dtype
+        for read in (found, by_zarr[name][:]):
+            if found.dtype == float:
+                np.testing.assert_array_equal(read, values)
+            else:
+                assert read.tolist() == values
+
+
+@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_zarr_reads_the_columns_that_are_written_and_they_are_read_as_by_zarr(
     data, tmp_path_factory
 ):
-    """Over chunks of one value, of several and of none; with a chunk that has grown twice."""
+    """Over chunks of one value, of several and of none; with a chunk that has grown twice; and
+    after rows were overwritten."""
     folder = tmp_path_factory.mktemp("columns")
     words = st.sampled_from(["", "a", "aa", "é", "x" * 300, '{"n": 1}', "a\0b"])
-    numbers = st.sampled_from([0.0, -0.0, np.nan, 1.5, -np.inf])
-    group = zarr.open_group(folder, mode="w")
-    written: dict[str, list] = {name: [] for name in ("kernel", "site", "point_id", "time_s")}
+    values_of = {
+        "kernel": words,
+        "site": words,
+        "time_s": st.sampled_from([0.0, -0.0, np.nan, 1.5, -np.inf]),
+        "n_sp": st.sampled_from([np.nan, 3.0]),
+        "iterations": st.sampled_from([0, 1, -(2**63)]),
+        "imported": st.booleans(),
+    }
+
+    def drawn(name: str, size: int) -> np.ndarray:
+        some = data.draw(st.lists(values_of[name], min_size=1, max_size=3))
+        return np.resize(column(name, some), size)
+
+    new = TableFiles(folder)
+    written: dict[str, list] = {name: [] for name in (*values_of, "point_id")}
     sizes = st.sampled_from([1, 3, CHUNK_ROWS - 2, CHUNK_ROWS])
     for size in data.draw(st.lists(sizes, min_size=1, max_size=3)):
-        kernel = np.resize(data.draw(st.lists(words, min_size=1, max_size=3)), size).astype(object)
-        site = Texts.of(np.resize(np.array(data.draw(st.lists(words, min_size=1)), object), size))
         ids = np.char.zfill(np.arange(size).astype("S12"), 12)
-        time_s = np.resize(data.draw(st.lists(numbers, min_size=1, max_size=3)), size)
-        columns = {"kernel": kernel, "site": site, "time_s": time_s}
-        append(group, "measurements", columns | {"point_id": EqualLengths(ids)}, size)
+        columns = {name: drawn(name, size) for name in values_of}
+        kept = columns | {"site": Texts.of(columns["site"]), "point_id": EqualLengths(ids)}
+        new.append("measurements", kept, size)
         for name, values in (columns | {"point_id": ids.astype(str)}).items():
-            written[name] += np.asarray(values).tolist()
-    files = frozenset(str(path.relative_to(folder)) for path in folder.rglob("*"))
-    tables = zarr.open_group(WrittenStore(folder, files), mode="r")
-    for name, values in written.items():
-        by_zarr = tables[f"measurements/{name}"][:]
-        if name == "time_s":
-            np.testing.assert_array_equal(by_zarr, values)
-            continue
-        assert by_zarr.tolist() == values
-        found = read_column(tables, f"measurements/{name}")
-        assert found.dtype == object
-        assert found.tolist() == values
-    assert set(read_column(tables, "measurements/node").tolist()) == {""}  # never given
+            written[name] += values.tolist()
+    assert_columns(folder, written | {"node": [""] * len(written["kernel"])})
+    rows = st.integers(0, len(written["kernel"]) - 1)
+    at = np.array(data.draw(st.lists(rows, max_size=5, unique=True)), np.int64)
+    replaced = {name: drawn(name, at.size) for name in ("kernel", "time_s", "imported")}
+    new.overwrite("measurements", replaced, at)
+    for name, values in (replaced | {"n_sp": np.full(at.size, np.nan)}).items():
+        for row, value in zip(at.tolist(), values.tolist(), strict=True):
+            written[name][row] = value
+    assert_columns(folder, written)
 
 
-def test_a_damaged_or_missing_chunk_of_texts_is_refused(tmp_path):
-    group = zarr.open_group(tmp_path, mode="w")
-    append(group, "measurements", {"kernel": np.array(["a", "b"], object)}, 2)
-    files = frozenset(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
-    tables = zarr.open_group(WrittenStore(tmp_path, files), mode="r")
-    chunk = tmp_path / "measurements/kernel/c/0"
+def test_columns_of_an_earlier_layout_are_read_and_written_anew(tmp_path):
+    values = {"point_id": ["a", "", "é", "b"], "time_s": [1.5, np.nan, 0.0, 2.0]}
+    group = zarr.open_group(tmp_path, mode="w").create_group("measurements")
+    for name, dtype in (("point_id", np.dtypes.StringDType()), ("time_s", np.dtype("f4"))):
+        array = group.create_array(name, shape=(4,), chunks=(3,), dtype=dtype)
+        array[:] = np.array(values[name], dtype)
+    tables = TableFiles(tmp_path, files_below(tmp_path))
+    for name, expected in values.items():
+        np.testing.assert_array_equal(tables.read(f"measurements/{name}").tolist(), expected)
+    more = {name: column(name, of[:2]) for name, of in values.items()}
+    TableFiles(tmp_path).append("measurements", more, 2)
+    assert_columns(tmp_path, {name: of + of[:2] for name, of in values.items()})
+
+
+@pytest.mark.parametrize("name", ["kernel", "time_s"])
+def test_a_damaged_or_missing_chunk_is_refused(tmp_path, name):
+    values = column(name, ["a", "b"] if name == "kernel" else [1.0, 2.0])
+    TableFiles(tmp_path).append("measurements", {name: values}, 2)
+    tables = TableFiles(tmp_path, files_below(tmp_path))
+    chunk = tmp_path / f"measurements/{name}/c/0"
     packed = chunk.read_bytes()
-    texts = numcodecs.Zstd().decode(packed)
-    for wrong in (b"", packed[:-3], b"x" * 40, numcodecs.Zstd().encode(texts[:-2])):
+    whole = numcodecs.Zstd().decode(packed)
+    fewer = VLenUTF8().encode(values) if name == "kernel" else values.tobytes()
+    cut, short = (numcodecs.Zstd().encode(data) for data in (whole[:-2], fewer))
+    for wrong in (b"", packed[:-3], b"x" * 40, cut, short):
         chunk.write_bytes(wrong)
         with pytest.raises(DamagedStoreError):
-            read_column(tables, "measurements/kernel")
-    fewer = VLenUTF8().encode(np.array(["a", "b"], object))
-    chunk.write_bytes(numcodecs.Zstd().encode(fewer))
-    with pytest.raises(DamagedStoreError):
-        read_column(tables, "measurements/kernel")
+            tables.read(f"measurements/{name}")
     chunk.unlink()
     with pytest.raises(DamagedStoreError):
-        read_column(tables, "measurements/kernel")
+        tables.read(f"measurements/{name}")
