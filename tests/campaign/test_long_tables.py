@@ -299,18 +299,20 @@ import os, signal, sys
 from campaign.store import compaction
 from campaign.store.dataset import current_tables
 from campaign.store.layout import open_store
+from campaign.store.table_files import TableFiles
 from campaign.table import delimited, long_text
 from campaign.verbs.command_line import main
 delimited.MAX_VALUES, delimited.PART_BYTES, long_text.PART_ROWS = 300, 512, 16
 name, left = sys.argv[3], int(sys.argv[4])
-called = getattr(compaction, name)
+where = TableFiles if name == "append" else compaction
+called = getattr(where, name)
 def killed(*words, **named):
     global left
     left -= 1
     if left < 0:
         os.kill(os.getpid(), signal.SIGKILL)
     return called(*words, **named)
-setattr(compaction, name, killed)
+setattr(where, name, killed)
 main(["import", sys.argv[1], "--store", sys.argv[2]])
 """
 
