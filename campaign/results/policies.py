@@ -14,7 +14,7 @@ import numpy as np
 from analysis.choice.candidates import SettingCandidates
 from analysis.choice.losses import highest_clocks
 from analysis.choice.objectives import objective as objective_of
-from analysis.choice.pick import PromisedChange, promised_change
+from analysis.choice.pick import PromisedChange, promised_change, within_limits
 from analysis.ties import highest
 from campaign.policy.policy_file import (
     Entry,
@@ -99,10 +99,10 @@ def draft_policy(
                 made.model_copy(update={"match": Match(job_name=name), "kernel": pick.label})
             )
     default = None
-    single = _best_single(list(among.values()), predictions.objective) if with_default else None
     if with_default:
+        single = _best_single(predictions)
         made = (
-            "the kernels have no setting in common"
+            "the kernels have no setting in common within the limits"
             if single is None or base is None
             else _entry("default", single, list(among.values()), base, unsure)
         )
@@ -180,19 +180,24 @@ def _written(setting: Setting) -> PolicySetting:
     return PolicySetting(**dict(zip(("core_mhz", "mem_mhz"), setting.clocks, strict=True)))
 
 
-def _best_single(among: Sequence[SettingCandidates], objective: str) -> Setting | None:
+def _best_single(predictions: Predictions) -> Setting | None:
     """The setting that is expected to cost the kernels least on average, each relative to its
-    least."""
-    score = objective_of(objective).score
-    common = [one for one in among[0].settings if all(one in other.settings for other in among)]
-    if not common:
+    least, of those that keep the limits for every kernel."""
+    if predictions.without_pick:
         return None
-    costs = np.zeros(len(common))
+    limits = (predictions.max_slowdown, predictions.max_power_w)
+    score = objective_of(predictions.objective).score
+    among = list(predictions.candidates.values())
+    common = [one for one in among[0].settings if all(one in other.settings for other in among)]
+    costs, allowed = np.zeros(len(common)), np.ones(len(common), bool)
     for kernel in among:
         scores = score(kernel.energy_j, kernel.time_s)
         at = [kernel.settings.index(setting) for setting in common]
         costs += scores[at] / scores[at].min()
-    return common[int(np.argmin(costs))]
+        allowed &= within_limits(
+            kernel.label, kernel.settings, kernel.energy_j, kernel.time_s, *limits
+        )[at]
+    return common[int(np.argmin(np.where(allowed, costs, np.inf)))] if allowed.any() else None
 
 
 def _fastest(among: SettingCandidates) -> Setting:

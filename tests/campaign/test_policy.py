@@ -32,6 +32,7 @@ from campaign.policy.policy_file import (
     withdraw,
     write_policy,
 )
+from campaign.results import open_store
 from campaign.verbs.command_line import main
 from dvfs.errors import ArgumentError
 from dvfs.input_files import FileError
@@ -244,6 +245,49 @@ def test_a_promise_is_of_the_draws_of_both_settings():
     assert change.is_sure
     assert not promised_change([among], *settings[::-1]).is_sure
     assert promised_change([among], settings[0], Setting(1.0)) is None
+
+
+TWO_KERNELS = {
+    "compute": {1000: (1.0, 100.0), 800: (1.25, 80.0), 600: (1.6667, 70.0)},
+    "memory": {1000: (1.0, 100.0), 800: (1.01, 80.0), 600: (1.02, 60.0)},
+}
+"""Kernel -> core clock in MHz -> s and J."""
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A store with a fit, of two kernels and three repeats that hardly differ."""
+    folder = tmp_path_factory.mktemp("measured")
+    lines = ["kernel,core_mhz,mem_mhz,repeat,time_s,energy_j"]
+    lines += [
+        f"{kernel},{mhz},500,{n},{time_s * (0.9999 + 1e-4 * n)},{energy_j * (0.999 + 1e-3 * n)}"
+        for kernel, settings in TWO_KERNELS.items()
+        for mhz, (time_s, energy_j) in settings.items()
+        for n in range(3)
+    ]
+    (folder / "t.csv").write_text("\n".join(lines) + "\n")
+    store = str(folder / "store")
+    assert main(["import", str(folder / "t.csv"), "--site", "box", "--store", store]) == 0
+    assert main(["fit", store]) == 0
+    return store
+
+
+@pytest.mark.parametrize(
+    ("limits", "default_mhz"),
+    [
+        ({}, 600.0),
+        ({"max_slowdown": 0.3}, 800.0),  # compute takes 1.67 times as long at 600 MHz
+        ({"max_power_w": 65.0}, 600.0),
+        ({"max_slowdown": 0.3, "max_power_w": 65.0}, None),  # memory takes 79 W at 800 MHz
+        ({"max_power_w": 50.0}, None),  # memory takes 59 W at least
+    ],
+)
+def test_the_default_entry_keeps_the_limits_for_every_kernel(measured, limits, default_mhz):
+    draft = open_store(measured).policy("box", limits, with_default=True)
+    default = draft.policy.default
+    assert (None if default is None else default.clocks.core_mhz) == default_mhz
+    said = [line for line in draft.left_out if "within the limits" in line]
+    assert len(said) == (default is None)
 
 
 # --- Checks ---------------------------------------------------------------------------------------
