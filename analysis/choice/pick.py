@@ -258,18 +258,19 @@ def within_limits(
     max_slowdown: float | None,
     max_power_w: float | None,
 ) -> np.ndarray:
-    """Which settings keep the limits: bool (settings,). ``energy_j``, ``time_s``: of each.
+    """Which settings keep the limits, those at a limit but for rounding too: bool (settings,).
+    ``energy_j``, ``time_s``: of each.
 
     Raises:
         LimitsError: none does.
     """
     allowed = np.ones(len(time_s), bool)
     if max_slowdown is not None:
-        allowed &= time_s <= time_s.min() * (1.0 + max_slowdown)
+        allowed &= time_s <= time_s.min() * (1.0 + max_slowdown) * (1.0 + TIE)
     if max_power_w is None:
         return allowed
     power_w = energy_j / time_s
-    kept: np.ndarray = allowed & (power_w <= max_power_w)
+    kept: np.ndarray = allowed & (power_w <= max_power_w * (1.0 + TIE))
     if not kept.any():
         least = int(np.argmin(np.where(allowed, power_w, np.inf)))
         raise LimitsError(label, float(power_w[least]), settings[least], max_slowdown, max_power_w)

@@ -10,7 +10,7 @@ import pytest
 from analysis.choice.candidates import SettingCandidates, all_candidates, known_volts
 from analysis.choice.losses import CaseLoss, best_single_setting, contest, highest_clocks
 from analysis.choice.objectives import ENERGY, objective
-from analysis.choice.pick import LimitsError, pick, picks, rounded_up
+from analysis.choice.pick import LimitsError, pick, picks, rounded_up, within_limits
 from analysis.measurements.observations import FitError, Observations, measured_volts, observations
 from analysis.predict.site import Trial, site_time_noise
 from dvfs.kernel_instance import KernelInstance
@@ -85,6 +85,19 @@ def test_limits_on_power_and_slowdown_by_brute_force(data):
         slow = pick(among, "energy", max_slowdown=0.2)
         assert slow.slowdown_pct <= 20.0 + 1e-9
     assert binding > 0
+
+
+def test_a_setting_at_a_limit_keeps_it():
+    """Times and powers with two decimals, and a limit that is exactly theirs in decimals."""
+    settings = [Setting(2000.0), Setting(1000.0)]
+    for cent in range(1, 400):
+        for pct in (1, 2, 5, 10, 15, 20, 25):
+            times = np.array([cent / 100, cent * (100 + pct) / 1e4])
+            assert within_limits("k", settings, times, times, pct / 100, None).all()
+            assert not within_limits("k", settings, times, times, pct / 100 - 1e-4, None).all()
+        watts = np.array([cent / 100, 1e-3])
+        energy_j, time_s = watts * 0.3, np.full(2, 0.3)
+        assert within_limits("k", settings, energy_j, time_s, None, cent / 100).all()
 
 
 def test_limits_that_no_setting_keeps_say_what_would_do(data):
