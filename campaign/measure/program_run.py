@@ -399,11 +399,19 @@ def _job(argv: Sequence[str]) -> dict[str, Any]:
         "node": os.uname().nodename,
         "user": _user(),
         **{key: os.environ.get(name) for key, name in named.items()},
+        "nodes": _nodes(),
         "program": Path(argv[0]).name,
         "input": hashlib.sha256("\0".join(argv).encode("utf-8", "surrogateescape")).hexdigest()[
             :12
         ],
     }
+
+
+def _nodes() -> int:
+    """How many nodes the program may run on: those of its step, or of its job where it has none, as
+    in a batch script."""
+    text = os.environ.get("SLURM_STEP_NUM_NODES") or os.environ.get("SLURM_JOB_NUM_NODES") or "1"
+    return int(text) if text.isdecimal() else 1
 
 
 def _in_utc(unix_s: float) -> str:

@@ -41,6 +41,7 @@ SACCT_S = 600.0
 MOST_J = 2**63
 """A reading from here on is a counter that was reset."""
 MOST_NODES = 100_000
+SHARED = "shared a node"
 CLOCK_DIGITS = 0.006
 """Slurm shows clocks with three digits: 2.13G may be 2133 MHz."""
 
@@ -113,7 +114,7 @@ def read_jobs(text: str, where: str = "sacct") -> list[Job]:
     """
     make_it = MAKE_IT.format(",".join((*COLUMNS, *MORE_COLUMNS)))
     runs = job_rows(text, where, COLUMNS, make_it)
-    return _without_shared([_job(run, where) for run in runs])
+    return without_shared([_job(run, where) for run in runs])
 
 
 def job_rows(
@@ -248,11 +249,11 @@ def row_energy(row: dict[str, str]) -> tuple[float | None, str]:
     return value, ""
 
 
-def _without_shared(jobs: Sequence[Job]) -> list[Job]:
+def without_shared(jobs: Sequence[Job]) -> list[Job]:
     """The jobs; those that shared a node with another one have no energy of their own."""
     shared = sharing([(job.start_s, job.end_s, job.nodes) for job in jobs])
     return [
-        replace(job, energy_j=None, no_energy="shared a node") if i in shared else job
+        replace(job, energy_j=None, no_energy=SHARED) if i in shared else job
         for i, job in enumerate(jobs)
     ]
 

@@ -6,7 +6,7 @@ import datetime
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from scipy import special
 
 from analysis.comparison.arms import ArmChange, change_between_arms
-from campaign.policy.accounting import CLOCK_DIGITS, Job
+from campaign.policy.accounting import CLOCK_DIGITS, SHARED, Job, without_shared
 from campaign.policy.orders import CONTROL, POLICY
 from campaign.policy.policy_file import Entry, Policy, Promise
 from dvfs.errors import ArgumentError
@@ -288,13 +288,14 @@ class Record(BaseModel):
     set: bool
     clock_proof: str | None
     exit: int
+    nodes: int | None = None
 
 
 def read_records(paths: Iterable[Path]) -> list[Job]:
     """The jobs of files that ``campaign exec`` appended to; a line that is in several counts once.
 
     The records of the nodes of one step are one job. A program that ran several times in a job is
-    several.
+    several. Runs that shared a node have no energy of their own, whichever the policy is for.
 
     Raises:
         FileError: a line is not such a record.
@@ -316,9 +317,9 @@ def read_records(paths: Iterable[Path]) -> list[Job]:
                     "remove the line",
                     f"{path}:{number}",
                 ) from None
-            if record.mark and record.arm:
-                _add_to_run(runs[record.job_id, record.step_id, record.input], record)
-    return [_job_of_records(run) for of_step in runs.values() for run in of_step]
+            _add_to_run(runs[record.job_id, record.step_id, record.input], record)
+    jobs = without_shared([_job_of_records(run) for of_step in runs.values() for run in of_step])
+    return [job for job in jobs if job.mark and job.arm]
 
 
 def _add_to_run(runs: list[list[Record]], record: Record) -> None:
@@ -337,10 +338,13 @@ def _add_to_run(runs: list[list[Record]], record: Record) -> None:
 
 
 def _job_of_records(records: Sequence[Record]) -> Job:
-    """Several nodes of a step: their energies add up, the longest time counts."""
-    one = records[0]
+    """Several nodes of a step: their energies add up where every node has one, the longest time
+    counts. A node where the policy could not be read has no mark."""
+    one = next((record for record in records if record.mark and record.arm), records[0])
     energies = [record.energy_j or 0.0 for record in records]
-    known = all(energy > 0.0 for energy in energies)
+    no_energy = "" if all(energy > 0.0 for energy in energies) else "no energy was read"
+    if len(records) < (one.nodes or 1):
+        no_energy = "not every node has a record"
     time_s = max(record.time_s for record in records)
     failed = [record.exit for record in records if record.exit != 0]
     why = f"exit {failed[0]}" if failed else "" if time_s > 0.0 else "no time"
@@ -355,17 +359,25 @@ def _job_of_records(records: Sequence[Record]) -> Job:
         end_s=one.start.timestamp() + time_s,
         time_s=time_s,
         nodes=tuple(record.node for record in records),
-        energy_j=sum(energies) if known else None,
-        no_energy="" if known else "no energy was read",
+        energy_j=None if no_energy else sum(energies),
+        no_energy=no_energy,
         why_not=why,
         proven=all(r.set and r.clock_proof != "not achieved" for r in records),
     )
 
 
 def joined(jobs: Sequence[Job], records: Sequence[Job]) -> list[Job]:
-    """Jobs of the accounting and of records; a job that has both counts by its record."""
+    """Jobs of the accounting and of records; a job that has both counts by its record, and has no
+    energy where the accounting shows that it shared a node."""
     measured = {job.raw_id for job in records if job.raw_id}
-    return [*(job for job in jobs if job.raw_id not in measured), *records]
+    shared = {job.raw_id for job in jobs if job.no_energy == SHARED}
+    return [
+        *(job for job in jobs if job.raw_id not in measured),
+        *(
+            replace(job, energy_j=None, no_energy=SHARED) if job.raw_id in shared else job
+            for job in records
+        ),
+    ]
 
 
 METRICS: dict[str, tuple[str, Callable[[EntryVerdict], float | None]]] = {

@@ -347,6 +347,22 @@ def test_the_entry_of_a_run(policy: Path, words, variables, expected) -> None:
     assert (file.stat().st_mode & 0o777) == 0o600
 
 
+@pytest.mark.parametrize(
+    ("variables", "nodes"),
+    [
+        ({}, 1),
+        ({"SLURM_JOB_NUM_NODES": "4"}, 4),
+        ({"SLURM_JOB_NUM_NODES": "4", "SLURM_STEP_NUM_NODES": "2"}, 2),
+    ],
+    ids=["no job", "a batch script", "a step"],
+)
+def test_the_record_says_on_how_many_nodes_the_program_may_run(policy, variables, nodes) -> None:
+    file = policy / "records.jsonl"
+    given = ["--site", str(policy / "s.toml"), "--records", str(file)]
+    assert campaign(*given, "--", "true", **variables).returncode == 0
+    assert json.loads(file.read_text())["nodes"] == nodes
+
+
 def test_other_tasks_of_a_node_only_run_the_program(policy: Path) -> None:
     given = ["--site", str(policy / "s.toml"), "--records", str(policy / "r")]
     assert campaign(*given, "--", "echo", "x", SLURM_LOCALID="1").stdout == "x\n"

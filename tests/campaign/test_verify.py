@@ -370,12 +370,12 @@ def test_records_of_a_step_are_one_job(tmp_path):
     path.write_text(
         record()
         + record(node="n2", energy_j=500.0, time_s=11.0)
-        + record(job_id="2", exit=3)
-        + record(job_id="3", energy_j=None)
-        + record(job_id="4", clock_proof="not achieved")
-        + record(job_id=None, mark=None)
-        + record(job_id=None)
-        + record(job_id=None, energy_j=999.0)
+        + record(job_id="2", exit=3, node="n3")
+        + record(job_id="3", energy_j=None, node="n4")
+        + record(job_id="4", clock_proof="not achieved", node="n5")
+        + record(job_id=None, mark=None, node="n6")
+        + record(job_id=None, node="n7")
+        + record(job_id=None, energy_j=999.0, node="n8")
     )
     jobs = read_records([path, path])
     assert [(job.energy_j, job.time_s) for job in jobs[:2]] == [(1500.0, 11.0), (1000.0, 10.0)]
@@ -404,6 +404,55 @@ def test_a_task_of_an_array_counts_once(tmp_path):
     )
     both = joined(read_jobs(f"{table}\n"), read_records([path]))
     assert [job.raw_id for job in both] == ["202", "201"]
+
+
+LATER = "2026-11-28T10:00:05.000+00:00"
+NOT_ITS_OWN = {
+    "another job on the node": (record() + record(job_id="2", start=LATER), "shared"),
+    "one that no policy is for": (record() + record(job_id="2", start=LATER, mark=None), "shared"),
+    "one that failed": (record() + record(job_id="2", start=LATER, exit=1), "shared"),
+    "another step at the same time": (record() + record(step_id="1", start=LATER), "shared"),
+    "one node of two": (record(nodes=2), "not every node"),
+    "a batch script on the first of four nodes": (record(step_id=None, nodes=4), "not every node"),
+    "no energy of one node": (record(nodes=2) + record(node="n2", energy_j=None), "no energy"),
+}
+
+
+@pytest.mark.parametrize("which", NOT_ITS_OWN)
+def test_a_record_of_more_or_less_than_the_run_has_no_energy(tmp_path, which):
+    lines, why = NOT_ITS_OWN[which]
+    (tmp_path / "exec.jsonl").write_text(lines)
+    for job in read_records([tmp_path / "exec.jsonl"]):
+        assert job.energy_j is None
+        assert job.no_energy.startswith(why)
+        assert job.time_s == 10.0
+
+
+def test_a_node_where_the_policy_was_not_read_counts(tmp_path):
+    """Its energy is a part of the run's, and it was not at the entry's clocks."""
+    bare = {"nodes": 2, "mark": None, "arm": None, "set": False, "clock_proof": None}
+    path = tmp_path / "exec.jsonl"
+    for lines in (
+        record(node="n2", energy_j=500.0, **bare) + record(nodes=2),
+        record(nodes=2) + record(node="n2", energy_j=500.0, **bare),
+    ):
+        path.write_text(lines)
+        (job,) = read_records([path])
+        assert (job.energy_j, job.mark, job.arm, job.proven) == (
+            1500.0,
+            "app:2000/-",
+            "policy",
+            False,
+        )
+
+
+def test_a_record_of_a_job_that_shared_its_node_by_the_accounting_has_no_energy(tmp_path):
+    (tmp_path / "exec.jsonl").write_text(record())
+    records = read_records([tmp_path / "exec.jsonl"])
+    alone = read_jobs(sacct_table([{"JobID": "1"}, {"JobID": "9", "NodeList": "n2"}]))
+    beside = read_jobs(sacct_table([{"JobID": "1"}, {"JobID": "9"}]))
+    assert [job.energy_j for job in joined(alone, records) if job.id == "1"] == [1000.0]
+    assert [job.energy_j for job in joined(beside, records) if job.id == "1"] == [None]
 
 
 @pytest.mark.parametrize("time_s", [0.0, -1.0])
