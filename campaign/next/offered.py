@@ -120,7 +120,7 @@ def offered(
             launch_s + measuring_s(plan.campaign.protocol, site, iteration_s)
             for iteration_s in np.nan_to_num(time_s).tolist()
         ]
-        return np.array(seconds) / 3600.0
+        return np.array(seconds) * site.nodes_per_point / 3600.0
 
     return Offered(
         part=part,

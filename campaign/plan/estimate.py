@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.planned_points import PartitionPoints
 from sites.site_file import Partition, Site
@@ -84,10 +86,10 @@ def measuring_s(protocol: Protocol, site: Site, iteration_s: float = 0.0) -> flo
 
 
 def launching_s(site: Site, ranks: int = 1) -> float:
-    """What launching a point costs beside its steps, in s."""
+    """What launching a point of so many ranks a node costs beside its steps, in s."""
     if site.is_simulated:
         return SIMULATED_S
-    if ranks > 1:
+    if ranks * site.nodes_per_point > 1:
         return STEP_S
     return BATCHED_S if site.clocks.in_steps else SUBPROCESS_S
 
@@ -145,14 +147,14 @@ def _estimate(
         max(point_s - measuring_s(protocol, site, known.get(pair, 0.0)), 0.0)
         for pair, point_s in point_times.items()
     ]
+    points_of = np.bincount(part.order // len(part.settings), minlength=len(part.inputs))
     steps_s, known_inputs = 0.0, 0
-    for entry in part.inputs:
+    for entry, points in zip(part.inputs, points_of.tolist(), strict=True):
         iteration_s = known.get((entry.label, entry.params))
         known_inputs += iteration_s is not None
-        steps_s += measuring_s(protocol, site, iteration_s or 0.0)
-        ranks = entry.ranks * site.nodes_per_point
-        steps_s += statistics.median(beyond_s) if beyond_s else launching_s(site, ranks)
-    point_s = steps_s / len(part.inputs)
+        launch_s = statistics.median(beyond_s) if beyond_s else launching_s(site, entry.ranks)
+        steps_s += points * (launch_s + measuring_s(protocol, site, iteration_s or 0.0))
+    point_s = steps_s / len(part)
     workers = min(site.workers(part.partition), len(part))
     nodes = workers * site.nodes_per_point
     own_s = math.ceil(len(part) / workers) * point_s

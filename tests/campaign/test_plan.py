@@ -199,6 +199,29 @@ def test_an_estimate_is_the_sum_of_the_protocols_steps(tmp_path):
     assert later.point_s == pytest.approx(31.0 + 12.0)
 
 
+def test_a_kernel_counts_in_an_estimate_as_often_as_it_is_measured(tmp_path):
+    """By hand: one kernel of 100 s is measured 50 times, a short one twice."""
+    path = slurm_campaign(tmp_path, "10:00:00")
+    kernels = """
+[[kernels]]
+kernel = "idle"
+params = { sleep_s = 1 }
+[[kernels]]
+kernel = "idle"
+label = "twice"
+repeats = 2
+params = { sleep_s = 2 }
+"""
+    path.write_text(path.read_text().partition("[[kernels]]")[0] + kernels)
+    plan = make_plan(path)
+    (part,) = plan.points.parts
+    known = {("idle", entry.params): 100.0 for entry in part.inputs if entry.label == "idle"}
+    (got,) = estimates([part], plan.campaign.protocol, plan.sites, known)
+    long_s, short_s = 2 + (100 + 200) + 100 + 4, 2 + 4 + 21 + 4
+    assert len(part) == got.points == 52
+    assert got.point_s * 52 == pytest.approx(50 * long_s + 2 * short_s + 52 * SUBPROCESS_S)
+
+
 def test_the_times_between_points_are_those_of_one_node(tmp_path):
     """Two nodes in turn: a point every 5 s on one and every 7 s on the other."""
     rows = [

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
@@ -15,6 +16,7 @@ from campaign.launch.preview import job_scripts
 from campaign.launch.scheduler import job_name
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import SubprocessRunner
+from campaign.next.offered import offered
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.estimate import estimates
 from campaign.plan.plan import make_plan
@@ -248,6 +250,10 @@ def test_the_nodes_of_a_point_are_those_of_the_estimate(tmp_path: Path) -> None:
     (own,) = estimates(plan.points.parts, plan.campaign.protocol, plan.sites, {})
     assert own.nodes == 6
     assert own.node_hours == pytest.approx(6 * own.wall_s / 3600.0)
+    (part,) = plan.points.parts
+    cells = offered(plan, part, {}, None).cells
+    each = [cells.cost(k, np.full(1, np.nan)) for k in range(len(part.inputs))]
+    assert np.mean(each) == pytest.approx(2 * own.point_s / 3600.0)
     assert job_scripts(plan, tmp_path / "S")["pair/cpu-a"]["jobs"] == 3
 
 
