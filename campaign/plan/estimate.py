@@ -37,10 +37,9 @@ LEAST_WINDOWS = 3
 """The fewest windows where uncertainty_pct is given."""
 
 KnownTimes = Mapping[tuple[str, str], float]
-"""(kernel's name in the store, parameters) -> measured seconds of one iteration."""
-PointTimes = Mapping[tuple[str, str], KnownTimes]
-"""(site, partition) -> measured seconds from the start of a point to that of the next one on its
-node, by kernel and parameters."""
+"""(kernel's name in the store, parameters) -> measured seconds."""
+TimesByPartition = Mapping[tuple[str, str], KnownTimes]
+"""(site, partition) -> measured seconds by kernel and parameters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,17 +117,18 @@ def estimates(
     parts: Sequence[PartitionPoints],
     protocol: Protocol,
     sites: Mapping[str, Site],
-    known: KnownTimes,
-    point_times: PointTimes = MappingProxyType({}),
+    known: TimesByPartition,
+    point_times: TimesByPartition = MappingProxyType({}),
 ) -> list[PartitionEstimate]:
-    """The estimate of each partition. What a point costs beside its steps is the median of what
-    ``point_times`` has beyond them, where it has the partition."""
+    """The estimate of each partition. ``known``: of one iteration; ``point_times``: from the start
+    of a point to that of the next one on its node. What a point costs beside its steps is the
+    median of what these have beyond them, where they have the partition."""
     return [
         _estimate(
             part,
             protocol,
             sites[part.site],
-            known,
+            known.get((part.site, part.partition), {}),
             point_times.get((part.site, part.partition), {}),
         )
         for part in parts

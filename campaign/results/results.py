@@ -154,19 +154,23 @@ class Results:
             tuple(now.mixtures),
         )
 
-    def iteration_times(self) -> dict[tuple[str, str], float]:
-        """(kernel, parameters as JSON) -> the median time of one iteration over its measurements,
-        in s."""
+    def iteration_times(self, site: str, partition: str) -> dict[tuple[str, str], float]:
+        """(kernel, parameters as JSON) -> the median time of one iteration, in s: over its
+        measurements on the partition; where there are none, at the site; else over all."""
         from dvfs.dataset import is_complete  # noqa: PLC0415
 
         done = is_complete(self.columns["status"])
-        times: dict[tuple[str, str], list[float]] = {}
-        names = ("kernel", "params", "time_s")
-        columns = [self.columns[name][done].tolist() for name in names]
-        for kernel, params, time_s in zip(*columns, strict=True):
-            if math.isfinite(time_s):
-                times.setdefault((kernel, params), []).append(time_s)
-        return {kernel_params: statistics.median(some) for kernel_params, some in times.items()}
+        of_site = done & (self.columns["site"] == site)
+        medians: dict[tuple[str, str], float] = {}
+        for rows in (done, of_site, of_site & (self.columns["partition"] == partition)):
+            names = ("kernel", "params", "time_s")
+            columns = [self.columns[name][rows].tolist() for name in names]
+            times: dict[tuple[str, str], list[float]] = {}
+            for kernel, params, time_s in zip(*columns, strict=True):
+                if math.isfinite(time_s):
+                    times.setdefault((kernel, params), []).append(time_s)
+            medians |= {pair: statistics.median(some) for pair, some in times.items()}
+        return medians
 
     def point_times(self) -> dict[tuple[str, str], dict[tuple[str, str], float]]:
         """(site, partition) -> (kernel, parameters as JSON) -> the median time from the start of a

@@ -165,8 +165,11 @@ def _print_points(plan: Plan, limit: int) -> None:
 def _estimates(plan: Plan, store: Results | None) -> list[PartitionEstimate]:
     from campaign.plan.estimate import estimates  # noqa: PLC0415
 
-    times = ({}, {}) if store is None else (store.iteration_times(), store.point_times())
-    return estimates(plan.points.parts, plan.campaign.protocol, plan.sites, *times)
+    parts = plan.points.parts
+    if store is None:
+        return estimates(parts, plan.campaign.protocol, plan.sites, {})
+    known = {pair: store.iteration_times(*pair) for pair in plan.partitions}
+    return estimates(parts, plan.campaign.protocol, plan.sites, known, store.point_times())
 
 
 def _print_estimates(estimated: list[PartitionEstimate]) -> None:

@@ -78,7 +78,7 @@ def planned(path: Path) -> object:
         "spaces": [[len(space.params), dict(space.refused)] for space in plan.spaces],
         "estimates": [
             one.as_dict()
-            for times in ({}, known)
+            for times in ({}, dict.fromkeys(plan.partitions, known))
             for one in estimates(points.parts, plan.campaign.protocol, plan.sites, times)
         ],
     }

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from types import SimpleNamespace
 from typing import get_args
 
 import numpy as np
@@ -38,7 +39,7 @@ from campaign.plan.plan import make_plan
 from campaign.plan.planned_points import in_batches
 from campaign.plan.point import Point, canonical_json, make_point
 from campaign.plan.profile_file import Profile
-from campaign.results import open_store
+from campaign.results import Results, open_store
 from campaign.verbs.command_line import main
 from dvfs.input_files import FileError, FileModel
 from dvfs.setting import Setting
@@ -189,7 +190,7 @@ def test_an_estimate_is_the_sum_of_the_protocols_steps(tmp_path):
     assert got.wall_s == pytest.approx(75 * point_s + 5 * START_S)  # 75 points in jobs of 18
     assert got.node_hours == pytest.approx(2 * got.wall_s / 3600)
     # One of three kernels is known to take 100 s: so do its warm-up, its stretches and its window.
-    known = {("idle", parts[0].inputs[0].params): 100.0}
+    known = {("s", "p"): {("idle", parts[0].inputs[0].params): 100.0}}
     (longer,) = estimates(parts, protocol, plan.sites, known)
     assert longer.known_inputs == 1
     assert longer.point_s - got.point_s == pytest.approx(((100 + 200 + 100) - (4 + 21)) / 3)
@@ -216,10 +217,34 @@ params = { sleep_s = 2 }
     plan = make_plan(path)
     (part,) = plan.points.parts
     known = {("idle", entry.params): 100.0 for entry in part.inputs if entry.label == "idle"}
-    (got,) = estimates([part], plan.campaign.protocol, plan.sites, known)
+    (got,) = estimates([part], plan.campaign.protocol, plan.sites, {("s", "p"): known})
     long_s, short_s = 2 + (100 + 200) + 100 + 4, 2 + 4 + 21 + 4
     assert len(part) == got.points == 52
     assert got.point_s * 52 == pytest.approx(50 * long_s + 2 * short_s + 52 * SUBPROCESS_S)
+
+
+def test_the_time_of_an_iteration_is_that_of_the_partition_measured_on(tmp_path):
+    """Three machines of very different speed; a kernel that one did not measure has the time of its
+    site, or of all."""
+    times = {
+        ("s", "p", "a"): (1.0, 2.0, 3.0),
+        ("s", "q", "a"): (10.0, 20.0, 30.0),
+        ("s", "q", "b"): (40.0, 50.0, 60.0),
+        ("t", "p", "a"): (100.0, 200.0, 300.0),
+        ("t", "p", "c"): (400.0, 500.0, 600.0),
+    }
+    rows = [(*place, "{}", "ok", time_s) for place, of in times.items() for time_s in of]
+    names = ("site", "partition", "kernel", "params", "status", "time_s")
+    columns = dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))
+    for place, expected in (
+        (("s", "p"), [2.0, 50.0, 500.0]),
+        (("s", "q"), [20.0, 50.0, 500.0]),
+        (("t", "p"), [200.0, 50.0, 500.0]),
+        (("s", "new"), [6.5, 50.0, 500.0]),  # of both partitions of its site
+        (("new", "p"), [20.0, 50.0, 500.0]),
+    ):
+        found = Results.iteration_times(SimpleNamespace(columns=columns), *place)
+        assert [found[kernel, "{}"] for kernel in "abc"] == expected
 
 
 def test_the_times_between_points_are_those_of_one_node(tmp_path):
