@@ -66,6 +66,7 @@ def draft_policy(
         seed: decides which these are.
         cluster: the ClusterName of the Slurm that may apply it.
         with_default: add an entry for all other jobs: the best single setting of all kernels.
+            Kernels without an entry then get one of the setting that jobs run at without a policy.
         unsure: also write entries whose saving is not above 0 with 97.5 % probability.
 
     Raises:
@@ -85,19 +86,23 @@ def draft_policy(
         )
     top = highest_clocks(known)
     base = against if against is not None else None if top is None else known[top]
-    entries, left_out = [], []
+    entries: list[Entry] = []
+    left_out: list[str] = []
+    unchanged: list[Entry] = []
     picks = [entry.pick for entry in predictions.predictions]
     shown = short_labels(KernelInstance(pick.kernel, pick.params, pick.label) for pick in picks)
     names = _names([shown[pick.label] for pick in picks])
     for pick, name in zip(picks, names, strict=True):
         candidates = among[pick.label]
         made = _entry(name, pick.setting, [candidates], base or _fastest(candidates), unsure)
+        jobs = Match(job_name=name)
         if isinstance(made, str):
             left_out.append(f"{pick.label}: {made}")
+            if base is not None:
+                setting = _written(base)
+                unchanged.append(Entry(name=name, match=jobs, kernel=pick.label, setting=setting))
         else:
-            entries.append(
-                made.model_copy(update={"match": Match(job_name=name), "kernel": pick.label})
-            )
+            entries.append(made.model_copy(update={"match": jobs, "kernel": pick.label}))
     default = None
     if with_default:
         single = _best_single(predictions)
@@ -110,6 +115,7 @@ def draft_policy(
             left_out.append(f"default: {made}")
         else:
             default = made
+            entries += unchanged  # the default entry is not for them
     if not entries and default is None:
         raise ArgumentError(
             f"no entry: {left_out[0]}; measure more (campaign next), or add --unsure"

@@ -180,7 +180,7 @@ def _write(arguments: Namespace) -> int:
     explain(str(draft.fit))
     _print_entries(draft.policy)
     for line in draft.left_out:
-        explain(f"no entry: {line}")
+        explain(f"{'unchanged' if draft.policy.default else 'no entry'}: {line}")
     output = shlex.quote(arguments.output)
     say(f"{arguments.output}: written; edit its matches, then: campaign policy check {output}")
     return 0

@@ -290,6 +290,22 @@ def test_the_default_entry_keeps_the_limits_for_every_kernel(measured, limits, d
     assert len(said) == (default is None)
 
 
+def test_the_default_entry_is_not_for_kernels_that_are_left_as_they_are(measured):
+    """By energy times time, compute is best at 1000 MHz: 100 J s against 117 at 600 MHz, the best
+    of both kernels together."""
+    draft = open_store(measured).policy("box", {"objective": "edp"}, with_default=True)
+    found = {
+        name: draft.policy.entry_for({"job_name": name}, TODAY)
+        for name in ("compute", "memory", "other")
+    }
+    mhz = {name: entry.clocks.core_mhz for name, entry in found.items()}
+    assert mhz == {"compute": 1000.0, "memory": 600.0, "other": 600.0}
+    assert found["compute"].promise is None
+    assert [line.partition(":")[0] for line in draft.left_out] == ["compute"]
+    without = open_store(measured).policy("box", {"objective": "edp"}).policy
+    assert [entry.name for entry in without.all_entries] == ["memory"]
+
+
 # --- Checks ---------------------------------------------------------------------------------------
 
 
