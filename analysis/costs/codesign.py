@@ -196,6 +196,14 @@ def scores(time_s: np.ndarray, energy_j: np.ndarray, objective: str) -> np.ndarr
     return scored[objective]
 
 
+def weighted(values: np.ndarray, weights: Sequence[float] | np.ndarray) -> np.ndarray:
+    """The weighted sums (designs,) of values (designs, stencils). A stencil without weight does not
+    count, also where it fits on no design: its value is infinite there."""
+    given = np.asarray(weights, float)
+    counts = given > 0
+    return np.asarray(values[:, counts] @ given[counts])
+
+
 def pareto(area_mm2: np.ndarray, cost: np.ndarray) -> np.ndarray:
     """The rows that no other beats in both, the smallest area first."""
     front: list[int] = []
@@ -222,15 +230,20 @@ def by_weight(costs: np.ndarray, weights: Sequence[float], steps: int = 100) -> 
     """What other weights would choose, from the costs (designs, stencils) that are known.
 
     The weight of each stencil in turn goes from none of the whole to all of it, and the others keep
-    their proportions.
+    their proportions. Where these have no weight, it has all of it.
     """
     given = np.asarray(weights, float)
     rows: list[BestAtShare] = []
     for place in range(len(given)):
         others = np.delete(given, place)
-        rest = np.delete(costs, place, axis=1) @ (others / max(others.sum(), 1e-300))
         shares = np.linspace(0.0, 1.0, steps + 1)
-        best = [int(np.argmin(share * costs[:, place] + (1 - share) * rest)) for share in shares]
+        rest = costs[:, place]
+        if others.any():
+            rest = weighted(np.delete(costs, place, axis=1), others / others.sum())
+        else:
+            shares = shares[-1:]
+        both = np.stack([costs[:, place], rest], axis=1)
+        best = [int(np.argmin(weighted(both, [share, 1.0 - share]))) for share in shares]
         start = 0
         for end in range(1, len(best) + 1):
             if end == len(best) or best[end] != best[start]:

@@ -21,6 +21,7 @@ from analysis.costs.codesign import (
     pareto,
     scores,
     totals,
+    weighted,
 )
 from analysis.costs.gpu_area import AREA_MODELS, AreaModel, area_parts_mm2, gpu_area_mm2
 from analysis.costs.stencil_time import PredictionError
@@ -85,14 +86,14 @@ class Codesign:
 
     def cost_of(self, weights: Sequence[float]) -> np.ndarray:
         """The workload's cost (designs,) with other weights, from what is known (C.17)."""
-        return np.asarray(self.costs @ np.asarray(weights, float))
+        return weighted(self.costs, weights)
 
     def row(self, place: int) -> dict[str, Any]:
         """A design and the workload's time on it."""
         values: dict[str, Any] = {
             name: column[place].item() for name, column in vars(self.designs).items()
         }
-        return values | {"time_s": float(self.time_s[place] @ np.array(self.weights))}
+        return values | {"time_s": float(weighted(self.time_s[[place]], self.weights)[0])}
 
     def shares(self) -> list[dict[str, Any]]:
         """What other weights would choose; see :func:`analysis.costs.codesign.by_weight`."""
@@ -167,7 +168,7 @@ def run_study(path: Path) -> Codesign:
     costs = scores(times, energies, study.objective)
     weights = np.array([work.weight for work in works])
     result_best = {}
-    together = costs @ weights
+    together = weighted(costs, weights)
     for place, work in enumerate(works):
         row = int(np.argmin(costs[:, place]))
         result_best[work.name] = _best(study, designs, row, [place], works, found, tiles_of)
@@ -301,7 +302,7 @@ def _existing(
             for caches in (True, False)
         )
         times = [totals(best, work)[0][row] for best, work in zip(found, works, strict=True)]
-        time_s = sum(work.weight * own_s for work, own_s in zip(works, times, strict=True))
+        time_s = weighted(np.array([times]), [work.weight for work in works])[0]
         areas = {"area_mm2": with_caches, "area_without_caches_mm2": without}
         by_stencil = {work.name: float(own_s) for work, own_s in zip(works, times, strict=True)}
         rows.append(gpu.model_dump() | areas | {"time_s": float(time_s), "times_s": by_stencil})
@@ -324,7 +325,7 @@ def write_study_figures(result: Codesign, folder: Path) -> list[Path]:
     for gpu in result.existing:
         existing[gpu["name"]] = (gpu["area_mm2"], gpu["time_s"])
         existing[f"{gpu['name']} without caches"] = (gpu["area_without_caches_mm2"], gpu["time_s"])
-    time_s = result.time_s @ np.array(result.weights)
+    time_s = weighted(result.time_s, result.weights)
     figures = [
         front_figure(designs.area_mm2, time_s, result.front, names, existing, study.name),
         area_figure({name: design.parts_mm2 for name, design in result.best.items()}, study.name),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from analysis.costs.codesign import (
     by_weight,
     designs_of,
     pareto,
+    weighted,
 )
 from analysis.costs.gpu_area import MAXWELL_28NM_ROUNDED, area_parts_mm2, gpu_area_mm2
 from analysis.costs.stencil_time import Machine, PredictionError, stencil_time, tile_bytes
@@ -198,6 +200,36 @@ def test_front_and_weights_are_those_of_plain_loops() -> None:
                 mixed = np.array(weights) / (sum(weights) - weights[stencil]) * (1 - share)
                 mixed[stencil] = share
                 assert row.design == int(np.argmin(costs @ mixed))
+
+
+def test_a_design_on_which_a_stencil_does_not_fit_is_best_only_where_that_has_no_weight() -> None:
+    """Costs by hand: stencil 1 fits on design 1 alone; stencil 0 costs least on design 2."""
+    costs = np.array([[3.0, np.inf], [2.0, 5.0], [1.0, np.inf]])
+    assert weighted(costs, (1.0, 0.0)).tolist() == [3.0, 2.0, 1.0]
+    assert weighted(costs, (1.0, 2.0)).tolist() == [np.inf, 12.0, np.inf]
+    for weights, expected in (
+        ((1.0, 2.0), [(0, 1, 0.0, 0.99), (0, 2, 1.0, 1.0), (1, 2, 0.0, 0.0), (1, 1, 0.01, 1.0)]),
+        ((1.0, 0.0), [(0, 2, 1.0, 1.0), (1, 2, 0.0, 0.0), (1, 1, 0.01, 1.0)]),
+    ):
+        found = [(row.stencil, row.design, row.low, row.high) for row in by_weight(costs, weights)]
+        assert found == expected
+
+
+def test_a_stencil_without_weight_does_not_choose_the_chip(tmp_path: Path) -> None:
+    """With 1 kB a tile of l3d does not fit: its time there is infinite."""
+    text = STUDY.replace("[425, 450]", "[1, 2000]").replace("flops = 8", "flops = 8\nweight = 0")
+    text = text.partition("[[existing]]")[0]
+    for name in ("processors", "lanes", "on_chip_kb"):
+        few = {"processors": [2, 8], "lanes": [128], "on_chip_kb": [1, 96]}[name]
+        text = re.sub(rf"^{name} = .*$", f"{name} = {few}", text, flags=re.MULTILINE)
+    text += '[[workload]]\nstencil = "j1d"\niteration_s = 3e-8\nflops = 5\nsizes = [[4096, 1024]]\n'
+    path = tmp_path / "study.toml"
+    path.write_text(text, encoding="utf-8")
+    result = run_study(path)
+    of_l3d, of_j1d = result.time_s.T
+    assert np.isinf(of_l3d).any() and np.isfinite(of_j1d).all()
+    assert result.best["workload"].time_s == result.best["j1d"].time_s == of_j1d.min()
+    assert [row["time_s"] for row in result.as_dict()["pareto"]] == of_j1d[result.front].tolist()
 
 
 STUDY = """\
