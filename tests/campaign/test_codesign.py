@@ -24,7 +24,9 @@ from analysis.costs.codesign import (
 )
 from analysis.costs.gpu_area import MAXWELL_28NM_ROUNDED, area_parts_mm2, gpu_area_mm2
 from analysis.costs.stencil_time import Machine, PredictionError, stencil_time, tile_bytes
-from campaign.codesign.designs import run_study
+from analysis.figures.codesign import front_figure
+from analysis.figures.figure import Figure
+from campaign.codesign.designs import run_study, write_study_figures
 from campaign.verbs.command_line import main
 
 DATA = Path(__file__).parents[1] / "data" / "prajapati2019"
@@ -302,6 +304,27 @@ def test_energy_as_the_objective(tmp_path: Path) -> None:
     best = result.best["workload"]
     assert best.energy_j * best.time_s <= result.costs.min() * (1 + 1e-12)
     assert best.energy_j > 0.2 * best.area_mm2 * best.time_s
+
+
+def test_the_figure_s_front_is_of_the_times_that_it_shows(tmp_path: Path, monkeypatch) -> None:
+    """With energy as the objective, that of the table is another one."""
+    energy = "[energy]\nconstant_w = 1000.0\nconstant_w_per_mm2 = 5.0\nword_j = 1e-9\n"
+    path = tmp_path / "study.toml"
+    text = STUDY.replace('form = "printed"', 'objective = "energy"').replace("[425", "[20")
+    path.write_text(text + energy, encoding="utf-8")
+    result = run_study(path)
+    drawn: list[tuple[Any, ...]] = []
+
+    def noted(*given: Any) -> Figure:
+        drawn.append(given)
+        return front_figure(*given)
+
+    monkeypatch.setattr("analysis.figures.codesign.front_figure", noted)
+    write_study_figures(result, tmp_path)
+    ((area_mm2, time_s, front, *_),) = drawn
+    assert front.tolist() != result.front.tolist()
+    for row in front:
+        assert not ((area_mm2 <= area_mm2[row]) & (time_s < time_s[row])).any()
 
 
 @pytest.mark.parametrize(
