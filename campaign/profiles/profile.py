@@ -96,10 +96,12 @@ def read_application(
     """The profile of an application from profilers' files, each with the name of its map.
 
     ``kernel``: a regular expression for the names of kernels to take. ``region``: a marker region.
-    ``time_s``: the run's time, instead of what the maps give.
+    ``time_s``: the run's time, instead of what the maps give: the time of a file of times alone,
+    otherwise of the first one that has one.
 
     Raises:
-        FileError: a file or a map cannot be read, or lacks a counter that its map needs.
+        FileError: a file or a map cannot be read, or lacks a counter that its map needs; or two
+            files count the same class.
         ArgumentError: ``kernel`` is not a regular expression.
     """
     try:
@@ -107,12 +109,21 @@ def read_application(
     except re.error as error:
         raise ArgumentError(f"--kernel: {kernel!r} is not a regular expression: {error}") from None
     counts: dict[str, float] = {}
+    counted_in: dict[str, Path] = {}
     notes: list[str] = []
-    for path, map_name in sources:
-        counter_map = read_counter_map(map_name)
+    maps = [(path, read_counter_map(map_name)) for path, map_name in sources]
+    # A file of times alone is given for its time, wherever it stands: counting slows a run down.
+    for path, counter_map in sorted(maps, key=lambda one: bool(one[1].counts)):
         wanted = {*counter_map.time_s, *(n for of in counter_map.counts.values() for n in of)}
         counted = read_counted(path, counter_map.layout, selection, wanted)
-        counts |= _counts(counter_map, counted, path)
+        for class_name, count in _counts(counter_map, counted, path).items():
+            if class_name in counts:
+                raise FileError(
+                    f"counts {class_name}, which {counted_in[class_name]} counts too",
+                    "give each class by one file: leave it out of the map of the other",
+                    str(path),
+                )
+            counts[class_name], counted_in[class_name] = count, path
         notes += counted.notes
         if time_s is None and counter_map.time_s:
             time_s = _sum(counter_map.time_s, counted, path, "time_s")

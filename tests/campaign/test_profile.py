@@ -102,6 +102,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["ncu.csv=dram.toml", "--kernel", "^fmm"], {"dram": 2e6}, 80e-6),
         (["wide.csv=dram.toml"], {"dram": 2e6}, 80e-6),
         (["ncu.csv=dram.toml", "nsys.csv=nsys", "--time-s", "3"], {"dram": 11e6}, 3.0),
+        # ncu has 1.08 ms, in which it counted: the time is nsys's, in either order.
+        (["ncu.csv=dram.toml", "nsys.csv=nsys"], {"dram": 11e6}, 2.5e-3),
+        (["nsys.csv=nsys", "ncu.csv=dram.toml"], {"dram": 11e6}, 2.5e-3),
         (
             ["nvprof.csv=nvprof-kepler", "nsys.csv=nsys", "--kernel", "fmm"],
             {
@@ -143,6 +146,8 @@ def test_multiplexed_counters_are_named(folder: Path, capsys: pytest.CaptureFixt
         (["ncu.csv=dram.toml", "--kernel", "gemm"], "or nothing of what is selected"),
         (["ncu.csv=dram.toml", "--kernel", "("], "not a regular expression"),
         (["nsys.csv=nsys"], "no operation counts"),
+        # One would be lost, as of the processes of a program.
+        (["perf.csv=perf-intel", "likwid.csv=likwid-mem-dp"], "likwid.csv: counts dp, which perf"),
         (["wide.csv=short.toml"], "has no value of lts__x.sum, which the map needs for l2"),
         (["wide.csv=below.toml"], "the counters of l2 give -2e.06, below zero"),
         ([], "FILE=MAP: give at least one"),
