@@ -237,6 +237,29 @@ def test_the_files_of_version_1_5_keep_why_a_variant_failed_and_that_no_power_wa
     assert len(frame) == 6
 
 
+@pytest.mark.parametrize(
+    ("name", "unit", "usual"),
+    [
+        ("time", "s", "ms"),
+        ("nvml_energy", "mJ", "J"),
+        ("nvml_power", "mW", "W"),
+        ("core_freq", "Hz", "MHz"),
+    ],
+)
+def test_a_measurement_in_another_unit_than_kernel_tuners_is_refused(tmp_path, name, unit, usual):
+    """Unless the map gives its unit: then it is that."""
+    units = {"time": "ms", "nvml_energy": "J"} | {name: unit}
+    measured = [{"name": of, "value": 5, "unit": its} for of, its in units.items()]
+    result = {"configuration": {"bx": 16}, "measurements": measured}
+    text = json.dumps({"results": [result]})
+    mapping = 'layout = "kernel-tuner"\n[constants]\nsite = "a"\nkernel = "k"\n[columns]\n'
+    words = f"t.csv:1: its {name} is in {unit!r}; change it to {usual}, which"
+    assert words in refusal(tmp_path, text, mapping)
+    if unit == "mJ":
+        named = mapping + 'energy_j = { column = "nvml_energy", unit = "mJ" }\n'
+        assert read(tmp_path, text, named)["energy_j"].tolist() == [0.005]
+
+
 def test_variants_that_stand_twice_are_repeats_where_the_map_says_so(tmp_path):
     text = cache(a_record(), a_record(time=2))
     frame = read(tmp_path, text, "number_repeats = true\n" + TIMES)

@@ -26,6 +26,7 @@ from campaign.table.delimited import read_table_text
 from campaign.table.formats import Columns, FormatDescription
 from campaign.table.map_file import ColumnSource, TableMap
 from campaign.table.number_text import number
+from campaign.table.units import STANDARD, quantity_of
 from dvfs.dataset import KERNEL_FAILED, OK, TIMED_OUT, WRONG_RESULT, is_complete
 from dvfs.input_files import FileError
 from dvfs.setting import NUMBERS
@@ -317,6 +318,9 @@ def _as_cache(path: Path, read: JsonRecords, mapping: TableMap) -> None:
             "give kernel under [constants] in a map file, or --set kernel=K",
             str(path),
         )
+    with_unit = {
+        name for of in mapping.columns.values() if of.unit or of.factor != 1.0 for name in of.names
+    } - {OURS["time_s"][0]}
     for i, (line, result) in enumerate(zip(read.lines, read.records, strict=True)):
         try:
             params = dict(result["configuration"])
@@ -328,16 +332,17 @@ def _as_cache(path: Path, read: JsonRecords, mapping: TableMap) -> None:
             times = result.get("times", {})
             record |= {ours: times[name] for name, ours in TIMES.items() if name in times}
             record |= {name: result[name] for name in OF_RESULT if name in result}
-            unit = units.get("time", "")
         except (TypeError, KeyError, ValueError):
             what = "is a result without its configuration or with other measurements"
             raise FileError(what, "correct or remove it", f"{path}:{line}") from None
-        if unit not in MILLISECONDS:
-            raise FileError(
-                f"its time is in {unit!r}",
-                "change it to ms, which Kernel Tuner writes",
-                f"{path}:{line}",
-            )
+        for ours, (name, _) in OURS.items():
+            known = MILLISECONDS if ours == "time_s" else ("", STANDARD[quantity_of(ours)])
+            if (unit := units.get(name, "")) not in known and name not in with_unit:
+                raise FileError(
+                    f"its {name} is in {unit!r}",
+                    f"change it to {known[1]}, which Kernel Tuner writes",
+                    f"{path}:{line}",
+                )
         record.pop(ERROR, None)
         if (why := result.get("invalidity", "correct")) != "correct":
             record[ERROR] = why
