@@ -209,7 +209,7 @@ def _judged_picks(
             "picks": above[truth.column[pick.setting]],
             "best_measured": above[truth.least(pick.label, fold.own)],
             "highest_clocks": np.nan if truth.top is None else above[truth.top],
-            "best_single": above[int(np.argmin(rank))],
+            "best_single": above[int(np.argmin(rank))] if np.isfinite(rank).any() else np.nan,
             "race_to_halt": above[truth.fastest[truth.row[pick.label]]],
             "random": above.mean(),
         }

@@ -31,11 +31,11 @@ CHOOSERS = {
 """Who chooses the setting: the name in JSON, and the name in reports."""
 
 
-def best_single_setting(data: Observations, objective: Objective) -> Setting:
+def best_single_setting(data: Observations, objective: Objective) -> Setting | None:
     """The measured setting that is best on average over all kernels
-    (:func:`rank_single_settings`)."""
+    (:func:`rank_single_settings`); None where no kernel was measured at two."""
     rank = rank_single_settings(data, objective)
-    return data.settings[int(np.argmin(rank))]
+    return data.settings[int(np.argmin(rank))] if np.isfinite(rank).any() else None
 
 
 def better_than(scores: np.ndarray, chosen: int, other: int) -> tuple[float, float]:
@@ -134,14 +134,15 @@ def highest_clocks(settings: Sequence[Setting]) -> int | None:
 def rank_single_settings(data: Observations, objective: Objective) -> np.ndarray:
     """Each setting's rank as a single setting for all kernels: float64 (settings,), 0 the best.
 
-    Kernels without rows do not count. Best is the
-    least mean of the score above each kernel's best, among the settings at which most
+    Kernels measured at fewer than two settings do not count: they show no setting to be better.
+    Best is the least mean of the score above each kernel's best, among the settings at which most
     kernels were measured; those of fewer kernels come after; infinite where none was.
     """
     shape = (len(data.settings), len(data.kernels))
     cell = data.setting * shape[1] + data.kernel
     n = np.bincount(cell, minlength=shape[0] * shape[1])
     there = (n > 0).reshape(shape)
+    there &= there.sum(axis=0) > 1
     energy_j, time_s = (
         (np.bincount(cell, values, len(n)) / np.maximum(n, 1)).reshape(shape)
         for values in (data.energy_j, data.time_s)

@@ -493,6 +493,16 @@ def test_the_best_single_setting_by_brute_force(data, name):
     assert best_single_setting(data, goal) == data.settings[int(np.argmin(above))]
 
 
+def test_a_kernel_at_one_setting_does_not_choose_the_best_single_setting(data):
+    """By brute force over the others: the one kernel makes its setting that of most kernels."""
+    one = sorted(set(data.labels.tolist()))[0]
+    for only in range(len(data.settings)):
+        some = data.take((data.labels != one) | (data.setting == only))
+        others = best_single_setting(data.take(data.labels != one), ENERGY)
+        assert best_single_setting(some, ENERGY) == others
+    assert best_single_setting(data.take(data.setting == 0), ENERGY) is None
+
+
 def test_a_pick_says_whether_it_is_better_than_choices_without_a_model(data):
     single = best_single_setting(data, ENERGY)
     for label, among in all_candidates(data).items():
