@@ -28,6 +28,7 @@ from analysis.quality.noise import median_grid, repeat_noise
 from analysis.quality.origins import estimated, mixed_setups, recorded_energies, unproven_clocks
 from analysis.quality.possible_values import (
     counts_by_setting,
+    counts_missing,
     energy_against_power,
     falling_voltages,
     possible_clocks_and_volts,
@@ -69,6 +70,7 @@ def check(dataset: xr.Dataset | Columns, site: str) -> list[Finding]:
     findings += possible_clocks_and_volts(rows)
     findings += falling_voltages(rows)
     findings += counts_by_setting(rows)
+    findings += counts_missing(rows)
     findings += power_caps(rows, labels)
     findings += limits_not_kept(rows)
     findings += clocks_not_held(rows)

@@ -255,6 +255,32 @@ def counts_by_setting(rows: Rows) -> list[Finding]:
     ]
 
 
+def counts_missing(rows: Rows) -> list[Finding]:
+    """Kernels that lack the count of a class in a part of their rows, which a fit takes for 0."""
+    lacks = np.zeros(len(rows.index), bool)
+    named: dict[int, str] = {}
+    for name, n in rows.counts.items():
+        counted = np.bincount(rows.kernel[n > 0], minlength=len(rows.kernels)) > 0
+        without = np.isnan(n) & counted[rows.kernel]
+        lacks |= without
+        for i in np.flatnonzero(without).tolist():
+            where = rows.where(rows.kernel[i], rows.setting[i])
+            named.setdefault(int(rows.kernel[i]), f"{where}: {name}")
+    if not named:
+        return []
+    return [
+        Finding(
+            "counts",
+            "warning",
+            rows.index[lacks],
+            f"in {np.count_nonzero(lacks)} rows of {len(named)} of {len(rows.kernels)} kernels a "
+            f"class has no count, and in others of the same kernel it has "
+            f"({first_named(list(named.values()))}): a fit takes what is missing for 0; give each "
+            f"row its count",
+        )
+    ]
+
+
 def _varying_kernels(rows: Rows, n: np.ndarray) -> list[tuple[int, float, int, int]]:
     """The kernels that have a class: the kernel, the logarithm of the ratio of its largest count to
     its least, over the settings, and the indices of the settings of the least and the largest."""

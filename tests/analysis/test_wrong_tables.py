@@ -169,6 +169,18 @@ def test_counts_that_follow_the_clock_are_flagged():
     assert only(one, "counts").rows.tolist() == named_rows(frame, frame["kernel"] == "k1")
 
 
+def test_a_class_that_is_counted_in_some_rows_of_a_kernel_is_flagged():
+    frame = counted(8)
+    some = (frame["kernel"] == "k1") & (frame["core_mhz"] == 900)
+    finding = only(frame.assign(n_sp=frame["n_sp"].where(~some)), "counts")
+    assert finding.rows.tolist() == named_rows(frame, some)
+    assert "1 of " in finding.text and "k1 at 900" in finding.text and ": sp)" in finding.text
+    # A kernel may count fewer classes than others, and some may count 0.
+    whole = frame["kernel"] == "k1"
+    assert findings(frame.assign(n_sp=frame["n_sp"].where(~whole)), "counts") == []
+    assert findings(frame.assign(n_sp=frame["n_sp"].where(~whole, 0.0)), "counts") == []
+
+
 def test_a_counter_of_cycles_that_wait_is_no_other_work():
     """Counters of hardware vary from run to run, and some with the clock; not the instructions."""
     frame = counted(9)
