@@ -6,8 +6,9 @@ Numbers are read in the style of the file, which depends on the locale of the ru
 - ``perf-stat``: ``perf stat -x\;`` (or ``-x,`` where no event has a comma in its name): value,
   unit, event, time counted, share counted; or ``perf stat -j``, one JSON object a line.
 - ``likwid``: ``likwid-perfctr -O``: tables of events and of metrics by hardware thread, summed
-  over threads; of a time, the longest is taken. ``region`` selects a marker region. Of several
-  groups of events, each has a time of its own: the one that has the map's counters is read.
+  over threads; of a time, the longest is taken, of a clock the mean. ``region`` selects a marker
+  region. Of several groups of events, each has a time of its own: the one that has the map's
+  counters is read.
 - ``ncu``: ``ncu --csv``, with or without ``--page raw``: a metric of a kernel's launch.
 - ``nsys``: ``nsys stats --report cuda_gpu_kern_sum --format csv``: times alone.
 - ``nvprof``: ``nvprof --csv --events ... --metrics ...``: means over a kernel's launches.
@@ -249,11 +250,20 @@ def counted_by_likwid(path: Path, lines: Sequence[str], selection: Selection) ->
             if numbers := _finite(path, row[2:], reader.line_num):
                 groups[-1].add(row[0], sum(numbers))
         elif groups and kind.endswith("Metric") and row[0] != "Metric":
-            name, _, unit = row[0].partition(" [")
+            name, _, unit = row[0].removesuffix("]").partition(" [")
             if numbers := _finite(path, row[1:], reader.line_num):
-                total = max(numbers) if unit == "s]" else sum(numbers)
-                groups[-1].values[name] = total * _factor(unit.removesuffix("]"))
+                groups[-1].values[name] = _over_threads(numbers, unit) * _factor(unit)
     return groups
+
+
+def _over_threads(numbers: Sequence[float], unit: str) -> float:
+    """A metric of LIKWID of all hardware threads. An uncore clock is at one thread of a socket, and
+    0 at the others."""
+    if unit == "s":
+        return max(numbers)
+    if unit == "MHz":
+        return sum(numbers) / max(1, len(list(filter(None, numbers))))
+    return sum(numbers)
 
 
 def _finite(path: Path, texts: Sequence[str], line: int) -> list[float]:

@@ -414,6 +414,18 @@ def test_likwid_adds_sockets_and_memory_and_takes_the_longest_runtime(tmp_path) 
     clocks = [float(stat["Clock [MHz] STAT"][3]) for stat in stats]
     assert frame["core_mhz_achieved"].tolist() == clocks
     assert refused(tmp_path / "r", (FILES / "likwid_run.csv").read_text(), "likwid")
+    # As the import advises: no sum over the threads. An uncore clock is at one of a socket.
+    text = (FILES / "likwid_regions.csv").read_text()
+    (tmp_path / "u.csv").write_text(
+        text.replace("Power [W],34.2000,32.1000", "Uncore Clock [MHz],1800,0")
+    )
+    (tmp_path / "m.toml").write_text(
+        'layout = "likwid"\n[columns]\ncore_mhz = "Clock"\nuncore_mhz = "Uncore Clock"\n'
+    )
+    (tmp_path / "named").mkdir()
+    named = taken(tmp_path / "named", tmp_path / "u.csv", "--map", str(tmp_path / "m.toml"))
+    assert named["core_mhz"].tolist() == clocks
+    assert named["uncore_mhz"].tolist() == [1800.0, 1800.0]
 
 
 # -- sacct ---------------------------------------------------------------------------------------

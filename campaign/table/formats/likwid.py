@@ -6,9 +6,7 @@ region and group of counters.
 
 from __future__ import annotations
 
-import csv
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from campaign.table.profiler_tables import Selection, counted_by_likwid
 from dvfs.input_files import FileError
 
 MARKER = re.compile(rb"(?m)^TABLE,(?:Region [^,]*,)?Group [0-9]+ Raw,")
-TIME, CLOCK = "Runtime (RDTSC)", "Clock [MHz]"
+TIME, CLOCK = "Runtime (RDTSC)", "Clock"
 ENERGIES = ("Energy", "Energy DRAM")
 ABOUT = FormatDescription(
     name="likwid",
@@ -55,8 +53,7 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     for region in dict.fromkeys(region for _, region in starts):
         starts_of_region = [line for line, name in starts if name == region]
         groups = counted_by_likwid(path, lines, Selection(region=region))
-        clocks = _clocks(lines, region)
-        for i, (line, group) in enumerate(zip(starts_of_region, groups, strict=True)):
+        for line, group in zip(starts_of_region, groups, strict=True):
             if TIME not in group.values:
                 notes.append(f"{path}:{line}: group {group.name} has no runtime, and is left out")
                 continue
@@ -66,7 +63,7 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
                 "kernel": region,
                 "time_s": group.values[TIME],
                 "energy_j": sum(energies) if energies else None,
-                "core_mhz_achieved": clocks[i] if i < len(clocks) else None,
+                "core_mhz_achieved": group.values.get(CLOCK) or None,
             }
             at.append(line)
             rows.append(row)
@@ -77,22 +74,3 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
             str(path),
         )
     return columns_of(at, rows), notes
-
-
-def _clocks(lines: Sequence[str], region: str | None) -> list[float | None]:
-    """The mean clock of the threads in each of a region's tables of metrics."""
-    clocks: list[float | None] = []
-    inside = False
-    for row in csv.reader(lines):
-        if row[:1] == ["TABLE"]:
-            name = row[1].removeprefix("Region ") if row[1].startswith("Region ") else None
-            kind = row[1 if name is None else 2]
-            inside = name == region and kind.endswith("Metric")
-            if name == region and kind.endswith("Raw"):
-                clocks.append(None)
-        elif inside and row[:1] == [CLOCK] and clocks:
-            mhz = [
-                float(text) for text in row[1:] if re.fullmatch(r"[0-9.]+(?:e[-+]?[0-9]+)?", text)
-            ]
-            clocks[-1] = sum(mhz) / len(mhz) if mhz else None
-    return clocks
