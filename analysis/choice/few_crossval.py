@@ -9,7 +9,7 @@ predict``, among all settings of the site, and are judged by what was measured t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,8 @@ class FewCase:
     """What each chooser of :data:`FEW_CHOOSERS` loses a kernel in a draw, in % of the score.
 
     ``kernel``, ``params``, ``label``: as :class:`~dvfs.kernel_instance.KernelInstance`.
-    ``expected_loss_pct``, ``best_probability``: as the pick states them.
+    ``random_most_pct``, ``random_exact``: the most that a random setting loses, and how likely it
+    is the best. ``expected_loss_pct``, ``best_probability``: as the pick states them.
     """
 
     kernel: str
@@ -64,6 +65,8 @@ class FewCase:
     label: str
     draw: int
     lost_pct: Mapping[str, float]
+    random_most_pct: float
+    random_exact: float
     expected_loss_pct: float
     best_probability: float
 
@@ -118,11 +121,16 @@ def choosers(cases: Sequence[FewCase]) -> dict[str, Chooser]:
     """What each chooser of :data:`FEW_CHOOSERS` loses over the cases, and how often it was the
     best; the highest clocks are left out where no setting has both."""
     lost = {name: np.array([case.lost_pct[name] for case in cases]) for name in FEW_CHOOSERS}
-    return {
+    made = {
         name: Chooser(float(of.mean()), float(of.max()), float(np.sum(of == 0.0)))
         for name, of in lost.items()
         if np.isfinite(of).all()
     }
+    by_chance = {
+        "max_lost_pct": max(case.random_most_pct for case in cases),
+        "exact": sum(case.random_exact for case in cases),
+    }
+    return made | {"random": replace(made["random"], **by_chance)}
 
 
 def few_cross_validate(
@@ -220,6 +228,8 @@ def _judged_picks(
                 label=pick.label,
                 draw=fold.draw,
                 lost_pct={name: float(lost) for name, lost in lost_pct.items()},
+                random_most_pct=float(above.max()),
+                random_exact=float(np.mean(above == 0.0)),
                 expected_loss_pct=pick.expected_loss_pct,
                 best_probability=pick.best_probability,
             )

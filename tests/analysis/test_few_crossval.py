@@ -448,6 +448,8 @@ def test_few_measurements_by_brute_force():
             above[np.argmin(np.sum(others, axis=0))]
         )
         assert case.lost_pct["random"] == pytest.approx(above.mean())
+        assert case.random_most_pct == pytest.approx(above.max())
+        assert case.random_exact == pytest.approx(np.mean(above == above.min()))
         assert min(abs(above - case.lost_pct["picks"])) < 1e-9
         assert case.lost_pct["best_measured"] in above
         assert case.lost_pct["highest_clocks"] == pytest.approx(
@@ -457,6 +459,10 @@ def test_few_measurements_by_brute_force():
     assert choosers["random"].mean_lost_pct == pytest.approx(
         np.mean([case.lost_pct["random"] for case in made.cases])
     )
+    # A random one of eight settings: at most the worst, and one in eight times the best.
+    worst = max((max(own) / min(own) - 1) * 100 for own in energy.values())
+    assert choosers["random"].max_lost_pct == pytest.approx(worst)
+    assert choosers["random"].exact == pytest.approx(10 / 8)
 
 
 def test_kernels_with_gaps_are_not_judged():
