@@ -198,10 +198,11 @@ def scores(time_s: np.ndarray, energy_j: np.ndarray, objective: str) -> np.ndarr
 
 def weighted(values: np.ndarray, weights: Sequence[float] | np.ndarray) -> np.ndarray:
     """The weighted sums (designs,) of values (designs, stencils). A stencil without weight does not
-    count, also where it fits on no design: its value is infinite there."""
+    count, also where it fits on no design: its value is infinite there. Equal designs have equal
+    sums, which a product of matrices does not promise."""
     given = np.asarray(weights, float)
     counts = given > 0
-    return np.asarray(values[:, counts] @ given[counts])
+    return np.asarray((values[:, counts] * given[counts]).sum(axis=1))
 
 
 def pareto(area_mm2: np.ndarray, cost: np.ndarray) -> np.ndarray:
