@@ -42,6 +42,8 @@ MOST_J = 2**63
 """A reading from here on is a counter that was reset."""
 MOST_NODES = 100_000
 SHARED = "shared a node"
+FAILED = ("FAILED", "OUT_OF_MEMORY", "NODE_FAIL", "TIMEOUT", "DEADLINE", "BOOT_FAIL")
+"""States of a step whose work is not whole. A script may cancel a step on purpose, as a monitor."""
 CLOCK_DIGITS = 0.006
 """Slurm shows clocks with three digits: 2.13G may be 2133 MHz."""
 
@@ -188,7 +190,7 @@ def _job(rows: Sequence[dict[str, str]], where: str) -> Job:
     mark, arm = marked(job["Comment"])
     energy_j, no_energy = job_energy(job, steps)
     ended_well = job["State"].split(" ")[0] == "COMPLETED"
-    why = "" if ended_well else f"state {job['State'].split(' ')[0]}"
+    why = failed_step(steps) if ended_well else f"state {job['State'].split(' ')[0]}"
     if "+" in job["JobID"]:
         why = "part of a heterogeneous job"
     start_s, end_s = (time_of(job, name, where) for name in ("Start", "End"))
@@ -212,6 +214,16 @@ def _job(rows: Sequence[dict[str, str]], where: str) -> Job:
         why_not=why,
         asked_mhz=tuple(mhz for mhz in clocks if mhz),
     )
+
+
+def failed_step(steps: Sequence[dict[str, str]]) -> str:
+    """The step of srun that failed, and how; empty where none did. The state of a job is that of
+    its script, which may go on after a step and end well."""
+    for step in steps:
+        number, state = step["JobID"].partition(".")[2], step.get("State", "").partition(" ")[0]
+        if number.isdigit() and state in FAILED:
+            return f"step {number} {state}"
+    return ""
 
 
 def marked(comment: str) -> tuple[str, str]:

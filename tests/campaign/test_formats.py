@@ -463,6 +463,21 @@ def test_the_rows_of_a_job_count_its_joules_once(tmp_path) -> None:
     assert frame["status"].tolist() == ["ok"] * 3 + ["timed out"] + ["ok"] * 2
 
 
+def test_a_job_whose_script_ends_well_after_a_step_failed_is_a_failure(tmp_path) -> None:
+    lines = [NAMES]
+    for number, state in enumerate(("FAILED", "OUT_OF_MEMORY", "CANCELLED by 0", "COMPLETED"), 1):
+        head, batch, step = job(number, 900, ("batch", "0"), ("0", "2.40G"))
+        lines += [head, batch, step.replace("COMPLETED", state)]
+    (tmp_path / "t").write_text("\n".join(lines) + "\n")
+    frame = taken(tmp_path, tmp_path / "t")
+    assert frame["status"].tolist() == ["kernel failed"] * 2 + ["ok"] * 2
+    assert frame["energy_j"].fillna(0).tolist() == [0, 0, 900, 900]
+    assert [text.split() for text in frame["text"][:2]] == [
+        ["step", "0", "FAILED"],
+        ["step", "0", "OUT_OF_MEMORY"],
+    ]
+
+
 def test_steps_that_asked_for_clocks_are_rows_unless_they_overlap(tmp_path) -> None:
     head, batch = job(1, 900, ("batch", "0"))
     times = {"0": ("10:00", "10:30"), "1": ("10:30", "11:00"), "2": ("10:45", "11:00")}

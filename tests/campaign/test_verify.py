@@ -115,6 +115,23 @@ def test_jobs_that_cannot_be_compared_are_said(row, named):
 
 
 @pytest.mark.parametrize(
+    ("step", "state", "counts"),
+    [
+        ("0", "COMPLETED", True),
+        ("1", "FAILED", False),
+        ("0", "CANCELLED by 0", True),
+        ("0", "OUT_OF_MEMORY", False),
+        ("extern", "FAILED", True),
+    ],
+)
+def test_a_job_with_a_step_that_failed_is_not_compared(step, state, counts):
+    (job,) = read_jobs(
+        sacct_table([{"JobID": "1"}, {"JobID": "1.batch"}, {"JobID": f"1.{step}", "State": state}])
+    )
+    assert (job.why_not == "") == counts
+
+
+@pytest.mark.parametrize(
     ("text", "nodes"),
     [
         ("n1", ["n1"]),

@@ -15,6 +15,7 @@ from typing import Any
 from campaign.policy.accounting import (
     clock_mhz,
     expand_nodes,
+    failed_step,
     job_energy,
     job_rows,
     row_energy,
@@ -96,7 +97,7 @@ def _measurements(run: Sequence[dict[str, str]], path: Path) -> list[dict[str, A
         energy = job_energy(job | {"NNodes": ""}, steps)
     else:
         energy = job_energy(job, steps)
-    return [_row(job, job, clocks.pop() if clocks else None, energy, path)]
+    return [_row(job, job, clocks.pop() if clocks else None, energy, path, failed_step(steps))]
 
 
 def _row(
@@ -105,9 +106,13 @@ def _row(
     core_mhz: float | None,
     energy: tuple[float | None, str],
     path: Path,
+    failed: str = "",
 ) -> dict[str, Any]:
+    """``failed``: the step that failed of a job that ended well."""
     state = _state(row) or "COMPLETED"
-    status = STATUSES.get(state, KERNEL_FAILED)
+    status, text = STATUSES.get(state, KERNEL_FAILED), row.get("State", "")
+    if status == OK and failed:
+        status, text = KERNEL_FAILED, failed
     place = f"{path}:{row['_line']}"
     nodes = expand_nodes(row.get("NodeList") or job.get("NodeList", ""), place)
     has_times = all(row.get(name) for name in ("Start", "End"))
@@ -125,7 +130,7 @@ def _row(
         "energy_j": energy[0] if status == OK else None,
         "node": nodes[0] if len(nodes) == 1 else None,
         "status": status,
-        "text": "" if status == OK else row["State"],
+        "text": "" if status == OK else text,
         "_line": row["_line"],
         "_why": energy[1] if status == OK else "",
         "_use": use,
