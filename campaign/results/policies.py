@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -215,6 +216,11 @@ def _names(labels: Iterable[str]) -> list[str]:
     names: list[str] = []
     for label in labels:
         name = re.sub("[^A-Za-z0-9_.=+-]+", "_", label)[:LONGEST_NAME].strip("_.=+-") or "kernel"
-        again = sum(other == name or other.startswith(f"{name}+") for other in names)
-        names.append(f"{name}+{again + 1}" if again else name)
+        unlike = name
+        for number in itertools.count(2):
+            if unlike not in names:
+                break
+            end = f"+{number}"
+            unlike = f"{name[: LONGEST_NAME - len(end)]}{end}"
+        names.append(unlike)
     return names

@@ -247,6 +247,20 @@ def test_a_promise_is_of_the_draws_of_both_settings():
     assert promised_change([among], settings[0], Setting(1.0)) is None
 
 
+def test_entries_of_kernels_with_like_names_have_different_names(tmp_path):
+    kernels = ["lu+2", "lu", "lu/", "LU" * 40, "LU" * 40 + "x"]
+    lines = ["kernel,core_mhz,mem_mhz,time_s,energy_j"]
+    lines += [f"{k},{mhz},500,{1000 / mhz},{mhz / 10}" for k in kernels for mhz in (1000, 800, 600)]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    store, policy = str(tmp_path / "store"), tmp_path / "policy.toml"
+    assert main(["import", str(tmp_path / "t.csv"), "--site", "box", "--store", store]) == 0
+    assert main(["fit", store]) == 0
+    assert main(["policy", store, "--unsure", "-o", str(policy)]) == 0
+    names = [one.name for one in read_policy(policy)[0].entries]
+    assert len(set(names)) == len(kernels)
+    assert max(map(len, names)) <= 60
+
+
 TWO_KERNELS = {
     "compute": {1000: (1.0, 100.0), 800: (1.25, 80.0), 600: (1.6667, 70.0)},
     "memory": {1000: (1.0, 100.0), 800: (1.01, 80.0), 600: (1.02, 60.0)},
