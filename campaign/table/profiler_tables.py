@@ -19,9 +19,10 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from campaign.table.number_text import UnclearNumbersError, read_numbers
 from dvfs.input_files import FileError, read_text
@@ -41,12 +42,15 @@ NOT_A_VALUE = ("-", "nan", "NaN", "n/a", "N/A", "no data", "inf")
 NOT_COUNTED = ("<not counted>", "<not supported>")
 """What perf writes in place of a value."""
 PERF_FIELDS = re.compile(
-    r"(?:\s*[0-9]+\.[0-9]{9};)?(?:[A-Z][^;]*;(?:[0-9]+;)?)?"
+    r"(?P<where>(?:\s*[0-9]+\.[0-9]{9};)?(?:[A-Z][^;]*;(?:[0-9]+;)?)?)"
     r"(?P<value>[^;]*);(?P<unit>[^0-9;][^;]*|);(?P<event>[^;]*[A-Za-z][^;]*);"
     r"(?:[0-9.,]+%;)?[0-9]+;(?P<share>[0-9.,]*)(?:;.*)?"
 )
 """A line of perf stat: the time of an interval and the part of the machine, if any; the value with
 its unit and event; the variance, if any; the time counted and the share in percent."""
+PERF_PLACES = ("interval", "socket", "die", "cluster", "core", "cpu", "node", "thread", "cgroup")
+COUNTED_AGAIN = "{} was counted more than once at a time; the first count is taken"
+MODIFIERS = re.compile(r":[ukhGHpPSDeIW]+$")
 PERF_MEMBER = re.compile(r'"([^"]*)"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|([^"]*?))\s*(?=,\s*"|\}|,?\s*$)')
 """A member of an object of perf stat -j. In a locale with decimal commas it is no JSON."""
 
@@ -158,27 +162,39 @@ def _table(lines: Sequence[str], *columns: str) -> Iterator[tuple[int, dict[str,
 
 def counted_by_perf(path: Path, lines: Sequence[str], _: Selection) -> list[Counted]:
     """The counters of one run of perf stat -x or -j; parts of the machine and intervals are summed.
+    An event that was asked for twice, as by groups of metrics, is counted once.
 
     Raises:
-        FileError: a line cannot be read.
+        FileError: a line cannot be read, or an event was counted in ways that overlap.
     """
     found = list(_perf_json(lines) if is_json(lines) else _perf_rows(path, lines))
     counted = Counted()
-    values = [value for _, value, *_ in found if value not in NOT_COUNTED]
-    shares = [share for *_, share in found]
-    at = [line for line, value, *_ in found if value not in NOT_COUNTED] + [f[0] for f in found]
+    values = [row.value for row in found if row.value not in NOT_COUNTED]
+    shares = [row.share for row in found]
+    at = [row.line for row in found if row.value not in NOT_COUNTED] + [row.line for row in found]
     numbers = iter(_numbers(path, values + shares, at))
-    read = [(math.nan if value in NOT_COUNTED else next(numbers)) for _, value, *_ in found]
-    for entry, value, share_pct in zip(found, read, numbers, strict=True):
-        text, unit, name = entry[1:4]
-        if text in NOT_COUNTED:
-            counted.not_counted[name] = text
+    read = [(math.nan if row.value in NOT_COUNTED else next(numbers)) for row in found]
+    once: dict[tuple[str, str], tuple[float, float]] = {}
+    for row, value, share_pct in zip(found, read, numbers, strict=True):
+        if row.value in NOT_COUNTED:
+            counted.not_counted[_event(row.event)] = row.value
         elif not math.isnan(value):
-            counted.add(name, value * _factor(unit))
-            if share_pct < MULTIPLEXED_PCT:
-                counted.notes.append(f"{name} was counted {share_pct:g} % of the time, and scaled")
+            key = row.where.strip(), row.event
+            if key in once:
+                counted.notes.append(COUNTED_AGAIN.format(row.event))
+            once.setdefault(key, (value * _factor(row.unit), share_pct))
+    by_event: dict[str, dict[str, float]] = {}
+    for (_where, event), (value, share_pct) in once.items():
+        name = _event(event)
+        of_modifiers = by_event.setdefault(name, {})
+        of_modifiers[event] = of_modifiers.get(event, 0.0) + value
+        if share_pct < MULTIPLEXED_PCT:
+            counted.notes.append(f"{name} was counted {share_pct:g} % of the time, and scaled")
+    for name, of_modifiers in by_event.items():
+        counted.add(name, _whole(path, name, of_modifiers))
     for name in counted.not_counted.keys() & counted.values.keys():
         counted.notes.append(f"{name} is {counted.not_counted[name]} in a part of the rows")
+    counted.notes = list(dict.fromkeys(counted.notes))
     return [counted]
 
 
@@ -187,8 +203,15 @@ def is_json(lines: Iterable[str]) -> bool:
     return next((line for line in lines if line.strip() and line[0] != "#"), "").startswith("{")
 
 
-PerfRow = tuple[int, str, str, str, str]
-"""The line, and the texts of value, unit, event and share."""
+class PerfRow(NamedTuple):
+    """A line of perf stat, as texts. ``where``: its interval and the part of the machine."""
+
+    line: int
+    where: str
+    value: str
+    unit: str
+    event: str
+    share: str
 
 
 def _perf_rows(path: Path, lines: Sequence[str]) -> Iterator[PerfRow]:
@@ -206,7 +229,8 @@ def _perf_rows(path: Path, lines: Sequence[str]) -> Iterator[PerfRow]:
                 "count again with perf stat -x\\; -o FILE, or with LC_ALL=C",
                 f"{path}:{number}",
             )
-        yield number, row["value"].strip(), row["unit"], _event(row["event"]), row["share"]
+        value = row["value"].strip()
+        yield PerfRow(number, row["where"], value, row["unit"], row["event"], row["share"])
 
 
 def _perf_json(lines: Sequence[str]) -> Iterator[PerfRow]:
@@ -214,18 +238,36 @@ def _perf_json(lines: Sequence[str]) -> Iterator[PerfRow]:
         parts = {name: text or bare for name, text, bare in PERF_MEMBER.findall(line)}
         if parts.get("event") and "counter-value" in parts:
             value, unit = parts["counter-value"].strip(), parts.get("unit", "")
-            yield (
-                number,
-                value,
-                unit,
-                _event(parts["event"]),
-                parts.get("pcnt-running", "").strip(),
-            )
+            where = " ".join(parts.get(name, "") for name in PERF_PLACES)
+            share = parts.get("pcnt-running", "").strip()
+            yield PerfRow(number, where, value, unit, parts["event"], share)
 
 
 def _event(name: str) -> str:
     """An event without its modifiers."""
-    return re.sub(r":[ukhGHpPSDeIW]+$", "", name)
+    return MODIFIERS.sub("", name)
+
+
+def _whole(path: Path, name: str, values: Mapping[str, float]) -> float:
+    """An event's count from those by its modifiers: those of user, kernel and hypervisor together,
+    unless one of them has all."""
+    modes = {event: _modes(event) for event in values}
+    every = set().union(*modes.values())
+    for event, counted in modes.items():
+        if counted == every:
+            return values[event]
+    if sum(map(len, modes.values())) > len(every):
+        events = " and ".join(values)
+        raise FileError(
+            f"counts {name} as {events}, which overlap", "count it once, as it is wanted", str(path)
+        )
+    return sum(values.values())
+
+
+def _modes(event: str) -> set[str]:
+    """The modes of the processor in which an event was counted: all where none is named."""
+    modifiers = MODIFIERS.search(event)
+    return set("ukh") & set(modifiers.group() if modifiers else "") or set("ukh")
 
 
 def counted_by_likwid(path: Path, lines: Sequence[str], selection: Selection) -> list[Counted]:

@@ -281,6 +281,15 @@ def test_perf_adds_package_and_memory_of_all_sockets_and_no_part_of_them(tmp_pat
     assert costs(frame) == [[0.2, 26.0]]
 
 
+def test_perf_counts_an_energy_once_that_was_asked_for_twice(tmp_path) -> None:
+    text = (FILES / "perf.txt").read_text()
+    line = "              12.34 Joules power/energy-psys/"
+    (tmp_path / "p").write_text(text.replace(line, f"{line}\n{line}"))
+    assert text.count(line) == 2
+    frame = taken(tmp_path, tmp_path / "p", "--set", "kernel=sleep")
+    assert frame["energy_j"].tolist() == [12.34, 12.34]
+
+
 @pytest.mark.parametrize("name", ["perun.hdf5", "perun.json"])
 def test_perun_gives_its_runs_and_regions_without_what_it_adds(tmp_path, name) -> None:
     """The run ``plain`` as perun prints it; of ``costs``, with a PUE and an overhead, what the

@@ -522,6 +522,41 @@ def test_real_lines_of_perf_by_interval_cpu_and_repeat(tmp_path: Path) -> None:
     assert read.not_counted == {"instructions": "<not supported>"}
 
 
+TWICE = (
+    "0.97;msec;task-clock;969577;100.00;0.126;CPUs utilized\n" * 2
+    + "48;;page-faults;969577;100.00;49.506;K/sec\n"
+    + "45;;page-faults:u;969577;100.00;46.412;K/sec\n"
+    + "".join(f"{n};;cycles:{mode};969577;100.00;;\n" for mode, n in (("u", 700), ("k", 200)))
+)
+"""As perf 6.1 writes an event that was asked for twice, or in parts."""
+TWICE_AS_JSON = "".join(
+    f'{{"interval" : {t}, "socket" : "S{socket}", "counter-value" : "{ms}.000000", "unit" : "msec"'
+    f', "event" : "task-clock", "event-runtime" : 827553, "pcnt-running" : 100.00}}\n'
+    for t, socket, ms in [(0.05, 0, 40), (0.05, 0, 40), (0.05, 1, 30), (0.1, 0, 20), (0.1, 1, 10)]
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        (TWICE, {"task-clock": 0.97e-3, "page-faults": 48.0, "cycles": 900.0}),
+        (TWICE_AS_JSON, {"task-clock": 0.1}),
+    ],
+)
+def test_perf_counts_an_event_once_that_was_asked_for_twice(tmp_path: Path, text, values) -> None:
+    (tmp_path / "p.csv").write_text(text)
+    read = read_counted(tmp_path / "p.csv", "perf-stat", Selection())
+    assert read.values == pytest.approx(values)
+    (note,) = read.notes
+    assert "task-clock" in note
+
+
+def test_perf_counts_that_overlap_are_refused(tmp_path: Path) -> None:
+    text = "".join(f"9;;cycles:{modes};1;100.00;;\n" for modes in ("uk", "kh"))
+    with pytest.raises(FileError, match="cycles:uk and cycles:kh"):
+        counted(tmp_path, "perf-stat", text)
+
+
 NCU = '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n'
 
 

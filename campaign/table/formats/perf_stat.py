@@ -14,7 +14,7 @@ from typing import Any
 from campaign.table.delimited import read_table_text
 from campaign.table.formats import Columns, FormatDescription, columns_of
 from campaign.table.map_file import TableMap
-from campaign.table.profiler_tables import Selection, counted_by_perf
+from campaign.table.profiler_tables import COUNTED_AGAIN, Selection, counted_by_perf
 from dvfs.input_files import FileError
 
 PACKAGE, MEMORY, PLATFORM = (f"power/energy-{part}/" for part in ("pkg", "ram", "psys"))
@@ -23,7 +23,7 @@ FACTORS = {"msec": 1e-3, "ns": 1e-9}
 STARTED = "# started on"
 IS_TEXT = re.compile(r"\s*Performance counter stats for |#\s+time\s+counts\s+unit\s+events")
 TEXT_FIELDS = re.compile(
-    r"\s*(?:[0-9]+[.,][0-9]{9}\s+)?(?:[SDNC][^\s/]*[0-9]\s+(?:[0-9]+\s+)?)?"
+    r"(?P<where>\s*(?:[0-9]+[.,][0-9]{9}\s+)?(?:[SDNC][^\s/]*[0-9]\s+(?:[0-9]+\s+)?)?)"
     r"(?P<value>[0-9][0-9.,\s\u00a0\u202f'\u2019]*|<not counted>|<not supported>)"
     r"\s(?:(?P<unit>Joules|ns|msec)\s+)?(?P<event>[A-Za-z][^\s]*)(?:\s.*)?"
 )
@@ -100,7 +100,8 @@ def _events(path: Path, run: Sequence[str]) -> tuple[dict[str, float], set[str],
     if not any(IS_TEXT.match(line) for line in run):
         (counted,) = counted_by_perf(path, run, Selection())
         return counted.values, {*counted.not_counted}, [f"{path}: {n}" for n in counted.notes]
-    values: dict[str, float] = {}
+    once: dict[tuple[str, str], float] = {}
+    again: dict[str, str] = {}
     without = set()
     elapsed_s = None
     for line in run:
@@ -112,10 +113,16 @@ def _events(path: Path, run: Sequence[str]) -> tuple[dict[str, float], set[str],
             without.add(found["event"])
         else:
             value = _number(found["value"]) * FACTORS.get(found["unit"], 1.0)
-            values[found["event"]] = values.get(found["event"], 0.0) + value
+            key = " ".join(found["where"].split()), found["event"]
+            if key in once:
+                again[found["event"]] = f"{path}: {COUNTED_AGAIN.format(found['event'])}"
+            once.setdefault(key, value)
+    values: dict[str, float] = {}
+    for (_where, event), value in once.items():
+        values[event] = values.get(event, 0.0) + value
     if elapsed_s is not None:
         values.setdefault(DURATION, elapsed_s)
-    return values, without, []
+    return values, without, list(again.values())
 
 
 def _number(text: str) -> float:
