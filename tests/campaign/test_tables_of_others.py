@@ -542,6 +542,7 @@ TWICE_AS_JSON = "".join(
         (TWICE, {"task-clock": 0.97e-3, "page-faults": 48.0, "cycles": 900.0}),
         (TWICE_AS_JSON, {"task-clock": 0.1}),
     ],
+    ids=["fields", "json"],
 )
 def test_perf_counts_an_event_once_that_was_asked_for_twice(tmp_path: Path, text, values) -> None:
     (tmp_path / "p.csv").write_text(text)
