@@ -56,8 +56,8 @@ class FewCase:
     """What each chooser of :data:`FEW_CHOOSERS` loses a kernel in a draw, in % of the score.
 
     ``kernel``, ``params``, ``label``: as :class:`~dvfs.kernel_instance.KernelInstance`.
-    ``random_most_pct``, ``random_exact``: the most that a random setting loses, and how likely it
-    is the best. ``expected_loss_pct``, ``best_probability``: as the pick states them.
+    ``random_max_lost_pct``, ``random_exact``: the most that a random setting loses, and how likely
+    it is the best. ``expected_loss_pct``, ``best_probability``: as the pick states them.
     """
 
     kernel: str
@@ -65,7 +65,7 @@ class FewCase:
     label: str
     draw: int
     lost_pct: Mapping[str, float]
-    random_most_pct: float
+    random_max_lost_pct: float
     random_exact: float
     expected_loss_pct: float
     best_probability: float
@@ -127,7 +127,7 @@ def choosers(cases: Sequence[FewCase]) -> dict[str, Chooser]:
         if np.isfinite(of).all()
     }
     by_chance = {
-        "max_lost_pct": max(case.random_most_pct for case in cases),
+        "max_lost_pct": max(case.random_max_lost_pct for case in cases),
         "exact": sum(case.random_exact for case in cases),
     }
     return made | {"random": replace(made["random"], **by_chance)}
@@ -228,7 +228,7 @@ def _judged_picks(
                 label=pick.label,
                 draw=fold.draw,
                 lost_pct={name: float(lost) for name, lost in lost_pct.items()},
-                random_most_pct=float(above.max()),
+                random_max_lost_pct=float(above.max()),
                 random_exact=float(np.mean(above == 0.0)),
                 expected_loss_pct=pick.expected_loss_pct,
                 best_probability=pick.best_probability,

@@ -42,7 +42,7 @@ MOST_J = 2**63
 """A reading from here on is a counter that was reset."""
 MOST_NODES = 100_000
 SHARED = "shared a node"
-FAILED = ("FAILED", "OUT_OF_MEMORY", "NODE_FAIL", "TIMEOUT", "DEADLINE", "BOOT_FAIL")
+FAILED_STEPS = ("FAILED", "OUT_OF_MEMORY", "NODE_FAIL", "TIMEOUT", "DEADLINE", "BOOT_FAIL")
 """States of a step whose work is not whole. A script may cancel a step on purpose, as a monitor."""
 CLOCK_DIGITS = 0.006
 """Slurm shows clocks with three digits: 2.13G may be 2133 MHz."""
@@ -221,7 +221,7 @@ def failed_step(steps: Sequence[dict[str, str]]) -> str:
     its script, which may go on after a step and end well."""
     for step in steps:
         number, state = step["JobID"].partition(".")[2], step.get("State", "").partition(" ")[0]
-        if number.isdigit() and state in FAILED:
+        if number.isdigit() and state in FAILED_STEPS:
             return f"step {number} {state}"
     return ""
 

@@ -35,7 +35,6 @@ from campaign.store.tables import (
     read_columns,
     trace_columns,
 )
-from campaign.store.written_store import WrittenStore
 from dvfs.dataset import (
     BOOLEAN_COLUMNS,
     INTEGER_COLUMNS,
@@ -166,9 +165,8 @@ def open_dataset(store: Store, chunk_samples: int = CHUNK_SAMPLES) -> xr.Dataset
 
 
 def _opened(generation: Generation, table: str) -> xr.Dataset:
-    tables = written_tables(generation)
-    store = WrittenStore(tables.folder, tables.written or frozenset())
-    dataset: xr.Dataset = xr.open_zarr(store, group=table, **LAZY)
+    tables = written_tables(generation).as_zarr()
+    dataset: xr.Dataset = xr.open_zarr(tables, group=table, **LAZY)
     dimension, columns = TABLES[table]
     for name in columns:
         if name not in dataset:  # an earlier version wrote the table

@@ -104,8 +104,8 @@ class Generation:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Around code that reads files through Zarr: turns what Zarr and its codecs raise for damaged
-    files into :class:`DamagedStoreError`."""
+    """Around code that reads Zarr's files: turns what is raised for damaged ones into
+    :class:`DamagedStoreError`."""
     try:
         yield
     except (OSError, MemoryError, DamagedStoreError):

@@ -18,7 +18,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numcodecs.vlen import VLenUTF8
@@ -30,6 +30,9 @@ from campaign.store.layout import OPEN_AGAIN, DamagedStoreError
 from dvfs.dataset import COUNT_PREFIX
 from dvfs.files import read_regular
 from dvfs.texts import Column, EqualLengths, Texts
+
+if TYPE_CHECKING:
+    from zarr.storage import StoreLike
 
 CHUNK_ROWS = 1 << 16
 COUNT = CHUNK_ROWS.to_bytes(4, "little")
@@ -153,13 +156,16 @@ class TableFiles:
         values[:] = self._chunk(name, number, CHUNK_ROWS)
         return values
 
+    def as_zarr(self) -> StoreLike:
+        """The tables for Zarr and XArray."""
+        from campaign.store.written_store import WrittenStore  # noqa: PLC0415
+
+        return self.folder if self.written is None else WrittenStore(self.folder, self.written)
+
     def _by_zarr(self, name: str) -> np.ndarray:
         import zarr  # noqa: PLC0415
 
-        from campaign.store.written_store import WrittenStore  # noqa: PLC0415
-
-        where = self.folder if self.written is None else WrittenStore(self.folder, self.written)
-        values = np.asarray(zarr.open_array(where, path=name, mode="r")[:])
+        values = np.asarray(zarr.open_array(self.as_zarr(), path=name, mode="r")[:])
         return values.astype(object) if values.dtype.kind == "T" else values
 
     def _describe(self, name: str, rows: int) -> None:

@@ -49,7 +49,6 @@ PERF_FIELDS = re.compile(
 """A line of perf stat: the time of an interval and the part of the machine, if any; the value with
 its unit and event; the variance, if any; the time counted and the share in percent."""
 PERF_PLACES = ("interval", "socket", "die", "cluster", "core", "cpu", "node", "thread", "cgroup")
-COUNTED_AGAIN = "{} was counted more than once at a time; the first count is taken"
 MODIFIERS = re.compile(r":[ukhGHpPSDeIW]+$")
 PERF_MEMBER = re.compile(r'"([^"]*)"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|([^"]*?))\s*(?=,\s*"|\}|,?\s*$)')
 """A member of an object of perf stat -j. In a locale with decimal commas it is no JSON."""
@@ -174,28 +173,44 @@ def counted_by_perf(path: Path, lines: Sequence[str], _: Selection) -> list[Coun
     at = [row.line for row in found if row.value not in NOT_COUNTED] + [row.line for row in found]
     numbers = iter(_numbers(path, values + shares, at))
     read = [(math.nan if row.value in NOT_COUNTED else next(numbers)) for row in found]
-    once: dict[tuple[str, str], tuple[float, float]] = {}
+    counts: list[tuple[str, str, float]] = []
     for row, value, share_pct in zip(found, read, numbers, strict=True):
+        name = _event(row.event)
         if row.value in NOT_COUNTED:
-            counted.not_counted[_event(row.event)] = row.value
+            counted.not_counted[name] = row.value
         elif not math.isnan(value):
-            key = row.where.strip(), row.event
-            if key in once:
-                counted.notes.append(COUNTED_AGAIN.format(row.event))
-            once.setdefault(key, (value * _factor(row.unit), share_pct))
-    by_event: dict[str, dict[str, float]] = {}
-    for (_where, event), (value, share_pct) in once.items():
-        name = _event(event)
-        of_modifiers = by_event.setdefault(name, {})
-        of_modifiers[event] = of_modifiers.get(event, 0.0) + value
-        if share_pct < MULTIPLEXED_PCT:
-            counted.notes.append(f"{name} was counted {share_pct:g} % of the time, and scaled")
-    for name, of_modifiers in by_event.items():
-        counted.add(name, _whole(path, name, of_modifiers))
+            counts.append((row.where, row.event, value * _factor(row.unit)))
+            if share_pct < MULTIPLEXED_PCT:
+                counted.notes.append(f"{name} was counted {share_pct:g} % of the time, and scaled")
+    by_event, notes = summed_once(counts)
+    counted.notes += notes
+    for name in dict.fromkeys(map(_event, by_event)):
+        of_modifiers = {event: by_event[event] for event in by_event if _event(event) == name}
+        counted.values[name] = _whole(path, name, of_modifiers)
     for name in counted.not_counted.keys() & counted.values.keys():
         counted.notes.append(f"{name} is {counted.not_counted[name]} in a part of the rows")
-    counted.notes = list(dict.fromkeys(counted.notes))
     return [counted]
+
+
+def summed_once(
+    counts: Iterable[tuple[str, str, float]],
+) -> tuple[dict[str, float], list[str]]:
+    """Event -> its sum over intervals and parts of the machine, and what was noticed.
+
+    ``counts``: the interval and part as text, the event, its count. perf prints an event that was
+    asked for twice in two lines with one count, of which the first is taken.
+    """
+    first: dict[tuple[str, str], float] = {}
+    again: dict[str, str] = {}
+    for where, event, count in counts:
+        key = " ".join(where.split()), event
+        if key in first:
+            again[event] = f"{event} was counted more than once at a time; the first count is taken"
+        first.setdefault(key, count)
+    sums: dict[str, float] = {}
+    for (_, event), count in first.items():
+        sums[event] = sums.get(event, 0.0) + count
+    return sums, list(again.values())
 
 
 def is_json(lines: Iterable[str]) -> bool:

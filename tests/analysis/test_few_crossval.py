@@ -448,7 +448,7 @@ def test_few_measurements_by_brute_force():
             above[np.argmin(np.sum(others, axis=0))]
         )
         assert case.lost_pct["random"] == pytest.approx(above.mean())
-        assert case.random_most_pct == pytest.approx(above.max())
+        assert case.random_max_lost_pct == pytest.approx(above.max())
         assert case.random_exact == pytest.approx(np.mean(above == above.min()))
         assert min(abs(above - case.lost_pct["picks"])) < 1e-9
         assert case.lost_pct["best_measured"] in above

@@ -14,7 +14,7 @@ from typing import Any
 from campaign.table.delimited import read_table_text
 from campaign.table.formats import Columns, FormatDescription, columns_of
 from campaign.table.map_file import TableMap
-from campaign.table.profiler_tables import COUNTED_AGAIN, Selection, counted_by_perf
+from campaign.table.profiler_tables import Selection, counted_by_perf, summed_once
 from dvfs.input_files import FileError
 
 PACKAGE, MEMORY, PLATFORM = (f"power/energy-{part}/" for part in ("pkg", "ram", "psys"))
@@ -100,8 +100,7 @@ def _events(path: Path, run: Sequence[str]) -> tuple[dict[str, float], set[str],
     if not any(IS_TEXT.match(line) for line in run):
         (counted,) = counted_by_perf(path, run, Selection())
         return counted.values, {*counted.not_counted}, [f"{path}: {n}" for n in counted.notes]
-    once: dict[tuple[str, str], float] = {}
-    again: dict[str, str] = {}
+    counts: list[tuple[str, str, float]] = []
     without = set()
     elapsed_s = None
     for line in run:
@@ -113,16 +112,11 @@ def _events(path: Path, run: Sequence[str]) -> tuple[dict[str, float], set[str],
             without.add(found["event"])
         else:
             value = _number(found["value"]) * FACTORS.get(found["unit"], 1.0)
-            key = " ".join(found["where"].split()), found["event"]
-            if key in once:
-                again[found["event"]] = f"{path}: {COUNTED_AGAIN.format(found['event'])}"
-            once.setdefault(key, value)
-    values: dict[str, float] = {}
-    for (_where, event), value in once.items():
-        values[event] = values.get(event, 0.0) + value
+            counts.append((found["where"], found["event"], value))
+    values, notes = summed_once(counts)
     if elapsed_s is not None:
         values.setdefault(DURATION, elapsed_s)
-    return values, without, list(again.values())
+    return values, without, [f"{path}: {note}" for note in notes]
 
 
 def _number(text: str) -> float:
