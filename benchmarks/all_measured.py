@@ -36,7 +36,7 @@ sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from few_measurements import Table  # noqa: E402
-from real_data import gtx_980, odroid, phones, titan_x  # noqa: E402
+from real_data import cpus, gpus, phones, read_sets  # noqa: E402
 from smooth_models import by_process, by_quadratic, places, quadratic_columns  # noqa: E402
 
 from analysis.choice.crossval import cross_validate  # noqa: E402
@@ -47,6 +47,7 @@ from analysis.measurements.observations import (  # noqa: E402
     kernel_names,
     kernel_numbers,
 )
+from dvfs.setting import clock_columns  # noqa: E402
 
 TREES = ("boosting", "forest", "extra")
 OTHERS = (*TREES, "process", "quadratic", "mixed")
@@ -109,7 +110,9 @@ def judged(data):
     table = Table(data, labels)
     log_s, log_j = np.log(table.time_s), np.log(table.energy_j)
     result = {}
-    for name, log_w in predicted(log_j - log_s, log_s, places(truth.mhz)).items():
+    for name, log_w in predicted(
+        log_j - log_s, log_s, places(clock_columns(list(truth.column)))
+    ).items():
         energy_j = np.exp(log_w + log_s)
         lost = truth.above_pct[np.arange(len(labels)), energy_j.argmin(axis=1)]
         result[name] = (np.abs(energy_j / table.energy_j - 1.0).ravel() * 100.0, lost)
@@ -163,24 +166,11 @@ def main() -> int:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     folder = arguments.data
-    sets = {
-        "Titan X, voltage table": lambda: [titan_x(folder, True)],
-        "Titan X, voltage unknown": lambda: [titan_x(folder, False)],
-        "GTX 980, lumped": lambda: [gtx_980(folder, False)],
-        "GTX 980, counts": lambda: [gtx_980(folder, True)],
-        "XU3 cBench, lumped": lambda: [odroid(folder, "cBench", False)],
-        "XU3 cBench, counts": lambda: [odroid(folder, "cBench", True)],
-        "XU3 PARSEC, lumped": lambda: [odroid(folder, "PARSEC", False)],
-        "XU3 PARSEC, counts": lambda: [odroid(folder, "PARSEC", True)],
-        "phones, every cluster a site": lambda: list(phones(folder, arguments.phones)),
-    }
+    of_phones = {"phones, every cluster a site": lambda: list(phones(folder, arguments.phones))}
     print(f"{'leave-one-setting-out, %':37}" + " ".join(f"{column:>9}" for column in COLUMNS))
     passed = True
-    sets = {name: read for name, read in sets.items() if arguments.only.lower() in name.lower()}
-    if not sets:
-        parser.error(f"--only: no data set has {arguments.only!r} in its name")
-    for name, read in sets.items():
-        passed &= show(name, read())
+    for name, sites in read_sets(gpus(folder) | cpus(folder) | of_phones, arguments.only):
+        passed &= show(name, sites)
     print("passed" if passed else "failed")
     return 0 if passed else 1
 

@@ -77,7 +77,7 @@ def resample(data, model: str) -> None:
     from analysis.energy.fit import prepare, solve_form
     from analysis.energy.fitted import Form
 
-    training = prepare(data, Form(model, "known", False))
+    training = prepare(data, Form(model, "known"))
     whole = solve_form(training)
     n = len(training.mhz)
     for drawn in np.random.default_rng(SEED).integers(n, size=(RESAMPLES, n)):

@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from real_data import gtx_980, titan_x  # noqa: E402
+from real_data import gpus, read_sets  # noqa: E402
 
 from analysis.choice.few_crossval import FewTruth, few_folds  # noqa: E402
 from analysis.choice.losses import rank_single_settings  # noqa: E402
@@ -188,32 +188,23 @@ def main() -> int:
     """Print the table; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--only")
+    parser.add_argument("--only", default="", help="data sets whose name contains this")
     parser.add_argument("--new", default="1,2,3")
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--auto", action="store_true")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    sets = {
-        "gtx980": lambda: gtx_980(arguments.data, False),
-        "gtx980 counts": lambda: gtx_980(arguments.data, True),
-        "titanx": lambda: titan_x(arguments.data, True),
-        "titanx no voltages": lambda: titan_x(arguments.data, False),
-    }
-    if arguments.only:
-        sets = {name: sets[name] for name in sets if name.startswith(arguments.only)}
     print("mean energy lost, %")
-    print(f"{'data':20} new cases  " + " ".join(f"{name:>10}" for name in COLUMNS) + "  seconds")
+    print(f"{'data':25} new cases  " + " ".join(f"{name:>10}" for name in COLUMNS) + "  seconds")
     passed = True
-    for name, read in sets.items():
-        data = read()
+    for name, (data,) in read_sets(gpus(arguments.data), arguments.only):
         form = {} if arguments.auto else chosen_form(data)
         for new in map(int, arguments.new.split(",")):
             begin = time.perf_counter()
             lost = judged(data, new, arguments.draws, form)
             mean = {column: float(np.mean(values)) for column, values in lost.items()}
             print(
-                f"{name:20} {new:3} {len(lost['ours']):5}  "
+                f"{name:25} {new:3} {len(lost['ours']):5}  "
                 + " ".join(f"{mean[column]:10.2f}" for column in COLUMNS)
                 + f"  {time.perf_counter() - begin:7.0f}",
                 flush=True,

@@ -27,7 +27,6 @@ import os
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -167,21 +166,6 @@ def repeats(data) -> np.ndarray:
     return number
 
 
-def public_sets(folder: Path) -> Iterator[tuple[str, Callable[[], list]]]:
-    """The data sets of ``benchmarks/real_data.py``: a name, and a function that loads it."""
-    import real_data
-
-    yield "Titan X, voltage table", lambda: [real_data.titan_x(folder, True)]
-    yield "Titan X, voltage unknown", lambda: [real_data.titan_x(folder, False)]
-    yield "GTX 980, lumped", lambda: [real_data.gtx_980(folder, False)]
-    yield "GTX 980, counts", lambda: [real_data.gtx_980(folder, True)]
-    for suite in ("cBench", "PARSEC"):
-        for counts in (False, True):
-            name = f"XU3 {suite}, {'counts' if counts else 'lumped'}"
-            yield name, lambda s=suite, c=counts: [real_data.odroid(folder, s, c)]
-    yield "phones, every cluster a site", lambda: list(real_data.phones(folder, 10))
-
-
 def show_coverage(held: dict, width: dict) -> None:
     """The table of constants, and the pooled coverage of the classes."""
     print(f"  {'constant':<16}{'campaigns':>10}{'held %':>9}{'half-width %':>14}")
@@ -221,22 +205,18 @@ def simulated(arguments: argparse.Namespace) -> None:
 
 def kept_back(arguments: argparse.Namespace) -> None:
     """What was measured and kept back, of a store and of public data."""
-    sets: list[tuple[str, Callable[[], list]]] = []
+    from real_data import cpus, gpus, phones, read_sets
+
+    folder, sets = arguments.data, {}
     if arguments.store:
         from campaign.results import open_store
 
-        sets.append(("store", lambda: [open_store(arguments.store).observations(arguments.site)]))
-    if arguments.data:
-        sets += public_sets(arguments.data)
+        sets["store"] = lambda: [open_store(arguments.store).observations(arguments.site)]
+    if folder:
+        sets |= gpus(folder) | cpus(folder)
+        sets["phones, every cluster a site"] = lambda: list(phones(folder, 10))
     print(f"\n{HEADER}")
-    for name, load in sets:
-        if arguments.only.lower() not in name.lower():
-            continue
-        try:
-            sites = load()
-        except FileNotFoundError as error:
-            print(f"{name}: left out, {error.filename} is not there")
-            continue
+    for name, sites in read_sets(sets, arguments.only):
         kept_back_settings(sites, arguments.splits).show(f"{name}: settings")
         if (by_repeats := kept_back_repeats(sites)) is not None:
             by_repeats.show(f"{name}: repeats")

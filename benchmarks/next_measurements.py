@@ -50,7 +50,7 @@ sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from few_measurements import Table  # noqa: E402
-from real_data import gtx_980, odroid, phones, titan_x  # noqa: E402
+from real_data import clusters, cpus, gpus, read_sets  # noqa: E402
 from smooth_models import (  # noqa: E402
     by_process,
     by_quadratic,
@@ -171,12 +171,6 @@ class Set:
         return self.truth.above_pct[np.arange(len(self.labels)), energy_j.argmin(axis=1)]
 
 
-def clusters(folder):
-    """The clusters of cores of 40 phones that have ten clocks or more, each a site of one kernel
-    and one memory clock."""
-    return [data for data in phones(folder, 40) if len(np.unique(data.setting)) >= 10]
-
-
 def random_settings(whole, count, seed):
     """So many settings, (count,)."""
     return np.sort(np.random.default_rng((20261124, seed)).choice(whole.shape[1], count, False))
@@ -200,7 +194,7 @@ def few_rows(name, sites, counts, seeds):
                 lost[column].append(values.mean())
         mean = {column: float(np.mean(values)) for column, values in lost.items()}
         shown = " ".join(f"{mean[column]:10.2f}" for column in COLUMNS)
-        print(f"{name:20} {count:8}  {shown}", flush=True)
+        print(f"{name:25} {count:8}  {shown}", flush=True)
         passed &= mean["ours"] <= 1.05 * min(mean[column] for column in COLUMNS[1:])
     return passed
 
@@ -215,7 +209,7 @@ def next_rows(name, whole, counts):
         lost = {"ours": whole.lost(cells)} | whole.others_at(cells)
         mean = {column: float(lost[column].mean()) for column in COLUMNS}
         shown = " ".join(f"{mean[column]:10.2f}" for column in COLUMNS)
-        print(f"{name:20} {count:8}  {shown}", flush=True)
+        print(f"{name:25} {count:8}  {shown}", flush=True)
         passed &= mean["ours"] <= 1.05 * min(mean[column] for column in COLUMNS[1:])
     return passed
 
@@ -237,7 +231,7 @@ def quarter_row(name, whole, seeds):
     mine = next_lost.mean()
     better = sum(mine < lost or mine == lost == 0 for lost in random)
     print(
-        f"{name:20} {count:3} of {settings:3}  {mine:8.2f} ({next_lost.max():5.1f})"
+        f"{name:25} {count:3} of {settings:3}  {mine:8.2f} ({next_lost.max():5.1f})"
         f"  {spread_lost.mean():8.2f} ({spread_lost.max():5.1f})  {np.mean(random):8.2f}"
         f" {np.min(random):6.2f} to {np.max(random):5.2f}  {alone.mean():6.2f} ({alone.max():5.1f})"
         f"  {better:3} of {seeds:2}  {seconds:6.0f} s",
@@ -254,47 +248,34 @@ def main() -> int:
     """Print the tables; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--only")
+    parser.add_argument("--only", default="", help="data sets whose name contains this")
     parser.add_argument("--settings", default="3,4,6,8,12")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--table", choices=("few", "next", "quarter", "all"), default="all")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    sets = {
-        "gtx980": lambda: gtx_980(arguments.data, False),
-        "gtx980 counts": lambda: gtx_980(arguments.data, True),
-        "titanx": lambda: titan_x(arguments.data, True),
-        "titanx no voltages": lambda: titan_x(arguments.data, False),
-        "odroid cBench": lambda: odroid(arguments.data, "cBench", False),
-        "phones": lambda: clusters(arguments.data),
-    }
-    if arguments.only:
-        sets = {name: sets[name] for name in sets if name.startswith(arguments.only)}
-        if not sets:
-            parser.error(f"--only: no data set begins with {arguments.only!r}")
-    read = {
-        name: [Set(data) for data in (made if isinstance(made, list) else [made])]
-        for name, made in ((name, make()) for name, make in sets.items())
-    }
+    folder = arguments.data
+    sets = gpus(folder) | cpus(folder) | {"phones": lambda: clusters(folder)}
+    read = {name: [Set(data) for data in sites] for name, sites in read_sets(sets, arguments.only)}
     passed = True
     counts = [int(count) for count in arguments.settings.split(",")]
     if arguments.table in ("few", "all"):
         print(
             f"mean energy lost, %, all kernels at so many random settings; {arguments.seeds} seeds"
         )
-        print(f"{'data':20} settings  " + " ".join(f"{column:>10}" for column in COLUMNS))
+        print(f"{'data':25} settings  " + " ".join(f"{column:>10}" for column in COLUMNS))
         for name, sites in read.items():
             passed &= few_rows(name, sites, counts, arguments.seeds)
     if arguments.table in ("next", "all"):
         print("\nmean energy lost, %, so many measurements a kernel, chosen by campaign next")
-        print(f"{'data':20} a kernel  " + " ".join(f"{column:>10}" for column in COLUMNS))
+        print(f"{'data':25} a kernel  " + " ".join(f"{column:>10}" for column in COLUMNS))
         for name, sites in read.items():
             if len(sites) == 1:
                 passed &= next_rows(name, sites[0], counts)
     if arguments.table in ("quarter", "all"):
         print("\nmean energy lost, % (most), by a quarter of all cells; all: by the model alone")
         print(
-            f"{'data':20} settings       next           spread             random        range"
+            f"{'data':25} settings       next           spread             random        range"
             f"            all      next better   took"
         )
         for name, sites in read.items():

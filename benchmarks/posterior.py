@@ -10,8 +10,9 @@ time at so many alone, the draws of ``few_measurements.py``. ``out``: each setti
 the measured time there given. Of the phones each
 cluster of cores is a site.
 
-``lost`` and ``shipped``: mean energy above each kernel's best, in %, of the picks and of those of
-``campaign predict`` before this model, on the same draws (``SHIPPED``; - where not known).
+``lost``: mean energy above each kernel's best, in %, of the picks; ``others``: the least of what a
+quadratic, a Gaussian process, the best single setting and each kernel's best measured one lose on
+the same draws (``smooth_models.py``; - where not tried).
 ``stated``: what the model expects its picks to lose. ``energy``, ``saving``: how many 95 %
 intervals hold, in %, of energies of cells that were not measured and of their savings against the
 fastest setting. ``P said``, ``hit``: P(best), and how often the pick was the best; ``deciles``: of
@@ -28,7 +29,6 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,28 +41,16 @@ sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from few_measurements import Table  # noqa: E402
-from next_measurements import Set, clusters, random_settings  # noqa: E402
-from real_data import gtx_980, odroid, titan_x  # noqa: E402
+from next_measurements import Set, random_settings  # noqa: E402
+from real_data import clusters, cpus, gpus, read_sets  # noqa: E402
 
 from analysis.choice.few_crossval import few_folds  # noqa: E402
 from analysis.predict.posterior import Posterior  # noqa: E402
 
-SHIPPED = {
-    ("GTX 980", "m"): {3: 5.96, 4: 4.92, 6: 1.29, 8: 0.95, 12: 0.36},
-    ("Titan X, voltages", "m"): {3: 2.19, 4: 4.53, 6: 5.11, 8: 1.20, 12: 0.89},
-    ("Titan X, no voltages", "m"): {3: 3.97, 4: 6.66, 6: 6.98, 8: 1.92, 12: 0.79},
-    ("phones", "m"): {3: 18.3, 4: 10.7, 6: 4.6, 8: 2.6, 12: 1.4},
-    ("GTX 980", "q"): {1: 6.63, 2: 3.61, 3: 1.82},
-    ("Titan X, voltages", "q"): {1: 8.28, 2: 1.40, 3: 0.41},
-    ("Titan X, no voltages", "q"): {1: 8.3, 2: 0.93, 3: 0.33},
-    ("GTX 980", "out"): {0: 0.23},
-    ("Titan X, voltages", "out"): {0: 0.14},
-    ("Titan X, no voltages", "out"): {0: 0.14},
-}
-"""Seeds 0 to 4, and 3 draws of q."""
+OTHERS = ("quadratic", "process", "single", "measured")
 TIE_PCT = 1e-5
 HEADER = (
-    f"{'data':<22}{'row':>7}{'lost':>8}{'shipped':>9}{'stated':>8}{'energy':>8}{'saving':>8}"
+    f"{'data':<25}{'row':>7}{'lost':>8}{'others':>9}{'stated':>8}{'energy':>8}{'saving':>8}"
     f"{'P said':>8}{'hit':>6}{'deciles':>9}{'s':>7}"
 )
 
@@ -71,7 +59,7 @@ class Site:
     """The measured kernels of a data set at its settings."""
 
     def __init__(self, data):
-        whole = Set(data)
+        self.whole = whole = Set(data)
         table = Table(whole.data, whole.labels)
         self.data, self.labels = whole.data, whole.labels
         self.mhz, self.shape = whole.mhz, whole.shape
@@ -108,6 +96,7 @@ class Score:
     energy: list[bool] = field(default_factory=list)
     saving: list[bool] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    others: list[dict[str, float]] = field(default_factory=list)
 
     def add(self, site: Site, posterior: Posterior, cells, kernels):
         """Judge the picks of some kernels."""
@@ -128,15 +117,18 @@ class Score:
             self.saving += ((low <= true) & (true <= high))[judged].tolist()
         self.lost.append(float(np.mean(lost)))
 
-    def show(self, name: str, row: str, shipped: float | None):
+    def show(self, name: str, row: str):
         """A line of the table."""
         probability, hit, stated, _ = np.array(self.cases, float).T
         decile = np.minimum((probability * 10).astype(int), 9)
         judged = [decile == d for d in range(10) if (decile == d).sum() >= 20]
         near = sum(abs(probability[d].mean() - hit[d].mean()) <= 0.1 for d in judged)
-        before = f"{shipped:9.2f}" if shipped is not None else f"{'-':>9}"
+        others = f"{'-':>9}"
+        if self.others:
+            least = min(np.mean([of[other] for of in self.others]) for other in OTHERS)
+            others = f"{least:9.2f}"
         print(
-            f"{name:<22}{row:>7}{np.mean(self.lost):8.2f}{before}{stated.mean():8.2f}"
+            f"{name:<25}{row:>7}{np.mean(self.lost):8.2f}{others}{stated.mean():8.2f}"
             f"{np.mean(self.energy) * 100:8.1f}{np.mean(self.saving) * 100:8.1f}"
             f"{probability.mean():8.2f}{hit.mean():6.2f}{f'{near}/{len(judged)}':>9}"
             f"{np.mean(self.seconds):7.2f}",
@@ -150,17 +142,15 @@ def few(sites: list[Site], count: int, seeds: int) -> Score:
     for site in sites:
         for seed in range(seeds if site.shape[1] > count else 0):
             cells = np.zeros(site.shape, bool)
-            cells[:, random_settings(_Shaped(site.shape), count, seed)] = True
+            few = random_settings(site.whole, count, seed)
+            cells[:, few] = True
             begin = time.process_time()
             posterior = site.posterior(cells)
             score.add(site, posterior, cells, range(site.shape[0]))
             score.seconds.append(time.process_time() - begin)
+            lost = site.whole.others(few)
+            score.others.append({other: float(lost[other].mean()) for other in OTHERS})
     return score
-
-
-@dataclass(frozen=True)
-class _Shaped:
-    shape: tuple[int, int]
 
 
 def new(site: Site, count: int, draws: int) -> Score:
@@ -238,16 +228,6 @@ def numbers(text: str) -> list[int]:
     return [int(part) for part in text.split(",") if part]
 
 
-def sets(folder: Path) -> Iterator[tuple[str, list]]:
-    """Name -> sites."""
-    yield "GTX 980", [gtx_980(folder, False)]
-    yield "Titan X, voltages", [titan_x(folder, True)]
-    yield "Titan X, no voltages", [titan_x(folder, False)]
-    yield "XU3 cBench", [odroid(folder, "cBench", False)]
-    yield "XU3 PARSEC", [odroid(folder, "PARSEC", False)]
-    yield "phones", clusters(folder)
-
-
 def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(
@@ -269,25 +249,23 @@ def main() -> int:
     if arguments.data is None:
         parser.error("--data is needed")
     print(HEADER)
-    for name, data in sets(arguments.data):
-        if arguments.only.lower() not in name.lower():
-            continue
+    folder = arguments.data
+    sets = gpus(folder) | cpus(folder) | {"phones": lambda: clusters(folder)}
+    without_counts = {name: read for name, read in sets.items() if "counts" not in name}
+    for name, data in read_sets(without_counts, arguments.only):
         sites = [Site(one) for one in data]
         for count in arguments.settings:
             if any(site.shape[1] > count for site in sites):
                 seeds = arguments.phone_seeds if name == "phones" else arguments.seeds
-                before = SHIPPED.get((name, "m"), {}).get(count)
-                few(sites, count, seeds).show(name, f"m = {count}", before)
+                few(sites, count, seeds).show(name, f"m = {count}")
         if name == "phones":
             continue
         for count in arguments.new:
             if sites[0].shape[1] > count:
-                before = SHIPPED.get((name, "q"), {}).get(count)
-                new(sites[0], count, arguments.draws).show(name, f"q = {count}", before)
-        before = SHIPPED.get((name, "out"), {}).get(0, float("nan"))
+                new(sites[0], count, arguments.draws).show(name, f"q = {count}")
         for row, (lost, held, seconds) in zip(("out", "out, t"), left_out(sites[0]), strict=True):
             print(
-                f"{name:<22}{row:>7}{lost:8.2f}{before:9.2f}{'':8}{held:8.1f}{'':31}{seconds:7.2f}",
+                f"{name:<25}{row:>7}{lost:8.2f}{'':17}{held:8.1f}{'':31}{seconds:7.2f}",
                 flush=True,
             )
     return 0

@@ -4,8 +4,10 @@
                                              [--only NAME] [--phones 10]
 
 ``DIR`` is a folder of data sets, none of which is part of this project: ``ulisboa_gtxtitanx_micro``
-(Guerreiro et al.), ``nvdvfs_gtx980_low`` (Wang and Chu), ``odroid_xu3_armpm`` (Nikov) and
-``freqbench_phone_socs`` (freqbench). A data set that is not there is left out.
+(Guerreiro et al.), ``nvdvfs_gtx980_low`` (Wang and Chu), ``odroid_xu3_armpm`` (Nikov),
+``freqbench_phone_socs`` (freqbench), ``NV-DVFS-Benchmark`` and ``GPU-DVFS-Job-Schedule`` (clones of
+github.com/blackjack2015/NV-DVFS-Benchmark and github.com/HKBU-HPML/GPU-DVFS-Job-Schedule). A data
+set that is not there is left out. No choice in the model was made by the last two.
 
 Of each is printed: the mean error of energy out of fold; what the picks, race to halt and a random
 setting lose above the best measured setting; what race to halt loses more than the picks, with its
@@ -34,7 +36,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(Path(__file__).parent))
 
-BARS = {"titanx": "2.7 / 1.4", "gtx980": "4.3 / 0.9", "cBench": "5.3", "PARSEC": "6.1"}
+BARS = {"Titan X": "2.7 / 1.4", "GTX 980": "4.3 / 0.9", "XU3 cBench": "5.3", "XU3 PARSEC": "6.1"}
 LONGEST_GAP = 3.0
 """A sample of a run stands for at most so many times the usual time between two."""
 
@@ -119,6 +121,34 @@ def gtx_980(folder: Path, with_counts: bool):
     )
 
 
+def by_dcgm(folder: Path, gpu: str, programs: str):
+    """``v100`` or ``rtx8000`` at one memory clock; ``programs``: ``real`` or ``microbenchmark``."""
+    table = pd.read_csv(folder / "NV-DVFS-Benchmark" / "data" / f"{gpu}-dvfs-{programs}.csv")
+    return rows(
+        f"{gpu}-{programs}",
+        table["benchmark"] + " " + table["argNo"] + " " + table["kernel"],
+        table["core_frequency"],
+        table["memory_frequency"],
+        time_s=table["time"],
+        energy_j=table["average_power"] * table["time"],
+    )
+
+
+def for_schedules(folder: Path, gpu: str):
+    """``gtx1080ti`` or ``gtx2070s`` at five core and four memory clocks."""
+    name = f"{gpu}-dvfs-real-Performance-Power.csv"
+    table = pd.read_csv(folder / "GPU-DVFS-Job-Schedule" / "csvs" / name)
+    time_s = table["time/ms"] * 1e-3
+    return rows(
+        gpu,
+        table["appName"] + " " + table["argNo"] + " " + table["kernel"],
+        table["coreF"],
+        table["memF"],
+        time_s=time_s,
+        energy_j=table["power/W"] * time_s,
+    )
+
+
 def odroid(folder: Path, suite: str, with_counts: bool):
     """Cortex-A15 runs: samples of power times their time; measured voltage; PMU events counted."""
     path = folder / "odroid_xu3_armpm" / "concatenated" / f"{suite}_big.data"
@@ -188,6 +218,55 @@ def phones(folder: Path, files: int) -> Iterator:
             )
 
 
+def clusters(folder: Path) -> list:
+    """The clusters of cores of 40 phones that have ten clocks or more."""
+    return [data for data in phones(folder, 40) if len(np.unique(data.setting)) >= 10]
+
+
+def gpus(folder: Path) -> dict[str, Callable[[], list]]:
+    """Name of a data set -> what reads it: here one site each."""
+    return {
+        "GTX 980": lambda: [gtx_980(folder, False)],
+        "GTX 980, counts": lambda: [gtx_980(folder, True)],
+        "Titan X, voltages": lambda: [titan_x(folder, True)],
+        "Titan X, no voltages": lambda: [titan_x(folder, False)],
+        "V100": lambda: [by_dcgm(folder, "v100", "real")],
+        "V100, microbenchmarks": lambda: [by_dcgm(folder, "v100", "microbenchmark")],
+        "RTX 8000": lambda: [by_dcgm(folder, "rtx8000", "real")],
+        "RTX 8000, microbenchmarks": lambda: [by_dcgm(folder, "rtx8000", "microbenchmark")],
+        "GTX 1080 Ti": lambda: [for_schedules(folder, "gtx1080ti")],
+        "RTX 2070 Super": lambda: [for_schedules(folder, "gtx2070s")],
+    }
+
+
+def cpus(folder: Path) -> dict[str, Callable[[], list]]:
+    """The same of boards with a CPU of one cluster that was swept."""
+    return {
+        "XU3 cBench": lambda: [odroid(folder, "cBench", False)],
+        "XU3 cBench, counts": lambda: [odroid(folder, "cBench", True)],
+        "XU3 PARSEC": lambda: [odroid(folder, "PARSEC", False)],
+        "XU3 PARSEC, counts": lambda: [odroid(folder, "PARSEC", True)],
+    }
+
+
+def read_sets(sets: dict[str, Callable[[], list]], only: str = "") -> Iterator[tuple[str, list]]:
+    """The data sets whose name contains ``only``: the name, and the sites.
+
+    Raises:
+        SystemExit: no name does.
+    """
+    chosen = {name: read for name, read in sets.items() if only.lower() in name.lower()}
+    if not chosen:
+        raise SystemExit(f"--only: no data set has {only!r} in its name")
+    for name, read in chosen.items():
+        try:
+            sites = read()
+        except FileNotFoundError as error:
+            print(f"{name}: left out, {error.filename} is not there", flush=True)
+            continue
+        yield name, sites
+
+
 def judge(sites: list, time_of: str):
     """(error %, cases, forms chosen, sites left out) of all sites together."""
     from analysis.choice.crossval import cross_validate
@@ -240,24 +319,8 @@ def main() -> int:
     parser.add_argument("--only", default="", help="data sets whose name contains this")
     arguments = parser.parse_args()
     folder = arguments.data
-    sets: list[tuple[str, str, Callable[[], list]]] = [
-        ("Titan X, voltage table", "titanx", lambda: [titan_x(folder, True)]),
-        ("Titan X, voltage unknown", "titanx", lambda: [titan_x(folder, False)]),
-        ("GTX 980, lumped", "gtx980", lambda: [gtx_980(folder, False)]),
-        ("GTX 980, counts", "gtx980", lambda: [gtx_980(folder, True)]),
-        ("XU3 cBench, lumped", "cBench", lambda: [odroid(folder, "cBench", False)]),
-        ("XU3 cBench, counts", "cBench", lambda: [odroid(folder, "cBench", True)]),
-        ("XU3 PARSEC, lumped", "PARSEC", lambda: [odroid(folder, "PARSEC", False)]),
-        ("XU3 PARSEC, counts", "PARSEC", lambda: [odroid(folder, "PARSEC", True)]),
-        ("phones, every cluster a site", "phones", lambda: list(phones(folder, arguments.phones))),
-    ]
-    loaded = []
-    for name, bar, load in sets:
-        if arguments.only.lower() in name.lower():
-            try:
-                loaded.append((name, BARS.get(bar, ""), load()))
-            except FileNotFoundError as error:
-                print(f"{name}: left out, {error.filename} is not there")
+    of_phones = {"phones, every cluster a site": lambda: list(phones(folder, arguments.phones))}
+    loaded = list(read_sets(gpus(folder) | cpus(folder) | of_phones, arguments.only))
     times = ("measured", "predicted") if arguments.time == "both" else (arguments.time,)
     for time_of in times:
         print(f"\nleave-one-setting-out, time {time_of}; error and losses in %")
@@ -265,7 +328,8 @@ def main() -> int:
             f"{'data':<30}{'rows':>6}{'error':>8}{'picks':>9}{'race':>9}{'random':>9}"
             f"{'race less picks (95 %)':>28} {'verdict':<13}{'bar':>10}  chosen (folds)"
         )
-        for name, bar, sites in loaded:
+        for name, sites in loaded:
+            bar = BARS.get(name.partition(",")[0], "")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)
                 show(name, sites, time_of, bar)

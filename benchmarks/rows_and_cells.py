@@ -1,6 +1,6 @@
 """What fit, predict, crossval and report cost with many repeats of a cell, beside one of each.
 
-    .venv/bin/python -m benchmarks.rows_and_cells [--kernels 200] [--settings 20] [--repeats 50]
+    .venv/bin/python benchmarks/rows_and_cells.py [--kernels 200] [--settings 20] [--repeats 50]
         [--rounds 3]
 
 A simulated sweep of kernels at settings is imported twice: with one repeat of each cell, and with
@@ -18,9 +18,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.import_speed import sweep
-
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.import_speed import sweep  # noqa: E402
+
 VERBS = ("fit", "predict", "crossval", "report")
 
 

@@ -1,6 +1,6 @@
 """Sets the user's variables of Slurm one at a time, and measures a small campaign with each.
 
-    python -m benchmarks.slurm_variables
+    .venv/bin/python benchmarks/slurm_variables.py
 
 Starts a real Slurm on this machine (root), with the variables of tests/campaign/test_run_slurm.py.
 Prints a line for each variable: the exit code, and where the points were measured. Exit code 1
@@ -15,9 +15,16 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from campaign.store.dataset import current_tables
 from campaign.store.layout import open_store
-from tests.campaign.test_run_slurm import HOSTILE, SLEEPS, campaign_file, site_file
+from tests.campaign.test_run_slurm import (
+    HOSTILE,
+    SLEEPS,
+    campaign_file,
+    site_file,
+)
 from tests.slurm_cluster import SlurmCluster
 
 
