@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from dataclasses import replace
 
 import pytest
 
@@ -155,6 +156,27 @@ def test_what_contradicts_a_clock_is_a_failure(mem_mhz, windows, said):
     asked = Setting(1000.0, 800.0 if mem_mhz else None)
     with pytest.raises(UnachievedClockError, match=said):
         prove(pretending_site([1000.0], mem_mhz), asked, windows)
+
+
+@pytest.mark.parametrize(
+    ("core", "edges", "apart_pct", "by"),
+    [
+        (800.0, ((810.0,), (790.0,)), 0.0, "read back"),
+        (800.0, ((), ()), 30.0, "read back"),
+        (None, ((810.0,), (790.0,)), 0.0, ""),
+        (None, ((1000.0,), (1000.0,)), 0.0, "timed"),
+    ],
+)
+def test_a_power_limit_may_lower_the_core_clock_of_each_device(core, edges, apart_pct, by):
+    """Read back or timed: what the limit does is no failure, and a clock that only a loop shows
+    to be lower is not shown."""
+    one = window(core=core, before=edges[0], after=edges[1], apart_pct=apart_pct)
+    one = replace(one, achieved=replace(one.achieved, power_limit_w=150.0))
+    asked = Setting(1000.0, power_limit_w=150.0)
+    proof = prove(pretending_site([1000.0]), asked, [one])
+    assert (proof.by, bool(proof.missing)) == (by, by == "")
+    with pytest.raises(UnachievedClockError, match="1500 MHz before"):
+        prove(pretending_site([1000.0]), asked, [replace(one, timed_mhz=((1500.0,), (1500.0,)))])
 
 
 def test_nothing_asked_is_nothing_missing():
