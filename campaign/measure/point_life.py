@@ -31,6 +31,7 @@ from campaign.measure.protocol import (
     energy_of,
     idle_power,
     joined,
+    joined_conditions,
     run_protocol,
 )
 from campaign.measure.sampler import OpenMeter
@@ -324,7 +325,7 @@ def _record(
     windows = measured.windows
     iterations = sum(window.iterations for window in windows)
     energy, by_window = energy_of(windows, trim_s)
-    conditions = windows[-1].conditions
+    conditions = joined_conditions([window.conditions for window in windows])
     meters = _meters(windows, by_window)
     flags = [*measured.flags, *(text for node in by_window for text in node.disagreements)]
     flags += [

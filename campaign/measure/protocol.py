@@ -359,7 +359,7 @@ def joined(measured: WindowedMeasurement, team: Team) -> WindowedMeasurement:
                 window,
                 traces=traces,
                 achieved=_mean_setting([one.achieved for one in of_nodes]),
-                conditions=_conditions([one.conditions for one in of_nodes]),
+                conditions=joined_conditions([one.conditions for one in of_nodes]),
                 timed_mhz=(
                     tuple(mhz for one in of_nodes for mhz in one.timed_mhz[0]),
                     tuple(mhz for one in of_nodes for mhz in one.timed_mhz[1]),
@@ -383,12 +383,12 @@ def _same_profile(settings: Sequence[Setting]) -> str | None:
     return profiles.pop() if len(profiles) == 1 else None
 
 
-def _conditions(of_nodes: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The conditions of several nodes as one: of numbers that say that something is wrong the
-    largest, of others the mean, and all texts."""
+def joined_conditions(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The conditions of several nodes or windows as one: of numbers that say that something is
+    wrong the largest, of others the mean, and all texts."""
     joined_: dict[str, Any] = {}
-    for name in dict.fromkeys(name for conditions in of_nodes for name in conditions):
-        values = [conditions[name] for conditions in of_nodes if name in conditions]
+    for name in dict.fromkeys(name for conditions in parts for name in conditions):
+        values = [conditions[name] for conditions in parts if name in conditions]
         if isinstance(values[0], str):
             joined_[name] = ", ".join(dict.fromkeys(values))
         elif isinstance(values[0], list):

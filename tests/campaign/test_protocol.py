@@ -16,8 +16,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from campaign.measure import point_life
 from campaign.measure.point_life import PartitionSetup, measure
-from campaign.measure.protocol import PointSetup, energy_of, idle_power, meter_needs_s, run_protocol
+from campaign.measure.protocol import (
+    PointSetup,
+    WindowedMeasurement,
+    energy_of,
+    idle_power,
+    meter_needs_s,
+    run_protocol,
+)
 from campaign.measure.sampler import MeterTrace, OpenMeter
 from campaign.measure.simulated_window import simulate_window
 from campaign.measure.window import Window
@@ -210,6 +218,27 @@ def test_a_point_of_several_windows_keeps_all_their_traces(tmp_path):
     assert (np.diff(traces[board].time_ns) > 0).all()
     assert measured.meters[board]["counts"] is True
     assert f"the energy is replayed from a recording: {board}" in measured.provenance["flags"]
+
+
+def test_what_happened_in_any_window_is_in_the_record(monkeypatch):
+    """Throttled in the first of three windows alone, and a voltage that falls from one to the
+    next: the flag is there, and the voltage is that of all windows, as the clocks are."""
+    states = [
+        {"throttled": ["thermal"], "throttled_share": 1.0, "core_v": 0.9},
+        {"core_v": 0.8},
+        {"core_v": 0.7},
+    ]
+    windows = [
+        Window(end_ns=10**9, iterations=1, traces=[], achieved=AS_FOUND, conditions=conditions)
+        for conditions in states
+    ]
+    measured = WindowedMeasurement(windows, {}, [])
+    monkeypatch.setattr(point_life, "run_protocol", lambda setup: measured)
+    site = Site(name="lab", partitions={"p": Partition()})
+    done = measure(PartitionSetup(site, Protocol(), ("idle",)), a_point(site="lab"), 0)
+    assert done is not None
+    assert "the clocks were throttled: thermal" in done.provenance["flags"]
+    assert (done.core_v, done.voltage_origin) == (pytest.approx(0.8), "measured")
 
 
 class Noting:
