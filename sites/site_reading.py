@@ -9,7 +9,7 @@ from typing import Any
 from dvfs.input_files import Check, FileError, KeyPath, Source, built_in_files, find_file, read_file
 from sites import clocks, meters
 from sites.clocks import CONTROLS
-from sites.counters.group_file import BUILT_IN_GROUPS, CounterGroup, read_group
+from sites.counters.group_file import BUILT_IN_GROUPS, CounterGroup, check_derived, read_group
 from sites.site_file import Domain, Site
 
 BUILT_IN_SITES = "sites/builtin"
@@ -36,6 +36,7 @@ def _read_groups(site: Site, source: Source, beside: Path) -> dict[str, CounterG
     events: dict[str, str] = {}
     for name, entry in site.counters.items():
         if isinstance(entry, CounterGroup):
+            check_derived(entry, source, ("counters", name))
             groups[name] = entry
         else:
             try:
@@ -55,13 +56,15 @@ def _read_groups(site: Site, source: Source, beside: Path) -> dict[str, CounterG
 
 
 def _check_voltages(site: Site, source: Source) -> None:
-    for name in ("core", "mem"):
+    for name in ("core", "mem", "uncore"):
         domain: Domain | None = getattr(site.domains, name)
         if domain is None:
             continue
         key = ("domains", name)
         if len(set(domain.frequencies_mhz)) < len(domain.frequencies_mhz):
             raise source.error((*key, "frequencies_mhz"), "a frequency twice", "list it once")
+        if len(domain.volts) < len(domain.voltage_v or []):
+            raise source.error((*key, "voltage_v"), "a frequency twice", "give it one voltage")
         missing = [mhz for mhz in domain.frequencies_mhz if mhz not in domain.volts]
         if domain.voltage_v is not None and missing:
             raise source.error(
@@ -185,6 +188,12 @@ def _check_options(site: Site, source: Source) -> None:
 def _check_legal(site: Site, source: Source) -> None:
     core = site.domains.core.frequencies_mhz if site.domains.core else []
     for i, entry in enumerate(site.legal):
+        if entry.mem_mhz in [before.mem_mhz for before in site.legal[:i]]:
+            raise source.error(
+                ("legal", i, "mem_mhz"),
+                f"found {entry.mem_mhz:g} MHz twice",
+                "list all of its core clocks in one [[legal]]",
+            )
         if site.domains.mem is None or entry.mem_mhz not in site.domains.mem.frequencies_mhz:
             raise source.error(
                 ("legal", i, "mem_mhz"),

@@ -20,7 +20,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dvfs.input_files import FileModel, matching, read_file
+from dvfs.input_files import FileModel, KeyPath, Source, matching, read_file
 
 BUILT_IN_GROUPS = "sites/counters/groups"
 NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
@@ -60,12 +60,21 @@ def read_group(path: Path) -> CounterGroup:
         FileError: with file, line, key, what was found and what would be right.
     """
     group, source = read_file(path, CounterGroup)
+    check_derived(group, source)
+    return group
+
+
+def check_derived(group: CounterGroup, source: Source, at: KeyPath = ()) -> None:
+    """Refuse a derived count of an event that the group, whose key is ``at``, does not have.
+
+    Raises:
+        FileError: with the place and a remedy.
+    """
     for name, factors in group.derived.items():
         unknown = [event for event in factors if event not in group.events]
         if unknown:
             raise source.error(
-                ("derived", name),
+                (*at, "derived", name),
                 f"no event {unknown[0]!r}",
                 f"use those of [events]: {', '.join(group.events)}",
             )
-    return group

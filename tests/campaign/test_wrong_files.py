@@ -358,6 +358,32 @@ def test_a_memory_clock_that_slurm_cannot_set(tmp_path, capsys):
     assert "s.toml:7: domains.mem: the control 'slurm' sets no memory clock of a CPU" in message
 
 
+CPU = CLOCKS.replace("[1000]\n", "[1000, 2000]\n{}\n") + 'control = "cpufreq"\n'
+TWICE = [
+    (
+        CPU.format("voltage_v = [[1000, 0.8], [2000, 1], [1000, 0.9]]"),
+        "s.toml:4: domains.core.volt",
+    ),
+    (
+        CPU.format("[domains.uncore]\nfrequencies_mhz = [1200, 1200]"),
+        "s.toml:5: domains.uncore.freq",
+    ),
+    (
+        CPU.format("[domains.mem]\nfrequencies_mhz = [800]")
+        + "[[legal]]\nmem_mhz = 800\ncore_mhz = [1000]\n" * 2,
+        "s.toml:12: legal[1].mem_mhz: found 800 MHz twice",
+    ),
+]
+
+
+@pytest.mark.parametrize(("site", "place"), TWICE)
+def test_what_is_given_twice_in_a_site_file_is_no_choice_of_the_last(tmp_path, capsys, site, place):
+    path = write_files(tmp_path)
+    (tmp_path / "s.toml").write_text(f"{site}[partitions.board]\n")
+    assert main(["plan", str(path)]) == 2
+    assert place in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("bad", ["missing.toml", "."])
 def test_unreadable_campaign_files(tmp_path, capsys, bad):
     assert main(["plan", str(tmp_path / bad)]) == 2

@@ -192,6 +192,10 @@ def test_a_site_file_names_a_built_in_group_a_file_or_has_one(tmp_path: Path) ->
             'a = "generic"\nb = { description = "", events = { cycles = "r1" } }',
             r"counters\.b: the event 'cycles' is 'r1' here and 'cycles' in a group before",
         ),
+        (
+            'a = { description = "", events = { e = "r1" }, derived = { l2 = { f = 1 } } }',
+            r"site\.toml:4: counters\.a\.derived\.l2: no event 'f'; use those of \[events\]: e",
+        ),
         ("a = 3", r"site\.toml:4: counters\.a"),
     ],
 )
