@@ -59,6 +59,7 @@ from kernels.host.ranks import MpiError, RankError, Team, TeamSizeError, node_na
 from kernels.kernel import Flagged, Kernel, KernelError, ResultError, WithMetrics
 from kernels.registry import find_kernel
 from sites.clocks import ClockControl, ClocksError, IllegalClockError, device_of, open_control
+from sites.clocks.shared.core_clock import THIS_PROCESS, work_in
 from sites.meters import MeterError, open_meter
 from sites.simulated.machine import SimulationError
 from sites.site_file import Site
@@ -193,8 +194,11 @@ def _measure(setup: PartitionSetup, point: Point, team: Team, started: Measureme
         voltage_origin="table" if core_v is not None or mem_v is not None else "",
     )
     with contextlib.ExitStack() as stack:
+        launcher = team.launcher
+        elsewhere = launcher is not None and not launcher.children
         try:
-            clocks = open_control(site)
+            with work_in(None if elsewhere else THIS_PROCESS):
+                clocks = open_control(site)
         except ValueError as error:
             raise ClocksError(str(error), "correct clocks.options in the site file") from None
         if team.first_on_node():  # the other ranks of the node only read them

@@ -246,7 +246,7 @@ def run_program(argv: Sequence[str], wanted: Wanted, records: Path | None) -> in
     Returns the program's exit code; where a signal ended it, this process ends by that signal.
     """
     program = _Program(argv)
-    run = _Run(wanted)
+    run = _Run(wanted, program.pid)
     with contextlib.ExitStack() as stack:
         sampler = run.prepare(stack)
         start_unix_s, start_ns = time.time(), time.monotonic_ns()
@@ -282,8 +282,9 @@ def run_program(argv: Sequence[str], wanted: Wanted, records: Path | None) -> in
 class _Run:
     """Clocks and meters around a program."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: Wanted, process: int) -> None:
         self.wanted = wanted
+        self.process = process
         self.problems: list[str] = []
         self._set = False
 
@@ -295,11 +296,13 @@ class _Run:
                 self.problems.append(f"{site.name} is simulated: nothing is set or measured")
             return None
         from sites.clocks import CONTROLS, open_control  # noqa: PLC0415
+        from sites.clocks.shared.core_clock import work_in  # noqa: PLC0415
 
         if self.wanted.setting != AS_FOUND and CONTROLS.load(site.clocks.control).ABOUT.sets_clocks:
             stack.callback(_Watcher(self.wanted.root).end)
         try:
-            clocks = open_control(site, self.wanted.root)
+            with work_in(self.process):
+                clocks = open_control(site, self.wanted.root)
             stack.callback(clocks.restore)
             if self.wanted.setting != AS_FOUND:
                 clocks.set(self.wanted.setting)

@@ -80,6 +80,35 @@ def test_the_program_runs_at_the_setting_and_the_clocks_are_restored(machine: Pa
     assert 0.0 < one["time_s"] < 10.0
 
 
+CLOCK_OF_WORK = """\
+import sys
+from pathlib import Path
+from campaign.measure.program_run import Wanted, run_program
+from sites.clocks.shared import core_clock
+from sites.site_file import Site
+root = Path(sys.argv[1])
+core_clock.MSR_EVENTS = root  # with an event that every x86 has in place of aperf
+core_clock.LEAST_NS = 20_000_000  # more than this process works between two readings
+site = Site.model_validate({"name": "here", "partitions": {"p": {}}})
+sys.exit(run_program(sys.argv[2:], Wanted(site=site), root / "records.jsonl"))
+"""
+
+
+def test_the_clock_that_is_read_is_that_of_the_program(tmp_path: Path) -> None:
+    """The program's process is there before the clocks are opened; a thread of exec reads them."""
+    msr = Path("/sys/bus/event_source/devices/msr")
+    if not (msr / "events/tsc").exists() or os.getuid() != 0:
+        return
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events/aperf").write_text((msr / "events/tsc").read_text())
+    (tmp_path / "type").write_text((msr / "type").read_text())
+    spin = "import time\nuntil = time.time() + 1\nwhile time.time() < until: pass"
+    argv = [sys.executable, "-c", CLOCK_OF_WORK, str(tmp_path), sys.executable, "-c", spin]
+    subprocess.run(argv, check=True)
+    (one,) = records(tmp_path)
+    assert one["core_mhz_achieved"] is not None
+
+
 PROGRAMS = {
     "ends by a signal": ("sh", "-c", "kill -SEGV $$"),
     "kills itself": ("sh", "-c", "kill -KILL $$"),

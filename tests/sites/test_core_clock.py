@@ -26,6 +26,7 @@ from sites.clocks.shared.core_clock import (
     TSC,
     count_in_process,
     open_core_clock,
+    work_in,
 )
 from sites.clocks.shared.reading import open_reading
 from sites.site_file import Site
@@ -265,6 +266,23 @@ def test_perf_counts_in_threads_and_processes_while_they_run(run: Callable[[], f
         short.append(clock._before[1] - began_ns < LEAST_NS)
         assert (mhz is None) == short[-1]
     assert any(short)
+
+
+def test_perf_counts_in_a_process_that_was_there_before_and_in_none_that_is_not_known():
+    code = "import time\ninput()\nuntil = time.time() + 0.2\nwhile time.time() < until: pass"
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
+    with work_in(process.pid):
+        of_process = count_in_process("tsc")
+    with work_in(None):
+        assert count_in_process("tsc") is None
+    own = count_in_process("tsc")
+    process.communicate(b"\n")
+    if own is None:  # root may count it wherever the source is
+        assert os.getuid() != 0 or not Path("/sys/bus/event_source/devices/msr").is_dir()
+        return
+    assert of_process is not None
+    assert of_process._read()[1] - of_process._before[1] > 0.1e9
+    assert own._read()[1] - own._before[1] < 0.1e9
 
 
 def test_an_event_that_is_not_there():

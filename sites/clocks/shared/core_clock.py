@@ -19,9 +19,9 @@ each CPU has worked since the last reading (``/proc/stat``).
 APERF is read in two ways:
 
 - perf: the event source ``msr`` with the event ``aperf`` (arch/x86/events/msr.c in the Linux
-  source). It is opened for this process, and counts in all threads and processes that it starts
-  afterwards, while they run: cycles over that time are the clock at which they ran. It needs root,
-  CAP_PERFMON or kernel.perf_event_paranoid of at most 1.
+  source). It is opened for this process, or that of :func:`work_in`, and counts in all threads and
+  processes that it starts afterwards, while they run: cycles over that time are the clock at which
+  they ran. It needs root, CAP_PERFMON or kernel.perf_event_paranoid of at most 1.
 - ``/dev/cpu/N/msr``: APERF counts a CPU's cycles, MPERF those at the rate of the TSC, both only
   while it is not halted (Intel SDM volume 3, Hardware duty cycling and MPERF/APERF; AMD's manual
   volume 2 alike). APERF over MPERF, times the TSC's rate, is the clock. It needs root.
@@ -35,6 +35,9 @@ import re
 import struct
 import time
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Protocol
 
@@ -53,10 +56,23 @@ CLOSE_ON_EXEC = 8
 TSC, MPERF, APERF = 0x10, 0xE7, 0xE8
 LEAST_NS = 100_000
 """Work of less than this says nothing about the clock."""
+THIS_PROCESS = 0
+_process: ContextVar[int | None] = ContextVar("process", default=THIS_PROCESS)
+
+
+@contextmanager
+def work_in(process: int | None) -> Iterator[None]:
+    """For clocks that are opened in the body: the process that works, or starts what works, where
+    it is not this one. None: this process neither is nor knows it, as where Slurm starts it."""
+    token = _process.set(process)
+    try:
+        yield
+    finally:
+        _process.reset(token)
 
 
 class ProcessCycles:
-    """The mean clock of this process and those that it starts, from an open event."""
+    """The mean clock of a process and those that it starts, from an open event."""
 
     source = "APERF through perf"
 
@@ -76,7 +92,11 @@ class ProcessCycles:
 
 
 def count_in_process(event: str = "aperf") -> ProcessCycles | None:
-    """The process's cycles through perf; None where the kernel or the user's rights lack it."""
+    """The cycles of :func:`work_in`'s process through perf; None where there is none, or the kernel
+    or the user's rights lack it."""
+    process = _process.get()
+    if process is None:
+        return None
     folder = Path("/") / MSR_EVENTS
     try:
         source_type = int((folder / "type").read_text())
@@ -97,11 +117,11 @@ def count_in_process(event: str = "aperf") -> ProcessCycles | None:
     )
     library = ctypes.CDLL(None, use_errno=True)
     library.syscall.restype = ctypes.c_long
-    this_process, any_cpu, no_group = 0, -1, -1
+    any_cpu, no_group = -1, -1
     descriptor = library.syscall(
         ctypes.c_long(PERF_EVENT_OPEN),
         ctypes.c_char_p(attributes),
-        ctypes.c_int(this_process),
+        ctypes.c_int(process),
         ctypes.c_int(any_cpu),
         ctypes.c_int(no_group),
         ctypes.c_ulong(CLOSE_ON_EXEC),
