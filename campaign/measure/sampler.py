@@ -144,6 +144,8 @@ class Sampler(threading.Thread):
     def _take(self, i: int, ticker: Ticker) -> None:
         """Keep the readings of a meter of files. After a failed reading, read again to get its
         error."""
+        from campaign.measure.ticker import FAILED  # noqa: PLC0415  (Numba)
+
         meter = self.meters[i].meter
         assert isinstance(meter, FromFiles)  # noqa: S101
         ticks = ticker.end()
@@ -151,7 +153,7 @@ class Sampler(threading.Thread):
         for (start_ns, end_ns), raw in zip(
             ticks.times_ns.tolist(), ticks.raw.tolist(), strict=True
         ):
-            if min(raw) < 0:
+            if FAILED in raw:
                 second = self.meters[i].meter.read()
                 raise MeterError(
                     f"{self.meters[i].meter.name}: one reading was not a number; the next one was "

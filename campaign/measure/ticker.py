@@ -24,7 +24,7 @@ TEXT_BYTES = 64
 """More than the digits of a 64-bit number."""
 CHUNK_S = 60.0
 """How long the loop runs between hand-overs of its readings, which need Python's lock."""
-FAILED = -1
+FAILED = -(1 << 63)
 """A reading that was not a number. Reading again gives the error."""
 
 _sleep = types.ExternalFunction(
@@ -54,14 +54,15 @@ def _tick(descriptors, begin_ns, period_ns, stop, times_ns, raw, text, spec):
         for k in range(len(descriptors)):
             got = _pread(descriptors[k], text.ctypes.data, TEXT_BYTES, 0)
             value = 0
-            digits = 0
-            while digits < got and 48 <= text[digits] <= 57:
-                value = value * 10 + (text[digits] - 48)
-                digits += 1
+            first = 1 if got > 0 and text[0] == 45 else 0  # a minus
+            end = first
+            while end < got and 48 <= text[end] <= 57:
+                value = value * 10 + (text[end] - 48)
+                end += 1
             # A number alone, with or without the end of its line.
-            whole = digits == got or (digits == got - 1 and text[digits] == 10)
-            failed = failed or digits == 0 or digits > 18 or not whole
-            raw[filled, k] = FAILED if failed else value
+            whole = end == got or (end == got - 1 and text[end] == 10)
+            failed = failed or not 1 <= end - first <= 18 or not whole
+            raw[filled, k] = FAILED if failed else -value if first else value
         _now(CLOCK_MONOTONIC, spec.ctypes.data)
         now_ns = spec[0] * 1_000_000_000 + spec[1]
         times_ns[filled, 1] = now_ns

@@ -17,7 +17,7 @@ from campaign.measure.ticker import FAILED, TEXT_BYTES, Ticker, _tick
 from campaign.measure.window import lead_of_total_s
 from sites.clocks.fixed import Fixed
 from sites.clocks.shared.control import ClockState
-from sites.meters import Channel, Reading
+from sites.meters import Channel, MeterError, Reading, open_meter
 
 
 @pytest.mark.parametrize(
@@ -87,6 +87,33 @@ def test_the_loop_ends_after_a_reading_that_is_no_number(counter):
     ticks = ticker.end()
     assert ended_by_itself
     assert ticks.raw.tolist() == [[FAILED]]
+
+
+def test_a_current_below_0_is_a_reading(tmp_path):
+    """The offset of an INA3221 makes the current of a rail that carries none negative."""
+    chip = tmp_path / "sys/bus/i2c/drivers/ina3221/1-0040/hwmon/hwmon3"
+    chip.mkdir(parents=True)
+    for name, text in (("in1_label", "VDD_IN"), ("in1_input", "5000"), ("curr1_input", "-16")):
+        (chip / name).write_text(f"{text}\n")
+    meter = open_meter("ina3221", {}, tmp_path)
+    sampler = Sampler([OpenMeter(meter)], Fixed(tmp_path), 0.01)
+    sampler.begin()
+    time.sleep(0.1)
+    sampler.end()
+    assert len(sampler.readings[0]) > 3
+    assert {reading.values for reading in sampler.readings[0]} == {(-0.08,)}
+    meter.close()
+
+
+def test_a_counter_below_0_is_refused(tmp_path):
+    zone = tmp_path / "sys/class/powercap/intel-rapl:0"
+    zone.mkdir(parents=True)
+    for name, text in (("name", "package-0"), ("max_energy_range_uj", "1000"), ("energy_uj", "5")):
+        (zone / name).write_text(f"{text}\n")
+    meter = open_meter("powercap", {}, tmp_path)
+    with pytest.raises(MeterError, match="energy_uj holds b'-5', not a number"):
+        meter.take([-5], 0, 1)
+    meter.close()
 
 
 class Slow:

@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from typing import Any
 
 from sites.meters.shared.counter import Counter
-from sites.meters.shared.kept_file import KeptFile, Remedies
+from sites.meters.shared.kept_file import KeptFile, Remedies, parse_number
 from sites.meters.shared.meter import Channel, MeterError, Reading
 
 
@@ -100,6 +100,13 @@ class FileMeter(OpenMeter):
 
     def _read_files(self) -> list[int]:
         return [file.read_number() for file in self._files]
+
+    def take(self, raw: Sequence[Any], start_ns: int, end_ns: int) -> Reading:
+        """See :meth:`OpenMeter.take`; a number below 0 is refused as by :meth:`read`."""
+        for file, number in zip(self._files, raw, strict=True):
+            if number < 0:
+                parse_number(file.path, b"%d" % number, file.remedies)
+        return super().take(raw, start_ns, end_ns)
 
     def descriptors(self) -> tuple[int, ...]:
         """The open files, in the order of the channels, as the last :meth:`read` had them.
