@@ -31,7 +31,7 @@ from typing import Any
 
 from campaign.measure.energy import NodeEnergy, added, counted_channels, mean_of, node_energy
 from campaign.measure.sampler import OpenMeter
-from campaign.measure.window import Window, idle_window, run_window
+from campaign.measure.window import Window, channels_of_total, idle_window, run_window
 from campaign.plan.campaign_file import Protocol
 from campaign.store.channel_energy import Energy, channel_energy
 from dvfs.setting import Setting
@@ -44,7 +44,7 @@ from sites.meters import Channel, MeterError
 from sites.meters.shared.stopped import stopped
 
 STRETCH_PERIODS = 20
-"""The shortest stretch of the warm-up, in periods of the slowest meter ..."""
+"""The shortest stretch of the warm-up, in periods of the slowest meter that counts ..."""
 STRETCH_S = 0.5
 """... and in seconds."""
 MAX_CALIBRATIONS = 6
@@ -212,7 +212,7 @@ def _warm_up(
 
 
 def _stretch_s(setup: PointSetup) -> float:
-    slowest_s = max((c.period_s for m in setup.meters for c in m.meter.channels), default=0.0)
+    slowest_s = max((c.period_s for c in channels_of_total(setup.meters)), default=0.0)
     return max(STRETCH_S, STRETCH_PERIODS * slowest_s)
 
 

@@ -18,6 +18,7 @@ from kernels.host.ranks import Team
 from kernels.kernel import Mark, Marked, Prepared
 from sites.clocks import ClockControl
 from sites.counters.counting import Counters, EventCount
+from sites.meters import Channel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +79,13 @@ def lead_of_total_s(meters: Sequence[OpenMeter]) -> float:
     """How long meters are read before and after a window of which the node's total power alone is
     wanted: as the channels need that count. Others may be slower: NVML's power of the memory is a
     mean over a second, and its energy counter is not."""
+    return needed_lead_s(channels_of_total(meters))
+
+
+def channels_of_total(meters: Sequence[OpenMeter]) -> list[Channel]:
+    """The channels that count in the node's total power."""
     channels = [MeterChannel(m.meter.name, c, m.use) for m in meters for c in m.meter.channels]
-    return needed_lead_s(one.channel for one in counted_channels(channels))
+    return [one.channel for one in counted_channels(channels)]
 
 
 def idle_window(

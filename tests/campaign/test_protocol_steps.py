@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -141,6 +142,19 @@ def test_stretches_are_as_long_as_twenty_periods_of_the_slowest_meter(monkeypatc
     machine = Machine(monkeypatch, period_s=0.1)
     machine.measured(tmp_path)
     assert machine.ran[3:5] == [500, 500]  # 2 s
+
+
+def test_a_slow_meter_that_is_only_compared_makes_no_stretch_longer(machine, tmp_path):
+    """As Slurm's accounting beside RAPL: twenty of its periods are ten minutes."""
+    alone = machine.measured(tmp_path)
+    ran, machine.ran = machine.ran, []
+    channels = (replace(machine.channels[0], period_s=30.0),)
+    slow = SimpleNamespace(name="slow", channels=channels, read=machine.read)
+    meters = [OpenMeter(machine), OpenMeter(slow, "check")]
+    setup = PointSetup(machine, Team(), meters, Fixed(tmp_path), Protocol(**QUICK))
+    beside = run_protocol(setup)
+    assert machine.ran == ran
+    assert beside.steps == alone.steps
 
 
 @pytest.mark.parametrize(
