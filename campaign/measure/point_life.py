@@ -9,7 +9,7 @@ import os
 import platform
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -197,7 +197,7 @@ def _measure(setup: PartitionSetup, point: Point, team: Team, started: Measureme
         launcher = team.launcher
         elsewhere = launcher is not None and not launcher.children
         try:
-            with work_in(None if elsewhere else THIS_PROCESS):
+            with work_in(None if elsewhere else THIS_PROCESS), _on_all_cpus_of(team):
                 clocks = open_control(site)
         except ValueError as error:
             raise ClocksError(str(error), "correct clocks.options in the site file") from None
@@ -240,6 +240,19 @@ def _measure(setup: PartitionSetup, point: Point, team: Team, started: Measureme
         metrics |= measured.metrics
         done = replace(done, provenance={**done.provenance, METRICS: metrics})
     return done
+
+
+@contextlib.contextmanager
+def _on_all_cpus_of(team: Team) -> Iterator[None]:
+    """In the body this process may run wherever a rank of its node may: the control that the first
+    rank opens sets the clocks of all of them, where a launcher has bound each to its own CPUs."""
+    own = os.sched_getaffinity(0)
+    ranks = zip(team.nodes, team.gather(own), strict=True)
+    os.sched_setaffinity(0, set().union(*(cpus for node, cpus in ranks if node == team.node)))
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, own)
 
 
 def _measured(

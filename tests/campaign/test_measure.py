@@ -280,6 +280,40 @@ def test_ranks_start_together_and_their_counts_are_added(ranks):
     assert many.counts["dp"] == ranks * one.counts["dp"]
 
 
+def test_clocks_are_opened_for_the_cpus_of_all_ranks_of_a_node(tmp_path, monkeypatch):
+    """Where a launcher has bound each rank to a CPU of its own, as srun does: the first rank sets
+    the clocks of all."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import dataclasses, os\n"
+        "from pathlib import Path\n"
+        "rank = os.environ.get('PMI_RANK', '')\n"
+        "cpus = sorted(os.sched_getaffinity(0))\n"
+        "if rank:\n"
+        "    os.sched_setaffinity(0, {cpus[int(rank) % len(cpus)]})\n"
+        "    from kernels import idle\n"
+        "    from sites.clocks.shared import reading\n"
+        "    opened, prepared = reading.open_core_clock, idle.idle.prepare\n"
+        "    def note(name, cpus):\n"
+        f"        Path({str(tmp_path)!r}, name + rank).write_text(str(sorted(cpus)))\n"
+        "    def open_core_clock(root, cpus):\n"
+        "        note('opened', cpus)\n"
+        "        return opened(root, cpus)\n"
+        "    def prepare(params, team):\n"
+        "        note('ran', os.sched_getaffinity(0))\n"
+        "        return prepared(params, team)\n"
+        "    reading.open_core_clock = open_core_clock\n"
+        "    idle.idle = dataclasses.replace(idle.idle, prepare=prepare)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    done = run("idle", {}, ranks=2)
+    assert done.status == "ok", done.text
+    cpus = sorted(os.sched_getaffinity(0))
+    own = [[cpus[rank % len(cpus)]] for rank in range(2)]
+    together = sorted({cpu for some in own for cpu in some})
+    assert [(tmp_path / f"opened{rank}").read_text() for rank in "01"] == [str(together)] * 2
+    assert [(tmp_path / f"ran{rank}").read_text() for rank in "01"] == [str(cpu) for cpu in own]
+
+
 def test_a_rank_that_fails_ends_the_others_and_says_why(tmp_path, monkeypatch):
     """The other one would take a minute. Python imports sitecustomize as it starts."""
     (tmp_path / "sitecustomize.py").write_text(
