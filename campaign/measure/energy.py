@@ -124,15 +124,16 @@ def _disagreements(traces: Sequence[MeterTrace], energies: dict[str, Energy]) ->
             meters = by_domain.setdefault((t.node, t.channel.domain), {})
             meters.setdefault(t.meter, []).append(energies[t.name])
         else:
-            other = f"{t.meter}:{t.channel.same_as}"
+            other = t.name.removesuffix(t.channel.name) + t.channel.same_as
             if other in energies:
                 yield from _difference(t.name, energies[t.name], other, energies[other])
-    for (_, domain), meters in by_domain.items():
+    for (node, domain), meters in by_domain.items():
+        front = f"{node}/".removeprefix("/")
         (first_meter, first), *others = meters.items()
         for meter, parts in others:
             # Another number of parts means that the meters measure different things.
             if len(parts) == len(first):
-                names = f"{meter} ({domain})", f"{first_meter} ({domain})"
+                names = f"{front}{meter} ({domain})", f"{front}{first_meter} ({domain})"
                 yield from _difference(names[0], added(parts), names[1], added(first))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -130,6 +131,22 @@ def test_meters_that_disagree_are_named():
     assert "327" in disagreements[0]
     same = channel("perf", "package-0", "package", 187.05)
     assert node_energy([one, same], 0, 10**9).disagreements == ()
+
+
+@pytest.mark.parametrize("node", ["", "n1"])
+def test_a_counter_that_stopped_beside_its_power_is_named_on_each_of_several_nodes(node):
+    counter = channel("amdsmi", "gpu-0/energy", "gpu", 20)
+    power = channel("amdsmi", "gpu-0/power", "gpu", 300, same_as="gpu-0/energy")
+    good = channel("amdsmi", "gpu-0/energy", "gpu", 300)
+    traces = [replace(trace, node=node) for trace in (counter, power)]
+    others = [replace(trace, node="n2") for trace in (good, power)] if node else []
+    (text,) = node_energy([*traces, *others], 0, 10**9).disagreements
+    front = f"{node}/" if node else ""
+    assert text.startswith(f"{front}amdsmi:gpu-0/power measured 300 J")
+    assert f"and {front}amdsmi:gpu-0/energy 20 J" in text
+    check = replace(channel("ipmi", "gpu", "gpu", 500), node=node)
+    (text,) = node_energy([traces[0], check], 0, 10**9).disagreements
+    assert text.startswith(f"{front}ipmi (gpu) measured 500 J")
 
 
 def test_no_meter_is_no_energy():
