@@ -67,7 +67,7 @@ ABOUT = ControlDescription(
     needs="root, or write access",
     device="cpu",
     options={
-        "cpus": "'all' or a list such as '0-7,16' (default: the process's CPUs)",
+        "cpus": "'all' or a list such as '0-7,16' (default: the ranks' CPUs)",
         "uncore": "true: Intel's uncore clock too",
         "domain_ids": "as in uncore",
     },
