@@ -19,6 +19,7 @@ from dvfs.setting import Setting
 from kernels.host.ranks import node_name
 from sites.clocks import ClocksError, describe_controls, device_of, open_control, right_to_set
 from sites.clocks.cpufreq import means_turbo, turbo_mhz
+from sites.meters import describe_meters
 from sites.node_facts import slurm_facts
 from sites.site_file import Site
 from sites.slurm_clocks import (
@@ -308,7 +309,9 @@ def _listed(clocks: Sequence[float]) -> str:
 
 
 def _meter_lines(probed: Sequence[ProbedMeter]) -> Iterator[str]:
+    checks = {about.kind for about in describe_meters() if about.is_check}
     usable = [meter for meter in probed if meter.channels]
+    usable.sort(key=lambda meter: meter.meter in checks)
     for i, meter in enumerate(usable):
         yield f"\n[[meters]]  # channels: {printable(', '.join(meter.channels))}"
         yield f'kind = "{meter.meter}"'

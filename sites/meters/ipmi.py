@@ -53,6 +53,7 @@ ABOUT = MeterDescription(
         "limit_s": "seconds a command may take (default: 10)",
         "period_s": "seconds between two commands (default: 1)",
     },
+    is_check=True,
 )
 
 COMMANDS = (

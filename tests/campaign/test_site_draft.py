@@ -51,6 +51,15 @@ def test_the_clocks_are_those_that_the_machine_lists() -> None:
     assert "classes" not in orin
 
 
+def test_a_meter_that_is_a_check_counts_only_where_there_is_no_other(tmp_path: Path) -> None:
+    """A BMC's power once a second beside RAPL's counters."""
+    for tree in ("powercap-2s-intel", "ipmi-node"):
+        shutil.copytree(TREES / tree, tmp_path, symlinks=True, dirs_exist_ok=True)
+    meters = tomllib.loads(draft_site("lab", tmp_path))["meters"]
+    assert meters == [{"kind": "powercap"}, {"kind": "ipmi", "use": "check"}]
+    assert drafted("ipmi-node")["meters"] == [{"kind": "ipmi"}]
+
+
 def test_meters_that_are_there_and_reasons_where_none_is() -> None:
     assert [m["kind"] for m in drafted("powercap-2s-intel")["meters"]] == ["powercap"]
     nothing = draft_site("lab", TREES / "cpufreq-acpi")

@@ -61,6 +61,8 @@ class MeterDescription:
     """Name -> meaning, with the default where there is one."""
     probed: bool = True
     """Whether opening it without options shows that a node has it, so that doctor tries it."""
+    is_check: bool = False
+    """Whether a node's other meters are better for the energy: a drafted site file takes these."""
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Refuse an option that this meter does not have.
