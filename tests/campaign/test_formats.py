@@ -211,6 +211,14 @@ def test_parameters_of_reframe_that_are_parts_of_a_setting_are_its_setting(tmp_p
     assert json.loads(frame["params"][0]) == {"size": 7}
 
 
+def test_a_test_of_reframe_in_two_environments_is_two_kernels(tmp_path) -> None:
+    text = (FILES / "reframe_stream.log").read_text()
+    (tmp_path / "r.log").write_text(text + text.partition("\n")[2].replace("|builtin|", "|gnu|"))
+    frame = taken(tmp_path, tmp_path / "r.log")
+    assert frame["params"].tolist() == ["{}"] * 3 + ['{"environ":"gnu"}'] * 3
+    assert set(frame["repeat"]) == {0}
+
+
 def test_a_row_of_reframe_whose_fields_shift_is_refused_with_its_line(tmp_path) -> None:
     head, first, *_ = (FILES / "reframe_stream.log").read_text().splitlines()
     short = "|".join(first.split("|")[:-5])

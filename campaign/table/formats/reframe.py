@@ -26,6 +26,8 @@ VALUE, UNIT = "_value", "_unit"
 OURS = {"time_s": "time", "energy_j": "energy", "power_w": "power"}
 """Our column -> the quantity of its units."""
 PASSED = "pass"
+BUILTIN = "builtin"
+"""ReFrame's environment of a site that names none."""
 ABOUT = FormatDescription(
     name="reframe",
     tool="ReFrame",
@@ -85,7 +87,10 @@ def _row(kept: Mapping[str, str], place: str, mapping: TableMap) -> dict[str, An
     name, *parameters = kept["name"].split(" %")
     params = dict(parameter.partition("=")[::2] for parameter in parameters)
     setting = {p: number_at(v, p, place) for p, v in params.items() if p in NUMBERS}
-    others = {p: _value(v) for p, v in params.items() if p not in setting}
+    # A log has a test's runs in all of its programming environments.
+    environment = kept.get("environ", BUILTIN)
+    others: dict[str, Any] = {} if environment == BUILTIN else {"environ": environment}
+    others |= {p: _value(v) for p, v in params.items() if p not in setting}
     nodes = expand_nodes(kept.get("job_nodelist", "").replace("null", ""), place)
     labels = {n: v for n, v in kept.items() if v not in ("", "null", "None") and n not in COLUMNS}
     measured = _measured(kept, place, mapping) if passed else {}
