@@ -126,6 +126,16 @@ def test_codecarbon_gives_cpu_and_gpu_and_says_what_it_estimated(tmp_path, name)
     assert all("estimated" in json.loads(text) for text in again["provenance"])
 
 
+def test_a_run_of_codecarbon_counts_once_whose_rows_are_from_its_start(tmp_path) -> None:
+    """``flush`` writes the totals so far; the last row of a run has them all."""
+    head, *runs = (FILES / "codecarbon_rapl.csv").read_text().splitlines()
+    cells = dict(zip(head.split(","), runs[0].split(","), strict=True))
+    so_far = cells | {name: str(float(cells[name]) / 4) for name in ("duration", "cpu_energy")}
+    (tmp_path / "f.csv").write_text("\n".join([head, ",".join(so_far.values()), *runs]) + "\n")
+    flushed = taken(tmp_path, tmp_path / "f.csv")
+    assert costs(flushed) == costs(taken(tmp_path / "whole", FILES / "codecarbon_rapl.csv"))
+
+
 def test_estimated_energies_are_refused_by_fit_until_they_are_accepted(tmp_path, capsys) -> None:
     rows = [
         ["x", f"k{k}", mhz, time_s, (2 + 0.01 * mhz + k) * time_s, "TDP"]

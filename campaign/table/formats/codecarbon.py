@@ -8,6 +8,7 @@ always an estimate, and no part of ``energy_j``.
 from __future__ import annotations
 
 import math
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -60,15 +61,20 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     header, table = rows_of(path, text, "rows of one version a file: divide it")
     if not {"project_name", "duration", "cpu_energy"} <= {*header}:
         raise FileError("is no emissions.csv of CodeCarbon", "name one", f"{path}:1")
-    lines, rows = [], []
+    runs: dict[str, tuple[int, dict[str, Any]]] = {}
+    n_read = 0
     for line, fields in table:
-        lines.append(line)
+        n_read += 1
         row = dict(zip(header, fields, strict=True))
-        rows.append(_row(row, f"{path}:{line}", mapping))
-    if not rows:
+        # A later row of a run counts from the run's start again.
+        runs[row.get("run_id") or str(line)] = line, _row(row, f"{path}:{line}", mapping)
+    if not runs:
         raise FileError("has no runs", "nothing to import", str(path))
+    if n_left := n_read - len(runs):
+        notes.append(f"{path}: rows that flush wrote before a run's last are left out: {n_left}")
     if "energy_j" not in mapping.columns:
         notes.append(f"{path}: energies are CPU and GPU; ram_energy, an estimate, is left out")
+    lines, rows = zip(*sorted(runs.values(), key=itemgetter(0)), strict=True)
     return columns_of(lines, rows), notes
 
 
