@@ -276,6 +276,8 @@ def _with_curves(data: Observations, known: Fit, known_volts: Volts) -> Fit:
         known,
         voltage="free",
         value=known.value * gain,
+        low=known.low * gain,
+        high=known.high * gain,
         deviations=known.deviations * gain,
         curves=Curves(curves[0], curves[1], NO_CURVES.numbers),
     )

@@ -164,6 +164,19 @@ def test_voltages_of_the_known_site_are_taken_where_none_is_known(known, known_d
     assert made.curves.core.at(clocks) == pytest.approx(true, abs=0.03)
 
 
+def test_intervals_are_the_same_in_whatever_unit_the_known_voltages_are(known, known_data):
+    data = board(0.05, 10)
+    ones = np.ones(len(data))
+    few = replace(data, voltage="unit", core_v=ones, mem_v=ones).take(np.arange(0, len(data), 20))
+    higher = replace(known_data, core_v=1.3 * known_data.core_v, mem_v=1.3 * known_data.mem_v)
+    made, other = (
+        fit_like(few, fit_of_it, of, measured_volts(of))
+        for of, fit_of_it in ((known_data, known), (higher, fit(higher)))
+    )
+    assert other.low == pytest.approx(made.low, rel=1e-3, abs=1e-9)
+    assert other.high == pytest.approx(made.high, rel=1e-3, abs=1e-9)
+
+
 def test_an_estimated_curve_moves_with_the_measurements():
     """The known machine's voltages are estimated; the other's fall half as far again."""
     grid = grid_observations(4, kernels=16, noise=0.002, known_voltage=False)
