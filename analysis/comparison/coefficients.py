@@ -58,7 +58,7 @@ def compare_coefficients(reference: FitSummary, other: FitSummary) -> list[Coeff
     kernels."""
     known = {entry.name: entry for entry in other.coefficients}
     made = [
-        _ratio(entry, known[entry.name], reference.n_settings - 1, other.n_settings - 1)
+        _ratio(entry, known[entry.name], reference.degrees_of_freedom, other.degrees_of_freedom)
         for entry in reference.coefficients
         if entry.name in known and not entry.is_lumped
     ]
@@ -70,7 +70,7 @@ def compare_coefficients(reference: FitSummary, other: FitSummary) -> list[Coeff
     ]
 
 
-def _ratio(first: Coefficient, second: Coefficient, df_a: int, df_b: int) -> CoefficientRatio:
+def _ratio(first: Coefficient, second: Coefficient, df_a: float, df_b: float) -> CoefficientRatio:
     a, b = first.value, second.value
     ratio = b / a if a > 0 else math.nan
     low, high, p = math.nan, math.nan, math.nan

@@ -162,6 +162,7 @@ def fit(
         high=high,
         deviations=deviations,
         deviations_with_choice=with_choice,
+        freedom=freedom,
         condition_number=condition_number,
         dropped=dropped,
         curves=solution.curves,

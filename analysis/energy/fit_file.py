@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from analysis.energy.curves import Curves, VoltageCurve
 from analysis.energy.fit_summary import FitSummary, Part, first_error
-from analysis.energy.fitted import Fit, deviations_of
+from analysis.energy.fitted import Fit, deviations_of, finite
 from analysis.energy.likeness import Likeness
 from analysis.energy.terms.registry import KINDS, term_of
 
@@ -89,6 +89,7 @@ def as_kept(fitted: Fit) -> dict[str, Any]:
         "terms": [term.as_dict() for term in fitted.terms],
         "deviations": fitted.deviations.tolist(),
         "deviations_with_choice": fitted.deviations_with_choice.tolist(),
+        "freedom": finite(fitted.freedom),
         "curves": _kept_curves(fitted.curves),
     }
 
@@ -142,6 +143,7 @@ def fit_of(kept: object) -> Fit:
         deviations_with_choice=_deviations(
             read.deviations_with_choice, read.covariance_with_choice
         ),
+        freedom=read.degrees_of_freedom,
         condition_number=np.inf if read.condition_number is None else read.condition_number,
         dropped=[dropped.model_dump() for dropped in read.dropped],
         curves=_curves_of(read.curves),

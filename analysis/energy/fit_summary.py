@@ -5,6 +5,7 @@ Imports no NumPy, so that ``campaign coefficients`` answers at once.
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -146,6 +147,8 @@ class FitSummary(Part):
     voltage: str
     n: Count
     n_settings: Count
+    freedom: NotNegative | None = None
+    """None of fits that an earlier version kept, and of those from a known site's."""
     condition_number: FiniteFloat | None
     dropped: list[Dropped]
     coefficients: list[Coefficient]
@@ -162,11 +165,19 @@ class FitSummary(Part):
     kept: Kept | None = None
     """None of fits that an earlier version kept."""
 
+    @property
+    def degrees_of_freedom(self) -> float:
+        """Of Student's t in the intervals; those from a known site's fit are Gaussian."""
+        if self.like is not None:
+            return math.inf
+        return self.freedom or max(self.n_settings - 1, 1)
+
 
 NOT_IN_SUMMARY = (
     "terms",
     "deviations",
     "deviations_with_choice",
+    "freedom",
     "covariance",
     "covariance_with_choice",
     "curves",

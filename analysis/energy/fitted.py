@@ -91,9 +91,10 @@ class Fit:
     interval, NaN where fewer than three settings were measured. ``deviations``: float64
     (n, terms), whose products sum to the covariance of the values given the form, by leaving
     settings out; ``deviations_with_choice``: the same with the form chosen again without each
-    setting, as the intervals have it; NaN where low and high are. ``voltage``: measured, table,
-    unit (V = 1), or the family that was estimated (floor, free): then ``curves`` hold V(f),
-    relative to the highest clock. ``tried``, ``why``: the forms that were compared, and why this
+    setting, as the intervals have it; NaN where low and high are. ``freedom``: degrees of freedom
+    of Student's t in the intervals. ``voltage``: measured, table, unit (V = 1), or the family that
+    was estimated (floor, free): then ``curves`` hold V(f), relative to the highest clock.
+    ``tried``, ``why``: the forms that were compared, and why this
     one. ``outliers``: rows far from the model; ``confounded``: terms that these measurements cannot
     separate.
     ``unproven_clocks``: some measurements were taken to be at the settings that were
@@ -115,6 +116,7 @@ class Fit:
     high: np.ndarray
     deviations: np.ndarray
     deviations_with_choice: np.ndarray
+    freedom: float
     condition_number: float
     dropped: list[dict[str, str]]
     curves: Curves
@@ -249,7 +251,7 @@ def costs_at(fitted: Fit, setting: Setting, core_v: float, mem_v: float) -> Sett
             operation_pj[term.of] = (float(fitted.value[i] * cost), low, high)
         elif term.pays_for == "time":
             watts[i] = term.cost(at)
-    reach = special.stdtrit(max(fitted.n_settings - 1, 1), (1 + CONFIDENCE) / 2)
+    reach = special.stdtrit(fitted.freedom, (1 + CONFIDENCE) / 2)
     power_w = float(watts @ fitted.value)
     half = float(reach * np.linalg.norm(fitted.deviations_with_choice @ watts))
     interval = (power_w, max(power_w - half, 0.0), power_w + half)

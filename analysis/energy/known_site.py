@@ -101,6 +101,7 @@ def fit_like(
         high=np.maximum(value + reach, high),
         deviations=deviations,
         deviations_with_choice=deviations,
+        freedom=np.inf,
         condition_number=np.nan,
         curves=curves,
         tried=[],

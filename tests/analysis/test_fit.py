@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import statsmodels.api as sm
 from scipy import optimize
 
 from analysis.energy.fit import fit
+from analysis.energy.fit_file import as_kept, fit_of
 from analysis.energy.fitted import costs_at
 from analysis.energy.terms.registry import design_matrix
 from analysis.measurements.observations import FitError, observations, setting_text
@@ -289,6 +291,16 @@ def test_intervals_count_the_choice_of_the_form(quiet):
     wider = chosen.covariance_with_choice[place, place]
     assert wider == pytest.approx(np.var(value) * (len(value) - 1), rel=1e-6)
     assert wider > 2 * chosen.covariance[place, place]
+
+
+def test_at_zero_volts_the_constant_power_and_its_interval_are_those_of_p_misc(quiet):
+    """Also of a kept fit, and where nodes are fewer than settings."""
+    made = fit(with_nodes(quiet, 1, 0.08)[0], "choi", "known")
+    at = [term.name for term in made.terms].index("p_misc")
+    for one in (made, fit_of(json.loads(json.dumps(as_kept(made))))):
+        costs = costs_at(one, quiet.settings[0], 0.0, 0.0)
+        expected = one.value[at], one.low[at], one.high[at]
+        assert costs.constant_w == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("node_std", [0.0, 0.05])

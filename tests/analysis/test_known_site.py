@@ -12,12 +12,15 @@ import pytest
 from analysis.choice.next_measurements import NEAR_FULL, like_cells
 from analysis.energy.fit import fit
 from analysis.energy.fit_file import as_kept, fit_of
+from analysis.energy.fitted import costs_at
 from analysis.energy.known_site import USUAL_SPREAD, _noise, _Rows, fit_like
 from analysis.energy.scatter import Scatter, scatter_of_one_node
+from analysis.energy.terms.term import OperatingPoint
 from analysis.energy.voltage import LOWEST_V
 from analysis.measurements.observations import FitError, measured_volts, observations, pooled
 from analysis.predict.site import site_posterior
 from campaign.results.fits import KnownSite
+from dvfs.setting import clock_columns
 from tests.analysis.simulated_tk1 import other_board, simulated_dataset
 from tests.analysis.synthetic import COUNTED, core_volt, grid_observations
 
@@ -175,6 +178,17 @@ def test_intervals_are_the_same_in_whatever_unit_the_known_voltages_are(known, k
     )
     assert other.low == pytest.approx(made.low, rel=1e-3, abs=1e-9)
     assert other.high == pytest.approx(made.high, rel=1e-3, abs=1e-9)
+
+
+def test_the_interval_of_the_constant_power_is_that_of_its_coefficients(known, known_data):
+    data = board(0.05, 10)
+    made = fit_like(data.take(np.arange(2)), known, known_data)
+    costs = costs_at(made, data.settings[0], 1.03, 1.0)
+    at = OperatingPoint(*clock_columns([data.settings[0]])[0], 1.03, 1.0)
+    watts = [term.cost(at) if term.pays_for == "time" else 0.0 for term in made.terms]
+    drawn = np.random.default_rng(1).multivariate_normal(made.value, made.covariance, 10**5)
+    ends = np.quantile(drawn @ watts, [0.025, 0.975])
+    assert costs.constant_w[1:] == pytest.approx(ends, rel=1e-3)
 
 
 def test_an_estimated_curve_moves_with_the_measurements():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from analysis.comparison.coefficients import compare_coefficients
-from analysis.energy.fit_summary import Coefficient, FitSummary
+from analysis.energy.fit_summary import Coefficient, FitSummary, Like
 from campaign.results import open_store
 from campaign.verbs.command_line import main
 from tests.docs.pages import ROOT
@@ -109,6 +109,19 @@ def test_a_ratio_s_interval_covers_the_truth_as_often_as_it_says():
         assert same.significant == (not same.low <= 1.0 <= same.high)
     assert abs(covered / draws - 0.95) < 0.015
     assert abs(alarms / draws - 0.05) < 0.015
+
+
+def test_intervals_of_fits_that_started_from_another_are_those_of_gaussians():
+    like = Like.model_construct(site="y")
+    fits = [
+        summary(value, 1.959964 * std, 2).model_copy(update={"like": like})
+        for value, std in ((10.0, 0.3), (11.0, 0.4))
+    ]
+    (row,) = compare_coefficients(*fits)
+    assert row.p == pytest.approx(math.erfc(2.0 / math.sqrt(2.0)), rel=1e-4)
+    ratios = np.random.default_rng(1).normal(11.0, 0.4, 10**6)
+    ratios /= np.random.default_rng(2).normal(10.0, 0.3, 10**6)
+    assert [row.low, row.high] == pytest.approx(np.quantile(ratios, [0.025, 0.975]), rel=2e-3)
 
 
 def test_sites_are_compared_where_both_were_measured(store, capsys):
