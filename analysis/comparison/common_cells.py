@@ -13,7 +13,7 @@ from dvfs.dataset import is_complete
 from dvfs.kernel_instance import KernelInstance, kernel_instances
 from dvfs.setting import AXES, axis_values
 
-CELL = ["partition", "kernel", "params", *AXES]
+CELL = ["partition", "kernel", "params", "ranks", *AXES]
 """What makes a cell of one site: its point without the repeat."""
 QUANTITIES = {"time": "time_s", "energy": "energy_j"}
 SIMULATED_NODE = "simulated"
@@ -47,7 +47,7 @@ class Rows:
 
 def site_frame(dataset: xr.Dataset, site: str) -> pd.DataFrame:
     """The complete measurements of a site, with the columns that a comparison needs."""
-    names = [*CELL[:3], "node", "repeat", "simulated", "status", "start_unix_s", "setup"]
+    names = [*CELL[:4], "node", "repeat", "simulated", "status", "start_unix_s", "setup"]
     names += [*QUANTITIES.values()]
     rows = np.flatnonzero(dataset["site"].values == site)
     values = {name: dataset[name].values[rows] for name in names}
@@ -82,10 +82,12 @@ def common_rows(
         return None
     cell = rows.groupby(CELL, dropna=False, sort=False).ngroup().to_numpy()
     cells = rows.drop_duplicates(CELL)[CELL].reset_index(drop=True)
-    cells["kernel_code"] = cells.groupby(["kernel", "params"], sort=False).ngroup()
+    cells["kernel_code"] = cells.groupby(["kernel", "params", "ranks"], sort=False).ngroup()
     cells["label"] = [
         instances[pair].label for pair in zip(cells.kernel, cells.params, strict=True)
     ]
+    if cells.ranks.nunique() > 1:
+        cells["label"] += [f" ranks={ranks}" for ranks in cells.ranks]
     nodes, node = np.unique(rows["node"].to_numpy(dtype=object).astype(str), return_inverse=True)
     session = rows.groupby(["side", "node", "repeat"], sort=False).ngroup().to_numpy()
     return Rows(

@@ -60,6 +60,7 @@ def pair(campaigns: Campaigns, seed: int, factor: np.ndarray | float = 1.0) -> l
             "core_mhz": 1000.0 + setting,
             "mem_mhz": np.full(len(index), np.nan),
             "start_unix_s": np.zeros(len(index)),
+            "ranks": np.ones(len(index), np.int64),
             "repeat": repeat,
             "simulated": np.zeros(len(index), bool),
             "kernel": np.array([f"k{i}" for i in kernel], object),

@@ -144,6 +144,23 @@ def test_without_repeats_kernels_are_compared_by_the_scatter_of_their_points():
     assert any("drift" in note for note in summary.notes)
 
 
+def test_runs_with_other_numbers_of_ranks_are_other_points():
+    """Of 1 and 8 ranks before, and 8 and 64 after, those of 8 alone are compared."""
+    sides = []
+    for of_eight, ranks in zip(pair(SMALL, 1), ((1, 8), (8, 64)), strict=True):
+        measured = [
+            of_eight.assign(
+                {"ranks": n * of_eight["ranks"]}
+                | {name: of_eight[name] * 8.0 / n for name in ("time_s", "energy_j")}
+            )
+            for n in ranks
+        ]
+        sides.append(xr.concat(measured, "measurement"))
+    summary, changes = compare_site(*sides, SITE)
+    assert [summary.common, summary.only_before, summary.only_after] == [24, 24, 24]
+    assert all(abs(change.ratio - 1.0) < 0.1 for change in changes)
+
+
 def test_where_no_repeat_differs_nothing_is_known_of_the_noise():
     """A single kernel with noise gives its own variance to those that have none."""
     var, df = moderated(np.zeros(3), np.array([2.0, 4.0, 0.0]))
