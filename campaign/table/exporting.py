@@ -181,8 +181,9 @@ def write_netcdf(store: Store, path: Path) -> None:
 def extra_p_lines(table: pd.DataFrame, metric: str) -> str:
     """The complete rows as Extra-P's JSON lines: one metric, a call path a kernel.
 
-    Parameters are the kernels' numbers, and ``inverse_core_mhz`` (1/MHz) and the like of each
-    number of a setting, as far as they vary: Extra-P's default models grow with their parameters.
+    Parameters are the kernels' numbers, ``ranks``, and ``inverse_core_mhz`` (1/MHz) and the like of
+    each number of a setting, as far as they vary: Extra-P's default models grow with their
+    parameters.
     Other parameters and the profile are part of the call path.
 
     Raises:
@@ -194,6 +195,7 @@ def extra_p_lines(table: pd.DataFrame, metric: str) -> str:
         value = power_w if metric == "power_w" else row[metric]
         params = json.loads(row["params"])
         numbers = {n: v for n, v in params.items() if type(v) in (int, float)}
+        numbers.setdefault("ranks", row["ranks"])
         numbers |= {
             f"inverse_{name}": 1.0 / row[name] for name in NUMBERS if math.isfinite(row[name])
         }

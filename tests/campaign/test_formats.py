@@ -698,6 +698,24 @@ def test_no_power_limit_is_the_highest_for_extra_p(tmp_path) -> None:
     }
 
 
+def test_numbers_of_ranks_are_exported_as_what_tells_runs_apart(tmp_path) -> None:
+    (tmp_path / "t.csv").write_text(
+        "site,kernel,core_mhz,p,time_s,energy_j\nx,k,1000,1,8,80\nx,k,1000,4,2,90\n"
+    )
+    (tmp_path / "m.toml").write_text('[columns]\nranks = "p"\n')
+    words = ["--map", str(tmp_path / "m.toml"), "--store", str(tmp_path / "s")]
+    assert main(["import", str(tmp_path / "t.csv"), *words]) == 0
+    for form in ("--extra-p", "--kernel-tuner"):
+        assert main(["export", str(tmp_path / "s"), form, str(tmp_path / form)]) == 0
+    lines = [json.loads(line) for line in (tmp_path / "--extra-p").read_text().splitlines()]
+    assert [[one["params"], one["value"]] for one in lines] == [
+        [{"ranks": 1}, 80.0],
+        [{"ranks": 4}, 90.0],
+    ]
+    results = json.loads((tmp_path / "--kernel-tuner").read_text())["results"]
+    assert [one["configuration"]["ranks"] for one in results] == [1, 4]
+
+
 # -- tables that mean something else -------------------------------------------------------------
 
 MAP = '[constants]\nsite = "x"\n[columns]\nkernel = "name"\ntime_s = "time"\n'

@@ -441,10 +441,12 @@ def _is_usual(measurement: Mapping[str, Any]) -> bool:
 def kernel_tuner_results(table: pd.DataFrame) -> str:
     """The rows of a kernel as Kernel Tuner's T4 file of results (schema 1.0.0), failures too.
 
-    The clocks, the power limit (``nvml_gr_clock`` ...) and the profile are parameters; times are in
-    ms. What an import of Kernel Tuner's files kept as labels is a measurement again, as it was.
+    The clocks, the power limit (``nvml_gr_clock`` ...), the profile and numbers of ranks are
+    parameters; times are in ms. What an import of Kernel Tuner's files kept as labels is a
+    measurement again, as it was.
     """
-    results = [_result(row) for row in table.to_dict("records")]
+    with_ranks = bool((table["ranks"] != 1).any())
+    results = [_result(row, with_ranks) for row in table.to_dict("records")]
     return json.dumps(
         {
             "results": results,
@@ -454,7 +456,7 @@ def kernel_tuner_results(table: pd.DataFrame) -> str:
     )
 
 
-def _result(row: Mapping[Any, Any]) -> dict[str, Any]:
+def _result(row: Mapping[Any, Any], with_ranks: bool) -> dict[str, Any]:
     provenance = json.loads(row["provenance"])
     kept = {name: _value(text) for name, text in provenance.get("labels", {}).items()}
     ok = bool(is_complete(row["status"]))
@@ -464,6 +466,7 @@ def _result(row: Mapping[Any, Any]) -> dict[str, Any]:
         if math.isfinite(row[name])
     }
     setting |= {"profile": row["profile"]} if row["profile"] else {}
+    setting |= {"ranks": row["ranks"]} if with_ranks else {}
     as_written = {one["name"]: one for one in kept.pop(AS_WRITTEN, ())}
     elsewhere = {*TIMES.values(), *OF_RESULT, *OF_FILE}
     measured = {name: value for name, value in kept.items() if name not in elsewhere}
