@@ -320,12 +320,7 @@ class _FoldResults:
             for of in (self.physics_j, self.picks_j)
         )
         in_fold = np.bincount(self.fold[known], minlength=1)
-        noise = time_noise(data, self.rough_time)
-        if labelled is not data:  # its kernels have other names
-            noise = {
-                new: noise[old]
-                for new, old in zip(labelled.labels.tolist(), data.labels.tolist(), strict=True)
-            }
+        noise = time_noise(labelled, self.rough_time)
         untimed = None
         if np.isfinite(self.untimed[:, known]).all():
             cases = case_losses(

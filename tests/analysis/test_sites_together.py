@@ -39,6 +39,23 @@ def test_a_site_with_other_coefficients_shows(sites):
     assert error > 20
 
 
+def test_sites_of_other_speeds_are_no_repeats_of_each_other(sites):
+    """Repeats are equal here, so that of a kernel the fastest settings alone are equally fast."""
+    one = sites[0].take(np.tile(np.arange(len(sites[0])), 2))
+    slow = replace(one, site="slow", time_s=2.0 * one.time_s, energy_j=2.0 * one.energy_j)
+    cases = leave_one_site_out([one, slow], "choi", "known").cases
+    lost = {}
+    for kernel in set(one.labels.tolist()):
+        rows = one.labels == kernel
+        fast = one.time_s[rows] <= one.time_s[rows].min() * (1 + 1e-9)
+        least_j = one.energy_j[rows][fast].min()
+        lost[kernel] = 100.0 * (least_j / one.energy_j[rows].min() - 1.0)
+    assert len(cases) == 2 * len(lost) and max(lost.values()) > 1.0
+    for case in cases:
+        expected = lost[case.label.partition(": ")[2]]
+        assert case.race_to_halt_best_pct == pytest.approx(expected, rel=1e-6)
+
+
 def test_pooled_rows_keep_their_settings(sites):
     data, place = pooled(sites)
     for i, site in enumerate(sites):
