@@ -562,6 +562,13 @@ def test_ear_counts_the_joules_of_a_job_once(tmp_path) -> None:
     assert frame["node"].tolist() == ["", "n1", "n2"]
 
 
+def test_a_node_of_ear_without_a_clock_leaves_the_mean_unknown(tmp_path) -> None:
+    text = (FILES / "ear_apps.csv").read_text()
+    (tmp_path / "e.csv").write_text(text.replace(";2382000;", ";0;"))
+    frame = taken(tmp_path, tmp_path / "e.csv")
+    assert frame["core_mhz_achieved"].tolist() == pytest.approx([math.nan, 1795, 2390], nan_ok=True)
+
+
 def test_loops_of_ear_are_iterations_on_a_node(tmp_path) -> None:
     frame = taken(tmp_path, FILES / "ear_loops.csv")
     assert set(frame["kernel"]) == {"loop 4021"}

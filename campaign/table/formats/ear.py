@@ -112,7 +112,7 @@ def _row(nodes: Sequence[dict[str, Any]], path: Path) -> dict[str, Any]:
         "time_s": max(times),
         "energy_j": sum(energies) if all(energies) else None,
         "core_mhz": asked[0] if asked[0] and len({*asked}) == 1 else None,
-        "core_mhz_achieved": sum(average) / len(average) or None,
+        "core_mhz_achieved": sum(average) / len(average) if all(average) else None,
         "node": first["NODENAME"] if len(nodes) == 1 else None,
         "start_unix_s": start_s,
         "_end_s": end_s,
