@@ -293,7 +293,7 @@ def counted_by_likwid(path: Path, lines: Sequence[str], selection: Selection) ->
     """
     groups: list[Counted] = []
     kind = ""
-    reader = csv.reader(lines)
+    reader = csv.reader(lines, quoting=csv.QUOTE_NONE)  # LIKWID quotes nothing
     for row in reader:
         if not row:
             continue

@@ -569,6 +569,15 @@ def test_a_node_of_ear_without_a_clock_leaves_the_mean_unknown(tmp_path) -> None
     assert frame["core_mhz_achieved"].tolist() == pytest.approx([math.nan, 1795, 2390], nan_ok=True)
 
 
+def test_a_quote_in_likwid_and_a_table_of_ear_without_programs_are_no_tracebacks(tmp_path) -> None:
+    text = (FILES / "likwid_regions.csv").read_text()
+    (tmp_path / "l.csv").write_text(text.replace("FIXC0,", 'FIXC0,"'))
+    whole = taken(tmp_path / "whole", FILES / "likwid_regions.csv")
+    assert costs(taken(tmp_path, tmp_path / "l.csv")) == costs(whole)
+    text = (FILES / "ear_apps.csv").read_text().replace("JOBNAME", "NAME")
+    assert "is no table of EAR" in refused(tmp_path / "r", text, "ear")
+
+
 def test_loops_of_ear_are_iterations_on_a_node(tmp_path) -> None:
     frame = taken(tmp_path, FILES / "ear_loops.csv")
     assert set(frame["kernel"]) == {"loop 4021"}

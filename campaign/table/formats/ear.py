@@ -18,7 +18,7 @@ from campaign.table.formats import UNTRIED, Columns, FormatDescription, columns_
 from campaign.table.map_file import TableMap
 from dvfs.input_files import FileError
 
-LOOP = "LOOPID"
+LOOP, PROGRAM = "LOOPID", "JOBNAME"
 NEEDED = ("JOBID", "STEPID", "NODENAME", "DC_NODE_POWER_W")
 STEP = ("JOBID", "STEPID", "APPID")
 TIMES = {"ITER_TIME_SEC": "", "TIME_SEC": "", "NODEMGR_TIME_SEC": "NODEMGR_"}
@@ -57,7 +57,7 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     text, notes = read_table_text(path)
     header, *others = text.splitlines() or [""]
     names = header.split(";")
-    if not {*NEEDED} <= {*names}:
+    if not {*NEEDED} <= {*names} or not {LOOP, PROGRAM} & {*names}:
         raise FileError("is no table of EAR", MAKE_IT, f"{path}:1")
     steps: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
     for line, fields in enumerate((line.split(";") for line in others), 2):
@@ -108,7 +108,7 @@ def _row(nodes: Sequence[dict[str, Any]], path: Path) -> dict[str, Any]:
         _number(first, name, str(path)) for name in ("JOB_START_TIME", "JOB_END_TIME")
     )
     return labels | {
-        "kernel": f"loop {first[LOOP]}" if LOOP in first else first["JOBNAME"],
+        "kernel": f"loop {first[LOOP]}" if LOOP in first else first[PROGRAM],
         "time_s": max(times),
         "energy_j": sum(energies) if all(energies) else None,
         "core_mhz": asked[0] if asked[0] and len({*asked}) == 1 else None,

@@ -82,7 +82,7 @@ def _profile(path: Path, text: str) -> Columns:
             }
             for one in measured
         ]
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         what = "is no profile of Zeus' GlobalPowerLimitOptimizer"
         raise FileError(what, "give the file of its profile_path", str(path)) from None
     at = [i + 1 for i, line in enumerate(text.splitlines()) if '"power_limit"' in line]
