@@ -8,6 +8,7 @@ import csv
 import gzip
 import io
 import lzma
+import math
 import os
 import re
 import zlib
@@ -469,12 +470,15 @@ def number_at(text: str | None, name: str, place: str) -> float:
     """A number with a decimal point. ``name`` and ``place``: its column and line, for the message.
 
     Raises:
-        FileError: it is not a number.
+        FileError: it is not a number, or infinite.
     """
     try:
-        return float(text or "")
+        value = float(text or "")
     except ValueError:
-        raise FileError(f"{name}: found {text!r}", "must be a number", place) from None
+        value = math.inf
+    if math.isinf(value):
+        raise FileError(f"{name}: found {text!r}", "must be a number", place)
+    return value
 
 
 def _decompressed(

@@ -193,7 +193,7 @@ def _measured(
 def _iterations(text: str) -> int:
     if not text:
         return 1
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdigit() or not 1 <= int(text) < 2**53:
         raise ValueError(f"iterations: found {text!r}; give a whole number from 1")
     return int(text)
 

@@ -229,6 +229,12 @@ def test_a_test_of_reframe_in_two_environments_is_two_kernels(tmp_path) -> None:
     assert set(frame["repeat"]) == {0}
 
 
+def test_an_infinite_clock_of_reframe_is_refused_with_its_line(tmp_path) -> None:
+    text = (FILES / "reframe_stream.log").read_text().replace("core_mhz=2400", "core_mhz=1e999")
+    said = refused(tmp_path, text, "reframe")
+    assert "t:3: core_mhz: found '1e999'; must be a number" in said
+
+
 def test_a_row_of_reframe_whose_fields_shift_is_refused_with_its_line(tmp_path) -> None:
     head, first, *_ = (FILES / "reframe_stream.log").read_text().splitlines()
     short = "|".join(first.split("|")[:-5])

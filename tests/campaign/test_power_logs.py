@@ -288,6 +288,13 @@ def test_a_wrong_window_is_named(tmp_path: Path, capsys, row: str, says: str) ->
     assert f"{table}:2" not in said
 
 
+def test_a_number_of_iterations_that_no_number_holds_is_refused(tmp_path: Path, capsys) -> None:
+    row = f"a,1800,{BEGAN_S + 1},{BEGAN_S + 2},{'9' * 400}"
+    table = windows(tmp_path / "w.csv", row, columns="kernel,core_mhz,start,end,iterations")
+    said = refused(tmp_path, capsys, table, dmon(tmp_path / "log.txt"))
+    assert f"{table}:2" in said and "give a whole number" in said
+
+
 def test_a_gap_in_the_log_is_no_energy(tmp_path: Path, capsys) -> None:
     log = dmon(tmp_path / "log.txt")
     lines = log.read_text().splitlines()
