@@ -38,8 +38,9 @@ REAL_SHARE = np.array([0.9, 0.15])
 the noise; the rest is taken as noise. They hold for single cells and for what all kernels share at
 a setting. Times are measured well. With the share of powers ``P(best)`` agrees with how often picks
 are the best on simulated boards, whether their settings differ or the campaign erred at each."""
-MOST_NOISE = 0.05
-"""The largest standard deviation of that noise: a rough part that is larger is real."""
+MOST_NOISE = np.array([0.01, 0.05])
+"""The largest standard deviations of that noise, of times and of powers: a larger part is real.
+Where all kernels are 5 % faster than they should be, the clock is not what its name says."""
 LEVEL = 100.0
 """Variance of the level of all times, and of all powers: not known."""
 SMOOTH, CORE, MEM, ROUGH = range(4)
@@ -102,13 +103,17 @@ class Parts:
 @dataclass(frozen=True)
 class Prior:
     """The distribution of kernels at a site's settings; ``sizes`` (23,): in the order of
-    :data:`PRIOR`. ``features`` (F,): variances of what else is known of kernels, which is thought
-    to have nothing to do with times and powers until kernels show it. ``more`` (2S, 2S): a further
-    covariance of what kernels share, None for 0."""
+    :data:`PRIOR`. ``common_rough`` (2,): the likeliest variances of what all kernels have in common
+    at a setting, of log times and log powers; the mean ones, in ``sizes``, are much larger where
+    few settings show them, and would make noise of what all kernels agree on (None: the mean ones).
+    ``features`` (F,): variances of what else is known of kernels, which is thought to have nothing
+    to do with times and powers until kernels show it. ``more`` (2S, 2S): a further covariance of
+    what kernels share, None for 0."""
 
     parts: Parts
     physics: Physics
     sizes: np.ndarray
+    common_rough: np.ndarray | None = None
     features: np.ndarray = field(default_factory=lambda: np.zeros(0))
     more: np.ndarray | None = None
 
@@ -158,7 +163,8 @@ class Prior:
     @property
     def common_noise(self) -> np.ndarray:
         """The same of what all kernels have in common at a setting, (2,)."""
-        return _noise(np.exp(self.sizes[COMMON][7:9]))
+        rough = self.common_rough
+        return _noise(np.exp(self.sizes[COMMON][7:9]) if rough is None else rough)
 
     def without_noise(self) -> Prior:
         """With what is each cell's own less its noise."""
@@ -339,9 +345,10 @@ class Likelihood:
         )  # fmt: skip
         return found.x, -float(found.fun)
 
-    def mean_sizes(self, sizes: np.ndarray) -> np.ndarray:
+    def mean_sizes(self, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The likeliest sizes, near ``sizes``, moved so that each part has its mean variance: that
-        of a log-normal distribution, by the curvature (Laplace), at most the prior's width.
+        of a log-normal distribution, by the curvature (Laplace), at most the prior's width. And
+        the likeliest ones.
 
         Where the search ends depends on the processor: Newton's steps end there on any.
         """
@@ -361,7 +368,7 @@ class Likelihood:
         parts = slice(0, COMMON.stop)
         mean = sizes.copy()
         mean[parts] += 0.5 / np.maximum(np.diag(hessian), PRIOR[:, 1] ** -2)[parts]
-        return rounded(mean)
+        return rounded(mean), rounded(sizes)
 
 
 def rounded(numbers: np.ndarray, parts: int = 20) -> np.ndarray:
@@ -473,7 +480,8 @@ def fitted_prior(
             physics = linearised(mhz, volts, theta, spread, width)
         found.append((log_density, likelihood, about, sizes))
     _, likelihood, about, sizes = max(found, key=lambda one: one[0])
-    return Prior(parts, about, likelihood.mean_sizes(sizes))
+    mean, likeliest = likelihood.mean_sizes(sizes)
+    return Prior(parts, about, mean, np.exp(likeliest[COMMON][7:9]))
 
 
 def _of(physics: Physics, columns: np.ndarray) -> Physics:
