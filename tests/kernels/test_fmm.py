@@ -127,6 +127,17 @@ def test_points_that_coincide_and_points_that_nearly_do(digits):
         assert error(gradient, slopes) <= 10 * 10.0**-digits
 
 
+@pytest.mark.parametrize("digits", [3, 4, 6, 8])
+def test_gradients_where_more_points_coincide_than_a_leaf_holds(digits):
+    """Their own cell is as large as the others': in a small one the gradient would be lost."""
+    sources = np.concatenate([points("uniform", 500, 8), np.full((100, 3), 0.3)])
+    charges = np.random.default_rng(8).uniform(-1, 1, 600)
+    for targets in (None, sources[450:550]):
+        _, slopes = direct(sources, charges, sources if targets is None else targets)
+        _, gradient = evaluate_with_gradient(sources, charges, targets, digits, q=40)
+        assert error(gradient, slopes) <= 10 * 10.0**-digits
+
+
 def test_few_points_and_equal_points():
     assert evaluate([[1.0, 2.0, 3.0]], [5.0]) == 0
     two = evaluate([[0.0, 0, 0], [0, 0, 2]], [1.0, 3.0])

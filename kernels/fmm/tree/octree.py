@@ -1,8 +1,8 @@
 """The adaptive octree (Ying, Biros & Zorin 2004, section 2).
 
 The cube that holds all points is divided into eight cells, and so is every cell with more than Q
-sources or more than Q targets, down to the finest level. Empty cells are not kept. The nodes are
-numbered level by level, and within a level along the Z curve.
+sources or more than Q targets, unless these coincide, down to the finest level. Empty cells are not
+kept. The nodes are numbered level by level, and within a level along the Z curve.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -113,6 +113,17 @@ def _first_at_least(keys, low, high, value):
 
 
 @njit(nogil=True, cache=True)
+def _alike(keys, target_keys, span):
+    """Whether all sources and targets of a node have one key. To divide it would only make its leaf
+    small, and errors of gradients are as large as those of potentials over a leaf's size."""
+    begin, end, target_begin, target_end = span
+    key = keys[begin] if begin < end else target_keys[target_begin]
+    sources = begin == end or keys[end - 1] == key
+    targets = target_begin == target_end
+    return sources and (targets or target_keys[target_begin] == key == target_keys[target_end - 1])
+
+
+@njit(nogil=True, cache=True)
 def _split(keys, target_keys, q):
     """The nodes over sorted keys, level by level."""
     same = keys.ctypes.data == target_keys.ctypes.data
@@ -130,7 +141,8 @@ def _split(keys, target_keys, q):
     while True:
         for node in range(levels[depth], levels[depth + 1]):
             begin, end, target_begin, target_end = spans[node]
-            if (end - begin <= q and target_end - target_begin <= q) or depth == MAX_LEVEL:
+            few = end - begin <= q and target_end - target_begin <= q
+            if few or depth == MAX_LEVEL or _alike(keys, target_keys, spans[node]):
                 continue
             if count + 8 > room:
                 room *= 2
