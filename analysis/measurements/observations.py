@@ -179,8 +179,7 @@ def observations(
     there, kernel = np.unique(kernel_of[rows], return_inverse=True)
     instances = [known_kernels[i] for i in there.tolist()]
     kernels = [one.label for one in instances]
-    if "ranks" in dataset:
-        _refuse_other_ranks(kernels, kernel, column("ranks")[rows])
+    refuse_other_ranks(dataset, rows, kernels, kernel)
     counts = {}
     for name in sorted(name for name in map(str, dataset) if name.startswith(COUNT_PREFIX)):
         values = column(name)[rows].astype(float)
@@ -333,9 +332,14 @@ def by_clocks(data: Observations) -> Observations:
     return replace(data, settings=settings, setting=setting)
 
 
-def _refuse_other_ranks(kernels: Sequence[str], kernel: np.ndarray, ranks: np.ndarray) -> None:
+def refuse_other_ranks(
+    dataset: xr.Dataset | Columns, rows: np.ndarray, kernels: Sequence[str], kernel: np.ndarray
+) -> None:
     """Refuse a kernel that was measured with different numbers of MPI ranks: its times and energies
-    are those of several."""
+    are those of several. ``kernel``: the place of each row's among ``kernels``."""
+    if "ranks" not in dataset:
+        return
+    ranks = np.asarray(dataset["ranks"])[rows]
     _, first = np.unique(kernel, return_index=True)
     for i in np.flatnonzero(ranks != ranks[first][kernel])[:1]:
         raise FitError(

@@ -20,6 +20,7 @@ from analysis.costs.linear_cost import at_clocks
 from analysis.measurements.observations import (
     FitError,
     distinct_kernels,
+    refuse_other_ranks,
     second_clock,
     setting_text,
     site_names,
@@ -114,7 +115,8 @@ def kernel_variants(
     (:func:`analysis.ties.highest`).
 
     Raises:
-        FitError: unknown names, several problems, or no variant that was measured with its energy.
+        FitError: unknown names, several problems, a variant with different numbers of ranks, or no
+            variant that was measured with its energy.
     """
     rows = _rows(dataset, site, kernel)
     of_rows = _instances(dataset, rows)
@@ -130,6 +132,8 @@ def kernel_variants(
             f"{site} has no variant of {kernel} with a time and an energy at known clocks: it has "
             f"{counted}"
         )
+    labels = [of_rows[i].label for i in np.flatnonzero(usable)]
+    refuse_other_ranks(dataset, rows[usable], *distinct_kernels(labels))
     setting, settings, here = _at_setting(dataset, rows, of_rows, usable, setting)
     left_out = Counter(why[i] for i in np.flatnonzero(here & ~usable))
     at = np.flatnonzero(here & usable)
@@ -480,7 +484,8 @@ def measured_variants(
     those that are fixed.
 
     Raises:
-        FitError: unknown names, no measurement that succeeded, or no terms.
+        FitError: unknown names, a variant with different numbers of ranks, no measurement that
+            succeeded, or no terms.
     """
     known_sites = site_names(dataset)
     if site not in known_sites:
@@ -503,6 +508,7 @@ def measured_variants(
     of_rows = [known[kernel, params] for params in np.asarray(dataset["params"])[rows].tolist()]
     kept = of_problem(of_rows, problem or {})
     rows, of_rows = rows[kept], [of_rows[place] for place in kept]
+    refuse_other_ranks(dataset, rows, *distinct_kernels(instance.label for instance in of_rows))
     mhz = dict(zip(CLOCKS, (core_mhz, second_clock(site, mem_mhz, uncore_mhz)), strict=True))
     mhz = {name: values[kept] for name, values in mhz.items()}
     _, setting = distinct_settings(*(mhz[name] for name in CLOCKS))

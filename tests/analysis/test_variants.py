@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 from dataclasses import astuple
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from scipy.spatial import ConvexHull
 from analysis.choice.fronts import convex_hull, least_across, least_of_weighted_sums
 from analysis.choice.variants import Correlation, correlation, study
 from analysis.measurements.observations import FitError
-from analysis.measurements.variants import kernel_variants, studied_variants
+from analysis.measurements.variants import kernel_variants, measured_variants, studied_variants
 from dvfs.setting import Setting
 from tests.analysis.variant_data import dataset
 
@@ -321,6 +322,15 @@ def test_what_cannot_be_studied_is_said(asked, said):
     with pytest.raises(FitError) as refused:
         kernel_variants(dataset(ROWS), **asked)
     assert said in str(refused.value)
+
+
+def test_runs_with_other_ranks_are_no_repeats():
+    rows = [({"tile": i}, 4.0 / ranks, 2.0, {"ranks": ranks}) for i in (1, 2) for ranks in (1, 4)]
+    counted = partial(measured_variants, terms=lambda instances: {"runs": np.ones(len(instances))})
+    for study_of in (kernel_variants, counted):
+        with pytest.raises(FitError, match="tile=1 was measured with 1 and with 4 ranks"):
+            study_of(dataset(rows), "s", "dgemm")
+    assert len(kernel_variants(dataset(rows[::2]), "s", "dgemm")) == 2
 
 
 def test_different_work_names_the_parameter_that_decides_it():
