@@ -129,6 +129,8 @@ def run_study(path: Path) -> Codesign:
     for name in DESIGN:
         if (np.asarray(space[name]) <= 0).any():
             raise source.error(("machine", "space", name), "a value of 0 or less", "leave it out")
+    for name in DESIGN[:2]:
+        _check_whole(np.asarray(space[name]), ("machine", "space", name), source)
     every = designs_of(*(space[name] for name in DESIGN), caches=study.area.caches, model=model)
     low, high = study.area.range_mm2
     inside = np.flatnonzero((every.area_mm2 >= low) & (every.area_mm2 <= high))
@@ -171,10 +173,10 @@ def run_study(path: Path) -> Codesign:
     together = weighted(costs, weights)
     for place, work in enumerate(works):
         row = int(np.argmin(costs[:, place]))
-        result_best[work.name] = _best(study, designs, row, [place], works, found, tiles_of)
+        result_best[work.name] = _best(study, designs, row, {place: 1.0}, works, found, tiles_of)
     row = int(np.argmin(together))
-    every_place = [place for place, work in enumerate(works) if work.weight]
-    result_best[WORKLOAD] = _best(study, designs, row, every_place, works, found, tiles_of)
+    counted = {place: work.weight for place, work in enumerate(works) if work.weight}
+    result_best[WORKLOAD] = _best(study, designs, row, counted, works, found, tiles_of)
     return Codesign(
         study=study,
         designs=designs,
@@ -217,12 +219,22 @@ def _tiles(study: Study, entry: Work, source: Source) -> dict[str, np.ndarray]:
     distinct = np.unique(np.stack([columns[name] for name in needed], axis=1), axis=0)
     if (distinct < 1).any():
         raise source.error(("tiles",), "a value of 0 or less", "tiles are 1 or more")
+    for name in needed:
+        _check_whole(columns[name], ("tiles", name), source)
     for tile_t in np.unique(distinct[:, 0]).astype(int).tolist():
         try:
             check_hexagon(tile_t)
         except ParameterError as error:
             raise source.error(("tiles", "tile_t"), error.what, error.remedy) from None
     return dict(zip(needed, distinct.astype(np.int64).T, strict=True))
+
+
+def _check_whole(values: np.ndarray, key: tuple[str, ...], source: Source) -> None:
+    """Refuse a value of a space that is no whole number."""
+    if len(broken := values[values % 1 != 0]):
+        raise source.error(
+            key, f"a value of {broken[0]:g}, and it must be whole", "round it: a // b, ceil(a / b)"
+        )
 
 
 def _searched(
@@ -252,17 +264,16 @@ def _best(
     study: Study,
     designs: Designs,
     row: int,
-    places: Sequence[int],
+    weights: Mapping[int, float],
     works: Sequence[StencilWork],
     found: Sequence[BestTiles],
     tiles_of: Sequence[Mapping[str, np.ndarray]],
 ) -> DesignOf:
-    """A design with what some of the stencils take on it, by their weights."""
+    """A design with what some of the stencils take on it: ``weights``, by place."""
     time_s = energy_j = flops = 0.0
     tiles: list[dict[str, Any]] = []
-    for place in places:
+    for place, weight in weights.items():
         work, tiled = works[place], found[place]
-        weight = work.weight if len(places) > 1 else 1.0
         time_s += weight * float(tiled.time_s[row] @ work.often)
         energy_j += weight * float(tiled.energy_j[row] @ work.often)
         flops += weight * float(work.flops * work.points @ work.often)

@@ -234,6 +234,18 @@ def test_a_stencil_without_weight_does_not_choose_the_chip(tmp_path: Path) -> No
     assert [row["time_s"] for row in result.as_dict()["pareto"]] == of_j1d[result.front].tolist()
 
 
+def test_a_single_stencil_s_weight_counts_in_all_times(tmp_path: Path) -> None:
+    text = STUDY.replace("flops = 8", "flops = 8\nweight = 2").replace("[425, 450]", "[1, 2000]")
+    for name, only in (("processors", 16), ("lanes", 128), ("on_chip_kb", 96)):
+        text = re.sub(rf"^{name} = .*$", f"{name} = {only}", text, flags=re.MULTILINE)
+    path = tmp_path / "study.toml"
+    path.write_text(text, encoding="utf-8")
+    result = run_study(path)  # of one design, the chip that exists
+    times = result.best["workload"].time_s, result.existing[0]["time_s"], result.row(0)["time_s"]
+    assert times == pytest.approx([2 * result.best["l3d"].time_s] * 3)
+    assert result.best["workload"].gflop_per_s == pytest.approx(result.best["l3d"].gflop_per_s)
+
+
 STUDY = """\
 name = "small"
 form = "printed"
@@ -368,6 +380,12 @@ def test_the_figure_s_front_is_of_the_times_that_it_shows(tmp_path: Path, monkey
             "space.processors: a value of 0 or less",
         ),
         ('lanes = "32 :', 'lanes = "32 ;', ":12: machine.space.lanes:"),
+        (
+            'lanes = "32 : 2048 : 32"',
+            'lanes = "2048 / processors"',
+            "lanes: a value of 341.333, and it must be whole; round it: a // b, ceil(a / b)",
+        ),
+        ("tile_2 = [32,", "tile_2 = [32.5,", "tiles.tile_2: a value of 32.5, and it must be"),
         ("[area]", '[area]\nmodel = "maxwell"', ":4: area.model: found 'maxwell'"),
     ],
 )
