@@ -138,9 +138,9 @@ def pick(
         among.label, among.settings, energy_j, time_s, max_slowdown, max_power_w
     )
     drawn_j, drawn_s = among.energy_draws_j, among.time_draws_s
-    scores = score_of(drawn_j[allowed], drawn_s[allowed])
+    scores = score_of(drawn_j, drawn_s)[allowed]  # relative ones to the least of all settings
     expected = (scores / scores.min(axis=0)).mean(axis=1)
-    score = score_of(energy_j[allowed], time_s[allowed])
+    score = score_of(energy_j, time_s)[allowed]
     chosen = int(first_least(np.where(expected <= expected.min() * (1.0 + ALIKE), score, np.inf)))
     tried: dict[str, Any] = {}
     if among.trial is not None:
