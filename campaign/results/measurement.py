@@ -25,7 +25,10 @@ from dvfs.kernel_instance import KernelInstance, dataset_kernels
 if TYPE_CHECKING:
     from campaign.store.layout import Store
 
-TEXTS = ("point_id", "site", "partition", "node", "status", "text", "voltage_origin", "setup")
+TEXTS = (
+    *("point_id", "site", "partition", "node", "profile"),
+    *("status", "text", "voltage_origin", "setup"),
+)
 SHOWN_IDS = 5
 
 

@@ -67,15 +67,17 @@ def test_a_failure_is_shown_with_its_text_and_without_numbers(store, capsys):
     assert "nan" not in text and "quantity" not in text
 
 
-def test_an_uncore_clock_is_shown_as_such(tmp_path, capsys):
+def test_an_uncore_clock_and_a_profile_are_shown_as_such(tmp_path, capsys):
     head = "site,kernel,core_mhz,uncore_mhz,core_mhz_achieved,mem_mhz_achieved,time_s,energy_j"
-    (tmp_path / "t.csv").write_text(f"{head}\ncpu,k,2000,1800,1999,1797,1,50\n")
+    (tmp_path / "t.csv").write_text(f"{head},profile\ncpu,k,2000,1800,1999,1797,1,50,eco\n")
     store = str(tmp_path / "s")
     assert main(["import", str(tmp_path / "t.csv"), "--store", store]) == 0
     point = str(open_results(store).scalars["point_id"].values[0])
     lines = [line.split() for line in printed(capsys, store, point).splitlines()]
     assert ["core", "2000", "1999", "-", "-"] in lines
     assert ["uncore", "1800", "1797", "-", "-"] in lines
+    assert "k at 2000 MHz, uncore 1800, profile eco, cpu/imported" in printed(capsys, store, point)
+    assert json.loads(printed(capsys, store, point, "--json"))["profile"] == "eco"
 
 
 def test_an_id_that_is_none_or_several(store, capsys):
