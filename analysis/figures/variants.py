@@ -98,7 +98,7 @@ def scaling_figure(shown: Scaling) -> Figure:
         panels.append(
             Panel(
                 f"{title}, {unit}/{per}",
-                Axis(shown.size, log=True),
+                Axis(shown.size, log=min(shown.sizes) > 0),
                 Axis(),
                 series,
                 f"{title} of {shown.kernel} over {shown.size}"

@@ -10,8 +10,15 @@ import pytest
 
 from analysis.choice.variants import VariantStudy, study
 from analysis.figures.figure import Points
-from analysis.figures.variants import parameters_panel, time_figure, two_parameters
-from analysis.measurements.variants import kernel_variants
+from analysis.figures.svg import svg
+from analysis.figures.variants import (
+    parameters_panel,
+    scaling_figure,
+    scalings,
+    time_figure,
+    two_parameters,
+)
+from analysis.measurements.variants import kernel_variants, studied_variants
 from tests.analysis.variant_data import dataset
 
 HEIGHTS, WIDTHS, UNROLL = (2, 4, 8), (16, 32, 64, 128, 256, 512, 1024), (1, 2)
@@ -127,3 +134,14 @@ def test_what_is_not_predicted_has_no_panel():
     mixed = [replace(v, predicted_j=sign) for v, sign in zip(shown.variants, signs, strict=True)]
     figure = time_figure(replace(shown, variants=mixed), "T", "s", "W")
     assert len(figure.panels[1].series[1].x) == 21
+
+
+@pytest.mark.parametrize("sizes", [(0, 0.5, 1), (-2, -1, 0), (1, 2, 4)])
+def test_a_size_of_0_is_drawn_too(sizes):
+    """A logarithmic axis has no place for it."""
+    rows = [({"tile": i, "bias": at}, 9.0 + at + i, 1.0) for at in sizes for i in (1, 2, 3)]
+    studies = [study(one) for one in studied_variants(dataset(rows), "s", {"dgemm": ["tile"]})]
+    (scaling,) = scalings(studies)
+    assert scaling.sizes == list(sizes)
+    for panel in scaling_figure(scaling).panels:
+        assert svg(panel).count("<circle") == 3 * len(sizes)
