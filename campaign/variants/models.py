@@ -201,14 +201,17 @@ def predicted_costs(
 ) -> dict[str, tuple[float, float]]:
     """Label -> time and energy of measured variants as they are predicted: the time from all other
     variants, the energy from that time by a kept fit; NaN without one. Empty for a kernel that
-    does not state its terms.
+    does not state its terms, or was measured where clocks alone do not say its costs.
 
     ``energies``: a kept fit, or None.
     """
     if not stated_metrics(registered_name(store, variants.kernel)):
         return {}
     problem = {name: value_text(value) for name, value in variants.problem.items()}
-    rows = variants_of(store, scalars, variants.site, variants.kernel, problem)
+    try:
+        rows = variants_of(store, scalars, variants.site, variants.kernel, problem)
+    except FitError:  # under power limits or profiles
+        return {}
     if len(rows.instances) < FEWEST:
         return {}
     at = np.array([setting == variants.setting for setting in rows.settings])

@@ -224,3 +224,19 @@ def test_a_space_says_what_is_tuned(tmp_path, capsys):
     said = capsys.readouterr().out
     assert said.startswith("board (simulated): dgemm, 4 variants at 1000 MHz")
     assert "left out: 1 clock unproven" in said
+
+
+def test_a_stencil_under_power_limits_is_studied_without_predictions(tmp_path, capsys):
+    """Its variants' costs are modelled by clocks alone."""
+    lines = ["site,kernel,params,core_mhz,power_limit_w,time_s,energy_j"]
+    for tile in (4, 8, 16, 32):
+        own = {"stencil": "j1d", "size_1": 999, "steps": 64, "tiling": "hexagonal", "tile_t": 4}
+        cells = json.dumps(own | {"tile_1": tile}).replace('"', '""')
+        lines += [f'gpu,stencil,"{cells}",1000,{w},{1 / tile},{w / tile}' for w in (100, 200)]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    path = str(tmp_path / "store")
+    assert main(["import", str(tmp_path / "t.csv"), "--store", path]) == 0
+    shown = answer(capsys, path)
+    assert (shown["n"], shown["fastest"]["params"]["tile_1"]) == (4, 32)
+    assert shown["fastest"]["predicted_s"] is None
+    assert main(["report", path, "-o", str(tmp_path / "report.html")]) == 0
