@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.measurements.observations import FitError, setting_text
+from analysis.measurements.observations import FitError, refuse_other_ranks, setting_text
 from dvfs.dataset import OK, PHASE_PREFIX, Columns
 from dvfs.kernel_instance import KernelInstance, dataset_kernels
 from dvfs.setting import Setting, axis_values, distinct_settings
@@ -95,6 +95,12 @@ def phase_splits(dataset: xr.Dataset | Columns, site: str) -> tuple[list[PhaseSp
     splits, notes = [], []
     for label in sorted(rows):
         by_setting = rows[label]
+        together = np.concatenate(list(by_setting.values()))
+        try:
+            refuse_other_ranks(dataset, together, [label], np.zeros(len(together), np.int64))
+        except FitError as why:
+            notes.append(f"No energy by phase: {why}.")
+            continue
         settings = sorted(by_setting)
         fastest, least = (
             min(settings, key=lambda s: float(column(name)[by_setting[s]].mean()))

@@ -15,6 +15,7 @@ import numpy as np
 import psutil
 
 from analysis.choice.objectives import objective as objective_of
+from analysis.measurements.observations import distinct_kernels, refuse_other_ranks
 from analysis.measurements.problems import check_one_problem, of_problem
 from analysis.search.candidates import Candidates
 from analysis.search.play import play, score
@@ -78,6 +79,7 @@ def replay(
 
     Raises:
         ArgumentError: no such site, kernel or strategy, or nothing to search.
+        FitError: a kernel was measured with different numbers of ranks.
         FitError: no such objective or problem, or several problems.
         MissingExtraError: a strategy needs scikit-learn, which is not installed.
     """
@@ -96,6 +98,9 @@ def replay(
     rows, instances = rows[kept], [instances[i] for i in kept]
     if kernel in (tuned or {}):
         check_one_problem(instances, (tuned or {})[kernel])
+    done = np.flatnonzero(is_complete(np.asarray(scalars["status"])[rows]))
+    labels = [instances[i].label for i in done]
+    refuse_other_ranks(scalars, rows[done], *distinct_kernels(labels))
     candidates, costs = measured_candidates(scalars, rows)
     scores = score(asked, costs)
     if not np.isfinite(scores).any():

@@ -168,6 +168,16 @@ def test_one_setting_is_both_and_a_site_without_marks_has_none(tmp_path: Path) -
     assert phase_splits(dataset, "elsewhere") == ([], [])
 
 
+def test_runs_with_other_ranks_are_no_repeats(store: Store) -> None:
+    dataset = open_dataset(store)
+    ranks = np.where(dataset["repeat"].values == 0, 1, 4)
+    splits, (note,) = phase_splits(dataset.assign(ranks=dataset["ranks"].copy(data=ranks)), SITE)
+    assert splits == []
+    assert note.startswith(
+        "No energy by phase: solver n=8 q=4 was measured with 1 and with 4 ranks"
+    )
+
+
 def test_an_energy_that_no_channels_make_up_is_said_and_not_guessed(tmp_path: Path) -> None:
     store = create_store(tmp_path / "s", "phases")
     with JournalWriter(store.journals) as journal:
