@@ -246,7 +246,7 @@ def write_platform_figures(
     ``content``: sites that are drawn beside them. Two machines or more are also drawn together.
 
     Raises:
-        ArgumentError: a cap at or below a platform's constant power.
+        ArgumentError: two platforms of one name, or a cap at or below a platform's constant power.
         MissingExtraError: matplotlib, which draws the files, is not installed.
         OSError: a file cannot be written.
     """
@@ -256,6 +256,13 @@ def write_platform_figures(
     from analysis.report.site_figures import site_lines  # noqa: PLC0415
     from analysis.report.tables import as_csv, as_tex  # noqa: PLC0415
 
+    names = [platform.name for platform in platforms]
+    for name in names:
+        if names.count(name) > 1:
+            raise ArgumentError(
+                f"--platform: two have the name {name!r}, by which files and lines are told apart; "
+                f"change name in one of the files"
+            )
     folder.mkdir(parents=True, exist_ok=True)
     try:
         figures = [(f, False) for platform in platforms for f in platform_figures(platform, cap_w)]

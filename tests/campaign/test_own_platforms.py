@@ -129,6 +129,16 @@ def test_the_figures_are_drawn_for_each_class(tmp_path: Path) -> None:
 KINDS = ("roofline", "speedup_greenup")
 
 
+def test_two_machines_of_one_name_do_not_overwrite_each_other(tmp_path: Path, capsys) -> None:
+    words = []
+    for folder, own in ((tmp_path / "a", PLATFORMS[1]), (tmp_path / "b", PLATFORMS[2])):
+        folder.mkdir()
+        words += ["--platform", written(folder, own)]
+    assert main(["figures", *words, "-o", str(tmp_path / "out")]) == 2
+    assert "two have the name 'mine'" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
