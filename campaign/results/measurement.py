@@ -26,8 +26,15 @@ if TYPE_CHECKING:
     from campaign.store.layout import Store
 
 TEXTS = (
-    *("point_id", "site", "partition", "node", "profile"),
-    *("status", "text", "voltage_origin", "setup"),
+    "point_id",
+    "site",
+    "partition",
+    "node",
+    "profile",
+    "status",
+    "text",
+    "voltage_origin",
+    "setup",
 )
 SHOWN_IDS = 5
 

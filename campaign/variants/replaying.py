@@ -79,8 +79,8 @@ def replay(
 
     Raises:
         ArgumentError: no such site, kernel or strategy, or nothing to search.
-        FitError: a kernel was measured with different numbers of ranks.
-        FitError: no such objective or problem, or several problems.
+        FitError: no such objective or problem, several problems, or a kernel that was measured with
+            different numbers of ranks.
         MissingExtraError: a strategy needs scikit-learn, which is not installed.
     """
     asked = objective_of(objective)
