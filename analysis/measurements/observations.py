@@ -354,6 +354,9 @@ def pooled(sites: Sequence[Observations]) -> tuple[Observations, np.ndarray]:
 
     Settings that are the same pair of clocks are one setting. Classes that a site does not
     count are NaN in its rows.
+
+    Raises:
+        FitError: a class is of the core domain in one of them, and of the memory domain in another.
     """
     place = np.repeat(np.arange(len(sites)), [len(data) for data in sites])
 
@@ -380,6 +383,14 @@ def pooled(sites: Sequence[Observations]) -> tuple[Observations, np.ndarray]:
     )
     settings = [every[i] for i in there.tolist()]
     classes = sorted({name for data in sites for name in data.counts})
+    domains: dict[str, str] = {}
+    for name, domain in (each for data in sites for each in data.domains.items()):
+        if domains.setdefault(name, domain) != domain:
+            raise FitError(
+                f"class {name} belongs to the core domain in some of these measurements and to the "
+                f"memory domain in others, so one model cannot be fitted to them; give it one "
+                f"domain (classes of the site file or of the map)"
+            )
     return (
         replace(
             sites[0],
@@ -400,7 +411,7 @@ def pooled(sites: Sequence[Observations]) -> tuple[Observations, np.ndarray]:
                 )
                 for name in classes
             },
-            domains={k: v for data in sites for k, v in data.domains.items()},
+            domains=domains,
             setting=setting,
             settings=settings,
             energy_std_j=None,

@@ -71,3 +71,11 @@ def test_one_site_or_mixed_voltages_are_refused(sites):
     mixed = [sites[0], replace(sites[1], voltage="unit")]
     with pytest.raises(FitError, match="different origins"):
         leave_one_site_out(mixed)
+
+
+def test_sites_that_disagree_on_the_domain_of_a_class_are_refused(sites):
+    name = sorted(sites[0].counts)[0]
+    other = {"core": "mem", "mem": "core"}[sites[1].domains[name]]
+    apart = replace(sites[1], domains=sites[1].domains | {name: other})
+    with pytest.raises(FitError, match=f"class {name} belongs to the core domain in some"):
+        leave_one_site_out([sites[0], apart])
