@@ -103,17 +103,19 @@ def added(parts: Iterable[Energy]) -> Energy:
     )
 
 
-def mean_of(windows: Sequence[Energy]) -> Energy:
-    """The mean of a quantity over windows.
+def mean_of(windows: Sequence[Energy], iterations: Sequence[int]) -> Energy:
+    """The energy of one iteration over all windows, each of its number of ``iterations``.
 
     Its random uncertainty is the larger of what the windows state and of what their spread
     shows; the uncertainty of the calibration does not fall with the number of windows.
     """
-    n = len(windows)
-    mean_j = sum(w.energy_j for w in windows) / n
-    stated = sum(w.random_j**2 for w in windows) / n**2
-    shown = sum((w.energy_j - mean_j) ** 2 for w in windows) / (n * (n - 1)) if n > 1 else 0.0
-    return Energy(mean_j, math.sqrt(max(stated, shown)), sum(w.gain_j for w in windows) / n)
+    n, total = len(windows), sum(iterations)
+    mean_j = sum(w.energy_j for w in windows) / total
+    stated = sum(w.random_j**2 for w in windows)
+    apart = ((w.energy_j - mean_j * i) ** 2 for w, i in zip(windows, iterations, strict=True))
+    shown = sum(apart) * n / (n - 1) if n > 1 else 0.0
+    gain_j = sum(w.gain_j for w in windows)
+    return Energy(mean_j, math.sqrt(max(stated, shown)) / total, gain_j / total)
 
 
 def _disagreements(traces: Sequence[MeterTrace], energies: dict[str, Energy]) -> Iterable[str]:

@@ -393,13 +393,14 @@ def _meters(
             for window, node in zip(windows, by_window, strict=True)
             if t.name in node.by_channel
         ]
+        iterations = sum(n for _, n in energies)
         meters[t.name] = {
             "domain": t.channel.domain,
             "kind": t.channel.kind,
             "resolution": t.channel.resolution,
             "period_s": t.channel.period_s,
-            "energy_j": sum(energy.energy_j / n for energy, n in energies) / len(energies),
-            "energy_std_j": sum(energy.std_j / n for energy, n in energies) / len(energies),
+            "energy_j": sum(energy.energy_j for energy, _ in energies) / iterations,
+            "energy_std_j": sum(energy.std_j for energy, _ in energies) / iterations,
             "counts": t.name in by_window[0].counted,
         }
     return meters

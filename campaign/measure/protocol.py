@@ -317,15 +317,14 @@ def energy_of(windows: Sequence[Window], trim_s: float) -> tuple[Energy, list[No
 
     With ``trim_s`` the mean power between the trimmed edges is used for the whole window.
     """
-    per_iteration, by_window = [], []
+    whole, by_window = [], []
     trim_ns = round(trim_s * 1e9)
     for window in windows:
         cut_ns = trim_ns if 2 * trim_ns < window.end_ns else 0
         energy = node_energy(window.traces, cut_ns, window.end_ns - cut_ns)
-        share = window.end_ns / (window.end_ns - 2 * cut_ns) / window.iterations
-        per_iteration.append(_scaled(energy.total, share))
+        whole.append(_scaled(energy.total, window.end_ns / (window.end_ns - 2 * cut_ns)))
         by_window.append(energy)
-    return mean_of(per_iteration), by_window
+    return mean_of(whole, [window.iterations for window in windows]), by_window
 
 
 def _scaled(energy: Energy, factor: float) -> Energy:

@@ -159,7 +159,7 @@ def test_no_meter_is_no_energy():
 def test_repeats_make_what_is_random_smaller_and_leave_the_calibration():
     rng = np.random.default_rng(1)
     windows = [Energy(e, 0.5, 4.0) for e in rng.normal(100.0, 2.0, 200)]
-    mean = mean_of(windows)
+    mean = mean_of(windows, [1] * 200)
     assert mean.energy_j == pytest.approx(100.0, abs=0.5)
     assert mean.random_j == pytest.approx(2.0 / math.sqrt(200), rel=0.15)
     assert mean.gain_j == pytest.approx(4.0)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from campaign.measure.energy import added, mean_of, node_energy
+from campaign.measure.point_life import _meters
 from campaign.measure.protocol import energy_of, meter_needs_s
 from campaign.measure.sampler import MeterTrace
 from campaign.measure.simulated_window import simulate_window
@@ -280,11 +281,11 @@ def test_sums_and_means_of_energies():
     both = added(parts)
     assert (both.energy_j, both.random_j, both.gain_j) == pytest.approx((7.0, 0.5, 0.3))
     # Stated: sqrt(0.09 + 0.16) / 2; shown by the spread: sqrt(0.5 / 2).
-    mean = mean_of(parts)
+    mean = mean_of(parts, [1, 1])
     assert (mean.energy_j, mean.random_j, mean.gain_j) == pytest.approx((3.5, 0.5, 0.15))
-    stated = mean_of([Energy(3.0, 3.0, 0.0), Energy(3.1, 4.0, 0.0)])
+    stated = mean_of([Energy(3.0, 3.0, 0.0), Energy(3.1, 4.0, 0.0)], [1, 1])
     assert stated.random_j == pytest.approx(2.5)
-    assert mean_of(parts[:1]) == parts[0]
+    assert mean_of(parts[:1], [1]) == parts[0]
 
 
 @pytest.mark.parametrize(("apart_j", "named"), [(2.9, False), (3.1, True), (-3.1, True)])
@@ -317,6 +318,25 @@ def test_an_iteration_has_its_share_of_the_window(trim_s):
     assert energy.energy_j == pytest.approx(25.0)
     assert energy.gain_j == pytest.approx(0.25)
     assert by_window[0].total.energy_j == pytest.approx(200.0 - 200.0 * trim_s)
+
+
+def test_windows_of_different_numbers_of_iterations_count_by_their_iterations():
+    """100 W over 1 s of 10 iterations, and 300 W over 4 s of 20: (100 + 1200) J / 30."""
+    windows = [
+        Window(
+            end_ns=seconds * 10**9,
+            iterations=iterations,
+            traces=[MeterTrace("m", gauge(), trace([-1.0, 5.0], [watts, watts]))],
+            achieved=AS_FOUND,
+        )
+        for seconds, iterations, watts in ((1, 10, 100.0), (4, 20, 300.0))
+    ]
+    energy, by_window = energy_of(windows, 0.0)
+    assert energy.energy_j == pytest.approx(1300.0 / 30)
+    # The windows are 100 J - 433.3 J and 1200 J - 866.7 J from it.
+    assert energy.random_j == pytest.approx(2 * 333.3333 / 30, rel=1e-5)
+    (of_channel,) = _meters(windows, by_window).values()
+    assert of_channel["energy_j"] == pytest.approx(1300.0 / 30)
 
 
 def test_a_meter_needs_a_window_for_its_resolution_and_its_period():
