@@ -306,8 +306,13 @@ class _FoldResults:
         self.fold[rows] = len(self.rankings)
         self.rankings.append(rank_single_settings(training, self.objective))
 
-    def judged(self, scheme: str, time: str, labelled: Observations) -> CrossValidation:
-        """The errors over all folds, and the losses of the kernels as ``labelled`` names them."""
+    def judged(
+        self, scheme: str, time: str, labelled: Observations, repeats: Observations | None = None
+    ) -> CrossValidation:
+        """The errors over all folds, and the losses of the kernels as ``labelled`` names them.
+
+        ``repeats``: what shows the noise of times; by default ``labelled``.
+        """
         data = self.data
         known = np.flatnonzero(np.isfinite(self.physics_j))
         if not len(known):
@@ -320,7 +325,7 @@ class _FoldResults:
             for of in (self.physics_j, self.picks_j)
         )
         in_fold = np.bincount(self.fold[known], minlength=1)
-        noise = time_noise(labelled, self.rough_time)
+        noise = time_noise(labelled if repeats is None else repeats, self.rough_time)
         untimed = None
         if np.isfinite(self.untimed[:, known]).all():
             cases = case_losses(
@@ -478,7 +483,8 @@ def fitted_elsewhere(
     both = replace(both, site=data.site)
     results = _FoldResults(both, objective_of(objective), FormRequest(model, voltage, robust))
     results.add(place == 1, TIMES[0])
-    judged = results.judged("fitted-on", TIMES[0], both)
+    # What a kernel's times differ by between the stores is no noise.
+    judged = results.judged("fitted-on", TIMES[0], both, both.take(place == 1))
     return replace(judged, predicted_j=judged.predicted_j[place == 1])
 
 

@@ -393,6 +393,11 @@ class Results:
         """
         from campaign.results.crossval import crossvalidate  # noqa: PLC0415
 
+        if fitted_on is not None and fitted_on.path.resolve() == self.path.resolve():
+            raise ArgumentError(
+                "--fitted-on: names the store itself, whose measurements would be fitted on and "
+                "predicted; name another store, or a --scheme"
+            )
         sites = [site] if isinstance(site, str) else list(site)
         elsewhere = fitted_on.usable_data(sites[0], accept_unproven)[0] if fitted_on else None
         return crossvalidate(

@@ -84,6 +84,15 @@ def test_a_fit_of_other_kernels_predicts_these(data):
     )
 
 
+def test_measurements_of_another_store_are_no_repeats_of_these(data):
+    """All repeats are equal here, so that the fastest settings alone are equally fast."""
+    twice = data.take(np.tile(np.arange(len(data)), 2))
+    slow = replace(twice, time_s=1.5 * twice.time_s, energy_j=1.5 * twice.energy_j)
+    apart = fitted_elsewhere(slow, twice, "choi").cases
+    alone = cross_validate(twice, "leave-one-setting-out", "choi").cases
+    assert [c.race_to_halt_best_pct for c in apart] == [c.race_to_halt_best_pct for c in alone]
+
+
 def test_a_fit_of_other_voltages_is_refused(data):
     with pytest.raises(FitError, match="different origins"):
         fitted_elsewhere(replace(data, voltage="unit"), data)

@@ -162,6 +162,10 @@ USAGES = {
         "campaign: --space: map.toml: is a map file of a table, not a campaign file; use it: "
         "campaign import TABLE --map map.toml --store S"
     ),
+    "crossval one --fitted-on one": (
+        "campaign: --fitted-on: names the store itself, whose measurements would be fitted on and "
+        "predicted; name another store, or a --scheme"
+    ),
     "crossval one --fitted-on s.toml": (
         "campaign: --fitted-on: s.toml: is a file, not a store; name a folder that campaign run or "
         "import created"
