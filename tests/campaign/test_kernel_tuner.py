@@ -296,3 +296,26 @@ def test_exported_uncore_clocks_and_profiles_stay_apart(tmp_path: Path) -> None:
             strict=True,
         )
     ) == [(1200.0, "powersave", 1.0), (2400.0, "performance", 0.4), (2400.0, "powersave", 0.5)]
+
+
+def test_exported_repeats_are_one_result(tmp_path: Path) -> None:
+    """As Kernel Tuner has them: a configuration once, with all its run times and their mean."""
+    (tmp_path / "t.csv").write_text(
+        "site,kernel,params,core_mhz,repeat,time_s,energy_j\n"
+        's,kk,"{""n"": 1}",1000,0,1,100\n'
+        's,kk,"{""n"": 1}",1000,1,2,110\n'
+        's,kk,"{""n"": 1}",1200,0,0.5,80\n'
+    )
+    store, again, file = tmp_path / "s", tmp_path / "again", tmp_path / "t4.json"
+    assert main(["import", str(tmp_path / "t.csv"), "--store", str(store)]) == 0
+    assert main(["export", str(store), "--kernel-tuner", str(file)]) == 0
+    assert [one["times"]["runtimes"] for one in json.loads(file.read_text())["results"]] == [
+        [1000.0, 2000.0],
+        [],
+    ]
+    set_kernel = ["--site", "s", "--set", "kernel=kk"]
+    assert main(["import", str(file), "--store", str(again), *set_kernel]) == 0
+    measured = open_results(again).scalars
+    assert measured["core_mhz"].values.tolist() == [1000.0, 1200.0]
+    assert measured["time_s"].values.tolist() == [1.5, 0.5]
+    assert measured["energy_j"].values.tolist() == [105.0, 80.0]

@@ -17,11 +17,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from campaign.plan.point import canonical_json
 from campaign.table.delimited import read_table_text
 from campaign.table.formats import Columns, FormatDescription
 from campaign.table.map_file import ColumnSource, TableMap
@@ -443,13 +445,16 @@ def kernel_tuner_results(table: pd.DataFrame) -> str:
 
     The clocks, the power limit (``nvml_gr_clock`` ...), the profile and numbers of ranks are
     parameters; times are in ms. What an import of Kernel Tuner's files kept as labels is a
-    measurement again, as it was.
+    measurement again, as it was. Repeats are one result, as Kernel Tuner has them.
     """
     with_ranks = bool((table["ranks"] != 1).any())
-    results = [_result(row, with_ranks) for row in table.to_dict("records")]
+    repeats: dict[str, list[dict[str, Any]]] = {}
+    for row in table.to_dict("records"):
+        result = _result(row, with_ranks)
+        repeats.setdefault(canonical_json(result["configuration"]), []).append(result)
     return json.dumps(
         {
-            "results": results,
+            "results": [_mean_result(results) for results in repeats.values()],
             "schema_version": "1.0.0",
             "metadata": {"timeunit": "milliseconds"},
         }
@@ -498,6 +503,31 @@ def _result(row: Mapping[Any, Any], with_ranks: bool) -> dict[str, Any]:
             for name, value in measured.items()
         ],
         "objectives": kept.get("objectives", ["time"]),
+    }
+
+
+def _mean_result(repeats: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The repeats of a configuration as one result: the means of their numbers, and all run times;
+    those that failed are left out beside others."""
+    good = [one for one in repeats if one["invalidity"] == "correct"]
+    if len(good) < 2:
+        return (good or repeats)[0]
+    values = [{m["name"]: m["value"] for m in one["measurements"]} for one in good]
+    runtimes = [
+        time_ms
+        for one, measured in zip(good, values, strict=True)
+        for time_ms in one["times"]["runtimes"] or [measured["time"]]
+    ]
+
+    def mean(name: str, value: Any) -> Any:
+        numbers = [of[name] for of in values if type(of.get(name)) in (int, float)]
+        return statistics.fmean(numbers) if type(value) in (int, float) else value
+
+    return good[0] | {
+        "times": good[0]["times"] | {"runtimes": runtimes},
+        "measurements": [
+            one | {"value": mean(one["name"], one["value"])} for one in good[0]["measurements"]
+        ],
     }
 
 
