@@ -591,6 +591,18 @@ def test_loops_of_ear_are_iterations_on_a_node(tmp_path) -> None:
     assert frame["node"].tolist() == ["n1", "n2", "n1"] and frame["repeat"].tolist() == [0, 0, 1]
 
 
+def test_a_loop_of_ear_begins_when_the_file_says_and_not_with_its_job(tmp_path) -> None:
+    """By its TIMESTAMP; EAR built without it writes ITERATIONS in its place."""
+    text = (FILES / "ear_loops.csv").read_text().replace("JOBID;", "JOBID;JOB_START_TIME;")
+    text = text.replace("101;0", "101;1794130000;0")
+    (tmp_path / "timed.csv").write_text(text)
+    (tmp_path / "counted.csv").write_text(text.replace("TIMESTAMP", "ITERATIONS"))
+    frame = taken(tmp_path, tmp_path / "timed.csv")
+    assert frame["start_unix_s"][0] == 1794139210
+    counted = taken(tmp_path / "counted", tmp_path / "counted.csv")
+    assert not counted["start_unix_s"].any()  # 0: unknown
+
+
 def test_steps_of_ear_that_share_a_node_have_no_energy(tmp_path) -> None:
     head, *rows = (FILES / "ear_apps.csv").read_text().splitlines()
     names = head.split(";")

@@ -104,9 +104,9 @@ def _row(nodes: Sequence[dict[str, Any]], path: Path) -> dict[str, Any]:
     parts = [_measured(node, f"{path}:{node['_line']}") for node in nodes]
     times, energies, asked, average = zip(*parts, strict=True)
     labels = {name: ",".join(dict.fromkeys(str(node[name]) for node in nodes)) for name in first}
-    start_s, end_s = (
-        _number(first, name, str(path)) for name in ("JOB_START_TIME", "JOB_END_TIME")
-    )
+    # A job's start is not that of its loops, which may run in other hours.
+    names = ("TIMESTAMP" if LOOP in first else "JOB_START_TIME", "JOB_END_TIME")
+    start_s, end_s = (_number(first, name, f"{path}:{first['_line']}") for name in names)
     return labels | {
         "kernel": f"loop {first[LOOP]}" if LOOP in first else first[PROGRAM],
         "time_s": max(times),
