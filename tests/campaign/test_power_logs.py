@@ -215,6 +215,16 @@ def test_dmon_behind_times_gives_the_counters_energies(tmp_path: Path, capsys) -
     assert frame["mem_mhz_achieved"].tolist() == [1593.0, 1593.0]
 
 
+def test_mig_instances_of_a_gpu_do_not_count_beside_it(tmp_path: Path) -> None:
+    table = windows(tmp_path / "w.csv", f"a,1400,{BEGAN_S + 1},{BEGAN_S + 6}")
+    log = dmon(tmp_path / "log.txt")
+    lines = log.read_text().splitlines()
+    parts = [line.replace("GPU 1", "GPU-I 3") for line in lines if "GPU 1" in line]
+    parts += [line.replace("GPU 1", "GPU-CI 4") for line in lines if "GPU 1" in line]
+    log.write_text("\n".join([*lines, *parts]) + "\n")
+    assert taken(tmp_path, table, log)["energy_j"].tolist() == pytest.approx([1500.0])
+
+
 @pytest.mark.parametrize("form", ["local", "unix"])
 def test_tegrastats_gives_the_power_now_and_not_its_mean(tmp_path: Path, form: str) -> None:
     """A module that draws 4 W and, from between two lines on, 10 W; its times are to the second,

@@ -68,7 +68,8 @@ def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
     found = next((name for name in ("TOTEC", "POWER") if name in names), "")
     if not found:
         raise FileError("has neither TOTEC nor POWER", f"make it by: {ABOUT.made_by}", str(path))
-    return [_channel(entity, found, of) for entity, of in rows.items() if entity[:3] == "GPU"]
+    # GPU-I and GPU-CI, a GPU's MIG instances, have no energy beside its own.
+    return [_channel(entity, found, of) for entity, of in rows.items() if entity[:4] == "GPU "]
 
 
 def _channel(entity: str, name: str, rows: Sequence[tuple[int, dict[str, str]]]) -> LoggedChannel:
