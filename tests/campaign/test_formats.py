@@ -136,6 +136,23 @@ def test_a_run_of_codecarbon_counts_once_whose_rows_are_from_its_start(tmp_path)
     assert costs(flushed) == costs(taken(tmp_path / "whole", FILES / "codecarbon_rapl.csv"))
 
 
+def test_each_task_of_codecarbon_is_a_measurement(tmp_path) -> None:
+    """All tasks have the run's id; one that ran again has a UUID behind its name."""
+    with (FILES / "codecarbon_rapl.csv").open() as file:
+        run = next(csv.DictReader(file))
+    tasks = ("load", "solve", "solve_5b0fa12a-3dd7-45bb-9766-cc326314d9f1")
+    rows = [
+        {"task_name": name} | run | {"duration": str(i + 1), "cpu_energy": f"{i + 1}e-5"}
+        for i, name in enumerate(tasks)
+    ]
+    lines = [",".join(values) for values in (rows[0], *(row.values() for row in rows))]
+    (tmp_path / "emissions_x_1.csv").write_text("\n".join(lines) + "\n")
+    frame = taken(tmp_path, tmp_path / "emissions_x_1.csv")
+    assert frame["kernel"].tolist() == ["load", "solve", "solve"]
+    assert frame["repeat"].tolist() == [0, 0, 1]
+    assert costs(frame) == [[n, pytest.approx(36.0 * n)] for n in (1.0, 2.0, 3.0)]
+
+
 def test_estimated_energies_are_refused_by_fit_until_they_are_accepted(tmp_path, capsys) -> None:
     rows = [
         ["x", f"k{k}", mhz, time_s, (2 + 0.01 * mhz + k) * time_s, "TDP"]

@@ -1,4 +1,5 @@
-"""CodeCarbon's emissions.csv as rows: a run of a tracker is a measurement.
+"""CodeCarbon's emissions.csv as rows: a run of a tracker is a measurement; or a file of tasks, of
+which each is one.
 
 The file does not say whether the CPU's energy was read (RAPL) or computed from the load and a TDP.
 Energies that RAPL's counter gave are whole numbers of microjoules; computed ones are not. RAM is
@@ -8,6 +9,7 @@ always an estimate, and no part of ``energy_j``.
 from __future__ import annotations
 
 import math
+import re
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,9 @@ from dvfs.dataset import ESTIMATED
 from dvfs.input_files import FileError
 
 MARKER = b"timestamp,project_name,run_id"
+TASK = "task_name"
+AGAIN = re.compile(r"(?<=.)_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+"""What CodeCarbon adds to the name of a task that the tracker has already."""
 KWH_J = 3.6e6
 UJ_KWH = 2.77778e-13
 """CodeCarbon's factor from microjoules to kWh (codecarbon/core/units.py, 3.3.2)."""
@@ -36,23 +41,24 @@ ABOUT = FormatDescription(
     name="codecarbon",
     tool="CodeCarbon",
     versions="3.3.2",
-    reads="`emissions.csv`: CPU and GPU energy and duration of each run",
-    traps="without RAPL the CPU's energy is computed from its load: such rows are `estimated` "
-    "(`--set estimated=no` where another meter was read). RAM's energy is computed, and left out. "
+    reads="`emissions.csv`: CPU and GPU energy and duration of each run or task",
+    traps="without RAPL the CPU's energy is computed from load: such rows are `estimated` "
+    "(`--set estimated=no` where another meter was read). RAM's computed energy is left out. "
     "`pue` is divided out",
-    rows="runs",
+    rows="runs or tasks",
     repeats=True,
 )
 
 
 def recognises(path: Path, head: bytes) -> bool:
     """Whether its header is CodeCarbon's."""
-    header = head.partition(b"\n")[0]
-    return header.lstrip(b"\xef\xbb\xbf").startswith(MARKER) and b"cpu_energy" in header
+    header = head.partition(b"\n")[0].removeprefix(b"\xef\xbb\xbf")
+    is_its = header.removeprefix(f"{TASK},".encode()).startswith(MARKER)
+    return is_its and b"cpu_energy" in header
 
 
 def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
-    """Runs as columns; and what was noticed. All of CodeCarbon's columns are labels.
+    """Runs or tasks as columns; and what was noticed. All of CodeCarbon's columns are labels.
 
     Raises:
         FileError: it is no such file, or a row is not like the header.
@@ -67,11 +73,14 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
         n_read += 1
         row = dict(zip(header, fields, strict=True))
         # A later row of a run counts from the run's start again.
-        runs[row.get("run_id") or str(line)] = line, _row(row, f"{path}:{line}", mapping)
+        run = str(line) if TASK in row else row.get("run_id") or str(line)
+        runs[run] = line, _row(row, f"{path}:{line}", mapping)
     if not runs:
         raise FileError("has no runs", "nothing to import", str(path))
     if n_left := n_read - len(runs):
         notes.append(f"{path}: rows that flush wrote before a run's last are left out: {n_left}")
+    if TASK in header:
+        notes.append(f"{path}: a file of tasks has no pue: where one was set, energies include it")
     if "energy_j" not in mapping.columns:
         notes.append(f"{path}: energies are CPU and GPU; ram_energy, an estimate, is left out")
     lines, rows = zip(*sorted(runs.values(), key=itemgetter(0)), strict=True)
@@ -88,7 +97,7 @@ def _row(kept: dict[str, str], place: str, mapping: TableMap) -> dict[str, Any]:
     if names & {"cpu_energy", "energy_consumed"} and cpu_kwh:
         why.append(_origin(cpu_kwh / pue, duration_s))
     return dict(kept) | {
-        "kernel": kept["project_name"],
+        "kernel": AGAIN.sub("", kept.get(TASK) or kept["project_name"]),
         "time_s": duration_s,
         "energy_j": (cpu_kwh + gpu_kwh) / pue * KWH_J or None,
         ESTIMATED: "; ".join(filter(None, why)) or None,
