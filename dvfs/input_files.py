@@ -621,7 +621,7 @@ FILE_KINDS = {
     "Policy": _kind(
         "a policy file",
         "entries default against until control_pct opt_out origin",
-        "site cluster device seed objective max_slowdown",
+        "site cluster device seed objective max_slowdown max_power_w",
         "check it: campaign policy check {path}",
     ),
     "CounterMap": _kind(

@@ -219,7 +219,9 @@ class Policy(FileModel):
     objective: OneLine = "energy"
     """What the picks minimise."""
     max_slowdown: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    """The most that picks may be slower, a fraction."""
+    """How much slower picks may be, a fraction."""
+    max_power_w: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """Their most mean power, in W."""
     opt_out: OptOut = Field(default_factory=OptOut)
     """How users opt out."""
     origin: Origin = Field(default_factory=Origin)

@@ -132,6 +132,7 @@ def draft_policy(
             control_pct=control_pct,
             objective=predictions.objective,
             max_slowdown=predictions.max_slowdown,
+            max_power_w=predictions.max_power_w,
             origin=Origin(
                 store=str(Path(predictions.fit.store).resolve()),
                 data_id=predictions.data_id,

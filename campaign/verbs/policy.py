@@ -285,6 +285,8 @@ def _explain(arguments: Namespace) -> int:
                 "also_match": [entry.name for entry in fitting if entry is not chosen],
                 "opted_out": opted_out,
                 "control_pct": policy.control_pct,
+                "max_slowdown": policy.max_slowdown,
+                "max_power_w": policy.max_power_w,
             }
         )
         return 0
@@ -309,11 +311,22 @@ def _explain(arguments: Namespace) -> int:
                 f"promised: {chosen.promise.saving_pct:g} % less energy ({low:g} to {high:g}), "
                 f"time {chosen.promise.slowdown_pct:+g} %"
             )
+        if limits := _limits_text(policy):
+            explain(f"limits of the picks: {limits}")
         explain(f"{policy.control_pct:g} % of such jobs stay at the defaults, to compare with")
     expired = [one.name for one in policy.all_entries if not policy.holds(one, today)]
     if expired:
         explain(f"not applied, expired or withdrawn: {', '.join(expired)}")
     return 0
+
+
+def _limits_text(policy: Policy) -> str:
+    limits = []
+    if policy.max_slowdown is not None:
+        limits.append(f"at most {policy.max_slowdown * 100:g} % slower")
+    if policy.max_power_w is not None:
+        limits.append(f"a mean power of at most {policy.max_power_w:g} W")
+    return ", ".join(limits)
 
 
 def _why_not(entry: Entry, job: dict[str, str]) -> str:

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import subprocess
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -302,6 +303,17 @@ def test_the_default_entry_keeps_the_limits_for_every_kernel(measured, limits, d
     assert (None if default is None else default.clocks.core_mhz) == default_mhz
     said = [line for line in draft.left_out if "within the limits" in line]
     assert len(said) == (default is None)
+
+
+def test_a_policy_says_within_which_limits_its_picks_are(measured, tmp_path, capsys):
+    file = str(tmp_path / "p.toml")
+    words = ["--max-slowdown", "0.3", "--max-power-w", "90", "--unsure", "-o", file]
+    assert main(["policy", measured, *words]) == 0
+    assert tomllib.loads(Path(file).read_text())["max_power_w"] == 90.0
+    capsys.readouterr()
+    assert main(["policy", "explain", file, "--job", "job_name=memory"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "limits of the picks: at most 30 % slower, a mean power of at most 90 W" in said
 
 
 def test_the_default_entry_is_not_for_kernels_that_are_left_as_they_are(measured):
