@@ -135,8 +135,8 @@ def rank_single_settings(data: Observations, objective: Objective) -> np.ndarray
     """Each setting's rank as a single setting for all kernels: float64 (settings,), 0 the best.
 
     Kernels measured at fewer than two settings do not count: they show no setting to be better.
-    Best is the least mean of the score above each kernel's best, among the settings at which most
-    kernels were measured; those of fewer kernels come after; infinite where none was.
+    Best is the least mean of the score above each kernel's best, among the settings and over the
+    kernels of :func:`comparable`; settings of fewer kernels come after; infinite where none was.
     """
     shape = (len(data.settings), len(data.kernels))
     cell = data.setting * shape[1] + data.kernel
@@ -153,12 +153,43 @@ def rank_single_settings(data: Observations, objective: Objective) -> np.ndarray
     least = np.where(there, score, np.inf).min(axis=0)
     above = np.where(there, score / least - 1.0, 0.0)
     measured = there.sum(axis=1)
-    mean = above.sum(axis=1) / np.maximum(measured, 1)
+    counted, among = comparable(there.T)
+    mean = np.where(
+        among,
+        above[:, counted].sum(axis=1) / np.maximum(there[:, counted].sum(axis=1), 1),
+        above.sum(axis=1) / np.maximum(measured, 1),
+    )
     # equal but for rounding: the first, on every processor
-    order = np.lexsort([np.arange(len(mean)), mean.round(9), -measured])
+    fewer = np.where(among, -np.inf, -measured)
+    order = np.lexsort([np.arange(len(mean)), mean.round(9), fewer])
     rank = np.empty(len(order))
     rank[order] = np.arange(len(order))
     return np.where(measured > 0, rank, np.inf)
+
+
+def comparable(there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The kernels and the settings that single settings are compared by: bool (kernels,) and
+    (settings,). ``there``: bool (kernels, settings), where kernels were measured.
+
+    The settings at which at least so many kernels were measured, and the kernels measured at all of
+    them, with the number that leaves most to compare. So a kernel with few settings takes no others
+    away, and all settings have the same kernels. Where none are left, all kernels, and the settings
+    of most.
+    """
+    count = there.sum(axis=0)
+    best: tuple[np.ndarray, np.ndarray] = (
+        np.ones(len(there), bool),
+        np.asarray(count == count.max(initial=0)),
+    )
+    most = 0
+    for least in np.unique(count)[::-1].tolist():
+        settings = count >= least
+        kernels = there[:, settings].all(axis=1)
+        compared = int(kernels.sum()) * (int(settings.sum()) - 1)
+        if compared > most:
+            best = np.asarray(kernels), np.asarray(settings)
+            most = compared
+    return best
 
 
 def _by_setting(data: Observations, rows: np.ndarray, *more: np.ndarray) -> tuple[np.ndarray, ...]:

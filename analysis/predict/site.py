@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from analysis.choice.losses import Predicted, highest_clocks
+from analysis.choice.losses import Predicted, comparable, highest_clocks
 from analysis.choice.objectives import Objective
 from analysis.energy.models import KNOWN
 from analysis.measurements.observations import (
@@ -118,29 +118,30 @@ class Trial:
         """The setting that is best on average over these kernels."""
         above = self._above(objective)
         known = np.isfinite(above)
-        mean = np.where(known, above, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-        most = known.sum(axis=0) == known.sum(axis=0).max()
-        return self.settings[int(first_least(np.where(most, 1.0 + mean, np.inf)))]
+        kernels, among = comparable(known)
+        total = np.where(known, above, 0.0)[kernels].sum(axis=0)
+        mean = total / np.maximum(known[kernels].sum(axis=0), 1)
+        return self.settings[int(first_least(np.where(among, 1.0 + mean, np.inf)))]
 
     def lost_pct(self, objective: Objective) -> dict[str, float]:
         """What the model's picks lose, the best single setting of the other kernels and the
         highest clocks: means in % of the score; NaN where some kernel was not measured there.
 
-        The best single setting is chosen among those at which most of the other kernels were
-        measured: one with few may have been measured because it is good for these.
+        The best single setting is chosen by :func:`~analysis.choice.losses.comparable`: a setting
+        of few kernels may have been measured because it is good for these.
         """
         above = self._above(objective)
         kernels, known = np.arange(len(above)), np.isfinite(above)
-        total, count = np.where(known, above, 0.0).sum(axis=0), known.sum(axis=0) - known
-        others = (total - np.where(known, above, 0.0)) / np.maximum(count, 1)
         lost: dict[str, list[np.ndarray]] = {"model": [], "best_single": [], "highest_clocks": []}
         top = highest_clocks(self.settings)
         for log_j, log_s, closed in zip(self.log_j, self.log_s, self.closed, strict=True):
             score = np.where(known, _score(objective, log_j, log_s), np.inf)
             lost["model"].append(above[kernels, first_least(score.T)])
-            most = np.where(closed, 0, count).max(axis=1, keepdims=True)
-            usable = known & ~closed & (count == np.maximum(most, 1))
-            single = np.where(usable, others, np.inf)
+            counted, among = comparable(known & ~closed)
+            of_counted = np.where(known & counted[:, None], above, 0.0)
+            count = known[counted].sum(axis=0) - (known & counted[:, None])
+            others = (of_counted.sum(axis=0) - of_counted) / np.maximum(count, 1)
+            single = np.where(known & among & (count > 0), others, np.inf)
             lost["best_single"].append(
                 np.where(
                     np.isfinite(single.min(axis=1)),
