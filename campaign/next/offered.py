@@ -89,7 +89,7 @@ def offered(
     retries = plan.campaign.retries.max
     shape = (len(part.inputs), len(part.settings))
     free, measured = np.zeros(shape, bool), np.zeros(shape, bool)
-    repeats = np.zeros(shape, np.int64)
+    repeats, missing = np.zeros(shape, np.int64), np.ones(shape, np.int64)
     ids = ids_by_code(part)
 
     def failed(state: State) -> bool:
@@ -106,8 +106,10 @@ def offered(
         place = divmod(code, len(part.settings))
         now = [states.get(point_id.decode(), NEVER) for point_id in point_ids if point_id]
         repeats[place] = len(now)
-        measured[place] = all(status in COMPLETE for status, _ in now)
-        if not measured[place]:
+        left = sum(status not in COMPLETE for status, _ in now)
+        measured[place] = not left
+        if left:
+            missing[place] = left
             free[place] = not any(map(failed, now))
         elif again:
             repeats[place], state = _one_more(part, code, len(now), states)
@@ -129,7 +131,7 @@ def offered(
             settings=part.settings,
             measured=measured,
             free=free,
-            measurements=np.where(measured, 1, np.maximum(repeats, 1)),
+            measurements=missing,
             node_hours=node_hours,
         ),
         planned=int((ids[:, 0] != b"").sum()),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from campaign.launch.campaign_run import CampaignRun
+from campaign.next.offered import offered
 from campaign.plan.plan import make_plan
 from campaign.results import open_store
 from campaign.verbs.command_line import main
@@ -144,6 +145,24 @@ def test_how_often_a_point_was_measured_is_that_of_its_own_kernel(tmp_path):
     # Ids and their order are those of a campaign in which all kernels have as many.
     kept = {point.id for point in own}
     assert [point.id for point in own] == [point.id for point in for_all if point.id in kept]
+
+
+def test_a_cell_costs_the_repeats_that_it_lacks(tmp_path):
+    """Of three: all of the first cell are missing, one of the second; of the third one more."""
+    file = tmp_path / "own.toml"
+    file.write_text(CAMPAIGN.replace("seed = 4", "seed = 4\nrepeats = 3"))
+    plan = make_plan(file)
+    (part,) = plan.points.parts
+    states = {
+        part.point_id(code, repeat): ("ok", 1)
+        for code, often in ((1, 2), (2, 3))
+        for repeat in range(often)
+    }
+    cells = offered(plan, part, states, None, again=True).cells
+    assert cells.free[0, :3].all()
+    assert cells.measurements[0, :3].tolist() == [3, 1, 1]
+    hours = cells.cost(0, np.full(len(part.settings), 0.1))
+    assert hours[1] == pytest.approx(hours[0] / 3)
 
 
 def test_a_kernel_may_stand_twice_at_different_settings(tmp_path, capsys):
