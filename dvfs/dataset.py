@@ -206,7 +206,7 @@ LONG_NAMES = {
     "mem_v": "memory voltage",
     "start_unix_s": "begin, since 1970-01-01 UTC",
     "repeat": "number of the repeat",
-    "ranks": "MPI ranks",
+    "ranks": "MPI ranks on each node",
     "iterations": "iterations of the kernel in the windows",
     "attempt": "number of the attempt",
     "simulated": "whether the machine is simulated",

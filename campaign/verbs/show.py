@@ -77,7 +77,7 @@ def _print(shown: ShownMeasurement, every_row: bool) -> None:
     explain(f"{shown.instance.label} at {setting}, {where}{node}{began_text(row['start_unix_s'])}")
     explain(
         f"status {row['status']}, repeat {row['repeat']}, attempt {row['attempt'] + 1}, "
-        f"MPI ranks {row['ranks']}"
+        f"MPI ranks on each node: {row['ranks']}"
     )
     for line in row["text"].splitlines():
         explain(f"  {line}")

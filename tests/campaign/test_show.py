@@ -57,6 +57,7 @@ def test_all_of_a_measurement_is_shown(store, capsys):
     assert max(map(len, text.splitlines())) <= 100
     for expected in (point, "sp2", "board/p on node n1", "read back", "m:board", "0.001", "byte/s"):
         assert expected in text
+    assert "MPI ranks on each node: 1" in " ".join(text.split())
     assert f"{as_json['energy_j']:.4g}" in text and "simulated" not in text
 
 
