@@ -34,6 +34,8 @@ from kernels.stencils.params import check_hexagon
 
 WORKLOAD = "workload"
 GIGA = 1e9
+COSTS = {"time": "time_s", "energy": "energy_j", "edp": "edp_j_s"}
+"""Objective -> the column of its values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +73,7 @@ class Codesign:
     ``costs``: float64 (designs, stencils), what the objective makes least, of each stencil's
     problems together; ``time_s`` alike. ``best``: by stencil, and ``workload``. ``front``: rows of
     the designs that no other beats in area and the workload's cost. ``existing``: chips that were
-    named, each with and without caches, with the workload's time.
+    named, each with and without caches, with the workload's time and cost.
     """
 
     study: Study
@@ -89,11 +91,14 @@ class Codesign:
         return weighted(self.costs, weights)
 
     def row(self, place: int) -> dict[str, Any]:
-        """A design and the workload's time on it."""
+        """A design, and the workload's time and cost on it."""
         values: dict[str, Any] = {
             name: column[place].item() for name, column in vars(self.designs).items()
         }
-        return values | {"time_s": float(weighted(self.time_s[[place]], self.weights)[0])}
+        both = {"time_s": self.time_s, COSTS[self.study.objective]: self.costs}
+        return values | {
+            name: float(weighted(of[[place]], self.weights)[0]) for name, of in both.items()
+        }
 
     def shares(self) -> list[dict[str, Any]]:
         """What other weights would choose; see :func:`analysis.costs.codesign.by_weight`."""
@@ -312,11 +317,15 @@ def _existing(
             )
             for caches in (True, False)
         )
-        times = [totals(best, work)[0][row] for best, work in zip(found, works, strict=True)]
-        time_s = weighted(np.array([times]), [work.weight for work in works])[0]
+        times, energies = np.array(
+            [[of[row] for of in totals(*one)] for one in zip(found, works, strict=True)]
+        ).T
+        both = {"time_s": times, COSTS[study.objective]: scores(times, energies, study.objective)}
+        weights = [work.weight for work in works]
+        sums = {name: float(weighted(of[None], weights)[0]) for name, of in both.items()}
         areas = {"area_mm2": with_caches, "area_without_caches_mm2": without}
         by_stencil = {work.name: float(own_s) for work, own_s in zip(works, times, strict=True)}
-        rows.append(gpu.model_dump() | areas | {"time_s": float(time_s), "times_s": by_stencil})
+        rows.append(gpu.model_dump() | areas | sums | {"times_s": by_stencil})
     return tuple(rows)
 
 

@@ -74,8 +74,7 @@ def _print(result: Codesign, every_row: bool) -> None:
     say()
     explain(f"designs that no other beats in area and {study.objective}: {len(result.front)}")
     front = [result.row(place) for place in result.front.tolist()]
-    header = ["processors", "lanes", "on_chip_kb", "area_mm2", "time_s"]
-    print_table(header, [[row[name] for name in header] for row in front], every_row)
+    print_table(list(front[0]), [list(row.values()) for row in front], every_row)
     if result.existing:
         say()
         explain("existing chips on the same workload")

@@ -307,7 +307,7 @@ def test_the_printed_form_finds_a_design_of_table_c2(
     assert "l3d                8    896  96  446.7" in capsys.readouterr().out
 
 
-def test_energy_as_the_objective(tmp_path: Path) -> None:
+def test_energy_as_the_objective(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "study.toml"
     energy = "[energy]\nconstant_w_per_mm2 = 0.2\nword_j = 1e-9\n"
     text = STUDY.replace('form = "printed"', 'objective = "edp"') + energy
@@ -316,6 +316,14 @@ def test_energy_as_the_objective(tmp_path: Path) -> None:
     best = result.best["workload"]
     assert best.energy_j * best.time_s <= result.costs.min() * (1 + 1e-12)
     assert best.energy_j > 0.2 * best.area_mm2 * best.time_s
+    front = [result.row(place)["edp_j_s"] for place in result.front.tolist()]
+    assert front == sorted(front, reverse=True)
+    assert front[-1] == pytest.approx(best.energy_j * best.time_s)
+    chip = result.existing[0]
+    assert chip["edp_j_s"] > 0 and chip["edp_j_s"] != pytest.approx(chip["time_s"])
+    assert main(["codesign", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert text.count("edp_j_s") == 2 and f"{front[-1]:.4g}" in text
 
 
 def test_the_figure_s_front_is_of_the_times_that_it_shows(tmp_path: Path, monkeypatch) -> None:
