@@ -45,6 +45,7 @@ from sites.meters.shared.meter import (
     MeterError,
 )
 from sites.meters.shared.open_meter import FileMeter, keep_open
+from sites.meters.shared.stopped import UNIT
 
 HWMON = Path("sys/class/hwmon")
 SENSOR_FILE = re.compile(r"(power|energy)(\d+)_(average|input)")
@@ -80,7 +81,7 @@ AMD_LABEL = re.compile(r"Esocket\d+")
 INTEL_CHIPS = ("i915", "xe")
 RESOLUTIONS = {GRACE_CHIP: 1e-3, AMD_CHIP: 2.0**-16}
 """In W or J. ACPI's power meters report whole mW; AMD's unit of energy is 15.3 uJ."""
-RESOLUTION = 1e-6
+RESOLUTION = UNIT
 """Of other chips: the unit of the files, uW or uJ."""
 PERIODS_S = {AMD_CHIP: 1e-3}
 """RAPL's counters are updated about every millisecond."""

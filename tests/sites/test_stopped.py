@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sites.meters import Channel
+from sites.meters import Channel, hwmon
 from sites.meters.shared.stopped import stopped
 
 RAPL = Channel(name="package-0", domain="package", kind="energy", resolution=61e-6, period_s=1e-3)
@@ -67,6 +67,16 @@ def test_a_fine_power_that_never_changes() -> None:
     assert stopped(GAUGE, times_ns(52, 0.02), [70.123] * 52) is not None
     assert stopped(GAUGE, times_ns(50, 0.02), [70.123] * 50) is None
     assert stopped(GAUGE, times_ns(500, 0.02), [70.123, 70.124] * 250) is None
+
+
+def test_a_sensor_of_which_the_unit_alone_is_known_has_the_step_of_its_readings() -> None:
+    """Whole watts and tenths may be steady, a milliwatt may not."""
+    unknown = replace(GAUGE, resolution=hwmon.RESOLUTION)
+    assert stopped(unknown, times_ns(500, 0.02), [70.0] * 500) is None
+    assert stopped(unknown, times_ns(500, 0.02), [70.1] * 500) is None
+    assert stopped(unknown, times_ns(500, 0.02), [70.123] * 500) is not None
+    assert stopped(unknown, times_ns(500, 0.02), [70.012] + [70.0] * 499) is not None
+    assert stopped(GAUGE, times_ns(500, 0.02), [70.0] * 500) is not None
 
 
 def test_a_coarse_power_may_be_steady() -> None:

@@ -19,6 +19,10 @@ LEAST_POWER_W = 1.0
 """Every powered domain draws this much, so a coarse counter (psys: 1 J) has time to move."""
 FINE = 1e-3
 """A power with a resolution below this share of its value is never steady: noise moves it."""
+UNIT = 1e-6
+"""The resolution of a sensor of which no more is known than the unit of its file, in W or J."""
+STEPS_W = (1.0, 0.1, 0.01, 1e-3)
+"""The step of such a power: the largest of these of which all its readings are multiples."""
 NS_PER_S = 10**9
 
 
@@ -50,7 +54,7 @@ def stopped(channel: Channel, time_ns: Sequence[int], value: Sequence[float]) ->
     least_s = max(LEAST_S, LEAST_PERIODS[channel.kind] * channel.period_s)
     if channel.kind == "energy":
         least_s = max(least_s, channel.resolution / LEAST_POWER_W)
-    elif channel.resolution >= FINE * abs(level):
+    elif _step_w(channel, value) >= FINE * abs(level):
         return None
     if still_s < least_s:
         return None
@@ -59,6 +63,13 @@ def stopped(channel: Channel, time_ns: Sequence[int], value: Sequence[float]) ->
         f"{channel.name} stopped: it showed {level:.6g} {unit} for {still_s:.3g} s, although it "
         f"is updated every {channel.period_s:.3g} s in steps of {channel.resolution:.3g} {unit}"
     )
+
+
+def _step_w(channel: Channel, value: Sequence[float]) -> float:
+    if channel.resolution != UNIT:
+        return channel.resolution
+    units = {round(watts / UNIT) for watts in value}
+    return next((w for w in STEPS_W if not any(n % round(w / UNIT) for n in units)), UNIT)
 
 
 def _longest_still(time_ns: Sequence[int], value: Sequence[float]) -> tuple[int, int]:
