@@ -34,6 +34,7 @@ def _read_groups(site: Site, source: Source, beside: Path) -> dict[str, CounterG
     """The groups of hardware counters, with those of files read."""
     groups = {}
     events: dict[str, str] = {}
+    derived: dict[str, dict[str, float]] = {}
     for name, entry in site.counters.items():
         if isinstance(entry, CounterGroup):
             check_derived(entry, source, ("counters", name))
@@ -51,6 +52,13 @@ def _read_groups(site: Site, source: Source, beside: Path) -> dict[str, CounterG
                     f"the event {event!r} is {counted!r} here and {events[event]!r} in a group "
                     "before",
                     "give one of them another name",
+                )
+        for counted_class, factors in groups[name].derived.items():
+            if derived.setdefault(counted_class, factors) != factors:
+                raise source.error(
+                    ("counters", name),
+                    f"it derives {counted_class!r}, as a group before does from other events",
+                    "leave one of the two groups out",
                 )
     return groups
 

@@ -193,6 +193,11 @@ def test_a_site_file_names_a_built_in_group_a_file_or_has_one(tmp_path: Path) ->
             r"counters\.b: the event 'cycles' is 'r1' here and 'cycles' in a group before",
         ),
         (
+            'a = "intel-server"\nb = { description = "", events = { dp_256 = '
+            '"cpu/event=0xc7,umask=0x10/" }, derived = { dp = { dp_256 = 4 } } }',
+            r"counters\.b: it derives 'dp', as a group before does from other events; leave one",
+        ),
+        (
             'a = { description = "", events = { e = "r1" }, derived = { l2 = { f = 1 } } }',
             r"site\.toml:4: counters\.a\.derived\.l2: no event 'f'; use those of \[events\]: e",
         ),
