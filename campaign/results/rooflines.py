@@ -246,7 +246,8 @@ def write_platform_figures(
     ``content``: sites that are drawn beside them. Two machines or more are also drawn together.
 
     Raises:
-        ArgumentError: two platforms of one name, or a cap at or below a platform's constant power.
+        ArgumentError: two platforms of one name, a platform without energies, or a cap at or below
+            a platform's constant power.
         MissingExtraError: matplotlib, which draws the files, is not installed.
         OSError: a file cannot be written.
     """
@@ -263,6 +264,14 @@ def write_platform_figures(
                 f"--platform: two have the name {name!r}, by which files and lines are told apart; "
                 f"change name in one of the files"
             )
+    for platform in platforms:
+        for name, operation in platform.operations.items():
+            if not (operation.eps_pj or platform.eps_mem_pj or platform.constant_w):
+                raise ArgumentError(
+                    f"--platform: {platform.name} has no energy of {name} ({name}, memory and "
+                    f"constant power are all 0), and the figures draw it; give eps_pj, eps_mem_pj "
+                    f"or constant_w"
+                )
     folder.mkdir(parents=True, exist_ok=True)
     try:
         figures = [(f, False) for platform in platforms for f in platform_figures(platform, cap_w)]

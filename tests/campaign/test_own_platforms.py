@@ -139,6 +139,17 @@ def test_two_machines_of_one_name_do_not_overwrite_each_other(tmp_path: Path, ca
     assert not (tmp_path / "out").exists()
 
 
+def test_figures_of_a_machine_without_energies_are_refused(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "times.toml"
+    path.write_text(
+        'name = "times"\ngb_s = 900\neps_mem_pj = 0\nconstant_w = 0\n'
+        "operations.dp = { gop_s = 7000, eps_pj = 0 }\n"
+    )
+    assert main(["figures", "--platform", str(path), "-o", str(tmp_path / "out")]) == 2
+    assert "eps_pj" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
