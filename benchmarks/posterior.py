@@ -7,8 +7,7 @@
 the draws of ``next_measurements.py``. ``q``: all settings measured, but a tenth of the kernels at a
 time at so many alone, the draws of ``few_measurements.py``. ``out``: each setting left out in turn
 (by block formulas, the prior's sizes held), all kernels measured at the others; ``out, t``: with
-the measured time there given. Of the phones each
-cluster of cores is a site.
+the measured time there given. Of the phones each cluster of cores is a site.
 
 ``lost``: mean energy above each kernel's best, in %, of the picks; ``others``: the least of what a
 quadratic, a Gaussian process, the best single setting and each kernel's best measured one lose on
@@ -142,13 +141,13 @@ def few(sites: list[Site], count: int, seeds: int) -> Score:
     for site in sites:
         for seed in range(seeds if site.shape[1] > count else 0):
             cells = np.zeros(site.shape, bool)
-            few = random_settings(site.whole, count, seed)
-            cells[:, few] = True
+            chosen = random_settings(site.whole, count, seed)
+            cells[:, chosen] = True
             begin = time.process_time()
             posterior = site.posterior(cells)
             score.add(site, posterior, cells, range(site.shape[0]))
             score.seconds.append(time.process_time() - begin)
-            lost = site.whole.others(few)
+            lost = site.whole.others(chosen)
             score.others.append({other: float(lost[other].mean()) for other in OTHERS})
     return score
 
