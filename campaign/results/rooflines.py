@@ -268,9 +268,8 @@ def write_platform_figures(
         for name, operation in platform.operations.items():
             if not (operation.eps_pj or platform.eps_mem_pj or platform.constant_w):
                 raise ArgumentError(
-                    f"--platform: {platform.name} has no energy of {name} ({name}, memory and "
-                    f"constant power are all 0), and the figures draw it; give eps_pj, eps_mem_pj "
-                    f"or constant_w"
+                    f"--platform: {platform.name} has no energy of {name}, which the figures draw: "
+                    f"found 0 for eps_pj, eps_mem_pj and constant_w; give one of them"
                 )
     folder.mkdir(parents=True, exist_ok=True)
     try:

@@ -97,8 +97,9 @@ sys.exit(run_program(sys.argv[2:], Wanted(site=site), root / "records.jsonl"))
 def test_the_clock_that_is_read_is_that_of_the_program(tmp_path: Path) -> None:
     """The program's process is there before the clocks are opened; a thread of exec reads them."""
     msr = Path("/sys/bus/event_source/devices/msr")
-    if not (msr / "events/tsc").exists() or os.getuid() != 0:
+    if os.getuid() != 0 or not msr.is_dir():
         return
+    assert (msr / "events/tsc").exists()  # on every x86
     (tmp_path / "events").mkdir()
     (tmp_path / "events/aperf").write_text((msr / "events/tsc").read_text())
     (tmp_path / "type").write_text((msr / "type").read_text())

@@ -238,6 +238,14 @@ def test_parameters_of_reframe_that_are_parts_of_a_setting_are_its_setting(tmp_p
     assert json.loads(frame["params"][0]) == {"size": 7}
 
 
+def test_a_project_of_codecarbon_keeps_a_name_that_ends_like_a_task(tmp_path) -> None:
+    head, *runs = (FILES / "codecarbon_rapl.csv").read_text().splitlines()
+    cells = dict(zip(head.split(","), runs[0].split(","), strict=True))
+    cells["project_name"] = "solve_5b0fa12a-3dd7-45bb-9766-cc326314d9f1"
+    (tmp_path / "p.csv").write_text(f"{head}\n{','.join(cells.values())}\n")
+    assert taken(tmp_path, tmp_path / "p.csv")["kernel"].tolist() == [cells["project_name"]]
+
+
 def test_a_test_of_reframe_in_two_environments_is_two_kernels(tmp_path) -> None:
     text = (FILES / "reframe_stream.log").read_text()
     (tmp_path / "r.log").write_text(text + text.partition("\n")[2].replace("|builtin|", "|gnu|"))

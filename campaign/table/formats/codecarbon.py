@@ -97,7 +97,7 @@ def _row(kept: dict[str, str], place: str, mapping: TableMap) -> dict[str, Any]:
     if names & {"cpu_energy", "energy_consumed"} and cpu_kwh:
         why.append(_origin(cpu_kwh / pue, duration_s))
     return dict(kept) | {
-        "kernel": AGAIN.sub("", kept.get(TASK) or kept["project_name"]),
+        "kernel": AGAIN.sub("", kept[TASK]) if kept.get(TASK) else kept["project_name"],
         "time_s": duration_s,
         "energy_j": (cpu_kwh + gpu_kwh) / pue * KWH_J or None,
         ESTIMATED: "; ".join(filter(None, why)) or None,
