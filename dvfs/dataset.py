@@ -1,8 +1,8 @@
-"""The Dataset's contract: the names, types, units and statuses that a store writes and all read.
+"""The Dataset's contract: the names, types, units and statuses of a measurement's columns.
 
-One row a measurement, along the dimension ``measurement``. A store's tables have these columns,
-``campaign.store.dataset.open_dataset`` gives them as variables, and everything in ``analysis``
-reads them by these names. Imports nothing of the project, so that any room above may use it.
+A row is a measurement, along the dimension ``measurement``. The tables of a store have these
+columns, ``campaign.store.dataset.open_dataset`` returns them as variables, and ``analysis`` reads
+them by these names. Every package may import this module: it imports none of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 OK = "ok"
 DAMAGED = "trace damaged"
-"""It was measured, and a sample of its traces can no longer be read."""
+"""The point was measured, but samples of its traces can no longer be read."""
 CLOCK_NOT_LEGAL = "clock not legal"
 CLOCK_NOT_ACHIEVED = "clock not achieved"
 METER_UNREADABLE = "meter unreadable"
@@ -39,39 +39,37 @@ FAILURES = (
     DAMAGED,
 )
 CLOCK_UNPROVEN = "clock unproven"
-"""It was measured, and nothing showed at which clocks it ran."""
+"""The point was measured, but nothing showed at which clocks it ran."""
 COMPLETE = (OK, CLOCK_UNPROVEN)
 """The statuses of a point that is done: its time and energy were measured."""
 STATUSES = (OK, *FAILURES, CLOCK_UNPROVEN)
-"""Everything that the variable ``status`` can say. A store keeps the index: add new ones last."""
+"""All values of the variable ``status``. A store holds their indices: append new ones."""
 
 READ_BACK = "read back"
 TIMED = "timed"
 STATED = "stated"
 SIMULATED = "simulated"
 CLOCK_PROOFS = (READ_BACK, TIMED, STATED, SIMULATED)
-"""What ``clock_proof`` can say of how a measurement's clocks were shown: read from the device
-inside the window; by a loop of dependent instructions that was timed right before and after each
-window; by the author of an imported table without achieved clocks; on a simulated machine. It is
-empty where no clock was asked for, where nothing showed one, and in rows of earlier versions."""
+"""The values of ``clock_proof``, how a measurement's clocks were proven: read from the device
+inside the window; by a loop of dependent instructions, timed right before and after each window;
+stated by the author of an imported table without achieved clocks; set on a simulated machine. The
+text is empty if no clock was requested or proven, and in rows of earlier versions."""
 
 COUNT_PREFIX = "n_"
-"""A variable ``n_<class>`` counts operations of that class in one iteration, NaN where unknown."""
+"""The variable ``n_<class>`` counts that class's operations in an iteration; NaN if unknown."""
 PHASE_PREFIX = "phase:"
-"""The channel of a trace that marks a phase of a kernel; the phase's name follows."""
+"""The prefix of a trace channel that marks a phase of a kernel, before the phase's name."""
 
 COUNTERS = "counters"
-"""The key of a measurement's provenance that has its hardware counters: see
+"""The provenance key of a measurement's hardware counters: see
 :mod:`analysis.measurements.hardware_counters`."""
 ESTIMATED = "estimated"
-"""The key of a measurement's provenance that says why its energy is an estimate; without it the
-energy was measured."""
+"""The provenance key of the reason why an energy is an estimate; measured energies have none."""
 METRICS = "metrics"
-"""The key of a measurement's provenance that has further numbers about its kernel's variant, by
-name: those of :attr:`kernels.kernel.Kernel.metrics`."""
+"""The provenance key of further numbers about the kernel's variant, by name:
+:attr:`kernels.kernel.Kernel.metrics`."""
 RECORDED_PREFIX = "recorded/"
-"""How a channel of the meter ``recorded`` begins, after the names of node and meter: its energies
-are replayed from a file."""
+"""The prefix of the channels of the meter ``recorded``, which replays energies from a file."""
 
 CLASS_UNITS = {
     "sp": "flop",
@@ -98,11 +96,11 @@ CLASS_UNITS = {
     "barrier": "op",
     "launch": "op",
 }
-"""The unit in which each class of operations is counted. A byte is counted once, at the level
-that served it. Any other class, a user's own, is counted in operations: see :func:`class_unit`."""
+"""The unit of each class of operations. A byte is counted once, at the level that served it. The
+unit of a class that a user adds is ``op``: see :func:`class_unit`."""
 MEMORY_CLASSES = ("dram", "mem")
-"""Classes in the memory domain unless the site file or the map file says otherwise; every other
-class is in the core domain."""
+"""The classes whose default domain is the memory; that of all others is the core. A site file or a
+map file may say otherwise."""
 
 FAILURE_TEXT_COLUMNS = (
     "point_id",
@@ -140,7 +138,7 @@ COLUMN_UNITS = {
     "mem_v": "V",
     "start_unix_s": "s",
 }
-"""The columns of numbers (float64; NaN is missing) other than counts, with their units."""
+"""The numeric columns (float64; NaN is missing) other than counts, and their units."""
 POSSIBLE = {
     "core_mhz": (10.0, 1e4, "MHz"),
     "mem_mhz": (10.0, 3e4, "MHz"),
@@ -157,25 +155,26 @@ POSSIBLE = {
     "power_w": (1e-9, 1e9, "W"),
     "start_unix_s": (0.0, 1e11, "s"),
 }
-"""Column -> the least and the largest value that a device can have, and their unit. Built-in
-sites begin at 68 MHz, and no processor has run at 10 GHz; makers give the data rate of GDDR7, up
-to 28,000 MT/s, as a memory clock. Relative voltages, 1 at the highest clock, are possible too. A
-clock that was read may be that of an idle device, and a timed one is as wrong as its loop. Light
-crosses 0.3 mm in 1e-12 s, and 1e9 s are 30 years; 1e-18 J switch a few transistors, and 1e15 J are
-what a machine of 30 MW uses in a year; 1e11 s after 1970 is the year 5138."""
+"""Column -> the least and the greatest physically possible value, and their unit.
+
+Built-in sites start at 68 MHz, and no processor has run at 10 GHz; vendors state the data rate of
+GDDR7, up to 28,000 MT/s, as a memory clock. Voltages may be relative, 1 at the highest clock. An
+achieved clock may be an idle device's, and a timed one is as wrong as its loop. Light travels
+0.3 mm in 1e-12 s, and 1e9 s are 30 years; 1e-18 J switch a few transistors, and a machine of 30 MW
+uses 1e15 J in a year; 1e11 s after 1970 is the year 5138."""
 POSSIBLE_COUNT = (0.0, 1e28)
-"""Of a count of operations: a machine of 1e19 operations a second makes 1e28 in 30 years."""
+"""The same of a count: a machine of 1e19 operations/s executes 1e28 in 30 years."""
 MEASUREMENT_COLUMNS = (*TEXT_COLUMNS, *COLUMN_UNITS, *INTEGER_COLUMNS, *BOOLEAN_COLUMNS)
-"""``setup`` is the id of the record of how the measurement was made, in ``setups/ID.json`` of the
-store; ``core_mhz_timed`` is the core clock that the timed loop gives, NaN where it was not run. A
-store that an earlier version wrote has no such columns: they are read as their missing value."""
+"""``setup`` is the id of ``setups/ID.json`` in the store, which records how the measurement was
+made; ``core_mhz_timed`` is the core clock by the timed loop, NaN if it did not run. Columns that a
+store of an earlier version lacks are read as their missing value."""
 
 TRACE_TEXT_COLUMNS = ("channel", "domain", "unit")
 TRACE_INTEGER_COLUMNS = ("measurement", "row_start", "row_size")
 TRACE_COLUMNS = (*TRACE_TEXT_COLUMNS, *TRACE_INTEGER_COLUMNS)
-"""Of a trace, one channel of one measurement. In the Dataset each name begins with ``trace_``,
-but for ``row_start`` and ``row_size``: the trace's samples are those from ``row_start`` to
-``row_start + row_size`` along the dimension ``sample``."""
+"""The columns of traces; a trace is one channel of one measurement. In the Dataset their names
+have the prefix ``trace_``, except ``row_start`` and ``row_size``: the samples of a trace are
+``row_start`` to ``row_start + row_size`` along the dimension ``sample``."""
 
 LONG_NAMES = {
     "point_id": "hash of what was measured",
@@ -223,11 +222,11 @@ LONG_NAMES = {
 
 @dataclass(frozen=True)
 class Columns(Mapping[str, "np.ndarray"]):
-    """The variables of a Dataset along ``measurement``, and its attributes, in memory. What is no
-    array becomes one by ``numpy.asarray``.
+    """The variables of a Dataset along ``measurement``, and its attributes, in memory. Read a
+    variable with ``numpy.asarray``.
 
-    What needs no more than these takes them in place of the Dataset: xarray with pandas takes
-    longer to import than such a question to answer.
+    Code that needs no more takes them instead of the Dataset: importing xarray and pandas takes
+    longer than most questions.
     """
 
     arrays: Mapping[str, Any]
@@ -241,11 +240,11 @@ class Columns(Mapping[str, "np.ndarray"]):
         return name in self.arrays  # without reading it
 
     def replaced(self, name: str, values: np.ndarray) -> Columns:
-        """The same with another array of a variable."""
+        """A copy in which a variable has other values."""
         return Columns(ChainMap({name: values}, self.arrays), self.attrs)  # type: ignore[arg-type]
 
     def texts(self, name: str) -> Texts:
-        """A variable of texts, each distinct one once."""
+        """A variable of texts, which holds each distinct text once."""
         from dvfs.texts import Texts  # noqa: PLC0415
 
         if name not in self._texts:
@@ -260,7 +259,7 @@ class Columns(Mapping[str, "np.ndarray"]):
 
 
 def texts_of(dataset: xr.Dataset | Columns, name: str) -> Texts:
-    """A variable of texts, each distinct one once."""
+    """A variable of texts, which holds each distinct text once."""
     from dvfs.texts import Texts  # noqa: PLC0415
 
     return dataset.texts(name) if isinstance(dataset, Columns) else Texts.of(dataset[name].values)
@@ -268,27 +267,28 @@ def texts_of(dataset: xr.Dataset | Columns, name: str) -> Texts:
 
 def complete_rows(dataset: xr.Dataset | Columns, site: str) -> np.ndarray:
     """bool (measurement,): the rows of a site whose points are done."""
-    of_site, status = texts_of(dataset, "site"), texts_of(dataset, "status")
-    complete: np.ndarray = of_site.array(bool, [name == site for name in of_site.values])
-    complete = complete & status.array(bool, [*map(is_complete, status.values)])
+    sites, statuses = texts_of(dataset, "site"), texts_of(dataset, "status")
+    at_site = sites.array(bool, [name == site for name in sites.values])
+    is_done: np.ndarray = statuses.array(bool, [*map(is_complete, statuses.values)])
+    complete: np.ndarray = at_site & is_done
     return complete
 
 
 def is_complete(status: Any) -> Any:
-    """Whether a point of this status is done; of an array, elementwise (bool)."""
+    """Whether a point of this status is done; elementwise (bool) for an array."""
     return (status == OK) | (status == CLOCK_UNPROVEN)
 
 
 def is_float_column(name: str) -> bool:
-    """Whether a column holds numbers of which some may be missing (NaN)."""
+    """Whether a column holds float64 numbers, in which NaN is missing."""
     return name in COLUMN_UNITS or name.startswith(COUNT_PREFIX)
 
 
 def class_unit(name: str) -> str:
-    """The unit in which a class of operations is counted: flop, byte, cycle or op."""
+    """The unit of a class of operations: flop, byte, cycle or op."""
     return CLASS_UNITS.get(name, "op")
 
 
 def moves_data(name: str) -> bool:
-    """Whether a class counts bytes, not operations that compute."""
+    """Whether a class counts bytes."""
     return class_unit(name) == "byte"

@@ -1,9 +1,9 @@
 """Arithmetic over columns of numbers: the ranges and conditions of a space of variants.
 
 Numbers, names, ``+ - * / // % **``, comparisons, ``and``, ``or``, ``not``, and the functions of
-:data:`FUNCTIONS`. A text is parsed by :mod:`ast` against this list, and its tree is evaluated here
-on whole columns; it is never run as Python. Integers are exact: what does not fit into 64 bits is
-an error.
+:data:`FUNCTIONS`. :mod:`ast` parses a text, only these nodes are allowed, and this module evaluates
+the tree on whole columns; it never runs as Python. Integers are exact: a result that does not fit
+into 64 bits is an error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Columns = Mapping[str, np.ndarray]
 
 
 class ExpressionError(Exception):
-    """What is wrong in the text of an expression, or with its values, and what would be right."""
+    """An expression or its values are wrong: ``what``, and the ``remedy``."""
 
     def __init__(self, what: str, remedy: str) -> None:
         super().__init__(f"{what}; {remedy}")
@@ -35,15 +35,15 @@ class ExpressionError(Exception):
 
 @dataclass(frozen=True)
 class Expression:
-    """A parsed expression, and the names in it: ``a`` or ``device.a``."""
+    """A parsed expression, and the names that it uses: ``a`` or ``device.a``."""
 
     text: str
     tree: ast.expr
     names: frozenset[str]
 
     def values(self, columns: Columns, size: int) -> np.ndarray:
-        """The values (size,) for columns (size,): int64, float64 or bool; text only where the
-        expression is a name.
+        """The values (size,) for columns (size,): int64, float64 or bool; text only if the
+        expression is one name.
 
         Raises:
             ExpressionError: a division by zero, or a value that is too large.
@@ -52,10 +52,10 @@ class Expression:
 
 
 def parse_expression(text: str) -> Expression:
-    """Check a text against what is allowed.
+    """Parse and check a text.
 
     Raises:
-        ExpressionError: what is not allowed, and what is.
+        ExpressionError: the text holds something that is not allowed; names what is.
     """
     if len(text) > MAX_CHARS:
         raise ExpressionError(f"{len(text)} characters long", f"use at most {MAX_CHARS}")
@@ -69,7 +69,7 @@ def parse_expression(text: str) -> Expression:
 
 
 def _check(node: ast.expr, names: set[str], depth: int) -> None:
-    """Refuse what is not allowed, and collect the names."""
+    """Raise ExpressionError for a node that is not allowed, and collect the names."""
     if not depth:
         raise ExpressionError(
             f"nested more than {MAX_DEPTH} deep", "write it in several conditions"
@@ -79,7 +79,7 @@ def _check(node: ast.expr, names: set[str], depth: int) -> None:
 
 
 def _parts(node: ast.expr, names: set[str]) -> Sequence[ast.expr]:
-    """What an allowed node consists of; a name is added to ``names``."""
+    """The parts of an allowed node; adds a name to ``names``."""
     parts: Sequence[ast.expr] = ()
     match node:
         case ast.Constant(value=bool() | int() | float()):
@@ -149,16 +149,16 @@ class _Evaluation:
                 raise AssertionError(ast.dump(node))
         return result
 
-    def _shortened(self, parts: list[ast.expr], wanted: bool) -> np.ndarray:
-        """``and`` (``wanted``) or ``or``: a part is evaluated only where those before it leave the
-        result open, so that ``k > 0 and 8 % k == 0`` divides by no zero."""
-        result = np.full(self.size, wanted)
+    def _shortened(self, parts: list[ast.expr], is_and: bool) -> np.ndarray:
+        """``and`` (``is_and``) or ``or``: evaluate a part only where the earlier ones leave the
+        result open, so that ``k > 0 and 8 % k == 0`` never divides by zero."""
+        result = np.full(self.size, is_and)
         undecided = np.arange(self.size)
         for part in parts:
             columns = {name: values[undecided] for name, values in self.columns.items()}
             truth = _truth(_Evaluation(columns, len(undecided)).of(part))
-            result[undecided[truth != wanted]] = not wanted
-            undecided = undecided[truth == wanted]
+            result[undecided[truth != is_and]] = not is_and
+            undecided = undecided[truth == is_and]
         return result
 
 
@@ -184,7 +184,7 @@ def _compared(
 
 
 def _small(value: np.ndarray) -> np.ndarray:
-    """The value, if it is finite and an integer of it is exact."""
+    """Return the value if it is finite and below 2^62; else raise ExpressionError."""
     try:
         fits = bool(np.all(np.isfinite(value)) and np.all(np.abs(value) < MOST))
     except TypeError:  # an integer that needs more than 64 bits
@@ -197,8 +197,8 @@ def _small(value: np.ndarray) -> np.ndarray:
 def _exact(
     compute: Callable[[Any, Any], Any], bound: Callable[[float, float], float]
 ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """An operator whose results of integers would wrap around silently. ``bound``: of the largest
-    operands, what the largest result is at most."""
+    """An operator that checks integers for overflow, which NumPy ignores. ``bound``: an upper bound
+    of the result, from the largest operands."""
 
     def operate(left: np.ndarray, right: np.ndarray) -> np.ndarray:
         if not bound(_largest(left), _largest(right)) < MOST:
@@ -235,8 +235,8 @@ def _divided(
 
 
 def _divides(divisor: np.ndarray, value: np.ndarray) -> np.ndarray:
-    none = divisor == 0
-    return np.asarray(np.where(none, value == 0, value % np.where(none, 1, divisor) == 0))
+    is_zero = divisor == 0
+    return np.asarray(np.where(is_zero, value == 0, value % np.where(is_zero, 1, divisor) == 0))
 
 
 def _rounded(compute: Callable[[Any], Any]) -> Callable[[np.ndarray], np.ndarray]:
@@ -280,8 +280,8 @@ FUNCTIONS: dict[str, tuple[int, int, Callable[..., np.ndarray]]] = {
     "floor": (1, 1, _rounded(np.floor)),
     "divides": (2, 2, _divides),
 }
-"""Name -> the least and the most arguments, and what computes it. ``divides(a, b)``: whether b is a
-multiple of a."""
+"""Name -> the least and the greatest number of arguments, and the function. ``divides(a, b)``:
+whether b is a multiple of a."""
 ALLOWED = (
     "use numbers, names, + - * / // % **, comparisons, and, or, not, "
     + ", ".join(FUNCTIONS)

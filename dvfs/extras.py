@@ -1,4 +1,4 @@
-"""The packages that only some users need, and the message where one of them is missing."""
+"""Optional packages, and the error if one is missing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dvfs.errors import UserError
 
 
 class Extra(NamedTuple):
-    """An extra of this distribution, and what needs it."""
+    """An extra of this distribution, and what it is needed for."""
 
     name: str
     what: str
@@ -26,15 +26,15 @@ EXTRAS = {
     "matplotlib": Extra("figures", "drawing figures for a paper"),
     "mpich": Extra("mpi", "starting MPI ranks without an MPI of the site (load its module)"),
 }
-"""Package -> its extra in pyproject.toml. A package of a meter is named by the meter itself. mpich
-has no module to import: who starts ranks looks for an MPI (:mod:`campaign.measure.mpi`)."""
+"""Package -> its extra in pyproject.toml. A meter names its own package. mpich has no module to
+import: :mod:`campaign.measure.mpi` looks for an MPI to start ranks."""
 
 
 class MissingExtraError(UserError, ImportError):
     """A package of an extra is missing.
 
     Attributes:
-        what: what was asked for, and the package that it needs.
+        what: the operation, and the package that it needs.
         remedy: the command that installs it.
     """
 
@@ -47,9 +47,9 @@ class MissingExtraError(UserError, ImportError):
 
 @contextmanager
 def explain_missing() -> Iterator[None]:
-    """Raise :class:`MissingExtraError` where what runs inside cannot import a package of an extra.
+    """Turn a failed import of an extra's package in the block into :class:`MissingExtraError`.
 
-    Also a decorator. What imports such a package does so where it needs it, and plainly.
+    Also a decorator. Code imports such a package where it needs it, by a plain import.
     """
     try:
         yield
@@ -61,5 +61,5 @@ def explain_missing() -> Iterator[None]:
 
 
 def missing_extra(package: str) -> MissingExtraError | None:
-    """The error to raise or to show where a package of an extra is not installed; else None."""
+    """The error to raise or show if a package of an extra is not installed; else None."""
     return MissingExtraError(package) if find_spec(package) is None else None

@@ -1,13 +1,11 @@
-"""Files that others name or write, read with a limit; and files written whole.
+"""Bounded reading of input files, and atomic writing.
 
-Only regular files are read, and no more bytes than are expected: a device or a pipe in place of a
-file may have no end.
+Reading accepts only regular files, up to a limit of bytes: a device or a pipe may have no end.
 
-A file is written under a new random name in the same folder (``.NAME.RANDOM.new``), and renamed
-when it is on disk: who reads it sees the earlier file or the new one, never a part. Another user
-who can write in the folder cannot lead the bytes elsewhere, and after an error, an interrupt or a
-full disk the earlier file is as it was. The next writer of the same file removes what a killed one
-has left.
+Writing creates a new random name in the same folder (``.NAME.RANDOM.new``) and renames it when it
+is on disk: a reader sees the earlier file or the new one, never a part. Another user with write
+access to the folder cannot redirect the bytes, and after an error, an interrupt or a full disk the
+earlier file is unchanged. The next writer of the file removes the temporary file of a killed one.
 """
 
 from __future__ import annotations
@@ -26,31 +24,31 @@ from pathlib import Path
 from typing import BinaryIO
 
 MAX_BYTES = 1 << 30
-"""Of an input file, and of what it holds once it is unpacked: a table of a few million rows."""
+"""The limit of an input file, also when unpacked: a table of a few million rows."""
 PART_BYTES = 16 << 20
 LINKS = 40
-"""So many links in a row are followed, as the system does."""
+"""The longest chain of links that is followed, as in the kernel."""
 
 
 class NotRegularError(OSError):
-    """A folder, a device or a pipe is in place of a file."""
+    """The path is a folder, a device or a pipe, not a file."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(errno.EINVAL, "is not a regular file", str(path))
 
 
 class TooLargeError(OSError):
-    """A file, or what is in it, has more bytes than are read."""
+    """A file, packed or unpacked, exceeds the limit of bytes."""
 
     def __init__(self, path: Path, most_bytes: int) -> None:
         super().__init__(errno.EFBIG, f"has more than {most_bytes >> 20} MiB", str(path))
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open a file to read it.
+    """Open a regular file for reading.
 
     Raises:
-        NotRegularError: it is not a regular file.
+        NotRegularError: the path is not a regular file.
         OSError: it cannot be opened.
     """
     # O_NONBLOCK: opening a pipe must not wait.
@@ -71,29 +69,29 @@ def read_input(path: Path, most_bytes: int = MAX_BYTES) -> bytes:
     """All bytes of a file that a user names. ``/dev/stdin`` and ``/dev/fd/N`` may be pipes.
 
     Raises:
-        TooLargeError: it has more than ``most_bytes``.
-        NotRegularError: it is not a regular file.
+        TooLargeError: the file has more than ``most_bytes``.
+        NotRegularError: the path is not a regular file.
         OSError: it cannot be read.
     """
     with open_regular(path) if own_descriptor(path) is None else path.open("rb") as file:
         if os.fstat(file.fileno()).st_size > most_bytes:
             raise TooLargeError(path, most_bytes)
         parts: list[bytes] = []
-        left = most_bytes
+        remaining = most_bytes
         while part := file.read(PART_BYTES):
             parts.append(part)
-            left -= len(part)
-            if left < 0:
+            remaining -= len(part)
+            if remaining < 0:
                 raise TooLargeError(path, most_bytes)
         return b"".join(parts)
 
 
 def own_descriptor(path: Path) -> int | None:
-    """The descriptor of this process that ``/dev/stdin``, ``/dev/stdout``, ``/dev/fd/N`` or a link
-    to one of them names; None for another path."""
-    own = os.path.realpath("/proc/self/fd")
+    """The descriptor of this process behind ``/dev/stdin``, ``/dev/stdout``, ``/dev/fd/N`` or a
+    link to one of them; None for another path."""
+    descriptors = os.path.realpath("/proc/self/fd")
     for _ in range(LINKS):
-        if os.path.realpath(path.parent) == own and path.name.isdecimal():
+        if os.path.realpath(path.parent) == descriptors and path.name.isdecimal():
             return int(path.name)
         if not path.is_symlink():
             return None
@@ -102,12 +100,12 @@ def own_descriptor(path: Path) -> int | None:
 
 
 NAME_CHARS = 50
-"""Of a file's name, in its temporary one, which may have 255 bytes."""
+"""Characters of a file's name that its temporary name, of at most 255 bytes, keeps."""
 TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}\.new", re.DOTALL)
 
 
 def temporary_of(name: str) -> str | None:
-    """The name, or its begin, of the file that a temporary file was to become; None for another
+    """The first :data:`NAME_CHARS` of the name that a temporary file was to get; None for another
     file."""
     found = TEMPORARY.fullmatch(name)
     return found[1] if found else None
@@ -115,13 +113,13 @@ def temporary_of(name: str) -> str | None:
 
 @contextlib.contextmanager
 def replacing(path: Path, durable: bool = True, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """A file to write, which takes the place of ``path`` when the block has ended without an error.
+    """Open a file for writing that replaces ``path`` when the block ends without an error.
 
-    It has the permissions of the file that it replaces; a new one has ``mode``, less the umask.
-    ``durable``: it is on disk before it is renamed.
+    It gets the permissions of the file that it replaces; a new file gets ``mode``, less the umask.
+    ``durable``: sync it to disk before the rename.
 
     Raises:
-        OSError: it cannot be written, or what is at ``path`` may not be replaced.
+        OSError: it cannot be written, or ``path`` may not be replaced.
     """
     try:
         before = _replaceable(path)
@@ -145,8 +143,8 @@ def replacing(path: Path, durable: bool = True, mode: int = 0o666) -> Iterator[B
 
 @contextlib.contextmanager
 def writing_output(path: Path) -> Iterator[BinaryIO]:
-    """A file to write for a user: as :func:`replacing`. A link stays, and its target is replaced; a
-    pipe, a device, or ``/dev/stdout`` is written to as it is.
+    """Open an output file of a user: as :func:`replacing`, but a link stays and its target is
+    replaced, and a pipe, a device or ``/dev/stdout`` is written directly.
 
     Raises:
         OSError: it cannot be written.
@@ -156,7 +154,7 @@ def writing_output(path: Path) -> Iterator[BinaryIO]:
         with replacing(Path(os.path.realpath(path))) as file:
             yield file
         return
-    sys.stdout.flush()  # what was printed before stands before it
+    sys.stdout.flush()  # keeps the order of earlier output
     with path.open("wb") if descriptor is None else os.fdopen(os.dup(descriptor), "wb") as stream:
         yield stream
 
@@ -169,15 +167,15 @@ def is_stream(path: Path) -> bool:
 
 
 def write_output(path: Path, data: bytes | str) -> None:
-    """Write a file for a user; text as UTF-8. See :func:`writing_output`."""
+    """Write an output file of a user; text as UTF-8. See :func:`writing_output`."""
     with writing_output(path) as file:
         file.write(data.encode() if isinstance(data, str) else data)
 
 
 def write_kept(path: Path, data: bytes) -> None:
-    """Write a file of this user's cache, in a folder that is made. See :func:`replacing`.
+    """Write a file of this user's cache, and create its folder. See :func:`replacing`.
 
-    Others may not write it, whatever the umask: compiled code is run from there.
+    Other users cannot write it, whatever the umask: the cache holds compiled code that runs.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path, mode=0o600) as file:
@@ -185,7 +183,7 @@ def write_kept(path: Path, data: bytes) -> None:
 
 
 def _replaceable(path: Path) -> os.stat_result | None:
-    """The state of the regular file at ``path``; None where there is none.
+    """The status of the regular file at ``path``; None if there is none.
 
     Raises:
         OSError: it is a folder, or this user may not write to it.
@@ -204,7 +202,7 @@ def _replaceable(path: Path) -> os.stat_result | None:
 
 
 def _create(path: Path, mode: int) -> tuple[int, Path]:
-    """A new file, locked as long as it is open: (descriptor, path)."""
+    """Create a temporary file, locked while it is open: (descriptor, path)."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     while True:
         new = path.with_name(f".{path.name[:NAME_CHARS]}.{secrets.token_hex(8)}.new")
@@ -217,7 +215,7 @@ def _create(path: Path, mode: int) -> tuple[int, Path]:
 
 
 def _remove_left(path: Path) -> None:
-    """Remove temporary files of ``path`` that no process writes any more."""
+    """Remove temporary files of ``path`` that no process is writing."""
     with contextlib.suppress(OSError):  # a folder that cannot be listed
         for name in os.listdir(path.parent):  # noqa: PTH208  (quick in a large folder)
             if temporary_of(name) == path.name[:NAME_CHARS]:
@@ -235,7 +233,7 @@ def _remove_unlocked(path: Path) -> None:
 
 
 def _take_owner(descriptor: int, before: os.stat_result) -> None:
-    """Give a new file the permissions, and where that is allowed the owner, of an earlier one."""
+    """Give a new file the permissions of an earlier one, and its owner if allowed."""
     with contextlib.suppress(OSError):
         os.fchown(descriptor, before.st_uid, before.st_gid)
     with contextlib.suppress(OSError):

@@ -26,14 +26,14 @@ from dvfs.printable import printable
 
 Model = TypeVar("Model", bound="FileModel")
 MAX_DEPTH = 64
-"""The deepest nesting of tables and lists, and the most parts of a key; our files need ten."""
+"""The greatest depth of nested tables and lists, and the most parts of a key; ten are needed."""
 MAX_TOML_BYTES = 64 << 20
-"""Of a larger file even the refusal would take long."""
+"""The limit of a TOML file: finding the error in a larger one would take long."""
 MAX_MESSAGE_CHARS = 3000
 MOST_ERRORS = 12
-"""Errors of one file that a message lists."""
+"""The most errors of a file in a message."""
 MOST_SEARCHED_CHARS = 50_000
-"""Of a longer file only the first error is shown."""
+"""Only the first error of a longer file is shown: finding a line takes long."""
 _TOKEN = re.compile(
     r'''"""(?:[^\\]|\\.)*?"{3,5}|'{3}.*?'{3,5}|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|#[^\n]*|[][{}\n]''',
     re.DOTALL,
@@ -51,17 +51,17 @@ class FileModel(BaseModel):
 
 
 class FileError(UserError):
-    """Something in an input file is wrong. Its text is ``place: what; remedy``, with a line for
-    each further error.
+    """An input file is wrong. The message is ``place: what; remedy``, with a line for each further
+    error.
 
     Args:
-        what: what was found.
-        remedy: what would be right.
-        place: the file, its line and the key, as far as they are known.
+        what: the value or state that was found.
+        remedy: how to correct it.
+        place: the file, and the line and key if known.
         others: further errors of the same file.
-        unlisted: how many more there are.
+        unlisted: the number of errors beyond ``others``.
 
-    The attributes and the message hold no control characters, and are of bounded length, whatever
+    The attributes and the message contain no control characters and have bounded lengths, whatever
     the file contains.
     """
 
@@ -87,8 +87,8 @@ class FileError(UserError):
 
 
 def _joined(errors: Sequence[FileError], unlisted: int = 0) -> FileError:
-    """One error that lists these, and those that they list, each once; ``unlisted``: how many more
-    there are."""
+    """One error that lists these errors and those in their ``others``; ``unlisted``: the number of
+    further ones."""
     listed = [single for error in errors for single in (error, *error.others)]
     unlisted += sum(error.unlisted for error in errors) + max(len(listed) - MOST_ERRORS, 0)
     first, *others = (FileError(e.what, e.remedy, e.place) for e in listed[:MOST_ERRORS])
@@ -96,7 +96,7 @@ def _joined(errors: Sequence[FileError], unlisted: int = 0) -> FileError:
 
 
 def raise_all(errors: Sequence[FileError]) -> None:
-    """Raise one error that lists all of these, if there are any."""
+    """Raise one error that lists all of these; return if there are none."""
     if len(errors) == 1:
         raise errors[0]
     if errors:
@@ -104,7 +104,7 @@ def raise_all(errors: Sequence[FileError]) -> None:
 
 
 def errors_of(checks: Iterable[Callable[[], None]]) -> list[FileError]:
-    """Run every check; what they raise."""
+    """Run every check, and return the errors that they raise."""
     errors = []
     for check in checks:
         try:
@@ -119,8 +119,8 @@ class MissingFileError(FileError):
 
 
 class BadValueError(ValueError):
-    """What a model's validator raises: what was found, and what would be right. ``key``: below the
-    key of the validator."""
+    """An error of a model's validator: what was found, and the remedy. ``key``: relative to the
+    validator's key."""
 
     def __init__(self, what: str, remedy: str, key: KeyPath = ()) -> None:
         super().__init__(f"{what}; {remedy}")
@@ -130,7 +130,7 @@ class BadValueError(ValueError):
 
 
 def matching(pattern: str, remedy: str) -> AfterValidator:
-    """Require that a string matches a pattern as a whole; ``remedy`` says it for a person."""
+    """A validator: the whole string must match a pattern; ``remedy`` says so in words."""
     compiled = re.compile(pattern)
 
     def check(value: str) -> str:
@@ -145,7 +145,7 @@ def matching(pattern: str, remedy: str) -> AfterValidator:
 
 
 def _shortened(text: str) -> str:
-    """``text`` with control characters escaped, and its middle left out where it is very long."""
+    """``text`` with control characters escaped, and without its middle if it is very long."""
     text = text[: 2 * MAX_MESSAGE_CHARS] + text[2 * MAX_MESSAGE_CHARS :][-1000:]
     text = printable(text, kept="\n\t")
     if len(text) > MAX_MESSAGE_CHARS:
@@ -161,9 +161,9 @@ class Source:
         self.text = text
 
     def line_of(self, key: KeyPath) -> int | None:
-        """The line on which the statement that holds ``key`` begins, or None.
+        """The first line of the statement that defines ``key``, or None.
 
-        The shortest run of leading statements that holds the key ends with that statement.
+        A bisection: the shortest prefix of statements that defines the key ends with it.
         """
         statements = _statements(self.text)
         index = bisect_left(
@@ -174,7 +174,7 @@ class Source:
         return self.text.count("\n", 0, statements[index][0]) + 1
 
     def error(self, key: KeyPath, what: str, remedy: str) -> FileError:
-        """The error for ``what`` was found at ``key``, with the line of the key or its parent."""
+        """The error at ``key``, with the line of the key or of its closest parent."""
         for length in range(len(key), -1, -1):
             line = self.line_of(key[:length]) if length else None
             if line is not None:
@@ -184,7 +184,7 @@ class Source:
 
 
 def _statements(text: str) -> list[tuple[int, int]]:
-    """Where each statement of a valid TOML text begins and ends."""
+    """The start and end index of each statement of a valid TOML text."""
     spans, begin, depth = [], 0, 0
     for token in _TOKEN.finditer(text):
         if token[0] in "[{":
@@ -210,7 +210,7 @@ def _holds(table: Any, key: KeyPath) -> bool:
 
 
 def dotted(key: KeyPath) -> str:
-    """``("kernel", 1, "params")`` as a person would write it: ``kernel[1].params``."""
+    """The text of a key: ``kernel[1].params`` for ``("kernel", 1, "params")``."""
     text = ""
     for part in key:
         if isinstance(part, int):
@@ -222,32 +222,36 @@ def dotted(key: KeyPath) -> str:
 
 
 Check = tuple[Sequence[str], Callable[[Any, Source], None]]
-"""The keys at the top of a file that a check of its values reads, and the check, which is given the
-checked file and raises FileError."""
+"""The top-level keys that a check reads, and the check: it takes the validated file and raises
+FileError."""
 
 
 def read_file(path: Path, model: type[Model], checks: Sequence[Check] = ()) -> tuple[Model, Source]:
     """Read a TOML file and check it against a model.
 
     Raises:
-        FileError: it cannot be read, or see :func:`parse`.
+        FileError: the file cannot be read, or see :func:`parse`.
     """
     return parse(path, read_text(path, _called(model)), model, checks)
 
 
 def _called(model: type[BaseModel]) -> str:
-    """What a file of a model is called."""
+    """The name of a model's kind of file, with its article."""
     kind = FILE_KINDS.get(model.__name__)
     return "a file" if kind is None else kind.name
 
 
 def read_text(path: Path, wanted: str = "") -> str:
-    """The text of an input file, or :class:`FileError` with the reason. ``wanted``: what it should
-    be, where that is a TOML file: ``a site file``."""
+    """The text of an input file. ``wanted``: the expected kind of TOML file, such as ``a site
+    file``; empty for any text.
+
+    Raises:
+        FileError: it cannot be read, or is not UTF-8.
+    """
     try:
         with readable(path, wanted):
             data = read_input(path, MAX_TOML_BYTES if wanted else MAX_BYTES)
-            # Spreadsheets write a byte order mark; all kinds of line ends are read as one.
+            # Spreadsheets write a byte order mark; this reads every kind of line end.
             return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig").read()
     except UnicodeDecodeError:
         if wanted and path.suffix != ".toml":
@@ -261,7 +265,7 @@ def _name(wanted: str) -> str:
 
 @contextlib.contextmanager
 def readable(path: Path, wanted: str = "") -> Iterator[None]:
-    """Around code that reads an input file: turns OSError into :class:`FileError`. ``wanted``: see
+    """Turn an OSError of code that reads an input file into :class:`FileError`. ``wanted``: see
     :func:`read_text`."""
     try:
         yield
@@ -286,24 +290,24 @@ def readable(path: Path, wanted: str = "") -> Iterator[None]:
 
 
 def _near_file(path: Path) -> str:
-    """A suggestion among the files of the folder in which a file is missing."""
+    """A suggestion from the folder of a missing file."""
     try:
-        beside = [other for other in path.parent.iterdir() if other.is_file()]
+        in_folder = [file for file in path.parent.iterdir() if file.is_file()]
     except OSError:
         return ""
-    same_kind = [other.name for other in beside if other.suffix == path.suffix]
-    same_name = [other.name for other in beside if other.stem == path.stem]
+    same_kind = [file.name for file in in_folder if file.suffix == path.suffix]
+    same_name = [file.name for file in in_folder if file.stem == path.stem]
     return did_you_mean(path.name, same_kind) or did_you_mean(path.stem, same_name)
 
 
 def parse(
     path: Path | str, text: str, model: type[Model], checks: Sequence[Check] = ()
 ) -> tuple[Model, Source]:
-    """Check the text of a TOML file against a model, and by further checks: where some keys are
-    wrong, by those that do not read them.
+    """Validate the text of a TOML file against a model and further checks. If keys are wrong, only
+    the checks that do not read them run.
 
     Raises:
-        FileError: not TOML, another kind of file, or not what the model requires; with all errors.
+        FileError: not TOML, another kind of file, or not valid; lists all errors.
     """
     source = Source(path, text)
     # The parser's time grows with the square of a key's parts.
@@ -350,7 +354,7 @@ def _errors_elsewhere(
     wrong: set[str],
     checks: Sequence[Check],
 ) -> list[FileError]:
-    """What the checks find that read none of the keys that are wrong."""
+    """The errors of the checks that read none of the ``wrong`` keys."""
     right = [check for reads, check in checks if wrong.isdisjoint(reads)]
     fields: Any = dict.fromkeys(wrong & model.model_fields.keys(), (Any, None))
     if not right or "" in wrong:
@@ -364,7 +368,7 @@ def _errors_elsewhere(
 
 
 def _check_kind(source: Source, table: dict[str, Any], model: type[BaseModel]) -> None:
-    """Refuse a file of another kind as that: its keys are no errors one by one."""
+    """Raise one error for a file of another kind, instead of an error for each of its keys."""
     wanted = FILE_KINDS.get(model.__name__)
     kind = other_kind(wanted, table.keys()) if wanted is not None else None
     if wanted is not None and kind is not None:
@@ -374,7 +378,7 @@ def _check_kind(source: Source, table: dict[str, Any], model: type[BaseModel]) -
 
 
 def _check_values(source: Source, table: dict[str, Any]) -> None:
-    """Refuse integers beyond 64 bits and nesting that is too deep."""
+    """Raise FileError for integers beyond 64 bits and for nesting that is too deep."""
     stack: list[tuple[KeyPath, Any]] = [((), table)]
     while stack:
         key, value = stack.pop()
@@ -390,7 +394,7 @@ def _check_values(source: Source, table: dict[str, Any]) -> None:
 
 
 def _error(source: Source, details: ErrorDetails, model: type[BaseModel]) -> tuple[int, FileError]:
-    """The line of an error (0 where there is none), and the error."""
+    """The line of an error (0 if unknown), and the error."""
     key = tuple(part for part in details["loc"] if not _is_tag(part, source))
     value = repr(details["input"])
     value = value if len(value) <= 60 else value[:57] + "..."
@@ -411,7 +415,7 @@ def _error(source: Source, details: ErrorDetails, model: type[BaseModel]) -> tup
 
 
 def _is_tag(part: str | int, source: Source) -> bool:
-    """Whether pydantic added this part of a location, to name a member of a union."""
+    """Whether pydantic added this part of a location to name a member of a union."""
     return isinstance(part, str) and ("[" in part or part in _UNION_TAGS)
 
 
@@ -425,7 +429,8 @@ def built_in_files(folder: str) -> dict[str, Path]:
 
 
 def find_file(name: str, beside: Path, folder: str, what: str) -> Path:
-    """The path of a file that another names: of a built-in in ``folder``, or beside the other.
+    """The path of a file that another file names: a built-in of ``folder``, or relative to the
+    folder ``beside`` of the other file.
 
     Raises:
         FileError: it is neither.
@@ -444,7 +449,7 @@ def find_file(name: str, beside: Path, folder: str, what: str) -> Path:
 
 
 def _other_than_toml(path: Path) -> str:
-    """What there is at a path whose name does not end in .toml; empty where nothing is."""
+    """The kind of thing at a path that does not end in .toml; empty if nothing is there."""
     with contextlib.suppress(OSError):  # a name that is too long
         if path.is_dir():
             return "a folder"
@@ -457,7 +462,7 @@ KeyPath = tuple[str | int, ...]
 
 
 def value_remedy(error: ErrorDetails, model: type[BaseModel], key: KeyPath | None = None) -> str:
-    """What a value should be that pydantic refuses, for a person. ``key``: without union tags."""
+    """What a value must be that pydantic rejects. ``key``: without union tags."""
     match error["type"]:
         case "tuple_type" | "list_type":
             items = [
@@ -503,7 +508,7 @@ def _words(text: str) -> list[str]:
 
 
 def _noun(kind: Any) -> str:
-    """What the items of a list are, as a phrase after "a list"."""
+    """The kind of a list's items, as a phrase after "a list"."""
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     if isinstance(kind, type) and issubclass(kind, BaseModel):
@@ -514,13 +519,13 @@ def _noun(kind: Any) -> str:
 
 
 def unknown_remedy(key: KeyPath, model: type[BaseModel]) -> str:
-    """What may stand in place of the last part of ``key``."""
-    known = sorted(fields_at(model, key[:-1]))
-    return known_names(str(key[-1]), known, "known keys")
+    """The keys that are valid instead of the last part of ``key``."""
+    valid = sorted(fields_at(model, key[:-1]))
+    return known_names(str(key[-1]), valid, "known keys")
 
 
 def missing_remedy(key: KeyPath, model: type[BaseModel]) -> str:
-    """How to add what is missing at ``key``: a table, a table of a list, or a value."""
+    """How to add the missing ``key``: a table, a table of a list, or a value."""
     name = ".".join(str(part) for part in key if isinstance(part, str))
     for kind in _kinds_at(model, key):
         if _noun(kind) == " of tables":
@@ -533,7 +538,7 @@ def missing_remedy(key: KeyPath, model: type[BaseModel]) -> str:
 
 
 def fields_at(model: type[BaseModel], key: Sequence[str | int]) -> set[str]:
-    """The keys that the model has in the table at ``key``."""
+    """The model's keys in the table at ``key``."""
     names: set[str] = set()
     for kind in _kinds_at(model, key):
         if isinstance(kind, type) and issubclass(kind, BaseModel):
@@ -542,7 +547,7 @@ def fields_at(model: type[BaseModel], key: Sequence[str | int]) -> set[str]:
 
 
 def _kinds_at(model: type[BaseModel], key: Sequence[str | int]) -> list[Any]:
-    """The types that the model allows at ``key``."""
+    """The model's types at ``key``."""
     kinds: list[Any] = [model]
     for part in key:
         kinds_of_part: list[Any] = []
@@ -567,18 +572,18 @@ def _members(kind: Any) -> list[Any]:
 
 @dataclass(frozen=True)
 class FileKind:
-    """A kind of input file: what it is called, its keys, those of which it must have one,
-    and what to do with such a file at ``{path}``."""
+    """A kind of input file: its name with the article, its keys, the keys of which a file has at
+    least one, and how to use such a file at ``{path}``."""
 
     name: str
     keys: frozenset[str]
-    own: frozenset[str]
+    typical: frozenset[str]
     use: str
 
 
-def _kind(name: str, own: str, other: str, use: str) -> FileKind:
-    needed = frozenset(own.split())
-    return FileKind(name, needed | frozenset(other.split()), needed, use)
+def _kind(name: str, typical: str, further: str, use: str) -> FileKind:
+    keys = frozenset(typical.split())
+    return FileKind(name, keys | frozenset(further.split()), keys, use)
 
 
 FILE_KINDS = {
@@ -641,12 +646,12 @@ FILE_KINDS = {
 
 
 def other_kind(wanted: FileKind, keys: Collection[str]) -> FileKind | None:
-    """The kind that a file of these keys looks like, where that is not the wanted one: the kind
-    that has most of them, more than half and more than the wanted one, and one of its own."""
+    """The kind of file that these keys show, if it is not the wanted one: the kind with a typical
+    key among them that matches the most, more than half and more than the wanted kind."""
 
-    def known(kind: FileKind) -> int:
+    def matches(kind: FileKind) -> int:
         return len(kind.keys & set(keys))
 
-    kinds = [kind for kind in FILE_KINDS.values() if kind.own & set(keys)]
-    best = max(kinds, key=known, default=wanted)
-    return best if known(best) > max(len(keys) / 2, known(wanted)) else None
+    kinds = [kind for kind in FILE_KINDS.values() if kind.typical & set(keys)]
+    best = max(kinds, key=matches, default=wanted)
+    return best if matches(best) > max(len(keys) / 2, matches(wanted)) else None

@@ -1,4 +1,4 @@
-"""A kernel with its parameters: structured for programs, and one label for people."""
+"""A kernel with its parameters, and the label by which people know it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 class KernelInstance:
     """A kernel's name and the values of its parameters.
 
-    A parameter without a value (None) is left out. ``label`` is the text by which rows are
-    grouped and reports name the kernel: ``dp_fma level=l2 ops_per_word=4``.
-    :func:`kernel_instances` makes labels that differ wherever the kernels do.
+    A parameter of value None is omitted. ``label`` groups rows and names the kernel in reports:
+    ``dp_fma level=l2 ops_per_word=4``. :func:`kernel_instances` makes the labels unique.
     """
 
     name: str
@@ -29,12 +28,12 @@ class KernelInstance:
     label: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        """Fill in the label where none is given."""
+        """Set the default label."""
         if not self.label:
             object.__setattr__(self, "label", _plain_label(self.name, self.params))
 
     def as_dict(self) -> dict[str, Any]:
-        """What JSON says of a kernel: ``kernel`` (its name), ``params`` and ``label``."""
+        """The kernel in JSON: ``kernel`` (its name), ``params`` and ``label``."""
         return {"kernel": self.name, "params": dict(self.params), "label": self.label}
 
 
@@ -43,46 +42,45 @@ def _plain_label(name: str, params: Mapping[str, Any]) -> str:
 
 
 def _exact_label(name: str, params: Mapping[str, Any]) -> str:
-    """A label that two different kernels cannot share: text is in quotes, numbers are not."""
+    """A label that is unique: text is in quotes, numbers are not."""
     return f"{json.dumps(name)} {json.dumps(params, sort_keys=True)}"
 
 
 def kernel_instances(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], KernelInstance]:
-    """The instance of each (kernel, params as JSON), as a store's columns hold them.
+    """The instance of each (kernel, params as JSON), the form of a store's columns.
 
-    Two pairs with the same name and values are one instance, in whatever order the parameters
-    stand. Text that is no JSON object is the value of a parameter ``params``. Different instances
-    never share a label: where the plain labels would be the same, as of ``n=1`` and ``n="1"``,
-    the instances concerned are labelled with their JSON.
+    The order of the parameters does not matter. Text that is not a JSON object becomes the value of
+    a parameter ``params``. Labels are unique: instances whose plain labels would be equal, such as
+    ``n=1`` and ``n="1"``, are labelled with their JSON.
     """
     values = {pair: (pair[0], _params_of(pair[1])) for pair in sorted(set(pairs))}
     return dict(zip(values, _labelled(values.values()), strict=True))
 
 
 def relabelled(instances: Iterable[KernelInstance]) -> list[KernelInstance]:
-    """Instances of several sites with labels that differ wherever the kernels do."""
+    """Instances of several sites, with labels that are unique among all of them."""
     return _labelled([(instance.name, instance.params) for instance in instances])
 
 
 def short_labels(instances: Iterable[KernelInstance]) -> dict[str, str]:
-    """Label -> the name with only what tells the kernels of this name apart:
+    """Label -> the name and only the parameters that distinguish the kernels of this name:
     ``double dram ops_per_word=4``.
 
-    Parameters that have one value in all of them are left out, and so is the name of a parameter
-    whose value is a word. Of lists, such as the words of a command, only the places are shown
-    where they differ. The labels themselves where the short ones would be the same.
+    Omits parameters with one value in all of them, and the name of a parameter whose value is a
+    word. Of lists, such as the words of a command, only differing items are shown. Returns the full
+    labels if the short ones are not unique.
     """
     by_name: dict[str, list[KernelInstance]] = {}
     for instance in instances:
         by_name.setdefault(instance.name, []).append(instance)
     short = {}
-    for name, alike in by_name.items():
-        columns = _differing(alike)
-        for instance in alike:
+    for name, same_name in by_name.items():
+        differing = _differing(same_name)
+        for instance in same_name:
             words = [name]
-            for key, places in columns.items():
+            for key, indices in differing.items():
                 if key in instance.params:
-                    text = _at_places(instance.params[key], places)
+                    text = _items(instance.params[key], indices)
                     words.append(text if text[:1].isalpha() else f"{key}={text}")
             short[instance.label] = " ".join(words)
     if len(set(short.values())) < len(short):
@@ -91,10 +89,10 @@ def short_labels(instances: Iterable[KernelInstance]) -> dict[str, str]:
 
 
 def _differing(instances: Sequence[KernelInstance]) -> dict[str, tuple[int, ...] | None]:
-    """The parameters that do not have one value in all of these kernels, and the places at which
-    their values differ; None where they are no lists of one length."""
+    """The parameters whose values differ among these kernels, and the indices of the list items
+    that differ; None if the values are not lists of one length."""
     keys = dict.fromkeys(key for instance in instances for key in instance.params)
-    found: dict[str, tuple[int, ...] | None] = {}
+    differing: dict[str, tuple[int, ...] | None] = {}
     for key in keys:
         values = [instance.params.get(key) for instance in instances]
         if len(set(map(str, values))) == 1:
@@ -102,15 +100,15 @@ def _differing(instances: Sequence[KernelInstance]) -> dict[str, tuple[int, ...]
         lists = [value for value in values if isinstance(value, list)]
         if len(lists) == len(values) and len(set(map(len, lists))) == 1:
             columns = zip(*lists, strict=True)
-            found[key] = tuple(i for i, own in enumerate(columns) if len(set(map(str, own))) > 1)
+            differing[key] = tuple(i for i, c in enumerate(columns) if len(set(map(str, c))) > 1)
         else:
-            found[key] = None
-    return found
+            differing[key] = None
+    return differing
 
 
-def _at_places(value: Any, places: tuple[int, ...] | None) -> str:
+def _items(value: Any, indices: tuple[int, ...] | None) -> str:
     if isinstance(value, list):
-        return " ".join(str(value[i]) for i in (range(len(value)) if places is None else places))
+        return " ".join(str(value[i]) for i in (range(len(value)) if indices is None else indices))
     return str(value)
 
 
@@ -141,25 +139,25 @@ def _params_of(text: str) -> dict[str, Any]:
 
 
 def dataset_kernels(dataset: xr.Dataset | Columns) -> dict[tuple[str, str], KernelInstance]:
-    """The instance of each (kernel, params) in a store's Dataset, labelled among all its rows."""
+    """The instance of each (kernel, params) in a store's Dataset."""
     return kernel_instances(_pairs(dataset)[0])
 
 
 def kernels_of_rows(dataset: xr.Dataset | Columns) -> tuple[list[KernelInstance], np.ndarray]:
-    """The distinct instances of a store's Dataset by label, and the index of each row's among
-    them, int64 (rows,)."""
+    """The distinct instances of a store's Dataset, sorted by label, and the index of each row's
+    instance, int64 (rows,)."""
     import numpy as np  # noqa: PLC0415
 
-    pairs, pair = _pairs(dataset)
-    known = kernel_instances(pairs)
-    of_label = {one.label: one for one in known.values()}
-    number = {label: i for i, label in enumerate(sorted(of_label))}
-    number_of_pair = np.array([number[known[own].label] for own in pairs], np.int64)
-    return [of_label[label] for label in number], number_of_pair[pair]
+    pairs, pair_indices = _pairs(dataset)
+    instances = kernel_instances(pairs)
+    by_label = {instance.label: instance for instance in instances.values()}
+    index = {label: i for i, label in enumerate(sorted(by_label))}
+    index_of_pair = np.array([index[instances[pair].label] for pair in pairs], np.int64)
+    return [by_label[label] for label in index], index_of_pair[pair_indices]
 
 
 def _pairs(dataset: xr.Dataset | Columns) -> tuple[list[tuple[str, str]], np.ndarray]:
-    """The distinct (kernel, params), and the index of each row's, int64 (rows,)."""
+    """The distinct (kernel, params), and the index of each row's pair, int64 (rows,)."""
     from dvfs.dataset import texts_of  # noqa: PLC0415
     from dvfs.groups import Groups  # noqa: PLC0415
     from dvfs.texts import Texts, group_codes  # noqa: PLC0415

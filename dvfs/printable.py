@@ -1,4 +1,4 @@
-"""Text that reaches a terminal, and numbers that people read: what of them is printed."""
+"""How text reaches a terminal, and how numbers are rounded."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import math
 from typing import Any
 
 DIGITS = 6
-"""Of computed numbers in JSON."""
+"""The significant digits of computed numbers in JSON."""
 
 
 def printable(text: str, kept: str = "") -> str:
-    """Text in which what does not print (control characters, say) is escaped, but for the
-    characters ``kept``: by default it is one line."""
+    """The text with unprintable characters escaped, except those in ``kept``: one line by
+    default."""
     return "".join(c if c.isprintable() or c in kept else repr(c)[1:-1] for c in text)
 
 
-def rounded(value: Any, of: str = "") -> Any:
-    """Numbers to :data:`DIGITS` significant digits, and percentages also to as many decimals, so
-    that a difference which is 0 but for rounding is 0. ``of``: the key of ``value``; parameters
-    and clocks stay as they are."""
-    if of == "params":
+def rounded(value: Any, key: str = "") -> Any:
+    """Round numbers to :data:`DIGITS` significant digits, and percentages also to as many
+    decimals, so that a rounding error becomes 0. ``key``: the key of ``value``; parameters and
+    clocks are not rounded."""
+    if key == "params":
         return value
     if isinstance(value, dict):
         return {k: rounded(item, str(k)) for k, item in value.items()}
     if isinstance(value, list | tuple):
-        return [rounded(item, of) for item in value]
-    if not isinstance(value, float) or not math.isfinite(value) or of.endswith("mhz"):
+        return [rounded(item, key) for item in value]
+    if not isinstance(value, float) or not math.isfinite(value) or key.endswith("mhz"):
         return value
-    return float(f"{round(value, DIGITS) if of.endswith('_pct') else value:.{DIGITS}g}")
+    return float(f"{round(value, DIGITS) if key.endswith('_pct') else value:.{DIGITS}g}")

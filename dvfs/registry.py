@@ -1,6 +1,6 @@
-"""Registries: what a name in a campaign or site file stands for, here or in an installed package.
+"""Registries: the module or object behind a name in a campaign or site file.
 
-A package adds names by entry points, in its pyproject.toml:
+An installed package adds names by entry points in its pyproject.toml:
 
     [project.entry-points."dvfs_campaign.meters"]
     wattmeter = "my_package.wattmeter"
@@ -22,22 +22,22 @@ PREFIX = "dvfs_campaign."
 
 
 class DuplicateNameError(UserError):
-    """Two packages give one name to different things."""
+    """Two packages register one name."""
 
 
 class LoadError(UserError):
-    """What an installed package gives cannot be imported."""
+    """An entry point of an installed package cannot be imported."""
 
 
 class Registry(MutableMapping[str, str]):
-    """Name -> where the thing is, ``module`` or ``module:attribute``. It is imported when it is
-    asked for, and the installed packages are looked at when a name is.
+    """Name -> location, ``module`` or ``module:attribute``. Nothing is imported before
+    :meth:`load`, and installed packages are searched at the first use.
 
     Args:
         group: the group of entry points that adds names, after ``dvfs_campaign.``.
-        ours: this project's names.
+        ours: this project's names and their locations.
 
-    ``checked``: name -> where, of names that an earlier process looked up; :meth:`load` takes them.
+    ``checked``: name -> location, found by an earlier process; :meth:`load` uses it first.
     """
 
     def __init__(self, group: str, ours: Mapping[str, str]) -> None:
@@ -62,7 +62,7 @@ class Registry(MutableMapping[str, str]):
 
     @property
     def packages(self) -> dict[str, str]:
-        """Name -> the installed package that gives it."""
+        """Name -> the installed package that registers it."""
         return self._found[1]
 
     @property
@@ -71,7 +71,7 @@ class Registry(MutableMapping[str, str]):
 
     @cached_property
     def _found(self) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-        """All names, those of packages, and those that two packages give."""
+        """(name -> location, name -> package, name registered twice -> both packages)."""
         names = dict(self._ours)
         packages: dict[str, str] = {}
         twice: dict[str, str] = {}
@@ -88,12 +88,12 @@ class Registry(MutableMapping[str, str]):
         return names, packages, twice
 
     def load(self, name: str) -> Any:
-        """The module or the object of a name.
+        """Import the module or object of a name.
 
         Raises:
             KeyError: there is no such name.
-            DuplicateNameError: two packages give it.
-            LoadError: the package that gives it fails as it is imported.
+            DuplicateNameError: two packages register it.
+            LoadError: the import of an installed package's object fails.
         """
         if name not in self.checked and name in self._found[2]:
             raise DuplicateNameError(
@@ -101,8 +101,8 @@ class Registry(MutableMapping[str, str]):
             )
         module, _, attribute = (self.checked.get(name) or self[name]).partition(":")
         try:
-            found = import_module(module)
-            return getattr(found, attribute) if attribute else found
+            imported = import_module(module)
+            return getattr(imported, attribute) if attribute else imported
         except Exception as error:
             if name not in self.packages:
                 raise
@@ -114,10 +114,10 @@ class Registry(MutableMapping[str, str]):
 
 @cache
 def _installed() -> tuple[EntryPoint, ...]:
-    """The entry points of all our groups. One look at all that is installed takes 5 ms, and the
-    import as much."""
+    """The entry points of all this project's groups. A search of the installed packages takes 5 ms,
+    and the import of ``importlib.metadata`` as long."""
     from importlib.metadata import entry_points  # noqa: PLC0415
 
-    found = entry_points()
-    ours = [found.select(group=group) for group in found.groups if group.startswith(PREFIX)]
-    return tuple(entry for group in ours for entry in group)
+    installed = entry_points()
+    groups = [name for name in installed.groups if name.startswith(PREFIX)]
+    return tuple(entry for name in groups for entry in installed.select(group=name))

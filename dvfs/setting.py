@@ -22,11 +22,11 @@ class Setting:
 
     ``uncore_mhz``: the clock of a CPU's last level cache, mesh and memory controllers; ``profile``:
     the name of a set of other settings, such as a governor or an energy preference. None means
-    that there is no such value, that it is left as found, or that it could not be read. Settings
-    are in order of their values, first the core clock; None comes before any value.
+    that there is no such value, that it stays unchanged, or that it could not be read. Settings
+    sort by their values, the core clock first; None sorts before any value.
 
     Raises:
-        ValueError: a number is NaN, or the profile is empty, of which :meth:`of` makes None.
+        ValueError: a number is NaN, or the profile is an empty text (:meth:`of` accepts both).
     """
 
     core_mhz: float | None = None
@@ -49,11 +49,12 @@ class Setting:
         power_limit_w: SupportsFloat | None = None,
         profile: str | None = None,
     ) -> Setting:
-        """The setting of a row of a table or of arrays, in which NaN and "" are no value."""
-        given = (core_mhz, mem_mhz, uncore_mhz, power_limit_w)
-        numbers = (math.nan if value is None else float(value) for value in given)
-        known = (None if math.isnan(value) else value for value in numbers)
-        return cls(*known, profile=profile or None)
+        """The setting of a row of a table or of arrays, where NaN and "" mean no value."""
+        values = (core_mhz, mem_mhz, uncore_mhz, power_limit_w)
+        numbers = (math.nan if value is None else float(value) for value in values)
+        return cls(
+            *(None if math.isnan(number) else number for number in numbers), profile=profile or None
+        )
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> Setting:
@@ -72,14 +73,14 @@ class Setting:
 
     @property
     def clocks(self) -> tuple[float | None, float | None]:
-        """The two clocks of the energy model, in MHz: of the core, and of the uncore where there is
-        one, else of the memory."""
+        """The two clocks of the energy model, in MHz: the core clock, and the uncore clock if the
+        setting has one, else the memory clock."""
         return self.core_mhz, self.mem_mhz if self.uncore_mhz is None else self.uncore_mhz
 
     @property
     def option_text(self) -> str:
-        """As ``--setting`` takes it: ``852,924``, or ``852,924,150`` with a power limit in W;
-        ``852,,150`` where there is no memory clock; ``uncore=1800`` and ``profile=NAME`` follow."""
+        """The argument of ``--setting``: ``852,924``, or ``852,924,150`` with a power limit in W;
+        ``852,,150`` without a memory clock; ``uncore=1800`` and ``profile=NAME`` follow."""
         shown = (self.core_mhz, self.mem_mhz, self.power_limit_w)
         texts = ["" if value is None else f"{value:g}" for value in shown]
         uncore = "" if self.uncore_mhz is None else f"uncore={self.uncore_mhz:g}"
@@ -88,7 +89,7 @@ class Setting:
 
     @property
     def short_text(self) -> str:
-        """As tables of terminals have it: ``852/924``, ``852/-``, ``852/924, 150 W``,
+        """The text in the terminal's tables: ``852/924``, ``852/-``, ``852/924, 150 W``,
         ``2000/-, uncore 1800, profile powersave``."""
         pair = (self.core_mhz, self.mem_mhz)
         clocks = "/".join("-" if mhz is None else f"{mhz:g}" for mhz in pair)
@@ -96,7 +97,7 @@ class Setting:
 
     @property
     def further_texts(self) -> list[str]:
-        """What a setting has besides the core and the memory clock: ``uncore 1800``, ``150 W``,
+        """The values other than the core and memory clocks: ``uncore 1800``, ``150 W``,
         ``profile powersave``."""
         limit = [] if self.power_limit_w is None else [f"{self.power_limit_w:g} W"]
         uncore = [] if self.uncore_mhz is None else [f"uncore {self.uncore_mhz:g}"]
@@ -104,11 +105,12 @@ class Setting:
 
     @property
     def two_clocks(self) -> Setting:
-        """:attr:`clocks` alone, the second as ``mem_mhz``."""
+        """The setting of :attr:`clocks` only, the second one as ``mem_mhz``."""
         return Setting(*self.clocks)
 
     def as_dict(self) -> dict[str, float | str | None]:
-        """The core and memory clocks, and what else there is, by the names of :data:`AXES`."""
+        """The core and memory clocks, and the other values that are not None, by their names in
+        :data:`AXES`."""
         return {
             name: value
             for name, value in zip(AXES, self.values, strict=True)
@@ -135,7 +137,7 @@ class Setting:
 
     @property
     def hash_text(self) -> str:
-        """What random draws hash. It never changes, so that a seed always draws the same."""
+        """The text that random draws hash. Its form must never change: a seed draws the same."""
         core, mem = (
             "as found" if mhz is None else f"{mhz:g}" for mhz in (self.core_mhz, self.mem_mhz)
         )
@@ -149,25 +151,24 @@ class Setting:
 
 
 NUMBERS = ("core_mhz", "mem_mhz", "uncore_mhz", "power_limit_w")
-"""What a setting has numbers of."""
+"""The numeric fields of a setting."""
 AXES = (*NUMBERS, "profile")
-"""What a setting has values of: the names of its fields and of the columns of tables."""
+"""The fields of a setting, which are also columns of tables."""
 OPTIONAL = AXES[2:]
-"""The axes that are left out of JSON, and of what a point's id is made of, where a setting has no
-value of them."""
+"""The axes that JSON and the hash of a point's id omit where they are None."""
 AS_FOUND = Setting()
 
 Volts = Mapping[Setting, tuple[float, float]]
 """The core and the memory voltage of each setting, in V."""
 LegalVolts = Mapping[Setting, tuple[float | None, float | None]]
-"""The same of the legal settings of a site; None where it is not known."""
+"""The voltages of a site's legal settings, in V; None where they are unknown."""
 
 
 def distinct_settings(*values: np.ndarray) -> tuple[list[Setting], np.ndarray]:
-    """The distinct settings of rows, sorted, and each row's place among them, int64 (rows,).
+    """The distinct settings of rows, sorted, and the index of each row's setting, int64 (rows,).
 
-    ``values``: of :data:`AXES` in their order, all or the first of them: float64 (rows,) each, NaN
-    where there is no value, and of the profile texts, "" where there is none.
+    ``values``: the columns of all :data:`AXES`, or of the first few, in their order: float64
+    (rows,) each, NaN for no value; of the profile, texts, "" for none.
     """
     import numpy as np  # noqa: PLC0415
 
@@ -178,47 +179,45 @@ def distinct_settings(*values: np.ndarray) -> tuple[list[Setting], np.ndarray]:
         if axis.strides == (0,):
             continue  # one value
         distinct = np.unique(axis)
-        place = np.searchsorted(distinct, axis)
-        # NaN is the last of the distinct values; no value comes first, as "" does.
+        index = np.searchsorted(distinct, axis)
+        # NumPy sorts NaN last; a setting without a value sorts first.
         if axis.dtype.kind == "f" and len(distinct) and np.isnan(distinct[-1]):
-            place = (place + 1) % len(distinct)
-        code = code * max(len(distinct), 1) + place
+            index = (index + 1) % len(distinct)
+        code = code * max(len(distinct), 1) + index
     groups = Groups(code)
     settings = [Setting.of(*(axis[row] for axis in values)) for row in groups.firsts.tolist()]
     return settings, groups.numbers()
 
 
 def clock_columns(settings: Iterable[Setting]) -> np.ndarray:
-    """The clocks of settings (:attr:`Setting.clocks`) for computing, float64 (settings, 2): NaN
-    where there is no such clock."""
+    """:attr:`Setting.clocks` of each setting, float64 (settings, 2), in MHz; NaN for no clock."""
     import numpy as np  # noqa: PLC0415
 
     return np.array([setting.clocks for setting in settings], float).reshape(-1, 2)
 
 
 def number_columns(settings: Iterable[Setting]) -> np.ndarray:
-    """The values of :data:`NUMBERS` of settings for computing, float64 (settings, 4): NaN where
-    there is none."""
+    """:attr:`Setting.numbers` of each setting, float64 (settings, 4); NaN for no value."""
     import numpy as np  # noqa: PLC0415
 
     return np.array([setting.numbers for setting in settings], float).reshape(-1, len(NUMBERS))
 
 
 def axis_values(data: xr.Dataset | Columns, rows: np.ndarray) -> list[np.ndarray]:
-    """The values of :data:`AXES` at some rows of a table, (rows,) each, as
-    :func:`distinct_settings` takes them."""
+    """The columns of :data:`AXES` at some rows of a table, (rows,) each, for
+    :func:`distinct_settings`."""
     import numpy as np  # noqa: PLC0415
 
-    found = [np.broadcast_to(np.nan, len(rows))] * len(NUMBERS)
+    numbers = [np.broadcast_to(np.nan, len(rows))] * len(NUMBERS)
     for i, name in enumerate(NUMBERS):
         if name in data:
             column = np.asarray(data[name], float)
-            is_same = column.strides == (0,) and len(column)
-            found[i] = np.broadcast_to(column[0], len(rows)) if is_same else column[rows]
+            is_constant = column.strides == (0,) and len(column)
+            numbers[i] = np.broadcast_to(column[0], len(rows)) if is_constant else column[rows]
     if "profile" in data:
         from dvfs.dataset import texts_of  # noqa: PLC0415
 
         names = texts_of(data, "profile")
         if len(names.values) > 1 or names.values != [""]:
-            return [*found, np.asarray(names[rows]).astype(str)]
-    return [*found, np.broadcast_to(np.array(""), len(rows))]
+            return [*numbers, np.asarray(names[rows]).astype(str)]
+    return [*numbers, np.broadcast_to(np.array(""), len(rows))]

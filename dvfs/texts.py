@@ -1,4 +1,5 @@
-"""A column of texts, each distinct one once: what is true of a text is found once, not by row."""
+"""A column of texts that holds each distinct text once, so that work on texts is done once each,
+not once a row."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ import numpy as np
 
 
 class Column(Protocol):
-    """A column that ``numpy.asarray`` makes an array of, and whose rows can be taken: an array, or
-    texts that are kept otherwise."""
+    """A column that ``numpy.asarray`` accepts and whose rows can be indexed: an array,
+    :class:`Texts` or :class:`EqualLengths`."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, rows: Any, /) -> Any: ...
@@ -19,15 +20,15 @@ class Column(Protocol):
 
 @dataclass(frozen=True)
 class Texts(Sequence[Any]):
-    """A column of texts or of other plain values, or None: ``codes``, int (rows,), are indices into
-    ``values``, in which no two are the same."""
+    """A column of texts, other plain values or None: ``codes``, int (rows,), are indices into
+    ``values``, which are distinct."""
 
     codes: np.ndarray
     values: list[Any]
 
     @classmethod
     def of(cls, values: Any) -> Self:
-        """The column of these values, one a row: a list, or what ``numpy.asarray`` takes."""
+        """The column of these values, one a row: a list, or anything for ``numpy.asarray``."""
         if isinstance(values, cls):
             return values
         if not isinstance(values, list | tuple):
@@ -49,24 +50,24 @@ class Texts(Sequence[Any]):
 
     @classmethod
     def same(cls, value: Any, rows: int) -> Self:
-        """One value in all rows; it takes no memory by row."""
+        """One value in all rows, without memory for each row."""
         return cls(np.broadcast_to(np.int32(0), rows), [value])
 
     @classmethod
     def coded(cls, codes: np.ndarray, values: list[Any]) -> Self:
-        """The column of these codes; as :meth:`same` where they are all one."""
+        """The column of these codes; by :meth:`same` if all codes are equal."""
         if len(codes) and (codes == codes[0]).all():
             return cls.same(values[codes[0]], len(codes))
         return cls(codes.astype(np.int32), values)
 
     @classmethod
     def joined(cls, columns: Iterable[Texts]) -> Self:
-        """Columns one below the other; of their values some may be equal."""
+        """The columns one below the other. They may share values."""
         code: dict[Any, int] = {}
         codes = [np.empty(0, np.int32)]
         for column in columns:
-            place = [code.setdefault(value, len(code)) for value in column.values]
-            codes.append(np.array(place, np.int32)[column.codes])
+            new_codes = [code.setdefault(value, len(code)) for value in column.values]
+            codes.append(np.array(new_codes, np.int32)[column.codes])
         return cls.coded(np.concatenate(codes), list(code))
 
     def __len__(self) -> int:
@@ -85,39 +86,41 @@ class Texts(Sequence[Any]):
         return self.array(object if dtype is None else dtype)
 
     def present(self) -> list[Any]:
-        """The values that a row has, in their order."""
+        """The values that at least one row has, in the order of ``values``."""
         if self.codes.strides == (0,):
             return self.values[:1] if len(self.codes) else []
-        there = np.bincount(self.codes, minlength=len(self.values)) > 0
-        return [self.values[i] for i in np.flatnonzero(there).tolist()]
+        is_used = np.bincount(self.codes, minlength=len(self.values)) > 0
+        return [self.values[i] for i in np.flatnonzero(is_used).tolist()]
 
-    def mapped(self, made: Iterable[Any] | Callable[[Any], Any]) -> Self:
-        """The column with other values in place of its own: in their order, or made of each."""
-        values = [made(value) for value in self.values] if callable(made) else list(made)
+    def mapped(self, new: Iterable[Any] | Callable[[Any], Any]) -> Self:
+        """The column with each value replaced: by the new value at its index, or by ``new`` of
+        it."""
+        values = [new(value) for value in self.values] if callable(new) else list(new)
         code = {value: i for i, value in enumerate(dict.fromkeys(values))}
         if len(code) == len(values):
             return type(self)(self.codes, values)
         return type(self)(self.array(np.int32, [code[value] for value in values]), list(code))
 
-    def otherwise(self, other: Self) -> Self:
-        """The column with the other's value in rows whose own is the empty text."""
-        code = {value: i for i, value in enumerate(dict.fromkeys((*other.values, *self.values)))}
-        mine = self.array(np.int32, [code[value] for value in self.values])
-        theirs = other.array(np.int32, [code[value] for value in other.values])
+    def otherwise(self, fallback: Self) -> Self:
+        """The column with the value of ``fallback`` in rows of the empty text."""
+        code = {v: i for i, v in enumerate(dict.fromkeys((*fallback.values, *self.values)))}
+        codes = self.array(np.int32, [code[value] for value in self.values])
+        fallback_codes = fallback.array(np.int32, [code[value] for value in fallback.values])
         is_empty = self.array(bool, [value == "" for value in self.values])
-        return type(self).coded(np.where(is_empty, theirs, mine), list(code))
+        return type(self).coded(np.where(is_empty, fallback_codes, codes), list(code))
 
     def array(self, dtype: Any = object, values: Sequence[Any] | None = None) -> np.ndarray:
-        """One value a row; ``values``: in place of its own, of which some may be equal."""
-        made = np.array(self.values if values is None else values, dtype)
-        if self.codes.strides == (0,) and len(made) == 1:
-            return np.broadcast_to(made, len(self.codes))
-        return np.asarray(made[self.codes])
+        """The value of each row, (rows,). ``values``: used instead of the column's values, not
+        necessarily distinct."""
+        distinct = np.array(self.values if values is None else values, dtype)
+        if self.codes.strides == (0,) and len(distinct) == 1:
+            return np.broadcast_to(distinct, len(self.codes))
+        return np.asarray(distinct[self.codes])
 
 
 @dataclass(frozen=True)
 class EqualLengths:
-    """A column of ASCII texts that are equally long: ``bytes_``, S (rows,)."""
+    """A column of ASCII texts of one length: ``bytes_``, S (rows,)."""
 
     bytes_: np.ndarray
 
@@ -135,21 +138,22 @@ class EqualLengths:
 
 
 def group_codes(columns: Iterable[Column]) -> np.ndarray:
-    """int64 (rows,): rows are equal in all columns where their codes are. NaN equals NaN."""
+    """int64 (rows,): two rows have the same code if they are equal in all columns; NaN equals
+    NaN."""
     code: Any = np.int64(0)
     most, rows = 1, 0
     for column in columns:
         rows = len(column)
-        own = column.codes if isinstance(column, Texts) else np.asarray(column)
-        if own.strides == (0,):
+        codes = column.codes if isinstance(column, Texts) else np.asarray(column)
+        if codes.strides == (0,):
             continue
         if not isinstance(column, Texts) and not (
-            own.dtype.kind == "i" and own.min() >= 0 and own.max() <= rows
+            codes.dtype.kind == "i" and codes.min() >= 0 and codes.max() <= rows
         ):
-            _, own = np.unique(own, return_inverse=True)
-        size = int(own.max(initial=0)) + 1
+            _, codes = np.unique(codes, return_inverse=True)
+        size = int(codes.max(initial=0)) + 1
         if most * size >= 1 << 62:
             _, code = np.unique(code, return_inverse=True)
             most = int(np.max(code, initial=0)) + 1
-        code, most = code * size + own, most * size
+        code, most = code * size + codes, most * size
     return np.broadcast_to(code, rows).astype(np.int64)

@@ -1,5 +1,5 @@
-"""What a site's measurements took: energy in kWh and node-hours, by measurement; and the factors
-that say what a kWh costs and emits, constant or by the hour of the day."""
+"""The energy, in kWh, and node-hours of a site's measurements; and the cost and emissions of a kWh,
+constant or by the hour of the day."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ DAY_H = 24
 
 @dataclass(frozen=True, kw_only=True)
 class EnergyFactor:
-    """What a kWh costs or emits at a site.
+    """The cost or emissions of a kWh at a site.
 
-    ``of``: ``cost`` or ``CO2e``. ``unit``: a currency, or kg CO2e. ``per_kwh``: one value; or 24,
-    each of an hour of the day, the first from midnight, of the time that is UTC plus
-    ``utc_offset_h``. ``source``: empty where the store does not have it; ``year``: None then.
+    ``of``: ``cost`` or ``CO2e``. ``unit``: a currency, or kg CO2e. ``per_kwh``: one value, or 24,
+    one for each hour of the day from midnight, in the time zone UTC plus ``utc_offset_h``.
+    ``source``: empty, and ``year`` None, if the store does not state it.
     """
 
     of: str
@@ -40,20 +40,20 @@ class EnergyFactor:
 
     @property
     def key(self) -> str:
-        """The name of a column of it, with its unit."""
+        """The name of its column, with the unit."""
         return f"{self.of.lower()}_{self.unit.split()[0]}"
 
     @property
     def by_hour(self) -> bool:
-        """Whether it depends on the hour of the day."""
+        """Whether the factor depends on the hour of the day."""
         return len(self.per_kwh) > 1
 
     def over(self, start_unix_s: np.ndarray, duration_s: np.ndarray) -> np.ndarray:
-        """The mean of the factor over intervals, per kWh: what energy that is spread evenly over
-        them costs. NaN where it depends on the hour and the start or the duration is not known.
+        """The mean factor over intervals, per kWh, for energy spread evenly over them. NaN if the
+        factor depends on the hour and the start or the duration is unknown.
 
-        ``start_unix_s``: float64 (n,), not positive or NaN where it is not known. ``duration_s``:
-        float64 (n,), s.
+        ``start_unix_s``: float64 (n,), not positive or NaN if unknown. ``duration_s``: float64
+        (n,), s.
         """
         if not self.by_hour:
             return np.full(len(start_unix_s), float(self.per_kwh[0]))
@@ -85,10 +85,10 @@ class CampaignEnergy:
     """The complete measurements of a site. All arrays have one entry a measurement.
 
     ``rows``: the label of each kernel -> int64, the rows of its measurements. ``iterations``:
-    float64, those in the windows. ``energy_kwh``: float64, of all of them, NaN where no meter gave
-    one. ``duration_s``: float64, of the windows. ``node_h``: float64, node-hours in them, NaN where
-    the nodes are not known. ``start_unix_s``: float64, NaN or not positive where it is not known.
-    ``estimated``: bool, whether the energy was estimated, not measured.
+    float64, in all windows. ``energy_kwh``: float64, of these, NaN if not measured. ``duration_s``:
+    float64, of all windows. ``node_h``: float64, their node-hours, NaN if the nodes are unknown.
+    ``start_unix_s``: float64, NaN or not positive if unknown. ``estimated``: bool, whether the
+    energy is an estimate, not measured.
     """
 
     rows: Mapping[str, np.ndarray]
@@ -101,8 +101,7 @@ class CampaignEnergy:
 
 
 def campaign_energy(dataset: xr.Dataset | Columns, site: str) -> CampaignEnergy | None:
-    """The energies of a site's complete measurements; None where there are none. ``dataset``: a
-    store's."""
+    """The energies of a site's complete measurements in a store; None if it has none."""
     if "site" not in dataset:
         return None
     rows = np.flatnonzero(complete_rows(dataset, site))
@@ -113,12 +112,12 @@ def campaign_energy(dataset: xr.Dataset | Columns, site: str) -> CampaignEnergy 
         for name in ("iterations", "time_s", "energy_j", "start_unix_s")
     )
     kernels, kernel_of = kernels_of_rows(dataset)
-    of_kernel = Groups(kernel_of[rows])
+    groups = Groups(kernel_of[rows])
     duration_s = time_s * iterations
     return CampaignEnergy(
         rows={
             kernels[i].label: rows_of_kernel
-            for i, rows_of_kernel in zip(of_kernel.codes.tolist(), of_kernel.rows(), strict=True)
+            for i, rows_of_kernel in zip(groups.codes.tolist(), groups.rows(), strict=True)
         },
         iterations=iterations,
         energy_kwh=np.where(energy_j > 0, energy_j, np.nan) * iterations / J_PER_KWH,
@@ -130,6 +129,6 @@ def campaign_energy(dataset: xr.Dataset | Columns, site: str) -> CampaignEnergy 
 
 
 def node_counts(nodes: Texts) -> np.ndarray:
-    """How many nodes each text names, which joins them by +; NaN where it names none."""
+    """The number of nodes in each text, which joins their names by +; NaN for an empty text."""
     counts = [name.count("+") + 1.0 if name else np.nan for name in nodes.values]
     return nodes.array(np.float64, counts)

@@ -1,11 +1,11 @@
-"""What a processor's hardware counters showed of each kernel, beside its exact counts.
+"""The hardware counters of each kernel, compared with its exact counts.
 
-A measurement keeps its counters in its provenance::
+The provenance of a measurement holds its counters::
 
     "counters": {"events": {"cycles": ..., "instructions": ...}, "derived": {"dp": ...},
                  "share": {"dp_256": 0.5}}
 
-all of one iteration; ``share`` has the events that were counted for a part of the time only.
+all of one iteration; ``share`` holds the events that were counted for a part of the time only.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 class KernelCounters:
     """A kernel's counters, medians over its measurements.
 
-    ``instructions_per_cycle``: NaN where one of the two was not counted. ``counted``: class ->
-    operations or bytes of one iteration, derived from counters. ``counted_over_exact``: the same
-    over the kernel's exact counts, for classes that it has. ``least_share``: the smallest share
-    of the time for which an event was counted; below 1 counts are estimates (multiplexing).
+    ``instructions_per_cycle``: NaN if one of the two was not counted. ``counted``: class ->
+    operations or bytes of one iteration, derived from counters. ``counted_over_exact``: their ratio
+    to the kernel's exact counts, for classes that it has. ``least_share``: the least share of the
+    time in which an event was counted; below 1, counts are estimates (multiplexing).
     """
 
     label: str
@@ -64,12 +64,12 @@ def _summary(
     dataset: xr.Dataset | Columns, label: str, rows: list[tuple[int, dict[str, Any]]]
 ) -> KernelCounters:
     per_cycle, counted, ratios = [], defaultdict(list), defaultdict(list)
-    least = 1.0
+    least_share = 1.0
     for row, counters in rows:
         events = counters.get("events", {})
         if events.get("cycles"):
             per_cycle.append(events.get("instructions", math.nan) / events["cycles"])
-        least = min([least, *counters.get("share", {}).values()])
+        least_share = min([least_share, *counters.get("share", {}).values()])
         for name, value in counters.get("derived", {}).items():
             counted[name].append(value)
             column = f"{COUNT_PREFIX}{name}"
@@ -82,5 +82,5 @@ def _summary(
         instructions_per_cycle=float(np.median(per_cycle)) if per_cycle else math.nan,
         counted={name: float(np.median(values)) for name, values in counted.items()},
         counted_over_exact={name: float(np.median(values)) for name, values in ratios.items()},
-        least_share=least,
+        least_share=least_share,
     )

@@ -1,9 +1,8 @@
 """The levels of power measurement of the EE HPC WG (2015) that a site's measurements reach.
 
-The methodology has four aspects, some in parts, and for each three levels (its table 3.1). The core
-phase of a run is here a window, the full run that of a program from its start to its end. A level
-is given where all measurements reach it, by what the store has and the site file states; what
-neither has counts as not reached.
+The methodology has four aspects, some in parts, with three levels each (its table 3.1). A window is
+the core phase of a run; a program from its start to its end is the full run. A site reaches a level
+if the store and the site file show it for all measurements; unknown facts count as not reached.
 """
 
 from __future__ import annotations
@@ -25,32 +24,32 @@ if TYPE_CHECKING:
 
 LEAST_CORE_PHASE_S = 60.0
 LONGEST_SAMPLE_S = 1.02
-"""A second, and a sine wave of 50 Hz more (section 3.1.2)."""
+"""A second and a period of 50 Hz (section 3.1.2)."""
 FEWEST_READINGS = 10
-"""In a core phase; so readings are at most a tenth of it apart."""
+"""The fewest readings in a core phase, so that its tenth is the longest interval."""
 INTEGRATION_HZ = {True: 5000.0, False: 120.0}
-"""Whether the meter is upstream of the power conversion (AC) -> how often a counter of energy must
-sample at level 3."""
+"""Whether the meter is upstream of the power conversion (AC) -> the least sampling rate of an
+energy counter at level 3."""
 ACCURACY_PCT = (5.0, 2.0, 1.0)
-"""Of the meter, by level."""
+"""The greatest error of the meter, by level."""
 FEWEST_NODES = 15
 FRACTIONS = (1 / 10, 1 / 8)
 LEAST_W = (2e3, 10e3)
-"""The nodes, the fraction of the compute nodes and the power that levels 1 and 2 ask for; all of
-them, or the whole machine ..."""
+"""Levels 1 and 2 need this many nodes, this fraction of the compute nodes and this power, or the
+whole machine ..."""
 ENOUGH_W = 40e3
-"""... or for level 1 so much power."""
+"""... or, for level 1 only, this power."""
 CONVERSION = {
     "loss by manufacturer": 1,
     "loss of one supply": 2,
     "loss measured": 3,
     "upstream": 3,
 }
-"""What the site file states of the power conversion -> the level."""
+"""The power conversion by the site file -> the level."""
 PROGRAM = "argv"
-"""The parameter of the kernel that runs a program, from its start to its end, as an iteration."""
+"""A parameter of the kernel ``command``, whose iteration is a program's run from start to end."""
 WHOLE_NODE = "node"
-"""The domain that is all that a node's power supply feeds."""
+"""The domain of everything that a node's power supply feeds."""
 LEVELS = (1, 2, 3)
 
 
@@ -58,13 +57,13 @@ LEVELS = (1, 2, 3)
 class Metered:
     """How the energies of a site's complete measurements were measured.
 
-    ``unmetered``: those of ``n`` whose energy is estimated, replayed, or of no meter that the store
-    knows; all else is of the others, and of all of them the least favourable. ``window_s``: the
-    length of a window, s. ``reading_s``: the time between two readings, s, NaN where it is not
-    known for one. ``counters``: whether all channels that count are counters of energy.
-    ``domains``: those of these channels. ``idle``: whether idle power was measured with each.
-    ``whole_programs``: whether each window is a program's run, from its start to its end.
-    ``nodes``: how many were measured at once, NaN where one names no node. ``power_w``: mean power.
+    ``unmetered``: the number, of ``n``, whose energy is an estimate, a replay, or of an unknown
+    meter. The other fields are the worst values of the metered ones. ``window_s``: the length of a
+    window, s. ``reading_s``: the time between two readings, s, NaN if unknown for one.
+    ``counters``: whether all channels that count toward the energy are energy counters; their
+    ``domains``. ``idle``: whether each has an idle power. ``whole_programs``: whether each window
+    is a program's run from start to end. ``nodes``: the number measured at once, NaN if unknown
+    for one. ``power_w``: the mean power.
     """
 
     n: int
@@ -81,8 +80,8 @@ class Metered:
 
 @dataclass(frozen=True)
 class AspectLevel:
-    """The level that an aspect, or a part of one, reaches; 0: none. ``known``: what is known;
-    ``missing``: what the next level needs; both for people."""
+    """The level that an aspect, or a part of it, reaches; 0 is none. ``known``: the facts;
+    ``missing``: the needs of the next level; both are text for people."""
 
     aspect: str
     level: int
@@ -91,11 +90,11 @@ class AspectLevel:
 
 
 Need = tuple[int, bool, str]
-"""The lowest level that needs it, whether it is there, and what it is."""
+"""A condition: the lowest level that needs it, whether it holds, and its description."""
 
 
 def metered(dataset: xr.Dataset | Columns, site: str) -> Metered | None:
-    """How a site was measured; None where it has no complete measurement, or is simulated.
+    """How a site was measured; None if it has no complete measurement or is simulated.
     ``dataset``: a store's."""
     if "site" not in dataset:
         return None
@@ -109,38 +108,41 @@ def metered(dataset: xr.Dataset | Columns, site: str) -> Metered | None:
         for name in ("time_s", "energy_j", "iterations")
     )
     is_counted = meters.array(bool, [bool(channels) for channels in counting])
-    kept = np.flatnonzero(is_counted & (energy_j > 0) & (estimated_energies(dataset, rows) == ""))
-    if not len(kept):
+    is_metered = is_counted & (energy_j > 0) & (estimated_energies(dataset, rows) == "")
+    metered_rows = np.flatnonzero(is_metered)
+    if not len(metered_rows):
         return Metered(n=len(rows), unmetered=len(rows))
-    texts = np.asarray(dataset["provenance"])[rows[kept]].tolist()
-    known = [json.loads(text or "{}") for text in texts]
-    of_row = [counting[i] for i in meters[kept].codes.tolist()]
-    channels = [channel for i in np.unique(meters[kept].codes) for channel in counting[i].values()]
-    windows = np.array([record.get("protocol", {}).get("windows", 1) for record in known])
+    texts = np.asarray(dataset["provenance"])[rows[metered_rows]].tolist()
+    records = [json.loads(text or "{}") for text in texts]
+    codes = meters[metered_rows].codes
+    row_channels = [counting[i] for i in codes.tolist()]
+    channels = [channel for i in np.unique(codes) for channel in counting[i].values()]
+    windows = np.array([record.get("protocol", {}).get("windows", 1) for record in records])
+    time_s, energy_j = time_s[metered_rows], energy_j[metered_rows]
     return Metered(
         n=len(rows),
-        unmetered=len(rows) - len(kept),
-        window_s=float(np.min(time_s[kept] * iterations[kept] / windows)),
+        unmetered=len(rows) - len(metered_rows),
+        window_s=float(np.min(time_s * iterations[metered_rows] / windows)),
         reading_s=float(
             np.max(
                 [
                     _reading_s(name, channel, record.get("sampling", {}))
-                    for channels_of_row, record in zip(of_row, known, strict=True)
-                    for name, channel in channels_of_row.items()
+                    for by_name, record in zip(row_channels, records, strict=True)
+                    for name, channel in by_name.items()
                 ]
             )
         ),
         counters=all(channel.get("kind") == "energy" for channel in channels),
         domains=frozenset(str(channel.get("domain") or "unknown") for channel in channels),
-        idle=all("idle_w" in record.get("protocol", {}) for record in known),
-        whole_programs=all(PROGRAM in json.loads(text) for text in params[kept].present()),
-        nodes=float(np.min(node_counts(node[kept]))),
-        power_w=float(np.min(energy_j[kept] / time_s[kept])),
+        idle=all("idle_w" in record.get("protocol", {}) for record in records),
+        whole_programs=all(PROGRAM in json.loads(text) for text in params[metered_rows].present()),
+        nodes=float(np.min(node_counts(node[metered_rows]))),
+        power_w=float(np.min(energy_j / time_s)),
     )
 
 
 def _counting_channels(meters: str) -> dict[str, Any]:
-    """The channels that count toward the energy, without those replayed from a recording."""
+    """The channels that count toward the energy, without the channels of a recording."""
     return {
         name: channel
         for name, channel in json.loads(meters or "{}").items()
@@ -149,16 +151,16 @@ def _counting_channels(meters: str) -> dict[str, Any]:
 
 
 def _reading_s(name: str, channel: Mapping[str, Any], sampling: Mapping[str, Any]) -> float:
-    """The time between two readings of a channel: its update's, or the sampler's where that is
-    longer; NaN where one is not known. ``name``: METER:CHANNEL, on several nodes NODE/METER:..."""
+    """The time between two readings of a channel, s: the longer of its update period and the
+    sampling period; NaN if one is unknown. ``name``: METER:CHANNEL, or NODE/METER:CHANNEL."""
     meter = name.partition(":")[0].rpartition("/")[2]
     update_s, read_s = channel.get("period_s"), sampling.get(meter, {}).get("period_s")
     return max(update_s, read_s) if update_s and read_s else math.nan
 
 
 def levels(measured: Metered, stated: Mapping[str, Any]) -> list[AspectLevel]:
-    """The level of each aspect, and at last that of all. ``stated``: the table ``metering`` of the
-    site file, without keys that are not stated, or with None for them."""
+    """The level of each aspect, and the level of all as the last one. ``stated``: the table
+    ``metering`` of the site file; keys that it does not state are absent or None."""
     sampling_hz, conversion = stated.get("sampling_hz"), stated.get("power_conversion")
     sample_s = measured.reading_s if sampling_hz is None else 1.0 / sampling_hz
     integrated_hz = INTEGRATION_HZ[conversion == "upstream"]
@@ -226,16 +228,16 @@ def levels(measured: Metered, stated: Mapping[str, Any]) -> list[AspectLevel]:
 
 
 def _aspect(name: str, measured: Metered, known: str, needs: Sequence[Need]) -> AspectLevel:
-    """The highest level of which nothing is missing, nor of a lower one."""
+    """The highest level of which every need holds, and every need of the lower levels."""
     metered_all = f"energies measured by meters ({measured.unmetered} of {measured.n} are not)"
-    every = [(1, measured.unmetered == 0, metered_all), *needs]
-    level = min((least - 1 for least, there, _ in every if not there), default=max(LEVELS))
-    missing = [what for least, there, what in every if not there and least == level + 1]
+    all_needs = [(1, measured.unmetered == 0, metered_all), *needs]
+    level = min((least - 1 for least, holds, _ in all_needs if not holds), default=max(LEVELS))
+    missing = [text for least, holds, text in all_needs if not holds and least == level + 1]
     return AspectLevel(name, level, known, "; ".join(missing))
 
 
 def _fraction(measured: Metered, stated: Mapping[str, Any]) -> AspectLevel:
-    machine, together = stated.get("compute_nodes"), stated.get("nodes_per_supply")
+    machine, per_supply = stated.get("compute_nodes"), stated.get("nodes_per_supply")
     nodes, power_w = measured.nodes, measured.power_w
     whole = machine is not None and nodes >= machine
     large = [
@@ -244,8 +246,8 @@ def _fraction(measured: Metered, stated: Mapping[str, Any]) -> AspectLevel:
         and power_w >= least_w
         for fraction, least_w in zip(FRACTIONS, LEAST_W, strict=True)
     ]
-    supplies = whole or (together is not None and nodes % together == 0)
-    asked = [
+    whole_supplies = whole or (per_supply is not None and nodes % per_supply == 0)
+    needed = [
         f"the whole machine, or {fraction:.3g} of its compute nodes, at least {FEWEST_NODES}, and "
         f"{least_w / 1e3:g} kW, at once"
         for fraction, least_w in zip(FRACTIONS, LEAST_W, strict=True)
@@ -254,11 +256,11 @@ def _fraction(measured: Metered, stated: Mapping[str, Any]) -> AspectLevel:
         "2: machine fraction",
         measured,
         f"nodes at once: {_found(nodes)}; their power: {_found(power_w, 'W')}; compute nodes: "
-        f"{_stated(machine)}; nodes that share power supplies: {_stated(together)}",
+        f"{_stated(machine)}; nodes that share power supplies: {_stated(per_supply)}",
         [
-            (1, supplies, "nodes_per_supply, and all nodes that share their supplies"),
-            (1, whole or large[0] or power_w >= ENOUGH_W, f"{asked[0]}, or {ENOUGH_W / 1e3:g} kW"),
-            (2, whole or large[1], asked[1]),
+            (1, whole_supplies, "nodes_per_supply, and all nodes that share their supplies"),
+            (1, whole or large[0] or power_w >= ENOUGH_W, f"{needed[0]}, or {ENOUGH_W / 1e3:g} kW"),
+            (2, whole or large[1], needed[1]),
             (3, whole, "the whole machine at once"),
         ],
     )

@@ -1,4 +1,4 @@
-"""The measurements of one site as the model takes them: arrays, a row a measurement, and means."""
+"""The input of the models: the measurements of a site as arrays, a row each, and cell means."""
 
 from __future__ import annotations
 
@@ -27,36 +27,36 @@ if TYPE_CHECKING:
     import xarray as xr
 
 OFF_CLOCK = 0.02
-"""Relative: an achieved core clock further than this from the one asked for was not held."""
+"""The relative deviation from the requested core clock beyond which a clock was not held."""
 OFF_LIMITED = 0.005
 """The same under a power limit."""
 SAME_CLOCK = 0.02
-"""Relative: clocks that were not held and are this near to each other count as one."""
+"""The relative distance within which clocks that were not held count as one."""
 OFF_AS_FOUND = 0.05
-"""How far the achieved core clocks of a site whose clock is left as found may be apart."""
+"""The greatest relative range of achieved core clocks, where no clock was requested, that counts as
+one clock."""
 
 
 class FitError(UserError):
-    """These measurements do not allow what was asked; the text says what is needed."""
+    """The measurements do not suffice for the request; the message says what is needed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observations:
-    """Complete rows of one site, with an energy. All arrays have one entry a row.
+    """The complete rows of a site that have an energy. All arrays have one entry a row.
 
-    ``kernel``: int64, index into ``kernels``. ``core_mhz``, ``mem_mhz``:
-    float64, the clocks that the row ran at (:func:`clocks_run_at`), NaN where the site has no such
-    domain. ``core_v``, ``mem_v``: float64, V, at these clocks; 1 where none is known (see
-    ``voltage``). ``time_s``, ``energy_j``: float64, of one iteration.
-    ``counts``: class -> float64, operations of one iteration, NaN where a kernel's are not known.
-    ``setting``: int64, index into ``settings``, which were asked for.
+    ``kernel``: int64, index into ``kernels``. ``core_mhz``, ``mem_mhz``: float64, the clocks at
+    which the row ran (:func:`clocks_run_at`), NaN if the site has no such domain. ``core_v``,
+    ``mem_v``: float64, V, at these clocks; 1 if unknown (see ``voltage``). ``time_s``,
+    ``energy_j``: float64, of one iteration. ``counts``: class -> float64, operations of one
+    iteration, NaN if unknown. ``setting``: int64, index into ``settings``, the requested ones.
     """
 
     site: str
     simulated: bool
     kernel: np.ndarray
     kernels: list[str]
-    """The label of every kernel with its parameters, sorted; more than these rows' may be there."""
+    """The labels of kernels, sorted; some may have no row."""
     core_mhz: np.ndarray
     mem_mhz: np.ndarray
     core_v: np.ndarray
@@ -67,35 +67,34 @@ class Observations:
     domains: dict[str, str]
     """Class -> core or mem."""
     voltage: str
-    """Where the voltages are from: measured, table, or unit (none is known: V = 1)."""
+    """The origin of the voltages: measured, table, or unit (unknown: V = 1)."""
     setting: np.ndarray
     settings: list[Setting]
-    """Every setting, sorted."""
+    """The requested settings, sorted; some may have no row."""
     energy_std_j: np.ndarray | None = None
-    """float64 (rows,), the energies' own standard uncertainties; NaN where not known."""
+    """float64 (rows,), the standard uncertainties of the energies; NaN if unknown."""
     node: np.ndarray | None = None
-    """object (rows,), the node that was measured on; empty where not known."""
+    """object (rows,), the node of each measurement; empty if unknown."""
     instances: Mapping[str, KernelInstance] = field(default_factory=dict)
-    """Label -> the kernel's name and parameters; more than these rows' labels may be there."""
+    """Label -> the kernel's name and parameters; some may have no row."""
     unproven_clocks: bool = False
-    """Whether some of them are at settings that nothing showed, and there are several settings."""
+    """Whether nothing proves the clocks of some rows, and there are several settings."""
     stated_clocks: bool = False
-    """Whether the clocks of some are as the author of an imported table states them."""
+    """Whether only the author of an imported table states the clocks of some rows."""
     estimated_energies: bool = False
-    """Whether the energies of some were estimated, not measured."""
+    """Whether the energies of some rows are estimates, not measured."""
     perf_per_watt_mhz: float = np.nan
-    """The core clock at which NVML's own power model expects the best performance per watt; NaN
-    where no record has it."""
+    """The core clock of the best performance per watt by NVML's power model; NaN if unknown."""
 
     def instance(self, label: str) -> KernelInstance:
-        """The kernel that has a label; one without parameters where ``instances`` lacks it."""
+        """The kernel of a label; if ``instances`` lacks it, one without parameters."""
         return self.instances.get(label) or KernelInstance(label)
 
     def __len__(self) -> int:
         return len(self.kernel)
 
     def take(self, rows: np.ndarray) -> Observations:
-        """Some of the rows, by mask or index; kernels and settings keep their numbers."""
+        """A subset of the rows, by mask or index; the indices of kernels and settings stay."""
         names = (
             "kernel",
             "core_mhz",
@@ -121,24 +120,24 @@ class Observations:
 
     def of_kernel(self, label: str) -> np.ndarray:
         """bool (rows,): the rows of a kernel."""
-        number = self.kernels.index(label) if label in self.kernels else -1
-        return np.asarray(self.kernel == number)
+        index = self.kernels.index(label) if label in self.kernels else -1
+        return np.asarray(self.kernel == index)
 
     @property
     def mhz(self) -> np.ndarray:
-        """The clocks of ``settings``, float64 (settings, 2), NaN where there is none."""
+        """The clocks of ``settings``, float64 (settings, 2), NaN for no clock."""
         return clock_columns(self.settings)
 
     @property
     def has_counts(self) -> np.ndarray:
-        """bool: whether a row's kernel has operation counts."""
+        """bool (rows,): whether a row has operation counts."""
         if not self.counts:
             return np.zeros(len(self), bool)
         return np.asarray(np.any([np.isfinite(v) for v in self.counts.values()], axis=0))
 
 
 def site_names(dataset: xr.Dataset | Columns) -> list[str]:
-    """The sites that a store's Dataset has measurements of, sorted."""
+    """The sites of a store's measurements, sorted."""
     return sorted(texts_of(dataset, "site").values) if "site" in dataset else []
 
 
@@ -151,34 +150,35 @@ def observations(
     """The complete rows (:data:`dvfs.dataset.COMPLETE`) of ``site`` with a positive time and
     energy.
 
-    ``domains`` says which classes pay which domain, where it differs from
-    :data:`dvfs.dataset.MEMORY_CLASSES`. ``legal``: the voltages of the site's legal settings.
+    ``domains``: class -> core or mem, where it differs from :data:`dvfs.dataset.MEMORY_CLASSES`.
+    ``legal``: the voltages of the site's legal settings.
 
     Raises:
-        FitError: the site is not in the store, or no row of it has an energy.
+        FitError: the store has no such site, or none of its rows has an energy.
     """
 
     def column(name: str) -> np.ndarray:
         return np.asarray(dataset[name])
 
-    known = site_names(dataset)
-    if site not in known:
-        raise FitError(f"--site: {unknown_name('site', site, known)}")
+    sites = site_names(dataset)
+    if site not in sites:
+        raise FitError(f"--site: {unknown_name('site', site, sites)}")
     energy_j = column("energy_j")
     time_s = column("time_s")
-    ok = complete_rows(dataset, site)
-    rows = np.flatnonzero(ok & (energy_j > 0) & (time_s > 0))
+    complete = complete_rows(dataset, site)
+    rows = np.flatnonzero(complete & (energy_j > 0) & (time_s > 0))
     if not len(rows):
         n = int((column("site") == site).sum())
         none = f"none of the {n} measurements of {site} can be fitted"
-        if ok.any() and "imported" in dataset and column("imported")[ok].all():
+        if complete.any() and "imported" in dataset and column("imported")[complete].all():
             raise FitError(f"{none}: the imported table has their times, and no energy or power")
-        reason = "their energy is missing: this site has no meter" if ok.any() else "none succeeded"
+        no_meter = "their energy is missing: this site has no meter"
+        reason = no_meter if complete.any() else "none succeeded"
         raise FitError(f"{none} ({reason}); see `campaign doctor` for what this site can measure")
-    known_kernels, kernel_of = kernels_of_rows(dataset)
-    there, kernel = np.unique(kernel_of[rows], return_inverse=True)
-    instances = [known_kernels[i] for i in there.tolist()]
-    kernels = [one.label for one in instances]
+    all_kernels, kernel_of_row = kernels_of_rows(dataset)
+    used, kernel = np.unique(kernel_of_row[rows], return_inverse=True)
+    instances = [all_kernels[i] for i in used.tolist()]
+    kernels = [instance.label for instance in instances]
     refuse_other_ranks(dataset, rows, kernels, kernel)
     counts = {}
     for name in sorted(name for name in map(str, dataset) if name.startswith(COUNT_PREFIX)):
@@ -189,23 +189,22 @@ def observations(
     def numbers(name: str) -> np.ndarray:
         return column(name)[rows].astype(float) if name in dataset else np.full(len(rows), np.nan)
 
-    asked = axis_values(dataset, rows)
-    settings, setting = distinct_settings(*asked)
+    requested = axis_values(dataset, rows)
+    settings, setting = distinct_settings(*requested)
     core_v, mem_v = numbers("core_v"), numbers("mem_v")
-    core_mhz = clocks_run_at(asked[0], numbers("core_mhz_achieved"), asked[3])
-    mem_mhz = second_clock(site, asked[1], asked[2])
+    core_mhz = clocks_run_at(requested[0], numbers("core_mhz_achieved"), requested[3])
+    mem_mhz = second_clock(site, requested[1], requested[2])
     origins = texts_of(dataset, "voltage_origin")[rows]
-    of_table = origins.array(bool, [name != "measured" for name in origins.values])
-    core_v = _volts_at(core_mhz, asked[0], core_v, of_table, legal or {})
-    origin = set(origins.present()) - {""}
-    voltage = "+".join(sorted(origin)) or "unit"
+    is_tabulated = origins.array(bool, [name != "measured" for name in origins.values])
+    core_v = _volts_at(core_mhz, requested[0], core_v, is_tabulated, legal or {})
+    voltage = "+".join(sorted(set(origins.present()) - {""})) or "unit"
     if not np.isfinite(core_v).all():
         voltage = "unit"
     if voltage == "unit":
         core_v, mem_v = np.ones(len(rows)), np.ones(len(rows))
     mem_v = np.where(np.isfinite(mem_v), mem_v, 1.0)
     proofs = clock_proofs(dataset, rows)
-    memory = {name: "mem" if name in MEMORY_CLASSES else "core" for name in counts}
+    default_domains = {name: "mem" if name in MEMORY_CLASSES else "core" for name in counts}
     return Observations(
         site=site,
         simulated=bool(column("simulated")[rows].any()),
@@ -218,7 +217,7 @@ def observations(
         time_s=time_s[rows].astype(float),
         energy_j=energy_j[rows].astype(float),
         counts=counts,
-        domains=memory | {k: v for k, v in (domains or {}).items() if k in counts},
+        domains=default_domains | {k: v for k, v in (domains or {}).items() if k in counts},
         voltage=voltage,
         setting=setting,
         settings=settings,
@@ -235,11 +234,11 @@ def observations(
 
 
 def second_clock(site: str, mem_mhz: np.ndarray, uncore_mhz: np.ndarray) -> np.ndarray:
-    """The clock of the energy model's memory domain in each row, MHz, float64 (rows,): the memory
-    clock, or of a CPU the uncore clock, on which its caches and memory controllers depend.
+    """The clock of the energy model's memory domain, MHz, float64 (rows,): the memory clock, or a
+    CPU's uncore clock, which drives its caches and memory controllers.
 
     Raises:
-        FitError: both were changed.
+        FitError: both clocks vary.
     """
     if np.isnan(uncore_mhz).all():
         return mem_mhz
@@ -252,56 +251,56 @@ def second_clock(site: str, mem_mhz: np.ndarray, uncore_mhz: np.ndarray) -> np.n
 
 
 def clocks_run_at(
-    asked_mhz: np.ndarray, achieved_mhz: np.ndarray, limit_w: np.ndarray
+    requested_mhz: np.ndarray, achieved_mhz: np.ndarray, limit_w: np.ndarray
 ) -> np.ndarray:
-    """The core clock at which each row counts in the energy model, MHz, float64 (rows,).
+    """The core clock of each row in the energy model, MHz, float64 (rows,): the requested clock.
 
-    Under a power limit, or where the clock was not held, the achieved one, if it was read. Where
-    no clock was asked for and the achieved ones differ, these.
+    Instead the achieved clock, if it was read, under a power limit or if the clock was not held,
+    and if no clock was requested and the achieved ones differ.
     """
     with np.errstate(invalid="ignore"):
         most = np.where(np.isfinite(limit_w), OFF_LIMITED, OFF_CLOCK)
-        off = np.abs(achieved_mhz / asked_mhz - 1.0) > most
-    free = achieved_mhz[np.isnan(asked_mhz) & np.isfinite(achieved_mhz)]
+        not_held = np.abs(achieved_mhz / requested_mhz - 1.0) > most
+    free = achieved_mhz[np.isnan(requested_mhz) & np.isfinite(achieved_mhz)]
     if len(free) and np.ptp(free) > OFF_AS_FOUND * free.max():
-        off |= np.isnan(asked_mhz)
-    return np.where(off & np.isfinite(achieved_mhz), achieved_mhz, asked_mhz)
+        not_held |= np.isnan(requested_mhz)
+    return np.where(not_held & np.isfinite(achieved_mhz), achieved_mhz, requested_mhz)
 
 
 def _volts_at(
     mhz: np.ndarray,
-    asked_mhz: np.ndarray,
+    requested_mhz: np.ndarray,
     volts: np.ndarray,
-    of_table: np.ndarray,
+    is_tabulated: np.ndarray,
     legal: LegalVolts,
 ) -> np.ndarray:
-    """Core voltages at the clocks run at, V, float64 (rows,).
+    """Core voltages at the clocks ``mhz`` of the rows, V, float64 (rows,).
 
-    A measured voltage is one already. A voltage ``of_table``, bool (rows,), is that of the clock
-    asked for: where another clock was run at, it is interpolated between the clocks whose voltage
-    the rows or ``legal`` have.
+    A measured voltage belongs to that clock. A tabulated one, bool (rows,), belongs to the
+    requested clock: if the row ran at another, interpolate between the clocks whose voltage the
+    rows or ``legal`` state.
     """
-    moved = of_table & np.isfinite(mhz) & (mhz != asked_mhz)
-    known = of_table & np.isfinite(asked_mhz) & np.isfinite(volts)
-    if not moved.any() or not known.any():
+    moved = is_tabulated & np.isfinite(mhz) & (mhz != requested_mhz)
+    usable = is_tabulated & np.isfinite(requested_mhz) & np.isfinite(volts)
+    if not moved.any() or not usable.any():
         return volts
-    table = {one.core_mhz: v for one, (v, _) in legal.items() if one.core_mhz and v is not None}
-    clocks, first = np.unique(asked_mhz[known], return_index=True)
-    table |= dict(zip(clocks.tolist(), volts[known][first].tolist(), strict=True))
-    at, volts_at = np.array(sorted(table.items()), float).T
-    return np.where(moved, np.interp(mhz, at, volts_at), volts)
+    table = {s.core_mhz: v for s, (v, _) in legal.items() if s.core_mhz and v is not None}
+    clocks, first = np.unique(requested_mhz[usable], return_index=True)
+    table |= dict(zip(clocks.tolist(), volts[usable][first].tolist(), strict=True))
+    table_mhz, table_v = np.array(sorted(table.items()), float).T
+    return np.where(moved, np.interp(mhz, table_mhz, table_v), volts)
 
 
 def measured_volts(data: Observations) -> dict[Setting, tuple[float, float]]:
     """The mean core and memory voltage of every setting that was measured, at its clocks."""
-    asked_mhz = data.mhz[data.setting, 0]
+    requested_mhz = data.mhz[data.setting, 0]
     core_v = data.core_v
     moved = moved_rows(data)
     if moved.any():
-        ran = np.isfinite(data.core_mhz)
-        clocks, place = np.unique(data.core_mhz[ran], return_inverse=True)
-        mean = np.bincount(place, core_v[ran]) / np.bincount(place)
-        core_v = np.where(moved, np.interp(asked_mhz, clocks, mean), core_v)
+        has_clock = np.isfinite(data.core_mhz)
+        clocks, index = np.unique(data.core_mhz[has_clock], return_inverse=True)
+        mean_v = np.bincount(index, core_v[has_clock]) / np.bincount(index)
+        core_v = np.where(moved, np.interp(requested_mhz, clocks, mean_v), core_v)
     n = np.bincount(data.setting, minlength=len(data.settings))
     with np.errstate(invalid="ignore"):
         means = [np.bincount(data.setting, v, len(n)) / n for v in (core_v, data.mem_v)]
@@ -309,25 +308,25 @@ def measured_volts(data: Observations) -> dict[Setting, tuple[float, float]]:
 
 
 def moved_rows(data: Observations) -> np.ndarray:
-    """Which rows ran at another core clock than they asked for: bool (rows,)."""
+    """bool (rows,): whether a row ran at another core clock than the requested one."""
     return np.asarray(np.isfinite(data.core_mhz) & (data.core_mhz != data.mhz[data.setting, 0]))
 
 
 def by_clocks(data: Observations) -> Observations:
-    """The same rows, of which those that ran at the same clocks have the same setting: for what
-    depends on clocks alone, of which the second one is then called ``mem_mhz``. Clocks that were
-    not held are the same to :data:`SAME_CLOCK`."""
+    """The same rows with the clocks at which they ran as their settings, the second clock as
+    ``mem_mhz``: for models of clocks alone. Clocks that were not held are rounded to
+    :data:`SAME_CLOCK`."""
     moved = moved_rows(data)
     if not moved.any():
         return data
     core_mhz = np.where(moved, np.nan, data.mhz[data.setting, 0])
     held = np.unique(core_mhz[np.isfinite(core_mhz)])
-    step = np.exp(SAME_CLOCK * np.round(np.log(data.core_mhz[moved]) / SAME_CLOCK))
+    rounded = np.exp(SAME_CLOCK * np.round(np.log(data.core_mhz[moved]) / SAME_CLOCK))
     if len(held):
         nearest = held[np.abs(np.log(data.core_mhz[moved, None] / held)).argmin(axis=1)]
-        near = np.abs(np.log(data.core_mhz[moved] / nearest)) <= SAME_CLOCK / 2
-        step = np.where(near, nearest, step)
-    core_mhz[moved] = step
+        is_same = np.abs(np.log(data.core_mhz[moved] / nearest)) <= SAME_CLOCK / 2
+        rounded = np.where(is_same, nearest, rounded)
+    core_mhz[moved] = rounded
     settings, setting = distinct_settings(core_mhz, data.mem_mhz)
     return replace(data, settings=settings, setting=setting)
 
@@ -335,8 +334,8 @@ def by_clocks(data: Observations) -> Observations:
 def refuse_other_ranks(
     dataset: xr.Dataset | Columns, rows: np.ndarray, kernels: Sequence[str], kernel: np.ndarray
 ) -> None:
-    """Refuse a kernel that was measured with different numbers of MPI ranks: its times and energies
-    are those of several. ``kernel``: the place of each row's among ``kernels``."""
+    """Raise FitError for a kernel that was measured with different numbers of MPI ranks, which are
+    different kernels. ``kernel``: each row's index into ``kernels``."""
     if "ranks" not in dataset:
         return
     ranks = np.asarray(dataset["ranks"])[rows]
@@ -350,41 +349,40 @@ def refuse_other_ranks(
 
 
 def pooled(sites: Sequence[Observations]) -> tuple[Observations, np.ndarray]:
-    """The rows of several sites as if they were one, and each row's place among ``sites``.
+    """The rows of several sites as one site, and each row's index into ``sites``.
 
-    Settings that are the same pair of clocks are one setting. Classes that a site does not
-    count are NaN in its rows.
+    Equal settings become one. A class that a site does not count is NaN in its rows.
 
     Raises:
-        FitError: a class is of the core domain in one of them, and of the memory domain in another.
+        FitError: a class is in the core domain of one site and in the memory domain of another.
     """
-    place = np.repeat(np.arange(len(sites)), [len(data) for data in sites])
+    site_of_row = np.repeat(np.arange(len(sites)), [len(data) for data in sites])
 
     def joined(name: str) -> np.ndarray:
         return np.concatenate([getattr(data, name) for data in sites])
 
-    of_sites = [data.instance(label) for data in sites for label in kernel_names(data)]
-    again = iter(relabelled(of_sites))
-    instances = [{label: next(again) for label in kernel_names(data)} for data in sites]
+    instances = [data.instance(label) for data in sites for label in kernel_names(data)]
+    new = iter(relabelled(instances))
+    by_old_label = [{label: next(new) for label in kernel_names(data)} for data in sites]
     kernels, kernel = distinct_kernels(
         [
-            known[label].label
-            for data, known in zip(sites, instances, strict=True)
+            renamed[label].label
+            for data, renamed in zip(sites, by_old_label, strict=True)
             for label in data.labels.tolist()
         ]
     )
-    every = sorted({one for data in sites for one in data.settings})
-    number = {one: i for i, one in enumerate(every)}
-    there, setting = np.unique(
+    all_settings = sorted({setting for data in sites for setting in data.settings})
+    index = {setting: i for i, setting in enumerate(all_settings)}
+    used, setting = np.unique(
         np.concatenate(
-            [np.array([number[one] for one in data.settings])[data.setting] for data in sites]
+            [np.array([index[s] for s in data.settings])[data.setting] for data in sites]
         ),
         return_inverse=True,
     )
-    settings = [every[i] for i in there.tolist()]
+    settings = [all_settings[i] for i in used.tolist()]
     classes = sorted({name for data in sites for name in data.counts})
     domains: dict[str, str] = {}
-    for name, domain in (each for data in sites for each in data.domains.items()):
+    for name, domain in (pair for data in sites for pair in data.domains.items()):
         if domains.setdefault(name, domain) != domain:
             raise FitError(
                 f"class {name} belongs to the core domain in some of these measurements and to the "
@@ -398,7 +396,7 @@ def pooled(sites: Sequence[Observations]) -> tuple[Observations, np.ndarray]:
             simulated=any(data.simulated for data in sites),
             kernel=kernel,
             kernels=kernels,
-            instances={kernel.label: kernel for known in instances for kernel in known.values()},
+            instances={k.label: k for renamed in by_old_label for k in renamed.values()},
             core_mhz=joined("core_mhz"),
             mem_mhz=joined("mem_mhz"),
             core_v=joined("core_v"),
@@ -421,32 +419,32 @@ def pooled(sites: Sequence[Observations]) -> tuple[Observations, np.ndarray]:
             estimated_energies=any(data.estimated_energies for data in sites),
             perf_per_watt_mhz=np.nan,
         ),
-        place,
+        site_of_row,
     )
 
 
 def distinct_kernels(labels: Iterable[str]) -> tuple[list[str], np.ndarray]:
-    """The distinct labels, sorted, and the number of each row's among them, int64 (rows,)."""
-    each = list(labels)
-    kernels = sorted(set(each))
-    number = {label: i for i, label in enumerate(kernels)}
-    return kernels, np.fromiter(map(number.__getitem__, each), np.int64, len(each))
+    """The distinct labels, sorted, and the index of each row's label, int64 (rows,)."""
+    of_rows = list(labels)
+    kernels = sorted(set(of_rows))
+    index = {label: i for i, label in enumerate(kernels)}
+    return kernels, np.fromiter(map(index.__getitem__, of_rows), np.int64, len(of_rows))
 
 
 def kernel_names(data: Observations) -> list[str]:
-    """The labels of the distinct kernels, sorted."""
-    return [data.kernels[number] for number in np.unique(data.kernel).tolist()]
+    """The labels of the kernels that have rows, sorted."""
+    return [data.kernels[index] for index in np.unique(data.kernel).tolist()]
 
 
 def rows_by_kernel(data: Observations) -> Iterator[tuple[str, np.ndarray]]:
     """The label of each kernel, sorted, and its rows, int64."""
     groups = Groups(data.kernel)
-    for number, rows in zip(groups.codes.tolist(), groups.rows(), strict=True):
-        yield data.kernels[number], rows
+    for index, rows in zip(groups.codes.tolist(), groups.rows(), strict=True):
+        yield data.kernels[index], rows
 
 
 def setting_text(setting: Setting) -> str:
-    """A setting as reports write it: ``852/924 MHz``, ``852/924 MHz, 150 W``."""
+    """The text of a setting in reports: ``852/924 MHz``, ``852/924 MHz, 150 W``."""
     pair = (setting.core_mhz, setting.mem_mhz)
     core, mem = ("as found" if mhz is None else f"{mhz:g}" for mhz in pair)
     clocks = [f"{core} MHz" if setting.mem_mhz is None else f"{core}/{mem} MHz"]
@@ -456,12 +454,12 @@ def setting_text(setting: Setting) -> str:
 
 
 def kernel_numbers(data: Observations, kernels: Sequence[str] | None = None) -> np.ndarray:
-    """Each row's kernel by its number among ``kernels``, by default all, sorted: int64 (rows,), -1
-    for one that is not among them."""
+    """Each row's index into ``kernels``, by default :func:`kernel_names`: int64 (rows,), -1 for a
+    kernel that is not in it."""
     names = kernel_names(data) if kernels is None else kernels
-    numbers = {label: i for i, label in enumerate(names)}
-    of_kernel = np.array([numbers.get(label, -1) for label in data.kernels], np.int64)
-    return np.asarray(of_kernel[data.kernel])
+    index = {label: i for i, label in enumerate(names)}
+    index_of_kernel = np.array([index.get(label, -1) for label in data.kernels], np.int64)
+    return np.asarray(index_of_kernel[data.kernel])
 
 
 def cell_means(data: Observations, kernels: Sequence[str], values: np.ndarray) -> np.ndarray:
@@ -469,20 +467,20 @@ def cell_means(data: Observations, kernels: Sequence[str], values: np.ndarray) -
 
     Float64 (kernels, settings of ``data``), NaN where a kernel was not measured.
     """
-    number = kernel_numbers(data, kernels)
-    among = number >= 0
+    kernel = kernel_numbers(data, kernels)
+    rows = kernel >= 0
     shape = (len(kernels), len(data.settings))
-    cell = number[among] * shape[1] + data.setting[among]
+    cell = kernel[rows] * shape[1] + data.setting[rows]
     n = np.bincount(cell, minlength=shape[0] * shape[1])
     with np.errstate(invalid="ignore"):
-        return np.asarray((np.bincount(cell, values[among], len(n)) / n).reshape(shape))
+        return np.asarray((np.bincount(cell, values[rows], len(n)) / n).reshape(shape))
 
 
 def first_rows(data: Observations, kernels: Sequence[str]) -> np.ndarray:
     """The first row of each kernel at each setting of ``data``: int64 (kernels, settings), -1
     where it was not measured."""
-    number = kernel_numbers(data, kernels)
+    kernel = kernel_numbers(data, kernels)
     first = np.full((len(kernels), len(data.settings)), -1)
-    among = np.flatnonzero(number >= 0)[::-1]
-    first[number[among], data.setting[among]] = among
+    last_to_first = np.flatnonzero(kernel >= 0)[::-1]
+    first[kernel[last_to_first], data.setting[last_to_first]] = last_to_first
     return first

@@ -1,8 +1,8 @@
-"""Where the measured energy goes: joules by phase, from a trace and the marks of a kernel's phases.
+"""Measured energy by phase, from a trace and the marks of a kernel's phases.
 
-What :mod:`analysis.energy.breakdown` predicts from counts is here read from the meter (Choi &
-Vuduc 2016, section IV). A phase that is shorter than the meter's period is blurred with its
-neighbours: its joules are then its time at about the mean power of what surrounds it.
+This reads from the meter what :mod:`analysis.energy.breakdown` predicts from counts (Choi & Vuduc
+2016, section IV). A phase that is shorter than the meter's period is blurred with its neighbours:
+its energy is its time multiplied by about the mean power around it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FASTEST, LEAST = "fastest", "least energy"
 WINDOW = "window"
-"""The channel that marks when each of several windows was."""
+"""The channel that marks the start and end of each window."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +33,9 @@ class PhaseSplit:
     """Measured energy of one iteration of a kernel at a setting by phase, the mean of its repeats.
 
     ``kernel``, ``params``, ``label``: as :class:`~dvfs.kernel_instance.KernelInstance`.
-    ``energy_j``, ``time_s``: float64 (phases,), J and s. ``at``: which of the kernel's measured
-    settings this is, :data:`FASTEST`, :data:`LEAST` or both. ``period_s``: of the meter's readings,
-    NaN where not known.
+    ``energy_j``, ``time_s``: float64 (phases,), J and s. ``at``: whether this is the kernel's
+    :data:`FASTEST` measured setting, the one of :data:`LEAST` energy, or both. ``period_s``: the
+    period of the meter's readings, NaN if unknown.
     """
 
     kernel: str
@@ -51,7 +51,7 @@ class PhaseSplit:
 
     @property
     def share(self) -> np.ndarray:
-        """Of all phases' energy: float64 (phases,), NaN where that is not above 0."""
+        """The share of all phases' energy: float64 (phases,), NaN if that is not above 0."""
         whole = float(self.energy_j.sum())
         return self.energy_j / whole if whole > 0 else np.full(len(self.phases), math.nan)
 
@@ -62,11 +62,11 @@ def has_phases(channels: np.ndarray) -> bool:
 
 
 def phase_splits(dataset: xr.Dataset | Columns, site: str) -> tuple[list[PhaseSplit], list[str]]:
-    """Every kernel of a site that marks phases, where it is fastest and where it takes the least
-    energy; and notes on what could not be split.
+    """The split of every kernel of a site that marks phases, at its fastest setting and at the one
+    of least energy; and notes on kernels that could not be split.
 
-    Fastest and least are by the means over the repeats that mark phases; of equal settings the
-    first in order of clocks. Of the samples only those of the settings chosen are read.
+    Both settings are by the means over the repeats that mark phases; of equal ones, the first in
+    the order of settings. Only the samples of these settings are read.
 
     Args:
         dataset: a store's, with its traces.
@@ -83,21 +83,21 @@ def phase_splits(dataset: xr.Dataset | Columns, site: str) -> tuple[list[PhaseSp
     marked = np.unique(column("trace_measurement")[marks])
     ok = (column("site") == site) & (column("status") == OK)
     ok &= (column("energy_j") > 0) & (column("time_s") > 0)
-    known = dataset_kernels(dataset)
+    instances = dataset_kernels(dataset)
     kernels: dict[str, KernelInstance] = {}
     rows: dict[str, dict[Setting, list[int]]] = {}
     done = marked[ok[marked]]
     settings, setting_of = distinct_settings(*axis_values(dataset, done))
     for i, s in zip(done.tolist(), setting_of.tolist(), strict=True):
-        kernel = known[str(column("kernel")[i]), str(column("params")[i])]
+        kernel = instances[str(column("kernel")[i]), str(column("params")[i])]
         kernels[kernel.label] = kernel
         rows.setdefault(kernel.label, {}).setdefault(settings[s], []).append(i)
     splits, notes = [], []
     for label in sorted(rows):
         by_setting = rows[label]
-        together = np.concatenate(list(by_setting.values()))
+        all_rows = np.concatenate(list(by_setting.values()))
         try:
-            refuse_other_ranks(dataset, together, [label], np.zeros(len(together), np.int64))
+            refuse_other_ranks(dataset, all_rows, [label], np.zeros(len(all_rows), np.int64))
         except FitError as why:
             notes.append(f"No energy by phase: {why}.")
             continue
@@ -126,12 +126,12 @@ def _mean_split(
     setting: Setting,
     rows: list[int],
 ) -> PhaseSplit:
-    """One iteration's joules and seconds by phase, the mean over repeats.
+    """The energy and time of each phase in one iteration, the mean over repeats.
 
     Raises:
-        FitError: the repeats mark different phases, or no channel is marked as part of the energy.
+        FitError: the repeats mark different phases, or no channel counts toward the energy.
     """
-    joules, seconds, named, periods = [], [], [], []
+    joules, seconds, phases, periods = [], [], [], []
     for row in rows:
         meters = json.loads(str(np.asarray(dataset["meters"])[row]) or "{}")
         channels = _counted(meters)
@@ -139,19 +139,19 @@ def _mean_split(
         missing = sorted(set(channels) - set(split["channel"].values.tolist()))
         if missing:
             raise FitError(f"no trace of {missing[0]} is kept in measurement {row}")
-        one_s = float(np.asarray(dataset["time_s"])[row])
-        iterations = max(1, round(float(split["marked_s"]) / one_s))
+        iteration_s = float(np.asarray(dataset["time_s"])[row])
+        iterations = max(1, round(float(split["marked_s"]) / iteration_s))
         joules.append(split["energy_j"].sel(channel=channels).sum("channel").values / iterations)
         seconds.append(split["time_s"].values / iterations)
-        named.append(split["phase"].values.tolist())
+        phases.append(split["phase"].values.tolist())
         periods += [float(meters[channel].get("period_s") or math.nan) for channel in channels]
-    if any(names != named[0] for names in named):
+    if any(names != phases[0] for names in phases):
         raise FitError(f"its repeats at {setting_text(setting)} mark different phases")
     return PhaseSplit(
         **kernel.as_dict(),
         at=at,
         setting=setting,
-        phases=[str(name) for name in named[0]],
+        phases=[str(name) for name in phases[0]],
         energy_j=np.mean(joules, axis=0),
         time_s=np.mean(seconds, axis=0),
         repeats=len(rows),
@@ -160,10 +160,10 @@ def _mean_split(
 
 
 def _counted(meters: dict[str, dict[str, Any]]) -> list[str]:
-    """The channels whose energies add up to that of the measurement.
+    """The channels whose energies add up to the measurement's energy.
 
     Raises:
-        FitError: no channel is marked so.
+        FitError: no channel counts toward it.
     """
     names = [name for name, meter in meters.items() if meter.get("counts")]
     if not names:
@@ -172,9 +172,8 @@ def _counted(meters: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def phase_energy(dataset: xr.Dataset | Columns, measurement: int) -> xr.Dataset:
-    """Joules and seconds of each phase, over all windows, by the meter's channel.
-
-    Of each window the marked part: its beginning, where a run has more iterations than are marked.
+    """The energy by channel and the time of each phase, over the marked parts of all windows: the
+    beginning of a window that runs more iterations than it marks.
 
     Args:
         dataset: a store's, with its traces.
@@ -182,9 +181,9 @@ def phase_energy(dataset: xr.Dataset | Columns, measurement: int) -> xr.Dataset:
 
     Returns:
         ``energy_j``, float64 (phase, channel), J; ``time_s``, float64 (phase,), s; ``share``,
-        float64 (phase, channel), of all phases' energy; ``marked_s``, s from where the first
-        phase of each window begins to where its last one ends. Phases in the order in which they
-        begin.
+        float64 (phase, channel), of all phases' energy; ``marked_s``, s, the sum over windows of
+        the time from the start of the first phase to the end of the last. Phases are in the order
+        of their first start.
 
     Raises:
         FitError: the measurement marks no phases, or no meter was read.
@@ -230,16 +229,15 @@ def _traces(
 ) -> dict[str, tuple[np.ndarray, np.ndarray, str]]:
     """Channel -> (seconds, values, unit) of a measurement's traces.
 
-    They lie one after the other in a store, and are then read as one: each read costs
-    milliseconds, however short.
+    A store keeps them contiguously, so that one read suffices: each read costs milliseconds.
     """
     rows = np.flatnonzero(np.asarray(dataset["trace_measurement"]) == measurement)
     if not len(rows):
         return {}
     starts, sizes = (np.asarray(dataset[name])[rows] for name in ("row_start", "row_size"))
     begin, end = int(starts.min()), int((starts + sizes).max())
-    together = end - begin == int(sizes.sum())
-    whole = read_samples(dataset, begin, end) if together else None
+    is_contiguous = end - begin == int(sizes.sum())
+    whole = read_samples(dataset, begin, end) if is_contiguous else None
     traces = {}
     for row, start, size in zip(rows.tolist(), starts.tolist(), sizes.tolist(), strict=True):
         if whole is None:
@@ -254,21 +252,21 @@ def _traces(
 def read_samples(
     dataset: xr.Dataset | Columns, begin: int, end: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds and values of some samples of a store, float64 each."""
+    """The seconds and values of a range of samples, float64 each."""
     time_ns, value = (np.asarray(dataset[name][begin:end]) for name in ("time_ns", "value"))
     return time_ns / 1e9, value
 
 
 def _energy_j(spans_s: np.ndarray, time_s: np.ndarray, value: np.ndarray, unit: str) -> float:
-    """Joules within spans (n, 2): of a counter its readings, of a power its integral."""
+    """The energy within spans (n, 2), J: by a counter's readings, or the integral of a power."""
     if unit == "J":
         ends_j = np.interp(spans_s, time_s, value)
         return float((ends_j[:, 1] - ends_j[:, 0]).sum())
     # The trapezoidal rule up to any time: whole steps, and a part of the last one.
     steps_j = np.diff(time_s) * (value[1:] + value[:-1]) / 2
     until_j = np.concatenate([[0.0], np.cumsum(steps_j)])
-    at = np.clip(spans_s, time_s[0], time_s[-1])
-    step = np.clip(np.searchsorted(time_s, at, side="right") - 1, 0, len(time_s) - 2)
-    here_w = np.interp(at, time_s, value)
-    ends_j = until_j[step] + (at - time_s[step]) * (value[step] + here_w) / 2
+    ends_s = np.clip(spans_s, time_s[0], time_s[-1])
+    step = np.clip(np.searchsorted(time_s, ends_s, side="right") - 1, 0, len(time_s) - 2)
+    ends_w = np.interp(ends_s, time_s, value)
+    ends_j = until_j[step] + (ends_s - time_s[step]) * (value[step] + ends_w) / 2
     return float((ends_j[:, 1] - ends_j[:, 0]).sum())

@@ -35,10 +35,8 @@ class PowerTrace:
 
 
 def power_trace(dataset: xr.Dataset | Columns, site: str) -> PowerTrace | None:
-    """The trace of the measurement of ``site`` that has the median mean power.
-
-    Only the samples of this measurement are read. None where no measurement keeps a trace of
-    power or energy. ``dataset``: a store's, with its traces.
+    """The trace of the site's measurement whose mean power is the median; None if no measurement
+    has a trace of power or energy. Reads only its samples. ``dataset``: a store's, with its traces.
     """
     if "trace_measurement" not in dataset or "time_ns" not in dataset:
         return None
@@ -47,21 +45,19 @@ def power_trace(dataset: xr.Dataset | Columns, site: str) -> PowerTrace | None:
         return np.asarray(dataset[name])
 
     power_w = column("energy_j") / column("time_s")
-    good = (column("site") == site) & (column("status") == OK)
-    good &= np.isfinite(power_w) & (power_w > 0)
+    usable = (column("site") == site) & (column("status") == OK)
+    usable &= np.isfinite(power_w) & (power_w > 0)
     has_power = np.isin(column("trace_unit").astype(object), ("W", "J"))
     rows = np.unique(column("trace_measurement")[has_power & (column("row_size") > 1)])
-    rows = rows[good[rows]]
+    rows = rows[usable[rows]]
     if not len(rows):
         return None
     return row_trace(dataset, int(rows[np.argsort(power_w[rows], kind="stable")[len(rows) // 2]]))
 
 
 def row_trace(dataset: xr.Dataset | Columns, row: int) -> PowerTrace | None:
-    """The trace of the measurement ``row``. None where it keeps no trace of power or energy.
-
-    Only the samples of this measurement are read. ``dataset``: a store's, with its traces.
-    """
+    """The trace of the measurement ``row``; None if it has no trace of power or energy. Reads only
+    its samples. ``dataset``: a store's, with its traces."""
     if "trace_measurement" not in dataset or "time_ns" not in dataset:
         return None
 
@@ -69,8 +65,8 @@ def row_trace(dataset: xr.Dataset | Columns, row: int) -> PowerTrace | None:
         return np.asarray(dataset[name])
 
     unit = column("trace_unit").astype(object)
-    one = {name: column(name)[row] for name in ("time_s", "energy_j", "iterations")}
-    windows_s = np.array([[0.0, one["time_s"] * one["iterations"]]])
+    scalars = {name: column(name)[row] for name in ("time_s", "energy_j", "iterations")}
+    windows_s = np.array([[0.0, scalars["time_s"] * scalars["iterations"]]])
     channels = {}
     for i in np.flatnonzero(column("trace_measurement") == row):
         name = str(column("trace_channel")[i])
@@ -92,9 +88,9 @@ def row_trace(dataset: xr.Dataset | Columns, row: int) -> PowerTrace | None:
     return PowerTrace(
         kernel=kernel_instances([(kernel, params)])[kernel, params].label,
         setting=Setting.of_row({n: column(n)[row] for n in AXES if n in dataset}),
-        iterations=int(one["iterations"]),
-        time_s=float(one["time_s"]),
-        energy_j=float(one["energy_j"]),
+        iterations=int(scalars["iterations"]),
+        time_s=float(scalars["time_s"]),
+        energy_j=float(scalars["energy_j"]),
         windows_s=windows_s,
         channels=channels,
     )

@@ -12,27 +12,27 @@ from dvfs.errors import unknown_name
 from dvfs.kernel_instance import KernelInstance
 
 SHOWN = 12
-"""Values and problems that an error names."""
+"""The most values or problems in an error message."""
 
 
 def problems(
     instances: Iterable[KernelInstance], tuned: Collection[str]
 ) -> dict[str, dict[str, Any]]:
-    """The distinct problems among parameter sets, in the order of their parameters: each as JSON,
-    and as it is.
+    """JSON -> parameters of the distinct problems among parameter sets, in the order of their
+    parameters.
 
-    ``tuned``: the parameters that differ between variants of one problem; all others are its own.
+    ``tuned``: the parameters that differ between the variants of a problem; all others define it.
     """
-    rests = [
+    of_instances = [
         {name: value for name, value in instance.params.items() if name not in tuned}
         for instance in instances
     ]
-    distinct = {json.dumps(rest, sort_keys=True): rest for rest in rests}
+    distinct = {json.dumps(problem, sort_keys=True): problem for problem in of_instances}
     return dict(sorted(distinct.items(), key=lambda pair: _order(pair[1])))
 
 
 def _order(params: Mapping[str, Any]) -> list[tuple[str, float, str]]:
-    """Numbers by value, and everything else as text."""
+    """The sort key of parameters: numbers by value, and everything else as text."""
     return [
         (name, value, "") if isinstance(value, int | float) else (name, math.inf, str(value))
         for name, value in sorted(params.items())
@@ -40,69 +40,69 @@ def _order(params: Mapping[str, Any]) -> list[tuple[str, float, str]]:
 
 
 def of_problem(instances: Sequence[KernelInstance], problem: Mapping[str, str]) -> list[int]:
-    """The places of the parameter sets that have these values, given as text.
+    """The indices of the parameter sets that have these values, given as text.
 
     Raises:
         FitError: there are none.
     """
-    kept = list(range(len(instances)))
-    for name, value in problem.items():
-        values = {
-            value_text(instances[i].params[name]): None for i in kept if name in instances[i].params
-        }
+    matches = list(range(len(instances)))
+    for name, text in problem.items():
+        params = [instances[i].params for i in matches]
+        values = list(dict.fromkeys(value_text(p[name]) for p in params if name in p))
         if not values:
-            known = sorted({key for i in kept for key in instances[i].params})
-            raise FitError(f"--problem: {unknown_name('parameter', name, known)}")
-        kept = [i for i in kept if _is_value(instances[i].params.get(name), value)]
-        if not kept:
-            shown = ", ".join(list(values)[:SHOWN]) + (" ..." if len(values) > SHOWN else "")
-            raise FitError(f"--problem: found {name}={value}; {name} is one of {shown}")
-    return kept
+            names = sorted({key for p in params for key in p})
+            raise FitError(f"--problem: {unknown_name('parameter', name, names)}")
+        matches = [i for i in matches if _is_value(instances[i].params.get(name), text)]
+        if not matches:
+            shown = ", ".join(values[:SHOWN]) + (" ..." if len(values) > SHOWN else "")
+            raise FitError(f"--problem: found {name}={text}; {name} is one of {shown}")
+    return matches
 
 
 def check_one_problem(instances: Sequence[KernelInstance], tuned: Collection[str]) -> None:
-    """Refuse parameter sets of several problems (FitError), and name these."""
-    several = list(problems(instances, tuned).values())
-    if len(several) < 2:
+    """Raise FitError if the parameter sets belong to several problems; the message lists them."""
+    distinct = list(problems(instances, tuned).values())
+    if len(distinct) < 2:
         return
-    differ = [
+    differing = [
         name
-        for name in dict.fromkeys(key for params in several for key in params)
-        if len({value_text(params.get(name)) for params in several}) > 1
+        for name in dict.fromkeys(key for params in distinct for key in params)
+        if len({value_text(params.get(name)) for params in distinct}) > 1
     ]
     texts = [
-        ",".join(f"{name}={value_text(params[name])}" for name in differ if name in params)
-        for params in several
+        ",".join(f"{name}={value_text(params[name])}" for name in differing if name in params)
+        for params in distinct
     ]
     shown = " or ".join(f"--problem {text}" for text in texts[:SHOWN])
     raise FitError(
-        f"{instances[0].name} was measured for {len(several)} problems; name one: {shown}"
+        f"{instances[0].name} was measured for {len(distinct)} problems; name one: {shown}"
         f"{' ...' if len(texts) > SHOWN else ''}"
     )
 
 
-def problem_names(several: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A short name for each of several problems: the values that differ between them, or of one
-    its texts."""
-    names = dict.fromkeys(name for params in several for name in params)
-    kept = [
+def problem_names(of_kernel: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A short name for each problem of a kernel: the values that differ between them, or the texts
+    of a single one."""
+    names = dict.fromkeys(name for params in of_kernel for name in params)
+    shown = [
         name
         for name in names
-        if len({value_text(params.get(name)) for params in several}) > 1
-        or (len(several) == 1 and isinstance(several[0][name], str))
+        if len({value_text(params.get(name)) for params in of_kernel}) > 1
+        or (len(of_kernel) == 1 and isinstance(of_kernel[0][name], str))
     ]
     return [
-        " ".join(value_text(params[name]) for name in kept if name in params) for params in several
+        " ".join(value_text(params[name]) for name in shown if name in params)
+        for params in of_kernel
     ]
 
 
 def value_text(value: Any) -> str:
-    """A parameter's value as --problem takes it."""
+    """The text of a parameter's value in ``--problem``."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def _is_value(value: Any, text: str) -> bool:
-    """Whether a parameter's value is what a text says; numbers by value."""
+    """Whether a text states a parameter's value; numbers are compared by value."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
             return float(text) == value

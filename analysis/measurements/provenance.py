@@ -1,13 +1,13 @@
-"""Where measurements come from: what showed their clocks, and which energies were estimated.
+"""Provenance of measurements: what proves their clocks, and which energies are estimates.
 
-A timed loop whose cycles are not known shows clocks by their ratios. It gives a rate, which is the
-clock up to a factor of the processor. If the clocks of a node's settings were set, the rates follow
-them: rate / asked clock is one number, the factor. If nothing was set, the rate is the same at all
-settings, and that quotient is not.
+A timed loop of unknown cycles proves clocks by their ratios. Its rate is proportional to the clock,
+with a factor of the processor. If a node's clocks were set, rate / requested clock is the same
+number at all settings, the factor. If nothing was set, the rate is the same at all settings, and
+this quotient is not.
 
-The factor is the one with which most settings of the node agree. It is taken only if these are
-most of the node's settings, and if they are so far apart that one constant rate could not agree
-with them as well.
+The factor is the one with which most settings of the node agree. It counts only if these are the
+majority of the node's settings, and if they span a range in which a constant rate could not agree
+with them.
 """
 
 from __future__ import annotations
@@ -34,45 +34,45 @@ if TYPE_CHECKING:
     import xarray as xr
 
 TOLERANCE_PCT = 2.0
-"""How far a rate may be from the factor times the clock, in %, if nothing else is said."""
+"""The default tolerance between a rate and the factor times the clock, in %."""
 LEAST_SPAN = 4.0
-"""How many tolerances the agreeing clocks must span. A constant rate agrees with clocks that span
-two: one tolerance below and one above it."""
+"""The least range of the agreeing clocks, in tolerances. A constant rate agrees with clocks over a
+range of two: one tolerance below it and one above."""
 LEAST_SLOPE = 0.8
 """The least slope of log rate against log clock over the agreeing settings: 1 where clocks are
 set, 0 where they are not."""
 UNPROVEN = "unproven"
-"""Of a measurement at a clock that was asked for, which nothing showed."""
+"""The proof of a requested clock that nothing shows."""
 
 
 def shown_by_timing(
     node: np.ndarray,
-    asked_mhz: np.ndarray,
+    requested_mhz: np.ndarray,
     timed_mhz: np.ndarray,
     tolerance_pct: float = TOLERANCE_PCT,
 ) -> np.ndarray:
-    """Which rows ran at the clock that was asked for, by the ratios over the settings of a node.
+    """Whether rows ran at the requested clock, by the ratios over the settings of a node.
 
     Args:
-        node: the node of each row, any type that can be compared, (n,).
-        asked_mhz: the core clock that was asked for, MHz, (n,); NaN where none was.
-        timed_mhz: the clock that the timed loop gives, MHz or any multiple of it, (n,); NaN where
-            it was not run.
-        tolerance_pct: how far the two may be apart, in %, after the factor.
+        node: the node of each row, any comparable type, (n,).
+        requested_mhz: the requested core clock, MHz, (n,); NaN for none.
+        timed_mhz: the clock by the timed loop, MHz or any multiple of it, (n,); NaN if it did not
+            run.
+        tolerance_pct: the greatest deviation from the factor times the requested clock, in %.
 
     Returns:
-        bool (n,): shown. False where there is nothing to compare.
+        bool (n,): whether the clock is proven; False if there is nothing to compare.
     """
     node = np.asarray(node)
-    asked, timed = (np.asarray(mhz, np.float64) for mhz in (asked_mhz, timed_mhz))
+    requested, timed = (np.asarray(mhz, np.float64) for mhz in (requested_mhz, timed_mhz))
     shown = np.zeros(len(node), bool)
     with np.errstate(invalid="ignore"):
-        usable = (asked > 0) & (timed > 0) & np.isfinite(asked) & np.isfinite(timed)
+        usable = (requested > 0) & (timed > 0) & np.isfinite(requested) & np.isfinite(timed)
     allowed = np.log1p(tolerance_pct / 100.0)
     for name in np.unique(node[usable]):
         rows = np.flatnonzero(usable & (node == name))
-        log_asked, log_timed = np.log(asked[rows]), np.log(timed[rows])
-        clocks, setting = np.unique(log_asked, return_inverse=True)
+        log_requested, log_timed = np.log(requested[rows]), np.log(timed[rows])
+        clocks, setting = np.unique(log_requested, return_inverse=True)
         rates = np.array([np.median(log_timed[setting == k]) for k in range(len(clocks))])
         factors = rates - clocks
         agree = np.abs(factors[:, None] - factors[None, :]) <= allowed
@@ -80,26 +80,26 @@ def shown_by_timing(
         factor = np.median(factors[members])
         members = np.abs(factors - factor) <= allowed
         if _follows(clocks[members], rates[members], allowed) and 2 * members.sum() > len(clocks):
-            shown[rows] = np.abs(log_timed - log_asked - factor) <= allowed
+            shown[rows] = np.abs(log_timed - log_requested - factor) <= allowed
     return shown
 
 
 def _follows(log_clock: np.ndarray, log_rate: np.ndarray, allowed: float) -> bool:
-    """Whether rates follow clocks that are far enough apart to say so."""
+    """Whether rates are proportional to clocks over a sufficient range."""
     if len(log_clock) < 2 or np.ptp(log_clock) < LEAST_SPAN * allowed:
         return False
     return bool(np.polyfit(log_clock, log_rate, 1)[0] >= LEAST_SLOPE)
 
 
 def clock_proofs(dataset: xr.Dataset | Columns, rows: np.ndarray) -> np.ndarray:
-    """How the clocks of rows (int64 indices into the measurements) were shown: object (rows,).
+    """What proves the clocks of rows (int64 indices into the measurements): object (rows,).
 
-    As the store says: one of :data:`dvfs.dataset.CLOCK_PROOFS`, :data:`UNPROVEN` for the
-    status ``clock unproven``, or empty where no clock was asked for. Rows of earlier versions say
-    nothing: simulated and imported ones are taken for that, and of the others a domain that was
-    asked for at several clocks is proven where the achieved clock was read. Core clocks that one
-    measurement alone does not prove are shown by the ratios of the timed loop over a node's
-    settings, if there are any (:func:`shown_by_timing`).
+    One of :data:`dvfs.dataset.CLOCK_PROOFS`, from the store; :data:`UNPROVEN` for the status
+    ``clock unproven``; or empty if no clock was requested. For rows of earlier versions, which have
+    no proof: simulated and imported rows count as such; in others, a domain with several requested
+    clocks is proven if the achieved clock was read. Core clocks that a measurement alone does not
+    prove may be proven by the ratios of the timed loop over a node's settings
+    (:func:`shown_by_timing`).
     """
 
     def column(name: str, missing: object) -> np.ndarray:
@@ -110,57 +110,57 @@ def clock_proofs(dataset: xr.Dataset | Columns, rows: np.ndarray) -> np.ndarray:
     def texts(name: str) -> Texts:
         return texts_of(dataset, name)[rows] if name in dataset else Texts.same("", len(rows))
 
-    proof, status = texts("clock_proof"), texts("status")
-    said = proof.array().copy()
-    silent = proof.array(bool, [value == "" for value in proof.values])
-    asked, read = np.zeros(len(rows), bool), np.ones(len(rows), bool)
+    recorded, status = texts("clock_proof"), texts("status")
+    proof = recorded.array().copy()
+    is_missing = recorded.array(bool, [value == "" for value in recorded.values])
+    requested, achieved = np.zeros(len(rows), bool), np.ones(len(rows), bool)
     has_clock = np.zeros(len(rows), bool)
-    mem_read = np.ones(len(rows), bool)
+    mem_achieved = np.ones(len(rows), bool)
     for name in ("core_mhz", "mem_mhz"):
         mhz = column(name, np.nan).astype(float)
         has_clock |= np.isfinite(mhz)
         if len(np.unique(mhz[np.isfinite(mhz)])) > 1:
-            asked |= np.isfinite(mhz)
-            achieved = column(f"{name}_achieved", np.nan).astype(float)
-            known = np.isfinite(achieved) | ~np.isfinite(mhz)
-            read &= known
+            requested |= np.isfinite(mhz)
+            achieved_mhz = column(f"{name}_achieved", np.nan).astype(float)
+            in_domain = np.isfinite(achieved_mhz) | ~np.isfinite(mhz)
+            achieved &= in_domain
             if name == "mem_mhz":
-                mem_read = known
+                mem_achieved = in_domain
     simulated = column("simulated", False).astype(bool)
     imported = column("imported", False).astype(bool)
-    said[silent & asked & ~read] = UNPROVEN
-    said[silent & asked & read] = READ_BACK
-    said[silent & imported & has_clock] = STATED
-    said[silent & simulated] = SIMULATED
-    said[status.array(bool, [value == CLOCK_UNPROVEN for value in status.values])] = UNPROVEN
-    doubtful = (said == UNPROVEN) & mem_read
+    proof[is_missing & requested & ~achieved] = UNPROVEN
+    proof[is_missing & requested & achieved] = READ_BACK
+    proof[is_missing & imported & has_clock] = STATED
+    proof[is_missing & simulated] = SIMULATED
+    proof[status.array(bool, [value == CLOCK_UNPROVEN for value in status.values])] = UNPROVEN
+    doubtful = (proof == UNPROVEN) & mem_achieved
     if doubtful.any() and "core_mhz_timed" in dataset:
         core_mhz, timed_mhz = (column(name, np.nan) for name in ("core_mhz", "core_mhz_timed"))
         shown = shown_by_timing(np.array(column("node", "").tolist()), core_mhz, timed_mhz)
-        said[doubtful & shown] = TIMED
-    return said
+        proof[doubtful & shown] = TIMED
+    return proof
 
 
 FEWEST = 8
-"""Powers, and loads, that differ in fewer rows may agree by chance."""
+"""The fewest rows, and distinct loads, whose agreement is not chance."""
 SAME = 1e-4
-"""Measured powers, relative to their mean, never all agree as well as this."""
+"""A range of powers, relative to their mean, that measured powers always exceed."""
 LOAD = re.compile("load|util", re.IGNORECASE)
-"""What the name of a label of loads contains."""
+"""Matches the names of labels that are loads."""
 BLOCK_ROWS = 1 << 16
-"""Texts that are searched at once."""
+"""The number of texts in one search."""
 DEGREE = 3
-"""Of the polynomials of the load that programs estimate powers by."""
+"""The degree of the polynomials in the load by which programs estimate powers."""
 CONSTANT = "the power is the same in all rows"
 OF_LOAD = "the power is a function of {name} alone"
 
 
 def estimated_energies(dataset: xr.Dataset | Columns, rows: np.ndarray) -> np.ndarray:
-    """Why the energies of rows (int64 indices into the measurements) are no measurements: object
-    (rows,), empty where nothing says so.
+    """Why the energies of rows (int64 indices into the measurements) are estimates: object (rows,),
+    empty if nothing shows it.
 
-    An imported table says it (``estimated``). Of imported rows that do not, the powers show it:
-    they are all the same though the times differ, or the same polynomial of a label of loads.
+    An imported table may state it (``estimated``). Otherwise the powers of imported rows may show
+    it: they are constant though the times differ, or a polynomial of a label of loads.
     """
     why = np.full(len(rows), "", object)
     if "provenance" not in dataset or "imported" not in dataset:
@@ -171,17 +171,18 @@ def estimated_energies(dataset: xr.Dataset | Columns, rows: np.ndarray) -> np.nd
     texts = texts[every_row(rows, texts)]
     for i in np.flatnonzero(imported & mention(texts, f'"{ESTIMATED}"')).tolist():
         why[i] = str(json.loads(texts[i]).get(ESTIMATED, ""))
-    silent = np.flatnonzero(imported & (why == ""))
-    if len(silent) >= FEWEST:
+    unstated = np.flatnonzero(imported & (why == ""))
+    if len(unstated) >= FEWEST:
         time_s, energy_j = (
-            np.asarray(dataset[name])[rows][silent].astype(float) for name in ("time_s", "energy_j")
+            np.asarray(dataset[name])[rows][unstated].astype(float)
+            for name in ("time_s", "energy_j")
         )
-        why[silent] = _shown(time_s, energy_j / time_s, texts[every_row(silent, texts)])
+        why[unstated] = _evidence(time_s, energy_j / time_s, texts[every_row(unstated, texts)])
     return why
 
 
 def every_row(rows: np.ndarray, column: np.ndarray) -> np.ndarray | slice:
-    """Rows (int64) of a column as its index: one that copies nothing where they are all of it."""
+    """An index of a column by rows (int64), which copies nothing if these are all rows."""
     return slice(None) if len(rows) == len(column) else rows
 
 
@@ -189,16 +190,16 @@ def mention(texts: np.ndarray, word: str) -> np.ndarray:
     """bool: whether texts (object or StringDType) contain a word."""
     if texts.strides == (0,) and len(texts):
         return np.broadcast_to(word in texts[0], len(texts))
-    found = np.zeros(len(texts), bool)
-    for at in range(0, len(texts), BLOCK_ROWS):
-        block = texts[at : at + BLOCK_ROWS].tolist()
+    contains = np.zeros(len(texts), bool)
+    for begin in range(0, len(texts), BLOCK_ROWS):
+        block = texts[begin : begin + BLOCK_ROWS].tolist()
         if word in "\n".join(block):
-            found[at : at + BLOCK_ROWS] = [word in text for text in block]
-    return found
+            contains[begin : begin + BLOCK_ROWS] = [word in text for text in block]
+    return contains
 
 
-def _shown(time_s: np.ndarray, power_w: np.ndarray, texts: np.ndarray) -> str:
-    """What the powers of rows of different times show; empty where they show nothing."""
+def _evidence(time_s: np.ndarray, power_w: np.ndarray, texts: np.ndarray) -> str:
+    """How powers at different times show that they are estimates; empty if they do not."""
     if not np.isfinite(power_w).all():
         return ""
     limit = SAME * power_w.mean()
@@ -211,17 +212,17 @@ def _shown(time_s: np.ndarray, power_w: np.ndarray, texts: np.ndarray) -> str:
         if len(np.unique(load)) < FEWEST or not np.isfinite(load).all():
             continue
         terms = np.vander(load / np.abs(load).max(), DEGREE + 1)
-        found, *_ = np.linalg.lstsq(terms, power_w, rcond=None)
-        if np.abs(terms @ found - power_w).max() <= limit:
+        coefficients, *_ = np.linalg.lstsq(terms, power_w, rcond=None)
+        if np.abs(terms @ coefficients - power_w).max() <= limit:
             return OF_LOAD.format(name=name)
     return ""
 
 
 def _loads(texts: np.ndarray) -> dict[str, np.ndarray]:
-    """The labels whose name says that they are loads, float64 (rows,), NaN where one is none."""
+    """The labels that are loads by their names, float64 (rows,), NaN for no number."""
     labels = [json.loads(text).get("labels", {}) for text in texts]
     return {
-        name: np.array([_number(of_row.get(name)) for of_row in labels])
+        name: np.array([_number(row_labels.get(name)) for row_labels in labels])
         for name in labels[0]
         if LOAD.search(name)
     }

@@ -1,7 +1,6 @@
 """The energy of every trace of a store, recomputed from its samples, out of core.
 
-A check of what the measurements say (their energies were integrated on the node, with the
-uncertainty that the meter leaves), and a start for other questions.
+It checks the energies of the measurements, which the node integrated, with the meter's uncertainty.
 """
 
 from __future__ import annotations
@@ -14,18 +13,18 @@ import numpy as np
 import xarray as xr
 
 BLOCK_SAMPLES = 1 << 21
-"""Samples that a thread has in memory at a time: 32 MB."""
+"""The most samples in a thread's memory: 32 MB."""
 
 
 def trace_energies(dataset: xr.Dataset) -> xr.DataArray:
     """The energy of each trace over all its samples, J, float64 along ``trace``.
 
-    ``dataset``: of :func:`campaign.store.dataset.open_dataset`, best with a shard a chunk.
-    Watts are integrated by the trapezoidal rule; of joules it is the last reading less the
-    first. NaN for other units (clocks, phases), and for a trace of one sample.
+    ``dataset``: from :func:`campaign.store.dataset.open_dataset`, best with a shard a chunk. The
+    energy is the integral of watts by the trapezoidal rule, or the last reading of joules minus the
+    first; NaN for other units (clocks, phases) and for a trace of one sample.
 
-    Samples are loaded and integrated block by block, in a thread a core: memory does not grow with
-    the store.
+    A thread for each core loads and integrates one block after the other, so that the memory does
+    not grow with the store.
     """
     sizes = dataset.sizes.get("trace", 0)
     energies_j = np.full(sizes, np.nan)
@@ -54,14 +53,14 @@ def trace_energies(dataset: xr.Dataset) -> xr.DataArray:
 
 
 def _cuts(start: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Where to split traces, sorted by their begin, so that those of a block lie one directly
-    behind the other, and it holds no more than :data:`BLOCK_SAMPLES`, or a single trace. Between
-    others lie samples of none: what pads a shard, or was measured again."""
+    """The indices at which to split traces, sorted by their begin, into blocks of contiguous traces
+    with at most :data:`BLOCK_SAMPLES` samples, or of a single trace. Gaps between traces hold the
+    padding of a shard, or samples of a point that was measured again."""
     cuts = []
     begin = 0
     for i in range(1, start.size):
-        apart = start[i] != start[i - 1] + size[i - 1]
-        if apart or start[i] + size[i] - start[begin] > BLOCK_SAMPLES:
+        has_gap = start[i] != start[i - 1] + size[i - 1]
+        if has_gap or start[i] + size[i] - start[begin] > BLOCK_SAMPLES:
             cuts.append(i)
             begin = i
     return np.array(cuts, np.int64)
@@ -69,8 +68,8 @@ def _cuts(start: np.ndarray, size: np.ndarray) -> np.ndarray:
 
 @numba.njit(cache=True, nogil=True)
 def _energies_j(time_ns, value, begin, size, is_power, is_energy):  # type: ignore[no-untyped-def]
-    """Of each trace (samples ``begin`` to ``begin + size``) its integral in W s, or its last
-    value less its first."""
+    """The integral of each trace (samples ``begin`` to ``begin + size``) in W s, or its last value
+    minus its first."""
     energy_j = np.full(begin.size, np.nan)
     for i in range(begin.size):
         first, last = begin[i], begin[i] + size[i] - 1

@@ -1,8 +1,8 @@
-"""The variants of a kernel that were measured: costs, and metrics of each.
+"""The measured variants of a kernel, with their costs and metrics.
 
-A variant is a choice of parameters that compute the same. Its costs are the means over its
-repeats. Failed measurements, those without an energy and those whose clocks nothing showed are
-left out and counted.
+A variant is one choice of parameters among those that compute the same. Its costs are means over
+its repeats. Failed measurements, and those without an energy or with unproven clocks, are excluded
+and counted.
 """
 
 from __future__ import annotations
@@ -54,27 +54,27 @@ if TYPE_CHECKING:
     from dvfs.dataset import Columns
 
 SAME_WORK = 1.01
-"""Parameter sets whose flops differ by more than this factor compute different things."""
+"""Parameter sets whose flops differ by more than this factor compute different results."""
 FEWEST = 3
-"""Variants that a report shows."""
+"""The fewest variants of a problem that a report shows."""
 WITHOUT_ENERGY = "without energy"
 LABELS = "labels"
-"""The key of a measurement's provenance that has the further columns of an imported table."""
+"""The provenance key of the further columns of an imported table."""
 CLOCKS = ("core_mhz", "mem_mhz")
 Terms = Callable[[Sequence[KernelInstance]], Mapping[str, np.ndarray]]
-"""The numbers that the time of each variant is a sum of: term -> (variants,)."""
+"""The terms that add up to the time of each variant: term -> (variants,)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class KernelVariants:
     """The variants of one problem at one setting.
 
-    ``problem``: the parameters that all variants have in common. ``time_s``, ``energy_j``: float64
-    (variants,), of one iteration, the mean of ``repeats`` (int64) measurements. ``work``: what
-    every variant computes, in ``work_unit``: flops, those of the variant that counts the fewest;
-    or 1 run, where none is counted. ``most_work``: that of the variant that counts most.
-    ``left_out``: reason -> measurements at this setting. ``settings``: how many have variants.
-    ``estimated_energies``: whether the energies of some were estimated, not measured.
+    ``problem``: the parameters that all variants share. ``time_s``, ``energy_j``: float64
+    (variants,), of one iteration, the mean of ``repeats`` (int64) measurements. ``work``: the
+    computation of every variant in ``work_unit``: the least flops of a variant, or 1 run if no
+    flops are counted. ``most_work``: the most flops of a variant. ``left_out``: reason -> number of
+    measurements at this setting. ``settings``: the number of settings with variants.
+    ``estimated_energies``: whether some energies are estimates, not measured.
     """
 
     site: str
@@ -109,21 +109,21 @@ def kernel_variants(
 ) -> KernelVariants:
     """The variants of a kernel at a site, in the order of their labels.
 
-    ``tuned``: the parameters that a space declares; all others are the problem. Without any, every
-    parameter set is a variant of one problem. ``problem``: parameter -> value as text, for those
-    that are fixed. ``setting``: by default the one with most variants, of several the highest
+    ``tuned``: the parameters that a space declares; all others define the problem. If empty, every
+    parameter set is a variant of one problem. ``problem``: fixed parameter -> value as text.
+    ``setting``: by default the one with the most variants; of several, the highest
     (:func:`analysis.ties.highest`).
 
     Raises:
         FitError: unknown names, several problems, a variant with different numbers of ranks, or no
-            variant that was measured with its energy.
+            variant with a measured energy.
     """
     rows = _rows(dataset, site, kernel)
-    of_rows = _instances(dataset, rows)
-    kept = of_problem(of_rows, problem or {})
-    rows, of_rows = rows[kept], [of_rows[i] for i in kept]
+    row_instances = _instances(dataset, rows)
+    matches = of_problem(row_instances, problem or {})
+    rows, row_instances = rows[matches], [row_instances[i] for i in matches]
     if tuned:
-        check_one_problem(of_rows, tuned)
+        check_one_problem(row_instances, tuned)
     why = _left_out(dataset, rows)
     usable = np.array([not reason for reason in why], bool)
     if not usable.any():
@@ -132,21 +132,22 @@ def kernel_variants(
             f"{site} has no variant of {kernel} with a time and an energy at known clocks: it has "
             f"{counted}"
         )
-    labels = [of_rows[i].label for i in np.flatnonzero(usable)]
+    labels = [row_instances[i].label for i in np.flatnonzero(usable)]
     refuse_other_ranks(dataset, rows[usable], *distinct_kernels(labels))
-    setting, settings, here = _at_setting(dataset, rows, of_rows, usable, setting)
-    left_out = Counter(why[i] for i in np.flatnonzero(here & ~usable))
-    at = np.flatnonzero(here & usable)
+    setting, settings, at_setting = _at_setting(dataset, rows, row_instances, usable, setting)
+    left_out = Counter(why[i] for i in np.flatnonzero(at_setting & ~usable))
+    studied = np.flatnonzero(at_setting & usable)
     _, first, variant = np.unique(
-        np.array([of_rows[i].label for i in at], object).astype(str),
+        np.array([row_instances[i].label for i in studied], object).astype(str),
         return_index=True,
         return_inverse=True,
     )
-    at, instances = rows[at], [of_rows[int(at[i])] for i in first]
+    instances = [row_instances[int(studied[i])] for i in first]
+    rows = rows[studied]
     repeats = np.bincount(variant)
 
     def mean(name: str) -> np.ndarray:
-        return np.bincount(variant, np.asarray(dataset[name])[at].astype(float)) / repeats
+        return np.bincount(variant, np.asarray(dataset[name])[rows].astype(float)) / repeats
 
     counts = {
         name.removeprefix(COUNT_PREFIX): mean(name)
@@ -156,12 +157,12 @@ def kernel_variants(
     flops = _total(counts, "flop")
     if not tuned and not problem:
         _check_same_work(instances, _total(counts, "op") if flops is None else flops)
-    known = flops[np.isfinite(flops)] if flops is not None else np.ones(1)
-    provenance = np.asarray(dataset["provenance"])[at].tolist()
+    work = flops[np.isfinite(flops)] if flops is not None else np.ones(1)
+    provenance = np.asarray(dataset["provenance"])[rows].tolist()
     time_s = mean("time_s")
     return KernelVariants(
         site=site,
-        simulated=bool(np.asarray(dataset["simulated"])[at].any()),
+        simulated=bool(np.asarray(dataset["simulated"])[rows].any()),
         kernel=kernel,
         problem=_common(instances),
         setting=setting,
@@ -170,35 +171,35 @@ def kernel_variants(
         time_s=time_s,
         energy_j=mean("energy_j"),
         repeats=repeats,
-        work=float(known.min()),
-        most_work=float(known.max()),
+        work=float(work.min()),
+        most_work=float(work.max()),
         work_unit="run" if flops is None else "flop",
         metrics=variant_metrics(instances, variant, provenance, counts, time_s),
         left_out=dict(left_out),
-        estimated_energies=bool((estimated_energies(dataset, at) != "").any()),
+        estimated_energies=bool((estimated_energies(dataset, rows) != "").any()),
     )
 
 
 def _rows(dataset: xr.Dataset | Columns, site: str, kernel: str) -> np.ndarray:
-    known = site_names(dataset)
-    if site not in known:
-        raise FitError(f"--site: {unknown_name('site', site, known)}")
-    of_site = np.asarray(dataset["site"]) == site
-    rows = np.flatnonzero(of_site & (np.asarray(dataset["kernel"]) == kernel))
+    sites = site_names(dataset)
+    if site not in sites:
+        raise FitError(f"--site: {unknown_name('site', site, sites)}")
+    at_site = np.asarray(dataset["site"]) == site
+    rows = np.flatnonzero(at_site & (np.asarray(dataset["kernel"]) == kernel))
     if not len(rows):
-        kernels = sorted(set(np.asarray(dataset["kernel"])[of_site].tolist()))
+        kernels = sorted(set(np.asarray(dataset["kernel"])[at_site].tolist()))
         raise FitError(f"--kernel: {unknown_name('kernel', kernel, kernels)}")
     return rows
 
 
 def _instances(dataset: xr.Dataset | Columns, rows: np.ndarray) -> list[KernelInstance]:
-    known = dataset_kernels(dataset)
+    by_pair = dataset_kernels(dataset)
     kernels, params = (np.asarray(dataset[name])[rows].tolist() for name in ("kernel", "params"))
-    return [known[pair] for pair in zip(kernels, params, strict=True)]
+    return [by_pair[pair] for pair in zip(kernels, params, strict=True)]
 
 
 def _left_out(dataset: xr.Dataset | Columns, rows: np.ndarray) -> list[str]:
-    """Why each row is left out; empty where it is not."""
+    """Why each row is excluded; empty if it is not."""
     status = np.asarray(dataset["status"])[rows]
     complete = is_complete(status)
     energy_j, time_s = (np.asarray(dataset[name])[rows] for name in ("energy_j", "time_s"))
@@ -216,49 +217,51 @@ def _at_setting(
     usable: np.ndarray,
     setting: Setting | None,
 ) -> tuple[Setting, int, np.ndarray]:
-    """The setting to study, how many have variants, and the rows at the one to study (bool)."""
-    settings, of = distinct_settings(*axis_values(dataset, rows))
+    """The setting to study, the number of settings with variants, and whether each row is at the
+    setting to study (bool)."""
+    settings, index = distinct_settings(*axis_values(dataset, rows))
     variants: dict[Setting, set[str]] = {}
     for i in np.flatnonzero(usable).tolist():
-        variants.setdefault(settings[of[i]], set()).add(instances[i].label)
+        variants.setdefault(settings[index[i]], set()).add(instances[i].label)
     if setting is None:
         most = max(map(len, variants.values()))
-        among = np.array([len(variants.get(one, ())) == most for one in settings])
+        has_most = np.array([len(variants.get(candidate, ())) == most for candidate in settings])
         time_s = np.asarray(dataset["time_s"])[rows[usable]]
-        n = np.maximum(np.bincount(of[usable], minlength=len(settings)), 1)
-        mean_s = np.bincount(of[usable], time_s, len(settings)) / n
-        setting = settings[highest(settings, among, mean_s)]
+        n = np.maximum(np.bincount(index[usable], minlength=len(settings)), 1)
+        mean_s = np.bincount(index[usable], time_s, len(settings)) / n
+        setting = settings[highest(settings, has_most, mean_s)]
     if setting not in variants:
-        texts = [one.option_text for one in sorted(variants)]
+        texts = [measured.option_text for measured in sorted(variants)]
         raise FitError(
             f"--setting: no variant was measured at {setting_text(setting)}; "
             f"there are {' '.join(texts[:SHOWN])}{' ...' if len(texts) > SHOWN else ''}"
         )
-    return setting, len(variants), of == settings.index(setting)
+    return setting, len(variants), index == settings.index(setting)
 
 
 def _total(counts: Mapping[str, np.ndarray], unit: str) -> np.ndarray | None:
-    """The operations of a unit that each variant counts, float64, NaN where it counts none; None
-    where none does."""
+    """Each variant's operations of a unit, float64, NaN if it counts none; None if no variant
+    counts any."""
     parts = [values for name, values in counts.items() if class_unit(name) == unit]
     total = np.sum([np.nan_to_num(values) for values in parts], axis=0) if parts else np.zeros(1)
     return np.where(total > 0, total, np.nan) if (total > 0).any() else None
 
 
 def _check_same_work(instances: Sequence[KernelInstance], work: np.ndarray | None) -> None:
-    """Refuse parameter sets that count different work (FitError), and name those that decide it."""
+    """Raise FitError if parameter sets count different work; the message suggests a ``--problem``
+    that selects one amount."""
     if work is None or np.nanmax(work) <= SAME_WORK * np.nanmin(work):
         return
-    counted: dict[str, dict[str, list[float]]] = {}
-    for one, count in zip(instances, work.tolist(), strict=True):
-        for name, value in one.params.items():
-            counted.setdefault(name, {}).setdefault(value_text(value), []).append(count)
-    decide = [
+    by_name: dict[str, dict[str, list[float]]] = {}
+    for instance, count in zip(instances, work.tolist(), strict=True):
+        for name, value in instance.params.items():
+            by_name.setdefault(name, {}).setdefault(value_text(value), []).append(count)
+    deciding = [
         (len(by_value), name, next(iter(by_value)))
-        for name, by_value in counted.items()
-        if all(max(some) <= SAME_WORK * min(some) for some in by_value.values())
+        for name, by_value in by_name.items()
+        if all(max(counts) <= SAME_WORK * min(counts) for counts in by_value.values())
     ]
-    example = ", such as --problem {1}={2}".format(*min(decide)) if decide else ""
+    example = ", such as --problem {1}={2}".format(*min(deciding)) if deciding else ""
     raise FitError(
         f"the parameter sets of {instances[0].name} count {np.nanmin(work):.4g} to "
         f"{np.nanmax(work):.4g} operations: they are of several problems; name the parameters of "
@@ -267,38 +270,37 @@ def _check_same_work(instances: Sequence[KernelInstance], work: np.ndarray | Non
 
 
 def _common(instances: Sequence[KernelInstance]) -> dict[str, Any]:
-    """The parameters that have one value in all of these."""
+    """The parameters that have the same value in all instances."""
     return {
         name: value
         for name, value in instances[0].params.items()
-        if all(name in one.params and one.params[name] == value for one in instances)
+        if all(name in i.params and i.params[name] == value for i in instances)
     }
 
 
 def studied_variants(
     dataset: xr.Dataset | Columns, site: str, tuned: Mapping[str, Collection[str]]
 ) -> list[KernelVariants]:
-    """The variants of every problem of a site that a report studies: those of :data:`FEWEST` or
-    more variants.
+    """The variants of every problem of a site with :data:`FEWEST` or more variants, for a report.
 
-    ``tuned``: kernel -> the parameters that its space declares. Of further kernels, those whose
-    rows are all imported: a table without spaces, in which parameter sets that count the same
-    flops, or none, are taken for variants of one problem.
+    ``tuned``: kernel -> the parameters that its space declares. Kernels without a space are
+    included if all their rows are imported: parameter sets that count the same flops, or none, are
+    variants of one problem.
     """
     studied = []
     rows_of_site = np.flatnonzero(np.asarray(dataset["site"]) == site)
     kernels, kernel_of = distinct_kernels(np.asarray(dataset["kernel"])[rows_of_site].tolist())
     imported, params = (np.asarray(dataset[name]) for name in ("imported", "params"))
-    for kernel, places in zip(kernels, Groups(kernel_of).rows(), strict=True):
-        rows = rows_of_site[places]
+    for kernel, indices in zip(kernels, Groups(kernel_of).rows(), strict=True):
+        rows = rows_of_site[indices]
         if kernel not in tuned and not imported[rows].all():
             continue
         if len(set(params[rows].tolist())) < FEWEST:
             continue
         names = tuned.get(kernel, ())
-        several = problems(_instances(dataset, rows), names).values() if names else [{}]
-        for rest in several:
-            problem = {name: value_text(value) for name, value in rest.items()}
+        of_kernel = problems(_instances(dataset, rows), names).values() if names else [{}]
+        for params_of_problem in of_kernel:
+            problem = {name: value_text(value) for name, value in params_of_problem.items()}
             try:
                 variants = kernel_variants(dataset, site, kernel, tuned=names, problem=problem)
             except FitError:
@@ -310,9 +312,9 @@ def studied_variants(
 
 @dataclass(frozen=True)
 class Metric:
-    """A number of each variant: ``values``, float64 (variants,), NaN where it is not known.
+    """A number of each variant: ``values``, float64 (variants,), NaN if unknown.
 
-    ``kind``: parameter, count, kernel, counter or label, which is where it is from.
+    ``kind``: its origin, parameter, count, kernel, counter or label.
     """
 
     name: str
@@ -328,15 +330,15 @@ def variant_metrics(
     counts: Mapping[str, np.ndarray],
     time_s: np.ndarray,
 ) -> list[Metric]:
-    """Every metric that is known of two variants or more and differs between them.
+    """Every metric that at least two variants have and that differs between them.
 
-    In this order: the parameters that are numbers; operations a second of each class, and flops a
-    byte; what the kernel states of itself, such as ``occupancy`` or ``registers``; what hardware
-    counters counted, a second, and instructions per cycle; the columns of an imported table that
-    are numbers. Of two with the same name the first.
+    In this order: numeric parameters; operations per second of each class, and flops per byte; the
+    kernel's own metrics, such as ``occupancy`` or ``registers``; hardware counters per second, and
+    instructions per cycle; numeric columns of an imported table. Of two metrics with the same name,
+    only the first.
 
-    ``variant``: int64 (rows,), each row's; ``provenance``: its JSON. ``counts`` and ``time_s``:
-    float64 (variants,).
+    ``variant``: int64 (rows,), the variant of each row; ``provenance``: each row's JSON. ``counts``
+    and ``time_s``: float64 (variants,).
     """
     metrics = [
         *_parameters(instances),
@@ -348,8 +350,8 @@ def variant_metrics(
 
 
 def _differs(values: np.ndarray) -> bool:
-    known = values[np.isfinite(values)]
-    return len(known) > 1 and float(np.ptp(known)) > 0
+    finite = values[np.isfinite(values)]
+    return len(finite) > 1 and float(np.ptp(finite)) > 0
 
 
 def _parameters(instances: Sequence[KernelInstance]) -> list[Metric]:
@@ -371,45 +373,45 @@ def _counted(counts: Mapping[str, np.ndarray], time_s: np.ndarray) -> list[Metri
     ]
     for name, values in counts.items():
         if flops and units[name] == "B":
-            known = np.where(values > 0, values, np.nan)
-            metrics.append(Metric(f"intensity_{name}", "flop/B", "count", sum(flops) / known))
+            moved = np.where(values > 0, values, np.nan)
+            metrics.append(Metric(f"intensity_{name}", "flop/B", "count", sum(flops) / moved))
     return metrics
 
 
 def _of_provenance(
     variant: np.ndarray, provenance: Sequence[str], time_s: np.ndarray
 ) -> list[Metric]:
-    """What the kernel states, counters and labels, each the mean over a variant's rows with it."""
+    """The kernel's own metrics, counters and labels: means over the variant's rows that have it."""
     stated: dict[str, dict[int, float]] = {}
     events: dict[str, dict[int, float]] = {}
     labels: dict[str, dict[int, float]] = {}
     for row, text in enumerate(provenance):
         if any(f'"{key}"' in text for key in (METRICS, COUNTERS, LABELS)):
             facts = json.loads(text)
-            for into, values_by_name in (
+            for by_name, values in (
                 (stated, facts.get(METRICS)),
                 (events, (facts.get(COUNTERS) or {}).get("events")),
                 (labels, facts.get(LABELS)),
             ):
-                for name, value in (values_by_name or {}).items():
-                    into.setdefault(name, {})[row] = _number(value)
+                for name, value in (values or {}).items():
+                    by_name.setdefault(name, {})[row] = _number(value)
 
-    def mean(values: Mapping[int, float]) -> np.ndarray:
-        of_value = variant[list(values)]
+    def mean(by_row: Mapping[int, float]) -> np.ndarray:
+        with_value = variant[list(by_row)]
         with np.errstate(invalid="ignore"):
-            total = np.bincount(of_value, list(values.values()), len(time_s))
-            return np.asarray(total / np.bincount(of_value, minlength=len(time_s)))
+            total = np.bincount(with_value, list(by_row.values()), len(time_s))
+            return np.asarray(total / np.bincount(with_value, minlength=len(time_s)))
 
-    metrics = [Metric(name, "", "kernel", mean(values)) for name, values in stated.items()]
+    metrics = [Metric(name, "", "kernel", mean(by_row)) for name, by_row in stated.items()]
     if {"cycles", "instructions"} <= events.keys():
         cycles, instructions = mean(events["cycles"]), mean(events["instructions"])
-        known = np.where(cycles > 0, cycles, np.nan)
-        metrics.append(Metric("instructions_per_cycle", "", "counter", instructions / known))
-    for name, values in sorted(events.items()):
-        metrics.append(Metric(f"{name}_per_s", "1/s", "counter", mean(values) / time_s))
-    for name, values in labels.items():
-        if all(map(math.isfinite, values.values())):
-            metrics.append(Metric(name, "", "label", mean(values)))
+        cycles = np.where(cycles > 0, cycles, np.nan)
+        metrics.append(Metric("instructions_per_cycle", "", "counter", instructions / cycles))
+    for name, by_row in sorted(events.items()):
+        metrics.append(Metric(f"{name}_per_s", "1/s", "counter", mean(by_row) / time_s))
+    for name, by_row in labels.items():
+        if all(map(math.isfinite, by_row.values())):
+            metrics.append(Metric(name, "", "label", mean(by_row)))
     return metrics
 
 
@@ -424,15 +426,15 @@ def _number(value: Any) -> float:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MeasuredVariants:
-    """Variants at settings: a row for each pair that was measured, the mean over its repeats.
+    """Variants at settings: a row for each measured pair, the mean over its repeats.
 
-    ``variant``: int64 (rows,), index into ``instances``; ``problem``: into ``problems``, the
-    parameters that say what is computed; ``family``: into ``families``, those of them that are
-    texts, such as a stencil's name: variants of one family differ in sizes and tiles alone.
-    ``clocks``: name -> MHz (rows,), NaN where the site has no such clock. ``counted``: the terms
-    that are counts of operations or bytes. ``columns``: what the
-    time is a sum of, at these clocks (:func:`analysis.costs.linear_cost.at_clocks`). ``time_s``,
-    ``energy_j``: float64 (rows,), of one iteration; an energy may be NaN.
+    ``variant``: int64 (rows,), index into ``instances``; ``problem``: index into ``problems``, the
+    parameters that define the computation; ``family``: index into ``families``, the texts among
+    these, such as a stencil's name: variants of a family differ in sizes and tiles only.
+    ``clocks``: name -> MHz (rows,), NaN for no clock. ``counted``: the terms that are counts of
+    operations or bytes. ``columns``: the terms of the time at these clocks
+    (:func:`analysis.costs.linear_cost.at_clocks`). ``time_s``, ``energy_j``: float64 (rows,), of
+    one iteration; an energy may be NaN.
     """
 
     site: str
@@ -455,7 +457,7 @@ class MeasuredVariants:
 
     @property
     def highest(self) -> dict[str, float]:
-        """The clocks that take several values, and their highest one."""
+        """The clocks that have several values, and the highest value of each."""
         return {
             name: float(np.nanmax(mhz))
             for name, mhz in self.clocks.items()
@@ -464,7 +466,7 @@ class MeasuredVariants:
 
     @property
     def settings(self) -> list[Setting]:
-        """Of each row."""
+        """The setting of each row."""
         return list(map(Setting.of, *(self.clocks[name].tolist() for name in CLOCKS)))
 
 
@@ -479,23 +481,22 @@ def measured_variants(
 ) -> MeasuredVariants:
     """The variants of a kernel at a site.
 
-    ``tuned``: the parameters that a space declares; all others say what is computed. Without any,
-    all parameter sets are variants of one problem. ``problem``: parameter -> value as text, for
-    those that are fixed.
+    ``tuned``: the parameters that a space declares; all others define the computation. If empty,
+    all parameter sets are variants of one problem. ``problem``: fixed parameter -> value as text.
 
     Raises:
-        FitError: unknown names, a variant with different numbers of ranks, no measurement that
-            succeeded, or no terms.
+        FitError: unknown names, a variant with different numbers of ranks, no successful
+            measurement, or no terms.
     """
-    known_sites = site_names(dataset)
-    if site not in known_sites:
-        raise FitError(f"--site: {unknown_name('site', site, known_sites)}")
-    of_site = np.asarray(dataset["site"]) == site
-    if not (of_site & (np.asarray(dataset["kernel"]) == kernel)).any():
-        kernels = sorted(set(np.asarray(dataset["kernel"])[of_site].tolist()))
+    sites = site_names(dataset)
+    if site not in sites:
+        raise FitError(f"--site: {unknown_name('site', site, sites)}")
+    at_site = np.asarray(dataset["site"]) == site
+    if not (at_site & (np.asarray(dataset["kernel"]) == kernel)).any():
+        kernels = sorted(set(np.asarray(dataset["kernel"])[at_site].tolist()))
         raise FitError(f"{site} has no measurement of {kernel!r}; it has {', '.join(kernels)}")
     done = is_complete(np.asarray(dataset["status"])) & (np.asarray(dataset["time_s"]) > 0)
-    rows = np.flatnonzero(of_site & done & (np.asarray(dataset["kernel"]) == kernel))
+    rows = np.flatnonzero(at_site & done & (np.asarray(dataset["kernel"]) == kernel))
     if not len(rows):
         raise FitError(f"no measurement of {kernel} at {site} has succeeded")
     core_mhz, mem_mhz, uncore_mhz, limit_w, profile = axis_values(dataset, rows)
@@ -504,22 +505,22 @@ def measured_variants(
             f"{kernel} was measured at {site} under power limits or profiles; its variants' costs "
             f"are modelled by clocks alone: measure it without"
         )
-    known = dataset_kernels(dataset)
-    of_rows = [known[kernel, params] for params in np.asarray(dataset["params"])[rows].tolist()]
-    kept = of_problem(of_rows, problem or {})
-    rows, of_rows = rows[kept], [of_rows[place] for place in kept]
-    refuse_other_ranks(dataset, rows, *distinct_kernels(instance.label for instance in of_rows))
+    row_instances = _instances(dataset, rows)
+    matches = of_problem(row_instances, problem or {})
+    rows, row_instances = rows[matches], [row_instances[i] for i in matches]
+    labels = [instance.label for instance in row_instances]
+    refuse_other_ranks(dataset, rows, *distinct_kernels(labels))
     mhz = dict(zip(CLOCKS, (core_mhz, second_clock(site, mem_mhz, uncore_mhz)), strict=True))
-    mhz = {name: values[kept] for name, values in mhz.items()}
+    mhz = {name: values[matches] for name, values in mhz.items()}
     _, setting = distinct_settings(*(mhz[name] for name in CLOCKS))
-    keys = list(zip((instance.label for instance in of_rows), setting.tolist(), strict=True))
-    distinct = {key: place for place, key in enumerate(dict.fromkeys(sorted(keys)))}
-    at = np.array([distinct[key] for key in keys])
-    first = np.full(len(distinct), -1)
-    first[at[::-1]] = np.arange(len(at))[::-1]
-    instances = list({of_rows[place].label: of_rows[place] for place in first.tolist()}.values())
-    places = {instance.label: place for place, instance in enumerate(instances)}
-    variant = np.array([places[of_rows[place].label] for place in first.tolist()])
+    keys = list(zip(labels, setting.tolist(), strict=True))
+    cell_of_key = {key: cell for cell, key in enumerate(dict.fromkeys(sorted(keys)))}
+    cell = np.array([cell_of_key[key] for key in keys])
+    first = np.full(len(cell_of_key), -1)
+    first[cell[::-1]] = np.arange(len(cell))[::-1]
+    instances = list({labels[i]: row_instances[i] for i in first.tolist()}.values())
+    index = {instance.label: i for i, instance in enumerate(instances)}
+    variant = np.array([index[labels[i]] for i in first.tolist()])
     problem_of, problems = _grouped(instances, tuned, texts_only=False)
     family_of, families = _grouped(instances, tuned, texts_only=True)
     stated = terms(instances)
@@ -541,35 +542,35 @@ def measured_variants(
         clocks=clocks,
         counted=tuple(name for name in stated if COUNT_PREFIX + name in dataset),
         columns=at_clocks({name: column[variant] for name, column in stated.items()}, clocks),
-        time_s=_means(np.asarray(dataset["time_s"])[rows], at),
-        energy_j=_means(np.asarray(dataset["energy_j"])[rows], at),
+        time_s=_means(np.asarray(dataset["time_s"])[rows], cell),
+        energy_j=_means(np.asarray(dataset["energy_j"])[rows], cell),
     )
 
 
-def _means(values: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """The mean of the values of each place that are known and positive; NaN of none."""
-    known = np.isfinite(values) & (values > 0)
-    size = int(at.max()) + 1
+def _means(values: np.ndarray, cell: np.ndarray) -> np.ndarray:
+    """The mean of each cell's positive values; NaN if it has none."""
+    is_positive = np.isfinite(values) & (values > 0)
+    cells, size = cell[is_positive], int(cell.max()) + 1
     with np.errstate(invalid="ignore"):
-        total = np.bincount(at[known], values[known], size)
-        return np.asarray(total / np.bincount(at[known], minlength=size))
+        total = np.bincount(cells, values[is_positive], size)
+        return np.asarray(total / np.bincount(cells, minlength=size))
 
 
 def _grouped(
     instances: Sequence[KernelInstance], tuned: Collection[str], *, texts_only: bool
 ) -> tuple[np.ndarray, list[dict[str, object]]]:
     """Each variant's group, int64 (variants,), and the parameters of the groups."""
-    rests = [rest_of(instance.params, tuned, texts_only=texts_only) for instance in instances]
+    params = [rest_of(instance.params, tuned, texts_only=texts_only) for instance in instances]
     groups: dict[str, int] = {}
-    of = [groups.setdefault(json.dumps(rest, sort_keys=True), len(groups)) for rest in rests]
-    return np.array(of), [json.loads(text) for text in groups]
+    group = [groups.setdefault(json.dumps(rest, sort_keys=True), len(groups)) for rest in params]
+    return np.array(group), [json.loads(text) for text in groups]
 
 
 def rest_of(
     params: Mapping[str, object], tuned: Collection[str], *, texts_only: bool
 ) -> dict[str, object]:
-    """The parameters that say what is computed: without those of a variant. ``texts_only``: those
-    of them that are texts."""
+    """The parameters that define the computation, without the tuned ones. ``texts_only``: only the
+    texts among them."""
     if not tuned:
         return {}
     return {
