@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from analysis.measurements.observations import clocks_run_at
 from analysis.quality.finding import MAX_NAMED, Finding, first_named
 from analysis.quality.noise import RELEVANT
 from analysis.quality.rows import Rows
@@ -149,12 +150,15 @@ def possible_operations(rows: Rows) -> list[Finding]:
 
 
 def falling_voltages(rows: Rows) -> list[Finding]:
-    """Voltages (the median at each clock of a domain) that are lower at a higher clock."""
+    """Voltages (the median at each clock of a domain) that are lower at a higher clock; without
+    rows that ran at another core clock, as under a power limit, whose voltages are of that one."""
     findings = []
+    asked_mhz = rows.mhz[rows.setting, 0]
+    held = clocks_run_at(asked_mhz, rows.achieved_mhz[:, 0], rows.limit_w) == asked_mhz
     for domain, name in ((0, "core"), (1, "mem")):
         clocks, of_setting = np.unique(rows.mhz[:, domain], return_inverse=True)
         at, volts = of_setting[rows.setting], rows.volts[:, domain]
-        known = np.isfinite(volts) & np.isfinite(clocks)[at]
+        known = np.isfinite(volts) & np.isfinite(clocks)[at] & (held | (name == "mem"))
         groups = Groups(at[known])
         clocks, median_v = clocks[groups.codes], groups.medians(volts[known])
         falls = [

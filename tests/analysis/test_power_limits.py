@@ -285,3 +285,23 @@ def test_rows_above_their_limit_are_named_and_kept() -> None:
     assert len(findings) == 1
     assert set(above) <= set(findings[0].rows)
     assert findings[0].severity == "note"
+
+
+def held_down() -> xr.Dataset:
+    """The board, whose rows at 852 MHz have a limit, ran at 396 MHz and have its voltage."""
+    dataset = simulated_dataset("off", per_family=2)
+    top = dataset["core_mhz"].values == 852.0
+    core_v = dataset["core_v"].values
+    at_396 = core_v[dataset["core_mhz"].values == 396.0][0]
+    for name, values in {
+        "power_limit_w": np.where(top, 8.0, np.nan),
+        "core_mhz_achieved": np.where(top, 396.0, dataset["core_mhz"].values),
+        "core_v": np.where(top, at_396, core_v),
+        "voltage_origin": np.full(len(top), "measured", object),
+    }.items():
+        dataset[name] = ("measurement", values)
+    return dataset
+
+
+def test_voltages_of_lower_clocks_under_a_limit_do_not_fall() -> None:
+    assert "voltages" not in [finding.check for finding in check(held_down(), "tk1")]
