@@ -256,3 +256,14 @@ def costs_at(fitted: Fit, setting: Setting, core_v: float, mem_v: float) -> Sett
     half = float(reach * np.linalg.norm(fitted.deviations_with_choice @ watts))
     interval = (power_w, max(power_w - half, 0.0), power_w + half)
     return SettingCosts(setting, core_v, mem_v, operation_pj, interval)
+
+
+def costs_run_at(fitted: Fit, data: Observations, setting: int) -> SettingCosts:
+    """:func:`costs_at` the mean clocks and voltages that the rows of a setting ran at, which under
+    a power limit are others than it asks for. ``setting``: an index into ``data.settings``."""
+    rows = data.setting == setting
+    core_mhz, mem_mhz, core_v, mem_v = (
+        float(values[rows].mean())
+        for values in (data.core_mhz, data.mem_mhz, data.core_v, data.mem_v)
+    )
+    return costs_at(fitted, Setting.of(core_mhz, mem_mhz), core_v, mem_v)

@@ -16,7 +16,7 @@ from analysis.choice.losses import CaseLoss
 from analysis.choice.pick import Pick
 from analysis.energy.applications import ApplicationEnergy
 from analysis.energy.breakdown import class_parts, kind_parts
-from analysis.energy.fitted import Fit, costs_at
+from analysis.energy.fitted import Fit, costs_run_at
 from analysis.energy.models import ESTIMATED
 from analysis.figures.labels import family_order, file_stem, natural, unit_name
 from analysis.figures.predictions import Cases
@@ -196,9 +196,9 @@ def costs_sheet(model: Fit, data: Observations, crossvals: Sequence[CrossValidat
     fields = setting_fields([data.settings[s] for s in measured])
     for s, clocks in zip(measured, fields, strict=True):
         at_setting = data.setting == s
-        known_v = (float(data.core_v[at_setting].mean()), float(data.mem_v[at_setting].mean()))
-        costs = costs_at(model, data.settings[s], *known_v)
-        volts = [costs.core_v, costs.mem_v] if estimated else [v * 1e3 for v in known_v]
+        costs = costs_run_at(model, data, s)
+        known_v = (data.core_v[at_setting].mean(), data.mem_v[at_setting].mean())
+        volts = [costs.core_v, costs.mem_v] if estimated else [float(v) * 1e3 for v in known_v]
         if model.voltage == "unit":
             volts = [math.nan, math.nan]
         split = {} if holdout is None else {Field("type", "type"): _fitted_on(holdout, at_setting)}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.energy.fitted import Fit, costs_at
+from analysis.energy.fitted import Fit, costs_run_at
 from analysis.measurements.observations import FitError, Observations, rows_by_kernel
 from dvfs.dataset import CLASS_UNITS, moves_data
 from dvfs.kernel_instance import KernelInstance
@@ -309,7 +309,7 @@ def roofline(
     """The rooflines of two classes at a setting, an index into ``data.settings``.
 
     tau is one over the best measured rate of its class there; eps_k = c_k V_dom^2 and pi_0 are
-    the fit's at the setting's voltages, NaN without a fit.
+    the fit's at the clocks and voltages that were run at, NaN without a fit.
 
     Raises:
         FitError: no kernel there has any of a class, or the fit has no term for it.
@@ -317,13 +317,7 @@ def roofline(
     tau = [1.0 / best_rate(data, name, setting) for name in (operation, memory)]
     if fitted is None:
         return _line(operation, memory, tau, [np.nan, np.nan], np.nan)
-    here = data.setting == setting
-    costs = costs_at(
-        fitted,
-        data.settings[setting],
-        float(data.core_v[here].mean()),
-        float(data.mem_v[here].mean()),
-    )
+    costs = costs_run_at(fitted, data, setting)
     missing = [name for name in (operation, memory) if name not in costs.operation_pj]
     if missing:
         raise FitError(f"the fit has no coefficient of class {missing[0]}")

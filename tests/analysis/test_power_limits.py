@@ -25,6 +25,7 @@ from analysis.predict.power_limits import PowerLimits
 from analysis.predict.site import coordinates, site_posterior
 from analysis.quality.all_checks import check
 from analysis.report.site_report import measurement_counts
+from analysis.rooflines.roofline import roofline
 from dvfs.setting import Setting, distinct_settings, number_columns
 from sites.simulated.machine import constant_w, mean_w, run, under_limit
 from tests.analysis.simulated_tk1 import TABLE_I, kernels, simulated_dataset, simulated_tk1
@@ -301,6 +302,19 @@ def held_down() -> xr.Dataset:
     }.items():
         dataset[name] = ("measurement", values)
     return dataset
+
+
+def test_costs_and_balances_under_a_limit_are_of_the_clocks_run_at() -> None:
+    data = observations(held_down(), "tk1")
+    fitted = fit(data, "choi+clock", "known", intervals=False)
+    names = [term.name for term in fitted.terms]
+    fitted = replace(fitted, value=np.where(np.array(names) == "g_core", 0.002, fitted.value))
+    s = data.settings.index(Setting(852.0, 924.0, power_limit_w=8.0))
+    row = data.take(np.flatnonzero(data.setting == s)[:1])
+    of_time = [term.pays_for == "time" for term in fitted.terms]
+    watts = fitted.parts_j(row)[0, of_time].sum() / row.time_s[0]
+    line = roofline(data, "dp", "dram", s, fitted)
+    assert line.constant_w == pytest.approx(watts, rel=1e-9)
 
 
 def test_voltages_of_lower_clocks_under_a_limit_do_not_fall() -> None:
