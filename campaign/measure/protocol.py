@@ -315,16 +315,17 @@ def _refuse_stopped(window: Window) -> None:
 def energy_of(windows: Sequence[Window], trim_s: float) -> tuple[Energy, list[NodeEnergy]]:
     """Joules of one iteration over all windows, and the node's energy in each window.
 
-    With ``trim_s`` the mean power between the trimmed edges is used for the whole window.
+    With ``trim_s`` the mean powers between the trimmed edges are used for the whole window.
     """
-    whole, by_window = [], []
+    by_window = []
     trim_ns = round(trim_s * 1e9)
     for window in windows:
         cut_ns = trim_ns if 2 * trim_ns < window.end_ns else 0
-        energy = node_energy(window.traces, cut_ns, window.end_ns - cut_ns)
-        whole.append(_scaled(energy.total, window.end_ns / (window.end_ns - 2 * cut_ns)))
-        by_window.append(energy)
-    return mean_of(whole, [window.iterations for window in windows]), by_window
+        kept = node_energy(window.traces, cut_ns, window.end_ns - cut_ns)
+        whole = window.end_ns / (window.end_ns - 2 * cut_ns)
+        of_channels = {name: _scaled(one, whole) for name, one in kept.by_channel.items()}
+        by_window.append(replace(kept, total=_scaled(kept.total, whole), by_channel=of_channels))
+    return mean_of([w.total for w in by_window], [w.iterations for w in windows]), by_window
 
 
 def _scaled(energy: Energy, factor: float) -> Energy:

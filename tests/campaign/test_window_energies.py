@@ -317,7 +317,10 @@ def test_an_iteration_has_its_share_of_the_window(trim_s):
     energy, by_window = energy_of([window, window], trim_s)
     assert energy.energy_j == pytest.approx(25.0)
     assert energy.gain_j == pytest.approx(0.25)
-    assert by_window[0].total.energy_j == pytest.approx(200.0 - 200.0 * trim_s)
+    assert by_window[0].total.energy_j == pytest.approx(200.0)
+    (of_channel,) = _meters([window, window], by_window).values()
+    assert of_channel["energy_j"] == pytest.approx(25.0)
+    assert of_channel["energy_std_j"] == pytest.approx(energy.gain_j)
 
 
 def test_windows_of_different_numbers_of_iterations_count_by_their_iterations():
