@@ -1,11 +1,11 @@
 """Which values of a set-up matter for a measurement, and where those of a store differ in them.
 
 A value matters if another one could give another time, energy or count at the same point. So the
-time limit, the retries, the number of nodes, wall times, accounts, folders and the list of legal
-clocks do not. A key that only one record has is a difference. Where a record cannot have it (a
-kernel that was not measured, a clock that is not listed, another partition, a node that did not
-show what it is), there is nothing to compare. A record of an earlier version is read as a file with
-the same keys is read now: what it lacks has its default.
+time limit, the retries, the number of nodes, wall times, accounts, folders and the lists of legal
+clocks, power limits and profiles do not. A key that only one record has is a difference. Where a
+record cannot have it (a kernel that was not measured, a clock that is not listed, another
+partition, a node that did not show what it is), there is nothing to compare. A record of an earlier
+version is read as a file with the same keys is read now: what it lacks has its default.
 """
 
 from __future__ import annotations
@@ -27,11 +27,15 @@ WITHOUT_EFFECT = {
         *("energy", "metering", "power_limit", "profiles"),
     ),
 }
-"""The entries that do not matter. Of domains and partitions some do, see below."""
+"""The entries that do not matter. Of domains, partitions, power limits and profiles some do, see
+below."""
+LISTED = {"power_limit": "limits_w", "profiles": "names"}
+"""Tables of a site that say how listed values are set, and the key of the list."""
 OF_PARTITION = ("cores", "exclusive", "directives")
 OF_NODE = ("cpu", "board", "gpus", "gpu_driver", "power_limits_w", "energy_preference")
 NOT_IN_ALL = (
     *("kernels.", "site.domains.", "site.partitions.", "site.simulated.attained.", "node."),
+    *(f"site.{name}." for name in LISTED),
     "version",
 )
 """How the keys begin that some records cannot have."""
@@ -121,6 +125,8 @@ def values_that_matter(record: Record) -> dict[str, Any]:
         volts = {f"{mhz:g}": volt for mhz, volt in (domain or {}).get("voltage_v") or ()}
         for mhz in (domain or {}).get("frequencies_mhz", ()):
             values[f"site.domains.{name}.voltage_v.{mhz:g}"] = volts.get(f"{mhz:g}")
+    for name, listed in LISTED.items():
+        values |= _flat(f"site.{name}", _without(site.get(name) or {}, (listed,)))
     name = record.get("partition", "")
     partition = site.get("partitions", {}).get(name, {})
     environment = partition.get("environment", {})

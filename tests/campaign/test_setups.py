@@ -120,6 +120,35 @@ def test_only_what_matters_for_a_value_is_a_change(tmp_path, old, new, expected)
         assert text.removeprefix("jetson-tk1: ").startswith(start)
 
 
+def test_what_a_profile_or_a_limit_is_set_by_matters_and_which_there_are_does_not(tmp_path):
+    table = """
+[profiles]
+names = ["low", "high"]
+control = "command-profile"
+[profiles.options]
+set = [["tuned-adm", "profile", "{profile}"]]
+read = [["tuned-adm", "active"]]
+restore = [["tuned-adm", "profile", "{profile}"]]
+[power_limit]
+limits_w = [150, 300]
+control = "nvml-power-limit"
+"""
+    example = built_in_sites()["slurm-example"].read_text()
+    campaign = changed(CAMPAIGN, 'choose = "random", count = 6, seed = 1', 'choose = "all"')
+    site = changed(example, "[clocks]", f"{table}[clocks]")
+    uses = [SetupUse(one, 6) for one in records(write_files(tmp_path, campaign, site))]
+
+    def keys(old: str, new: str) -> list[str]:
+        path = write_files(tmp_path, campaign, changed(site, old, new))
+        return [change.key for change in changes(uses, records(path))]
+
+    assert keys('"low", "high"', '"low"') == keys("150, 300", "300") == keys(table, "") == []
+    assert keys('set = [["tuned-adm", "profile"', 'set = [["eppctl", "set"') == [
+        "site.profiles.options.set"
+    ]
+    assert keys("nvml-power-limit", "amdsmi-power-cap") == ["site.power_limit.control"]
+
+
 def test_another_version_and_another_kernel_source_are_changes(tmp_path):
     (record,) = records(write_files(tmp_path))
     earlier = json.loads(json.dumps(record))
