@@ -32,6 +32,7 @@ from campaign.results.fits import (
 from campaign.store.hours import Spent, spent_by_partition, total
 from campaign.store.layout import DamagedStoreError, Store
 from campaign.store.planned import planned_ids
+from campaign.store.setups import read_setup
 from campaign.store.site_record import read_site_record, site_file_name
 from campaign.store.tables import read_columns, read_traces
 from campaign.variants.models import Energies, predicted_costs
@@ -135,7 +136,7 @@ def report_content(
         if of_site:
             counts = replace(report.measured, node_hours=total(of_site).number)
             report = replace(report, measured=counts)
-        stated = plan.get("sites", {}).get(site, {})
+        stated = plan.get("sites", {}).get(site) or _site_measured_last(store, columns, site)
         how = metered(columns, site)
         reports.append(
             replace(
@@ -177,8 +178,21 @@ def _elsewhere(store: Store, site: str, kernels: Sequence[str]) -> Observations:
         raise ArgumentError(f"--fitted-on: {store.root}: {error}") from None
 
 
+def _site_measured_last(store: Store, columns: Columns, site: str) -> Mapping[str, Any]:
+    """A site's file as the set-up of its last measurement has it; empty where none has one."""
+    rows = np.flatnonzero((columns["site"] == site) & (columns["setup"] != ""))
+    if not len(rows):
+        return {}
+    last = rows[np.argmax(columns["start_unix_s"][rows])]
+    try:
+        record = read_setup(store, str(columns["setup"][last]))
+    except DamagedStoreError:
+        return {}
+    return {} if record is None else record["site"]
+
+
 def _factors(stated: Mapping[str, Any]) -> list[EnergyFactor]:
-    """What a kWh costs and emits, by the table ``energy`` of a site file as it was planned last."""
+    """What a kWh costs and emits, by the table ``energy`` of a site file."""
     named = (
         ("cost", "price_per_kwh", "price", stated.get("currency")),
         ("CO2e", "co2e_kg_per_kwh", "co2e", "kg CO2e"),

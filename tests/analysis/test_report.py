@@ -424,6 +424,12 @@ def test_the_price_in_a_site_file_is_that_of_what_was_measured(tmp_path):
         EnergyFactor(of="cost", unit="CHF", per_kwh=(0.31,), source="contract", year=2026)
     ]
     assert site.measured.energy_j == pytest.approx(kwh * 3.6e6, rel=1e-12)
+    # A later file without the site, as `campaign next` writes it, does not take the price away.
+    other = builtin.read_text(encoding="utf-8").replace('name = "jetson-tk1"', 'name = "other"', 1)
+    (tmp_path / "s.toml").write_text(other)
+    assert main(["run", str(tmp_path / "c.toml"), "--store", str(store), "--quiet"]) == 0
+    priced = {one.site: one.factors for one in report_content(Store(store)).sites}
+    assert priced == {"jetson-tk1": site.factors, "other": []}
 
 
 def test_equal_meters_of_several_nodes_are_one():
