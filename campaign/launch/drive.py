@@ -29,7 +29,7 @@ from campaign.store.earlier import keep_earlier
 from campaign.store.environment_variables import recorded_site
 from campaign.store.layout import Store, driver_lock, writing
 from campaign.store.mixtures import ChangedSetupError, changes, not_comparable, refuse_changes
-from campaign.store.planned import write_planned
+from campaign.store.planned import with_earlier_kernels, write_planned
 from campaign.store.records import StoreContents, read_contents
 from campaign.store.setups import setup_uses
 from campaign.store.site_record import SiteRecord, write_site_record
@@ -48,8 +48,10 @@ def _tidy(plan: Plan) -> None:
 def plan_record(plan: Plan, store: Store) -> dict[str, Any]:
     """The plan as the store keeps it in campaign.json, beside the points' ids."""
     sites = {name: recorded_site(store, site) for name, site in plan.sites.items()}
+    kernels = with_earlier_kernels(store, plan.campaign)
     return {
         "campaign": plan.campaign.model_dump(mode="json"),
+        "kernels": {name: kernel._asdict() for name, kernel in kernels.items()},
         "sites": {name: site.model_dump(mode="json") for name, site in sites.items()},
         "file": None if plan.file is None else str(plan.file),
     }

@@ -203,6 +203,11 @@ class Campaign(FileModel):
                     params.append(name)
         return names
 
+    @property
+    def registered_names(self) -> dict[str, str]:
+        """A kernel's name in the store, which may be a label -> its name in the registry."""
+        return {entry.label or entry.kernel: entry.kernel for entry in self.kernels}
+
 
 def read_campaign(path: Path, checks: Sequence[Check] = ()) -> tuple[Campaign, Source]:
     """Read and check a campaign file. The Source knows the lines of its keys. ``checks``: further

@@ -1,4 +1,5 @@
-"""The ids of the planned points by partition, in a file that is quick to read at any size.
+"""The plan that a store holds: the kernels of all planned campaign files, and the ids of the points
+of the last one by partition, in a file that is quick to read at any size.
 
 ``planned.CRC.bin`` has a :data:`RECORD` for each point, in the plan's order. Its name contains its
 checksum, and ``campaign.json`` contains its name, so that the two always belong together.
@@ -10,7 +11,7 @@ import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import google_crc32c
 import numpy as np
@@ -19,8 +20,50 @@ from campaign.plan.point import ID_CHARS
 from campaign.store.layout import DamagedStoreError, Store, replace_file
 from dvfs.files import read_regular
 
+if TYPE_CHECKING:
+    from campaign.plan.campaign_file import Campaign
+
 RECORD = np.dtype([("partition", "<u2"), ("id", f"S{ID_CHARS}")])
 NAME = re.compile(r"planned\.[0-9a-f]{8}\.bin")
+
+
+class PlannedKernel(NamedTuple):
+    """A kernel of a campaign file: its name in the registry, and the parameters that its spaces
+    declare, in order."""
+
+    registered: str
+    tuned: list[str]
+
+
+def planned_kernels(store: Store) -> dict[str, PlannedKernel]:
+    """The kernels of all campaign files that were planned, by their names in the store."""
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from campaign.plan.campaign_file import Campaign  # noqa: PLC0415
+
+    plan = store.read_json("campaign.json") or {}
+    if "kernels" in plan:
+        return {name: PlannedKernel(**kernel) for name, kernel in plan["kernels"].items()}
+    try:  # a plan that an earlier version wrote has the last file alone
+        return _kernels_of(Campaign.model_validate(plan.get("campaign")))
+    except ValidationError:
+        return {}
+
+
+def with_earlier_kernels(store: Store, campaign: Campaign) -> dict[str, PlannedKernel]:
+    """The kernels of a campaign file, added to those that the store's plan has. A file of
+    ``campaign next`` states no spaces: its kernels keep theirs."""
+    kernels = planned_kernels(store)
+    for name, kernel in _kernels_of(campaign).items():
+        if campaign.part_of is None or name not in kernels:
+            kernels[name] = kernel
+    return kernels
+
+
+def _kernels_of(campaign: Campaign) -> dict[str, PlannedKernel]:
+    tuned = campaign.tuned
+    names = campaign.registered_names
+    return {name: PlannedKernel(names[name], tuned.get(name, [])) for name in names}
 
 
 def _name_of(data: bytes) -> str:

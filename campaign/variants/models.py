@@ -31,7 +31,7 @@ from analysis.choice.variant_prices import (
 from analysis.measurements.observations import FitError, setting_text
 from analysis.measurements.problems import value_text
 from analysis.measurements.variants import KernelVariants, MeasuredVariants, measured_variants
-from campaign.plan.campaign_file import Campaign
+from campaign.store.planned import planned_kernels
 from campaign.variants.stated_terms import stated_metrics, stated_terms
 from campaign.variants.study import tuned_parameters
 from dvfs.dataset import COUNT_PREFIX
@@ -137,13 +137,9 @@ def variants_of(
 
 
 def registered_name(store: Store, kernel: str) -> str:
-    """The kernel of the registry that a name in the store stands for, which may be a label."""
-    plan = store.read_json("campaign.json") or {}
-    try:
-        entries = Campaign.model_validate(plan.get("campaign")).kernels
-    except ValidationError:  # no plan, or that of another version
-        return kernel
-    return {entry.label or entry.kernel: entry.kernel for entry in entries}.get(kernel, kernel)
+    """The name in the registry of a kernel of the store, which may have a label there."""
+    planned = planned_kernels(store).get(kernel)
+    return kernel if planned is None else planned.registered
 
 
 def _counts(

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
 from analysis.choice.variants import Predicted, VariantStudy, study
 from analysis.measurements.problems import value_text
 from analysis.measurements.variants import kernel_variants
-from campaign.plan.campaign_file import Campaign
+from campaign.store.planned import planned_kernels
 from dvfs.errors import ArgumentError
 from dvfs.setting import Setting
 
@@ -72,13 +70,9 @@ def study_variants(
 
 
 def tuned_parameters(store: Store) -> dict[str, list[str]]:
-    """Kernel, as the store names it -> the parameters that the spaces of the campaign file that
-    was planned last declare for it."""
-    plan = store.read_json("campaign.json") or {}
-    try:
-        return Campaign.model_validate(plan.get("campaign")).tuned
-    except ValidationError:  # no plan, or that of another version
-        return {}
+    """Kernel, by its name in the store -> the parameters that its spaces declare, of kernels that
+    have a space."""
+    return {name: kernel.tuned for name, kernel in planned_kernels(store).items() if kernel.tuned}
 
 
 def read_problem(text: str) -> dict[str, str]:

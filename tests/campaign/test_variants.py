@@ -186,6 +186,13 @@ where = ["mr * nr < 64"]
 """
 
 
+LOAD = """\
+[[kernels]]
+kernel = "load"
+params = { level = "l2" }
+"""
+
+
 def test_a_space_says_what_is_tuned(tmp_path, capsys):
     """The planned points with times made up: each size is a problem of five variants, and of the
     larger the one of nr = 1 and mr = 16 ran at clocks that nothing showed."""
@@ -224,6 +231,14 @@ def test_a_space_says_what_is_tuned(tmp_path, capsys):
     said = capsys.readouterr().out
     assert said.startswith("board (simulated): dgemm, 4 variants at 1000 MHz")
     assert "left out: 1 clock unproven" in said
+    # Later files, one of `campaign next` and one of another kernel, declare no space of it.
+    points = CAMPAIGN.partition("[kernels.space]")[0].replace("1 }", "1, mr = 8, nr = 1 }")
+    for text in (f'part_of = "c.toml"\n{points}', CAMPAIGN.partition("[[kernels]]")[0] + LOAD):
+        (tmp_path / "later.toml").write_text(text)
+        later = make_plan(tmp_path / "later.toml")
+        write_planned(store, plan_record(later, store), {})
+        again = report_content(store).sites[0].variants
+        assert [one.of.problem["n"] for one in again] == [64, 96]
 
 
 def test_a_stencil_under_power_limits_is_studied_without_predictions(tmp_path, capsys):
