@@ -444,36 +444,28 @@ def not_utf8(path: Path, byte: int, line: int) -> FileError:
 
 
 def rows_of(
-    path: Path, text: str, remedy: str = "complete or remove this line"
-) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
-    """The header of CSV text, and its rows with their lines, without those that are empty. Blanks
-    after a comma are left out. ``remedy``: for a row of another width.
+    path: Path, text: str, remedy: str = "complete or remove this line", delimiter: str = ","
+) -> tuple[list[str], Parsed]:
+    """The header of a tool's table, and its rows. Only fields between commas may be quoted.
+    ``remedy``: for a row of another width.
 
     Raises:
-        FileError: when it is reached, a row with another number of fields than the header.
+        FileError: when it is reached, a row that is no CSV, or with another number of fields than
+            the header.
     """
-    table = csv.reader(text.splitlines(), skipinitialspace=True)
-    header = [name.strip() for name in next(table, [])]
-
-    def rows() -> Iterator[tuple[int, list[str]]]:
-        for fields in table:
-            if fields and len(fields) != len(header):
-                what = f"{len(fields)} fields where the header has {len(header)}"
-                raise FileError(what, remedy, f"{path}:{table.line_num}")
-            if fields:
-                yield table.line_num, fields
-
-    return header, rows()
+    parsed = parsed_rows(path, text, delimiter, quoted=delimiter == ",")
+    header = [name.strip() for name in next(parsed, (0, []))[1]]
+    return header, rows_of_width(path, parsed, len(header), delimiter, remedy)
 
 
-def number_at(text: str | None, name: str, place: str) -> float:
+def number_at(text: str, name: str, place: str) -> float:
     """A number with a decimal point. ``name`` and ``place``: its column and line, for the message.
 
     Raises:
         FileError: it is not a number, or infinite.
     """
     try:
-        value = float(text or "")
+        value = float(text)
     except ValueError:
         value = math.inf
     if math.isinf(value):
@@ -506,8 +498,11 @@ def _check_values(path: Path, count: int, of_what: str) -> None:
         raise TooLongError(what, "divide it", str(path))
 
 
-def parsed_rows(path: Path, text: str, delimiter: str, first_line: int = 1) -> Parsed:
-    """The rows of delimited text, whose first line is the file's ``first_line``.
+def parsed_rows(
+    path: Path, text: str, delimiter: str, first_line: int = 1, quoted: bool = True
+) -> Parsed:
+    """The rows of delimited text, whose first line is the file's ``first_line``. ``quoted``:
+    whether fields may be quoted.
 
     Raises:
         FileError: when it is reached, a row that is no CSV.
@@ -521,7 +516,13 @@ def parsed_rows(path: Path, text: str, delimiter: str, first_line: int = 1) -> P
     if delimiter == " ":
         file = (line.strip(" \t\r\n") + "\n" for line in file)
     csv.field_size_limit(MAX_FIELD_CHARS)
-    reader = csv.reader(file, delimiter=delimiter, skipinitialspace=delimiter == " ", strict=True)
+    reader = csv.reader(
+        file,
+        delimiter=delimiter,
+        quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
+        skipinitialspace=delimiter == " ",
+        strict=True,
+    )
     line = first_line
     try:
         for row in reader:
@@ -569,8 +570,10 @@ def _table(
     return header, rows_of_width(path, parsed, len(header), delimiter)
 
 
-def rows_of_width(path: Path, parsed: Parsed, n_fields: int, delimiter: str) -> Parsed:
-    """The rows, each checked to have ``n_fields`` fields.
+def rows_of_width(
+    path: Path, parsed: Parsed, n_fields: int, delimiter: str, remedy: str = ""
+) -> Parsed:
+    """The rows, each checked to have ``n_fields`` fields. ``remedy``: where one has not.
 
     Raises:
         FileError: when it is reached, a row with another number of them.
@@ -579,7 +582,7 @@ def rows_of_width(path: Path, parsed: Parsed, n_fields: int, delimiter: str) -> 
         if len(row) != n_fields:
             raise FileError(
                 f"{len(row)} fields where the header has {n_fields}",
-                _fields_remedy(len(row), n_fields, delimiter),
+                remedy or _fields_remedy(len(row), n_fields, delimiter),
                 f"{path}:{line}",
             )
         yield line, row

@@ -273,6 +273,8 @@ def recognised_layout(path: Path, mapping: TableMap) -> str | None:
 def _of_format(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     """A file in a format, without those of our columns that the map gives otherwise."""
     (header, lines, values), notes = FORMATS.load(mapping.layout).read(path, mapping)
+    if not lines:
+        raise FileError(f"has no {mapping.rows}", "nothing to import", str(path))
     named = {name for source in mapping.columns.values() for name in source.names}
     given = ({*mapping.columns, *mapping.constants} & {*COLUMNS}) - named
     kept = [i for i, name in enumerate(header) if name not in given]

@@ -609,6 +609,31 @@ def test_a_quote_in_likwid_and_a_table_of_ear_without_programs_are_no_tracebacks
     assert "is no table of EAR" in refused(tmp_path / "r", text, "ear")
 
 
+CALIPER = "node,name,nid,time\n\"{'name': 'a', 'type': 'r'}\",a,1,"
+ZEUS = "start_time,window_name,elapsed_time,gpu0_energy\n1700000000.0,w,1.0,"
+
+
+@pytest.mark.parametrize(
+    ("layout", "text", "said"),
+    [
+        ("caliper", f"{CALIPER}2.0,9\n", "t:2: 5 fields where the header has 4"),
+        ("caliper", CALIPER.rstrip(",") + "\n", "t:2: 3 fields where the header has 4"),
+        ("caliper", f"{CALIPER}{'2' * 200_000}\n", "t:2: time_s: found '2222"),
+        ("zeus", f"{ZEUS}5.0,7\n", "t:2: 5 fields where the header has 4"),
+        ("zeus", f"{ZEUS}{'5' * 200_000}\n", "t:2: gpu0_energy: found '5555"),
+        ("zeus", f'{ZEUS}"5.0\n', "t:2: is not CSV"),
+        ("zeus", ZEUS.partition("\n")[0], "t: has no windows; nothing to import"),
+    ],
+)
+def test_a_row_that_is_none_of_the_tools_is_refused_with_its_line(tmp_path, layout, text, said):
+    (tmp_path / "t").write_text(text)
+    (tmp_path / "m.toml").write_text(
+        f'layout = "{layout}"\n' + '[columns]\ntime_s = "time"\n' * (layout == "caliper")
+    )
+    with pytest.raises(FileError, match=re.escape(said)):
+        import_table(tmp_path / "t", tmp_path / "s", tmp_path / "m.toml", site="x")
+
+
 def test_loops_of_ear_are_iterations_on_a_node(tmp_path) -> None:
     frame = taken(tmp_path, FILES / "ear_loops.csv")
     assert set(frame["kernel"]) == {"loop 4021"}

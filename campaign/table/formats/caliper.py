@@ -7,13 +7,12 @@ no hosts. Which of its times is the run time, a map says: some are summed over r
 
 from __future__ import annotations
 
-import csv
 import re
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from campaign.table.delimited import read_table_text
+from campaign.table.delimited import read_table_text, rows_of
 from campaign.table.formats import Columns, FormatDescription, columns_of
 from campaign.table.map_file import TableMap
 from dvfs.input_files import FileError
@@ -58,8 +57,7 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
         raise FileError(
             "is a profile, and no table", WRITE_IT.replace("FILE", path.name), str(path)
         )
-    table = csv.DictReader(text.splitlines())
-    header = table.fieldnames or ()
+    header, table = rows_of(path, text)
     if not {"node", "name"} <= {*header}:
         raise FileError("is no table of Hatchet", "name one with node and name", f"{path}:1")
     if "rank" in header:
@@ -86,12 +84,11 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     ]
     lines, rows = [], []
     ids = defaultdict(set)
-    for row in table:
-        lines.append(table.line_num)
+    for line, fields in table:
+        row = dict(zip(header, fields, strict=True))
+        lines.append(line)
         rows.append(row)
         ids[row["name"]].add(row.get("nid"))
-    if not rows:
-        raise FileError("has no regions", "nothing to import", str(path))
     return columns_of(lines, [_row(row, len(ids[row["name"]]) > 1) for row in rows]), notes
 
 

@@ -75,16 +75,14 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
         # A later row of a run counts from the run's start again.
         run = str(line) if TASK in row else row.get("run_id") or str(line)
         runs[run] = line, _row(row, f"{path}:{line}", mapping)
-    if not runs:
-        raise FileError("has no runs", "nothing to import", str(path))
     if n_left := n_read - len(runs):
         notes.append(f"{path}: rows that flush wrote before a run's last are left out: {n_left}")
     if TASK in header:
         notes.append(f"{path}: a file of tasks has no pue: where one was set, energies include it")
     if "energy_j" not in mapping.columns:
         notes.append(f"{path}: energies are CPU and GPU; ram_energy, an estimate, is left out")
-    lines, rows = zip(*sorted(runs.values(), key=itemgetter(0)), strict=True)
-    return columns_of(lines, rows), notes
+    ordered = sorted(runs.values(), key=itemgetter(0))
+    return columns_of([line for line, _ in ordered], [row for _, row in ordered]), notes
 
 
 def _row(kept: dict[str, str], place: str, mapping: TableMap) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from campaign.policy.accounting import sharing
-from campaign.table.delimited import number_at, read_table_text
+from campaign.table.delimited import number_at, read_table_text, rows_of
 from campaign.table.formats import UNTRIED, Columns, FormatDescription, columns_of
 from campaign.table.map_file import TableMap
 from dvfs.input_files import FileError
@@ -55,23 +55,17 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
             number.
     """
     text, notes = read_table_text(path)
-    header, *others = text.splitlines() or [""]
-    names = header.split(";")
+    names, table = rows_of(path, text, "no name may have a semicolon: correct it", ";")
     if not {*NEEDED} <= {*names} or not {LOOP, PROGRAM} & {*names}:
         raise FileError("is no table of EAR", MAKE_IT, f"{path}:1")
     steps: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
-    for line, fields in enumerate((line.split(";") for line in others), 2):
-        if fields in ([""], names):
+    for line, fields in table:
+        if fields == names:
             continue
-        if len(fields) != len(names):
-            what = f"{len(fields)} fields where the header has {len(names)}"
-            raise FileError(what, "no name may have a semicolon: correct it", f"{path}:{line}")
         row: dict[str, Any] = dict(zip(names, fields, strict=True))
         key = (str(line),) if LOOP in names else tuple(row.get(name, "") for name in STEP)
         steps[key].append(row | {"_line": line})
     kept = [rows for key, rows in steps.items() if LOOP in names or _is_measured(key, steps)]
-    if not kept:
-        raise FileError("has no steps", "nothing to import", str(path))
     rows = [_row(nodes, path) for nodes in kept]
     if LOOP not in names:
         if len(kept) < len(steps):

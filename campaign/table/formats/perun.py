@@ -73,8 +73,6 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
         raise
     except Exception:  # what a damaged HDF5 file raises is of many kinds
         raise FileError("has no results of perun", REMEDY, str(path)) from None
-    if not rows:
-        raise FileError("has no runs", "nothing to import", str(path))
     return columns_of([1] * len(rows), rows), notes
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from campaign.policy.accounting import expand_nodes
-from campaign.table.delimited import number_at, read_table_text
+from campaign.table.delimited import number_at, read_table_text, rows_of
 from campaign.table.formats import Columns, FormatDescription, columns_of
 from campaign.table.map_file import COLUMNS, TableMap
 from campaign.table.units import UNITS
@@ -56,29 +56,23 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
             are times.
     """
     text, notes = read_table_text(path)
-    first, *others = text.splitlines() or [""]
-    header = first.split("|")
+    header, table = rows_of(
+        path,
+        text,
+        "remove this row: a run that failed early has no values, and what follows shifts; or it is "
+        "of a test that was changed: divide the log at its headers",
+        "|",
+    )
     if tuple(header[:2]) != FIRST or "name" not in header:
         raise FileError(
             "is no performance log of ReFrame", "name one of its default format", f"{path}:1"
         )
     lines, rows = [], []
-    for number, line in enumerate(others, 2):
-        if not line or line == first:  # written again by a later run
+    for line, fields in table:
+        if fields == header:  # written again by a later run
             continue
-        fields = line.split("|")
-        if len(fields) != len(header):
-            raise FileError(
-                f"{len(fields)} fields where the header has {len(header)}",
-                "remove this row: a run that failed early has no values, and what follows shifts; "
-                "or it is of a test that was changed: divide the log at its headers",
-                f"{path}:{number}",
-            )
-        kept = dict(zip(header, fields, strict=True))
-        lines.append(number)
-        rows.append(_row(kept, f"{path}:{number}", mapping))
-    if not rows:
-        raise FileError("has no runs", "nothing to import", str(path))
+        lines.append(line)
+        rows.append(_row(dict(zip(header, fields, strict=True)), f"{path}:{line}", mapping))
     return columns_of(lines, rows), notes
 
 

@@ -91,12 +91,9 @@ def _measurements(run: Sequence[dict[str, str]], path: Path) -> list[dict[str, A
     if len(clocks) > 1:
         return [_row(step, job, _clock(step), row_energy(step), path) for step in numbered]
     energy: tuple[float | None, str]
-    if not steps:
-        energy = (None, "the job's own row sums those of its steps; write the table without -X")
-    elif "NNodes" not in job:
-        energy = job_energy(job | {"NNodes": ""}, steps)
-    else:
-        energy = job_energy(job, steps)
+    energy = (None, "the job's own row sums those of its steps; write the table without -X")
+    if steps:
+        energy = job_energy({"NNodes": ""} | job, steps)
     return [_row(job, job, clocks.pop() if clocks else None, energy, path, failed_step(steps))]
 
 

@@ -6,12 +6,11 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
 
-from campaign.table.delimited import number_at, read_table_text
+from campaign.table.delimited import number_at, read_table_text, rows_of
 from campaign.table.formats import Columns, FormatDescription, columns_of
 from campaign.table.map_file import TableMap
 from dvfs.input_files import FileError
@@ -48,17 +47,18 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     text, notes = read_table_text(path)
     if text.lstrip().startswith("{"):
         return _profile(path, text), notes
-    table = csv.DictReader(text.splitlines())
-    gpus = [name for name in table.fieldnames or () if name.startswith("gpu")]
-    if not gpus or "elapsed_time" not in (table.fieldnames or ()):
+    header, table = rows_of(path, text)
+    gpus = [name for name in header if name.startswith("gpu")]
+    if not gpus or "elapsed_time" not in header:
         raise FileError("is no log of ZeusMonitor", "give it a log_file", f"{path}:1")
-    lines, rows = [], []
-    for kept in table:
-        place = f"{path}:{table.line_num}"
+    lines: list[int] = []
+    rows: list[dict[str, Any]] = []
+    for line, fields in table:
+        place, kept = f"{path}:{line}", dict(zip(header, fields, strict=True))
         energies = [number_at(kept[name], name, place) for name in gpus]
         if 0.0 in energies:
             notes.append(f"{place}: 0 J: the window was shorter than the counter's period")
-        lines.append(table.line_num)
+        lines.append(line)
         rows.append(
             {name: kept[name] for name in (*gpus, "start_time", "window_name", "elapsed_time")}
             | {
