@@ -149,6 +149,15 @@ def number(text: str) -> float:
     return value
 
 
+def number_or_text(text: Any) -> Any:
+    """The number or truth value that a text is in JSON; else the text."""
+    try:
+        value = json.loads(text)
+        return value if isinstance(value, int | float) and math.isfinite(value) else text
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return text
+
+
 def _decimal_mark(cells: Mapping[str, _Cells]) -> str:
     proofs: dict[str, tuple[str, int, str]] = {}
     for name, cell in cells.items():

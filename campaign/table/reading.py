@@ -34,6 +34,7 @@ from campaign.table.number_text import (
     Numbers,
     NumberStyle,
     UnclearNumbersError,
+    number_or_text,
     read_numbers,
     readings,
 )
@@ -548,16 +549,14 @@ def _params(columns: dict[str, Texts], mark: str) -> Texts:
 def _param(value: Any, mark: str) -> Any:
     """A number or truth value where the text is one in JSON, but for the file's decimal mark;
     otherwise the value as it is, as one that may be two numbers is."""
-    try:
-        if isinstance(value, str) and mark != ".":
-            if "." in value and (mark or len({*readings(value).values()}) > 1):
-                return value
-            if mark and NumberStyle(mark).number(value) is not None:
-                return json.loads(value.replace(",", "."))
-        read = json.loads(value)
-    except (TypeError, ValueError, RecursionError):
-        return value
-    return read if isinstance(read, int | float) and math.isfinite(read) else value
+    text = value
+    if isinstance(value, str) and mark != ".":
+        if "." in value and (mark or len({*readings(value).values()}) > 1):
+            return value
+        if mark and NumberStyle(mark).number(value) is not None:
+            text = value.replace(",", ".")
+    read = number_or_text(text)
+    return value if read is text else read
 
 
 def _text(value: Any) -> str:

@@ -254,6 +254,17 @@ def test_a_test_of_reframe_in_two_environments_is_two_kernels(tmp_path) -> None:
     assert set(frame["repeat"]) == {0}
 
 
+@pytest.mark.parametrize("text", ["1" * 400, "[" * 100_000, "Infinity", "1e999"])
+def test_a_parameter_that_is_no_number_a_machine_has_is_a_text(tmp_path, text) -> None:
+    log = "result|job_completion_time|name|unique_name|time_value|time_unit\n"
+    (tmp_path / "r.log").write_text(f"{log}pass|2024|t %n={text}|u|1.0|s\n")
+    (tmp_path / "t.csv").write_text(f"kernel,core_mhz,time_s,energy_j,n\nt,1000,1,5,{text}\n")
+    (tmp_path / "m.toml").write_text('params = ["n"]\n')
+    for file, map_file in (("r.log", None), ("t.csv", tmp_path / "m.toml")):
+        made = import_table(tmp_path / file, tmp_path / f"{file}.s", map_file, site="x")
+        assert json.loads(made.measurements["params"][0]) == {"n": text}
+
+
 def test_an_infinite_clock_of_reframe_is_refused_with_its_line(tmp_path) -> None:
     text = (FILES / "reframe_stream.log").read_text().replace("core_mhz=2400", "core_mhz=1e999")
     said = refused(tmp_path, text, "reframe")

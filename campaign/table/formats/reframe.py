@@ -7,7 +7,6 @@ value and its unit. Which is the time and which the energy, their units say.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from campaign.policy.accounting import expand_nodes
 from campaign.table.delimited import number_at, read_table_text, rows_of
 from campaign.table.formats import Columns, FormatDescription, columns_of
 from campaign.table.map_file import COLUMNS, TableMap
+from campaign.table.number_text import number_or_text
 from campaign.table.units import UNITS
 from dvfs.dataset import KERNEL_FAILED, OK
 from dvfs.input_files import FileError
@@ -84,7 +84,7 @@ def _row(kept: Mapping[str, str], place: str, mapping: TableMap) -> dict[str, An
     # A log has a test's runs in all of its programming environments.
     environment = kept.get("environ", BUILTIN)
     others: dict[str, Any] = {} if environment == BUILTIN else {"environ": environment}
-    others |= {p: _value(v) for p, v in params.items() if p not in setting}
+    others |= {p: number_or_text(v) for p, v in params.items() if p not in setting}
     nodes = expand_nodes(kept.get("job_nodelist", "").replace("null", ""), place)
     labels = {n: v for n, v in kept.items() if v not in ("", "null", "None") and n not in COLUMNS}
     measured = _measured(kept, place, mapping) if passed else {}
@@ -122,12 +122,3 @@ def _measured(kept: Mapping[str, str], place: str, mapping: TableMap) -> dict[st
                 place,
             )
     return {ours: value for ours, values in found.items() for value in values.values()}
-
-
-def _value(text: str) -> Any:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    is_number = isinstance(value, int | float) and math.isfinite(value)
-    return value if is_number or isinstance(value, bool) else text
