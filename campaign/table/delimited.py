@@ -536,8 +536,7 @@ def parsed_rows(
 
 def _recognised(text: str, mapping: TableMap) -> str:
     """The delimiter that gives the most names that are known, or the fields that the map lists."""
-    known = {name for source in mapping.columns.values() for name in source.names}
-    known |= {rule.column for rule in mapping.keep} | {POINT_ID}
+    known = {*mapping.named, *(rule.column for rule in mapping.keep), POINT_ID}
 
     def score(delimiter: str) -> tuple[int, int]:
         try:

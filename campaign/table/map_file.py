@@ -311,6 +311,16 @@ class TableMap(FileModel):
         return value
 
     @property
+    def given(self) -> set[str]:
+        """The standard columns that it names or gives a value."""
+        return {*self.columns, *self.constants}
+
+    @property
+    def named(self) -> set[str]:
+        """The columns of the table from which it takes standard ones."""
+        return {name for source in self.columns.values() for name in source.names}
+
+    @property
     def imported(self) -> bool:
         """Whether it is in a format of another tool. Its rows may lack clocks and energy, and may
         be failures."""
@@ -326,8 +336,7 @@ class TableMap(FileModel):
         """Whether rows of the same point are numbered: as the map says, else as its format does."""
         if not self.imported or "number_repeats" in self.model_fields_set:
             return self.number_repeats
-        given = "repeat" in {*self.columns, *self.constants}
-        return bool(FORMATS.load(self.layout).ABOUT.repeats) and not given
+        return bool(FORMATS.load(self.layout).ABOUT.repeats) and "repeat" not in self.given
 
     @property
     def keeps_unknown(self) -> bool:
@@ -357,19 +366,12 @@ class TableMap(FileModel):
         return self
 
     @model_validator(mode="after")
-    def _one_repeat(self) -> Self:
-        if self.number_repeats and "repeat" in {*self.columns, *self.constants}:
-            raise BadValueError(
-                "number_repeats beside a column or constant repeat", "leave out one of the two"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _one_params(self) -> Self:
-        if self.params and "params" in {*self.columns, *self.constants}:
-            raise BadValueError(
-                "params beside a column or constant params", "leave out one of the two"
-            )
+    def _one_way(self) -> Self:
+        for key, name in (("number_repeats", "repeat"), ("params", "params")):
+            if getattr(self, key) and name in self.given:
+                raise BadValueError(
+                    f"{key} beside a column or constant {name}", "leave out one of the two"
+                )
         return self
 
 
@@ -420,7 +422,7 @@ def number_columns(header: Iterable[str], mapping: TableMap) -> list[str]:
     """The columns of a table that are read as numbers."""
     header = list(header)
     standard = OF_STORE if POINT_ID in header else {*COLUMNS}
-    taken = {*mapping.params}.union(*(source.names for source in mapping.columns.values()))
+    taken = {*mapping.params, *mapping.named}
     names = [
         name
         for name in header

@@ -276,17 +276,15 @@ def _of_format(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     (header, lines, values), notes = FORMATS.load(mapping.layout).read(path, mapping)
     if not lines:
         raise FileError(f"has no {mapping.rows}", "nothing to import", str(path))
-    named = {name for source in mapping.columns.values() for name in source.names}
-    given = ({*mapping.columns, *mapping.constants} & {*COLUMNS}) - named
+    given = (mapping.given & {*COLUMNS}) - mapping.named
     kept = [i for i, name in enumerate(header) if name not in given]
     return ([header[i] for i in kept], lines, [values[i] for i in kept]), notes
 
 
 def _has_unnamed_node(header: Sequence[str], mapping: TableMap) -> bool:
     """Whether a table has a column node, and a map that names columns, but not this one."""
-    named = {name for source in mapping.columns.values() for name in source.names}
-    is_other = mapping.columns and not mapping.imported
-    return "node" in header and bool(is_other) and "node" not in {*named, *mapping.columns}
+    is_other = bool(mapping.columns) and not mapping.imported
+    return is_other and "node" in header and "node" not in {*mapping.named, *mapping.columns}
 
 
 def _check_nodes(
@@ -358,7 +356,7 @@ def _check_columns(
 ) -> None:
     """Refuse columns that are missing, that nobody knows, or that the map contradicts: all of
     them."""
-    have = {*mapping.columns, *columns, *mapping.constants}
+    have = {*columns, *mapping.given}
     optional = {"core_mhz"} if {"power_limit_w", "profile"} & have else set()
     if mapping.imported:
         optional = {"core_mhz", "time_s"}  # all of its rows may be failures

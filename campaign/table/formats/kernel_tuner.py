@@ -278,7 +278,7 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     }
     if all(reasons):
         ours.setdefault("time_s", [None] * len(reasons))
-    if "kernel" not in {*mapping.columns, *mapping.constants}:
+    if "kernel" not in mapping.given:
         ours["kernel"] = [read.members[NAME]] * len(reasons)
     header, values = [*theirs, *ours], [*theirs.values(), *ours.values()]
     return (header, read.lines, values), notes + read.notes
@@ -298,13 +298,13 @@ def _check_parameters(path: Path, read: JsonRecords, tuned: list[str]) -> None:
 def _usual(read: JsonRecords, mapping: TableMap) -> dict[str, str]:
     """Our column -> the field of it in the file, where the map says nothing of either."""
     fields = {name for record in read.records for name in record}
-    given = {*mapping.columns, *mapping.constants}
+    given = mapping.given
     if {"energy_j", "power_w"} & given:
         given |= {"energy_j", "power_w"}
     return {
         ours: theirs
         for ours, (theirs, _) in OURS.items()
-        if ours not in given and theirs in fields - _named(mapping)
+        if ours not in given and theirs in fields - mapping.named
     }
 
 
@@ -314,7 +314,7 @@ def _scaled(values: list[Any], factor: float) -> list[Any]:
 
 def _as_cache(path: Path, read: JsonRecords, mapping: TableMap) -> None:
     """Give results of the T4 format the form that they have in a cache."""
-    if "kernel" not in {*mapping.columns, *mapping.constants}:
+    if "kernel" not in mapping.given:
         raise FileError(
             "does not name its kernel",
             "give kernel under [constants] in a map file, or --set kernel=K",
@@ -352,12 +352,8 @@ def _as_cache(path: Path, read: JsonRecords, mapping: TableMap) -> None:
         read.members.setdefault(CACHE_KEY, list(params))
 
 
-def _named(mapping: TableMap) -> set[str]:
-    return {name for source in mapping.columns.values() for name in source.names}
-
-
 def _params(read: JsonRecords, tuned: list[str], mapping: TableMap) -> list[str]:
-    params = [name for name in tuned if name not in _named(mapping)]
+    params = [name for name in tuned if name not in mapping.named]
     return [json.dumps({name: record[name] for name in params}) for record in read.records]
 
 
@@ -366,7 +362,7 @@ def _fields(
 ) -> dict[str, list[Any]]:
     """The keys of the file and the fields of the records that are columns of their own. In a failed
     record, what the map takes for a number and is none is missing."""
-    shown = _named(mapping) | {rule.column for rule in mapping.keep}
+    shown = mapping.named | {rule.column for rule in mapping.keep}
     columns: dict[str, list[Any]] = {
         name: [_cell(value)] * len(reasons)
         for name, value in read.members.items()

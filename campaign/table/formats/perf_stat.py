@@ -132,7 +132,7 @@ def _row(
     row: dict[str, Any] = dict(values)
     if DURATION in values:
         row["time_s"] = round(row.pop(DURATION), 9)
-    elif "time_s" not in {*mapping.columns, *mapping.constants}:
+    elif "time_s" not in mapping.given:
         raise FileError(
             "has no time: perf stat writes none with -x and -j",
             "count the event duration_time too, or give --set time_s=SECONDS",

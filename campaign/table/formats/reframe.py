@@ -113,9 +113,8 @@ def _measured(kept: Mapping[str, str], place: str, mapping: TableMap) -> dict[st
             if quantity in unit.factors:
                 value = number_at(text, name, place) * unit.factors[quantity]
                 found.setdefault(ours, {})[name] = value
-    given = {*mapping.columns, *mapping.constants}
     for ours, values in found.items():
-        if len(values) > 1 and ours not in given:
+        if len(values) > 1 and ours not in mapping.given:
             raise FileError(
                 f"several variables may be {ours}: {', '.join(values)}",
                 f'name one under [columns] in a map file: {ours} = "{next(iter(values))}"',
