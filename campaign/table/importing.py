@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -46,17 +46,6 @@ from dvfs.texts import Texts
 if TYPE_CHECKING:
     from campaign.store.measurement import Trace
     from campaign.table.windows import PowerLogs
-
-
-class TraceSource(Protocol):
-    """Traces of points: a folder that export wrote, or the windows of power logs."""
-
-    @property
-    def points(self) -> list[str]:
-        """The ids of the points that have traces."""
-
-    def of(self, point_id: str) -> Sequence[Trace]:
-        """A point's traces."""
 
 
 def import_table(
@@ -114,19 +103,17 @@ def import_table(
     sidecar = read_sidecar(table)
     if sidecar != Sidecar():
         checked.notes.append(f"{sidecar_path(table)}: read with it")
-    source: TraceSource | None = None
+    of_points: Mapping[str, Sequence[Trace]] = {}
     if traces is not None:
         from campaign.table.trace_folder import TraceFolder  # noqa: PLC0415
 
-        source = TraceFolder(traces)
+        of_points = TraceFolder(traces)
     elif raw.traces:
-        from campaign.table.windows import PointTraces  # noqa: PLC0415
-
         point_ids = np.asarray(checked.rows[POINT_ID]).tolist()
-        of_point = zip(point_ids, checked.lines.tolist(), strict=True)
-        source = PointTraces({point_id: raw.traces[line] for point_id, line in of_point})
+        lines = zip(point_ids, checked.lines.tolist(), strict=True)
+        of_points = {point_id: raw.traces[line] for point_id, line in lines}
     into = create_store(store.resolve(), store.name)
-    return import_rows(checked, into, mapping, sidecar, source)
+    return import_rows(checked, into, mapping, sidecar, of_points)
 
 
 def _check_site(raw: RawTable, site: str | None, mapping: TableMap, map_file: Path | None) -> None:
@@ -155,13 +142,13 @@ def import_rows(
     store: Store,
     mapping: TableMap,
     sidecar: Sidecar | None = None,
-    traces: TraceSource | None = None,
+    traces: Mapping[str, Sequence[Trace]] = MappingProxyType({}),
 ) -> Imported:
     """Put a table's rows into a store: all of them or none.
 
     They become a new generation of the index, which one rename commits: killed at any moment,
     the store holds the table whole or not at all, and importing again completes it. A point that
-    the store holds as failed is replaced by one that is complete.
+    the store holds as failed is replaced by one that is complete. ``traces``: of points, by id.
 
     Raises:
         FileError: the table has no rows, or the store holds a point of it with another energy
@@ -213,7 +200,7 @@ def _add(
     rows: Rows,
     new_points: Mapping[str, int],
     failures: Rows,
-    traces: TraceSource | None,
+    traces: Mapping[str, Sequence[Trace]],
 ) -> None:
     """Commit rows of points that the store does not hold, or holds as failed."""
     base, _ = newest_generation(store)
@@ -225,10 +212,10 @@ def _add(
 
 
 def _with_traces(
-    store: Store, now: Generation, point_ids: np.ndarray, traces: TraceSource | None
+    store: Store, now: Generation, point_ids: np.ndarray, traces: Mapping[str, Sequence[Trace]]
 ) -> tuple[dict[str, np.ndarray], Generation]:
     """Write the points' traces after the committed samples; the rows of the traces table."""
-    if traces is None:
+    if not traces:
         return {}, now
     if now.samples_end:
         repair_descriptions(store, now.samples_end)
@@ -236,9 +223,9 @@ def _with_traces(
     names = ("of", *TRACE_TEXT_COLUMNS, "row_start", "row_size")
     rows: dict[str, list[Any]] = {name: [] for name in names}
     place = {point_id: i for i, point_id in enumerate(point_ids.tolist())}
-    for point_id in traces.points:
+    for point_id in traces:
         if point_id in place:
-            added = writer.add(point_id, traces.of(point_id))
+            added = writer.add(point_id, traces[point_id])
             for name, values in zip(names, added, strict=True):
                 rows[name] += values
     writer.flush()

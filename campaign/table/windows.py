@@ -57,22 +57,6 @@ class Windows:
     notes: list[str]
 
 
-@dataclass(frozen=True)
-class PointTraces:
-    """The traces of points, as import takes them."""
-
-    traces: Mapping[str, Sequence[Trace]]
-
-    @property
-    def points(self) -> list[str]:
-        """The ids of the points that have traces."""
-        return list(self.traces)
-
-    def of(self, point_id: str) -> Sequence[Trace]:
-        """A point's traces."""
-        return self.traces[point_id]
-
-
 def measured_windows(
     path: Path, columns: Mapping[str, Sequence[Any]], lines: Sequence[int], logs: PowerLogs
 ) -> Windows:

@@ -198,7 +198,7 @@ def test_traces_that_hold_too_much_are_refused(tmp_path: Path) -> None:
     group = traces(tmp_path / "right")
     for name in ("time_ns", "value"):
         group[name][:] = np.arange(10)  # type: ignore[index]
-    (trace,) = TraceFolder(tmp_path / "right").of("x")
+    (trace,) = TraceFolder(tmp_path / "right")["x"]
     assert trace.value.tolist() == list(range(10))
 
     traces(tmp_path / "long", 1 << 40)
@@ -207,18 +207,18 @@ def test_traces_that_hold_too_much_are_refused(tmp_path: Path) -> None:
 
     traces(tmp_path / "gzip", compressors=zarr.codecs.GzipCodec())
     with pytest.raises(FileError, match="packed"):
-        TraceFolder(tmp_path / "gzip").of("x")
+        TraceFolder(tmp_path / "gzip")["x"]
 
     chunk = tmp_path / "right" / "value" / "c" / "0"
     chunk.write_bytes(bytes(zarr.codecs.ZstdCodec()._zstd_codec.encode(bytes(200 << 20))))
     assert chunk.stat().st_size < 1 << 20
     with pytest.raises(FileError, match="more than 64 MiB"):
-        TraceFolder(tmp_path / "right").of("x")
+        TraceFolder(tmp_path / "right")["x"]
 
     chunk.unlink()
     os.mkfifo(chunk)
     with pytest.raises(FileError, match="regular"):
-        TraceFolder(tmp_path / "right").of("x")
+        TraceFolder(tmp_path / "right")["x"]
 
 
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 257, 65_791, 65_792, 1 << 20, 5 << 20])
