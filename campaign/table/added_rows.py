@@ -12,10 +12,15 @@ import numpy as np
 
 from campaign.plan.point import ID_CHARS
 from campaign.store.columns import FAILURE_COLUMNS, column
-from campaign.store.layout import Store
+from campaign.store.compaction import compact
+from campaign.store.generation import STATE
+from campaign.store.layout import Store, writing
+from campaign.store.records import StoreContents, read_contents
 from campaign.store.setups import has_earlier, write_earlier, write_setups
 from campaign.store.site_record import SiteRecord, has_site_record, write_site_record
 from campaign.store.summary import updated
+from campaign.store.tables import measurement_columns
+from campaign.store.verify import give_up_records
 from campaign.table.checking import Checked, Rows
 from campaign.table.map_file import POINT_ID, TableMap
 from campaign.table.points import worth_of
@@ -62,20 +67,15 @@ class Held:
     time_s: np.ndarray
 
     @classmethod
-    def of(cls, held: Mapping[str, np.ndarray]) -> Self:
-        """Those of the measurements of a store."""
-        ids = np.asarray(held[POINT_ID], f"S{ID_CHARS}")
-        order = np.argsort(ids)
-        worth = worth_of(Texts.of(held["status"]))
-        return cls(ids[order], order, worth, held["energy_j"], held["time_s"])
-
-    @classmethod
-    def of_states(cls, states: np.ndarray, held: Mapping[str, np.ndarray]) -> Self:
-        """The same by the states of all measurements (:data:`campaign.store.generation.STATE`):
-        ids as texts would take several times the memory."""
+    def of(cls, contents: StoreContents) -> Self:
+        """Those of a store without journals. By the states of all measurements: ids as texts would
+        take several times the memory."""
+        base = contents.generation
+        states = np.empty(0, STATE) if base is None else base.states()
         worth = np.zeros(len(states), np.int64)
         worth[states["row"]] = worth_of(Texts(states["status"], [*STATUSES]))
         ids, rows = (np.ascontiguousarray(states[name]) for name in ("id", "row"))
+        held = measurement_columns(contents)
         return cls(ids, rows, worth, held["energy_j"], held["time_s"])
 
     def find(self, checked: Checked) -> tuple[np.ndarray, np.ndarray]:
@@ -109,6 +109,15 @@ class Held:
         better = np.zeros(len(there), bool)
         better[there] = worth > worth_held
         return place, better
+
+
+def compacted(store: Store) -> tuple[StoreContents, list[str]]:
+    """What a store holds, all of it in its index; and what was damaged, a line each. The caller
+    must hold the driver's lock."""
+    with writing(store):
+        damage = compact(store).messages(writers_gone=True)
+        damage += give_up_records(store)
+    return read_contents(store), damage
 
 
 def _cost(value: float, unit: str) -> str:

@@ -11,22 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from campaign.store.columns import column
-from campaign.store.compaction import (
-    NewRows,
-    compact,
-    equalize_generations,
-    write_generation,
-)
-from campaign.store.generation import Generation, newest_generation
+from campaign.store.compaction import NewRows, equalize_generations, write_generation
+from campaign.store.generation import Generation
 from campaign.store.layout import Store, create_store, driver_lock, writing
 from campaign.store.records import read_contents
 from campaign.store.samples import ShardWriter, repair_descriptions
 from campaign.store.summary import with_sites
 from campaign.store.tables import failure_columns, measurement_columns
-from campaign.store.verify import give_up_records
 from campaign.table.added_rows import (
     Held,
     Imported,
+    compacted,
     new_failures,
     with_failures,
     with_measurements,
@@ -162,11 +157,8 @@ def import_rows(
     status, of_site = rows["status"], rows["site"]
     assert isinstance(status, Texts) and isinstance(of_site, Texts)  # noqa: S101
     with driver_lock(store):
-        with writing(store):
-            damage = compact(store).messages(writers_gone=True)  # what is in journals goes first
-            damage += give_up_records(store)
-        contents = read_contents(store)
-        held = Held.of(measurement_columns(contents))
+        contents, damage = compacted(store)
+        held = Held.of(contents)
         place, better = held.find(checked)
         there = place >= 0
         new = ~there | better
@@ -177,7 +169,7 @@ def import_rows(
                 added = rows if new.all() else {name: column[new] for name, column in rows.items()}
                 per_site = np.bincount(of_site.codes[~there], minlength=len(of_site.values))
                 points = {s: n for s, n in zip(of_site.values, per_site.tolist(), strict=True) if n}
-                _add(store, added, points, failures, traces)
+                _add(store, contents.generation, added, points, failures, traces)
             equalize_generations(store)
         measurements = rows if not len(held.ids) else measurement_columns(read_contents(store))
         said = measurements["provenance"]
@@ -187,7 +179,7 @@ def import_rows(
         new=int(new.sum()),
         failed=int((new & (worth_of(status) == 0)).sum()),
         held=int((~new).sum()),
-        sites=sorted(of_site.values[code] for code in np.unique(of_site.codes)),
+        sites=sorted(of_site.present()),
         measurements=Columns(dict(sorted(measurements.items())), {}),
         damage=damage,
         disagreements=checked.disagreements,
@@ -197,13 +189,13 @@ def import_rows(
 
 def _add(
     store: Store,
+    base: Generation | None,
     rows: Rows,
     new_points: Mapping[str, int],
     failures: Rows,
     traces: Mapping[str, Sequence[Trace]],
 ) -> None:
     """Commit rows of points that the store does not hold, or holds as failed."""
-    base, _ = newest_generation(store)
     now = base or Generation(store.index)
     trace_columns, now = _with_traces(store, now, np.asarray(rows[POINT_ID]), traces)
     summary = with_sites(with_failures(with_measurements(now.summary, rows), failures), new_points)

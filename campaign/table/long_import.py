@@ -10,21 +10,15 @@ from dataclasses import replace
 import numpy as np
 
 from campaign.store.columns import FAILURE_COLUMNS
-from campaign.store.compaction import (
-    NewPart,
-    compact,
-    equalize_generations,
-    write_long_generation,
-)
-from campaign.store.generation import STATE, Generation, newest_generation
+from campaign.store.compaction import NewPart, equalize_generations, write_long_generation
+from campaign.store.generation import Generation
 from campaign.store.layout import Store, driver_lock, writing
-from campaign.store.records import read_contents
 from campaign.store.summary import with_sites
-from campaign.store.tables import failure_columns, measurement_columns
-from campaign.store.verify import give_up_records
+from campaign.store.tables import failure_columns
 from campaign.table.added_rows import (
     Held,
     Imported,
+    compacted,
     new_failures,
     with_failures,
     with_measurements,
@@ -114,14 +108,9 @@ def import_long_table(table: LongTable, store: Store, mapping: TableMap) -> Impo
         raise FileError("has no rows", "nothing to import", str(table.path))
     sidecar = read_sidecar(table.path)
     with driver_lock(store):
-        with writing(store):
-            damage = compact(store).messages(writers_gone=True)  # what is in journals goes first
-            damage += give_up_records(store)
-        contents = read_contents(store)
-        base = newest_generation(store)[0]
-        states = np.empty(0, STATE) if base is None else base.states()
-        added = _Added(table, mapping, Held.of_states(states, measurement_columns(contents)))
-        del states
+        contents, damage = compacted(store)
+        base = contents.generation
+        added = _Added(table, mapping, Held.of(contents))
         added.summary = {} if base is None else base.summary
 
         def finish() -> tuple[Rows, Generation] | None:
