@@ -27,7 +27,7 @@ from campaign.table.plausibility import note_impossible, note_power_caps
 from campaign.table.points import (
     SAME_POINT,
     WORTH,
-    attempts_of,
+    measurements_of,
     point_ids_of,
     worth_of,
 )
@@ -93,23 +93,21 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
     """
     cells = TableCells(table)
     kinds = kinds_of(cells)
-    frame, power_w = frame_of(cells, mapping, kinds, OfAllRows())
+    frame, power_w = frame_of(cells, kinds, OfAllRows(mapping))
     ids = point_ids_of(frame, kinds.ids)
-    attempts = attempts_of(cells, frame, ids, kinds.ids, kinds.worth)
+    measurements = measurements_of(cells, frame, ids, kinds.ids, kinds.worth)
+    failures = np.flatnonzero(kinds.worth == 0)
     if wrong := cells.messages():
         raise FileError("\n".join(wrong))
     frame[POINT_ID] = EqualLengths(ids)
-    every = len(attempts.measurements) == len(table.lines)
+    every = len(measurements) == len(table.lines)
     lines = np.fromiter(table.lines, np.int64, len(table.lines))
     return Checked(
         table.path,
-        {
-            name: column if every else column[attempts.measurements]
-            for name, column in frame.items()
-        },
-        {name: column[attempts.failures] for name, column in frame.items()}
-        | {POINT_ID: np.asarray(frame[POINT_ID][attempts.failures])},
-        lines if every else lines[attempts.measurements],
+        {name: column if every else column[measurements] for name, column in frame.items()},
+        {name: column[failures] for name, column in frame.items()}
+        | {POINT_ID: np.asarray(frame[POINT_ID][failures])},
+        lines if every else lines[measurements],
         disagreements(table, frame, power_w),
         table.notes,
     )
@@ -118,6 +116,9 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
 class OfAllRows:
     """The checks that need all rows of a table together. Here the table has all of them."""
 
+    def __init__(self, mapping: TableMap) -> None:
+        self.mapping = mapping
+
     def group_settings(
         self,
         cells: TableCells,
@@ -125,14 +126,13 @@ class OfAllRows:
         site: Texts,
         keys: Mapping[str, Column],
         clocks: dict[str, np.ndarray],
-        mapping: TableMap,
     ) -> None:
         """See :func:`campaign.table.grouping.group_settings`; of rows of no store, with nothing
         wrong so far."""
-        if mapping.clocks != "grouped" or of_store.any() or cells.messages():
+        if self.mapping.clocks != "grouped" or of_store.any() or cells.messages():
             return
         codes = [key.codes if isinstance(key, Texts) else np.asarray(key) for key in keys.values()]
-        notes = group_settings(site, codes, clocks, mapping.numbers_repeats)
+        notes = group_settings(site, codes, clocks, self.mapping.numbers_repeats)
         cells.table.notes.extend(notes)
 
     def note_impossible(
@@ -141,10 +141,9 @@ class OfAllRows:
         columns: dict[str, np.ndarray],
         of_store: np.ndarray,
         failed: np.ndarray,
-        mapping: TableMap,
     ) -> None:
         """See :func:`campaign.table.plausibility.note_impossible`."""
-        note_impossible(cells, columns, of_store, failed, mapping)
+        note_impossible(cells, columns, of_store, failed, self.mapping)
 
     def note_power_caps(
         self,
@@ -153,11 +152,10 @@ class OfAllRows:
         core_mhz: np.ndarray,
         power_w: np.ndarray,
         read_back: np.ndarray,
-        mapping: TableMap,
     ) -> None:
         """See :func:`campaign.table.plausibility.note_power_caps`; of rows of no store."""
         if not of_store.any():
-            note_power_caps(cells, core_mhz, power_w, read_back, mapping)
+            note_power_caps(cells, core_mhz, power_w, read_back, self.mapping)
 
     def has_counts(self, name: str, counts: np.ndarray) -> bool:
         """Whether a row has a count of a class."""
@@ -209,27 +207,24 @@ def kinds_of(cells: TableCells) -> Kinds:
     return Kinds(ids.array(f"S{ID_CHARS}"), of_store, status, worth_of(status))
 
 
-def frame_of(
-    cells: TableCells, mapping: TableMap, kinds: Kinds, of_all: OfAllRows
-) -> tuple[Rows, np.ndarray]:
+def frame_of(cells: TableCells, kinds: Kinds, of_all: OfAllRows) -> tuple[Rows, np.ndarray]:
     """The rows in the store's columns, without ids; and power (W, float64, NaN where not given)."""
-    table = cells.table
+    table, mapping = cells.table, of_all.mapping
     exact = table.of_store
     of_store, complete = kinds.of_store, kinds.worth == WORTH[OK]
+
+    def names(column: str) -> Texts:
+        return cells.texts(column, lambda v: one_line(v, column, exact) if is_present(v) else "")
+
     site = cells.texts("site", lambda value: one_line(value, "site", exact))
     kernel = cells.texts("kernel", lambda value: _kernel(value, exact))
     params = cells.texts("params", params_json)
-    node = cells.texts("node", lambda v: one_line(v, "node", exact) if is_present(v) else "")
-    partition = cells.texts(
-        "partition", lambda v: one_line(v, "partition", exact) if is_present(v) else ""
-    )
+    node, partition, profile = map(names, ("node", "partition", "profile"))
+    has_profile = profile.array(bool, [*map(bool, profile.values)])
     may_lack = mapping.imported
-    profile = cells.texts(
-        "profile", lambda v: one_line(v, "profile", exact) if is_present(v) else ""
-    )
     no_clock = "core_mhz" not in table.columns
     power_limit_w = cells.numbers("power_limit_w")
-    alone = ~np.isnan(power_limit_w) | profile.array(bool, [name != "" for name in profile.values])
+    alone = ~np.isnan(power_limit_w) | has_profile
     needed = ~alone & ~of_store & (not (no_clock or may_lack))
     core_mhz = cells.numbers("core_mhz", needed=needed)
     mem_mhz = cells.numbers("mem_mhz")
@@ -260,9 +255,9 @@ def frame_of(
         )
     read_back = np.abs(clocks["core_mhz_achieved"] - core_mhz) <= AGREE * core_mhz
     failed = kinds.worth == 0
-    of_all.note_impossible(cells, clocks, of_store, failed, mapping)
+    of_all.note_impossible(cells, clocks, of_store, failed)
     keys: Rows = {"kernel": kernel, "params": params, "node": node, "repeat": repeat}
-    of_all.group_settings(cells, of_store, site, keys, clocks, mapping)
+    of_all.group_settings(cells, of_store, site, keys, clocks)
     core_mhz, mem_mhz = clocks["core_mhz"], clocks["mem_mhz"]
     counts = {name: cells.numbers(name) for name in table.columns if name.startswith(COUNT_PREFIX)}
     second_mhz = np.where(np.isnan(uncore_mhz), mem_mhz, uncore_mhz)
@@ -277,12 +272,12 @@ def frame_of(
     }
     used_w = np.where(without, power_w, np.nan)
     given_numbers = numbers | counts | {"power_w": used_w}
-    of_all.note_impossible(cells, given_numbers, of_store, failed, mapping)
+    of_all.note_impossible(cells, given_numbers, of_store, failed)
     made_j = np.where(without & ~cells.is_wrong("power_w", "time_s"), product_j, np.nan)
-    of_all.note_impossible(cells, {"power_w x time_s": made_j}, of_store, failed, mapping)
+    of_all.note_impossible(cells, {"power_w x time_s": made_j}, of_store, failed)
     with np.errstate(all="ignore"):
         mean_w = np.where(without, power_w, energy_j / time_s)
-    of_all.note_power_caps(cells, of_store, core_mhz, mean_w, read_back, mapping)
+    of_all.note_power_caps(cells, of_store, core_mhz, mean_w, read_back)
     frame: Rows = {
         "site": site,
         "partition": partition.otherwise(node.mapped(lambda name: name or "imported")),
@@ -307,7 +302,6 @@ def frame_of(
         "imported": cells.truths("imported") | ~of_store,
         **{name: n for name, n in counts.items() if exact or of_all.has_counts(name, n)},
     }
-    has_profile = profile.array(bool, [name != "" for name in profile.values])
     frame["clock_proof"] = _clock_proofs(cells, clocks, has_profile, simulated, of_store)
     power_w = np.where(given, power_w, np.nan)
     kept = cells.texts("provenance", provenance_json)

@@ -130,7 +130,7 @@ class OfLongTable(OfAllRows):
     """
 
     def __init__(self, mapping: TableMap) -> None:
-        self._mapping = mapping
+        super().__init__(mapping)
         self._grouped: dict[ClocksOf, tuple[np.ndarray, Grouped]] = {}
         self._candidates: dict[ClocksOf, Clocks] = {}
         self.any_of_store = self._is_wrong_early = False
@@ -154,7 +154,7 @@ class OfLongTable(OfAllRows):
 
     def again(self) -> OfLongTable:
         """One that has seen no part, but knows how clocks are grouped."""
-        other = OfLongTable(self._mapping)
+        other = OfLongTable(self.mapping)
         other._grouped, other._candidates = self._grouped, self._candidates
         return other
 
@@ -176,7 +176,7 @@ class OfLongTable(OfAllRows):
     def needs_pass(self) -> bool:
         """Whether another pass is needed, since clocks are grouped, or may have to be."""
         for key, clocks in self._candidates.items():
-            grouped = clocks.grouped(key[0], self._mapping.numbers_repeats)
+            grouped = clocks.grouped(key[0], self.mapping.numbers_repeats)
             self._grouped[key] = clocks.mhz, grouped
         found = any(self._grouped[key][1].note for key in self._candidates)
         self._candidates = {}
@@ -208,7 +208,7 @@ class OfLongTable(OfAllRows):
         """What is wrong with the table, as :meth:`TableCells.messages` says it."""
         units = self._other_units()
         texts = [*units.values()]
-        if not self.any_of_store and (caps := power_caps(self._most_drawn(), self._mapping)):
+        if not self.any_of_store and (caps := power_caps(self._most_drawn(), self.mapping)):
             texts.append(caps)
         wrong: dict[str, tuple[int, str, int]] = {}
         for (column, of_device), (line, text, rows) in self._wrong.items():
@@ -234,7 +234,7 @@ class OfLongTable(OfAllRows):
 
     def _other_units(self) -> dict[str, str]:
         """The columns that are in another unit as a whole, and what is wrong with each."""
-        texts = {n: other_unit(n, extent, self._mapping) for n, extent in self._extents.items()}
+        texts = {n: other_unit(n, extent, self.mapping) for n, extent in self._extents.items()}
         return {name: text for name, text in texts.items() if text}
 
     def group_settings(
@@ -244,13 +244,12 @@ class OfLongTable(OfAllRows):
         site: Texts,
         keys: Mapping[str, Column],
         clocks: dict[str, np.ndarray],
-        mapping: TableMap,
     ) -> None:
         """See :meth:`OfAllRows.group_settings`."""
         self.any_of_store |= bool(of_store.any())
         self._is_wrong_early |= bool(cells.wrong) or self._of_device
         self._sites.update(dict.fromkeys(site.present()))
-        if mapping.clocks != "grouped":
+        if self.mapping.clocks != "grouped":
             return
         for name in ("mem_mhz", "core_mhz"):
             beside = [*keys.values(), *([clocks["mem_mhz"]] if name == "core_mhz" else [])]
@@ -278,7 +277,6 @@ class OfLongTable(OfAllRows):
         columns: dict[str, np.ndarray],
         of_store: np.ndarray,
         failed: np.ndarray,
-        mapping: TableMap,
     ) -> None:
         """See :meth:`OfAllRows.note_impossible`."""
         for name, values in columns.items():
@@ -307,7 +305,6 @@ class OfLongTable(OfAllRows):
         core_mhz: np.ndarray,
         power_w: np.ndarray,
         read_back: np.ndarray,
-        mapping: TableMap,
     ) -> None:
         """See :meth:`OfAllRows.note_power_caps`."""
         clocks, drawn_w = core_mhz[~read_back], power_w[~read_back]

@@ -23,7 +23,6 @@ from campaign.table.points import point_ids_of, same_point, same_points
 from campaign.table.reading import RawTable, kept_notes, read_long_table
 from dvfs.dataset import COUNT_PREFIX
 from dvfs.input_files import FileError
-from dvfs.setting import AXES, Setting
 from dvfs.texts import EqualLengths, group_codes
 
 MOST_LISTED = 10_000
@@ -99,7 +98,7 @@ class LongTable:
             self._check_part(table)
             cells = TableCells(table)
             kinds = kinds_of(cells)
-            rows, power_w = frame_of(cells, self._text.mapping, kinds, of_all)
+            rows, power_w = frame_of(cells, kinds, of_all)
             of_all.end_part(cells)
             return _Part(table, rows, power_w, kinds)
 
@@ -172,11 +171,8 @@ class LongTable:
             if len(rows_of_part)
         )
         for part in self._parts(self._of_all.again()):
-            at, frame = np.flatnonzero(np.asarray(part.table.lines) == line), part.rows
-            for i in at.tolist():
-                setting = Setting.of(*(frame[name][i] for name in AXES))
-                text = same_point(other_line, frame["kernel"][i], setting, frame["repeat"][i])
-                self._of_all.note("point", line, text, rows)
+            for i in np.flatnonzero(np.asarray(part.table.lines) == line).tolist():
+                self._of_all.note("point", line, same_point(other_line, part.rows, i), rows)
                 return
 
     def _by_part(self, rows: np.ndarray) -> list[np.ndarray]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,14 +16,6 @@ SAME_POINT = ["site", "partition", "kernel", "params", "ranks", *AXES]
 """Rows that are equal in these are repeats of one another."""
 MIX = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
 WORTH = dict.fromkeys(COMPLETE, 2) | {DAMAGED: 1}
-
-
-@dataclass(frozen=True)
-class Attempts:
-    """Which rows of a table are measurements, one a point, and which are failed attempts."""
-
-    measurements: np.ndarray
-    failures: np.ndarray
 
 
 def point_ids_of(content: Mapping[str, Column], given: np.ndarray) -> np.ndarray:
@@ -48,34 +39,31 @@ def point_ids_of(content: Mapping[str, Column], given: np.ndarray) -> np.ndarray
     return np.where(given == b"", made, given)
 
 
-def attempts_of(
+def measurements_of(
     cells: TableCells,
     frame: Mapping[str, Column],
     ids: np.ndarray,
     given: np.ndarray,
     worth: np.ndarray,
-) -> Attempts:
-    """Divide the rows into measurements and failed attempts.
+) -> np.ndarray:
+    """int64: the rows that are measurements, one a point.
 
     Rows with the same id of a store are attempts at one point. Its measurement is the one that is
     complete, else the one with a damaged trace, else the last. Of other rows, one that is the same
     point as one before it is wrong. ``ids``: of the rows; ``given``: those that are of a store.
     """
-    failures = np.flatnonzero(worth == 0)
     # A hash of 64 bits in place of the text: sorting it is ten times as fast.
     mixed = np.ascontiguousarray(ids).view(np.uint64).reshape(-1, 3) @ MIX
     mixed.sort()
     if (mixed[1:] != mixed[:-1]).all():
-        return Attempts(np.arange(len(ids)), failures)
+        return np.arange(len(ids))
     wrong = np.zeros(len(ids), bool)
     wrong[[*cells.wrong_rows]] = True
     best: dict[Hashable, int] = {}
     attempt = np.asarray(frame["attempt"])
     for i, other in same_points(ids.tolist(), given != b"", worth, attempt, wrong, best):
-        setting = Setting.of(*(frame[name][i] for name in AXES))
-        line = cells.table.lines[other]
-        cells.note(i, "point", same_point(line, frame["kernel"][i], setting, frame["repeat"][i]))
-    return Attempts(np.array(sorted(best.values()), np.int64), failures)
+        cells.note(i, "point", same_point(cells.table.lines[other], frame, i))
+    return np.array(sorted(best.values()), np.int64)
 
 
 def same_points(
@@ -104,8 +92,10 @@ def same_points(
         yield i, other
 
 
-def same_point(line: int, kernel: str, setting: Setting, repeat: int) -> str:
-    """What is wrong with a row that is the same point as that of a line."""
+def same_point(line: int, frame: Mapping[str, Column], row: int) -> str:
+    """What is wrong with a row of the frame that is the same point as that of a line."""
+    setting = Setting.of(*(frame[name][row] for name in AXES))
+    kernel, repeat = frame["kernel"][row], frame["repeat"][row]
     return (
         f"the same point as line {line} ({kernel} at {setting}, repeat {repeat}); number them in a "
         f"column repeat or by number_repeats in a map file, or rename one"
