@@ -82,7 +82,8 @@ def meant_clocks(
         clocks: float64, sorted and distinct.
         rows: int64, of each clock.
         groups: of :func:`groups_of`.
-        own: float64, the clocks of a group that a kernel has in the mean, where it has any.
+        clocks_of_a_key: float64, the clocks of a group that a kernel has in the mean, where it has
+            any.
         name: as for :func:`grouped_clocks`.
         repeats_unnumbered: as for :func:`grouped_clocks`.
     """
@@ -108,27 +109,20 @@ def meant_clocks(
 def groups_of(clocks: np.ndarray) -> list[np.ndarray]:
     """Sorted clocks, divided at the gaps that are clearly wider than all others: indices; nothing
     where that leaves all together, or each alone."""
-    groups = _groups(clocks)
-    return groups if 1 < len(groups) < len(clocks) else []
-
-
-def _groups(clocks: np.ndarray) -> list[np.ndarray]:
-    """Sorted clocks, divided at the gaps that are clearly wider than all others: indices."""
-    whole = [np.arange(len(clocks))]
     if len(clocks) < 2 * FEWEST:
-        return whole
+        return []
     gaps = np.diff(np.log(clocks))
     ordered = np.sort(gaps)
     apart = ordered[1:] / np.maximum(ordered[:-1], 1e-9)
     for at in np.argsort(-apart, kind="stable")[:TRIED].tolist():
         if apart[at] < CLEARLY:
             break
-        groups = np.split(whole[0], np.flatnonzero(gaps > ordered[at]) + 1)
+        groups = np.split(np.arange(len(clocks)), np.flatnonzero(gaps > ordered[at]) + 1)
         widest = max(float(np.log(clocks[g[-1]] / clocks[g[0]])) for g in groups)
         nearest = min(float(np.log(clocks[b[0]] / clocks[a[-1]])) for a, b in pairwise(groups))
         if widest < WIDEST and nearest > CLEARLY * widest:
-            return groups
-    return whole
+            return groups if len(groups) < len(clocks) else []
+    return []
 
 
 def _round_mhz(low: float, high: float) -> float:

@@ -113,23 +113,16 @@ def import_table(
 
 def _check_site(raw: RawTable, site: str | None, mapping: TableMap, map_file: Path | None) -> None:
     """Refuse a column site beside one that is given for all rows."""
-    if site is not None and not {*raw.texts("site").values} <= {site}:
-        raise FileError("has a column site", "leave out --site", str(raw.path))
     fixed = mapping.constants.get("site")
-    if (
-        site is None
-        and fixed is not None
-        and not {*raw.texts("site").values}
-        <= {
-            fixed,
-            str(fixed),
-        }
-    ):
-        raise FileError(
-            f"the table {raw.path} has a column site",
-            "leave site out of [constants]",
-            f"{map_file}: constants.site",
-        )
+    if fixed is None or {*raw.texts("site").values} <= {fixed, str(fixed)}:
+        return
+    if site is not None:
+        raise FileError("has a column site", "leave out --site", str(raw.path))
+    raise FileError(
+        f"the table {raw.path} has a column site",
+        "leave site out of [constants]",
+        f"{map_file}: constants.site",
+    )
 
 
 def import_rows(
