@@ -113,6 +113,8 @@ def read_table(
         (header, lines, values), delimiter, notes = read_delimited(path, mapping)
         if POINT_ID in header and delimiter == "," and mapping.thousands is None:
             decimal = decimal or "."  # as export writes it
+        if any(isinstance(column, Numbers) for column in values):  # plain text has points
+            decimal = "."
     traces: dict[int, list[Trace]] = {}
     if logs is not None:
         header, values, traces, noted = _of_windows(path, (header, lines, values), logs)
@@ -143,7 +145,7 @@ def read_long_table(text: LongText, map_file: Path | None = None) -> Iterator[Ra
             texts = [_texts(theirs[name]) for name in names if name in theirs]
             _, first = np.unique(group_codes(texts), return_index=True)
             seen.update(dict.fromkeys(tuple(c[i] for c in texts) for i in first.tolist()))
-        return _raw_table(text.path, table, mapping, map_file, mapping.decimal, part=part)
+        return _raw_table(text.path, table, mapping, map_file, ".", part=part)
 
     yield from map(raw_table, enumerate(text.parts()))
     if names:
@@ -245,10 +247,7 @@ def _of_windows(
     read = {n: _texts(column) if n in READ else () for n, column in columns.items()}
     found = measured_windows(path, read, lines, logs)
     kept = {name: column for name, column in columns.items() if name not in TAKEN}
-    plain = any(isinstance(column, Numbers) for column in values)
-    for name, measured in found.columns.items():
-        as_list = [None if math.isnan(value) else value for value in measured.tolist()]
-        kept[name] = Numbers(measured) if plain else as_list
+    kept |= {name: Numbers(measured) for name, measured in found.columns.items()}
     of_line = dict(zip(lines, found.traces, strict=True))
     return list(kept), list(kept.values()), of_line, found.notes
 
@@ -442,18 +441,12 @@ def _numbers(
     decimal: str | None,
 ) -> tuple[dict[str, Numbers], str]:
     """The table's columns that hold numbers, and their decimal mark."""
-    read: dict[str, Numbers] = {}
-    texts: dict[str, Sequence[Any]] = {}
-    for name in number_columns(theirs, mapping):
-        values = theirs[name]
-        if isinstance(values, Numbers):
-            read[name] = values
-        else:
-            texts[name] = values
-    if read:  # the reader has made all of them numbers
-        return read, "."
+    columns = {name: theirs[name] for name in number_columns(theirs, mapping)}
+    read = {name: column for name, column in columns.items() if isinstance(column, Numbers)}
+    texts = {n: column for n, column in columns.items() if not isinstance(column, Numbers)}
     try:
-        return read_numbers(texts, decimal, mapping.thousands, mapping.missing)
+        made, mark = read_numbers(texts, decimal, mapping.thousands, mapping.missing)
+        return read | made, mark
     except UnclearNumbersError as error:
         place = f"{path}:{lines[error.row]}: {error.column}"
         raise FileError(error.what, error.remedy, place) from None
