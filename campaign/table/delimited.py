@@ -12,7 +12,7 @@ import math
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -471,6 +471,11 @@ def number_at(text: str, name: str, place: str) -> float:
     if math.isinf(value):
         raise FileError(f"{name}: found {text!r}", "must be a number", place)
     return value
+
+
+def number_of(row: Mapping[str, Any], name: str, place: str) -> float:
+    """The number of a row in a column, as :func:`number_at` reads it; 0 where it has none."""
+    return number_at(row.get(name) or "0", name, place)
 
 
 def _decompressed(

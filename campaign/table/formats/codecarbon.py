@@ -14,7 +14,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from campaign.table.delimited import number_at, read_table_text, rows_of
+from campaign.table.delimited import number_of, read_table_text, rows_of
 from campaign.table.formats import Columns, FormatDescription, columns_of
 from campaign.table.map_file import TableMap
 from dvfs.dataset import ESTIMATED
@@ -86,9 +86,9 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
 
 
 def _row(kept: dict[str, str], place: str, mapping: TableMap) -> dict[str, Any]:
-    duration_s, cpu_kwh = (_number(kept, name, place) for name in ("duration", "cpu_energy"))
-    gpu_kwh = _number(kept, "gpu_energy", place)
-    pue = _number(kept, "pue", place) or 1.0
+    duration_s, cpu_kwh = (number_of(kept, name, place) for name in ("duration", "cpu_energy"))
+    gpu_kwh = number_of(kept, "gpu_energy", place)
+    pue = number_of(kept, "pue", place) or 1.0
     source = mapping.columns.get("energy_j")
     names = {"cpu_energy", "gpu_energy"} if source is None else {*source.names}
     why = [reason for name, reason in ESTIMATES.items() if name in names]
@@ -110,8 +110,3 @@ def _origin(cpu_kwh: float, duration_s: float) -> str:
         return TOO_LARGE
     is_whole = abs(energy_uj - round(energy_uj)) <= max(WHOLE_UJ, 4 * error_uj)
     return "" if is_whole else OF_LOAD
-
-
-def _number(kept: dict[str, str], name: str, place: str) -> float:
-    """A number of the row, 0 where it has none."""
-    return number_at(kept.get(name) or "0", name, place)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from campaign.policy.accounting import sharing
-from campaign.table.delimited import number_at, read_table_text, rows_of
+from campaign.table.delimited import number_of, read_table_text, rows_of
 from campaign.table.formats import UNTRIED, Columns, FormatDescription, columns_of
 from campaign.table.map_file import TableMap
 from dvfs.input_files import FileError
@@ -100,7 +100,7 @@ def _row(nodes: Sequence[dict[str, Any]], path: Path) -> dict[str, Any]:
     labels = {name: ",".join(dict.fromkeys(str(node[name]) for node in nodes)) for name in first}
     # A job's start is not that of its loops, which may run in other hours.
     names = ("TIMESTAMP" if LOOP in first else "JOB_START_TIME", "JOB_END_TIME")
-    start_s, end_s = (_number(first, name, f"{path}:{first['_line']}") for name in names)
+    start_s, end_s = (number_of(first, name, f"{path}:{first['_line']}") for name in names)
     return labels | {
         "kernel": f"loop {first[LOOP]}" if LOOP in first else first[PROGRAM],
         "time_s": max(times),
@@ -117,19 +117,14 @@ def _row(nodes: Sequence[dict[str, Any]], path: Path) -> dict[str, Any]:
 
 def _measured(row: dict[str, Any], place: str) -> tuple[float, float, float, float]:
     """A node's time (s), energy (J), and clocks (MHz), asked for and average; 0 where none is."""
-    times = {name: _number(row, name, place) for name in TIMES}
+    times = {name: number_of(row, name, place) for name in TIMES}
     name = next((name for name, time_s in times.items() if time_s > 0), "TIME_SEC")
-    start_s, end_s = (_number(row, name, place) for name in ("JOB_START_TIME", "JOB_END_TIME"))
+    start_s, end_s = (number_of(row, name, place) for name in ("JOB_START_TIME", "JOB_END_TIME"))
     time_s = times[name] or end_s - start_s
     if time_s <= 0:
         raise FileError("has no time", "remove this row", place)
     power_w, asked_khz, average_khz = (
-        _number(row, TIMES[name] + column, place)
+        number_of(row, TIMES[name] + column, place)
         for column in ("DC_NODE_POWER_W", "DEF_FREQ_KHZ", "AVG_CPUFREQ_KHZ")
     )
     return time_s, power_w * time_s, asked_khz * 1e-3, average_khz * 1e-3
-
-
-def _number(row: dict[str, Any], name: str, place: str) -> float:
-    """A number of the row, 0 where it has none."""
-    return number_at(row.get(name) or "0", name, place)
