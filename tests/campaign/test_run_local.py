@@ -216,9 +216,9 @@ def test_failures_are_recorded_retried_as_often_as_allowed_and_reported(tmp_path
     """A hanging program may pass (retried once, then left); a wrong one can't (not retried)."""
     hang = f'argv = [["{sys.executable}", "-c", "import time; time.sleep(60)"]]'
     wrong = f'argv = [["{sys.executable}", "-c", "raise SystemExit(1)"]]'
-    # Long enough for a point of a busy machine, and short for the one that hangs.
-    local = LOCAL.replace("repeats = 2", "repeats = 1").replace("= 30.0", "= 12.0")
-    text = local + (
+    # Long enough for a short point of a busy machine, and short for the one that hangs.
+    local = LOCAL.replace("repeats = 2", "repeats = 1").replace("= 30.0", "= 6.0")
+    text = local.replace('"dp_fma"', '"idle"\nparams = { sleep_s = 0.05 }') + (
         f'[[kernels]]\nkernel = "command"\nlabel = "hangs"\nparams = {{ {hang} }}\n'
         f'[[kernels]]\nkernel = "command"\nlabel = "fails"\nparams = {{ {wrong} }}\n'
     )
@@ -253,9 +253,9 @@ def test_a_store_that_cannot_be_written_ends_the_run_with_a_clear_line(tmp_path)
 def test_a_run_without_progress_says_what_it_measures(tmp_path, capsys, monkeypatch):
     from campaign.launch import partition_run
 
-    monkeypatch.setattr(partition_run, "QUIET_S", 1.0)
+    monkeypatch.setattr(partition_run, "QUIET_S", 3.0)
     monkeypatch.setattr(partition_run, "SUPERVISE_S", 0.2)
-    kernel = '[[kernels]]\nkernel = "idle"\nlabel = "long"\nparams = { sleep_s = 4.0 }\n'
+    kernel = '[[kernels]]\nkernel = "idle"\nlabel = "long"\nparams = { sleep_s = 2.0 }\n'
     path = campaign_file(tmp_path, LOCAL.partition("[[kernels]]")[0] + kernel)
     assert main(["run", str(path), "--store", str(tmp_path / "S")]) == 0
     (line,) = [x for x in capsys.readouterr().err.splitlines() if "no point has finished" in x]
