@@ -97,7 +97,7 @@ params = { sleep_s = [0.30, 0.31, 0.32] }
 LONG_SLEEPS = """
 [[kernels]]
 kernel = "idle"
-params = { sleep_s = [2.0, 2.1, 2.2] }
+params = { sleep_s = [1.5, 1.6, 1.7] }
 """
 """A run of these goes on until Slurm has been asked about a job that is lost at its beginning."""
 

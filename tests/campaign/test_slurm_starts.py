@@ -167,13 +167,13 @@ def test_workers_that_cannot_start_are_given_up_and_other_partitions_go_on(
 def test_nodes_are_released_when_nothing_is_left_for_them(
     tmp_path: Path, slurm_cluster: SlurmCluster
 ) -> None:
-    """Three points that sleep 7 s twice: on two nodes one of these has nothing to do after its
+    """Three points that sleep 5 s twice: on two nodes one of these has nothing to do after its
     first, and on the other partition's one node they take a point longer. Slurm's accounting knows
     whole seconds."""
     write_site(tmp_path, slurm_cluster, "wide", ("cpu-a", 2, ""))
     write_site(tmp_path, slurm_cluster, "narrow", ("cpu-b", 1, ""))
     began = datetime.now().timestamp()
-    done = run_on(tmp_path, ["wide", "narrow"], sleeps=(7.0, 7.1, 7.2))
+    done = run_on(tmp_path, ["wide", "narrow"], sleeps=(5.0, 5.1, 5.2))
     assert done.returncode == 0, done.stderr
     frame = current_tables(open_store(tmp_path / "S"))[0].measurements
     assert set(frame["status"]) == {"ok"}
