@@ -151,11 +151,11 @@ def judged(data, new, draws, form):
     table = Table(data, list(truth.row))
     lost = {name: [] for name in COLUMNS}
     for fold in few_folds(data, table.labels, len(table.settings), new, draws):
-        training = data.take(fold.seen)
+        training = data.take(fold.training)
         fitted = fit(training, **form)
         rows = np.array([truth.row[label] for label in fold.judged])
         others = np.setdiff1d(np.arange(len(table.labels)), rows)
-        few = np.searchsorted(table.settings, fold.own)
+        few = np.searchsorted(table.settings, fold.judged_settings)
         features, log_s = table.features(few, others), np.log(table.time_s)
         relative = log_s[others] - log_s[others][:, [few[0]]]
         level = log_s[rows][:, [few[0]]]
@@ -178,7 +178,7 @@ def judged(data, new, draws, form):
         best = few[truth.above_pct[np.ix_(rows, few)].argmin(axis=1)]
         lost["measured"] += truth.above_pct[rows, best].tolist()
         lost["fastest"] += truth.above_pct[rows, np.array(truth.fastest)[rows]].tolist()
-        known = data.take(fold.others)
+        known = data.take(fold.other_kernels)
         rank = rank_single_settings(known, ENERGY)
         lost["single"] += truth.above_pct[rows, int(np.argmin(rank[table.settings]))].tolist()
     return lost

@@ -158,7 +158,7 @@ def new(site: Site, count: int, draws: int) -> Score:
     for fold in few_folds(site.data, site.labels, S, count, draws):
         kernels = [site.labels.index(label) for label in fold.judged]
         cells = np.ones((K, S), bool)
-        cells[kernels] = np.isin(site.settings, fold.own)
+        cells[kernels] = np.isin(site.settings, fold.judged_settings)
         begin = time.process_time()
         posterior = site.posterior(cells)
         score.add(site, posterior, cells, set(kernels))

@@ -184,12 +184,12 @@ def sweeps(name: str, draws: int) -> dict[str, dict[str, float]]:
         found = few_cross_validate(data, m, draws=draws).choosers
         others, inside = [], []
         for fold in few_folds(data, labels, m, None, draws):
-            few = np.isin(np.arange(S), fold.own)
+            few = np.isin(np.arange(S), fold.judged_settings)
             some_j = np.where(few, log_j, np.nan)
             made = [polynomials(limits, some_j, True), polynomials(limits, some_j, False)]
             made.append(processes(limits, some_j))
             others.append([lost_pct(np.where(few, log_j, one), log_j) for one in made])
-            some = site_posterior(data.take(fold.seen), measured_volts(data)).posterior
+            some = site_posterior(data.take(fold.training), measured_volts(data)).posterior
             inside.append((np.abs(some.log_j - log_j) <= some.energy_reach())[:, ~few].mean())
         mean = np.mean(others, axis=0)
         rows[f"{m} limits"] = {

@@ -1,4 +1,4 @@
-"""What may be picked: kernels at every setting, legal ones too, with what energies and times."""
+"""The candidates of a pick: a kernel's energy and time at every measured or legal setting."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ from dvfs.setting import LegalVolts, Setting, Volts
 
 
 def known_volts(data: Observations, legal: LegalVolts) -> dict[Setting, tuple[float, float]]:
-    """The core and memory voltage of every setting that was measured or is legal, where they are
-    known.
+    """Return the core and memory voltage of every measured or legal setting with known voltages.
 
-    ``legal``: those of the legal settings, None where there is no such clock or the voltage is not
-    known. Where the measurements carry no voltage, every one is 1. A setting whose clock no row ran
-    at has the legal one, if that is known.
+    ``legal``: the voltages of the legal settings, None without such a clock or voltage. All are 1
+    where the measurements have no voltages. A setting that no row ran at has its legal voltages
+    where these are known.
     """
     volts: dict[Setting, tuple[float, float]] = {}
     for setting, (core_v, mem_v) in legal.items():
@@ -36,19 +35,23 @@ def known_volts(data: Observations, legal: LegalVolts) -> dict[Setting, tuple[fl
             volts[setting] = (core_v, 1.0 if mem_v is None else mem_v)
     ran_at = {data.settings[s] for s in np.unique(data.setting[~moved_rows(data)])}
     measured = measured_volts(data)
-    return volts | {one: measured[one] for one in measured if one in ran_at or one not in volts}
+    return volts | {
+        setting: measured[setting]
+        for setting in measured
+        if setting in ran_at or setting not in volts
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
 class SettingCandidates:
-    """A kernel at every setting that may be picked: arrays with one entry a setting.
+    """A kernel at every setting that may be picked. Arrays have one entry for each setting.
 
     ``kernel``, ``params``, ``label``: as :class:`~dvfs.kernel_instance.KernelInstance`.
     ``energy_j``: medians of the posterior; ``time_s``: means where measured, else medians.
-    ``energy_draws_j``, ``time_draws_s``: float64 (settings, draws), what energy and time may be.
+    ``energy_draws_j``, ``time_draws_s``: float64 (settings, draws), draws of the posterior.
     ``time_error_s``: float64 (settings,), the standard error of the times by the noise of repeats
-    (:mod:`analysis.ties`), where not measured that of one measurement.
-    ``trial``: how picks for a kernel like it do, where that could be tried.
+    (:mod:`analysis.ties`); where not measured, the error of one measurement.
+    ``trial``: what picks for such a kernel lose, None where that could not be tried.
     """
 
     kernel: str
@@ -67,12 +70,12 @@ class SettingCandidates:
 
     @property
     def equally_fast(self) -> np.ndarray:
-        """bool (settings,): those whose times are tied with the least one."""
+        """bool (settings,): whether the time is tied with the least one."""
         return equally_fast(self.time_s, self.time_error_s)
 
 
 def candidates(data: Observations, kernel: str, volts: Volts | None = None) -> SettingCandidates:
-    """A kernel's candidates: :func:`all_candidates` of it alone."""
+    """Return one kernel's candidates, by :func:`all_candidates`."""
     return all_candidates(data, [kernel], volts)[kernel]
 
 
@@ -82,48 +85,48 @@ def all_candidates(
     volts: Volts | None = None,
     like: tuple[Observations, Volts] | None = None,
 ) -> dict[str, SettingCandidates]:
-    """Label -> a kernel (all by default, named by label) at every setting that may be picked.
+    """Return label -> candidates of the kernels with these labels, by default of all kernels.
 
-    These are the measured ones, and those of ``volts``, further legal settings and their voltages.
+    ``volts``: further legal settings with their voltages, candidates beside the measured settings.
     ``like``: measurements of a site of the same chip or family, and its settings' voltages.
 
     Raises:
         FitError: a kernel was not measured.
     """
-    known = kernel_names(data)
-    labels = list(kernels or known)
-    if missing := sorted(set(labels) - set(known)):
-        raise FitError(f"no measurements of kernel {missing[0]!r}; known: {', '.join(known[:12])}")
-    found = site_posterior(data, {**(volts or {}), **measured_volts(data)}, like)
-    return of_posterior(found, data, labels)
+    names = kernel_names(data)
+    labels = list(kernels or names)
+    if missing := sorted(set(labels) - set(names)):
+        raise FitError(f"no measurements of kernel {missing[0]!r}; known: {', '.join(names[:12])}")
+    posterior = site_posterior(data, {**(volts or {}), **measured_volts(data)}, like)
+    return of_posterior(posterior, data, labels)
 
 
 def of_posterior(
-    found: SitePosterior, data: Observations, labels: Sequence[str]
+    posterior: SitePosterior, data: Observations, labels: Sequence[str]
 ) -> dict[str, SettingCandidates]:
-    """The candidates of some kernels of a site's posterior."""
-    kernel, setting = cells_of(data, found.labels, found.settings)
-    at = kernel * len(found.settings) + setting
-    n = np.bincount(at, minlength=found.repeats.size)
+    """Return label -> candidates of some kernels of a site's posterior."""
+    kernel, setting = cells_of(data, posterior.labels, posterior.settings)
+    cell = kernel * len(posterior.settings) + setting
+    n = np.bincount(cell, minlength=posterior.repeats.size)
     with np.errstate(invalid="ignore"):
         measured_j, measured_s = (
-            (np.bincount(at, values, len(n)) / n).reshape(found.repeats.shape)
+            (np.bincount(cell, values, len(n)) / n).reshape(posterior.repeats.shape)
             for values in (data.energy_j, data.time_s)
         )
-    measured = found.repeats > 0
-    energy_j = found.energy_j
-    time_s = np.where(measured, measured_s, found.time_s)
-    noise = time_noise(data, found.rough_time)
-    wanted = set(labels)
-    made = {}
-    for label, energy_draws_j, time_draws_s in found.draws():
-        if label not in wanted:
+    measured = posterior.repeats > 0
+    energy_j = posterior.energy_j
+    time_s = np.where(measured, measured_s, posterior.time_s)
+    noise = time_noise(data, posterior.rough_time)
+    requested = set(labels)
+    by_label = {}
+    for label, energy_draws_j, time_draws_s in posterior.draws():
+        if label not in requested:
             continue
-        k = found.labels.index(label)
-        error_s = noise[label] * time_s[k] / np.sqrt(np.maximum(found.repeats[k], 1))
-        made[label] = SettingCandidates(
+        k = posterior.labels.index(label)
+        error_s = noise[label] * time_s[k] / np.sqrt(np.maximum(posterior.repeats[k], 1))
+        by_label[label] = SettingCandidates(
             **data.instance(label).as_dict(),
-            settings=found.settings,
+            settings=posterior.settings,
             energy_j=energy_j[k],
             time_s=time_s[k],
             measured=measured[k],
@@ -131,9 +134,9 @@ def of_posterior(
             energy_draws_j=energy_draws_j,
             time_draws_s=time_draws_s,
             time_error_s=error_s,
-            trial=found.trials.get(label),
+            trial=posterior.trials.get(label),
         )
-    return {label: made[label] for label in labels}
+    return {label: by_label[label] for label in labels}
 
 
 def profile_candidates(
@@ -145,9 +148,9 @@ def profile_candidates(
     measured_at: Setting,
     volts: Volts | None = None,
 ) -> SettingCandidates:
-    """A kernel that only has counts and a time at one setting, at every setting of the site.
+    """Return the candidates of a kernel that has only counts and a time at one setting.
 
-    By the class roofline and the physics fit (:mod:`analysis.predict.profile`).
+    They come from the class roofline and the physics fit (:mod:`analysis.predict.profile`).
 
     Raises:
         FitError: too few kernels of ``data`` have counts, or none has one of these.
@@ -164,20 +167,20 @@ def profile_candidates(
             f"the kernels of {data.site} count no {strange[0]!r}; they count "
             f"{', '.join(sorted(data.counts))}"
         )
-    known = {**(volts or {}), **measured_volts(data)}
-    if any((setting.power_limit_w, setting.profile) != (None, None) for setting in known):
+    voltages = {**(volts or {}), **measured_volts(data)}
+    if any((setting.power_limit_w, setting.profile) != (None, None) for setting in voltages):
         raise FitError(
             f"--profile: {data.site} was measured under power limits or profiles, and a profiled "
             f"kernel is predicted by clocks alone; measure it there"
         )
-    found = profiled(data, counts, measured_s, measured_at, known)
-    settings = sorted(known)
+    prediction = profiled(data, counts, measured_s, measured_at, voltages)
+    settings = sorted(voltages)
     return SettingCandidates(
         kernel=kernel,
         params={},
         label=kernel,
         settings=settings,
-        **vars(found),
+        **vars(prediction),
         measured=np.array([setting == measured_at for setting in settings]),
         measured_j=np.full(len(settings), np.nan),
         time_error_s=np.zeros(len(settings)),

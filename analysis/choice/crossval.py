@@ -54,14 +54,14 @@ SCHEMES = (
 OTHER_SCHEMES = ("few:M", "leave-one-variant-out", "variants-kfold:K")
 """Schemes of :mod:`analysis.choice.few_crossval` and :mod:`analysis.choice.variant_crossval`."""
 FEW_SETTINGS = 12
-"""Up to so many settings of a holdout are named in text."""
+"""Texts name up to so many settings of a holdout."""
 TIMES = ("measured", "predicted", "profile")
 HELD = ("leave-one-setting-out", "leave-one-kernel-out", "leave-one-node-out", "kfold")
-"""Schemes whose folds leave out so little that the prior's sizes are estimated from all rows."""
+"""Schemes whose folds are so small that the prior's hyperparameters come from all rows."""
 
 
 def folds(data: Observations, scheme: str, train: Sequence[Setting] | None) -> Iterator[np.ndarray]:
-    """bool masks (rows,) of the rows that each fold of a scheme predicts.
+    """Yield for each fold of a scheme the mask of the rows that it predicts, bool (rows,).
 
     ``train``: for ``holdout``, the settings to fit on; without it a random half.
 
@@ -71,12 +71,12 @@ def folds(data: Observations, scheme: str, train: Sequence[Setting] | None) -> I
     present = np.unique(data.setting)
     if scheme == "leave-one-setting-out":
         # All limits of a pair of clocks: a limit that is not reached leaves the same setting.
-        at = [data.settings[s] for s in present]
-        of_clocks = len({setting.clocks for setting in at}) > 1
+        settings = [data.settings[s] for s in present]
+        several_clocks = len({setting.clocks for setting in settings}) > 1
         groups: dict[Setting, list[int]] = {}
-        for s, setting in zip(present.tolist(), at, strict=True):
-            without = replace(setting, power_limit_w=None)
-            groups.setdefault(without if of_clocks else setting, []).append(s)
+        for s, setting in zip(present.tolist(), settings, strict=True):
+            unlimited = replace(setting, power_limit_w=None)
+            groups.setdefault(unlimited if several_clocks else setting, []).append(s)
         if len(groups) < 2:
             raise FitError("leave-one-setting-out needs measurements at two settings or more")
         yield from (np.isin(data.setting, group) for group in groups.values())
@@ -103,9 +103,9 @@ def folds(data: Observations, scheme: str, train: Sequence[Setting] | None) -> I
     elif scheme == "leave-one-site-out":
         raise FitError("leave-one-site-out needs two sites or more")
     else:
-        near = "leave-one-setting-out" if scheme == "leave-one-out" else scheme
-        text = unknown_name("scheme", near, (*SCHEMES, *OTHER_SCHEMES))
-        raise FitError(text.replace(repr(near), repr(scheme), 1))
+        closest = "leave-one-setting-out" if scheme == "leave-one-out" else scheme
+        text = unknown_name("scheme", closest, (*SCHEMES, *OTHER_SCHEMES))
+        raise FitError(text.replace(repr(closest), repr(scheme), 1))
 
 
 def _parts(data: Observations, scheme: str) -> int:
@@ -147,17 +147,16 @@ def _holdout(
 class CrossValidation:
     """The physics fit and the picks of the posterior, judged out of fold.
 
-    ``predicted_j``: float64 (rows,), each row predicted by the fit without it; NaN
-    where no fold predicted it. ``error_pct``, ``time_error_pct``: float64, of the predicted rows
-    alone; the latter of the times that the model was given, 0 where they are the measured ones.
-    ``fold_error_pct``: float64 (folds,), the mean of ``error_pct`` in each fold that predicted a
-    row.
-    ``form``: what each fold's fit was asked for. ``chosen``: the forms that the folds have, and in
-    how many folds; ``model`` and ``voltage`` are the first. ``train``, ``test``: of a holdout, the
-    settings that it fitted on and those that it predicted; empty otherwise. ``objective``: what
-    the picks of ``cases`` minimise. ``picks_error_pct``: as ``error_pct``, of the posterior's
-    energies. ``with_predicted_times``: where the measured times were given, what picks lose without
-    them; None where these cannot be predicted for every case.
+    ``predicted_j``: float64 (rows,), each row predicted by a fit without it; NaN where no fold
+    predicted it. ``error_pct``: float64 (predicted rows,), the error of the energies;
+    ``time_error_pct``: the error of the times that the model used, 0 where it used measured ones;
+    ``picks_error_pct``: the error of the posterior's energies. ``fold_error_pct``: float64
+    (folds,), the mean of ``error_pct`` in each fold that predicted a row.
+    ``form``: the options of each fold's fit. ``chosen``: the forms that the folds chose, and in how
+    many folds; ``model`` and ``voltage`` name the most frequent one. ``train``, ``test``: the
+    settings that a holdout fitted and predicted; empty for other schemes. ``objective``: what the
+    picks of ``cases`` minimise. ``with_predicted_times``: where the model used measured times, what
+    picks lose with predicted ones; None where some case has no predicted times.
     """
 
     site: str
@@ -183,7 +182,7 @@ class CrossValidation:
 
     @property
     def choosers(self) -> dict[str, Chooser]:
-        """What picks lose, beside race to halt, the best single setting and chance."""
+        """What picks and the simple rules lose."""
         return losses_by_chooser(self.cases)
 
     def as_dict(self) -> dict[str, Any]:
@@ -229,7 +228,7 @@ class CrossValidation:
 
 
 def _clocks(settings: Sequence[Setting]) -> list[dict[str, float | str | None]]:
-    return [at.as_dict() for at in settings]
+    return [setting.as_dict() for setting in settings]
 
 
 def _spread_pct(error_pct: np.ndarray) -> dict[str, float]:
@@ -241,18 +240,18 @@ def _spread_pct(error_pct: np.ndarray) -> dict[str, float]:
 
 
 class _FoldResults:
-    """What the folds predict, gathered fold by fold."""
+    """The predictions of the folds, collected fold by fold."""
 
     def __init__(
         self,
         data: Observations,
         objective: Objective,
         form: FormRequest,
-        found: SitePosterior | None = None,
+        posterior: SitePosterior | None = None,
     ) -> None:
-        """``found``: the posterior of all rows, whose sizes are held; None: each fold has one."""
+        """``posterior``: of all rows; its hyperparameters stay fixed. None: each fold fits one."""
         self.data, self.objective, self.form = data, objective, form
-        self.held = None if found is None else (found, found.cells(data))
+        self.held = None if posterior is None else (posterior, posterior.cells(data))
         self.prepared = PreparedRows(data)
         self.physics_j, self.picks_j, self.given_s = np.full((3, len(data)), np.nan)
         self.untimed = np.full((2, len(data)), np.nan)
@@ -262,7 +261,7 @@ class _FoldResults:
         self.forms: Counter[tuple[str, str]] = Counter()
 
     def add(self, test: np.ndarray, time: str) -> None:
-        """Fit without the rows ``test`` (bool), and predict them by fit and posterior."""
+        """Fit without the rows ``test`` (bool), and predict them by the fit and the posterior."""
         data = self.data
         training, held_out = data.take(~test), data.take(test)
         form = self.form
@@ -276,17 +275,17 @@ class _FoldResults:
         )
         self.forms[fitted.model, fitted.voltage] += 1
         if self.held is None:
-            found = site_posterior(training, measured_volts(data), kernels=kernel_names(data))
-            cells = found.cells(data)
+            posterior = site_posterior(training, measured_volts(data), kernels=kernel_names(data))
+            cells = posterior.cells(data)
         else:
-            found, cells = self.held
-        self.rough_time = found.rough_time
-        known = cells.take(~test)
-        also = cells.take(test) if time == "measured" else None
-        predicted = found.from_cells(known, also).of_rows(held_out)
+            posterior, cells = self.held
+        self.rough_time = posterior.rough_time
+        training_cells = cells.take(~test)
+        timed_cells = cells.take(test) if time == "measured" else None
+        predicted = posterior.from_cells(training_cells, timed_cells).of_rows(held_out)
         measured = np.isin(held_out.kernel, training.kernel)
         if time == "measured":
-            untimed = found.from_cells(known).of_rows(held_out)
+            untimed = posterior.from_cells(training_cells).of_rows(held_out)
             self.untimed[:, test] = np.where(measured, [untimed.energy_j, untimed.time_s], np.nan)
             predicted = Predicted(
                 predicted.energy_j / predicted.time_s * held_out.time_s, held_out.time_s
@@ -295,44 +294,45 @@ class _FoldResults:
             predicted = replace(predicted, time_s=_profile_times(data, training, held_out))
             measured = np.zeros(len(held_out), bool)
         rows = np.flatnonzero(test)
-        can = np.isfinite(predicted.time_s) & _predictable(training, held_out)
-        given = replace(held_out, time_s=predicted.time_s).take(can)
+        predictable = np.isfinite(predicted.time_s) & _predictable(training, held_out)
+        timed = replace(held_out, time_s=predicted.time_s).take(predictable)
         self.given_s[rows] = predicted.time_s
-        self.physics_j[rows[can]] = fitted.energy_j(given)
-        # Nothing but counts is known of a kernel that was not measured.
+        self.physics_j[rows[predictable]] = fitted.energy_j(timed)
+        # A kernel that was not measured has only its counts.
         physics_j = self.physics_j[rows]
         self.picks_j[rows] = np.where(measured, predicted.energy_j, physics_j)
-        self.picks_j[rows[~can]] = np.nan
+        self.picks_j[rows[~predictable]] = np.nan
         self.fold[rows] = len(self.rankings)
         self.rankings.append(rank_single_settings(training, self.objective))
 
     def judged(
         self, scheme: str, time: str, labelled: Observations, repeats: Observations | None = None
     ) -> CrossValidation:
-        """The errors over all folds, and the losses of the kernels as ``labelled`` names them.
+        """Return the errors over all folds and the losses of each kernel.
 
-        ``repeats``: what shows the noise of times; by default ``labelled``.
+        ``labelled``: the rows with the kernel labels of the cases. ``repeats``: the rows from which
+        the noise of times is estimated; by default ``labelled``.
         """
         data = self.data
-        known = np.flatnonzero(np.isfinite(self.physics_j))
-        if not len(known):
+        predicted = np.flatnonzero(np.isfinite(self.physics_j))
+        if not len(predicted):
             raise FitError(
                 "no fold could be predicted; measure more settings, or kernels with counts"
             )
         (model, voltage), _ = self.forms.most_common(1)[0]
         error_pct, picks_error_pct = (
-            np.abs(of[known] / data.energy_j[known] - 1.0) * 100.0
-            for of in (self.physics_j, self.picks_j)
+            np.abs(energy_j[predicted] / data.energy_j[predicted] - 1.0) * 100.0
+            for energy_j in (self.physics_j, self.picks_j)
         )
-        in_fold = np.bincount(self.fold[known], minlength=1)
+        in_fold = np.bincount(self.fold[predicted], minlength=1)
         noise = time_noise(labelled if repeats is None else repeats, self.rough_time)
         untimed = None
-        if np.isfinite(self.untimed[:, known]).all():
+        if np.isfinite(self.untimed[:, predicted]).all():
             cases = case_losses(
                 labelled, Predicted(*self.untimed), objective=self.objective, noise=noise
             )
             untimed = losses_by_chooser(cases).get("picks")
-        sums = np.bincount(self.fold[known], error_pct, minlength=1)
+        sums = np.bincount(self.fold[predicted], error_pct, minlength=1)
         return CrossValidation(
             site=data.site,
             simulated=data.simulated,
@@ -346,12 +346,12 @@ class _FoldResults:
             ],
             time=time,
             objective=self.objective.name,
-            n=len(known),
+            n=len(predicted),
             n_folds=len(self.rankings),
             predicted_j=self.physics_j,
             error_pct=error_pct,
             fold_error_pct=sums[in_fold > 0] / in_fold[in_fold > 0],
-            time_error_pct=np.abs(self.given_s[known] / data.time_s[known] - 1.0) * 100.0,
+            time_error_pct=np.abs(self.given_s[predicted] / data.time_s[predicted] - 1.0) * 100.0,
             cases=case_losses(
                 labelled,
                 Predicted(self.picks_j, self.given_s),
@@ -375,20 +375,20 @@ def cross_validate(
     time: str = "measured",
     train: Sequence[Setting] | None = None,
     objective: str = "energy",
-    found: SitePosterior | None = None,
+    posterior: SitePosterior | None = None,
 ) -> CrossValidation:
-    """Fit without each fold in turn, and predict the fold; the same by the posterior.
+    """Predict each fold by a fit and a posterior without it.
 
-    What ``model`` and ``voltage`` leave open is chosen anew in each fold, from its own rows
-    alone; so are voltages that are estimated.
+    Each fold chooses what ``model`` and ``voltage`` leave open, and estimates voltages, from its
+    training rows alone.
 
-    ``scheme``: one of :data:`SCHEMES`. ``train``: for ``holdout``, the
-    settings to fit on (the rest is predicted); without it a random half. ``time``: ``measured``
-    gives both the measured time of what they predict, ``predicted`` the posterior's time,
-    ``profile`` that given the kernel's counts and its time at the fastest setting alone.
+    ``scheme``: one of :data:`SCHEMES`. ``train``: for ``holdout``, the settings to fit on; the
+    others are predicted; a random half by default. ``time``: the time from which fit and posterior
+    predict an energy: ``measured``, ``predicted`` (by the posterior), or ``profile`` (from the
+    kernel's counts and its time at the fastest setting).
     ``objective``: what the picks minimise and are judged by
-    (:func:`analysis.choice.objectives.objective`). ``found``: the posterior of all measurements,
-    where it has been made already.
+    (:func:`analysis.choice.objectives.objective`). ``posterior``: that of all measurements, where
+    it exists already.
 
     Raises:
         FitError: an unknown scheme, time or objective, or a scheme that these measurements do not
@@ -396,15 +396,15 @@ def cross_validate(
     """
     if time not in TIMES:
         raise FitError(unknown_name("time", time, TIMES))
-    asked = objective_of(objective), FormRequest(model, voltage, robust)
+    goal, form = objective_of(objective), FormRequest(model, voltage, robust)
     if scheme == "leave-one-kernel-out" and not data.has_counts.all():
         raise FitError("leave-one-kernel-out needs operation counts; these kernels have none")
     masks = list(folds(data, scheme, train))
     if not scheme.startswith(HELD):
-        found = None
-    elif found is None:
-        found = site_posterior(data, measured_volts(data))
-    results = _FoldResults(data, *asked, found)
+        posterior = None
+    elif posterior is None:
+        posterior = site_posterior(data, measured_volts(data))
+    results = _FoldResults(data, goal, form, posterior)
     for test in masks:
         results.add(test, time)
     judged = results.judged(scheme, time, data)
@@ -424,33 +424,33 @@ def leave_one_site_out(
     robust: bool = False,
     objective: str = "energy",
 ) -> CrossValidation:
-    """Fit on all sites but one in turn, and predict that one: do they share a model?
+    """Predict each site by a fit to all other sites, which shows whether they share a model.
 
     A kernel without counts is predicted where another site measured it with the same parameters.
 
     Raises:
-        FitError: fewer than two sites, or sites that know voltages in different ways.
+        FitError: fewer than two sites, or voltages of different origins.
     """
     if len(sites) < 2:
         raise FitError("leave-one-site-out needs two sites or more")
     if len({data.voltage for data in sites}) > 1:
-        known = ", ".join(f"{data.site}: {data.voltage}" for data in sites)
+        origins = ", ".join(f"{data.site}: {data.voltage}" for data in sites)
         raise FitError(
-            f"the voltages of these sites have different origins ({known}), so one model cannot "
+            f"the voltages of these sites have different origins ({origins}), so one model cannot "
             f"be fitted to them; use sites of one origin"
         )
-    data, place = pooled(sites)
+    data, site_index = pooled(sites)
     results = _FoldResults(data, objective_of(objective), FormRequest(model, voltage, robust))
     for i in range(len(sites)):
-        results.add(place == i, TIMES[0])
+        results.add(site_index == i, TIMES[0])
     # One kernel at two sites is two cases.
     labels = data.labels.tolist()
-    by_site = [f"{sites[i].site}: {label}" for i, label in zip(place, labels, strict=True)]
+    site_labels = [f"{sites[i].site}: {label}" for i, label in zip(site_index, labels, strict=True)]
     instances = {
         label: replace(data.instance(kernel), label=label)
-        for label, kernel in zip(by_site, labels, strict=True)
+        for label, kernel in zip(site_labels, labels, strict=True)
     }
-    kernels, kernel = distinct_kernels(by_site)
+    kernels, kernel = distinct_kernels(site_labels)
     labelled = replace(data, kernel=kernel, kernels=kernels, instances=instances)
     return results.judged("leave-one-site-out", TIMES[0], labelled)
 
@@ -464,12 +464,12 @@ def fitted_elsewhere(
     robust: bool = False,
     objective: str = "energy",
 ) -> CrossValidation:
-    """Fit on other measurements of the site, and predict these: an application by the fit of
-    microbenchmarks (Choi & Vuduc 2016, section IV-B).
+    """Fit other measurements of the site, and predict these: for example an application by the fit
+    of microbenchmarks (Choi & Vuduc 2016, section IV-B).
 
-    ``training``: measurements of another store. Rows of ``data`` at settings whose voltage the
-    fit does not know, and of kernels that have no counts and that ``training`` lacks, are not
-    predicted. The times are the measured ones.
+    ``training``: measurements of another store. Not predicted are rows of ``data`` at settings
+    whose voltage the fit lacks, and kernels without counts that ``training`` lacks. The times are
+    the measured ones.
 
     Raises:
         FitError: nothing can be predicted, or the voltages of the two have different origins.
@@ -479,21 +479,23 @@ def fitted_elsewhere(
             f"the voltages have different origins ({training.voltage} in the store that is fitted "
             f"on, {data.voltage} in this one); use stores of one origin"
         )
-    both, place = pooled([training, data])
-    both = replace(both, site=data.site)
-    results = _FoldResults(both, objective_of(objective), FormRequest(model, voltage, robust))
-    results.add(place == 1, TIMES[0])
-    # What a kernel's times differ by between the stores is no noise.
-    judged = results.judged("fitted-on", TIMES[0], both, both.take(place == 1))
-    return replace(judged, predicted_j=judged.predicted_j[place == 1])
+    pooled_data, store_index = pooled([training, data])
+    pooled_data = replace(pooled_data, site=data.site)
+    results = _FoldResults(
+        pooled_data, objective_of(objective), FormRequest(model, voltage, robust)
+    )
+    results.add(store_index == 1, TIMES[0])
+    # A difference of a kernel's times between the stores is not noise.
+    judged = results.judged("fitted-on", TIMES[0], pooled_data, pooled_data.take(store_index == 1))
+    return replace(judged, predicted_j=judged.predicted_j[store_index == 1])
 
 
 def form_text(judged: CrossValidation) -> str:
-    """Whether the form of the model was given, or chosen by each fold (nested), for people."""
+    """Say whether the form of the model was given, or each fold chose it (nested)."""
     if not judged.form.is_chosen:
         return f"The form of the model was given: {judged.model}, voltage {judged.voltage}."
     counted = "; ".join(
-        f"{one['model']}, voltage {one['voltage']}: {one['folds']}" for one in judged.chosen
+        f"{form['model']}, voltage {form['voltage']}: {form['folds']}" for form in judged.chosen
     )
     return (
         f"The form of the model is chosen anew in each fold, from the rows that it is fitted on "
@@ -502,10 +504,10 @@ def form_text(judged: CrossValidation) -> str:
 
 
 def halves_text(judged: CrossValidation) -> str:
-    """Which settings a holdout fitted on, and how many it predicted, for people."""
-    few = f": {', '.join(map(setting_text, judged.train))}" * (len(judged.train) <= FEW_SETTINGS)
+    """Say which settings a holdout fitted on, and how many it predicted."""
+    named = f": {', '.join(map(setting_text, judged.train))}" * (len(judged.train) <= FEW_SETTINGS)
     return (
-        f"Fitted on {len(judged.train)} of {len(judged.train) + len(judged.test)} settings{few}. "
+        f"Fitted on {len(judged.train)} of {len(judged.train) + len(judged.test)} settings{named}. "
         f"The other {len(judged.test)} were predicted, and settings are chosen among these."
     )
 
@@ -513,8 +515,9 @@ def halves_text(judged: CrossValidation) -> str:
 def _profile_times(
     data: Observations, training: Observations, held_out: Observations
 ) -> np.ndarray:
-    """The times of held-out rows, (rows,), by the class roofline of the training rows, from each
-    kernel's counts and its time at the fastest setting: that alone is taken of the kernel."""
+    """Return the times of held-out rows, (rows,), by the class roofline of the training rows.
+
+    Of each held-out kernel it uses the counts and the time at the fastest setting alone."""
     ceilings, base = fit_class_roofline(training), fastest_setting(training)
     time_s = np.full(len(held_out), np.nan)
     for kernel, rows in rows_by_kernel(held_out):
@@ -532,5 +535,5 @@ def _profile_times(
 
 
 def _predictable(training: Observations, held_out: Observations) -> np.ndarray:
-    """bool (rows,): kernels with counts, and those without that the training rows have, too."""
+    """Return bool (rows,): whether the kernel has counts, or the training rows have the kernel."""
     return np.asarray(held_out.has_counts | np.isin(held_out.kernel, training.kernel))

@@ -1,9 +1,9 @@
-"""What picks lose with few measurements: all kernels at few settings, or new ones at fewer still.
+"""What picks lose with few measurements: all kernels at few settings, new kernels at even fewer.
 
-A draw takes M settings at random, where all kernels count as measured; the rest is not looked at.
-With ``new``, a tenth of the kernels at a time is new in addition: measured at so many of these
-settings alone. A holdout is one draw, whose settings are given. The picks are made as by ``campaign
-predict``, among all settings of the site, and are judged by what was measured there.
+A draw takes M settings at random. All kernels count as measured there and nowhere else. With
+``new``, a tenth of the kernels at a time is new: it counts as measured at ``new`` of these settings
+alone. A holdout is one draw with given settings. The picks are made as by ``campaign predict``,
+among all settings of the site, and judged by the measurements there.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from analysis.ties import fastest
 from dvfs.setting import Setting
 
 PARTS = 10
-"""New kernels are tried a tenth of all at a time."""
+"""So many parts of the kernels are new, one part at a time."""
 DRAWS = 3
 FEW_CHOOSERS = {
     "picks": "picks",
@@ -48,16 +48,16 @@ FEW_CHOOSERS = {
     "race_to_halt": "race to halt",
     "random": "random setting",
 }
-"""Who chooses the setting: the name in JSON, and the name for people."""
+"""The rules that choose a setting: name in JSON -> name for people."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FewCase:
-    """What each chooser of :data:`FEW_CHOOSERS` loses a kernel in a draw, in % of the score.
+    """A kernel's losses in a draw by each of :data:`FEW_CHOOSERS`, in % of the score.
 
     ``kernel``, ``params``, ``label``: as :class:`~dvfs.kernel_instance.KernelInstance`.
-    ``random_max_lost_pct``, ``random_exact``: the most that a random setting loses, and how likely
-    it is the best. ``expected_loss_pct``, ``best_probability``: as the pick states them.
+    ``random_max_lost_pct``, ``random_exact``: the largest loss of a random setting, and the
+    probability that it is the best. ``expected_loss_pct``, ``best_probability``: of the pick.
     """
 
     kernel: str
@@ -73,8 +73,8 @@ class FewCase:
 
 @dataclass(frozen=True, kw_only=True)
 class FewCrossValidation:
-    """Picks judged draw by draw. ``settings``: at how many all kernels count as measured;
-    ``new``: at how many a new one does, None without new ones."""
+    """Picks judged draw by draw. ``settings``: the number at which all kernels count as measured;
+    ``new``: the number at which new kernels do, None without new kernels."""
 
     site: str
     simulated: bool
@@ -84,19 +84,19 @@ class FewCrossValidation:
     objective: str
     cases: list[FewCase]
 
-    def against(self, other: str) -> Contest | None:
-        """The picks against ``highest_clocks`` or ``best_single``, each kernel's losses averaged
-        over the draws; None where it has no choice."""
+    def against(self, rival: str) -> Contest | None:
+        """Compare the picks with ``highest_clocks`` or ``best_single``, each kernel's losses
+        averaged over the draws; None where the rival has no setting in some case."""
         gains: dict[str, list[float]] = {}
         for case in self.cases:
-            more_pct = case.lost_pct[other] - case.lost_pct["picks"]
+            more_pct = case.lost_pct[rival] - case.lost_pct["picks"]
             gains.setdefault(case.label, []).append(more_pct)
-        gain = np.array([np.mean(of) for of in gains.values()])
-        return gain_contest(gain, other) if np.isfinite(gain).all() else None
+        gain = np.array([np.mean(losses) for losses in gains.values()])
+        return gain_contest(gain, rival) if np.isfinite(gain).all() else None
 
     @property
     def choosers(self) -> dict[str, Chooser]:
-        """What each chooser loses over all cases, and how often it was the best."""
+        """Each chooser's losses over all cases."""
         return choosers(self.cases)
 
     def as_dict(self) -> dict[str, Any]:
@@ -111,26 +111,26 @@ class FewCrossValidation:
             "decision": {"cases": len(self.cases), "objective": self.objective}
             | {name: vars(chooser) for name, chooser in self.choosers.items()},
         } | {
-            f"against_{other}": vars(made)
-            for other in ("highest_clocks", "best_single")
-            if (made := self.against(other))
+            f"against_{rival}": vars(result)
+            for rival in ("highest_clocks", "best_single")
+            if (result := self.against(rival))
         }
 
 
 def choosers(cases: Sequence[FewCase]) -> dict[str, Chooser]:
-    """What each chooser of :data:`FEW_CHOOSERS` loses over the cases, and how often it was the
-    best; the highest clocks are left out where no setting has both."""
+    """Return the losses of each of :data:`FEW_CHOOSERS` over the cases. A chooser is left out where
+    it has no setting in some case."""
     lost = {name: np.array([case.lost_pct[name] for case in cases]) for name in FEW_CHOOSERS}
-    made = {
-        name: Chooser(float(of.mean()), float(of.max()), float(np.sum(of == 0.0)))
-        for name, of in lost.items()
-        if np.isfinite(of).all()
+    by_name = {
+        name: Chooser(float(lost_pct.mean()), float(lost_pct.max()), float(np.sum(lost_pct == 0.0)))
+        for name, lost_pct in lost.items()
+        if np.isfinite(lost_pct).all()
     }
     by_chance = {
         "max_lost_pct": max(case.random_max_lost_pct for case in cases),
         "exact": sum(case.random_exact for case in cases),
     }
-    return made | {"random": replace(made["random"], **by_chance)}
+    return by_name | {"random": replace(by_name["random"], **by_chance)}
 
 
 def few_cross_validate(
@@ -141,13 +141,13 @@ def few_cross_validate(
     draws: int = DRAWS,
     objective: str = "energy",
 ) -> FewCrossValidation:
-    """Judge the picks where all kernels were measured at ``settings`` of the settings (all where
-    None), and, with ``new``, some at so few of these.
+    """Judge the picks as if all kernels were measured at ``settings`` settings (None: all), and,
+    with ``new``, new kernels at ``new`` of these.
 
     Only kernels that were measured at every setting are judged.
 
     Raises:
-        FitError: more settings than there are, or no kernel that was measured at all of them.
+        FitError: more settings than were measured, or no kernel was measured at all of them.
     """
     goal = objective_of(objective)
     present = np.unique(data.setting)
@@ -156,10 +156,10 @@ def few_cross_validate(
     if most < 1:
         raise FitError(f"few:M needs measurements at two settings or more; {data.site} has one")
     if not 1 <= settings <= most:
-        rest = "" if new is not None else ", as it leaves some settings to predict"
+        reason = "" if new is not None else ", as it leaves some settings to predict"
         raise FitError(
             f"found few:{settings}; {data.site} was measured at {len(present)} settings: give a "
-            f"whole number M from 1 to {most}{rest}"
+            f"whole number M from 1 to {most}{reason}"
         )
     if new is not None and not 1 <= new <= settings:
         raise FitError(f"new kernels need 1 to {settings} settings; found {new}")
@@ -186,8 +186,8 @@ def judge_holdout(
     *,
     objective: str = "energy",
 ) -> list[FewCase]:
-    """The picks among all settings, of the kernels that were measured at all of them, where only
-    the rows ``fitted_on``, bool (rows,), are looked at.
+    """Judge the picks from the rows ``fitted_on`` alone, bool (rows,), for the kernels that were
+    measured at every setting.
     """
     goal = objective_of(objective)
     truth = FewTruth.of(data, goal)
@@ -201,21 +201,21 @@ def judge_holdout(
 def _judged_picks(
     data: Observations, truth: FewTruth, fold: FewFold, goal: Objective
 ) -> list[FewCase]:
-    """The cases of a fold."""
-    others = data.take(fold.others)
-    rank = rank_single_settings(others, goal)[truth.settings]
-    made = picks(
-        data.take(fold.seen),
+    """Return the cases of a fold."""
+    other_kernels = data.take(fold.other_kernels)
+    rank = rank_single_settings(other_kernels, goal)[truth.settings]
+    judged = picks(
+        data.take(fold.training),
         fold.judged,
         objective=goal.name,
         volts=measured_volts(data),
     )
     cases = []
-    for pick in made:
+    for pick in judged:
         above = truth.above_pct[truth.row[pick.label]]
         lost_pct = {
             "picks": above[truth.column[pick.setting]],
-            "best_measured": above[truth.least(pick.label, fold.own)],
+            "best_measured": above[truth.least(pick.label, fold.judged_settings)],
             "highest_clocks": np.nan if truth.top is None else above[truth.top],
             "best_single": above[int(np.argmin(rank))] if np.isfinite(rank).any() else np.nan,
             "race_to_halt": above[truth.fastest[truth.row[pick.label]]],
@@ -239,21 +239,21 @@ def _judged_picks(
 
 @dataclass(frozen=True)
 class FewFold:
-    """``judged``: labels of the kernels whose picks are judged; ``own``: numbers of the settings
-    that these count as measured at; bool (rows,): ``seen``, what picks may use, and ``others``,
-    those of it by which the best single setting is chosen."""
+    """``judged``: labels of the kernels whose picks are judged; ``judged_settings``: numbers of the
+    settings at which these count as measured; ``training``: bool (rows,), the rows that picks may
+    use; ``other_kernels``: bool (rows,), those that choose the best single setting."""
 
     draw: int
     judged: list[str]
-    own: np.ndarray
-    seen: np.ndarray
-    others: np.ndarray
+    judged_settings: np.ndarray
+    training: np.ndarray
+    other_kernels: np.ndarray
 
 
 def few_folds(
     data: Observations, kernels: list[str], settings: int, new: int | None, draws: int
 ) -> Iterator[FewFold]:
-    """The folds of :func:`few_cross_validate`, of which ``kernels`` are to be judged."""
+    """Yield the folds of :func:`few_cross_validate`, which judge ``kernels``."""
     for draw in range(draws):
         rng = np.random.default_rng((SEED, draw))
         chosen = rng.choice(np.unique(data.setting), settings, replace=False)
@@ -264,17 +264,25 @@ def few_folds(
         order = rng.permutation(len(kernels))
         for part in np.array_split(order, min(PARTS, len(kernels))):
             judged = [kernels[i] for i in part]
-            few = rng.choice(chosen, new, replace=False)
-            others = inside & (kernel_numbers(data, judged) < 0)
-            yield FewFold(draw, judged, few, others | (inside & np.isin(data.setting, few)), others)
+            judged_settings = rng.choice(chosen, new, replace=False)
+            other_kernels = inside & (kernel_numbers(data, judged) < 0)
+            yield FewFold(
+                draw,
+                judged,
+                judged_settings,
+                other_kernels | (inside & np.isin(data.setting, judged_settings)),
+                other_kernels,
+            )
 
 
 @dataclass(frozen=True)
 class FewTruth:
-    """What picks are judged by. ``row``: label -> row, of kernels that were measured everywhere;
-    ``above_pct``: float64 (K, S), how far each score is above the kernel's least; ``fastest``:
-    K columns of settings; ``top``: the column of the highest clocks, None where no setting has
-    both; ``settings``: the numbers of the S settings; ``column``: the place of each."""
+    """The measured scores that judge picks, of the K kernels that were measured at all S settings.
+
+    ``row``: kernel's label -> row; ``above_pct``: float64 (K, S), each score above the kernel's
+    least; ``fastest``: each kernel's column of the fastest setting; ``top``: the column of the
+    highest clocks, None where no setting has both; ``settings``: the numbers of the settings;
+    ``column``: setting -> column."""
 
     row: dict[str, int]
     above_pct: np.ndarray
@@ -290,19 +298,19 @@ class FewTruth:
         energy_j, time_s = (
             cell_means(data, labels, values)[:, settings] for values in (data.energy_j, data.time_s)
         )
-        whole = np.flatnonzero(np.isfinite(time_s).all(axis=1))
-        energy_j, time_s = energy_j[whole], time_s[whole]
+        complete = np.flatnonzero(np.isfinite(time_s).all(axis=1))
+        energy_j, time_s = energy_j[complete], time_s[complete]
         clocks = [data.settings[s] for s in settings.tolist()]
         noise = site_time_noise(data, measured_volts(data))
         raced = []
-        for k, times in zip(whole.tolist(), time_s, strict=True):
-            of = data.setting[data.of_kernel(labels[k])]
-            repeats = np.bincount(of, minlength=len(data.settings))[settings]
+        for k, times in zip(complete.tolist(), time_s, strict=True):
+            kernel_settings = data.setting[data.of_kernel(labels[k])]
+            repeats = np.bincount(kernel_settings, minlength=len(data.settings))[settings]
             raced.append(fastest(clocks, times, noise[labels[k]] * times / np.sqrt(repeats)))
         score = goal.score(energy_j.T, time_s.T).T
         least = score.min(axis=1, keepdims=True)
         return cls(
-            row={labels[k]: i for i, k in enumerate(whole.tolist())},
+            row={labels[k]: i for i, k in enumerate(complete.tolist())},
             above_pct=(score / least - 1.0) * 100.0,
             fastest=raced,
             top=highest_clocks(clocks),
@@ -311,6 +319,6 @@ class FewTruth:
         )
 
     def least(self, label: str, among: np.ndarray) -> int:
-        """The column of the kernel's best setting among some."""
+        """Return the column of the kernel's best setting among ``among``."""
         columns = np.flatnonzero(np.isin(self.settings, among))
         return int(columns[np.argmin(self.above_pct[self.row[label], columns])])

@@ -1,7 +1,7 @@
-"""Points that bound others in a plane: Pareto front, convex hull, and the least of weighted sums.
+"""Points that bound others in a plane: Pareto front, convex hull, and minima of weighted sums.
 
-Where several points are equal in both coordinates, the first of them is kept. All functions take
-coordinates as float64 (points,) and give indices as int64.
+Of points equal in both coordinates the first counts. All functions take coordinates as float64
+(points,) and return indices as int64.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 
 STRAIGHT = 1e-12
-"""A turn that is no larger, with both coordinates scaled to a range of 1, is none."""
+"""With both coordinates scaled to a range of 1, a turn that is no larger counts as straight."""
 
 
 def pareto_front(time_s: np.ndarray, energy_j: np.ndarray) -> np.ndarray:
-    """The points that no other beats in both, by rising time. NaN is never on the front."""
+    """Return the points that no other beats in both, by rising time. NaN is never on the front."""
     order = np.lexsort((energy_j, time_s))
     front: list[int] = []
     least = math.inf
@@ -28,16 +28,17 @@ def pareto_front(time_s: np.ndarray, energy_j: np.ndarray) -> np.ndarray:
 
 
 def pareto_steps(time_s: np.ndarray, energy_j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The line of a front, given by rising time: between two of its points, nothing is better than
-    the first of them."""
+    """Return the corners of the step line through a front, given by rising time: between two of its
+    points nothing is better than the first of them."""
     return np.repeat(time_s, 2)[1:], np.repeat(energy_j, 2)[:-1]
 
 
 def convex_hull(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, int]:
-    """The corners of the convex hull counter-clockwise from the largest x (of several the one of
-    largest y), and how many of them are the upper arc: all before the one of least x.
+    """Return the corners of the convex hull, counter-clockwise from the largest x (of several the
+    one of largest y), and how many of them form the upper arc: those before the least x.
 
-    Points inside an edge are no corners. One point, or all equal: one corner; in a line: two.
+    Points inside an edge are not corners. One point, or equal points, have one corner; points on a
+    line have two.
     """
     order = np.lexsort((y, x))
     again = (np.diff(x[order]) == 0) & (np.diff(y[order]) == 0)
@@ -50,15 +51,14 @@ def convex_hull(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def least_of_weighted_sums(time_s: np.ndarray, energy_j: np.ndarray) -> np.ndarray:
-    """The points that minimise alpha t + (1 - alpha) e for some interval of alpha from 0 to 1, by
-    rising alpha: the lower left part of the convex hull, from the least energy to the least
-    time."""
+    """Return the points that minimise alpha t + (1 - alpha) e for some interval of alpha from 0 to
+    1, by rising alpha: the lower left part of the convex hull, from least energy to least time."""
     front = pareto_front(time_s, energy_j)
     return np.array(_left_turns(time_s, energy_j, front.tolist())[::-1], np.int64)
 
 
 def _left_turns(x: np.ndarray, y: np.ndarray, along: Sequence[int]) -> list[int]:
-    """Of points in order of x, those of a chain from first to last that turns left everywhere."""
+    """Return those of the points ``along``, sorted by x, whose chain turns left everywhere."""
     wide, high = (float(np.ptp(values[list(along)])) or 1.0 for values in (x, y))
     chain: list[int] = []
     for k in along:
@@ -73,8 +73,8 @@ def _left_turns(x: np.ndarray, y: np.ndarray, along: Sequence[int]) -> list[int]
 
 
 def least_across(x: np.ndarray, y: np.ndarray, at_y: float) -> float:
-    """The least x at which the edges of a polygon, its corners in order, have a y; NaN where they
-    have it nowhere."""
+    """Return the least x at which an edge of a polygon has the y ``at_y``, from its corners in
+    order; NaN where no edge does."""
     least = math.inf
     for i in range(len(x)):
         k = (i + 1) % len(x)

@@ -1,4 +1,4 @@
-"""What the choice of a setting loses: picks beside simple rules, kernel by kernel."""
+"""What picks and simple rules for choosing a setting lose, kernel by kernel."""
 
 from __future__ import annotations
 
@@ -28,53 +28,52 @@ CHOOSERS = {
     "perf_per_watt": "NVML's perf per watt",
     "random": "random setting",
 }
-"""Who chooses the setting: the name in JSON, and the name in reports."""
+"""The rules that choose a setting: name in JSON -> name in reports."""
 
 
 def best_single_setting(data: Observations, objective: Objective) -> Setting | None:
-    """The measured setting that is best on average over all kernels
-    (:func:`rank_single_settings`); None where no kernel was measured at two."""
+    """Return the measured setting that is best on average over all kernels
+    (:func:`rank_single_settings`); None where no kernel was measured at two settings."""
     rank = rank_single_settings(data, objective)
     return data.settings[int(np.argmin(rank))] if np.isfinite(rank).any() else None
 
 
-def better_than(scores: np.ndarray, chosen: int, other: int) -> tuple[float, float]:
-    """How much more the other setting is expected to cost than the chosen one, in %, and the
-    probability that it costs more; of draws (settings, draws) of the score.
+def better_than(scores: np.ndarray, chosen: int, alternative: int) -> tuple[float, float]:
+    """Return how much more the alternative is expected to cost than the chosen setting, in %, and
+    the probability that it costs more.
 
-    A setting is not better than itself: 0 and 0.
+    ``scores``: draws of the score, (settings, draws). 0 and 0 for the chosen setting itself.
     """
-    if chosen == other:
+    if chosen == alternative:
         return 0.0, 0.0
-    more = scores[other] / scores[chosen] - 1.0
+    more = scores[alternative] / scores[chosen] - 1.0
     return float(more.mean() * 100.0), float(np.mean(more > 0.0))
 
 
 @dataclass(frozen=True)
 class Chooser:
-    """What one rule for choosing settings loses against the best measured one, over all cases."""
+    """What one rule loses against the best measured setting, over all cases."""
 
     mean_lost_pct: float
     max_lost_pct: float
     exact: float
-    """In how many cases the choice was the best; the expected number where there are several."""
+    """In how many cases the choice was the best; the expected number for random choices."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaseLoss:
-    """How far each chooser's setting is above a kernel's best measured one, in % of the score.
+    """How much each chooser's setting costs above a kernel's best measured one, in % of the score.
 
     ``kernel``, ``params``, ``label``: as :class:`~dvfs.kernel_instance.KernelInstance`.
-    ``picks_pct``: of the posterior's picks; ``physics_pct``: of those by the physics fit.
-    ``random_pct``, ``most_pct``: over all its settings, the mean and the most;
-    ``random_exact``: how likely a random setting is the best. ``best_single_pct``,
+    ``picks_pct``, ``physics_pct``: the picks of the posterior and of the physics fit.
+    ``random_pct``, ``most_pct``: the mean and the most over the kernel's settings;
+    ``random_exact``: the probability that a random setting is the best. ``best_single_pct``,
     ``best_single_most_pct``, ``best_single_exact``: the same over the folds that predicted the
-    kernel, each with the setting that was best over the kernels that it was fitted on; NaN where
-    no such setting is among those judged, as in a holdout. ``race_to_halt_best_pct``: of the
-    equally fast settings, that of the least score. ``highest_clocks_pct``: of the site's
-    highest clocks (:func:`highest_clocks`), NaN where they are not among those judged.
-    ``perf_per_watt_pct``: of the measured setting nearest to the core clock that NVML's power
-    model takes for the one of the best performance per watt; NaN where no record has it.
+    kernel, each with the best single setting of its training rows; NaN where no judged setting is
+    one, as in a holdout. ``race_to_halt_best_pct``: the equally fast setting of least score.
+    ``highest_clocks_pct``: the site's highest clocks (:func:`highest_clocks`), NaN where they are
+    not judged. ``perf_per_watt_pct``: the measured setting nearest to the core clock at which
+    NVML's power model has the best performance per watt; NaN where no record has that clock.
     """
 
     kernel: str
@@ -96,7 +95,7 @@ class CaseLoss:
 
 @dataclass(frozen=True)
 class Predicted:
-    """Predicted energies (J) and times (s) of rows, float64 (rows,), NaN where there is none."""
+    """Predicted energies (J) and times (s) of rows, float64 (rows,); NaN: no prediction."""
 
     energy_j: np.ndarray
     time_s: np.ndarray
@@ -104,7 +103,7 @@ class Predicted:
 
 @dataclass(frozen=True)
 class FoldRankings:
-    """How good each fold takes each setting to be for all kernels together.
+    """Each fold's ranking of the settings for all kernels together.
 
     ``fold``: int64 (rows,), the fold that predicted each row, -1 for none. ``rank``: float64
     (folds, settings), 0 for the best single setting, infinite where the fold has no rows.
@@ -115,76 +114,75 @@ class FoldRankings:
 
 
 def highest_clocks(settings: Sequence[Setting]) -> int | None:
-    """The index of the setting that has both the highest core and the highest memory clock, and no
-    power limit or the highest.
+    """Return the index of the setting with the highest core and the highest memory clock, and
+    without a power limit or with the highest.
 
-    A clock that no setting has counts as its highest. None where no setting has both, or profiles
-    differ there.
+    A domain without clocks does not count. None where no setting has both, or several profiles do.
     """
     clocks = [
         {mhz for setting in settings if (mhz := setting.clocks[i]) is not None} for i in (0, 1)
     ]
-    top = tuple(max(of_domain, default=None) for of_domain in clocks)
-    at = [i for i, setting in enumerate(settings) if setting.clocks == top]
-    if len({settings[i].profile for i in at}) > 1:
+    top = tuple(max(domain_mhz, default=None) for domain_mhz in clocks)
+    indices = [i for i, setting in enumerate(settings) if setting.clocks == top]
+    if len({settings[i].profile for i in indices}) > 1:
         return None
-    return max(at, key=lambda i: settings[i].power_limit_w or np.inf, default=None)
+    return max(indices, key=lambda i: settings[i].power_limit_w or np.inf, default=None)
 
 
 def rank_single_settings(data: Observations, objective: Objective) -> np.ndarray:
-    """Each setting's rank as a single setting for all kernels: float64 (settings,), 0 the best.
+    """Rank each setting as a single setting for all kernels: float64 (settings,), 0 for the best.
 
-    Kernels measured at fewer than two settings do not count: they show no setting to be better.
-    Best is the least mean of the score above each kernel's best, among the settings and over the
-    kernels of :func:`comparable`; settings of fewer kernels come after; infinite where none was.
+    The best has the least mean of the score above each kernel's best, among the settings and over
+    the kernels of :func:`comparable`. Settings with fewer kernels come after these; infinite
+    without kernels. Kernels measured at fewer than two settings do not count: they compare nothing.
     """
     shape = (len(data.settings), len(data.kernels))
     cell = data.setting * shape[1] + data.kernel
     n = np.bincount(cell, minlength=shape[0] * shape[1])
-    there = (n > 0).reshape(shape)
-    there &= there.sum(axis=0) > 1
+    measured = (n > 0).reshape(shape)
+    measured &= measured.sum(axis=0) > 1
     energy_j, time_s = (
         (np.bincount(cell, values, len(n)) / np.maximum(n, 1)).reshape(shape)
         for values in (data.energy_j, data.time_s)
     )
     # A setting where a kernel was not measured must not be its best one, nor count.
     with np.errstate(invalid="ignore"):  # of a kernel without rows all is 0
-        score = objective.score(*(np.where(there, v, v.max(axis=0)) for v in (energy_j, time_s)))
-    least = np.where(there, score, np.inf).min(axis=0)
-    above = np.where(there, score / least - 1.0, 0.0)
-    measured = there.sum(axis=1)
-    counted, among = comparable(there.T)
+        score = objective.score(*(np.where(measured, v, v.max(axis=0)) for v in (energy_j, time_s)))
+    least = np.where(measured, score, np.inf).min(axis=0)
+    above = np.where(measured, score / least - 1.0, 0.0)
+    n_kernels = measured.sum(axis=1)
+    counted, is_compared = comparable(measured.T)
     mean = np.where(
-        among,
-        above[:, counted].sum(axis=1) / np.maximum(there[:, counted].sum(axis=1), 1),
-        above.sum(axis=1) / np.maximum(measured, 1),
+        is_compared,
+        above[:, counted].sum(axis=1) / np.maximum(measured[:, counted].sum(axis=1), 1),
+        above.sum(axis=1) / np.maximum(n_kernels, 1),
     )
-    # equal but for rounding: the first, on every processor
-    fewer = np.where(among, -np.inf, -measured)
+    # Rounded: of equal means the first is taken, on every processor.
+    fewer = np.where(is_compared, -np.inf, -n_kernels)
     order = np.lexsort([np.arange(len(mean)), mean.round(9), fewer])
     rank = np.empty(len(order))
     rank[order] = np.arange(len(order))
-    return np.where(measured > 0, rank, np.inf)
+    return np.where(n_kernels > 0, rank, np.inf)
 
 
-def comparable(there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The kernels and the settings that single settings are compared by: bool (kernels,) and
-    (settings,). ``there``: bool (kernels, settings), where kernels were measured.
+def comparable(measured: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the kernels and the settings that single settings are compared by: bool (kernels,) and
+    (settings,). ``measured``: bool (kernels, settings).
 
-    The settings at which at least so many kernels were measured, and the kernels measured at all of
-    them, with the number that leaves most to compare. So a kernel with few settings takes no others
-    away, and all settings have the same kernels. Where none are left, all kernels, and the settings
-    of most.
+    These are all settings at which at least n kernels were measured, and the kernels measured at
+    all of these settings, with the n that leaves the most comparisons. So a kernel with few
+    settings excludes no setting, and every setting has the same kernels. If no n leaves a
+    comparison: all kernels, and the settings with the most kernels.
     """
-    count = there.sum(axis=0)
+    count = measured.sum(axis=0)
     best: tuple[np.ndarray, np.ndarray] = (
-        np.ones(len(there), bool),
+        np.ones(len(measured), bool),
         np.asarray(count == count.max(initial=0)),
     )
     most = 0
     for least in np.unique(count)[::-1].tolist():
         settings = count >= least
-        kernels = there[:, settings].all(axis=1)
+        kernels = measured[:, settings].all(axis=1)
         compared = int(kernels.sum()) * (int(settings.sum()) - 1)
         if compared > most:
             best = np.asarray(kernels), np.asarray(settings)
@@ -193,7 +191,7 @@ def comparable(there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _by_setting(data: Observations, rows: np.ndarray, *more: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The settings of some rows, and there the means over repeats of energy, time and ``more``."""
+    """Return the settings of some rows, and the means over repeats of energy, time and ``more``."""
     settings, index = np.unique(data.setting[rows], return_inverse=True)
     n = np.bincount(index)
     values = (data.energy_j, data.time_s, *more)
@@ -209,23 +207,25 @@ def case_losses(
     rankings: FoldRankings | None = None,
     noise: Mapping[str, float] | None = None,
 ) -> list[CaseLoss]:
-    """What the picks by ``predicted`` and by ``physics`` (by default the same) lose, kernel by
-    kernel.
+    """Return what the picks by ``predicted`` and by ``physics`` (by default the same) lose, and
+    what the simple rules lose, kernel by kernel.
 
-    A case is a kernel that was measured at two settings or more; repeats are averaged, and rows
-    without a prediction (NaN) left out. A pick loses what its measured score has above the least
-    measured score of the kernel. Race to halt takes the fastest measured setting, of equally fast
-    ones that of the highest clocks (:mod:`analysis.ties`; ``noise`` is its
-    :func:`~analysis.ties.time_noise`, by default that of ``data``).
+    A case is a kernel that was measured at two settings or more. Repeats are averaged; rows
+    without a prediction (NaN) are left out. A loss is the measured score above the least measured
+    score of the kernel. Race to halt takes the fastest measured setting; of equally fast ones the
+    one with the highest clocks (:mod:`analysis.ties`). ``noise``: from
+    :func:`~analysis.ties.time_noise`, by default of ``data``.
     """
     noise = time_noise(data) if noise is None else noise
     top = highest_clocks(data.settings)
-    known = np.isfinite(predicted.energy_j)
-    fold = None if rankings is None else rankings.fold[known]
+    predicted_rows = np.isfinite(predicted.energy_j)
+    fold = None if rankings is None else rankings.fold[predicted_rows]
     physics = predicted if physics is None else physics
-    data = data.take(known)
+    data = data.take(predicted_rows)
     by_row = [
-        values[known] for one in (predicted, physics) for values in (one.energy_j, one.time_s)
+        values[predicted_rows]
+        for prediction in (predicted, physics)
+        for values in (prediction.energy_j, prediction.time_s)
     ]
     cases = []
     for kernel, rows in rows_by_kernel(data):
@@ -262,7 +262,7 @@ def case_losses(
 def _best_single(
     rankings: FoldRankings, fold: np.ndarray, settings: np.ndarray, over_pct: np.ndarray
 ) -> dict[str, float]:
-    """What each fold's best single setting, of those judged, loses one kernel."""
+    """Return a kernel's losses at each fold's best single setting among ``settings``."""
     rank = rankings.rank[np.ix_(np.unique(fold), settings)]
     rank = rank[np.isfinite(rank).any(axis=1)]
     if not len(rank):
@@ -276,24 +276,23 @@ def _best_single(
 
 
 def _perf_per_watt(data: Observations, settings: np.ndarray, over_pct: np.ndarray) -> float:
-    """What NVML's choice loses one kernel; of several memory clocks it takes the highest."""
+    """Return a kernel's loss at NVML's clock; of several memory clocks it takes the highest."""
     core_mhz, mem_mhz = data.mhz[settings].T
-    apart_mhz = np.abs(core_mhz - data.perf_per_watt_mhz)
-    if not np.isfinite(apart_mhz).any():
+    distance_mhz = np.abs(core_mhz - data.perf_per_watt_mhz)
+    if not np.isfinite(distance_mhz).any():
         return np.nan
-    order = np.lexsort([-mem_mhz, apart_mhz])  # NaN comes last
+    order = np.lexsort([-mem_mhz, distance_mhz])  # NaN comes last
     return float(over_pct[order[0]])
 
 
 def losses_by_chooser(cases: Sequence[CaseLoss]) -> dict[str, Chooser]:
-    """The choosers of :data:`CHOOSERS` over all cases; empty without cases.
+    """Return the losses of each of :data:`CHOOSERS` over all cases; empty without cases.
 
-    The best single setting, the highest clocks and NVML's choice are left out where some case has
-    none.
+    A chooser is left out where it has no setting in some case.
     """
     if not cases:
         return {}
-    # Of each chooser its mean and most by case, and how often it was the best.
+    # For each case: the mean loss, the largest loss, and how often the choice was the best.
     by_case = {
         "picks": [(case.picks_pct, case.picks_pct, case.picks_pct == 0.0) for case in cases],
         "physics": [
@@ -337,7 +336,7 @@ def losses_by_chooser(cases: Sequence[CaseLoss]) -> dict[str, Chooser]:
 class Contest:
     """How much more another chooser loses than the picks, in % of the score, over kernels.
 
-    ``verdict``: ``picks`` or the other's name where the 95 % interval of the mean leaves out 0,
+    ``verdict``: ``picks`` or the other's name where the 95 % interval of the mean excludes 0,
     otherwise ``open``: these measurements do not show which is better.
     """
 
@@ -347,16 +346,16 @@ class Contest:
     verdict: str
 
 
-def contest(cases: Sequence[CaseLoss], other: str = "race_to_halt") -> Contest:
-    """The picks against ``race_to_halt``, ``highest_clocks``, ``best_single`` or
-    ``perf_per_watt``; the interval by resampling kernels, with few by t. Cases that the other has
-    no choice for do not count."""
-    gain = np.array([getattr(case, f"{other}_pct") - case.picks_pct for case in cases], float)
-    return gain_contest(gain[np.isfinite(gain)], other)
+def contest(cases: Sequence[CaseLoss], rival: str = "race_to_halt") -> Contest:
+    """Compare the picks with a rival: ``race_to_halt``, ``highest_clocks``, ``best_single`` or
+    ``perf_per_watt``. Cases in which the rival has no setting do not count. The interval is from
+    resampled kernels, with few kernels from Student's t."""
+    gain = np.array([getattr(case, f"{rival}_pct") - case.picks_pct for case in cases], float)
+    return gain_contest(gain[np.isfinite(gain)], rival)
 
 
-def gain_contest(gain: np.ndarray, other: str) -> Contest:
-    """The same of what the other loses more, kernel by kernel: float64 (kernels,), in %."""
+def gain_contest(gain: np.ndarray, rival: str) -> Contest:
+    """:func:`contest` from how much more the rival loses: float64 (kernels,), in %."""
     mean = float(gain.mean()) if len(gain) else 0.0
     if len(gain) < 2:
         return Contest(mean, -np.inf, np.inf, "open")
@@ -365,5 +364,5 @@ def gain_contest(gain: np.ndarray, other: str) -> Contest:
     if len(gain) >= RESAMPLED_FROM:
         drawn = np.random.default_rng(SEED).integers(len(gain), size=(RESAMPLES, len(gain)))
         low, high = np.percentile(gain[drawn].mean(axis=1), [2.5, 97.5])
-    verdict = "picks" if low > 0 else other if high < 0 else "open"
+    verdict = "picks" if low > 0 else rival if high < 0 else "open"
     return Contest(mean, float(low), float(high), verdict)

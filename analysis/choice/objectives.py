@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Objective:
     """A quantity to minimise.
 
-    ``name``: as the command line takes it. ``title``: as reports name it. ``unit``: of the score.
+    ``name``: on the command line. ``title``: in reports. ``unit``: of the score.
     ``score``: (energy_j, time_s) -> float64 of their shape; settings lie along the first axis.
     """
 
@@ -30,7 +30,7 @@ class Objective:
 
 
 def _weighted(name: str, alpha: float) -> Objective:
-    """alpha t + (1 - alpha) e, each relative to its least (Anzt et al. 2015, eq. 2)."""
+    """Return alpha t + (1 - alpha) e, each relative to its least (Anzt et al. 2015, eq. 2)."""
 
     def score(energy_j: np.ndarray, time_s: np.ndarray) -> np.ndarray:
         relative_s, relative_j = time_s / time_s.min(axis=0), energy_j / energy_j.min(axis=0)
@@ -59,10 +59,10 @@ OBJECTIVE_HELP = (
 
 
 def objective(text: str) -> Objective:
-    """The objective of a name: a key of :data:`OBJECTIVES`, or ``weighted:0.3``.
+    """Return the objective with a name: a key of :data:`OBJECTIVES`, or ``weighted:0.3``.
 
     Raises:
-        FitError: there is no such objective.
+        FitError: no objective has the name.
     """
     from analysis.measurements.observations import FitError  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""The pick: the setting chosen for a kernel within limits, what it saves, and how sure that is."""
+"""The pick: the setting chosen for a kernel within limits, its saving, and how sure that is."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ from analysis.ties import TIE, first_least, highest
 from dvfs.setting import Setting, Volts
 
 ALIKE = 1e-5
-"""Expected costs that differ by less than this are alike; then the medians decide."""
+"""Expected costs with a smaller relative difference count as equal; then the medians decide."""
 SURE = 0.95
 """The probability from which a verdict is given."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pick:
-    """The chosen setting of a kernel; savings and slowdown are against its fastest setting, of
-    equally fast ones that of the highest clocks (:mod:`analysis.ties`).
+    """The chosen setting of a kernel. Savings and slowdown are against the kernel's fastest
+    setting; of equally fast ones against that with the highest clocks (:mod:`analysis.ties`).
 
-    ``equally_fast``: how many settings are as fast as that one, itself included; the slowdown of
-    such a one can be below 0, by less than the noise.
+    ``equally_fast``: the number of settings as fast as that one, itself included. If the pick is
+    one of these, its slowdown can be below 0, by less than the noise.
 
     ``kernel``, ``params``, ``label``: as :class:`~dvfs.kernel_instance.KernelInstance`.
-    ``measured``: whether this kernel was measured there (its time is then the measured one).
+    ``measured``: whether this kernel was measured there; its time is then the measured one.
     ``saving_low_pct``, ``saving_high_pct``: the 95 % interval of the saving.
     ``saving_vs_highest_clocks_pct``: the saving against the highest clocks, at which most sites
     run by default; NaN where no candidate has them (:func:`highest_clocks`).
-    ``best_probability``: that no other candidate is better by the objective;
-    ``expected_loss_pct``: what the pick is expected to cost, by the objective, above the one that
-    is. ``race_to_halt``: ``right`` where the fastest setting is the pick or, with 95 %
-    probability, costs less energy; ``worse`` where it costs more with 95 % probability; else
-    ``open``: neither is sure. Of equally fast settings all must be right (the one of the most
-    energy), or all worse (the one of the least).
-    ``chosen_by``: ``model``, or ``best_single`` or ``highest_clocks`` where these lose less than
-    the model's picks when tried on measured kernels (:class:`~analysis.predict.site.Trial`):
-    ``model_lost_pct``, ``best_single_lost_pct``, ``highest_clocks_lost_pct``, NaN where that could
-    not be tried.
-    ``best_single``: the measured setting that is best on average over all kernels, None where that
-    is not known. ``gain_over_best_single_pct``,
-    ``better_than_best_single``: what it is expected to cost above this pick, and the probability
-    that it costs more. ``gain_over_highest_clocks_pct``, ``better_than_highest_clocks``: the same
-    of the highest clocks. ``gain_over_best_measured_pct``, ``better_than_best_measured``: the same
-    of the kernel's best measured setting within the limits. 0 where the pick is that setting, NaN
-    where the best single setting is not within the limits.
+    ``best_probability``: the probability that no other candidate is better by the objective;
+    ``expected_loss_pct``: how much more, by the objective, the pick is expected to cost than the
+    best candidate. ``race_to_halt``: ``right`` where the fastest setting is the pick or costs less
+    energy with 95 % probability; ``worse`` where it costs more with 95 % probability; else
+    ``open``. Of equally fast settings all must be right (the one of the most energy), or all worse
+    (the one of the least).
+    ``chosen_by``: ``model``, or ``best_single`` or ``highest_clocks`` where this rule loses less
+    than the model's picks in a trial on measured kernels (:class:`~analysis.predict.site.Trial`).
+    ``model_lost_pct``, ``best_single_lost_pct``, ``highest_clocks_lost_pct``: the losses in that
+    trial; NaN without a trial.
+    ``best_single``: the measured setting that is best on average over all kernels, None where not
+    known. ``gain_over_best_single_pct``, ``better_than_best_single``: how much more it is expected
+    to cost than the pick, and the probability that it costs more.
+    ``gain_over_highest_clocks_pct``, ``better_than_highest_clocks``: the same for the highest
+    clocks. ``gain_over_best_measured_pct``, ``better_than_best_measured``: the same for the
+    kernel's best measured setting within the limits. 0 where the pick is the other setting, NaN
+    where the other setting is not within the limits.
     """
 
     kernel: str
@@ -106,8 +106,7 @@ class Pick:
 
     @property
     def saved_w(self) -> float:
-        """The energy that the pick saves in each second that its work takes at the fastest
-        setting, in W."""
+        """The energy saved, over the time that the same work takes at the fastest setting, in W."""
         return self.fastest_w * self.saving_pct / 100.0
 
 
@@ -119,15 +118,15 @@ def pick(
     max_power_w: float | None = None,
     best_single: Setting | None = None,
 ) -> Pick:
-    """The best candidate by an objective, within limits.
+    """Return the best of a kernel's candidates by an objective, within limits.
 
     ``objective``: of :mod:`analysis.choice.objectives`. ``max_slowdown``: a fraction;
     ``max_power_w``: of mean power. ``best_single``: the best setting for all kernels
-    (:func:`~analysis.choice.losses.best_single_setting`), to compare the pick with.
+    (:func:`~analysis.choice.losses.best_single_setting`), with which the pick is compared.
 
     Raises:
         FitError: an unknown objective.
-        LimitsError: no candidate keeps the limits.
+        LimitsError: no candidate is within the limits.
     """
     goal = objective_of(objective)
     score_of = goal.score
@@ -144,20 +143,20 @@ def pick(
     chosen = int(first_least(np.where(expected <= expected.min() * (1.0 + ALIKE), score, np.inf)))
     tried: dict[str, Any] = {}
     if among.trial is not None:
-        tried, at = _tried(among.trial, among.settings, goal, allowed)
-        chosen = chosen if at is None else int(np.count_nonzero(allowed[:at]))
+        tried, rule_setting = _tried(among.trial, among.settings, goal, allowed)
+        chosen = chosen if rule_setting is None else int(np.count_nonzero(allowed[:rule_setting]))
     best = int(np.flatnonzero(allowed)[chosen])
     saving_pct = (1.0 - drawn_j[best] / drawn_j[fastest]) * 100.0
     low, high = np.percentile(saving_pct, [2.5, 97.5])
     least = scores.min(axis=0)
     best_probability = float(np.mean(scores[chosen] <= least * (1.0 + TIE)))
 
-    def saves(other: int) -> float:
+    def saves(rival: int) -> float:
         if objective == TIME.name:
             return 0.0
-        if other == best:  # what is not sure is then whether another setting saves
+        if rival == best:  # then the question is whether another setting saves
             return 1.0 - best_probability
-        return float(np.mean(drawn_j[best] < drawn_j[other]))
+        return float(np.mean(drawn_j[best] < drawn_j[rival]))
 
     raced = np.flatnonzero(tied)
     raced = raced[np.argsort(energy_j[raced], kind="stable")]
@@ -193,9 +192,9 @@ def picks(
     volts: Volts | None = None,
     among: Mapping[str, SettingCandidates] | None = None,
 ) -> list[Pick]:
-    """The pick of each kernel (all by default, named by their labels), by label.
+    """Return the picks of the kernels with these labels, by default of all kernels.
 
-    ``among``: the kernels' candidates, where they have been made already.
+    ``among``: label -> the kernel's candidates, where they exist already.
     """
     among = all_candidates(data, kernels, volts) if among is None else among
     single = best_single_setting(data, objective_of(objective))
@@ -212,8 +211,8 @@ def picks(
 
 
 class LimitsError(FitError):
-    """No setting of a kernel keeps the limits: ``least_w`` is the least mean power, that of
-    ``setting``, of those that are not too slow. ``label``: the kernel's."""
+    """No setting of the kernel ``label`` is within the limits. ``least_w``: the least mean power of
+    the settings that are not too slow; ``setting`` has it."""
 
     def __init__(
         self,
@@ -236,14 +235,14 @@ class LimitsError(FitError):
 
 
 def not_too_slow(max_slowdown: float | None) -> str:
-    """Which settings a limit on the slowdown leaves, in words; empty without one."""
+    """Return in words which settings a limit on the slowdown leaves; empty without a limit."""
     if max_slowdown is None:
         return ""
     return f" at most {max_slowdown * 100:g} % slower than the fastest"
 
 
 def rounded_up(watts: float) -> float:
-    """A power to four digits, rounded up: a limit that it keeps."""
+    """Round a power up to four digits, so that it is within the rounded limit."""
     if not (math.isfinite(watts) and watts > 0):
         return watts
     digits = 3 - math.floor(math.log10(watts))
@@ -258,11 +257,10 @@ def within_limits(
     max_slowdown: float | None,
     max_power_w: float | None,
 ) -> np.ndarray:
-    """Which settings keep the limits, those at a limit but for rounding too: bool (settings,).
-    ``energy_j``, ``time_s``: of each.
+    """Return bool (settings,): whether each setting is within the limits, up to rounding.
 
     Raises:
-        LimitsError: none does.
+        LimitsError: no setting is.
     """
     allowed = np.ones(len(time_s), bool)
     if max_slowdown is not None:
@@ -270,11 +268,11 @@ def within_limits(
     if max_power_w is None:
         return allowed
     power_w = energy_j / time_s
-    kept: np.ndarray = allowed & (power_w <= max_power_w * (1.0 + TIE))
-    if not kept.any():
+    within: np.ndarray = allowed & (power_w <= max_power_w * (1.0 + TIE))
+    if not within.any():
         least = int(np.argmin(np.where(allowed, power_w, np.inf)))
         raise LimitsError(label, float(power_w[least]), settings[least], max_slowdown, max_power_w)
-    return kept
+    return within
 
 
 def _compared(
@@ -284,13 +282,13 @@ def _compared(
     best_single: Setting | None,
     allowed: np.ndarray,
 ) -> dict[str, Any]:
-    """A pick's fields about the best single and the best measured setting, of those ``allowed``:
-    bool (settings,)."""
+    """Return a pick's fields that compare it with the best single setting, the best measured one
+    and the highest clocks. ``allowed``: bool (settings,), the settings within the limits."""
     scores = goal.score(among.energy_draws_j, among.time_draws_s)
     fields: dict[str, Any] = {}
-    known = among.measured & allowed
-    if known.any():
-        measured = np.where(known, scores.mean(axis=1), np.inf)
+    eligible = among.measured & allowed
+    if eligible.any():
+        measured = np.where(eligible, scores.mean(axis=1), np.inf)
         gain, better = better_than(scores, best, int(first_least(measured)))
         fields = {"gain_over_best_measured_pct": gain, "better_than_best_measured": better}
     top = highest_clocks(among.settings)
@@ -299,9 +297,9 @@ def _compared(
         fields |= {"gain_over_highest_clocks_pct": gain, "better_than_highest_clocks": better}
     if best_single is not None and best_single in among.settings:
         fields["best_single"] = best_single
-        at = among.settings.index(best_single)
-        if allowed[at]:
-            gain, better = better_than(scores, best, at)
+        single = among.settings.index(best_single)
+        if allowed[single]:
+            gain, better = better_than(scores, best, single)
             fields |= {"gain_over_best_single_pct": gain, "better_than_best_single": better}
     return fields
 
@@ -309,15 +307,19 @@ def _compared(
 def _tried(
     trial: Trial, settings: Sequence[Setting], goal: Objective, allowed: np.ndarray
 ) -> tuple[dict[str, Any], int | None]:
-    """A pick's fields about who chose; and, where a rule that needs no model loses less than the
-    model when both are tried, the setting of the one that loses least, of those ``allowed``."""
+    """Return a pick's fields about the trial, and the index of the setting by a simple rule.
+
+    The rule is the one that loses least, if it loses less than the model; None where no rule with
+    an ``allowed`` setting, bool (settings,), does."""
     lost = trial.lost_pct(goal)
-    fields: dict[str, Any] = {f"{name}_lost_pct": of for name, of in lost.items()}
+    fields: dict[str, Any] = {f"{name}_lost_pct": loss_pct for name, loss_pct in lost.items()}
     rules = {"best_single": settings.index(trial.best_single(goal))}
     top = highest_clocks(settings)
     if top is not None:
         rules["highest_clocks"] = top
-    better = [name for name, at in rules.items() if allowed[at] and lost[name] < lost["model"]]
+    better = [
+        name for name, setting in rules.items() if allowed[setting] and lost[name] < lost["model"]
+    ]
     if not better:
         return fields, None
     best = min(better, key=lost.__getitem__)
@@ -325,17 +327,17 @@ def _tried(
 
 
 def not_surely_better(picks: Sequence[Pick], than: str) -> tuple[list[Pick], int]:
-    """The picks that are not better with 95 % probability than another choice of the setting, and
-    how many are not that setting themselves.
+    """Return the picks that differ from a rule's setting and are not better with 95 % probability,
+    and the number of all picks that differ from it.
 
-    ``than``: ``highest_clocks`` or ``best_single``.
+    ``than``: the rule, ``highest_clocks`` or ``best_single``.
     """
-    other = [
+    different = [
         p
         for p in picks
         if np.isfinite(getattr(p, f"better_than_{than}")) and getattr(p, f"gain_over_{than}_pct")
     ]
-    return [p for p in other if getattr(p, f"better_than_{than}") < SURE], len(other)
+    return [p for p in different if getattr(p, f"better_than_{than}") < SURE], len(different)
 
 
 def _saving_vs_highest_pct(among: SettingCandidates, best: int) -> float:
@@ -346,8 +348,11 @@ def _saving_vs_highest_pct(among: SettingCandidates, best: int) -> float:
 
 
 def _verdict(is_fastest: bool, saves_least: float, saves_most: float) -> str:
-    """How probable it is that the pick, or where it is itself the fastest another setting, saves
-    energy against the one of the least and the one of the most energy of the equally fast."""
+    """Return the verdict on race to halt.
+
+    ``saves_least``, ``saves_most``: the probability that the pick (or another setting, where the
+    pick is the fastest one) saves energy against the equally fast setting of least or most energy.
+    """
     if saves_most <= 1.0 - SURE:
         return "right"
     return "worse" if saves_least >= SURE and not is_fastest else "open"
@@ -355,8 +360,8 @@ def _verdict(is_fastest: bool, saves_least: float, saves_most: float) -> str:
 
 @dataclass(frozen=True)
 class PromisedChange:
-    """Energy saved and time added, in % of what the other setting takes: the median of the
-    posterior, and its 95 % interval (low, high)."""
+    """Energy saved and time added, in % of the other setting's: medians of the posterior, and its
+    95 % intervals (low, high)."""
 
     saving_pct: float
     saving_pct_95: tuple[float, float]
@@ -372,18 +377,18 @@ class PromisedChange:
 def promised_change(
     among: Sequence[SettingCandidates], setting: Setting, against: Setting
 ) -> PromisedChange | None:
-    """What ``setting`` changes against ``against``, for a kernel or any of several.
+    """Return what ``setting`` changes against ``against``, for one or several kernels.
 
-    For several kernels the draws of all are pooled: the interval is of a kernel like these. None
-    where a kernel has no energies at one of the two settings.
+    The draws of several kernels are pooled: the interval is for any one of them. None where a
+    kernel has no energies at one of the two settings.
     """
     saving, slowdown = [], []
     for kernel in among:
         if setting not in kernel.settings or against not in kernel.settings:
             return None
-        at, base = kernel.settings.index(setting), kernel.settings.index(against)
-        saving.append(1.0 - kernel.energy_draws_j[at] / kernel.energy_draws_j[base])
-        slowdown.append(kernel.time_draws_s[at] / kernel.time_draws_s[base] - 1.0)
+        chosen, reference = kernel.settings.index(setting), kernel.settings.index(against)
+        saving.append(1.0 - kernel.energy_draws_j[chosen] / kernel.energy_draws_j[reference])
+        slowdown.append(kernel.time_draws_s[chosen] / kernel.time_draws_s[reference] - 1.0)
     low, middle, high = np.percentile(np.concatenate(saving) * 100.0, [2.5, 50.0, 97.5])
     fast, likely, slow = np.percentile(np.concatenate(slowdown) * 100.0, [2.5, 50.0, 97.5])
     return PromisedChange(

@@ -1,9 +1,9 @@
-"""Variants predicted without having been measured: errors, and what picks among them lose.
+"""Cross-validation of variants: errors of their predictions, and what picks among them lose.
 
-Time is the sum of what the kernel counts, at prices fitted to the other variants; energy is the
-site's model (Choi & Vuduc 2016, eq. 9), fitted without the variant. The layout follows
-Prajapati 2019, Table B.3: how many picks are not the best, and the loss as root mean square and at
-most.
+A variant's time is the sum of its counts at prices fitted to the other variants; its energy is by
+the site's model (Choi & Vuduc 2016, eq. 9), fitted without the variant. The layout follows
+Prajapati 2019, Table B.3: the number of picks that are not the best, and the root mean square and
+the maximum of the losses.
 """
 
 from __future__ import annotations
@@ -27,18 +27,21 @@ LEAVE_ONE_OUT = "leave-one-variant-out"
 KFOLD = "variants-kfold:"
 SCHEMES = (LEAVE_ONE_OUT, f"{KFOLD}K")
 CLOSE = 1.2
-"""Variants within this factor of the best are those that a choice is among."""
+"""Variants within this factor of the best count as close: a choice is mostly among these."""
 FEWEST = 3
-"""Variants of a problem that a choice can be judged by."""
+"""With fewer variants of a problem no choice can be judged."""
 SEED = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProblemErrors:
-    """One problem. Errors are root mean squares in % of the measured value: over all variants, and
-    over those within 20 % of the least of their setting. ``cases``: settings, in each of which the
-    best is picked among ``variants``; ``wrong``: picks that are not the best; ``lost_rms_pct``,
-    ``lost_max_pct``: what the picks lose. NaN where there are no energies, or no predictions."""
+    """The errors and losses of one problem.
+
+    Errors are root mean squares in % of the measured value, over all variants and over the close
+    ones: those within 20 % of the least of their setting. ``cases``: the number of settings, at
+    each of which one of ``variants`` is picked; ``wrong``: the number of picks that are not the
+    best; ``lost_rms_pct``, ``lost_max_pct``: the losses of the picks. NaN without energies or
+    predictions."""
 
     problem: Mapping[str, object]
     variants: int
@@ -54,10 +57,10 @@ class ProblemErrors:
 
 @dataclass(frozen=True, kw_only=True)
 class VariantCrossValidation:
-    """What variants would have cost by models fitted without them, and what picks lose.
+    """Costs of variants predicted by models fitted without them, and what picks lose.
 
-    ``predicted_s``, ``predicted_j``: float64 (rows,) of ``variants``. ``time``: what the energies
-    were predicted from, ``measured`` or ``predicted`` times.
+    ``predicted_s``, ``predicted_j``: float64 (rows,) of ``variants``. ``time``: whether energies
+    were predicted from ``measured`` or ``predicted`` times.
     """
 
     variants: MeasuredVariants
@@ -80,7 +83,7 @@ class VariantCrossValidation:
             "n": len(self.variants),
             "objective": self.objective,
             "time": self.time,
-            "problems": [vars(one) for one in self.problems],
+            "problems": [vars(problem) for problem in self.problems],
         }
 
 
@@ -95,10 +98,10 @@ def cross_validate_variants(
     voltage: str = AUTO,
     robust: bool = False,
 ) -> VariantCrossValidation:
-    """Predict each variant by what was fitted without it.
+    """Predict each variant by models fitted without it.
 
-    ``data``: the site's measurements as the energy model takes them; None without energies.
-    ``scheme``: one of :data:`SCHEMES`. ``time``: the time that an energy is predicted from.
+    ``data``: the site's measurements for the energy model; None without energies. ``scheme``: one
+    of :data:`SCHEMES`. ``time``: ``measured`` or ``predicted``, the time that predicts an energy.
 
     Raises:
         FitError: too few variants, an unknown scheme or objective, or energies are missing.
@@ -119,20 +122,20 @@ def cross_validate_variants(
         if data is not None and row_of is not None:
             given_s = predicted_s if time == "predicted" else variants.time_s
             labels = [variants.instances[i].label for i in np.flatnonzero(left_out).tolist()]
-            others = data.take(kernel_numbers(data, labels) < 0)
-            fitted = fit(others, model, voltage, robust=robust, intervals=False)
-            asked = replace(data.take(row_of[test]), time_s=given_s[test])
-            predicted_j[test] = fitted.energy_j(asked)
+            training = data.take(kernel_numbers(data, labels) < 0)
+            fitted = fit(training, model, voltage, robust=robust, intervals=False)
+            test_rows = replace(data.take(row_of[test]), time_s=given_s[test])
+            predicted_j[test] = fitted.energy_j(test_rows)
     problems = tuple(
-        _judged(variants, place, predicted_s, predicted_j, judged_by, time)
-        for place in range(len(variants.problems))
-        if len(set(variants.variant[variants.problem == place].tolist())) >= FEWEST
+        _judged(variants, problem, predicted_s, predicted_j, judged_by, time)
+        for problem in range(len(variants.problems))
+        if len(set(variants.variant[variants.problem == problem].tolist())) >= FEWEST
     )
     if not problems:
         raise FitError(
             f"no problem of {variants.kernel} at {variants.site} has {FEWEST} variants or more"
         )
-    if not any(one.cases for one in problems):
+    if not any(problem.cases for problem in problems):
         raise FitError(
             f"no variant of {variants.kernel} at {variants.site} can be predicted from the others: "
             f"a time is predicted from counts, at prices of variants that differ in numbers alone"
@@ -150,7 +153,7 @@ def cross_validate_variants(
 
 
 def folds(count: int, scheme: str) -> Iterator[np.ndarray]:
-    """bool masks (variants,) of the variants that each fold predicts."""
+    """Yield for each fold the mask of the variants that it predicts, bool (variants,)."""
     if count < FEWEST:
         raise FitError(
             f"{scheme} needs {FEWEST} variants or more; there {'is' if count == 1 else 'are'} "
@@ -171,38 +174,38 @@ def folds(count: int, scheme: str) -> Iterator[np.ndarray]:
 
 
 def _rows_of(variants: MeasuredVariants, data: Observations) -> np.ndarray:
-    """A row of ``data`` for each row of ``variants``: of its variant and setting."""
+    """Return for each row of ``variants`` the row of ``data`` with its variant and setting."""
     labels = data.labels.tolist()
-    place = {
+    row_of = {
         (label, data.settings[setting]): row
         for row, (label, setting) in enumerate(zip(labels, data.setting.tolist(), strict=True))
     }
     rows = []
     for variant, setting in zip(variants.variant.tolist(), variants.settings, strict=True):
         key = (variants.instances[variant].label, setting)
-        if key not in place:
+        if key not in row_of:
             raise FitError(
                 f"{key[0]} has a time and no energy at a setting; measure it again, or use "
                 f"--objective time"
             )
-        rows.append(place[key])
+        rows.append(row_of[key])
     return np.array(rows)
 
 
 def _judged(
     variants: MeasuredVariants,
-    place: int,
+    problem: int,
     predicted_s: np.ndarray,
     predicted_j: np.ndarray,
     judged_by: Objective,
     time: str,
 ) -> ProblemErrors:
-    of_problem = variants.problem == place
+    in_problem = variants.problem == problem
     chosen_s = predicted_s if time == "predicted" or judged_by == TIME else variants.time_s
     _, number = distinct_settings(*(variants.clocks[name] for name in CLOCKS))
     lost, wrong, close = [], 0, np.zeros(len(variants), bool)
-    for setting in np.unique(number[of_problem]):
-        rows = np.flatnonzero(of_problem & (number == setting))
+    for setting in np.unique(number[in_problem]):
+        rows = np.flatnonzero(in_problem & (number == setting))
         actual = judged_by.score(variants.energy_j[rows], variants.time_s[rows])
         expected = judged_by.score(predicted_j[rows], chosen_s[rows])
         close[rows] = actual <= CLOSE * actual.min()
@@ -217,14 +220,14 @@ def _judged(
         return float(np.sqrt(np.mean(relative**2)) * 100.0) if len(relative) else np.nan
 
     return ProblemErrors(
-        problem=variants.problems[place],
-        variants=len(set(variants.variant[of_problem].tolist())),
+        problem=variants.problems[problem],
+        variants=len(set(variants.variant[in_problem].tolist())),
         cases=len(lost),
         wrong=wrong,
         lost_rms_pct=float(np.sqrt(np.mean(np.square(lost)))) if lost else np.nan,
         lost_max_pct=max(lost, default=np.nan),
-        time_error_pct=error_pct(predicted_s, variants.time_s, of_problem),
-        time_error_close_pct=error_pct(predicted_s, variants.time_s, of_problem & close),
-        energy_error_pct=error_pct(predicted_j, variants.energy_j, of_problem),
-        energy_error_close_pct=error_pct(predicted_j, variants.energy_j, of_problem & close),
+        time_error_pct=error_pct(predicted_s, variants.time_s, in_problem),
+        time_error_close_pct=error_pct(predicted_s, variants.time_s, in_problem & close),
+        energy_error_pct=error_pct(predicted_j, variants.energy_j, in_problem),
+        energy_error_close_pct=error_pct(predicted_j, variants.energy_j, in_problem & close),
     )

@@ -1,8 +1,9 @@
-"""What a site's variants are predicted from: seconds, and joules, for each thing that is counted.
+"""Prices that predict a site's variants: seconds and joules for each count.
 
-Times family by family, by non-negative least squares on the relative error. Energies of all
-families together at one setting: constant power, and joules for each count, by least absolute
-deviations on a tenth of the variants (Prajapati 2019, section B.7.1), judged by the others.
+Prices of time are fitted family by family, by non-negative least squares on the relative error.
+Prices of energy are fitted to all families together at one setting: constant power, and joules for
+each count, by least absolute deviations on a tenth of the variants (Prajapati 2019, section B.7.1);
+the other variants judge them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from analysis.measurements.variants import CLOCKS, MeasuredVariants
 from dvfs.setting import Setting, clock_columns, distinct_settings
 
 TRAINED = 10
-"""One of so many variants is fitted on, and at least :data:`FEWEST` for each term."""
+"""The fit takes one of so many variants, and at least :data:`FEWEST` for each term."""
 FEWEST = 3
 TIME_TERM = "constant power"
 SEED = 0
@@ -29,9 +30,9 @@ SEED = 0
 
 @dataclass(frozen=True, kw_only=True)
 class EnergyPrices:
-    """Energies at one ``setting`` as constant power times the measured time and
-    joules for each count: ``cost``, fitted on its ``n`` variants; ``test_error_pct``: root mean
-    square relative error of the ``tested`` others."""
+    """Prices of energy at one ``setting``: ``cost`` has the constant power, which multiplies the
+    measured time, and joules for each count. ``test_error_pct``: root mean square relative error
+    of the ``tested`` variants that were not fitted."""
 
     setting: Setting
     cost: LinearCost
@@ -40,23 +41,23 @@ class EnergyPrices:
 
 
 def fit_times(variants: MeasuredVariants, intervals: bool = True) -> list[LinearCost | None]:
-    """The prices of each family of variants, in the order of ``variants.families``; None where
-    too few were measured."""
+    """Return the prices of time of each family, in the order of ``variants.families``; None where
+    too few variants were measured."""
     return [
-        _fitted(variants, variants.family == place, intervals)
-        for place in range(len(variants.families))
+        _fitted(variants, variants.family == family, intervals)
+        for family in range(len(variants.families))
     ]
 
 
 def times_without(variants: MeasuredVariants, test: np.ndarray) -> np.ndarray:
-    """The time (rows,) of the rows ``test`` (bool) by the other rows of their families; NaN where
-    there are none."""
+    """Return times (rows,): those of the rows ``test`` (bool) predicted from the other rows of
+    their families; NaN elsewhere, and where these are too few."""
     time_s = np.full(len(variants), np.nan)
-    for place in np.unique(variants.family[test]):
-        of_family = variants.family == place
-        fitted = _fitted(variants, of_family & ~test, False)
+    for family in np.unique(variants.family[test]):
+        in_family = variants.family == family
+        fitted = _fitted(variants, in_family & ~test, False)
         if fitted is not None:
-            rows = of_family & test
+            rows = in_family & test
             time_s[rows] = fitted.of({name: c[rows] for name, c in variants.columns.items()})
     return time_s
 
@@ -70,15 +71,17 @@ def _fitted(variants: MeasuredVariants, rows: np.ndarray, intervals: bool) -> Li
 
 
 def fit_energies(variants: MeasuredVariants) -> EnergyPrices | None:
-    """The prices at the setting of most variants, the highest clocks of several; None where too
-    few have an energy."""
-    known = np.isfinite(variants.energy_j)
-    choices, of = distinct_settings(*(variants.clocks[name][known] for name in CLOCKS))
+    """Return the prices of energy at the setting with the most variants, of several the one with
+    the highest clocks; None where too few variants have an energy."""
+    has_energy = np.isfinite(variants.energy_j)
+    choices, setting_index = distinct_settings(
+        *(variants.clocks[name][has_energy] for name in CLOCKS)
+    )
     if not choices:
         return None
-    numbers = np.bincount(of)
+    numbers = np.bincount(setting_index)
     best = int(np.flatnonzero(numbers == numbers.max())[-1])
-    rows = np.flatnonzero(known)[of == best]
+    rows = np.flatnonzero(has_energy)[setting_index == best]
     columns = {TIME_TERM: variants.time_s} | {
         name: variants.columns[name] for name in variants.counted
     }
@@ -98,7 +101,7 @@ def fit_energies(variants: MeasuredVariants) -> EnergyPrices | None:
 
 
 def price_record(cost: LinearCost, unit: str) -> dict[str, Any]:
-    """Prices as a fit's file keeps them."""
+    """Return prices as a fit's file stores them."""
 
     def number(value: float) -> float | None:
         return float(value) if np.isfinite(value) else None
@@ -130,13 +133,13 @@ def energies_j(
     setting: Setting,
     volts: tuple[float, float],
 ) -> np.ndarray:
-    """The energy (n,) of variants at one setting (Choi & Vuduc 2016, eq. 9), in J.
+    """Return the energies (n,) of variants at one setting (Choi & Vuduc 2016, eq. 9), in J.
 
     ``data``: the measurements of the fit; ``counts``: the site's classes -> operations (n,);
     ``time_s``: (n,); ``volts``: core and memory voltage at the setting.
 
     Raises:
-        FitError: a class is counted that the fit has no coefficient of.
+        FitError: the variants count a class for which the fit has no coefficient.
     """
     classes = {term.of for term in fitted.terms if term.pays_for == "operation"}
     left_out = {entry["name"].removeprefix("c0_") for entry in fitted.dropped}

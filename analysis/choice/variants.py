@@ -1,12 +1,12 @@
-"""The study of a kernel's variants, as Anzt et al. 2015 made it (section 3).
+"""The study of a kernel's variants by Anzt et al. 2015, section 3.
 
-The rate of a variant is the work of the problem over its time, its efficiency the work over its
+The rate of a variant is the work of the problem over its time; its efficiency is the work over its
 energy. The work is the same for all variants of a problem, whatever each of them counts.
 
 Table II of the paper lists the corners of the convex hull of (rate, efficiency), counter-clockwise
-from the fastest variant (its caption says from the most efficient one). A corner of it need not
-minimise alpha t + (1 - alpha) e (eq. 2) for any alpha: those that do are the lower left corners of
-the hull of (time, energy), of which Table II has two.
+from the fastest variant (its caption says from the most efficient one). Such a corner need not
+minimise alpha t + (1 - alpha) e (eq. 2) for any alpha. The lower left corners of the hull of (time,
+energy) do; Table II has two of these.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from dvfs.setting import Setting
 
 CONFIDENCE = 0.95
 FEWEST = 4
-"""Points from which a correlation has an interval."""
+"""With fewer points a correlation has no interval."""
 ROUNDING = 1e-12
 UPPER, LOWER = "upper", "lower"
 Predicted = Callable[[KernelVariants], Mapping[str, tuple[float, float]]]
-"""From the variants of a problem to label -> predicted time (s) and energy (J)."""
+"""Function of a problem's variants that returns label -> predicted time (s) and energy (J)."""
 
 
 @dataclass(frozen=True)
 class Correlation:
-    """Pearson's coefficient with its 95 % interval, NaN where it is not known."""
+    """Pearson's coefficient with its 95 % interval; NaN where not known."""
 
     r: float
     low: float
@@ -48,12 +48,12 @@ class Correlation:
 
 
 def correlation(x: np.ndarray, y: np.ndarray) -> Correlation:
-    """The correlation of two float64 arrays of one length; NaN where one of them is constant.
+    """Return the correlation of two float64 arrays of one length; NaN where one is constant.
 
-    The interval is Fisher's, in z = artanh r. Its standard error is the larger of Fisher's own,
-    1 / sqrt(n - 3), which holds for normal data, and the one by the data's fourth moments, which
-    holds for any (the delta method on r): metrics of variants are often a few discrete values, or
-    spread over decades. Its quantile is Student's, with n - 3 degrees of freedom.
+    The interval is Fisher's, in z = artanh r. Its standard error is the larger of Fisher's,
+    1 / sqrt(n - 3), which holds for normal data, and one from the data's fourth moments, which
+    holds for any data (the delta method on r): metrics of variants often have few discrete values,
+    or spread over decades. Its quantile is Student's, with n - 3 degrees of freedom.
     """
     n = len(x)
     if n < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
@@ -76,9 +76,9 @@ def correlation(x: np.ndarray, y: np.ndarray) -> Correlation:
 
 @dataclass(frozen=True, kw_only=True)
 class VariantCosts:
-    """One variant: its costs for one iteration, the mean of ``repeats`` measurements.
+    """The costs of one iteration of a variant, means of ``repeats`` measurements.
 
-    ``name``: the parameters in which it differs from the others. ``rate_per_s``,
+    ``name``: the parameters in which the variant differs from the others. ``rate_per_s``,
     ``efficiency_per_j``: in the work's unit.
     """
 
@@ -92,9 +92,9 @@ class VariantCosts:
     efficiency_per_j: float
     simulated: bool
     predicted_s: float = math.nan
-    """What its time is by what was fitted to the other variants; NaN where that is not known."""
+    """The time predicted from the other variants; NaN where not known."""
     predicted_j: float = math.nan
-    """Its energy by the kept fit and that time."""
+    """The energy predicted by the stored fit from that time."""
 
     def as_dict(self) -> dict[str, Any]:
         """``kernel``, ``params``, ``label`` and the numbers."""
@@ -108,7 +108,7 @@ class VariantCosts:
 
 @dataclass(frozen=True)
 class MeanOf:
-    """Mean rate and efficiency of ``n`` variants; NaN of none."""
+    """Mean rate and efficiency of ``n`` variants; NaN without variants."""
 
     n: int
     rate_per_s: float
@@ -116,7 +116,7 @@ class MeanOf:
 
     @classmethod
     def of(cls, rate: np.ndarray, efficiency: np.ndarray) -> MeanOf:
-        """The means of arrays, float64 (variants,)."""
+        """Return the means of arrays, float64 (variants,)."""
         if not len(rate):
             return cls(0, math.nan, math.nan)
         return cls(len(rate), float(rate.mean()), float(efficiency.mean()))
@@ -124,9 +124,10 @@ class MeanOf:
 
 @dataclass(frozen=True, kw_only=True)
 class MetricStudy:
-    """How a metric goes with rate, efficiency and their product, over the variants that have it.
+    """Correlations of a metric with rate, efficiency and their product, over the variants that have
+    the metric.
 
-    ``above``: those with more than the metric's mean; ``below``: all others.
+    ``above``: means over the variants above the metric's mean; ``below``: over all others.
     """
 
     metric: Metric
@@ -139,13 +140,13 @@ class MetricStudy:
     below: MeanOf
 
     def as_dict(self) -> dict[str, Any]:
-        """A metric of ``campaign variants --json``."""
+        """Return a metric of ``campaign variants --json``."""
         about = {"name": self.metric.name, "unit": self.metric.unit, "kind": self.metric.kind}
-        ones = {"rate": self.rate, "efficiency": self.efficiency, "product": self.product}
+        correlations = {"rate": self.rate, "efficiency": self.efficiency, "product": self.product}
         return about | {
             "n": self.n,
             "mean": self.mean,
-            "correlation": {name: asdict(one) for name, one in ones.items()},
+            "correlation": {name: asdict(value) for name, value in correlations.items()},
             "above_mean": asdict(self.above),
             "below_mean": asdict(self.below),
         }
@@ -162,15 +163,15 @@ class BestFor:
 
 @dataclass(frozen=True, kw_only=True)
 class VariantStudy:
-    """What :func:`study` found of the variants ``of``, which ``variants`` has in the same order.
+    """The result of :func:`study`: ``variants`` has the costs of ``of``, in the same order.
 
     ``hull``: its corners, each with its arc, ``upper`` or ``lower``. ``pareto``: by rising time.
-    ``relative``: with time and energy over their least; ``s_j``: in s and J; both by rising alpha,
-    from the least energy to the fastest. ``faster``: how many variants are faster than the one of
-    least energy; ``more_efficient``: how many take less energy than the fastest.
-    ``same_energy_slower_pct``: how much longer than the fastest a variant on the hull takes that
-    needs as much energy; ``same_time_more_energy_factor``: how many times the least energy one
-    needs that is as fast as the variant of least energy.
+    ``relative``: the optima of eq. 2 with time and energy over their least; ``s_j``: in s and J;
+    both by rising alpha, from the least energy to the fastest. ``faster``: how many variants are
+    faster than the one of least energy; ``more_efficient``: how many need less energy than the
+    fastest. ``same_energy_slower_pct``: how much slower than the fastest the hull is at the
+    fastest's energy; ``same_time_more_energy_factor``: how many times the least energy the hull
+    needs at the time of the variant of least energy.
     """
 
     of: KernelVariants
@@ -209,10 +210,10 @@ class VariantStudy:
 def study(
     variants: KernelVariants, predicted: Mapping[str, tuple[float, float]] | None = None
 ) -> VariantStudy:
-    """The study of one variant or more. ``predicted``: label -> predicted time and energy.
+    """Study one variant or more. ``predicted``: label -> predicted time and energy.
 
-    Of variants that are equal in time and energy, the first by label stands for all on hull and
-    fronts. The metrics are sorted by their correlation with the rate, the largest first.
+    Of variants equal in time and energy, hull and fronts have the first by label. The metrics are
+    sorted by their correlation with the rate, the largest first.
     """
     time_s, energy_j = variants.time_s, variants.energy_j
     rate, efficiency = variants.work / time_s, variants.work / energy_j
@@ -264,7 +265,7 @@ def study(
 def _best_for(
     costs: Sequence[VariantCosts], time: np.ndarray, energy: np.ndarray, best: np.ndarray
 ) -> list[BestFor]:
-    """The intervals of alpha: neighbours on the hull are equal at alpha dt = (1 - alpha) de."""
+    """Return the intervals of alpha: neighbours on the hull tie at alpha dt = (1 - alpha) de."""
     saved = np.diff(energy[best])  # by rising alpha: more energy, less time
     alphas = saved / (saved - np.diff(time[best]))
     ends = [0.0, *map(float, alphas), 1.0]
@@ -272,8 +273,8 @@ def _best_for(
 
 
 def _metric_study(metric: Metric, rate: np.ndarray, efficiency: np.ndarray) -> MetricStudy:
-    known = np.isfinite(metric.values)
-    values, rate, efficiency = metric.values[known], rate[known], efficiency[known]
+    finite = np.isfinite(metric.values)
+    values, rate, efficiency = metric.values[finite], rate[finite], efficiency[finite]
     mean = float(values.mean())
     above = values > mean
     return MetricStudy(

@@ -1,12 +1,12 @@
-"""What a fit leaves unexplained: how far measured energies are from it, and what they share.
+"""The scatter of measured energies about a fit, by kernel, by setting, by cell and by noise.
 
-Where a site's fit is of several nodes together, the scatter of one node is found as follows. About
-the model of all nodes, the repeats of a cell (a kernel at a setting) differ for two reasons:
-nodes have other coefficients, and each measurement has noise. One more node, whose few points are
-fitted from the known coefficients (:mod:`analysis.energy.known_site`), has coefficients of its own
-as well; what remains of its points is the second part alone. So each node's coefficients are taken
-out first: the logarithm of measured over predicted energy is regressed, node by node, on the share
-of each term in the predicted energy.
+For a fit of several nodes together, the scatter of one node is found as follows. About the model
+of all nodes, the repeats of a cell (a kernel at a setting) differ for two reasons: nodes have
+different coefficients, and each measurement has noise. A further node, whose few points are fitted
+from the known coefficients (:mod:`analysis.energy.known_site`), gets its coefficients from that
+fit, so only the noise remains. So each node's coefficients are taken out first: the logarithm of
+measured over predicted energy is regressed, node by node, on each term's share of the predicted
+energy.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from analysis.measurements.observations import (
 )
 
 ROUNDING = 1e-9
-"""Relative to the largest, smaller singular values are rounding."""
+"""Singular values smaller than this share of the largest are rounding."""
 LEAST = 1e-6
-"""A thousandth, squared: by at least so much a cell differs."""
+"""The least variance of a cell: a thousandth, squared."""
 
 
 def scatter_of_one_node(fitted: Fit, data: Observations) -> tuple[float, float] | None:
-    """The variances of log energies on one node, beside what its coefficients do.
+    """Return two variances of log energies on one node, without the effect of its coefficients.
 
-    Of one measurement, and of what all kernels of a node have in common at a setting. None where
-    fewer than two nodes have a name, or too few rows are left to say it.
+    These are of one measurement, and of what all kernels of a node have in common at a setting.
+    None where fewer than two nodes have a name, or there are too few rows.
     """
     if data.node is None:
         return None
@@ -45,33 +45,36 @@ def scatter_of_one_node(fitted: Fit, data: Observations) -> tuple[float, float] 
     parts = fitted.sparse_parts_j(data)[rows]
     predicted_j = parts.sum(axis=1)
     share = sparse.csr_array(parts / predicted_j[:, None])
-    away = np.log(data.energy_j[rows] / predicted_j)
+    residual = np.log(data.energy_j[rows] / predicted_j)
     label = data.labels[rows].astype(str)
     freedom = len(rows)
-    for one in range(len(nodes)):
-        of = np.flatnonzero(node == one)
-        away[of], numbers = _beside_coefficients(fitted, share[of], away[of], label[of])
+    for i in range(len(nodes)):
+        node_rows = np.flatnonzero(node == i)
+        residual[node_rows], numbers = _without_coefficients(
+            fitted, share[node_rows], residual[node_rows], label[node_rows]
+        )
         freedom -= numbers
     _, kernel = np.unique(label, return_inverse=True)
     setting = data.setting[rows]
     cell = kernel * len(data.settings) + setting
-    away -= _group_means(away, cell)[0]
+    residual -= _group_means(residual, cell)[0]
     freedom -= len(np.unique(cell))
-    # What kernels have in common at a setting of a node, of those that other nodes measured too.
-    common, of_group, size = _group_means(away, node * len(data.settings) + setting)
+    # What kernels have in common at a setting of a node, beyond what other nodes also have.
+    common, of_group, size = _group_means(residual, node * len(data.settings) + setting)
     freedom -= len(size) * (len(nodes) - 1) // len(nodes)
     if freedom < 1:
         return None
-    noise = float(((away - common) ** 2).sum() / freedom)
+    noise = float(((residual - common) ** 2).sum() / freedom)
     centred = len(nodes) / (len(nodes) - 1)
     shared = float((of_group**2).mean()) * centred - noise * float((1.0 / size).mean())
     return noise, max(shared, 0.0)
 
 
-def _beside_coefficients(
-    fitted: Fit, share: sparse.csr_array, away: np.ndarray, label: np.ndarray
+def _without_coefficients(
+    fitted: Fit, share: sparse.csr_array, residual: np.ndarray, label: np.ndarray
 ) -> tuple[np.ndarray, int]:
-    """What no change of the coefficients explains of ``away`` (rows,), and how many numbers did.
+    """Return the part of ``residual`` (rows,) that no change of the coefficients explains, and the
+    number of coefficients determined.
 
     The coefficients of single kernels are taken out of each kernel's rows first.
     """
@@ -82,21 +85,21 @@ def _beside_coefficients(
             by_kernel.setdefault(term.of, []).append(i)
         else:
             shared.append(i)
-    left, numbers = np.column_stack([away, share[:, shared].toarray()]), 0
+    remaining, numbers = np.column_stack([residual, share[:, shared].toarray()]), 0
     for name, columns in by_kernel.items():
-        of = np.flatnonzero(label == name)
-        shares = share[of][:, columns].toarray()
-        change, _, rank, _ = np.linalg.lstsq(shares, left[of], rcond=None)
-        left[of] -= shares @ change
+        kernel_rows = np.flatnonzero(label == name)
+        shares = share[kernel_rows][:, columns].toarray()
+        change, _, rank, _ = np.linalg.lstsq(shares, remaining[kernel_rows], rcond=None)
+        remaining[kernel_rows] -= shares @ change
         numbers += int(rank)
-    change, _, rank, _ = np.linalg.lstsq(left[:, 1:], left[:, 0], rcond=ROUNDING)
-    return left[:, 0] - left[:, 1:] @ change, numbers + int(rank)
+    change, _, rank, _ = np.linalg.lstsq(remaining[:, 1:], remaining[:, 0], rcond=ROUNDING)
+    return remaining[:, 0] - remaining[:, 1:] @ change, numbers + int(rank)
 
 
 def _group_means(
     values: np.ndarray, group: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The mean of each value's group (rows,); of each group, and its number of values (groups,)."""
+    """Return the mean of each value's group (rows,); the means and sizes of groups (groups,)."""
     _, number = np.unique(group, return_inverse=True)
     size = np.bincount(number)
     mean = np.bincount(number, values) / size
@@ -107,59 +110,60 @@ def _group_means(
 class Scatter:
     """Variances of the logarithm of measured over fitted energy.
 
-    ``kernel``: of what a kernel has at all settings; ``setting``: of what all kernels have at a
-    setting; ``own``: of a cell's own, with a factor ``scale`` for each kernel; ``noise``: kernel ->
-    of one measurement about its cell's mean, empty without repeats.
+    ``kernel``: of what a kernel has in common at all settings; ``setting``: of what all kernels
+    have in common at a setting; ``cell``: of the rest in single cells, with a factor ``scale`` for
+    each kernel; ``noise``: kernel -> of one measurement about its cell's mean, empty without
+    repeats.
     """
 
     kernel: float
     setting: float
-    own: float
+    cell: float
     scale: dict[str, float]
     noise: dict[str, float]
 
     @classmethod
     def of(cls, fitted: Fit, data: Observations) -> Scatter:
-        """Of the measurements that were fitted; of several nodes, as it is on one node alone
-        (:mod:`analysis.energy.scatter`): a further node has coefficients of its own."""
+        """Return the scatter of the fitted measurements ``data``; of several nodes, that of one
+        node (:mod:`analysis.energy.scatter`)."""
         labels = kernel_names(data)
         log_j = np.log(data.energy_j)
-        away = cell_means(data, labels, log_j - np.log(fitted.energy_j(data)))
-        known = np.isfinite(away)
-        of_kernel = _mean(away, known, 1)
-        of_setting = _mean(away - of_kernel[:, None], known, 0)
-        residual = np.where(known, away - of_kernel[:, None] - of_setting, 0.0)
-        settings, kernels = int(known.any(axis=0).sum()), len(labels)
-        freedom = max(int(known.sum()) - settings - kernels + 1, 1)
+        residual = cell_means(data, labels, log_j - np.log(fitted.energy_j(data)))
+        measured = np.isfinite(residual)
+        kernel_mean = _mean(residual, measured, 1)
+        setting_mean = _mean(residual - kernel_mean[:, None], measured, 0)
+        cell_residual = np.where(measured, residual - kernel_mean[:, None] - setting_mean, 0.0)
+        settings, kernels = int(measured.any(axis=0).sum()), len(labels)
+        freedom = max(int(measured.sum()) - settings - kernels + 1, 1)
         noise = _noise(data, labels, log_j)
-        of_means = _noise_of_means(data, labels, noise)
-        own_variance = max(float((residual**2).sum()) / freedom - of_means, LEAST)
-        by_kernel = (residual**2).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
-        scale = shrunk(by_kernel, known.sum(axis=1))
-        there = of_setting[known.any(axis=0)]
-        shared = float((there**2).sum()) / max(settings - 1, 1)
-        shared -= (own_variance + of_means) / kernels
+        mean_noise = _noise_of_means(data, labels, noise)
+        cell_variance = max(float((cell_residual**2).sum()) / freedom - mean_noise, LEAST)
+        by_kernel = (cell_residual**2).sum(axis=1) / np.maximum(measured.sum(axis=1), 1)
+        scale = shrunk(by_kernel, measured.sum(axis=1))
+        measured_settings = setting_mean[measured.any(axis=0)]
+        shared = float((measured_settings**2).sum()) / max(settings - 1, 1)
+        shared -= (cell_variance + mean_noise) / kernels
         setting = max(shared, 0.0)
-        of_node = scatter_of_one_node(fitted, data)
-        if of_node is not None:
-            noise = dict.fromkeys(labels, of_node[0])
-            setting += of_node[1]
+        node_scatter = scatter_of_one_node(fitted, data)
+        if node_scatter is not None:
+            noise = dict.fromkeys(labels, node_scatter[0])
+            setting += node_scatter[1]
         return cls(
-            kernel=float(of_kernel.var(ddof=1)) if kernels > 1 else 0.0,
+            kernel=float(kernel_mean.var(ddof=1)) if kernels > 1 else 0.0,
             setting=setting,
-            own=own_variance,
+            cell=cell_variance,
             scale=dict(zip(labels, (scale / scale.mean()).tolist(), strict=True)),
             noise=noise,
         )
 
 
-def _mean(values: np.ndarray, known: np.ndarray, axis: int) -> np.ndarray:
-    total = np.where(known, values, 0.0).sum(axis=axis)
-    return np.asarray(total / np.maximum(known.sum(axis=axis), 1))
+def _mean(values: np.ndarray, measured: np.ndarray, axis: int) -> np.ndarray:
+    total = np.where(measured, values, 0.0).sum(axis=axis)
+    return np.asarray(total / np.maximum(measured.sum(axis=axis), 1))
 
 
 def _noise_of_means(data: Observations, labels: list[str], noise: dict[str, float]) -> float:
-    """The mean over cells of the variance of a cell's mean by the noise of its measurements."""
+    """Return the mean over cells of the variance of a cell's mean by measurement noise."""
     if not noise:
         return 0.0
     number = kernel_numbers(data, labels)
@@ -168,7 +172,7 @@ def _noise_of_means(data: Observations, labels: list[str], noise: dict[str, floa
 
 
 def _noise(data: Observations, labels: list[str], log_j: np.ndarray) -> dict[str, float]:
-    """Kernel -> the variance of one log energy about its cell's mean; empty without repeats."""
+    """Return kernel -> variance of one log energy about its cell's mean; empty without repeats."""
     number = kernel_numbers(data, labels)
     within = log_j - cell_means(data, labels, log_j)[number, data.setting]
     cells = np.unique(np.stack([number, data.setting]), axis=1)
@@ -177,16 +181,16 @@ def _noise(data: Observations, labels: list[str], log_j: np.ndarray) -> dict[str
         return {}
     total = np.bincount(number, within**2, len(labels))
     factor = np.ones(len(labels))
-    seen = freedom > 0
-    factor[seen] = shrunk(total[seen] / freedom[seen], freedom[seen])
+    has_repeats = freedom > 0
+    factor[has_repeats] = shrunk(total[has_repeats] / freedom[has_repeats], freedom[has_repeats])
     return dict(zip(labels, (total.sum() / freedom.sum() * factor).tolist(), strict=True))
 
 
 def shrunk(square: np.ndarray, n: np.ndarray) -> np.ndarray:
-    """Factors (K,) of variances relative to their mean, from mean squares of ``n`` numbers each.
+    """Return factors (K,) of variances relative to their mean, from mean squares of ``n`` values.
 
-    A mean square of n normal numbers has a relative variance of 2 / n by chance; what the K
-    differ by beyond that is taken as real, and each is drawn towards the mean accordingly.
+    A mean square of n normal values has a relative variance of 2 / n by chance. The K mean squares'
+    variance beyond that counts as real, and each is shrunk towards the mean accordingly.
     """
     if len(square) < 2 or not square.mean() > 0:
         return np.ones(len(square))

@@ -139,7 +139,7 @@ def site_report(
                 continue
             trained = (train or None) if scheme == "holdout" else None
             crossvals.append(
-                cross_validate(data, scheme, **vars(form), train=trained, found=posterior)
+                cross_validate(data, scheme, **vars(form), train=trained, posterior=posterior)
             )
         except FitError as error:
             notes.append(f"No cross-validation by {scheme}: {error}.")

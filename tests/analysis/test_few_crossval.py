@@ -429,10 +429,10 @@ def test_a_fold_sees_of_a_new_kernel_its_own_settings_alone():
     judged = []
     for fold in few_folds(data, labels, 6, 2, 1):
         new = np.isin(data.labels.astype(str), fold.judged)
-        assert len(fold.own) == 2
-        assert set(data.setting[fold.seen & new]) == set(fold.own)
-        assert len(set(data.setting[fold.seen & ~new])) == 6
-        np.testing.assert_array_equal(fold.others, fold.seen & ~new)
+        assert len(fold.judged_settings) == 2
+        assert set(data.setting[fold.training & new]) == set(fold.judged_settings)
+        assert len(set(data.setting[fold.training & ~new])) == 6
+        np.testing.assert_array_equal(fold.other_kernels, fold.training & ~new)
         judged += fold.judged
     assert sorted(judged) == labels
 
@@ -515,7 +515,7 @@ def test_nothing_of_the_settings_that_were_not_drawn_is_looked_at():
     """The picks stay where these are ruined, but for the best measured setting."""
     data = grid_observations(2, kernels=6, noise=0.02)
     (fold,) = few_folds(data, sorted(set(data.labels.tolist())), 4, None, 1)
-    ruined = replace(data, energy_j=np.where(fold.seen, 1.0, 3.0) * data.energy_j)
+    ruined = replace(data, energy_j=np.where(fold.training, 1.0, 3.0) * data.energy_j)
     one, other = (few_cross_validate(d, 4, draws=1).cases for d in (data, ruined))
     for mine, theirs in zip(one, other, strict=True):
         assert mine.expected_loss_pct == theirs.expected_loss_pct

@@ -139,7 +139,7 @@ def test_the_solution_and_its_covariance_are_the_posterior_s(known, scatter):
 
 def test_repeats_of_one_cell_have_what_is_its_own_in_common():
     data = board(0.0, 9).take(np.array([0, 0, 1, 30]))
-    without = Scatter(kernel=0.01, setting=0.02, own=0.04, scale={}, noise={})
+    without = Scatter(kernel=0.01, setting=0.02, cell=0.04, scale={}, noise={})
     of_repeats = replace(without, noise=dict.fromkeys(data.labels.tolist(), 0.005))
     assert data.labels[0] == data.labels[2] != data.labels[3]
     assert data.setting[0] != data.setting[2]
@@ -265,7 +265,7 @@ def mean_variance(known, own, there, rows):
     prior = USUAL_SPREAD**2 * (np.eye(p) + np.ones((p, p)))
     labels, setting = there.labels[rows], there.setting[rows]
     noise = own.kernel * (labels[:, None] == labels) + own.setting * (setting[:, None] == setting)
-    noise = noise + np.diag([own.own * own.scale.get(label, 1.0) for label in labels])
+    noise = noise + np.diag([own.cell * own.scale.get(label, 1.0) for label in labels])
     at = share[rows]
     left = np.linalg.inv(np.linalg.inv(prior) + at.T @ np.linalg.inv(noise) @ at)
     return float(np.mean(np.einsum("ij,jk,ik->i", share, left, share)))
@@ -291,7 +291,7 @@ def test_no_other_point_in_place_of_a_chosen_one_leaves_less_variance(known, kno
         ]
         assert min(left) == pytest.approx(mine, rel=1e-7)
     assert (np.diff(chosen.error_ratio) < 0).all()
-    least = scatter.kernel + scatter.setting + scatter.own
+    least = scatter.kernel + scatter.setting + scatter.cell
     assert chosen.error_ratio[-1] == pytest.approx((1.0 + mine / least) ** 0.5, rel=0.01)
 
 
@@ -374,7 +374,7 @@ def test_what_kernels_settings_cells_and_repeats_scatter_by_is_found(repeats, no
         scale = np.array([one.scale[f"kernel-{i}"] for i in range(kernels)])
         assert scale.mean() == pytest.approx(1.0)
         split = scale[far > 1.0].mean(), scale[far == 1.0].mean()
-        found.append([one.kernel, one.setting, one.own, of_repeats, *split])
+        found.append([one.kernel, one.setting, one.cell, of_repeats, *split])
     true = [of_kernel**2, of_setting**2, own**2 * (far**2).mean(), noise**2]
     mean = np.mean(found, axis=0)
     # Factors are drawn towards 1, as far as so few cells leave room for chance.
