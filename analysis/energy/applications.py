@@ -1,4 +1,4 @@
-"""Applications' energies by the microbenchmarks' fit: whether the coefficients carry over.
+"""Energies of applications predicted by the fit of microbenchmarks, and their errors.
 
 Choi & Vuduc 2012, section 5.3, predict the energy of some 390 variants of one loop of the fast
 multipole method (FMM_U) from microbenchmarks: 32 % off, always too low, as only flops and bytes
@@ -21,15 +21,15 @@ from dvfs.setting import Setting
 
 ARITHMETIC = ("sp", "dp", "int")
 FEWEST = 2
-"""Variants that an application must have, to be shown by variant."""
+"""Applications with fewer variants are not shown by variant."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VariantEnergy:
-    """One variant of an application at one setting, the mean of its ``n`` measurements, J.
+    """One variant of an application at one setting, means of ``n`` measurements, J.
 
-    ``predicted_j``: by the microbenchmarks' fit, NaN where it does not know a class that the
-    variant counts, or the setting's voltage. ``without_integers_j``: the same with no energy for
+    ``predicted_j``: by the microbenchmarks' fit, NaN where it lacks a class that the variant
+    counts, or the setting's voltage. ``without_integers_j``: the same without the energy of
     integer operations.
     """
 
@@ -47,7 +47,7 @@ class VariantEnergy:
 
     @property
     def error_without_integers_pct(self) -> float:
-        """The same where only flops, bytes and time are paid for."""
+        """The same without the energy of integer operations."""
         return 100.0 * (self.without_integers_j / self.measured_j - 1.0)
 
 
@@ -71,10 +71,10 @@ class ApplicationEnergy:
 def application_energies(
     data: Observations, model: str = AUTO, voltage: str = AUTO
 ) -> list[ApplicationEnergy]:
-    """Every application with two or more variants, predicted with its measured time.
+    """Return the applications with two or more variants, predicted with their measured times.
 
     A microbenchmark counts at most one class of arithmetic and one of bytes; an application has a
-    kernel that counts more. Empty where there are no applications or no microbenchmarks.
+    kernel that counts more. Empty without applications or microbenchmarks.
 
     Raises:
         FitError: the microbenchmarks do not allow a fit.
@@ -85,17 +85,17 @@ def application_energies(
         if not _is_single(data, rows)
     }
     name_of = np.array([data.instance(label).name for label in data.kernels], object)
-    of = name_of[data.kernel]
+    row_names = name_of[data.kernel]
     counted = data.has_counts
     micro = counted & ~np.isin(name_of, list(names))[data.kernel]
     if not names or not micro.any():
         return []
     training = data.take(micro)
     fitted = fit(training, model, voltage, intervals=False)
-    known = {name for name, n in training.counts.items() if (np.nan_to_num(n) > 0).any()}
+    fitted_classes = {name for name, n in training.counts.items() if (np.nan_to_num(n) > 0).any()}
     shown = []
     for name in sorted(names):
-        variants = _variants(data.take(counted & (of == name)), fitted, known)
+        variants = _variants(data.take(counted & (row_names == name)), fitted, fitted_classes)
         if len({variant.kernel.label for variant in variants}) >= FEWEST:
             shown.append(
                 ApplicationEnergy(
@@ -110,25 +110,25 @@ def application_energies(
 
 
 def _is_single(data: Observations, rows: np.ndarray) -> bool:
-    """Whether a kernel, of these rows, counts at most one class of arithmetic and one of bytes."""
+    """Return whether a kernel's rows count at most one class of arithmetic and one of bytes."""
     classes = [n for n, values in data.counts.items() if (np.nan_to_num(values[rows]) > 0).any()]
     arithmetic = [name for name in classes if name in ARITHMETIC]
     return len(arithmetic) <= 1 and sum(map(moves_data, classes)) <= 1
 
 
-def _variants(data: Observations, fitted: Fit, known: set[str]) -> list[VariantEnergy]:
-    """Each kernel at each setting; ``known``: the classes that the fit was given."""
+def _variants(data: Observations, fitted: Fit, fitted_classes: set[str]) -> list[VariantEnergy]:
+    """Return each kernel at each setting; ``fitted_classes``: counted in the fit's rows."""
     parts_j = fitted.parts_j(data)
     for name, values in data.counts.items():
-        if name not in known:
+        if name not in fitted_classes:
             parts_j[np.nan_to_num(values) > 0] = np.nan
     integers = [i for i, term in enumerate(fitted.terms) if term.of == "int"]
     predicted_j = parts_j.sum(axis=1)
     without_j = predicted_j - parts_j[:, integers].sum(axis=1)
     rows = []
-    for label, of_kernel in rows_by_kernel(data):
-        for setting in np.unique(data.setting[of_kernel]):
-            at_setting = of_kernel[data.setting[of_kernel] == setting]
+    for label, kernel_rows in rows_by_kernel(data):
+        for setting in np.unique(data.setting[kernel_rows]):
+            at_setting = kernel_rows[data.setting[kernel_rows] == setting]
             rows.append(
                 VariantEnergy(
                     kernel=data.instance(label),
@@ -145,7 +145,7 @@ def _variants(data: Observations, fitted: Fit, known: set[str]) -> list[VariantE
 def energies_or_why(
     data: Observations, model: str, voltage: str
 ) -> tuple[list[ApplicationEnergy], str]:
-    """:func:`application_energies`, and the reason where the microbenchmarks allow no fit."""
+    """Return :func:`application_energies`, or the reason why the microbenchmarks allow no fit."""
     try:
         return application_energies(data, model, voltage), ""
     except FitError as error:

@@ -1,19 +1,19 @@
 """Non-negative least squares of an arrow-shaped system, compiled.
 
 With thousands of rows and hundreds of kernels without counts the system is an arrow: a few
-coefficients that all kernels share, and two of each kernel's own that meet no other kernel's.
-Each kernel's two are solved in closed form for given shared ones; the shared ones by an active
-set on what is left, which is a convex, piecewise quadratic function of them.
+coefficients that all kernels share, and two for each kernel, which occur with no other kernel's.
+For given shared coefficients each kernel's two have a closed form. The shared ones are found by an
+active set; the objective is a convex, piecewise quadratic function of them.
 
-Where the rows cannot separate columns, many coefficients fit alike. Found are those closest to 0:
-of all x >= 0 with the least |A x - b|^2 those with the least sum of (x_i |a_i|)^2, a_i the columns
-of A. They are the limit of x_k = argmin over x >= 0 of |A x - b|^2 + RIDGE sum of
+Where the rows cannot separate columns, many coefficients fit equally well. The solution is the one
+closest to 0: of all x >= 0 with the least |A x - b|^2, the least sum of (x_i |a_i|)^2, a_i the
+columns of A. It is the limit of x_k = argmin over x >= 0 of |A x - b|^2 + RIDGE sum of
 ((x_i - x_k-1,i) |a_i|)^2 from x_0 = 0 (the proximal point algorithm: Rockafellar, SIAM J. Control
 Optim. 14, 1976), which changes no prediction that the rows determine.
 
-Plain loops over plain arrays, which compile in seconds where array expressions and calls of linear
-algebra take half a minute. They add in the same order on every processor, as a library of linear
-algebra does not: the last digits of the sums decide those of coefficients that the rows hardly
+Plain loops over plain arrays compile in seconds; array expressions and calls of linear algebra take
+half a minute. The loops also add in the same order on every processor, which a linear algebra
+library does not: the last digits of the sums decide those of coefficients that the rows hardly
 separate.
 """
 
@@ -23,8 +23,9 @@ import numba
 import numpy as np
 
 RIDGE = 1e-8
-"""On the diagonal, relative to it. The sums' rounding, 1e-16, moves what rows leave open by 1e-8.
-Columns that differ by less than its root, 1e-4 of their length, count as dependent."""
+"""Added to the diagonal, relative to it. The sums' rounding, 1e-16, then moves undetermined
+coefficients by 1e-8. Columns that differ by less than its root, 1e-4 of their length, count as
+dependent."""
 ROUNDS = 5
 CLOSE = 1e-11
 SINGULAR = 1e-12
@@ -32,12 +33,12 @@ TINY = 1e-300
 MAX_STEPS = 100
 SHORTEST_STEP = 1e-6
 GAIN = 1e-13
-"""Newton's method ends when a step gains less than this share of the whole."""
+"""Newton's method ends when a step gains less than this share of the target's sum of squares."""
 
 
 @numba.njit(cache=True)
 def block_sums(rows, root, block, n):  # type: ignore[no-untyped-def]
-    """By block, the sums over its rows of all products: gram float64 (n, p, p), moment (n, p),
+    """Return sums of products over the rows of each block: gram float64 (n, p, p), moment (n, p),
     square (n,). ``rows`` float64 (R, p), ``root`` (R,), the target; ``block`` int64 (R,)."""
     size = rows.shape[1]
     gram, moment, square = np.zeros((n, size, size)), np.zeros((n, size)), np.zeros(n)
@@ -73,11 +74,11 @@ def solve_blocks(  # type: ignore[no-untyped-def]
     mem_v,
     start,
 ):
-    """The coefficients >= 0 with the least sum of squares over all blocks, a block a setting.
+    """Return the coefficients >= 0 with the least sum of squares over all blocks (settings).
 
-    Arrays: those of :class:`analysis.energy.normal_equations.NormalEquations`; ``count``: K;
+    Arrays: as in :class:`analysis.energy.normal_equations.NormalEquations`; ``count``: K;
     ``weight``, ``core_v``, ``mem_v`` float64 (S,); ``start`` float64 (p,). Returns the shared
-    coefficients (p,), the kernels' own (K, 2), the sum of squares, and its slopes (2, S) with the
+    coefficients (p,), the kernels' (K, 2), the sum of squares, and its derivatives (2, S) by the
     core's and the memory's voltages.
     """
     n, size = moment.shape
@@ -107,10 +108,10 @@ def solve_blocks(  # type: ignore[no-untyped-def]
                     (core_v[s] ** 2, mem_v[s] ** 2),
                 )
     _scale(a, b, own_a, own_c, scale)
-    x, own = np.empty(size), np.zeros((count, 2))
+    x, kernel_x = np.empty(size), np.zeros((count, 2))
     for i in range(size):
         x[i] = start[i] * scale[i]
-    value = _closest(a, b, own_a, own_c, own_b, total, x, own)
+    value = _closest(a, b, own_a, own_c, own_b, total, x, kernel_x)
     for i in range(size):
         x[i] /= scale[i]
     slope = np.zeros((2, n))
@@ -127,13 +128,13 @@ def solve_blocks(  # type: ignore[no-untyped-def]
                 core_power,
                 mem_power,
                 x,
-                own,
+                kernel_x,
                 factor[s],
                 (core_v[s] ** 2, mem_v[s] ** 2),
             )
             slope[0, s] = 2.0 * weight[s] * core / core_v[s]
             slope[1, s] = 2.0 * weight[s] * mem / mem_v[s]
-    return x, own, max(total + value, 0.0), slope
+    return x, kernel_x, max(total + value, 0.0), slope
 
 
 @numba.njit(cache=True)
@@ -173,63 +174,64 @@ def _scale(a, b, own_a, own_c, scale):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def _closest(a, b, own_a, own_c, own_b, total, x, own):  # type: ignore[no-untyped-def]
-    """The best coefficients that are closest to 0, in place of ``x`` and ``own``: some rounds of
-    the proximal point algorithm. Returns the objective without the ridge, less the constant."""
+def _closest(a, b, own_a, own_c, own_b, total, x, kernel_x):  # type: ignore[no-untyped-def]
+    """Write the best coefficients that are closest to 0 to ``x`` and ``kernel_x``, by rounds of the
+    proximal point algorithm. Return the objective without the ridge, less the constant."""
     size, count = len(b), len(own_b)
-    near, own_near = np.zeros(size), np.zeros((count, 2))
-    towards, own_towards = b.copy(), own_b.copy()
+    centre, kernel_centre = np.zeros(size), np.zeros((count, 2))
+    shifted_b, shifted_own_b = b.copy(), own_b.copy()
     value = 0.0
     for _round in range(ROUNDS):
-        value = _descend(a, towards, own_a, own_c, own_towards, total, x, own)
+        value = _descend(a, shifted_b, own_a, own_c, shifted_own_b, total, x, kernel_x)
         moved, largest = 0.0, 0.0
         for i in range(size):
-            value += RIDGE * (2.0 * near[i] - x[i]) * x[i]
-            moved, largest = max(moved, abs(x[i] - near[i])), max(largest, x[i])
-            near[i] = x[i]
-            towards[i] = b[i] + RIDGE * x[i]
+            value += RIDGE * (2.0 * centre[i] - x[i]) * x[i]
+            moved, largest = max(moved, abs(x[i] - centre[i])), max(largest, x[i])
+            centre[i] = x[i]
+            shifted_b[i] = b[i] + RIDGE * x[i]
         for k in range(count):
             for d in range(2):
                 weight = own_a[k, d, d] * RIDGE / (1.0 + RIDGE)
-                value += weight * (2.0 * own_near[k, d] - own[k, d]) * own[k, d]
+                value += weight * (2.0 * kernel_centre[k, d] - kernel_x[k, d]) * kernel_x[k, d]
                 length = np.sqrt(own_a[k, d, d])
-                moved = max(moved, length * abs(own[k, d] - own_near[k, d]))
-                largest = max(largest, length * own[k, d])
-                own_near[k, d] = own[k, d]
-                own_towards[k, d] = own_b[k, d] + weight * own[k, d]
+                moved = max(moved, length * abs(kernel_x[k, d] - kernel_centre[k, d]))
+                largest = max(largest, length * kernel_x[k, d])
+                kernel_centre[k, d] = kernel_x[k, d]
+                shifted_own_b[k, d] = own_b[k, d] + weight * kernel_x[k, d]
         if moved <= CLOSE * largest:
             break
     return value
 
 
 @numba.njit(cache=True)
-def _descend(a, b, own_a, own_c, own_b, total, x, own):  # type: ignore[no-untyped-def]
-    """Newton's method on the shared coefficients ``x`` and the kernels' ``own``, in place.
+def _descend(a, b, own_a, own_c, own_b, total, x, kernel_x):  # type: ignore[no-untyped-def]
+    """Minimise over ``x`` and ``kernel_x``, in place, by Newton's method.
 
     Returns the objective, less the constant ``total``.
     """
     size, count = len(b), len(own_b)
-    value = _own_best(a, b, own_a, own_c, own_b, x, own)
+    value = _own_best(a, b, own_a, own_c, own_b, x, kernel_x)
     h, g = np.empty((size, size)), np.empty(size)
-    target, trial, trial_own = np.empty(size), np.empty(size), np.empty((count, 2))
+    target, trial, trial_kernel_x = np.empty(size), np.empty(size), np.empty((count, 2))
     for _step in range(MAX_STEPS):
-        # The kernels' own coefficients eliminated, as long as none of them changes sides.
+        # The kernels' coefficients are eliminated, which holds while the same ones are above 0.
         h[:] = a
         g[:] = b
         for k in range(count):
-            _eliminate(h, g, own_a[k], own_c[k], own_b[k], own[k])
+            _eliminate(h, g, own_a[k], own_c[k], own_b[k], kernel_x[k])
         _active_set(h, g, target)
         step, gain = 1.0, 0.0
         while step > SHORTEST_STEP:
             for i in range(size):
                 trial[i] = x[i] + step * (target[i] - x[i])
-            reached = _own_best(a, b, own_a, own_c, own_b, trial, trial_own)
-            # A whole step that gains nothing still moves what the objective hardly depends on.
+            reached = _own_best(a, b, own_a, own_c, own_b, trial, trial_kernel_x)
+            # A full step that gains nothing still moves coefficients that the objective hardly
+            # depends on.
             if reached < value + (GAIN * total if step == 1.0 else 0.0):
                 gain = value - reached
                 value = reached
                 x[:] = trial
-                own[:] = trial_own
+                kernel_x[:] = trial_kernel_x
                 break
             step *= 0.5
         if gain <= GAIN * total:
@@ -248,11 +250,11 @@ def _slopes(  # type: ignore[no-untyped-def]
     core_power,
     mem_power,
     x,
-    own,
+    kernel_x,
     factor,
     squares,
 ):
-    """How half of one setting's squares changes with log V of the core and of the memory."""
+    """Return the derivatives of half a setting's squares by log V of the core and the memory."""
     size = len(x)
     core, mem = 0.0, 0.0
     pull = np.empty(size)
@@ -261,7 +263,7 @@ def _slopes(  # type: ignore[no-untyped-def]
         for j in range(size):
             pull[i] += gram[i, j] * x[j] * factor[j]
     for c in range(len(kernel)):
-        u0, u1 = own[kernel[c], 0] * squares[0], own[kernel[c], 1] * squares[1]
+        u0, u1 = kernel_x[kernel[c], 0] * squares[0], kernel_x[kernel[c], 1] * squares[1]
         p0 = own_gram[c, 0, 0] * u0 + own_gram[c, 0, 1] * u1 - own_moment[c, 0]
         p1 = own_gram[c, 1, 0] * u0 + own_gram[c, 1, 1] * u1 - own_moment[c, 1]
         for i in range(size):
@@ -277,8 +279,9 @@ def _slopes(  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def _own_best(a, b, own_a, own_c, own_b, x, own):  # type: ignore[no-untyped-def]
-    """Each kernel's own two coefficients for shared ones ``x``; the objective, less a constant."""
+def _own_best(a, b, own_a, own_c, own_b, x, kernel_x):  # type: ignore[no-untyped-def]
+    """Write each kernel's best coefficients for the shared ones ``x`` to ``kernel_x``. Return the
+    objective, less a constant."""
     size = len(b)
     value = 0.0
     for i in range(size):
@@ -302,23 +305,23 @@ def _own_best(a, b, own_a, own_c, own_b, x, own):  # type: ignore[no-untyped-def
                 u1 = 0.0
             else:
                 u0 = 0.0
-        own[k, 0] = u0
-        own[k, 1] = u1
+        kernel_x[k, 0] = u0
+        kernel_x[k, 1] = u1
         value -= u0 * t0 + u1 * t1
     return value
 
 
 @numba.njit(cache=True)
-def _eliminate(h, g, own_a, own_c, own_b, own):  # type: ignore[no-untyped-def]
-    """Take a kernel's own coefficients that are above 0 out of the shared system (h, g)."""
+def _eliminate(h, g, own_a, own_c, own_b, kernel_x):  # type: ignore[no-untyped-def]
+    """Eliminate a kernel's coefficients that are above 0 from the shared system (h, g)."""
     a00, a01, a11 = own_a[0, 0], own_a[0, 1], own_a[1, 1]
     i00, i01, i11 = 0.0, 0.0, 0.0
-    if own[0] > 0.0 and own[1] > 0.0:
+    if kernel_x[0] > 0.0 and kernel_x[1] > 0.0:
         det = a00 * a11 - a01 * a01
         i00, i01, i11 = a11 / det, -a01 / det, a00 / det
-    elif own[0] > 0.0:
+    elif kernel_x[0] > 0.0:
         i00 = 1.0 / a00
-    elif own[1] > 0.0:
+    elif kernel_x[1] > 0.0:
         i11 = 1.0 / a11
     for i in range(len(g)):
         c0 = i00 * own_c[0, i] + i01 * own_c[1, i]
@@ -330,7 +333,7 @@ def _eliminate(h, g, own_a, own_c, own_b, own):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def _active_set(h, g, x):  # type: ignore[no-untyped-def]
-    """x = argmin over x >= 0 of x'h x - 2 g'x (Lawson and Hanson's active set on h, g)."""
+    """Write argmin over x >= 0 of x'h x - 2 g'x to ``x`` (Lawson and Hanson's active set)."""
     size = len(g)
     free, count = np.empty(size, np.int64), 0
     largest = TINY
@@ -338,29 +341,29 @@ def _active_set(h, g, x):  # type: ignore[no-untyped-def]
         x[i] = 0.0
         largest = max(largest, abs(g[i]))
     for _round in range(3 * size + 10):
-        best, at = 1e-13 * largest, -1
+        best, entering = 1e-13 * largest, -1
         for i in range(size):
             pull = g[i]
             for j in range(size):
                 pull -= h[i, j] * x[j]
             if pull > best and x[i] == 0.0:
-                best, at = pull, i
-        if at < 0:
+                best, entering = pull, i
+        if entering < 0:
             break
-        free[count] = at
+        free[count] = entering
         count += 1
         while True:
-            kept = _towards_best(h, g, x, free, count)
-            if kept == count:
+            n_free = _towards_best(h, g, x, free, count)
+            if n_free == count:
                 break
-            count = kept
+            count = n_free
 
 
 @numba.njit(cache=True)
 def _towards_best(h, g, x, free, count):  # type: ignore[no-untyped-def]
-    """Move x to the best of its free coefficients, or to where the first of them meets 0.
+    """Move x towards the best free coefficients, until the first of them reaches 0.
 
-    That one is then no longer free. Returns how many are.
+    That one is then no longer free. Return the number of free coefficients.
     """
     z = _solved(h, g, free, count)
     shortest, first = 1.0, -1
@@ -381,17 +384,17 @@ def _towards_best(h, g, x, free, count):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def _solved(h, g, free, count):  # type: ignore[no-untyped-def]
-    """The solution of h z = g on the free rows and columns, by Cholesky's factor."""
+    """Return the solution of h z = g on the free rows and columns, by Cholesky's factor."""
     low, z = np.zeros((count, count)), np.empty(count)
     for i in range(count):
         for j in range(i + 1):
-            left = h[free[i], free[j]]
+            remainder = h[free[i], free[j]]
             for k in range(j):
-                left -= low[i, k] * low[j, k]
+                remainder -= low[i, k] * low[j, k]
             if i == j:
-                low[i, i] = np.sqrt(max(left, RIDGE))
+                low[i, i] = np.sqrt(max(remainder, RIDGE))
             else:
-                low[i, j] = left / low[j, j]
+                low[i, j] = remainder / low[j, j]
     for i in range(count):
         z[i] = g[free[i]]
         for k in range(i):

@@ -1,8 +1,8 @@
-"""Where the energy goes: the model's joules by class of operation, by domain and by phase.
+"""The breakdown of predicted energy: joules by class of operation, by domain and by phase.
 
 The split of Choi & Vuduc 2016, figures 4, 6 and 7: eq. 9 is a sum, so each of its terms is a part
-of the predicted energy, and parts of one class, domain or phase add up to that of the class,
-domain or phase. Nothing is measured here; the parts of a row sum to the fit's prediction of it.
+of the predicted energy, and the terms of one class, domain or phase add up. Nothing is measured
+here; the parts of a row sum to its predicted energy.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ KINDS = (COMPUTATION, DATA, CONSTANT)
 
 @dataclass(frozen=True)
 class Parts:
-    """Predicted energies of rows by part: ``energy_j``, float64 (rows, parts), J, the parts as
-    ``names`` has them."""
+    """Predicted energies of rows by part: ``energy_j``, float64 (rows, parts), J; ``names``: of
+    the parts."""
 
     names: list[str]
     energy_j: np.ndarray
 
     @property
     def share(self) -> np.ndarray:
-        """Of each row's prediction, float64 (rows, parts); NaN where that is 0."""
+        """The shares of each row's predicted energy, float64 (rows, parts); NaN where it is 0."""
         whole = self.energy_j.sum(axis=1, keepdims=True)
         nothing = np.full(self.energy_j.shape, np.nan)
         return np.asarray(np.divide(self.energy_j, whole, out=nothing, where=whole > 0))
 
 
 def term_energy_j(fitted: Fit, data: Observations) -> xr.Dataset:
-    """Joules of each of the model's terms in each row: eq. 9 before it is summed.
+    """Return the joules of each of the model's terms in each row: the summands of eq. 9.
 
     Returns:
         ``energy_j``, float64 (row, term), attribute ``units`` J; the coordinate ``term`` holds
@@ -52,11 +52,10 @@ def term_energy_j(fitted: Fit, data: Observations) -> xr.Dataset:
 
 
 def by_class(fitted: Fit, data: Observations) -> xr.Dataset:
-    """Joules by what they are spent on (Choi & Vuduc 2016, figures 4 and 6).
+    """Return the joules by class of operations (Choi & Vuduc 2016, figures 4 and 6).
 
-    The classes of operations as the fit names them, ``core`` and ``memory`` for the lumped terms
-    of kernels without counts, ``clock`` for the clock trees, ``constant`` for the power that no
-    operation pays.
+    The parts are the fit's classes of operations, ``core`` and ``memory`` for the lumped terms of
+    kernels without counts, ``clock`` for the clock trees, and ``constant`` for constant power.
 
     Returns:
         ``energy_j``, float64 (row, part), J, and ``share``, float64 (row, part), its fraction of
@@ -66,49 +65,50 @@ def by_class(fitted: Fit, data: Observations) -> xr.Dataset:
 
 
 def class_parts(fitted: Fit, data: Observations) -> Parts:
-    """The arrays of :func:`by_class`: xarray takes longer to import than a page to draw."""
+    """Return the arrays of :func:`by_class`, without importing xarray, which is slow."""
     return _grouped(fitted, data, lambda term: term.part)
 
 
 def by_domain(fitted: Fit, data: Observations) -> xr.Dataset:
-    """Joules by domain: ``core`` and ``memory`` for operations, ``constant`` for what time costs.
+    """Return the joules by domain: ``core``, ``memory``, and ``constant`` for terms of time.
 
     Returns:
-        ``energy_j`` (J) and ``share``, float64 (row, domain), as :func:`by_class` has them.
+        ``energy_j`` (J) and ``share``, float64 (row, domain), as in :func:`by_class`.
     """
     parts = _grouped(fitted, data, lambda term: term.domain_part, DOMAINS)
     return _dataset(parts, "domain", data)
 
 
 def by_kind(fitted: Fit, data: Observations) -> xr.Dataset:
-    """Joules by ``computation``, ``data`` and ``constant`` power (Choi & Vuduc 2016, figure 7).
+    """Return the joules by ``computation``, ``data`` and ``constant`` power (Choi & Vuduc 2016,
+    figure 7).
 
-    A class that is counted in bytes moves data; every other one is computation. A lumped
-    term counts as what its domain mostly does: the core's as computation, the memory's as data.
+    A class that is counted in bytes moves data; every other class is computation. A lumped term of
+    the core counts as computation, one of the memory as data.
 
     Returns:
-        ``energy_j`` (J) and ``share``, float64 (row, kind), as :func:`by_class` has them.
+        ``energy_j`` (J) and ``share``, float64 (row, kind), as in :func:`by_class`.
     """
     return _dataset(kind_parts(fitted, data), "kind", data)
 
 
 def kind_parts(fitted: Fit, data: Observations) -> Parts:
-    """The arrays of :func:`by_kind`."""
+    """Return the arrays of :func:`by_kind`."""
     return _grouped(fitted, data, lambda term: term.nature, KINDS)
 
 
 def by_phase(fitted: Fit, data: Observations, phase: np.ndarray) -> xr.Dataset:
-    """Joules by phase of an application, and by class within each (Choi & Vuduc 2016, section IV).
+    """Return the joules by phase of an application, and by class within each (Choi & Vuduc 2016,
+    section IV).
 
-    ``phase``: (rows,), each row's label; rows of one label are summed, and repeats of a kernel
-    at a setting count as often as they stand in ``data``.
+    ``phase``: (rows,), each row's label. All rows of a label are summed, repeats included.
 
     Returns:
-        ``energy_j``, float64 (phase, part), J, phases in the order in which they first stand,
-        and ``share``, its fraction of the whole sum.
+        ``energy_j``, float64 (phase, part), J, phases in the order of their first rows, and
+        ``share``, its fraction of the total.
 
     Raises:
-        ValueError: not one label a row.
+        ValueError: ``phase`` does not have one label for each row.
     """
     import xarray as xr  # noqa: PLC0415
 
@@ -136,11 +136,11 @@ def _grouped(
     group_of: Callable[[Term], str],
     order: Sequence[str] = (),
 ) -> Parts:
-    """The terms' joules summed by group; groups in ``order``, else in that of the terms."""
+    """Return the terms' joules summed by group; groups in ``order``, else in the terms' order."""
     joules = fitted.sparse_parts_j(data)
     groups = [group_of(term) for term in fitted.terms]
     names = [name for name in order if name in groups] if order else list(dict.fromkeys(groups))
-    if not order:  # what time pays for last, and constant power at the end of every bar
+    if not order:  # terms of time last, and constant power at the end of every bar
         by_time = {group_of(term) for term in fitted.terms if term.pays_for == "time"}
         names.sort(key=lambda name: (name == CONSTANT, name in by_time))
     member = np.array([[group == name for name in names] for group in groups], float)

@@ -1,11 +1,11 @@
 """Fitting the energy model: non-negative least squares on relative error, the choice of a form, and
 intervals.
 
-A form is chosen by cross-validation within the rows at hand, by the one-standard-error rule.
-Every form is fitted without a group of settings in turn and predicts that group. The form with
-the least mean relative error is the best; chosen is the simplest whose error is not more than one
-standard error larger (Breiman, Friedman, Olshen and Stone, Classification and Regression Trees,
-1984, section 3.4.3), the error being that of the difference, setting by setting.
+A form is chosen by cross-validation of the fitted rows, by the one-standard-error rule. Every form
+predicts each group of settings from a fit without that group. The best form has the least mean
+relative error; the fit takes the simplest form whose error is at most one standard error larger
+(Breiman, Friedman, Olshen and Stone, Classification and Regression Trees, 1984, section 3.4.3). The
+standard error is of the difference between the two forms, over settings.
 """
 
 from __future__ import annotations
@@ -41,29 +41,31 @@ from analysis.measurements.observations import (
 from dvfs.setting import Setting
 
 GROUPS = 8
-"""Folds; with fewer settings each is a fold of its own."""
+"""The number of folds; with fewer settings each setting is a fold."""
 SEED = 19840101
 NEGLIGIBLE_PCT = 0.01
-"""A difference of errors below this is none: on noise-free data the rest is rounding."""
+"""A smaller difference of errors counts as none: on noise-free data it is rounding."""
 MIN_SETTINGS = 3
-"""With fewer settings none can be held out, and nothing be compared. Then all terms are taken,
-since every synchronous chip has a clock tree, and coefficients that are not needed come out as 0;
-and the simplest voltage."""
+"""With fewer settings no form can be cross-validated. The fit then takes all terms, as every
+synchronous chip has a clock tree and unneeded coefficients come out as 0, and the simplest
+voltage."""
 MIN_SETTINGS_FOR_INTERVALS = 3
 MIN_NODES_FOR_INTERVALS = 3
 OUT_OF_REACH = 3.0
-"""A form that is more than these standard errors behind the best is not tried again when a
+"""A form that is more than so many standard errors behind the best is not tried again when a
 setting is left out."""
 OUTLIER_DEVIATIONS = 6.0
-"""How many robust standard deviations make a row an outlier: one in 500 million by chance."""
+"""A row farther from the model than so many robust standard deviations is an outlier: one row in
+500 million by chance."""
 ALIKE = 0.03
-"""Of columns of length 1, a singular value below this: two with a correlation above 0.999."""
+"""Columns of length 1 with a smaller singular value cannot be separated: for two columns, a
+correlation above 0.999."""
 PART_OF_DIRECTION = 0.15
 HUBER = 1.345
 """Huber's constant: 95 % efficient where the errors are normal."""
 ROBUST_ROUNDS = 12
 ROUNDING = 1e-12
-"""Of the measured energies: a coefficient that is worth less is 0 but for rounding."""
+"""A coefficient that adds a smaller share to the measured energies is rounding of 0."""
 
 
 def fit(
@@ -78,20 +80,19 @@ def fit(
     """Fit a site's coefficients.
 
     Minimises sum(w (E_predicted / E_measured - 1)^2) over coefficients >= 0, so that a kernel of
-    a millijoule counts as much as one of a kilojoule. Where the measurements bring uncertainties
-    of their own, w falls with them; ``robust`` also lowers w for rows far from the model (Huber).
-    ``model`` and ``voltage``: names of :mod:`analysis.energy.models`; what they leave open is
-    chosen by cross-validation (:func:`choose`). With ``auto``, known
-    voltages are not used where they ask for more coefficients than there are rows.
+    a millijoule counts as much as one of a kilojoule. The weight w is less for measurements with
+    larger uncertainties; ``robust`` also lowers w for rows far from the model (Huber).
+    ``model`` and ``voltage``: names of :mod:`analysis.energy.models`; cross-validation chooses what
+    they leave open (:func:`choose`). With ``auto``, known voltages are not used where they need
+    more coefficients than there are rows.
 
-    Intervals and covariance come from leaving whole settings out: what the runs of one setting
-    have in common (its true voltage, its temperature) is not averaged away by repeating them.
-    Without each setting the form is chosen again, so that the intervals include the uncertainty
-    of the choice. Where columns depend on each other exactly, the values are those with the least
-    sum of (x_i |a_i|)^2 (:mod:`analysis.energy.arrow_solver`), and an interval has every value with
-    which the model predicts the same. With three nodes or more, what the runs of a node have in
-    common is added. ``part_of``: rows that include ``data``; their sums by setting are not made
-    again.
+    Intervals and covariance come from leaving whole settings out: repeats do not average out the
+    errors that the runs of one setting share (its true voltage, its temperature). Without each
+    setting the form is chosen again, so that the intervals include the uncertainty of the choice.
+    Where columns depend on each other exactly, the values have the least sum of (x_i |a_i|)^2
+    (:mod:`analysis.energy.arrow_solver`), and an interval has all values with the same predictions.
+    With three nodes or more, the errors that the runs of a node share are added. ``part_of``: rows
+    that include ``data``, whose sums by setting are reused.
 
     Raises:
         FitError: an unknown model or voltage, or fewer rows than terms.
@@ -112,27 +113,27 @@ def fit(
                 return replace(without, why=why)
         raise FitError(f"{text}; measure more settings or kernels")
     length = column_lengths(training, solution)
-    there = np.flatnonzero(length > 0).tolist()
-    place = {training.equations.terms[i].name: i for i in there}
+    nonzero = np.flatnonzero(length > 0).tolist()
+    index = {training.equations.terms[i].name: i for i in nonzero}
     dropped = training.dropped + [
         {"name": term.name, "why": "no measurement has any of it"}
         for term in training.terms
-        if term.name not in place
+        if term.name not in index
     ]
-    terms = [term for term in training.terms if term.name in place]
-    order = np.array([place[term.name] for term in terms])
+    terms = [term for term in training.terms if term.name in index]
+    order = np.array([index[term.name] for term in terms])
     value = solution.value[order]
     least = most = value
     deviations = with_choice = np.full((1, len(terms)), np.nan)
     condition_number, freedom = np.nan, np.inf
     confounded = []
     if intervals:
-        of_nodes, freedom = node_deviations(choice, data, weight)
+        by_node, freedom = node_deviations(choice, data, weight)
         left_out = without_each_setting(training, solution)
         by_setting = np.stack([without.value for without in left_out])
         chosen_again = choosing_without_each_setting(choice, by_setting, candidates, data, weight)
         deviations, with_choice = (
-            np.vstack([coefficient_deviations(values), of_nodes])[:, order]
+            np.vstack([coefficient_deviations(values), by_node])[:, order]
             for values in (by_setting, chosen_again)
         )
         columns, numbers = _columns(training, solution)
@@ -147,7 +148,7 @@ def fit(
         confounded = inseparable(shared, columns.shared / lengths[:q])
     reach = special.stdtrit(freedom, (1 + CONFIDENCE) / 2) * np.sqrt((with_choice**2).sum(axis=0))
     high = np.maximum(value + reach, most)
-    # What rounding leaves of a 0 is 0.
+    # Values that are only rounding are 0.
     high = np.where(high * length[order] < ROUNDING, 0.0, high)
     return Fit(
         site=data.site,
@@ -178,8 +179,8 @@ def fit(
 
 
 def _columns(training: Training, solution: FormSolution) -> tuple[ArrowColumns, np.ndarray]:
-    """The columns of the fit, each row divided by its energy, and their places among the
-    equations' terms. Shared ones that are 0 are left out."""
+    """Return the columns of the fit, each row divided by its energy, and the indices of their terms
+    in the equations. Shared columns of zeros are left out."""
     equations, rows = training.equations, training.rows
     data, columns = training.data.take(rows), training.columns[rows]
     if training.estimated:
@@ -202,23 +203,23 @@ def _columns(training: Training, solution: FormSolution) -> tuple[ArrowColumns, 
 def _chosen(
     data: Observations, candidates: list[Form], robust: bool, part_of: PreparedRows | None
 ) -> tuple[FormChoice, np.ndarray | None]:
-    """The form with its solution, and the rows' weights, None where all count the same."""
+    """Return the chosen form with its solution, and the rows' weights, None for equal weights."""
     choice = choose(data, candidates, part_of=part_of)
-    known = data.energy_std_j is not None and bool(np.isfinite(data.energy_std_j).any())
-    if not (known or robust):
+    has_uncertainty = data.energy_std_j is not None and bool(np.isfinite(data.energy_std_j).any())
+    if not (has_uncertainty or robust):
         return choice, None
     weight = np.ones(len(data))
     for _ in range(ROBUST_ROUNDS if robust else 2):
         predicted_j = predict(choice.training, [choice.solution])[choice.training.rows]
         residual = predicted_j / data.energy_j - 1.0
-        fresh = _own_weight(data, residual) if known else np.ones(len(data))
+        new_weight = _measurement_weight(data, residual) if has_uncertainty else np.ones(len(data))
         if robust:
-            deviation = np.abs(residual) * np.sqrt(fresh)
+            deviation = np.abs(residual) * np.sqrt(new_weight)
             spread = float(np.median(deviation)) / special.ndtri(0.75)
-            far = deviation > HUBER * spread
-            fresh[far] *= HUBER * spread / deviation[far]
-        settled = bool(np.max(np.abs(fresh - weight)) < 1e-3)
-        weight = fresh
+            beyond = deviation > HUBER * spread
+            new_weight[beyond] *= HUBER * spread / deviation[beyond]
+        settled = bool(np.max(np.abs(new_weight - weight)) < 1e-3)
+        weight = new_weight
         if settled:
             break
         training = prepare(data, choice.form, weight)
@@ -227,17 +228,17 @@ def _chosen(
     return choice, weight
 
 
-def _own_weight(data: Observations, residual: np.ndarray) -> np.ndarray:
-    """Weights from the measurements' own relative uncertainties, 1 for the surest.
+def _measurement_weight(data: Observations, residual: np.ndarray) -> np.ndarray:
+    """Return weights from the measurements' relative uncertainties, 1 for the surest.
 
-    A residual's variance is the model's plus the measurement's own; the model's is what the
-    residuals have beyond the measurements' (by moments). A row without one has the median.
+    A residual's variance is the model's plus the measurement's. The model's is the residuals' mean
+    square less the measurements' mean variance. A row without an uncertainty has the median.
     """
     assert data.energy_std_j is not None  # noqa: S101
-    of_rows = (data.energy_std_j / data.energy_j) ** 2
-    of_rows = np.where(np.isfinite(of_rows), of_rows, np.nanmedian(of_rows))
-    of_model = max(float(np.mean(residual**2) - np.mean(of_rows)), 0.0)
-    variance = of_model + np.maximum(of_rows, 1e-12)
+    row_variance = (data.energy_std_j / data.energy_j) ** 2
+    row_variance = np.where(np.isfinite(row_variance), row_variance, np.nanmedian(row_variance))
+    model_variance = max(float(np.mean(residual**2) - np.mean(row_variance)), 0.0)
+    variance = model_variance + np.maximum(row_variance, 1e-12)
     return np.asarray(variance.min() / variance)
 
 
@@ -246,9 +247,9 @@ class Training:
     """The rows of one form, with their sums.
 
     ``data``: with the voltages of the form, 1 where they are estimated. ``columns``: float64
-    (rows, p), the shared terms' joules; ``block``: int64 (rows,), each row's setting in the
-    equations, -1 for a row that is left out; ``number``: int64 (rows,), its kernel there, -1 with
-    counts; ``mhz``: float64 (S, 2).
+    (rows, p), the shared terms' joules; ``block``: int64 (rows,), the index of each row's setting
+    in the equations, -1 for a row that is left out; ``number``: int64 (rows,), the index of its
+    kernel in the equations, -1 for a kernel with counts; ``mhz``: float64 (S, 2).
     """
 
     form: Form
@@ -268,7 +269,7 @@ class Training:
 
     @property
     def numbers(self) -> int:
-        """How many numbers are estimated: coefficients and those of the curves."""
+        """The number of estimated values: coefficients and parameters of the curves."""
         curves = curve_numbers(self.form.voltage, self.mhz) if self.estimated else 0
         return len(self.terms) + curves
 
@@ -278,10 +279,10 @@ class Training:
         return np.flatnonzero(self.block >= 0)
 
     def by_setting(self, values: np.ndarray) -> np.ndarray:
-        """The mean of ``values``, float64 (rows,), over the rows of each setting: (S,)."""
-        place = self.block + 1
-        n = np.bincount(place)[1:]
-        return np.asarray(np.bincount(place, values)[1:] / n)
+        """Return the mean of ``values``, float64 (rows,), over the rows of each setting: (S,)."""
+        block = self.block + 1
+        n = np.bincount(block)[1:]
+        return np.asarray(np.bincount(block, values)[1:] / n)
 
 
 @dataclass(frozen=True)
@@ -293,7 +294,7 @@ class FormSolution:
 
 
 def prepare(data: Observations, form: Form, weight: np.ndarray | None = None) -> Training:
-    """Make ``data`` ready for a form; ``weight``: float64 (rows,), 1 by default."""
+    """Return the rows of a form; ``weight``: float64 (rows,), 1 by default."""
     data = at_voltage(data, form.voltage)
     terms, dropped = model_terms(data, form.model, form.voltage in ESTIMATED)
     columns = design_matrix(data, [term for term in terms if term.pays_for != "kernel"])
@@ -312,27 +313,26 @@ def prepare(data: Observations, form: Form, weight: np.ndarray | None = None) ->
 
 
 class PreparedRows:
-    """Rows that are fitted again and again without some of their settings: their sums by setting
-    are made once for each form."""
+    """Rows that are fitted many times without some settings; each form sums them up once."""
 
     def __init__(self, data: Observations) -> None:
         self._data = data
         self._of_form: dict[Form, Training] = {}
 
     def part(self, data: Observations, form: Form) -> Training | None:
-        """``prepare(data, form)`` by these sums: it has all rows, and those that ``data`` lacks are
-        left out. None where ``data`` is no part of these sums.
+        """Return ``prepare(data, form)`` from these sums, with the other rows marked as left out;
+        None where ``data`` cannot be taken from these sums.
 
-        ``data``: some of the rows, in their order. They are a part of the sums where they are all
-        rows of their settings, and have the terms that all rows have.
+        ``data``: some of the rows, in their order. They must be all rows of their settings, and
+        have the terms that all rows have.
         """
         if data.settings is not self._data.settings:
             return None
         if form not in self._of_form:
             self._of_form[form] = prepare(self._data, form)
         whole = self._of_form[form]
-        kept = np.isin(whole.equations.settings, np.flatnonzero(np.bincount(data.setting)))
-        block = np.where(kept, np.cumsum(kept) - 1, -1)[whole.block]
+        included = np.isin(whole.equations.settings, np.flatnonzero(np.bincount(data.setting)))
+        block = np.where(included, np.cumsum(included) - 1, -1)[whole.block]
         data = at_voltage(data, form.voltage)
         terms, dropped = model_terms(data, form.model, form.voltage in ESTIMATED)
         if np.count_nonzero(block >= 0) != len(data) or terms != whole.terms:
@@ -340,9 +340,9 @@ class PreparedRows:
         return replace(
             whole,
             dropped=dropped,
-            equations=whole.equations.of_settings(kept),
+            equations=whole.equations.of_settings(included),
             block=block,
-            mhz=whole.mhz[kept],
+            mhz=whole.mhz[included],
         )
 
 
@@ -352,11 +352,11 @@ def solve_form(
     start: FormSolution | None = None,
     other_knees: bool = False,
 ) -> FormSolution:
-    """The coefficients, and the curves where they are estimated.
+    """Return the coefficients, and the curves where the form estimates them.
 
     ``weight`` (S,): how often each setting counts; ``start``: the solution of a similar problem.
-    With ``other_knees`` the search also begins with the knees beside those of ``start``: slower,
-    and seldom left in a minimum that is not the least.
+    With ``other_knees`` the search also starts from the knees next to those of ``start``: slower,
+    but it seldom ends in a local minimum.
     """
     equations = training.equations
     if not training.estimated:
@@ -372,33 +372,37 @@ def solve_form(
 
 
 def predict(
-    training: Training, solutions: Sequence[FormSolution], of: np.ndarray | None = None
+    training: Training, solutions: Sequence[FormSolution], chosen: np.ndarray | None = None
 ) -> np.ndarray:
-    """Predicted joules of the training's rows, float64 (rows,). The values of rows that are left
-    out mean nothing.
+    """Return predicted joules of the training's rows, float64 (rows,). Values of rows that are left
+    out have no meaning.
 
-    ``of``: int64 (S,), which of the solutions predicts each setting; by default the first.
+    ``chosen``: int64 (S,), the solution that predicts each setting; by default the first.
     """
     equations = training.equations
     size = len(equations.shared)
-    of = np.zeros(len(training.mhz), np.int64) if of is None else of
+    chosen = np.zeros(len(training.mhz), np.int64) if chosen is None else chosen
     value = np.array([solution.value for solution in solutions])
-    core_v, mem_v = (volts[of, np.arange(len(of))] for volts in _curves_at(training, solutions))
+    core_v, mem_v = (
+        volts[chosen, np.arange(len(chosen))] for volts in _curves_at(training, solutions)
+    )
     factor = core_v[:, None] ** equations.core_power * mem_v[:, None] ** equations.mem_power
-    coefficients = factor * value[of, :size]
+    coefficients = factor * value[chosen, :size]
     energy_j: np.ndarray = np.einsum("ij,ij->i", training.columns, coefficients[training.block])
     lumped = np.flatnonzero(training.number >= 0)
     if len(lumped):
-        at = training.block[lumped]
-        of_kernel = value[:, size:].reshape(len(solutions), -1, 2)[of[at], training.number[lumped]]
-        energy_j[lumped] += of_kernel[:, 0] * (training.data.core_v[lumped] * core_v[at]) ** 2
-        energy_j[lumped] += of_kernel[:, 1] * (training.data.mem_v[lumped] * mem_v[at]) ** 2
+        block = training.block[lumped]
+        kernel_value = value[:, size:].reshape(len(solutions), -1, 2)[
+            chosen[block], training.number[lumped]
+        ]
+        energy_j[lumped] += kernel_value[:, 0] * (training.data.core_v[lumped] * core_v[block]) ** 2
+        energy_j[lumped] += kernel_value[:, 1] * (training.data.mem_v[lumped] * mem_v[block]) ** 2
     return energy_j
 
 
 def column_lengths(training: Training, solution: FormSolution) -> np.ndarray:
-    """The root of the sum of squares of each term's column, each row divided by its energy and
-    weighted: float64, in the order of the equations' ``terms``."""
+    """Return the length of each term's column, rows divided by their energy and weighted: float64,
+    in the order of the equations' ``terms``."""
     equations = training.equations
     (core_v,), (mem_v,) = _curves_at(training, [solution])
     factor = core_v[:, None] ** equations.core_power * mem_v[:, None] ** equations.mem_power
@@ -416,7 +420,7 @@ def column_lengths(training: Training, solution: FormSolution) -> np.ndarray:
 def _curves_at(
     training: Training, solutions: Sequence[FormSolution]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The core's and the memory's relative voltages by the curves of each solution, float64
+    """Return the core's and the memory's relative voltages by the curves of each solution, float64
     (solutions, S) each."""
     core_mhz, mem_mhz = training.mhz.T
     return (
@@ -427,7 +431,7 @@ def _curves_at(
 
 @dataclass(frozen=True)
 class FormChoice:
-    """The form chosen, the training and solution of it, and what was tried."""
+    """The chosen form with its training and solution, and the forms tried."""
 
     form: Form
     training: Training
@@ -442,11 +446,11 @@ def choose(
     weight: np.ndarray | None = None,
     part_of: PreparedRows | None = None,
 ) -> FormChoice:
-    """Choose among ``candidates``, the simplest first.
+    """Choose among the forms ``candidates``, the simplest first.
 
     ``weight``: float64 (rows,), 1 by default. ``part_of``: rows that include ``data``, whose sums
-    are taken where all rows count the same. Candidates that estimate more numbers than there are
-    rows are left out, unless all do.
+    are reused where all rows have equal weights. Candidates that estimate more numbers than there
+    are rows are left out, unless all do.
     """
     sums = part_of if weight is None else None
     trainings = [
@@ -458,31 +462,32 @@ def choose(
     solutions = [solve_form(training) for training in trainings]
     n = len(trainings[0].equations.settings)
     if n < MIN_SETTINGS or len(candidates) == 1:
-        at = next(
+        index = next(
             i
             for i, form in reversed(list(enumerate(candidates)))
             if form.voltage == candidates[0].voltage
         )
-        asked = len(candidates) == 1
+        is_given = len(candidates) == 1
         why = (
             "the model and the voltage were given"
-            if asked
+            if is_given
             else f"there are too few settings ({n}) to compare models, so all terms are used"
         )
-        return FormChoice(candidates[at], trainings[at], solutions[at], [], why)
+        return FormChoice(candidates[index], trainings[index], solutions[index], [], why)
     groups = np.random.default_rng(SEED).permutation(n) % min(GROUPS, n)
     errors = [
         _errors(training, _out_of_fold(training, solution, groups))
         for training, solution in zip(trainings, solutions, strict=True)
     ]
-    at, tried, why = _simplest_near_best(candidates, errors)
-    return FormChoice(candidates[at], trainings[at], solutions[at], tried, why)
+    index, tried, why = _simplest_near_best(candidates, errors)
+    return FormChoice(candidates[index], trainings[index], solutions[index], tried, why)
 
 
 def _simplest_near_best(
     candidates: list[Form], errors: list[np.ndarray]
 ) -> tuple[int, list[TriedForm], str]:
-    """The first candidate within one standard error of the best; all of them; and why."""
+    """Return the index of the first candidate within one standard error of the best, all candidates
+    with their errors, and the reason."""
     means = np.array([error.mean() for error in errors])
     best = int(np.argmax(means <= means.min() + NEGLIGIBLE_PCT))
     tried = []
@@ -490,9 +495,9 @@ def _simplest_near_best(
         behind = error - errors[best]
         std = float(behind.std(ddof=1) / np.sqrt(len(behind)))
         tried.append(TriedForm(form, float(error.mean()), float(behind.mean()), std))
-    near = [t.behind_pct <= max(t.behind_std_pct, NEGLIGIBLE_PCT) for t in tried]
-    chosen = near.index(True)
-    simplest, other = tried[chosen], tried[best]
+    is_near = [t.behind_pct <= max(t.behind_std_pct, NEGLIGIBLE_PCT) for t in tried]
+    chosen = is_near.index(True)
+    simplest, lowest = tried[chosen], tried[best]
     name = f"{simplest.form.model} with voltage {simplest.form.voltage}"
     if chosen == best:
         why = (
@@ -502,15 +507,15 @@ def _simplest_near_best(
     else:
         why = (
             f"{name} is the simplest model within one standard error of the best: its error on "
-            f"settings left out is {simplest.error_pct:.2f} %, that of {other.form.model} with "
-            f"voltage {other.form.voltage} {other.error_pct:.2f} % (standard error of the "
+            f"settings left out is {simplest.error_pct:.2f} %, that of {lowest.form.model} with "
+            f"voltage {lowest.form.voltage} {lowest.error_pct:.2f} % (standard error of the "
             f"difference {simplest.behind_std_pct:.2f})"
         )
     return chosen, tried, why
 
 
 def _out_of_fold(training: Training, whole: FormSolution, groups: np.ndarray) -> np.ndarray:
-    """Joules, float64 (rows,), each row by the fit without the group of its setting.
+    """Return predicted joules, float64 (rows,), each by the fit without the group of its setting.
 
     ``groups``: int64 (S,), 0 to G - 1, the group of each setting.
     """
@@ -522,14 +527,14 @@ def _out_of_fold(training: Training, whole: FormSolution, groups: np.ndarray) ->
 
 
 def _errors(training: Training, predicted_j: np.ndarray) -> np.ndarray:
-    """Mean relative error in % by setting, out of fold: float64 (S,)."""
+    """Return the mean relative error in % by setting, out of fold: float64 (S,)."""
     return training.by_setting(np.abs(predicted_j / training.data.energy_j - 1.0)) * 100.0
 
 
 def jackknife_deviations(left_out: np.ndarray) -> np.ndarray:
-    """Deviations (S, n) whose products sum to the jackknife's covariance of n numbers.
+    """Return deviations (S, n) whose products sum to the jackknife's covariance of n numbers.
 
-    sqrt((S - 1) / S) (x_-s - mean), of float64 (S, n) that were found without each of S settings
+    sqrt((S - 1) / S) (x_-s - mean), from estimates float64 (S, n) without each of S settings
     (Efron & Tibshirani 1993, section 11.5).
     """
     n = len(left_out)
@@ -537,15 +542,16 @@ def jackknife_deviations(left_out: np.ndarray) -> np.ndarray:
 
 
 def coefficient_deviations(left_out: np.ndarray) -> np.ndarray:
-    """Deviations (S, p) whose products sum to the covariance of p coefficients, of float64 (S, p),
-    a setting left out in each (:func:`jackknife_deviations`); NaN with too few settings."""
+    """Return deviations (S, p) whose products sum to the covariance of p coefficients, from
+    coefficients float64 (S, p) without each setting (:func:`jackknife_deviations`); NaN with too
+    few settings."""
     if len(left_out) < MIN_SETTINGS_FOR_INTERVALS:
         return np.full((1, left_out.shape[1]), np.nan)
     return jackknife_deviations(left_out)
 
 
 def without_each_setting(training: Training, solution: FormSolution) -> list[FormSolution]:
-    """The coefficients and curves without each setting in turn, the form given: S of them."""
+    """Return S solutions, each without one setting, of the same form."""
     left_out = []
     for block in range(len(training.equations.settings)):
         weight = np.ones(len(training.equations.settings))
@@ -556,35 +562,35 @@ def without_each_setting(training: Training, solution: FormSolution) -> list[For
 
 def choosing_without_each_setting(
     choice: FormChoice,
-    given: np.ndarray,
+    same_form: np.ndarray,
     candidates: list[Form],
     data: Observations,
     weight: np.ndarray | None,
 ) -> np.ndarray:
-    """The coefficients without each setting in turn, the form chosen again: float64 (S, p).
+    """Return the coefficients without each setting, the form chosen again: float64 (S, p).
 
-    ``given``: float64 (S, p), those with the form given. A coefficient that the form chosen
-    then does not have is 0 in it.
+    ``same_form``: float64 (S, p), the coefficients without each setting of the chosen form. A
+    coefficient that the newly chosen form lacks is 0.
     """
     settings = choice.training.equations.settings
-    near = [
+    contenders = [
         tried.form
         for tried in choice.tried
         if tried.form in candidates
         and tried.behind_pct <= max(OUT_OF_REACH * tried.behind_std_pct, NEGLIGIBLE_PCT)
     ]
-    if len(near) < 2 or len(settings) <= MIN_SETTINGS:
-        return given
+    if len(contenders) < 2 or len(settings) <= MIN_SETTINGS:
+        return same_form
     names = [term.name for term in choice.training.equations.terms]
-    left_out = given.copy()
+    left_out = same_form.copy()
     for block, setting in enumerate(settings):
-        kept = np.flatnonzero(data.setting != setting)
-        chosen = choose(data.take(kept), near)
+        rows = np.flatnonzero(data.setting != setting)
+        chosen = choose(data.take(rows), contenders)
         if chosen.form == choice.form:
             continue
         training, solution = chosen.training, chosen.solution
         if weight is not None:
-            training = prepare(data.take(kept), chosen.form, weight[kept])
+            training = prepare(data.take(rows), chosen.form, weight[rows])
             solution = solve_form(training, None, solution)
         terms = training.equations.terms
         values = {term.name: value for term, value in zip(terms, solution.value, strict=True)}
@@ -595,55 +601,55 @@ def choosing_without_each_setting(
 def node_deviations(
     choice: FormChoice, data: Observations, weight: np.ndarray | None
 ) -> tuple[np.ndarray, float]:
-    """Deviations (n, p) whose products sum to what the runs of a node have in common adds to the
-    covariance; degrees of freedom.
+    """Return deviations (n, p) whose products sum to the part of the covariance by errors that the
+    runs of a node share, and the degrees of freedom.
 
     The two-way sum of Cameron, Gelbach and Miller (J. Bus. Econ. Stat. 29, 2011): settings plus
-    nodes less their crossings. None with fewer than three nodes.
+    nodes less their crossings. No deviations (n = 0) with fewer than three nodes.
     """
     training, solution = choice.training, choice.solution
-    none = np.zeros((0, len(solution.value)))
+    empty = np.zeros((0, len(solution.value)))
     freedom = max(len(training.mhz) - 1, 1)
     if data.node is None:
-        return none, freedom
-    nodes, at = np.unique(data.node.astype(str), return_inverse=True)
+        return empty, freedom
+    nodes, node = np.unique(data.node.astype(str), return_inverse=True)
     if len(nodes) < MIN_NODES_FOR_INTERVALS:
-        return none, freedom
-    seen = at_voltage(data, training.form.voltage, solution.curves)
+        return empty, freedom
+    voltage_data = at_voltage(data, training.form.voltage, solution.curves)
     fixed = replace(training.form, voltage="known")
-    signs, of_groups = [], []
-    for sign, group in ((1, at), (-1, at * len(data.settings) + data.setting)):
+    signs, group_deviations = [], []
+    for sign, group in ((1, node), (-1, node * len(data.settings) + data.setting)):
         _, number = np.unique(group, return_inverse=True)
         by_group = replace(
-            seen,
+            voltage_data,
             setting=number.astype(np.int64),
             settings=[Setting(float(i)) for i in range(int(number.max()) + 1)],
         )
         prepared = prepare(by_group, fixed, weight)
-        # The terms must be the training's, whatever varies among these voltages.
+        # These voltages may vary otherwise, but the terms must be the training's.
         if [t.name for t in prepared.equations.terms] != [t.name for t in training.equations.terms]:
-            return none, freedom
+            return empty, freedom
         left_out = without_each_setting(prepared, solution)
         deviations = coefficient_deviations(np.stack([without.value for without in left_out]))
-        of_groups.append(deviations)
+        group_deviations.append(deviations)
         signs.append(np.full(len(deviations), float(sign)))
-    # A difference of two estimates: where it is negative, nodes have nothing in common. It has
-    # as few dimensions as there are groups.
-    directions, triangle = np.linalg.qr(np.concatenate(of_groups).T)
+    # The estimate is a difference: in directions where it is negative, nodes share no error. It has
+    # at most as many dimensions as there are groups.
+    directions, triangle = np.linalg.qr(np.concatenate(group_deviations).T)
     spread, axes = np.linalg.eigh((triangle * np.concatenate(signs)) @ triangle.T)
-    of_nodes = np.sqrt(np.maximum(spread, 0.0))[:, None] * (directions @ axes).T
-    return of_nodes, min(freedom, len(nodes) - 1)
+    by_node = np.sqrt(np.maximum(spread, 0.0))[:, None] * (directions @ axes).T
+    return by_node, min(freedom, len(nodes) - 1)
 
 
 def outliers(data: Observations, predicted_j: np.ndarray) -> list[dict[str, Any]]:
-    """Rows far from what the whole model says, by a robust standard deviation of its residuals."""
+    """Return the rows far from the model, by a robust standard deviation of the residuals."""
     residual = np.log(np.maximum(predicted_j, 1e-300) / data.energy_j)
     centre = np.median(residual)
     spread = np.median(np.abs(residual - centre)) / special.ndtri(0.75)
     if not spread > 0:
         return []
-    far = np.flatnonzero(np.abs(residual - centre) > OUTLIER_DEVIATIONS * spread)
-    far = far[np.argsort(-np.abs(residual[far] - centre))]
+    outlying = np.flatnonzero(np.abs(residual - centre) > OUTLIER_DEVIATIONS * spread)
+    outlying = outlying[np.argsort(-np.abs(residual[outlying] - centre))]
     return [
         {
             **data.instance(data.kernels[data.kernel[i]]).as_dict(),
@@ -652,17 +658,17 @@ def outliers(data: Observations, predicted_j: np.ndarray) -> list[dict[str, Any]
             "predicted_j": float(predicted_j[i]),
             "deviations": float(np.abs(residual[i] - centre) / spread),
         }
-        for i in far
+        for i in outlying
     ]
 
 
 def inseparable(terms: Sequence[Term], unit: np.ndarray) -> list[dict[str, Any]]:
-    """Groups of terms that these rows cannot separate, and measurements that would separate them.
+    """Return groups of terms that these rows cannot separate, and measurements that would.
 
     ``unit``: float64 (rows, terms), columns of length 1. A direction in which the coefficients
-    can move while the predictions stay is a singular vector of a small singular value. A kernel's
-    own terms are left out. Of several such directions only the space that they span is known, so
-    terms are grouped by the projection on it.
+    can move without changing the predictions is a singular vector with a small singular value.
+    Terms of single kernels are left out. Of several such directions only the space that they span
+    is determined, so terms are grouped by the projection on it.
     """
     shared = [i for i, term in enumerate(terms) if term.pays_for != "kernel"]
     _, size, directions = np.linalg.svd(unit[:, shared], full_matrices=False)

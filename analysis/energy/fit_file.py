@@ -1,4 +1,4 @@
-"""A fit as a store keeps it: JSON, and checked when it is read."""
+"""The JSON file of a fit in a store, checked when it is read."""
 
 from __future__ import annotations
 
@@ -51,19 +51,21 @@ class _Curves(Part):
 
 
 class _KeptFit(FitSummary):
-    """What is read of :func:`as_kept`: the summary, and what predictions are computed from."""
+    """A fit's file as :func:`as_kept` returns it: the summary, and what predictions need."""
 
     terms: list[_Term]
     deviations: Matrix | None = None
     deviations_with_choice: Matrix | None = None
     covariance: Matrix | None = None
-    """Of fits of earlier versions, in place of the deviations; with the choice as well."""
+    """Earlier versions stored covariances in place of deviations."""
     covariance_with_choice: Matrix | None = None
     curves: _Curves
 
     @model_validator(mode="after")
     def _sizes_agree(self) -> Self:
-        if [term.name for term in self.terms] != [one.name for one in self.coefficients]:
+        if [term.name for term in self.terms] != [
+            coefficient.name for coefficient in self.coefficients
+        ]:
             raise ValueError("the terms must be those of the coefficients")
         columns = {len(self.terms)}
         for deviations, covariance in (
@@ -80,11 +82,11 @@ class _KeptFit(FitSummary):
 
 
 class NoFitError(Exception):
-    """What should be a fit is none; the text says where it is wrong."""
+    """A file is not a fit; the text says where it is wrong."""
 
 
 def as_kept(fitted: Fit) -> dict[str, Any]:
-    """What a store keeps of a fit, as JSON; :func:`fit_of` makes the same fit of it."""
+    """Return a fit as the JSON that a store has; :func:`fit_of` reads it."""
     return fitted.as_dict() | {
         "terms": [term.as_dict() for term in fitted.terms],
         "deviations": fitted.deviations.tolist(),
@@ -101,8 +103,8 @@ def _kept_curves(curves: Curves) -> dict[str, list[list[float]]]:
     }
 
 
-def _curves_of(read: _Curves) -> Curves:
-    core, mem = (VoltageCurve(*np.array(curve)) for curve in (read.core, read.mem))
+def _curves_of(curves: _Curves) -> Curves:
+    core, mem = (VoltageCurve(*np.array(curve)) for curve in (curves.core, curves.mem))
     return Curves(core, mem, np.zeros(0))
 
 
@@ -112,47 +114,47 @@ def _deviations(
     return np.array(deviations) if covariance is None else deviations_of(np.array(covariance))
 
 
-def fit_of(kept: object) -> Fit:
-    """The fit of :func:`as_kept`, without the forms that were compared.
+def fit_of(stored: object) -> Fit:
+    """Return the fit from the JSON of :func:`as_kept`, without the forms that were compared.
 
     Raises:
-        NoFitError: it is not what :func:`as_kept` gives.
+        NoFitError: the JSON is not a fit.
     """
-    if not isinstance(kept, dict):
+    if not isinstance(stored, dict):
         raise NoFitError("must be an object")
     try:
-        read = _KeptFit.model_validate(kept)
+        summary = _KeptFit.model_validate(stored)
     except ValidationError as error:
         raise NoFitError(first_error(error)) from None
 
     def column(name: str) -> np.ndarray:
-        return np.array([getattr(one, name) for one in read.coefficients], float)
+        return np.array([getattr(coefficient, name) for coefficient in summary.coefficients], float)
 
     return Fit(
-        site=read.site,
-        simulated=read.simulated,
-        model=read.model,
-        voltage=read.voltage,
-        n=read.n,
-        n_settings=read.n_settings,
-        terms=[term_of(term.kind, term.domain, term.of) for term in read.terms],
+        site=summary.site,
+        simulated=summary.simulated,
+        model=summary.model,
+        voltage=summary.voltage,
+        n=summary.n,
+        n_settings=summary.n_settings,
+        terms=[term_of(term.kind, term.domain, term.of) for term in summary.terms],
         value=column("value"),
         low=column("low"),
         high=column("high"),
-        deviations=_deviations(read.deviations, read.covariance),
+        deviations=_deviations(summary.deviations, summary.covariance),
         deviations_with_choice=_deviations(
-            read.deviations_with_choice, read.covariance_with_choice
+            summary.deviations_with_choice, summary.covariance_with_choice
         ),
-        freedom=read.degrees_of_freedom,
-        condition_number=np.inf if read.condition_number is None else read.condition_number,
-        dropped=[dropped.model_dump() for dropped in read.dropped],
-        curves=_curves_of(read.curves),
-        why=read.why,
-        robust=read.robust,
-        outliers=[outlier.model_dump() for outlier in read.outliers],
-        confounded=[group.model_dump() for group in read.confounded],
-        unproven_clocks=read.unproven_clocks,
-        stated_clocks=read.stated_clocks,
-        estimated_energies=read.estimated_energies,
-        like=None if read.like is None else Likeness(**read.like.model_dump()),
+        freedom=summary.degrees_of_freedom,
+        condition_number=np.inf if summary.condition_number is None else summary.condition_number,
+        dropped=[dropped.model_dump() for dropped in summary.dropped],
+        curves=_curves_of(summary.curves),
+        why=summary.why,
+        robust=summary.robust,
+        outliers=[outlier.model_dump() for outlier in summary.outliers],
+        confounded=[group.model_dump() for group in summary.confounded],
+        unproven_clocks=summary.unproven_clocks,
+        stated_clocks=summary.stated_clocks,
+        estimated_energies=summary.estimated_energies,
+        like=None if summary.like is None else Likeness(**summary.like.model_dump()),
     )

@@ -1,6 +1,6 @@
-"""A fit's summary: what ``campaign fit --json`` prints, as it stands in a store's JSON file.
+"""A fit's summary: what ``campaign fit --json`` prints, and a store's JSON file has.
 
-Imports no NumPy, so that ``campaign coefficients`` answers at once.
+Imports no NumPy, so that ``campaign coefficients`` starts quickly.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Count = Annotated[int, Field(ge=1, le=2**53)]
 
 
 class Part(BaseModel):
-    """A part of a fit's file; other keys than those named are ignored."""
+    """A part of a fit's file; unknown keys are ignored."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
@@ -42,7 +42,7 @@ class Coefficient(Part):
 
     @property
     def is_lumped(self) -> bool:
-        """Whether it is one kernel's own, as kernels without counts have them."""
+        """Whether the coefficient is of a single kernel without counts."""
         return self.name.startswith(("a[", "b["))
 
 
@@ -56,7 +56,7 @@ class Dropped(Part):
 class Outlier(Part):
     """A measurement far from the model.
 
-    Fits written before kernels were their names and parameters name a kernel by its label alone.
+    Fits of early versions have a kernel's label alone, without name and parameters.
     """
 
     kernel: str
@@ -76,7 +76,7 @@ class Outlier(Part):
 
 
 class Confounded(Part):
-    """Terms that these measurements cannot separate, and which measurements would."""
+    """Terms that these measurements cannot separate, and the measurements that would."""
 
     terms: list[str]
     remedy: str
@@ -96,8 +96,8 @@ def _date(text: str) -> str:
 
 
 class Kept(Part):
-    """What a store adds to a fit: when it was made (ISO 8601), by which version, what it was asked
-    for, a hash of its measurements, and the sizes of the files that they were read from."""
+    """What a store adds to a fit: its date (ISO 8601), the program's version, the request, a hash
+    of its measurements, and the sizes of the files from which they were read."""
 
     created: Annotated[str, AfterValidator(_date)]
     version: str
@@ -107,10 +107,10 @@ class Kept(Part):
 
 
 class VariantPrices(Part):
-    """What the variants of a kernel are predicted from (:mod:`analysis.choice.variant_prices`).
+    """The prices that predict a kernel's variants (:mod:`analysis.choice.variant_prices`).
 
-    ``of``: time or energy. ``family``: the parameters that are texts, of the variants of a time's
-    prices. Of energies: at which clocks (MHz), and the error of the ``tested`` variants.
+    ``of``: time or energy. ``family``: for times, the text parameters that these variants share.
+    For energies: the clocks (MHz), and the error of the ``tested`` variants.
     """
 
     kernel: str
@@ -127,7 +127,7 @@ class VariantPrices(Part):
 
 
 class Like(Part):
-    """How far a site is from the one whose fit this one started from
+    """The difference from the site whose fit this one started from
     (:class:`analysis.energy.fitted.Likeness`)."""
 
     site: str
@@ -139,7 +139,7 @@ class Like(Part):
 
 
 class FitSummary(Part):
-    """A fit without what predictions are computed from."""
+    """A fit without the data that predictions need."""
 
     site: str
     simulated: bool
@@ -148,7 +148,7 @@ class FitSummary(Part):
     n: Count
     n_settings: Count
     freedom: NotNegative | None = None
-    """None of fits that an earlier version kept, and of those from a known site's."""
+    """None in fits of earlier versions, and in those that start from a known site's fit."""
     condition_number: FiniteFloat | None
     dropped: list[Dropped]
     coefficients: list[Coefficient]
@@ -163,11 +163,12 @@ class FitSummary(Part):
     like: Like | None = None
     variant_prices: list[VariantPrices] = Field(default_factory=list)
     kept: Kept | None = None
-    """None of fits that an earlier version kept."""
+    """None in fits of earlier versions."""
 
     @property
     def degrees_of_freedom(self) -> float:
-        """Of Student's t in the intervals; those from a known site's fit are Gaussian."""
+        """Of Student's t in the intervals; infinite (Gaussian) where a known site's fit was the
+        start."""
         if self.like is not None:
             return math.inf
         return self.freedom or max(self.n_settings - 1, 1)
@@ -188,14 +189,14 @@ NOT_IN_SUMMARY = (
 )
 
 
-def summary_json(kept: dict[str, Any]) -> dict[str, Any]:
-    """A fit's file without what predictions are computed from: ``coefficients --json``."""
-    shown = {name: value for name, value in kept.items() if name not in NOT_IN_SUMMARY}
-    return shown | {"model": without_surface(kept["model"])}
+def summary_json(stored: dict[str, Any]) -> dict[str, Any]:
+    """Return a fit's file without the data that predictions need: ``coefficients --json``."""
+    shown = {name: value for name, value in stored.items() if name not in NOT_IN_SUMMARY}
+    return shown | {"model": without_surface(stored["model"])}
 
 
 def first_error(error: ValidationError) -> str:
-    """The first thing that is wrong with a fit's JSON, with its place in it."""
+    """Return the first error in a fit's JSON, with its position."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    what = first["msg"].removeprefix("Value error, ")
-    return ": ".join([*map(str, first["loc"]), what])
+    message = first["msg"].removeprefix("Value error, ")
+    return ": ".join([*map(str, first["loc"]), message])

@@ -1,9 +1,9 @@
-"""A fit: its form, the coefficients of a site, what they predict, and what they mean at a setting.
+"""A fit: its form, the coefficients of a site, their predictions, and costs at a setting.
 
-A form is the terms (choi or choi+clock) and where the voltage comes from. ``--model auto --voltage
+A form is the terms (choi or choi+clock) and the origin of the voltage. ``--model auto --voltage
 auto`` chooses among them.
 
-Fitting is in a module of its own (:mod:`analysis.energy.fit`), which takes much longer to import.
+The fitting is in :mod:`analysis.energy.fit`, which takes much longer to import.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from dvfs.errors import unknown_name
 from dvfs.setting import Setting, clock_columns
 
 CONFIDENCE = 0.95
-"""Of every interval."""
+"""The probability of every interval."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """``model``: a name in :data:`~analysis.energy.models.MODELS`; ``voltage``: known, unit or a
-    family that is estimated."""
+    """``model``: a name in :data:`~analysis.energy.models.MODELS`; ``voltage``: known, unit or an
+    estimated family."""
 
     model: str
     voltage: str
@@ -44,10 +44,10 @@ class Form:
 
 @dataclass(frozen=True)
 class TriedForm:
-    """A form that was tried: its error out of fold, and by how much it is behind the best.
+    """A form that was tried, its error out of fold, and its distance from the best form.
 
-    ``behind_pct``: mean difference of the error to the best form's; ``behind_std_pct``: its
-    standard error over settings.
+    ``behind_pct``: mean of its error less the best form's; ``behind_std_pct``: the standard error
+    of that difference over settings.
     """
 
     form: Form
@@ -57,10 +57,9 @@ class TriedForm:
 
 
 def forms(data: Observations, model: str, voltage: str) -> list[Form]:
-    """The forms that two names leave open, the simplest first.
+    """Return the forms that ``model`` and ``voltage`` allow, the simplest first.
 
-    Where voltages are known they are taken; where none is, V = 1 comes before the families
-    that are estimated.
+    Known voltages are used where there are any; else V = 1 comes before the estimated families.
 
     Raises:
         FitError: an unknown name.
@@ -80,27 +79,25 @@ def forms(data: Observations, model: str, voltage: str) -> list[Form]:
     else:
         voltages = ("known",)
     models = tuple(MODELS) if model == AUTO else (model,)
-    return [Form(one, v) for one in models for v in voltages]
+    return [Form(name, source) for name in models for source in voltages]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """Coefficients of one site, and how sure they are.
+    """Coefficients of one site, with their uncertainty.
 
     ``value``, ``low``, ``high``: float64, in each term's unit; low and high are the 95 %
     interval, NaN where fewer than three settings were measured. ``deviations``: float64
     (n, terms), whose products sum to the covariance of the values given the form, by leaving
     settings out; ``deviations_with_choice``: the same with the form chosen again without each
-    setting, as the intervals have it; NaN where low and high are. ``freedom``: degrees of freedom
-    of Student's t in the intervals. ``voltage``: measured, table, unit (V = 1), or the family that
-    was estimated (floor, free): then ``curves`` hold V(f), relative to the highest clock.
-    ``tried``, ``why``: the forms that were compared, and why this
-    one. ``outliers``: rows far from the model; ``confounded``: terms that these measurements cannot
-    separate.
-    ``unproven_clocks``: some measurements were taken to be at the settings that were
-    asked for, which nothing showed; ``stated_clocks``: or as an imported table states them.
-    ``estimated_energies``: the energies of some were estimated, not measured.
-    ``like``: how far the site is from the one whose fit this one started from, None where it
+    setting, as in the intervals; NaN where low and high are. ``freedom``: degrees of freedom of
+    Student's t in the intervals. ``voltage``: measured, table, unit (V = 1), or the estimated
+    family (floor, free): then ``curves`` hold V(f), relative to the highest clock. ``tried``,
+    ``why``: the forms that were compared, and the reason for this one. ``outliers``: rows far from
+    the model; ``confounded``: terms that these measurements cannot separate. ``unproven_clocks``:
+    nothing showed that some measurements ran at the requested settings; ``stated_clocks``: an
+    imported table states their clocks. ``estimated_energies``: some energies were estimated, not
+    measured. ``like``: the difference from the site whose fit this one started from, None where it
     started from none.
     """
 
@@ -132,30 +129,30 @@ class Fit:
 
     @property
     def covariance(self) -> np.ndarray:
-        """Of the values given the form: float64 (terms, terms)."""
+        """The covariance of the values given the form: float64 (terms, terms)."""
         return np.asarray(self.deviations.T @ self.deviations)
 
     @property
     def covariance_with_choice(self) -> np.ndarray:
-        """Of the values, the form chosen again: float64 (terms, terms)."""
+        """The covariance of the values, the form chosen again: float64 (terms, terms)."""
         return np.asarray(self.deviations_with_choice.T @ self.deviations_with_choice)
 
     def energy_j(self, data: Observations) -> np.ndarray:
-        """Predicted joules of every row: float64 (rows,)."""
+        """Return predicted joules of every row: float64 (rows,)."""
         return np.asarray(self.sparse_parts_j(data).sum(axis=1))
 
     def parts_j(self, data: Observations) -> np.ndarray:
-        """Predicted joules of every row by term: float64 (rows, terms)."""
+        """Return predicted joules of every row by term: float64 (rows, terms)."""
         return np.asarray(self.sparse_parts_j(data).toarray())
 
     def sparse_parts_j(self, data: Observations) -> sparse.csr_array:
-        """:meth:`parts_j` without its zeros: a kernel without counts has only terms of its own."""
+        """Return :meth:`parts_j` as a sparse array: most terms of single kernels are 0 in a row."""
         parts = sparse_design_matrix(at_voltage(data, self.voltage, self.curves), self.terms)
         return sparse.csr_array(parts * self.value)
 
     def as_dict(self) -> dict[str, Any]:
-        """``campaign fit --json``: the coefficients with their units and intervals. Errors of the
-        forms that were tried have two decimals: what they differ by beyond is no difference
+        """``campaign fit --json``: the coefficients with their units and intervals. Errors of tried
+        forms have two decimals: smaller differences count as none
         (:data:`analysis.energy.fit.NEGLIGIBLE_PCT`)."""
         return {
             "site": self.site,
@@ -203,8 +200,8 @@ class Fit:
 
 
 def deviations_of(covariance: np.ndarray) -> np.ndarray:
-    """Deviations (p, p) whose products sum to a covariance (p, p): its symmetric root, as other
-    roots change with the processor; NaN (1, p) where it is not known."""
+    """Return deviations (p, p) whose products sum to a covariance (p, p): its symmetric root, as
+    other roots depend on the processor; NaN (1, p) where the covariance is not known."""
     if not np.isfinite(covariance).all():
         return np.full((1, len(covariance)), np.nan)
     spread, axes = np.linalg.eigh(covariance)
@@ -212,13 +209,13 @@ def deviations_of(covariance: np.ndarray) -> np.ndarray:
 
 
 def finite(value: float) -> float | None:
-    """A number for JSON, which has no infinities and no NaN: None for these."""
+    """Return a number for JSON: None for infinities and NaN, which JSON lacks."""
     return float(value) if np.isfinite(value) else None
 
 
 @dataclass(frozen=True)
 class SettingCosts:
-    """What operations and waiting cost at one setting (Choi & Vuduc 2016, Table I).
+    """The costs of operations and of time at one setting (Choi & Vuduc 2016, Table I).
 
     ``operation_pj``: class -> (pJ, low, high) of one operation; ``constant_w``: (W, low, high).
     """
@@ -231,9 +228,9 @@ class SettingCosts:
 
 
 def costs_at(fitted: Fit, setting: Setting, core_v: float, mem_v: float) -> SettingCosts:
-    """The coefficients at a setting: pJ by class of operations, and the power that time costs.
+    """Return the costs at a setting: pJ by class of operations, and constant power.
 
-    Where the fit took V = 1 or estimated its voltages, these are used instead of those given.
+    Where the fit took V = 1 or estimated voltages, ``core_v`` and ``mem_v`` are not used.
     """
     ((core_mhz, mem_mhz),) = clock_columns([setting]).tolist()
     if fitted.voltage in ("unit", *ESTIMATED):
@@ -241,16 +238,16 @@ def costs_at(fitted: Fit, setting: Setting, core_v: float, mem_v: float) -> Sett
             float(curve.at(np.array([clock]))[0])
             for curve, clock in ((fitted.curves.core, core_mhz), (fitted.curves.mem, mem_mhz))
         )
-    at = OperatingPoint(core_mhz, mem_mhz, core_v, mem_v)
+    point = OperatingPoint(core_mhz, mem_mhz, core_v, mem_v)
     operation_pj = {}
     watts = np.zeros(len(fitted.terms))
     for i, term in enumerate(fitted.terms):
         if term.pays_for == "operation":
-            cost = term.cost(at)
+            cost = term.cost(point)
             low, high = float(fitted.low[i] * cost), float(fitted.high[i] * cost)
             operation_pj[term.of] = (float(fitted.value[i] * cost), low, high)
         elif term.pays_for == "time":
-            watts[i] = term.cost(at)
+            watts[i] = term.cost(point)
     reach = special.stdtrit(fitted.freedom, (1 + CONFIDENCE) / 2)
     power_w = float(watts @ fitted.value)
     half = float(reach * np.linalg.norm(fitted.deviations_with_choice @ watts))

@@ -1,4 +1,4 @@
-"""How far a site is from the known one whose fit its own starts from."""
+"""The difference between a site and the known one from whose fit its fit starts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Likeness:
-    """How far a site is from the known one, and what that is good for.
+    """The difference between a site and the known one, and whether the known one helps.
 
     ``spread_pct``: one standard deviation of a coefficient's relative difference;
-    ``most_spread_pct``: that up to which the known site helps. The errors are means over the
-    measurements, each predicted without itself: by this fit, by the known site's fit as it is, and
-    by coefficients that may be anything; None where there is one measurement alone.
+    ``most_spread_pct``: the largest spread at which the known site helps. The errors are means over
+    the measurements, each predicted without itself: by this fit, by the known site's fit as it is,
+    and by unrestricted coefficients; None with a single measurement.
     """
 
     site: str
@@ -30,7 +30,7 @@ class Likeness:
 
     @property
     def text(self) -> str:
-        """For people."""
+        """The difference in words."""
         text = (
             f"started from the fit of {self.site}: coefficients are about {self.spread_pct:.0f} % "
             f"apart (one standard deviation)"

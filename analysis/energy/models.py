@@ -1,6 +1,6 @@
-"""The energy models by name: which kinds of terms each has, and where voltages may come from.
+"""The energy models by name: their kinds of terms, and the possible origins of voltages.
 
-Imports nothing heavy, so that the command line can list the names at once.
+Imports nothing heavy, so that the command line lists the names quickly.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ESTIMATED = ("floor", "free")
 """The families of voltage curves that are estimated, the simpler first."""
 NOT_KNOWN = ("unit", *ESTIMATED)
 KNOWN = ("table", "measured")
-"""Where a form's voltages are neither measured nor of a table, and where they are."""
+"""Voltages of forms that are neither measured nor from a table, and those that are."""
 VOLTAGE_NAMES = (AUTO, "known", "unit", *ESTIMATED)
 VOLTAGE_HELP = (
     "known: measured or from a table; unit: V = 1; floor, free: estimated from the energies; "
@@ -34,8 +34,7 @@ VOLTAGE_HELP = (
 
 @dataclass(frozen=True)
 class FormRequest:
-    """What a fit is asked for, by the names above. ``robust``: rows far from the model count
-    less."""
+    """The options of a fit, by the names above. ``robust``: rows far from the model count less."""
 
     model: str = AUTO
     voltage: str = AUTO
@@ -43,11 +42,11 @@ class FormRequest:
 
     @property
     def is_chosen(self) -> bool:
-        """Whether the measurements choose a part of it."""
+        """Whether the measurements choose the model or the voltage."""
         return AUTO in (self.model, self.voltage)
 
 
 def without_surface(model: str) -> str:
-    """A model's name in fits of earlier versions, which may name a surface of residuals that the
-    coefficients do not need."""
+    """Return a model's name without the suffix by which fits of earlier versions name a surface of
+    residuals, which the coefficients do not need."""
     return model.removesuffix("+surface")

@@ -1,14 +1,14 @@
 """The normal equations of the energy model, by setting, and their non-negative solution.
 
-Fitting asks for the same sums again and again: without one setting, with another voltage, with
-settings drawn twice. So the sums over rows are made once, a block a setting, at the voltages that
-are known (1 where none is). A voltage curve then only scales a block's columns, and leaving a
-setting out or drawing it twice is a weight on its block.
+Fitting needs the same sums many times: without one setting, at another voltage, with settings drawn
+twice. So the rows are summed once, one block for each setting, at the known voltages (1 where none
+is known). A voltage curve then only scales a block's columns, and leaving a setting out or drawing
+it twice is a weight on its block.
 
-What the rows determine of the coefficients (the condition, and what stays open) comes from an
-orthogonal factor. The columns are an arrow: a few that all kernels share, and two of each kernel
-without counts, which are 0 in the rows of all others. So the factor is found kernel by kernel, and
-no matrix of rows by kernels is ever made.
+An orthogonal factor shows what the rows determine of the coefficients: the condition number and
+the undetermined directions. The columns are an arrow: a few that all kernels share, and two for
+each kernel without counts, which are 0 in the rows of all other kernels. So the factor is computed
+kernel by kernel, without a matrix of rows by kernels.
 """
 
 from __future__ import annotations
@@ -27,144 +27,146 @@ from analysis.measurements.observations import Observations, kernel_numbers
 
 BISECTIONS = 64
 ROUNDING = float(np.finfo(float).eps)
-"""A singular value below this part of the largest cannot be told from 0."""
+"""A singular value below this share of the largest is rounding of 0."""
 
 
 @dataclass(frozen=True)
 class ArrowColumns:
-    """n rows with q columns that all share, and two of each of K kernels.
+    """n rows with q columns that all kernels share, and two for each of K kernels.
 
-    ``shared``: float64 (n, q), no column of it 0; ``own``: float64 (n, 2), what each row has in the
-    two columns of its kernel; ``kernel``: int64 (n,), the number of its kernel, 0 to K - 1, or -1.
+    ``shared``: float64 (n, q), no column of it 0; ``lumped``: float64 (n, 2), each row's values in
+    the two columns of its kernel; ``kernel``: int64 (n,), the index of its kernel, or -1 for none.
     """
 
     shared: np.ndarray
-    own: np.ndarray
+    lumped: np.ndarray
     kernel: np.ndarray
     n_kernels: int
 
     def lengths(self) -> np.ndarray:
-        """Of the columns: float64 (q + 2 K,), the shared ones, then each kernel's two."""
-        lumped = np.flatnonzero(self.kernel >= 0)
+        """Return the columns' lengths: float64 (q + 2 K,), the shared ones, then each kernel's."""
+        rows = np.flatnonzero(self.kernel >= 0)
         squares = [
-            np.bincount(self.kernel[lumped], x**2, self.n_kernels) for x in self.own[lumped].T
+            np.bincount(self.kernel[rows], x**2, self.n_kernels) for x in self.lumped[rows].T
         ]
-        of_kernels = np.sqrt(np.stack(squares, axis=1))
-        return np.concatenate([np.linalg.norm(self.shared, axis=0), of_kernels.ravel()])
+        kernel_lengths = np.sqrt(np.stack(squares, axis=1))
+        return np.concatenate([np.linalg.norm(self.shared, axis=0), kernel_lengths.ravel()])
 
     def factor(self) -> ArrowFactor:
-        """The triangle R of the columns, each scaled to length 1, by modified Gram-Schmidt.
+        """Return the triangle R of the columns, scaled to length 1, by modified Gram-Schmidt.
 
-        All is projected twice, which makes what is left orthogonal to rounding (Giraud, Langou and
-        Rozloznik, Comput. Math. Appl. 50, 2005).
+        Two projections make the remainders orthogonal to rounding (Giraud, Langou and Rozloznik,
+        Comput. Math. Appl. 50, 2005).
         """
         length = self.lengths()
         length[length == 0] = 1.0
         q = self.shared.shape[1]
-        lumped = np.flatnonzero(self.kernel >= 0)
-        of = self.kernel[lumped]
-        first, second = (self.own[lumped] / length[q:].reshape(-1, 2)[of]).T
+        rows = np.flatnonzero(self.kernel >= 0)
+        kernel = self.kernel[rows]
+        first, second = (self.lumped[rows] / length[q:].reshape(-1, 2)[kernel]).T
         shared = self.shared / length[:q]
-        own, cross = np.zeros((self.n_kernels, 2, 2)), np.zeros((self.n_kernels, 2, q))
-        own[:, 0, 0] = np.bincount(of, first**2, self.n_kernels)
+        corner, cross = np.zeros((self.n_kernels, 2, 2)), np.zeros((self.n_kernels, 2, q))
+        corner[:, 0, 0] = np.bincount(kernel, first**2, self.n_kernels)
         for _ in range(2):
-            along = np.bincount(of, first * second, self.n_kernels)
-            second = second - first * along[of]
-            own[:, 0, 1] += along
-        size = np.sqrt(np.bincount(of, second**2, self.n_kernels))
-        own[:, 1, 1] = np.where(size > 4 * ROUNDING, size, 0.0)
-        second *= np.divide(1.0, size, out=np.zeros_like(size), where=own[:, 1, 1] > 0)[of]
+            along = np.bincount(kernel, first * second, self.n_kernels)
+            second = second - first * along[kernel]
+            corner[:, 0, 1] += along
+        size = np.sqrt(np.bincount(kernel, second**2, self.n_kernels))
+        corner[:, 1, 1] = np.where(size > 4 * ROUNDING, size, 0.0)
+        second *= np.divide(1.0, size, out=np.zeros_like(size), where=corner[:, 1, 1] > 0)[kernel]
         for _ in range(2):
             for i, direction in enumerate((first, second)):
                 along_all = np.stack(
-                    [np.bincount(of, direction * x, self.n_kernels) for x in shared[lumped].T],
+                    [np.bincount(kernel, direction * x, self.n_kernels) for x in shared[rows].T],
                     axis=1,
                 )
-                shared[lumped] -= direction[:, None] * along_all[of]
+                shared[rows] -= direction[:, None] * along_all[kernel]
                 cross[:, i] += along_all
         triangle = np.linalg.qr(shared, mode="r")
-        return ArrowFactor(own, cross, np.pad(triangle, ((0, q - len(triangle)), (0, 0))))
+        return ArrowFactor(corner, cross, np.pad(triangle, ((0, q - len(triangle)), (0, 0))))
 
 
 @dataclass(frozen=True)
 class ArrowFactor:
-    """The upper triangle R of columns of length 1, the kernels' own first.
+    """The upper triangle R of columns of length 1, the kernels' columns first.
 
-    ``own``: float64 (K, 2, 2), each kernel's corner; ``cross``: (K, 2, q), the rows of the
-    kernels in the shared columns; ``shared``: (q, q). A column that a kernel lacks is 0.
+    ``corner``: float64 (K, 2, 2), each kernel's triangle; ``cross``: (K, 2, q), the kernels' rows
+    in the shared columns; ``shared``: (q, q). A column that a kernel lacks is 0.
     """
 
-    own: np.ndarray
+    corner: np.ndarray
     cross: np.ndarray
     shared: np.ndarray
 
     def condition_number(self) -> float:
-        """The largest over the smallest singular value of the columns that are not 0.
+        """Return the largest over the smallest singular value of the columns that are not 0.
 
-        Infinite where the smallest is no more than rounding can make it, as for dependent columns.
-
-        The smallest is 1 over the largest of the inverse, which has the same shape.
+        Infinite where the smallest is rounding, as for dependent columns. The smallest is 1 over
+        the largest of the inverse, which has the same shape.
         """
-        turned, size, _ = np.linalg.svd(self.own)
-        cross = np.einsum("kij,kiq->kjq", turned, self.cross)
-        whole = size > 0
-        largest = _largest_singular_value(size[whole], cross[whole], self.shared)
-        if whole.sum() < self.own.any(axis=1).sum() or not np.diag(self.shared).all():
+        rotation, size, _ = np.linalg.svd(self.corner)
+        cross = np.einsum("kij,kiq->kjq", rotation, self.cross)
+        nonzero = size > 0
+        largest = _largest_singular_value(size[nonzero], cross[nonzero], self.shared)
+        if nonzero.sum() < self.corner.any(axis=1).sum() or not np.diag(self.shared).all():
             return np.inf
         inverse = np.linalg.inv(self.shared)
-        towards = cross[whole] @ inverse / size[whole][:, None]
-        by_inverse = _largest_singular_value(1.0 / size[whole], towards, inverse)
-        found = largest * by_inverse
-        return found if found < 1.0 / LEAST_SHARE else np.inf
+        inverse_cross = cross[nonzero] @ inverse / size[nonzero][:, None]
+        by_inverse = _largest_singular_value(1.0 / size[nonzero], inverse_cross, inverse)
+        condition = largest * by_inverse
+        return condition if condition < 1.0 / LEAST_SHARE else np.inf
 
     def equally_good(self, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The least and the largest non-negative number for each column with which, together with
-        other numbers for the others, all rows sum to what they do by ``value``.
+        """Return each column's least and largest non-negative coefficient among all coefficients
+        with the same row sums as ``value``.
 
         ``value``: float64 (q + 2 K,), for columns of length 1, in the order of
         :meth:`ArrowColumns.lengths`. As :func:`analysis.costs.linear_cost.equally_good`.
         """
         q = len(self.shared)
-        own_value = value[q:].reshape(-1, 2)
-        # Where a kernel's two columns are one direction, only the sum of its two numbers counts.
-        turned, size, _ = np.linalg.svd(self.own)
-        cross = np.einsum("kij,kiq->kjq", turned, self.cross)
+        kernel_value = value[q:].reshape(-1, 2)
+        # Where a kernel's two columns are parallel, only the sum of its two values counts.
+        rotation, size, _ = np.linalg.svd(self.corner)
+        cross = np.einsum("kij,kiq->kjq", rotation, self.cross)
         tolerance = LEAST_SHARE * _largest_singular_value(
             size.ravel(), cross.reshape(-1, q), self.shared
         )
-        one = size[:, 1] <= tolerance
-        corner = np.where(one[:, None, None], np.eye(2), self.own)
-        towards = -np.linalg.solve(corner, self.cross)
-        towards[one, 1] = 0.0
-        merged = np.where(one[:, None], np.stack([own_value.sum(axis=1), 0 * one], 1), own_value)
-        # Each direction of the shared columns moves the kernels' numbers as well: its length is
-        # that of all of them.
-        length = np.eye(q) + np.einsum("kiq,kip->qp", towards, towards)
+        is_merged = size[:, 1] <= tolerance
+        corner = np.where(is_merged[:, None, None], np.eye(2), self.corner)
+        response = -np.linalg.solve(corner, self.cross)
+        response[is_merged, 1] = 0.0
+        merged = np.where(
+            is_merged[:, None], np.stack([kernel_value.sum(axis=1), 0 * is_merged], 1), kernel_value
+        )
+        # A direction of the shared columns moves the kernels' values as well; its length is over
+        # all of these.
+        length = np.eye(q) + np.einsum("kiq,kip->qp", response, response)
         root = np.linalg.inv(np.linalg.cholesky(length)).T
-        _, left, directions = np.linalg.svd(self.shared @ root)
-        moving = root @ directions[left <= tolerance].T
-        free = np.concatenate([moving, towards.reshape(-1, q) @ moving]).T
+        _, singular_values, directions = np.linalg.svd(self.shared @ root)
+        moving = root @ directions[singular_values <= tolerance].T
+        free = np.concatenate([moving, response.reshape(-1, q) @ moving]).T
         low, high = least_and_most(np.concatenate([value[:q], merged.ravel()]), free)
-        own_low, own_high = low[q:].reshape(-1, 2), high[q:].reshape(-1, 2)
-        both = one & (self.own[:, 0, 1] > 0)
-        own_low[both], own_high[both] = 0.0, own_high[both, :1]
+        kernel_low, kernel_high = low[q:].reshape(-1, 2), high[q:].reshape(-1, 2)
+        interchangeable = is_merged & (self.corner[:, 0, 1] > 0)
+        kernel_low[interchangeable] = 0.0
+        kernel_high[interchangeable] = kernel_high[interchangeable, :1]
         return low, high
 
 
 def _largest_singular_value(size: np.ndarray, cross: np.ndarray, shared: np.ndarray) -> float:
-    """Of [[diag(size), cross], [0, shared]]: float64 (k,), (k, q) and (q, q).
+    """Return that of R = [[diag(size), cross], [0, shared]], of float64 (k,), (k, q) and (q, q).
 
-    By bisection: no singular value of R is above m where [[0, R], [R', 0]] less m on its diagonal
-    has no positive eigenvalue. These are counted by Sylvester's law of inertia, the first k rows
-    and columns eliminated.
+    By bisection: no singular value of R is above m if [[0, R], [R', 0]] - m I has no positive
+    eigenvalue. Sylvester's law of inertia shows these after eliminating the first k rows and
+    columns.
     """
     q = len(shared)
-    held = np.block([[np.zeros((q, q)), shared], [shared.T, np.zeros((q, q))]])
+    symmetric = np.block([[np.zeros((q, q)), shared], [shared.T, np.zeros((q, q))]])
 
     def is_above(middle: float) -> bool:
-        rest = held - middle * np.eye(2 * q)
-        rest[q:, q:] += (cross.T * (middle / ((middle - size) * (middle + size)))) @ cross
-        return bool((np.linalg.eigvalsh(rest) > 0).any())
+        shifted = symmetric - middle * np.eye(2 * q)
+        shifted[q:, q:] += (cross.T * (middle / ((middle - size) * (middle + size)))) @ cross
+        return bool((np.linalg.eigvalsh(shifted) > 0).any())
 
     low = max(float(np.abs(part).max(initial=0.0)) for part in (size, cross, shared))
     high = float(np.sqrt(sum((part**2).sum() for part in (size, cross, shared))))
@@ -177,19 +179,20 @@ def _largest_singular_value(size: np.ndarray, cross: np.ndarray, shared: np.ndar
 
 @dataclass(frozen=True, kw_only=True)
 class NormalEquations:
-    """Sums over the rows of each setting, all divided by the measured energy squared.
+    """Sums over the rows of each setting, each row divided by its measured energy.
 
     S settings, p shared terms, K kernels without counts, each with a core and a memory column,
     and C cells: such a kernel at a setting, by setting and then kernel. ``gram`` float64
-    (S, p, p), ``moment`` (S, p), ``square`` (S,): the shared terms and the sum of squares of the
-    target; ``own_gram`` (C, 2, 2), ``cross`` (C, 2, p), ``own_moment`` (C, 2): the kernels' own.
-    ``kernel``: int64 (C,), the place of a cell's kernel in ``kernels``; ``cell_end``: int64 (S,),
-    where the cells of a setting end. ``core_power``, ``mem_power`` int64 (p,): the power of either
-    voltage that a shared term has. ``settings``: int64 (S,), the settings' numbers in the data.
+    (S, p, p), ``moment`` (S, p), ``square`` (S,): products of the shared terms, with the target,
+    and of the target; ``own_gram`` (C, 2, 2), ``cross`` (C, 2, p), ``own_moment`` (C, 2): products
+    of the kernels' columns, with the shared terms, and with the target. ``kernel``: int64 (C,), the
+    index of a cell's kernel in ``kernels``; ``cell_end``: int64 (S,), the end of each setting's
+    cells. ``core_power``, ``mem_power`` int64 (p,): the powers of the core's and the memory's
+    voltage in each shared term. ``settings``: int64 (S,), the settings' numbers in the data.
     """
 
     shared: list[Term]
-    own: list[Term]
+    lumped: list[Term]
     kernels: list[str]
     settings: np.ndarray
     gram: np.ndarray
@@ -205,30 +208,30 @@ class NormalEquations:
 
     @property
     def terms(self) -> list[Term]:
-        """The shared terms, then each kernel's own core and memory term."""
-        return self.shared + self.own
+        """The shared terms, then each kernel's core and memory term."""
+        return self.shared + self.lumped
 
-    def of_settings(self, kept: np.ndarray) -> NormalEquations:
-        """The sums of some settings, bool (S,)."""
+    def of_settings(self, included: np.ndarray) -> NormalEquations:
+        """Return the sums of the settings ``included``, bool (S,)."""
         sizes = np.diff(self.cell_end, prepend=0)
-        cells = np.repeat(kept, sizes)
+        cells = np.repeat(included, sizes)
         by_setting = ("settings", "gram", "moment", "square")
         by_cell = ("own_gram", "cross", "own_moment", "kernel")
         return replace(
             self,
-            **{name: getattr(self, name)[kept] for name in by_setting},
+            **{name: getattr(self, name)[included] for name in by_setting},
             **{name: getattr(self, name)[cells] for name in by_cell},
-            cell_end=np.cumsum(sizes[kept]),
+            cell_end=np.cumsum(sizes[included]),
         )
 
 
 def settings_of(data: Observations) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of the settings that ``data`` has, int64 (S,), and each row's place among them,
-    int64 (rows,)."""
+    """Return the numbers of the settings that ``data`` has, int64 (S,), and each row's index among
+    them, int64 (rows,)."""
     settings = np.flatnonzero(np.bincount(data.setting))
-    place = np.zeros(len(data.settings), np.int64)
-    place[settings] = np.arange(len(settings))
-    return settings, place[data.setting]
+    block = np.zeros(len(data.settings), np.int64)
+    block[settings] = np.arange(len(settings))
+    return settings, block[data.setting]
 
 
 def normal_equations(
@@ -240,7 +243,7 @@ def normal_equations(
     """Sum up the rows of ``data`` for ``terms``.
 
     ``weight``: float64 (rows,), 1 by default; ``columns``: the shared terms' design matrix, where
-    it has been made already.
+    it exists already.
     """
     shared = [term for term in terms if term.pays_for != "kernel"]
     lumped = [term for term in terms if term.pays_for == "kernel"]
@@ -261,8 +264,8 @@ def normal_equations(
         data.mem_v[without_counts] ** 2 * has_mem * scale,
     )
     code = block[without_counts] * len(kernels) + number[without_counts]
-    there = np.bincount(code, minlength=n * len(kernels)) > 0
-    cells, cell = np.flatnonzero(there), (np.cumsum(there) - 1)[code]
+    present = np.bincount(code, minlength=n * len(kernels)) > 0
+    cells, cell = np.flatnonzero(present), (np.cumsum(present) - 1)[code]
 
     def sums(values: np.ndarray) -> np.ndarray:
         return np.bincount(cell, values, len(cells))
@@ -271,13 +274,13 @@ def normal_equations(
         by_cell = np.moveaxis(np.array(parts, float).reshape(*shape, len(cells)), -1, 0)
         return np.ascontiguousarray(by_cell)
 
-    of_mine = rows[without_counts].T
+    shared_columns = rows[without_counts].T
     own_gram = [[sums(core * core), sums(core * mem)], [sums(mem * core), sums(mem * mem)]]
-    cross = [[sums(domain * column) for column in of_mine] for domain in (core, mem)]
+    cross = [[sums(domain * column) for column in shared_columns] for domain in (core, mem)]
     own_moment = [sums(domain * root[without_counts]) for domain in (core, mem)]
     return NormalEquations(
         shared=shared,
-        own=lumped_terms,
+        lumped=lumped_terms,
         kernels=kernels,
         settings=settings,
         gram=gram,
@@ -295,10 +298,10 @@ def normal_equations(
 
 @dataclass(frozen=True)
 class Solution:
-    """``value``: float64, of the equations' ``terms``; ``cost``: the sum of squares left.
+    """``value``: float64, of the equations' ``terms``; ``cost``: the sum of squared errors.
 
-    ``core_slope``, ``mem_slope``: float64 (S,), how the cost changes with each setting's core
-    and memory voltage, the coefficients being refitted.
+    ``core_slope``, ``mem_slope``: float64 (S,), the derivative of the cost by each setting's core
+    and memory voltage, at the best coefficients.
     """
 
     value: np.ndarray
@@ -314,14 +317,14 @@ def solve(
     mem_v: np.ndarray | None = None,
     start: np.ndarray | None = None,
 ) -> Solution:
-    """The coefficients >= 0 with the least sum of squared relative errors.
+    """Return the coefficients >= 0 with the least sum of squared relative errors.
 
     ``weight`` (S,): how often each setting counts, 1 by default; ``core_v``, ``mem_v`` (S,):
-    voltages that multiply those of the rows. ``start``: values to start from.
+    factors of the rows' voltages. ``start``: values to start from.
     """
     n, size = len(equations.settings), len(equations.shared)
     ones = np.ones(n)
-    shared, own, cost, slope = solve_blocks(
+    shared, kernel_value, cost, slope = solve_blocks(
         equations.gram,
         equations.moment,
         equations.square,
@@ -338,4 +341,4 @@ def solve(
         ones if mem_v is None else mem_v,
         np.zeros(size) if start is None else np.ascontiguousarray(start[:size]),
     )
-    return Solution(np.concatenate([shared, own.reshape(-1)]), cost, slope[0], slope[1])
+    return Solution(np.concatenate([shared, kernel_value.reshape(-1)]), cost, slope[0], slope[1])

@@ -1,14 +1,14 @@
-"""Voltage curves: where no voltage is known, V(f) is estimated from the energies themselves.
+"""Voltage curves: where no voltage is known, V(f) is estimated from the energies.
 
-Only V relative to the highest clock matters: the coefficients take up its size. Two families,
-both rising with the clock and both straight between their knots:
+Only V relative to the highest clock matters: the coefficients absorb its absolute value. There are
+two families, both rising with the clock and linear between their knots:
 
-- ``floor``: one voltage up to a knee, then a straight rise to the highest clock. That is how a
-  regulator works that cannot go below its lowest voltage. Of two clocks the lower has the floor.
-- ``free``: a voltage for each measured clock, only required not to fall as the clock rises.
+- ``floor``: one voltage up to a knee, then a linear rise to the highest clock, as by a regulator
+  that cannot go below its lowest voltage. Of two clocks the lower has the floor.
+- ``free``: a voltage for each measured clock, which must not fall as the clock rises.
 
-The sum of squares that is left after the best coefficients (variable projection: Golub and
-Pereyra, SIAM J. Numer. Anal. 10, 1973) is minimised over the knots.
+The sum of squares at the best coefficients is minimised over the knots (variable projection: Golub
+and Pereyra, SIAM J. Numer. Anal. 10, 1973).
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ KNEE_END = 0.95
 FLOOR_STARTS = ((0.9, 0.0), (0.75, 0.0), (0.85, 0.4), (0.75, 0.7))
 FREE_START_V = 0.8
 LARGEST_FALL = 7.0
-"""To a thousandth of what is above the lowest voltage."""
+"""A larger fall leaves less than a thousandth of the range above the lowest voltage."""
 SEARCH = {"ftol": 1e-11, "gtol": 1e-10, "maxiter": 200, "maxcor": 30}
 DIGITS = 5
-"""Decimals of a curve's numbers: finer than any measurement shows a voltage, and coarser than what
-the search for the minimum leaves open."""
+"""Decimals of a curve's parameters: finer than any measurement of a voltage, and coarser than the
+uncertainty of the search for the minimum."""
 
 
 def curve_numbers(family: str, mhz: np.ndarray) -> int:
-    """How many numbers the curves of a family have over settings ``mhz``, float64 (S, 2)."""
+    """Return the number of parameters of a family's curves over settings ``mhz``, float64
+    (S, 2)."""
     return sum(domain.size for domain in _domains(family, mhz))
 
 
@@ -52,13 +53,13 @@ def estimate_curves(
     weight: np.ndarray | None = None,
     starts: Sequence[np.ndarray] = (),
 ) -> Curves:
-    """The curves with which the coefficients fit best.
+    """Return the curves with which the coefficients fit best.
 
     ``mhz``: float64 (S, 2), the core and memory clock of each setting of the equations;
-    ``weight`` (S,): how often each setting counts; ``starts``: ``numbers`` to search from, those
-    of a similar problem, in place of the usual ones. A domain whose clock does not vary keeps
-    V = 1. The numbers are rounded to :data:`DIGITS`, so that they, and all that depends on them,
-    do not change with the processor's rounding on the way to the minimum.
+    ``weight`` (S,): how often each setting counts; ``starts``: parameters to search from, such as
+    those of a similar problem, in place of the usual ones. A domain whose clock does not vary keeps
+    V = 1. The parameters are rounded to :data:`DIGITS`, so that results do not depend on the
+    processor's rounding on the way to the minimum.
     """
     from scipy import optimize  # noqa: PLC0415
 
@@ -98,36 +99,40 @@ def estimate_curves(
 
 
 def neighbouring_knees(family: str, mhz: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
-    """``numbers`` with each knee in turn between the next two clocks below it, and above it.
+    """Return copies of ``numbers`` with one knee moved to the next interval between clocks, below
+    or above.
 
     The sum of squares has a kink where a knee passes a clock, so that there may be a minimum
-    between any two clocks. ``mhz``: float64 (S, 2); nothing for the family ``free``.
+    between any two clocks. ``mhz``: float64 (S, 2); none for the family ``free``.
     """
-    beside = []
-    at = 0
+    neighbours = []
+    first = 0
     for domain in _domains(family, mhz):
         if isinstance(domain, _Floor) and domain.size == 2:
             clocks = (np.unique(domain.mhz) - domain.low) / (domain.top - domain.low)
             middles = np.minimum((clocks[1:] + clocks[:-1]) / 2, KNEE_END)
-            place = np.searchsorted(clocks, numbers[at + 1], "right") - 1
-            for middle in (*middles[max(place - 1, 0) : place], *middles[place + 1 : place + 2]):
+            interval = np.searchsorted(clocks, numbers[first + 1], "right") - 1
+            for middle in (
+                *middles[max(interval - 1, 0) : interval],
+                *middles[interval + 1 : interval + 2],
+            ):
                 moved = numbers.copy()
-                moved[at + 1] = middle
-                beside.append(moved)
-        at += domain.size
-    return beside
+                moved[first + 1] = middle
+                neighbours.append(moved)
+        first += domain.size
+    return neighbours
 
 
 class _Floor:
-    """(floor, knee): the voltage below the knee, and where between the clocks' ends it lies; of two
-    clocks the floor alone, with the knee at the lower."""
+    """Parameters (floor, knee): the voltage below the knee, and the knee's position between lowest
+    (0) and highest clock (1). Of two clocks the floor alone, with the knee at the lower."""
 
     def __init__(self, mhz: np.ndarray) -> None:
-        known = mhz[np.isfinite(mhz)]
-        self.low = float(known.min()) if known.size else 1.0
-        self.top = float(known.max()) if known.size else 1.0
+        clocks = mhz[np.isfinite(mhz)]
+        self.low = float(clocks.min()) if clocks.size else 1.0
+        self.top = float(clocks.max()) if clocks.size else 1.0
         self.mhz = np.where(np.isfinite(mhz), mhz, self.top)
-        self.size = min(len(np.unique(known)), 3) - 1 if known.size else 0
+        self.size = min(len(np.unique(clocks)), 3) - 1 if clocks.size else 0
 
     def bounds(self) -> list[tuple[float, float]]:
         return [(LOWEST_V, 1.0), (0.0, KNEE_END)][: self.size]
@@ -143,9 +148,11 @@ class _Floor:
         span = self.top - self.low
         knee = self.low + share * span
         rise = np.maximum(self.mhz - knee, 0.0) / (self.top - knee)
-        by_share = np.where(rise > 0, (1.0 - floor) * (rise - 1.0) * span / (self.top - knee), 0.0)
-        by = np.column_stack([1.0 - rise, by_share])[:, : self.size]
-        return floor + (1.0 - floor) * rise, by
+        share_slope = np.where(
+            rise > 0, (1.0 - floor) * (rise - 1.0) * span / (self.top - knee), 0.0
+        )
+        slopes = np.column_stack([1.0 - rise, share_slope])[:, : self.size]
+        return floor + (1.0 - floor) * rise, slopes
 
     def curve(self, numbers: np.ndarray) -> VoltageCurve:
         if not self.size:
@@ -156,17 +163,19 @@ class _Floor:
 
 
 class _Free:
-    """How far V is above the lowest, in logarithms: its falls from each clock to the next lower.
+    """Parameters: the falls of log(V - LOWEST_V) from each clock to the next lower one.
 
-    V - LOWEST_V = (1 - LOWEST_V) exp(-sum of the falls above), so that falls >= 0 make a curve that
-    rises with the clock, and none goes below LOWEST_V.
+    V - LOWEST_V = (1 - LOWEST_V) exp(-sum of the falls above), so that with falls >= 0 the curve
+    rises with the clock and stays above LOWEST_V.
     """
 
     def __init__(self, mhz: np.ndarray) -> None:
-        known = np.isfinite(mhz)
-        self.mhz = np.unique(mhz[known])
+        has_clock = np.isfinite(mhz)
+        self.mhz = np.unique(mhz[has_clock])
         self.size = max(len(self.mhz) - 1, 0)
-        self.of = np.minimum(np.searchsorted(self.mhz, np.where(known, mhz, np.inf)), self.size)
+        self.clock_index = np.minimum(
+            np.searchsorted(self.mhz, np.where(has_clock, mhz, np.inf)), self.size
+        )
         # The i-th clock's logarithm is the sum of all falls above it, negative.
         self.falls = -np.triu(np.ones((self.size + 1, self.size + 1)), 1)[:, 1:]
 
@@ -180,10 +189,10 @@ class _Free:
     def volts(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The voltage of each setting, and how each number changes it: (S,), (S, size)."""
         if not self.size:
-            return np.ones(len(self.of)), np.zeros((len(self.of), 0))
-        by = self.falls[self.of]
-        above = (1.0 - LOWEST_V) * np.exp(by @ numbers)
-        return LOWEST_V + above, by * above[:, None]
+            return np.ones(len(self.clock_index)), np.zeros((len(self.clock_index), 0))
+        log_slopes = self.falls[self.clock_index]
+        above = (1.0 - LOWEST_V) * np.exp(log_slopes @ numbers)
+        return LOWEST_V + above, log_slopes * above[:, None]
 
     def curve(self, numbers: np.ndarray) -> VoltageCurve:
         if not self.size:

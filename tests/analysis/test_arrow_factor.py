@@ -46,7 +46,7 @@ def columns(seed: int, n_kernels: int, q: int, repeats: int, shape: str) -> Arro
 def dense(arrow: ArrowColumns) -> np.ndarray:
     own = np.zeros((len(arrow.kernel), arrow.n_kernels, 2))
     mine = np.flatnonzero(arrow.kernel >= 0)
-    own[mine, arrow.kernel[mine]] = arrow.own[mine]
+    own[mine, arrow.kernel[mine]] = arrow.lumped[mine]
     return np.hstack([arrow.shared, own.reshape(len(own), -1)])
 
 

@@ -52,9 +52,9 @@ class ClockTreeTerm(Term):
         clock = np.nan_to_num(clock_mhz(data, self.domain))
         return np.asarray(volts(data, self.domain) ** 2 * clock * data.time_s)
 
-    def cost(self, at: OperatingPoint) -> float:
+    def cost(self, point: OperatingPoint) -> float:
         """W at the setting's clock and voltage."""
-        return float(volts(at, self.domain) ** 2 * clock_mhz(at, self.domain))
+        return float(volts(point, self.domain) ** 2 * clock_mhz(point, self.domain))
 
     @property
     def measure_to_separate(self) -> str:

@@ -43,7 +43,7 @@ class ConstantTerm(Term):
         """Seconds."""
         return data.time_s
 
-    def cost(self, at: OperatingPoint) -> float:
+    def cost(self, point: OperatingPoint) -> float:
         """W, the same at any setting."""
-        del at
+        del point
         return 1.0

@@ -50,9 +50,9 @@ class LeakageTerm(Term):
         """V s."""
         return np.asarray(volts(data, self.domain) * data.time_s)
 
-    def cost(self, at: OperatingPoint) -> float:
+    def cost(self, point: OperatingPoint) -> float:
         """W at the setting's voltage."""
-        return float(volts(at, self.domain))
+        return float(volts(point, self.domain))
 
     @property
     def measure_to_separate(self) -> str:

@@ -1,4 +1,4 @@
-"""The energy of a kernel without counts: a V_p^2 + b V_m^2, coefficients of its own."""
+"""The energy of a kernel without counts: a V_p^2 + b V_m^2."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LETTERS = {CORE: "a", MEM: "b"}
 
 
 class LumpedTerm(Term):
-    """a[kernel] or b[kernel]: what one run of the kernel takes in the core or the memory."""
+    """a[kernel] or b[kernel]: the energy of one run of the kernel in the core or the memory."""
 
     kind = "lumped"
     pays_for = "kernel"
@@ -32,14 +32,14 @@ class LumpedTerm(Term):
 
     @classmethod
     def both(cls, kernel: str) -> list[LumpedTerm]:
-        """A kernel's two terms, the core's first."""
+        """Return a kernel's two terms, the core's first."""
         return [cls(domain, kernel) for domain in LETTERS]
 
     @classmethod
     def terms_for(
         cls, data: Observations, varying: Varying
     ) -> tuple[list[LumpedTerm], list[dict[str, str]]]:
-        """Two for each kernel without counts; one where no voltage varies."""
+        """Return two terms for each kernel without counts; one where no voltage varies."""
         kernels = kernel_names(data.take(~data.has_counts))
         terms = [term for kernel in kernels for term in cls.both(kernel)]
         any_varies = any(varying.volts.values())
@@ -61,26 +61,26 @@ class LumpedTerm(Term):
         return f"{DOMAIN_NAMES[self.domain]} energy of one run of {self.of}"
 
     def column(self, data: Observations) -> np.ndarray:
-        """Joules of the kernel's rows, 0 in all others."""
+        """Return joules in the kernel's rows, 0 in all others."""
         return np.where(data.of_kernel(self.of), volts(data, self.domain) ** 2, 0.0)
 
     @classmethod
     def columns(cls, data: Observations, terms: Sequence[LumpedTerm]) -> sparse.coo_array:
-        """In one pass over the rows for each domain."""
-        rows, places, joules = [], [], []
+        """Return all columns, by one pass over the rows for each domain."""
+        rows, columns, joules = [], [], []
         for domain in LETTERS:
-            place = {term.of: i for i, term in enumerate(terms) if term.domain == domain}
-            of_row = np.array([*place.values(), -1])[kernel_numbers(data, list(place))]
-            with_term = np.flatnonzero(of_row >= 0)
+            column = {term.of: i for i, term in enumerate(terms) if term.domain == domain}
+            row_column = np.array([*column.values(), -1])[kernel_numbers(data, list(column))]
+            with_term = np.flatnonzero(row_column >= 0)
             rows.append(with_term)
-            places.append(of_row[with_term])
+            columns.append(row_column[with_term])
             joules.append(volts(data, domain)[with_term] ** 2)
-        entries = np.concatenate(joules), (np.concatenate(rows), np.concatenate(places))
+        entries = np.concatenate(joules), (np.concatenate(rows), np.concatenate(columns))
         return sparse.coo_array(entries, shape=(len(data), len(terms)))
 
-    def cost(self, at: OperatingPoint) -> float:
+    def cost(self, point: OperatingPoint) -> float:
         """J of one run."""
-        return float(volts(at, self.domain) ** 2)
+        return float(volts(point, self.domain) ** 2)
 
     @property
     def part(self) -> str:
@@ -89,5 +89,5 @@ class LumpedTerm(Term):
 
     @property
     def nature(self) -> str:
-        """What its domain mostly does."""
+        """Computation for the core, data for the memory."""
         return DATA if self.domain == MEM else COMPUTATION

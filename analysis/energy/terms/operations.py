@@ -20,7 +20,7 @@ class OperationTerm(Term):
     def terms_for(
         cls, data: Observations, varying: Varying
     ) -> tuple[list[OperationTerm], list[dict[str, str]]]:
-        """A term for each class that any row has operations of."""
+        """Return a term for each class that some row counts."""
         del varying
         counted = [name for name, values in data.counts.items() if (values > 0).any()]
         return [cls(data.domains[name], name) for name in counted], []
@@ -41,7 +41,7 @@ class OperationTerm(Term):
         return f"energy of one {class_unit(self.of)} of class {self.of}"
 
     def column(self, data: Observations) -> np.ndarray:
-        """Joules of the row's operations; 0 where they are not counted.
+        """Return joules of the row's operations; 0 where they are not counted.
 
         Raises:
             FitError: no row has counts of the class.
@@ -54,13 +54,13 @@ class OperationTerm(Term):
         n = data.counts[self.of]
         return np.asarray(np.where(np.isfinite(n), n, 0.0) * 1e-12 * volts(data, self.domain) ** 2)
 
-    def cost(self, at: OperatingPoint) -> float:
+    def cost(self, point: OperatingPoint) -> float:
         """pJ of one operation."""
-        return float(volts(at, self.domain) ** 2)
+        return float(volts(point, self.domain) ** 2)
 
     @property
     def measure_to_separate(self) -> str:
-        """Kernels of other proportions."""
+        """Kernels with other proportions."""
         return f"kernels that do little {self.of} for their run time, and others that do much"
 
     @property

@@ -1,4 +1,4 @@
-"""Every kind of term by its name, and a model's terms for given rows."""
+"""The kinds of terms by name, and a model's terms for given rows."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ KINDS: dict[str, type[Term]] = {
 
 
 def term_of(kind: str, domain: str, of: str) -> Term:
-    """The term that a fit's JSON names; ``kind``: a key of :data:`KINDS`.
+    """Return the term that a fit's JSON names; ``kind``: a key of :data:`KINDS`.
 
     Raises:
-        ValueError: the kind has no term of such a domain.
+        ValueError: the kind has no term of this domain.
     """
     if domain not in KINDS[kind].domains:
         raise ValueError(f"a term of kind {kind} in domain {domain!r}")
@@ -44,11 +44,11 @@ def term_of(kind: str, domain: str, of: str) -> Term:
 def model_terms(
     data: Observations, model: str, estimated: bool
 ) -> tuple[list[Term], list[dict[str, str]]]:
-    """The terms that these observations can have, and those left out with the reason.
+    """Return the terms of a model for these observations, and those left out with the reason.
 
-    A term is left out when its column is the same as another's by construction: then one of
-    the two stands for both, and ``dropped`` says which. With ``estimated`` voltages those vary
-    that are estimated (:func:`analysis.energy.curves.voltage_varies`).
+    A term is left out where its column equals another's by construction: one term then stands for
+    both, and the reason names it. With ``estimated`` voltages, the estimated ones vary
+    (:func:`analysis.energy.curves.voltage_varies`).
     """
     mhz = {CORE: _varies(data.core_mhz), MEM: _varies(data.mem_mhz)}
     if estimated:
@@ -59,9 +59,9 @@ def model_terms(
     terms: list[Term] = []
     dropped: list[dict[str, str]] = []
     for kind in MODELS[model]:
-        of_kind, without = KINDS[kind].terms_for(data, Varying(volts, mhz))
-        terms += of_kind
-        dropped += without
+        kind_terms, left_out = KINDS[kind].terms_for(data, Varying(volts, mhz))
+        terms += kind_terms
+        dropped += left_out
     return terms, dropped
 
 
@@ -73,10 +73,10 @@ def _varies(values: np.ndarray) -> bool:
 
 
 def design_matrix(data: Observations, terms: Sequence[Term]) -> np.ndarray:
-    """float64 (rows, terms): joules that one unit of each coefficient adds to each row.
+    """Return float64 (rows, terms): joules that one unit of each coefficient adds to each row.
 
     Raises:
-        FitError: a class of operations that a term pays for is not counted.
+        FitError: no row counts a term's class of operations.
     """
     columns = np.zeros((len(data), len(terms)))
     for i, term in enumerate(terms):
@@ -85,15 +85,17 @@ def design_matrix(data: Observations, terms: Sequence[Term]) -> np.ndarray:
 
 
 def sparse_design_matrix(data: Observations, terms: Sequence[Term]) -> sparse.csr_array:
-    """:func:`design_matrix` without its zeros: columns of kernels have entries in their rows alone.
+    """Return :func:`design_matrix` as a sparse array.
 
     Raises:
-        FitError: a class of operations that a term pays for is not counted.
+        FitError: no row counts a term's class of operations.
     """
-    places: dict[type[Term], list[int]] = {}
+    positions: dict[type[Term], list[int]] = {}
     for i, term in enumerate(terms):
-        places.setdefault(type(term), []).append(i)
-    blocks = [kind.columns(data, [terms[i] for i in at]) for kind, at in places.items()]
-    order = np.argsort(np.concatenate([np.zeros(0, np.int64), *places.values()]))
+        positions.setdefault(type(term), []).append(i)
+    blocks = [
+        kind.columns(data, [terms[i] for i in indices]) for kind, indices in positions.items()
+    ]
+    order = np.argsort(np.concatenate([np.zeros(0, np.int64), *positions.values()]))
     empty = sparse.coo_array((len(data), 0))
     return sparse.hstack([empty, *blocks], format="csc")[:, order].tocsr()
