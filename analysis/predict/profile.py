@@ -1,10 +1,10 @@
-"""A kernel of which only its counts and its time at one setting are known.
+"""Prediction of a kernel from its counts and its time at one setting.
 
 Its times come from the class roofline (:mod:`analysis.rooflines.class_roofline`), its energies
-from the physics fit with these times. How far they may be off is seen from the other kernels
-with counts: each is predicted in the same way, by a roofline and a fit without it. The profiled
-kernel differs from its prediction as they do, at all settings together; those with like rates of
-operations count more, as far as that predicts the errors of kernels left out (:data:`WIDTHS`).
+from the physics fit with these times. The other kernels with counts show the errors: each is
+predicted in the same way, by a roofline and a fit without it. The profiled kernel's errors are
+distributed as theirs, at all settings together. Kernels with similar rates of operations count
+more, as far as that predicts the errors of kernels left out (:data:`WIDTHS`).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from analysis.rooflines.class_roofline import ClassRoofline, fit_class_roofline
 from dvfs.setting import Setting, Volts, clock_columns
 
 PARTS = 10
-"""The other kernels are left out in so many parts."""
+"""The other kernels are left out in so many groups."""
 SEED = 20261124
 WIDTHS = (np.inf, 1.0, 0.5, 0.25, 0.1, 0.05)
-"""How far rates may be apart, in units of what those of all kernels differ by, to be like."""
+"""Candidate widths of the similarity of rates, relative to the mean difference of kernels."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def profiled(
     measured_at: Setting,
     volts: Volts,
 ) -> Profiled:
-    """The energies and times of a profiled kernel at the settings of ``volts``, sorted.
+    """Return the energies and times of a profiled kernel at the settings of ``volts``, sorted.
 
     Raises:
         FitError: there are too few kernels with counts.
@@ -72,12 +72,12 @@ def profiled(
     else:
         off = roofline.spread * rng.normal(size=(DRAWS, len(settings)))
         off[:, settings.index(measured_at)] = 0.0
-        both = _predicted(data, roofline, whole, *run, measured_at, settings, volts)
-        log_s, log_j = (log + off for log in both)
+        predicted = _predicted(data, roofline, whole, *run, measured_at, settings, volts)
+        log_s, log_j = (log + off for log in predicted)
         weight = np.full(DRAWS, 1.0 / DRAWS)
-    # Student's t about the weighted mean: so many kernels are as good as those that count.
-    many = max(1.0 / float((weight**2).sum()), 2.0)
-    wide = np.sqrt((many + 1.0) / rng.chisquare(many - 1.0, DRAWS))
+    # Student's t about the weighted mean, with the effective number of kernels.
+    n_effective = max(1.0 / float((weight**2).sum()), 2.0)
+    wide = np.sqrt((n_effective + 1.0) / rng.chisquare(n_effective - 1.0, DRAWS))
     of_kernel = rng.normal(size=(len(weight), DRAWS)) * np.sqrt(weight)[:, None] * wide
     medians, draws = [], []
     for log in (log_j, log_s):
@@ -87,23 +87,25 @@ def profiled(
     return Profiled(*medians, *draws)
 
 
-def _weights(rates: np.ndarray, of_profile: np.ndarray, off: np.ndarray) -> np.ndarray:
-    """How much each of J kernels counts, (J,): ``rates`` (J, C), those ``of_profile`` (C,), and
-    ``off``: their errors (J, n)."""
-    of_kernels, of_own = (log_rates(of, rates.max(axis=0)) for of in (rates, of_profile))
-    apart = ((of_kernels[:, None] - of_kernels) ** 2).sum(axis=2)
-    usual = max(float(apart.mean()), 1e-300)
+def _weights(rates: np.ndarray, profile_rates: np.ndarray, off: np.ndarray) -> np.ndarray:
+    """Return the weights of J kernels, (J,), from their ``rates`` (J, C), the ``profile_rates``
+    (C,), and their errors ``off`` (J, n)."""
+    kernel_features, profile_features = (
+        log_rates(rate, rates.max(axis=0)) for rate in (rates, profile_rates)
+    )
+    distance = ((kernel_features[:, None] - kernel_features) ** 2).sum(axis=2)
+    usual = max(float(distance.mean()), 1e-300)
     best = None
     for width in WIDTHS:
-        left_out = np.exp(-0.5 * apart / (usual * width**2)) * ~np.eye(len(rates), dtype=bool)
+        left_out = np.exp(-0.5 * distance / (usual * width**2)) * ~np.eye(len(rates), dtype=bool)
         total = left_out.sum(axis=1, keepdims=True)
         expected = left_out @ off / np.maximum(total, 1e-300)
         error = float(((off - expected) ** 2).mean())
         if best is None or error < best[0]:
             best = error, width
     assert best is not None  # noqa: S101
-    far = ((of_kernels - of_own) ** 2).sum(axis=1)
-    weight = np.exp(-0.5 * (far - far.min()) / (usual * best[1] ** 2))
+    profile_distance = ((kernel_features - profile_features) ** 2).sum(axis=1)
+    weight = np.exp(-0.5 * (profile_distance - profile_distance.min()) / (usual * best[1] ** 2))
     return np.asarray(weight / weight.sum())
 
 
@@ -117,8 +119,8 @@ def _predicted(
     settings: Sequence[Setting],
     volts: Volts,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Log times and log energies, (K, S), of kernels with ``counts`` (K, C) and the times (K,) at
-    one setting."""
+    """Return log times and log energies, (K, S), of kernels with ``counts`` (K, C) and times (K,)
+    at one setting."""
     mhz = clock_columns(settings)
     names = list(data.counts)
     time_s = np.array(
@@ -129,7 +131,7 @@ def _predicted(
     )
     size, S = time_s.shape
     core_mhz, mem_mhz = np.tile(mhz, (size, 1)).T
-    core_v, mem_v = np.tile([volts[one] for one in settings], (size, 1)).T
+    core_v, mem_v = np.tile([volts[setting] for setting in settings], (size, 1)).T
     rows = replace(
         data.take(np.zeros(size * S, np.int64)),
         kernel=np.full(size * S, "", object),
@@ -148,9 +150,9 @@ def _predicted(
 
 @dataclass(frozen=True)
 class _Tried:
-    """J other kernels, each predicted without itself and a part of the others: their ``rates`` at
-    the profile's setting (J, C), and log times and log energies, (2, J, S): how far the measured
-    ones were ``off``, and what is ``predicted`` of the profiled kernel without the same part."""
+    """J other kernels, each predicted without its group: their ``rates`` at the profile's setting
+    (J, C), and, in log times and log energies, (2, J, S): ``off``, measured less predicted, and
+    ``predicted``, of the profiled kernel without the same group."""
 
     rates: np.ndarray
     off: np.ndarray
@@ -165,42 +167,49 @@ def _tried(
     settings: Sequence[Setting],
     volts: Volts,
 ) -> _Tried | None:
-    """The kernels that were measured at ``measured_at``; at settings that one lacks it is off as at
-    the nearest that it has. None without such kernels, or where too few are left without a part."""
+    """Predict the kernels that were measured at ``measured_at``, each without its group. At a
+    setting that a kernel lacks its error is that at its nearest setting. None without such kernels,
+    or with too few outside their groups."""
     if measured_at not in data.settings:
         return None
     labels = kernel_names(data)
-    there = [data.settings.index(one) if one in data.settings else -1 for one in settings]
+    columns = [
+        data.settings.index(setting) if setting in data.settings else -1 for setting in settings
+    ]
     log_s, log_j = (
-        np.where(np.array(there) >= 0, cell_means(data, labels, np.log(values))[:, there], np.nan)
+        np.where(
+            np.array(columns) >= 0, cell_means(data, labels, np.log(values))[:, columns], np.nan
+        )
         for values in (data.time_s, data.energy_j)
     )
-    here = log_s[:, settings.index(measured_at)]
+    measured_log_s = log_s[:, settings.index(measured_at)]
     rows = first_rows(data, labels).max(axis=1)
     counts = np.column_stack([np.nan_to_num(values[rows]) for values in data.counts.values()])
     voltage = "known" if whole.voltage in KNOWN else whole.voltage
     off, predicted, judged = [], [], []
-    order = np.random.default_rng(SEED).permutation(np.flatnonzero(np.isfinite(here)))
+    order = np.random.default_rng(SEED).permutation(np.flatnonzero(np.isfinite(measured_log_s)))
     for part in np.array_split(order, min(PARTS, len(order))):
-        rest = data.take(kernel_numbers(data, [labels[k] for k in part]) < 0)
+        training = data.take(kernel_numbers(data, [labels[k] for k in part]) < 0)
         try:
-            roofline = fit_class_roofline(rest)
-            fitted = fit(rest, whole.model, voltage, intervals=False)
+            roofline = fit_class_roofline(training)
+            fitted = fit(training, whole.model, voltage, intervals=False)
         except FitError:
             continue
-        runs = np.vstack([counts[part], run[0]]), np.append(np.exp(here[part]), run[1])
-        both = np.array(_predicted(data, roofline, fitted, *runs, measured_at, settings, volts))
-        off.append(np.array([log_s[part], log_j[part]]) - both[:, :-1])
-        predicted.append(np.repeat(both[:, -1:], len(part), axis=1))
+        runs = np.vstack([counts[part], run[0]]), np.append(np.exp(measured_log_s[part]), run[1])
+        predicted_logs = np.array(
+            _predicted(data, roofline, fitted, *runs, measured_at, settings, volts)
+        )
+        off.append(np.array([log_s[part], log_j[part]]) - predicted_logs[:, :-1])
+        predicted.append(np.repeat(predicted_logs[:, -1:], len(part), axis=1))
         judged.append(part)
     if not off:
         return None
     errors = np.concatenate(off, axis=1)
     logs = np.log(np.where(np.isnan(clock_columns(settings)), 1.0, clock_columns(settings)))
-    far = np.abs(logs[:, None] - logs).sum(axis=2)
+    distance = np.abs(logs[:, None] - logs).sum(axis=2)
     for k in range(errors.shape[1]):
         has = np.flatnonzero(np.isfinite(errors[0, k]))
-        errors[:, k] = errors[:, k][:, has[np.argmin(far[:, has], axis=1)]]
-    of = np.concatenate(judged)
-    rates = counts[of] / np.exp(here[of, None])
+        errors[:, k] = errors[:, k][:, has[np.argmin(distance[:, has], axis=1)]]
+    judged_kernels = np.concatenate(judged)
+    rates = counts[judged_kernels] / np.exp(measured_log_s[judged_kernels, None])
     return _Tried(rates, errors, np.concatenate(predicted, axis=1))

@@ -1,8 +1,8 @@
-"""The posterior of a site: its measurements in, every kernel at every setting out.
+"""The posterior of a site: from its measurements, every kernel at every setting.
 
-It takes for the two clocks of a setting the clocks where these differ. A limit that alone was swept
-takes the core clock's place, which it throttles; a profile multiplies it by how fast kernels ran
-under it.
+The model's two coordinates of a setting are its clocks. Where only power limits differ, the limit
+takes the place of the core clock, which it throttles. A profile multiplies the core clock by the
+speed of kernels under it.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from analysis.ties import first_least, time_noise
 from dvfs.setting import NUMBERS, Setting, Volts, clock_columns, number_columns
 
 FEWEST = 6
-"""So many settings are enough to hide some of them: the others say how kernels go with clocks."""
+"""With so many settings some can be hidden: the others show how kernels depend on clocks."""
 FEWEST_CHECKED = 3
 LEAST_FEATURE = 1e-4
 LEAST_HELD = 0.85
-"""A smaller share of energies in their 95 % intervals says that a site is unlike the devices that
-the model knows."""
+"""With a smaller share of energies in their 95 % intervals a site is unlike the devices that the
+model knows."""
 GROUPS = 8
-"""Of settings, each left out in turn; with fewer each setting is one."""
+"""The number of groups of settings, each left out in turn; with fewer settings each is a group."""
 SEED = 19840101
 LIKE_LEVELS = 0.1, 0.05
-"""How far times and powers of a site are from those of one like it as a whole, after its fit:
+"""The overall difference of a site's times and powers from those of a site like it, after its fit:
 standard deviations of logarithms."""
 LIKE_DEVICE = 0.1
-"""And the numbers of their devices (:mod:`analysis.predict.population`)."""
+"""The same for the numbers of their devices (:mod:`analysis.predict.population`)."""
 
 
 def coordinates(settings: Sequence[Setting], data: Observations) -> np.ndarray:
-    """What the model takes for the core and the memory clock, float64 (settings, 2), NaN for none.
+    """Return the model's core and memory clocks of settings, float64 (settings, 2), NaN for none.
 
-    The clocks, or where these are one pair, the power limits; the first of them times the speed of
-    the profile, for what a profile does to the clock is not known (:func:`profile_speeds`).
+    These are the clocks, or the power limits where all clocks are equal. The first is multiplied by
+    the profile's speed, as the clock under a profile is not known (:func:`profile_speeds`).
     """
     core_mhz, mem_mhz = clock_columns(settings).T
     limit_w = number_columns(settings)[:, NUMBERS.index("power_limit_w")]
@@ -70,18 +70,20 @@ def coordinates(settings: Sequence[Setting], data: Observations) -> np.ndarray:
 
 
 def profile_speeds(data: Observations) -> dict[str | None, float]:
-    """Profile -> how fast kernels ran under it, 1 for the fastest: exp(b_p) of the least squares
-    log t = a_kc - b_p over the rows of kernels k at the clocks and limits c."""
-    profiles = sorted({one.profile or "" for one in data.settings})
+    """Return profile -> relative speed of kernels under it, 1 for the fastest: exp(b_p) by least
+    squares of log t = a_kc - b_p over the rows of kernels k at the clocks and limits c."""
+    profiles = sorted({setting.profile or "" for setting in data.settings})
     if len(profiles) < 2:
         return dict.fromkeys([name or None for name in profiles], 1.0)
-    others = [replace(one, profile=None) for one in data.settings]
-    number = {one: i for i, one in enumerate(dict.fromkeys(others))}
-    group = data.kernel * len(number) + np.array([number[one] for one in others])[data.setting]
+    without_profile = [replace(setting, profile=None) for setting in data.settings]
+    number = {setting: i for i, setting in enumerate(dict.fromkeys(without_profile))}
+    clocks = np.array([number[setting] for setting in without_profile])
+    group = data.kernel * len(number) + clocks[data.setting]
     _, group = np.unique(group, return_inverse=True)
     rows = np.bincount(group)
-    of = np.array([profiles.index(one.profile or "") for one in data.settings])[data.setting]
-    columns = np.column_stack([-np.log(data.time_s), *(of == p for p in range(len(profiles)))])
+    index = np.array([profiles.index(setting.profile or "") for setting in data.settings])
+    has_profile = (index[data.setting] == p for p in range(len(profiles)))
+    columns = np.column_stack([-np.log(data.time_s), *has_profile])
     means = np.stack([np.bincount(group, column) / rows for column in columns.T], axis=1)
     speed, *profile = (columns - means[group]).T
     log_speed = np.linalg.lstsq(np.stack(profile, axis=1), speed, rcond=None)[0]
@@ -94,8 +96,7 @@ def profile_speeds(data: Observations) -> dict[str | None, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """Picks tried where it is known what is best: K measured kernels, of which some measurements
-    are hidden, G times.
+    """A trial of picks on K measured kernels, of which some measurements are hidden, G times.
 
     ``log_j``, ``log_s``: log energies and log times, (G, K, S), predicted where hidden;
     ``measured_log_j``, ``measured_log_s``, (K, S), NaN where not measured. ``closed``: bool (G, S),
@@ -110,38 +111,39 @@ class Trial:
     closed: np.ndarray
 
     def _above(self, objective: Objective) -> np.ndarray:
-        """How far each setting's score is above the kernel's least, (K, S), NaN where unknown."""
+        """Return each setting's score above the kernel's least, (K, S), NaN where unknown."""
         score = _score(objective, self.measured_log_j, self.measured_log_s)
         return np.asarray(score / np.nanmin(score, axis=1, keepdims=True) - 1.0)
 
     def best_single(self, objective: Objective) -> Setting:
-        """The setting that is best on average over these kernels."""
+        """Return the setting that is best on average over these kernels."""
         above = self._above(objective)
-        known = np.isfinite(above)
-        kernels, among = comparable(known)
-        total = np.where(known, above, 0.0)[kernels].sum(axis=0)
-        mean = total / np.maximum(known[kernels].sum(axis=0), 1)
-        return self.settings[int(first_least(np.where(among, 1.0 + mean, np.inf)))]
+        measured = np.isfinite(above)
+        kernels, is_compared = comparable(measured)
+        total = np.where(measured, above, 0.0)[kernels].sum(axis=0)
+        mean = total / np.maximum(measured[kernels].sum(axis=0), 1)
+        return self.settings[int(first_least(np.where(is_compared, 1.0 + mean, np.inf)))]
 
     def lost_pct(self, objective: Objective) -> dict[str, float]:
-        """What the model's picks lose, the best single setting of the other kernels and the
-        highest clocks: means in % of the score; NaN where some kernel was not measured there.
+        """Return the mean losses of the model's picks, of the best single setting of the other
+        kernels and of the highest clocks, in % of the score; NaN where some kernel was not measured
+        there.
 
         The best single setting is chosen by :func:`~analysis.choice.losses.comparable`: a setting
         of few kernels may have been measured because it is good for these.
         """
         above = self._above(objective)
-        kernels, known = np.arange(len(above)), np.isfinite(above)
+        kernels, measured = np.arange(len(above)), np.isfinite(above)
         lost: dict[str, list[np.ndarray]] = {"model": [], "best_single": [], "highest_clocks": []}
         top = highest_clocks(self.settings)
         for log_j, log_s, closed in zip(self.log_j, self.log_s, self.closed, strict=True):
-            score = np.where(known, _score(objective, log_j, log_s), np.inf)
+            score = np.where(measured, _score(objective, log_j, log_s), np.inf)
             lost["model"].append(above[kernels, first_least(score.T)])
-            counted, among = comparable(known & ~closed)
-            of_counted = np.where(known & counted[:, None], above, 0.0)
-            count = known[counted].sum(axis=0) - (known & counted[:, None])
-            others = (of_counted.sum(axis=0) - of_counted) / np.maximum(count, 1)
-            single = np.where(known & among & (count > 0), others, np.inf)
+            counted, is_compared = comparable(measured & ~closed)
+            counted_above = np.where(measured & counted[:, None], above, 0.0)
+            count = measured[counted].sum(axis=0) - (measured & counted[:, None])
+            mean_of_others = (counted_above.sum(axis=0) - counted_above) / np.maximum(count, 1)
+            single = np.where(measured & is_compared & (count > 0), mean_of_others, np.inf)
             lost["best_single"].append(
                 np.where(
                     np.isfinite(single.min(axis=1)),
@@ -152,29 +154,28 @@ class Trial:
             lost["highest_clocks"].append(
                 np.full(len(above), np.nan) if top is None else above[:, top]
             )
-        return {name: 100.0 * float(np.mean(of)) for name, of in lost.items()}
+        return {name: 100.0 * float(np.mean(losses)) for name, losses in lost.items()}
 
 
 def _score(objective: Objective, log_j: np.ndarray, log_s: np.ndarray) -> np.ndarray:
-    known = np.isfinite(log_j)
+    measured = np.isfinite(log_j)
     energy_j, time_s = (
-        np.exp(np.where(known, log, np.nanmax(log, axis=1, keepdims=True)))
+        np.exp(np.where(measured, log, np.nanmax(log, axis=1, keepdims=True)))
         for log in (log_j, log_s)
     )
-    return np.where(known, objective.score(energy_j.T, time_s.T).T, np.nan)
+    return np.where(measured, objective.score(energy_j.T, time_s.T).T, np.nan)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SitePosterior:
-    """The posterior of the kernels ``labels`` (K) at ``settings`` (S), and how often each was
-    measured there, int64 (K, S).
+    """The posterior of the kernels ``labels`` (K) at ``settings`` (S).
 
-    ``posterior``: of these settings, and then of those of a site like it; with ``limits``, of the
-    clocks by which these follow, and ``under_limit``, (2, K, S), has the measured log times and log
-    powers under a limit, NaN elsewhere. ``noise``: variances of
-    one log time, log power and log energy about its cell's, the first two 0 where no repeats show
-    them. ``counts``: operations by class, (K, C), NaN where not known; ``uses_counts``: whether
-    rates of operations say something of kernels' times and powers.
+    ``repeats``: int64 (K, S), the number of measurements of each cell. ``posterior``: at these
+    settings, then at those of a site like it; with ``limits`` at the clocks from which the settings
+    follow. ``under_limit``: (2, K, S), the measured log times and log powers under a limit, NaN
+    elsewhere. ``noise``: variances of one log time, log power and log energy about its cell's mean,
+    the first two 0 without repeats. ``counts``: operations by class, (K, C), NaN where not known;
+    ``uses_counts``: whether the posterior uses rates of operations.
     """
 
     labels: list[str]
@@ -190,25 +191,26 @@ class SitePosterior:
     def _at_settings(
         self, log_j: np.ndarray, log_s: np.ndarray, kernels: Sequence[int]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Log energies and log times at the settings, (S, n), of those of the posterior; ``n`` are
-        ``kernels``, or draws of one."""
+        """Return log energies and log times at the settings, (S, n), from those of ``posterior``;
+        the n columns are ``kernels``, or draws of one kernel."""
         if self.limits is None or self.under_limit is None:
             return log_j[: len(self.settings)], log_s[: len(self.settings)]
         mean = self.posterior.mean[kernels].T
         L = self.posterior.settings
-        said = np.array(self.limits.apply(mean[:L], mean[L : 2 * L]))
-        off = self.under_limit[:, kernels].swapaxes(1, 2) - said
-        log_s, log_w = np.where(np.isnan(off), 0.0, off) + self.limits.apply(log_s, log_j - log_s)
+        predicted = np.array(self.limits.apply(mean[:L], mean[L : 2 * L]))
+        difference = self.under_limit[:, kernels].swapaxes(1, 2) - predicted
+        difference = np.where(np.isnan(difference), 0.0, difference)
+        log_s, log_w = difference + self.limits.apply(log_s, log_j - log_s)
         return log_s + log_w, log_s
 
     @property
     def rough_time(self) -> float:
-        """The standard deviation of what is each log time's own: all of it counts as noise of
-        times that were measured once."""
+        """The rough standard deviation of a single log time: all of it counts as noise of times
+        that were measured once."""
         return float(np.sqrt(self.posterior.prior.rough[0]))
 
     def draws(self) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-        """Each kernel's label, and draws of its energies (J) and times (s), (S, draws) each."""
+        """Yield each kernel's label with draws of its energies (J) and times (s), (S, draws)."""
         for k, log_j, log_s in self.posterior.draws():
             energy_j, time_s = map(np.exp, self._at_settings(log_j, log_s, [k]))
             yield self.labels[k], energy_j, time_s
@@ -231,16 +233,16 @@ class SitePosterior:
         return self._medians[1]
 
     def of_rows(self, data: Observations) -> Predicted:
-        """The median energies and times of rows; NaN of kernels of which nothing is known."""
+        """Return the median energies and times of rows; NaN for kernels without data."""
         row, column = cells_of(data, self.labels, self.settings)
-        known = np.isfinite(self.posterior.z).any(axis=1)[row]
+        has_cells = np.isfinite(self.posterior.z).any(axis=1)[row]
         return Predicted(
-            np.where(known, self.energy_j[row, column], np.nan),
-            np.where(known, self.time_s[row, column], np.nan),
+            np.where(has_cells, self.energy_j[row, column], np.nan),
+            np.where(has_cells, self.time_s[row, column], np.nan),
         )
 
     def cells(self, data: Observations) -> SiteCells:
-        """Measurements of the same kernels and settings, for :meth:`from_cells`."""
+        """Return measurements of the same kernels and settings, for :meth:`from_cells`."""
         at_settings = CellLogs.from_rows(data, self.labels, self.settings)
         if self.limits is None:
             return SiteCells(at_settings, at_settings)
@@ -248,12 +250,12 @@ class SitePosterior:
         return SiteCells(run_at, at_settings)
 
     def from_cells(self, cells: SiteCells, timed: SiteCells | None = None) -> SitePosterior:
-        """From other measurements of the same kernels and settings, and of ``timed`` the times
-        alone; the prior's sizes are held."""
+        """Return the posterior from other ``cells`` of the same kernels and settings, and from the
+        times alone of ``timed``; the prior's hyperparameters stay fixed."""
         (log_s, log_w), repeats = cells.run_at.means(), cells.run_at.repeats
         if timed is not None:
-            also, _ = timed.run_at.means()
-            log_s = np.where(np.isnan(log_s), also, log_s)
+            timed_log_s, _ = timed.run_at.means()
+            log_s = np.where(np.isnan(log_s), timed_log_s, log_s)
         prior = replace(self.posterior.prior, features=np.zeros(0))
         posterior = Posterior.conditioned(
             prior, np.hstack([log_s, log_w]), _noise_of_means(self.noise, repeats)
@@ -271,22 +273,24 @@ class SitePosterior:
 
     @cached_property
     def trials(self) -> dict[str, Trial]:
-        """Label -> how picks for a kernel like it do, where that can be tried.
+        """Label -> trial of picks for such a kernel, where there is one.
 
-        None at a site with power limits at several clocks. A kernel with few settings beside
-        others with all: each of these from the same cells
-        (:mod:`analysis.predict.kernel_mixture`). Else, where some of the settings were measured,
-        and :data:`FEWEST` or more: the kernels measured there, some of these settings hidden.
+        There is none at a site with power limits at several clocks. For a kernel with few settings,
+        where others have all: each of these, predicted from the same cells
+        (:mod:`analysis.predict.kernel_mixture`). Else, where :data:`FEWEST` settings or more were
+        measured, but not all: the kernels measured there, with some of these settings hidden.
         """
-        given, S = self.posterior.given, len(self.settings)
+        conditional, S = self.posterior.conditional, len(self.settings)
         tried: dict[str, Trial] = {}
         if self.limits is not None:
             return tried
-        for pattern, (_, left_out) in zip(given.patterns, self.posterior.mixtures, strict=True):
+        for pattern, (_, left_out) in zip(
+            conditional.patterns, self.posterior.mixtures, strict=True
+        ):
             if left_out is None:
                 continue
-            whole = everywhere(given)
-            true = energies_and_times(given, given.z[whole])
+            whole = everywhere(conditional)
+            true = energies_and_times(conditional, conditional.z[whole])
             predicted = true + left_out.log_means - left_out.true
             predicted = np.where(np.tile(pattern.both(S), 2), true, predicted)
             trial = Trial(
@@ -298,14 +302,14 @@ class SitePosterior:
                 closed=np.zeros((1, S), bool),
             )
             tried |= {self.labels[k]: trial for k in pattern.kernels.tolist()}
-        rest = [label for label in self.labels if label not in tried]
-        if rest and (self.repeats == 0).any() and (by_setting := self._settings_hidden()):
-            tried |= dict.fromkeys(rest, by_setting)
+        untried = [label for label in self.labels if label not in tried]
+        if untried and (self.repeats == 0).any() and (by_setting := self._settings_hidden()):
+            tried |= dict.fromkeys(untried, by_setting)
         return tried
 
     def _settings_hidden(self) -> Trial | None:
-        """All kernels at the measured settings, each group of which is predicted from the others;
-        None with fewer settings than :data:`FEWEST`."""
+        """Return the trial of all kernels at the measured settings, each group of settings
+        predicted from the others; None with fewer settings than :data:`FEWEST`."""
         present = np.flatnonzero((self.repeats > 0).any(axis=0))
         if len(present) < FEWEST or len(self.settings) < self.posterior.settings:
             return None
@@ -322,11 +326,11 @@ class SitePosterior:
     def _left_out(
         self, present: np.ndarray
     ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
-        """Groups of the settings ``present`` (n,), each left out for all kernels.
+        """Predict groups of the settings ``present`` (n,), each left out for all kernels.
 
-        Which are left out, bool (G, n); measured log energies and log times, (K, n), NaN where
-        there is none; the same predicted where they are left out, (G, K, n) each; and half the
-        widths of the 95 % intervals of log energies.
+        Return which settings are left out, bool (G, n); measured log energies and log times,
+        (K, n), NaN where not measured; the same, predicted where left out, (G, K, n) each; and half
+        the widths of the 95 % intervals of log energies.
         """
         S, n = self.posterior.settings, len(present)
         columns = np.concatenate([present, present + S])
@@ -337,42 +341,45 @@ class SitePosterior:
         order = np.random.default_rng(SEED).permutation(n)
         hidden = np.array([order % GROUPS == group for group in range(min(GROUPS, n))])
         predicted = np.empty((3, len(hidden), *measured[0].shape))
-        for g, out in enumerate(hidden):
-            some = Posterior.conditioned(prior, np.where(np.tile(out, 2), np.nan, z), noise)
-            predicted[0, g] = np.where(out, some.log_j, measured[0])
-            predicted[1, g] = np.where(out, some.log_s, measured[1])
-            predicted[2, g] = some.energy_reach()
+        for g, is_hidden in enumerate(hidden):
+            posterior = Posterior.conditioned(
+                prior, np.where(np.tile(is_hidden, 2), np.nan, z), noise
+            )
+            predicted[0, g] = np.where(is_hidden, posterior.log_j, measured[0])
+            predicted[1, g] = np.where(is_hidden, posterior.log_s, measured[1])
+            predicted[2, g] = posterior.energy_reach()
         predicted[:, :, np.isnan(measured[0])] = np.nan
         return hidden, measured, *predicted
 
     def check(self) -> PosteriorCheck | None:
-        """How measured energies compare with what is said of them without their settings; None
-        with fewer than three settings."""
+        """Compare measured energies with predictions that leave out their settings; None with fewer
+        than three settings."""
         settings = self.settings if self.limits is None else self.limits.clocks
         powers = self.posterior.z[:, self.posterior.settings :][:, : len(settings)]
         present = np.flatnonzero(np.isfinite(powers).any(axis=0))
         if len(present) < FEWEST_CHECKED:
             return None
         hidden, (measured, _), log_j, _, reach = self._left_out(present)
-        away = measured - log_j
-        known = hidden[:, None] & np.isfinite(away)
-        off = np.expm1(np.where(known, away, 0.0)).sum(axis=(0, 1)) / known.sum(axis=(0, 1))
-        worst = int(np.argmax(np.abs(off)))
+        error = measured - log_j
+        is_judged = hidden[:, None] & np.isfinite(error)
+        total = np.expm1(np.where(is_judged, error, 0.0)).sum(axis=(0, 1))
+        mean_error = total / is_judged.sum(axis=(0, 1))
+        worst = int(np.argmax(np.abs(mean_error)))
         return PosteriorCheck(
-            cases=int(known.sum()),
-            held=float(np.mean((np.abs(away) <= reach)[known])),
-            error_pct=100.0 * float(np.mean(np.abs(np.expm1(away[known])))),
+            cases=int(is_judged.sum()),
+            held=float(np.mean((np.abs(error) <= reach)[is_judged])),
+            error_pct=100.0 * float(np.mean(np.abs(np.expm1(error[is_judged])))),
             worst=settings[present[worst]],
-            worst_pct=100.0 * float(off[worst]),
+            worst_pct=100.0 * float(mean_error[worst]),
         )
 
 
 @dataclass(frozen=True)
 class PosteriorCheck:
-    """Groups of settings left out, and their energies predicted: how many ``cases`` there are,
-    which share of them is ``held`` by their 95 % intervals, and the mean relative error. ``worst``:
-    the setting where the measured energies of all kernels are most above or below the predicted
-    ones on average, by ``worst_pct``."""
+    """The check of energies predicted without their settings: the number of ``cases``, the share
+    ``held`` by their 95 % intervals, and the mean relative error. ``worst``: the setting where the
+    measured energies of all kernels differ most from the predicted ones on average, by
+    ``worst_pct``."""
 
     cases: int
     held: float
@@ -387,7 +394,7 @@ class PosteriorCheck:
 
     @property
     def text(self) -> str:
-        """For people."""
+        """The check in words."""
         return (
             f"settings left out: {self.cases} energies are predicted with an error of "
             f"{self.error_pct:.2f} %, {100.0 * self.held:.0f} % of them within their 95 % "
@@ -402,12 +409,12 @@ def site_posterior(
     like: tuple[Observations, Volts] | None = None,
     kernels: Sequence[str] = (),
 ) -> SitePosterior:
-    """Of all kernels of ``data``, and of ``kernels`` that it may lack, at the settings of
-    ``volts``, which holds the measured ones.
+    """Return the posterior of all kernels of ``data``, and of ``kernels``, which it may lack, at
+    the settings of ``volts``, which has the measured ones.
 
-    Repeats are means of logarithms, with the variance of a mean by the scatter of all repeats.
-    ``like``: measurements of a site of the same chip or family, and the voltages of its settings:
-    these are further settings of the same machine, but that the site differs from it
+    Repeats are averaged as logarithms; the scatter of all repeats gives the variance of a mean.
+    ``like``: measurements of a site of the same chip or family, and the voltages of its settings.
+    These count as further settings of the same machine, with a difference between the two
     (:data:`LIKE_LEVELS`, :data:`LIKE_DEVICE`).
 
     Raises:
@@ -422,25 +429,25 @@ def site_posterior(
         return _under_limits(data, volts, labels, limits)
     cells = CellLogs.from_rows(data, labels, settings)
     (log_s, log_w), repeats, noise = cells.means(), cells.repeats, cells.noise()
-    mhz, known = coordinates(settings, data), data.voltage in KNOWN
-    all_volts = [volts[one] for one in settings]
+    mhz, volts_known = coordinates(settings, data), data.voltage in KNOWN
+    all_volts = [volts[setting] for setting in settings]
     means = repeats
     if like is not None:
-        others = sorted(like[1])
-        there = CellLogs.from_rows(like[0], labels, others)
-        log_s, log_w = map(np.hstack, zip((log_s, log_w), there.means(), strict=True))
-        means, other_noise = np.hstack([repeats, there.repeats]), there.noise()
-        mhz = np.vstack([mhz, coordinates(others, like[0])])
-        if not known and set(settings) <= set(others):
-            all_volts = [like[1][one] for one in settings]
-            known = True
-        all_volts += [like[1][one] for one in others]
-        known = known and like[0].voltage in KNOWN
-        noise = (*np.maximum(noise[:2], other_noise[:2]), noise[2] or other_noise[2])
+        like_settings = sorted(like[1])
+        like_cells = CellLogs.from_rows(like[0], labels, like_settings)
+        log_s, log_w = map(np.hstack, zip((log_s, log_w), like_cells.means(), strict=True))
+        means, like_noise = np.hstack([repeats, like_cells.repeats]), like_cells.noise()
+        mhz = np.vstack([mhz, coordinates(like_settings, like[0])])
+        if not volts_known and set(settings) <= set(like_settings):
+            all_volts = [like[1][setting] for setting in settings]
+            volts_known = True
+        all_volts += [like[1][setting] for setting in like_settings]
+        volts_known = volts_known and like[0].voltage in KNOWN
+        noise = (*np.maximum(noise[:2], like_noise[:2]), noise[2] or like_noise[2])
     posterior = Posterior.of(
         mhz,
         np.hstack([log_s, log_w]),
-        volts=np.array(all_volts) if known else None,
+        volts=np.array(all_volts) if volts_known else None,
         noise=_noise_of_means(noise, means),
     )
     if like is not None:
@@ -449,7 +456,7 @@ def site_posterior(
         posterior = Posterior.conditioned(prior, posterior.z, posterior.noise)
     noise = (noise[0], noise[1], noise[2] or posterior.noise_once)
     counts = _counts([data, *([like[0]] if like else [])], labels)
-    found = SitePosterior(
+    site = SitePosterior(
         labels=labels,
         settings=settings,
         repeats=repeats,
@@ -459,18 +466,18 @@ def site_posterior(
     )
     with_counts = _with_counts(posterior, counts)
     if _predicts_better(with_counts, posterior):
-        found = replace(found, posterior=with_counts, uses_counts=True)
-    return found
+        site = replace(site, posterior=with_counts, uses_counts=True)
+    return site
 
 
 def _under_limits(
     data: Observations, volts: Volts, labels: Sequence[str], limits: PowerLimits
 ) -> SitePosterior:
-    """The posterior of a site with power limits at several clocks: that of the clocks run at."""
-    found = site_posterior(limits.rows(data), limits.volts(volts), kernels=labels)
+    """Return the posterior of a site with power limits at several clocks, by the clocks run at."""
+    site = site_posterior(limits.rows(data), limits.volts(volts), kernels=labels)
     cells = CellLogs.from_rows(data, labels, limits.settings)
     return replace(
-        found,
+        site,
         settings=list(limits.settings),
         repeats=cells.repeats,
         limits=limits,
@@ -479,14 +486,14 @@ def _under_limits(
 
 
 def _under_limit(cells: CellLogs, settings: Sequence[Setting]) -> np.ndarray:
-    """The measured log times and log powers under a power limit, (2, K, S), NaN elsewhere."""
+    """Return measured log times and log powers under a power limit, (2, K, S), NaN elsewhere."""
     limited = [setting.power_limit_w is not None for setting in settings]
     return np.where(limited, np.array(cells.means()), np.nan)
 
 
 def site_time_noise(data: Observations, volts: Volts) -> dict[str, float]:
-    """Kernel -> the relative standard deviation of one measurement of its time
-    (:func:`analysis.ties.time_noise`), without repeats by the posterior."""
+    """Return kernel -> relative standard deviation of one measurement of its time
+    (:func:`analysis.ties.time_noise`), without repeats from the posterior."""
     noise = time_noise(data)
     if any(noise.values()):
         return noise
@@ -496,18 +503,18 @@ def site_time_noise(data: Observations, volts: Volts) -> dict[str, float]:
 def cells_of(
     data: Observations, labels: Sequence[str], settings: Sequence[Setting]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The kernel and the setting of each row, by their numbers."""
-    place = {setting: i for i, setting in enumerate(settings)}
-    column = np.array([place.get(one, -1) for one in data.settings])
+    """Return the kernel and the setting of each row, as indices in ``labels`` and ``settings``."""
+    index = {setting: i for i, setting in enumerate(settings)}
+    column = np.array([index.get(setting, -1) for setting in data.settings])
     return kernel_numbers(data, labels), column[data.setting]
 
 
 @dataclass(frozen=True)
 class CellLogs:
-    """Rows by kernel and setting: ``of``, int64 (rows,), each row's place in a table of ``shape``
-    (K, S); ``log_s``, ``log_w``: their log times and log powers, (rows,)."""
+    """Rows by kernel and setting: ``cell``, int64 (rows,), each row's index in a table of ``shape``
+    (K, S); ``log_s``, ``log_w``: log times and log powers, (rows,)."""
 
-    of: np.ndarray
+    cell: np.ndarray
     shape: tuple[int, int]
     log_s: np.ndarray
     log_w: np.ndarray
@@ -523,38 +530,38 @@ class CellLogs:
 
     def take(self, rows: np.ndarray) -> CellLogs:
         """Some of the rows, by mask or index."""
-        return CellLogs(self.of[rows], self.shape, self.log_s[rows], self.log_w[rows])
+        return CellLogs(self.cell[rows], self.shape, self.log_s[rows], self.log_w[rows])
 
     @cached_property
     def repeats(self) -> np.ndarray:
-        """How often each cell was measured, (K, S)."""
-        return np.bincount(self.of, minlength=math.prod(self.shape)).reshape(self.shape)
+        """The number of measurements of each cell, (K, S)."""
+        return np.bincount(self.cell, minlength=math.prod(self.shape)).reshape(self.shape)
 
     def means(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean log times and log powers, (K, S), NaN where a cell was not measured."""
+        """Return mean log times and log powers, (K, S), NaN where a cell was not measured."""
         return self._mean(self.log_s), self._mean(self.log_w)
 
     def noise(self) -> tuple[float, float, float]:
-        """Variances of one log time, log power and log energy, 0 without repeats."""
+        """Return variances of one log time, log power and log energy, 0 without repeats."""
         freedom = int((self.repeats - 1)[self.repeats > 1].sum())
         if not freedom:
             return 0.0, 0.0, 0.0
-        of_time, of_power, of_energy = (
-            float(((log - self._mean(log).ravel()[self.of]) ** 2).sum()) / freedom
+        time_variance, power_variance, energy_variance = (
+            float(((log - self._mean(log).ravel()[self.cell]) ** 2).sum()) / freedom
             for log in (self.log_s, self.log_w, self.log_s + self.log_w)
         )
-        return of_time, of_power, of_energy
+        return time_variance, power_variance, energy_variance
 
     def _mean(self, log: np.ndarray) -> np.ndarray:
-        total = np.bincount(self.of, log, math.prod(self.shape)).reshape(self.shape)
+        total = np.bincount(self.cell, log, math.prod(self.shape)).reshape(self.shape)
         with np.errstate(invalid="ignore"):
             return np.asarray(total / self.repeats)
 
 
 @dataclass(frozen=True)
 class SiteCells:
-    """Rows by kernel and setting: ``run_at``, by the clocks that they ran at where these follow
-    from a power limit; ``at_settings``, by the settings asked for."""
+    """Rows by kernel and setting: ``run_at``, by the clocks run at where these follow from a power
+    limit; ``at_settings``, by the requested settings."""
 
     run_at: CellLogs
     at_settings: CellLogs
@@ -568,7 +575,7 @@ class SiteCells:
 
 
 def _noise_of_means(noise: tuple[float, float, float], repeats: np.ndarray) -> np.ndarray | None:
-    """Variances of the means of log times and log powers, (K, 2S); None without repeats."""
+    """Return variances of means of log times and log powers, (K, 2S); None without repeats."""
     if not noise[2]:
         return None
     n = np.maximum(repeats, 1)
@@ -576,7 +583,7 @@ def _noise_of_means(noise: tuple[float, float, float], repeats: np.ndarray) -> n
 
 
 def _counts(sites: Sequence[Observations], labels: Sequence[str]) -> np.ndarray:
-    """Operations by class, (K, C), of one row of each kernel."""
+    """Return operations by class, (K, C), from one row of each kernel."""
     names = sorted({name for data in sites for name in data.counts})
     counts = np.full((len(labels), len(names)), np.nan)
     for data in reversed(sites):
@@ -588,21 +595,21 @@ def _counts(sites: Sequence[Observations], labels: Sequence[str]) -> np.ndarray:
 
 
 def log_rates(rate: np.ndarray, highest: np.ndarray) -> np.ndarray:
-    """log(1 + 20 rate / highest), which tells small rates of operations apart and may be 0: (K, C),
-    ``highest`` (C,)."""
+    """Return log(1 + 20 rate / highest), (K, C), which separates small rates of operations and
+    allows 0; ``highest``: (C,)."""
     return np.asarray(np.log1p(20.0 * rate / np.maximum(highest, 1e-300)))
 
 
 def _with_counts(posterior: Posterior, counts: np.ndarray) -> Posterior:
-    """With the rates of operations of kernels as further things that are known of them.
+    """Return the posterior with the kernels' rates of operations as features.
 
-    A rate is at the fastest of the settings where most kernels' times are known
+    The rates are at the fastest of the settings where the times of most kernels are known
     (:func:`log_rates`).
     """
     S = posterior.settings
     z, log_s = posterior.z[:, : 2 * S], posterior.log_s
-    known = np.isfinite(z[:, :S]).sum(axis=0)
-    mean = np.where(known == known.max(), log_s.mean(axis=0), np.inf)
+    n_known = np.isfinite(z[:, :S]).sum(axis=0)
+    mean = np.where(n_known == n_known.max(), log_s.mean(axis=0), np.inf)
     rate = counts / np.exp(log_s[:, [int(first_least(np.exp(mean)))]])
     rate[~np.isfinite(z).any(axis=1)] = np.nan
     rate = rate[:, np.isfinite(rate).any(axis=0)]
@@ -619,22 +626,27 @@ def _with_counts(posterior: Posterior, counts: np.ndarray) -> Posterior:
     return Posterior.conditioned(prior, np.hstack([z, feature[:, varied]]), noise)
 
 
-def _predicts_better(one: Posterior, other: Posterior) -> bool:
-    """Whether one posterior predicts the kernels measured everywhere better, by the cells that
-    kernels with few have; not where that cannot be tried."""
+def _predicts_better(posterior: Posterior, rival: Posterior) -> bool:
+    """Return whether ``posterior`` predicts the kernels measured everywhere better than ``rival``,
+    each from the cells of a kernel with few; False where that cannot be tried."""
     densities = [
-        sum(left.log_density_of_energies.mean() for _, left in of.mixtures if left is not None)
-        for of in (one, other)
+        sum(
+            left_out.log_density_of_energies.mean()
+            for _, left_out in candidate.mixtures
+            if left_out is not None
+        )
+        for candidate in (posterior, rival)
     ]
     return bool(densities[0] > densities[1])
 
 
 def _difference(prior: Prior, n_site: int) -> np.ndarray:
-    """The covariance of how far the first ``n_site`` settings are from those of a like site."""
+    """Return the covariance of the difference between the first ``n_site`` settings, the site's,
+    and the others, those of a site like it."""
     S = len(prior.parts.distance)
-    here = np.tile(np.arange(S) < n_site, 2).astype(float)
+    of_site = np.tile(np.arange(S) < n_site, 2).astype(float)
     time = (np.arange(2 * S) < S).astype(float)
-    of_time, of_power = LIKE_LEVELS
-    level = of_time**2 * np.outer(time, time) + of_power**2 * np.outer(1 - time, 1 - time)
+    time_sd, power_sd = LIKE_LEVELS
+    level = time_sd**2 * np.outer(time, time) + power_sd**2 * np.outer(1 - time, 1 - time)
     slopes = prior.physics.slopes
-    return np.asarray(np.outer(here, here) * (level + LIKE_DEVICE**2 * slopes @ slopes.T))
+    return np.asarray(np.outer(of_site, of_site) * (level + LIKE_DEVICE**2 * slopes @ slopes.T))

@@ -161,7 +161,7 @@ def test_a_setting_left_out_is_that_of_the_block_formulas_of_an_inverse_wishart(
     cells there follow the others by B = -Q_ss^-1 Q_so, and the mean by its own prior."""
     z = measured(20)
     posterior = Posterior.conditioned(prior(), z, np.zeros_like(z))
-    sigma0, m = posterior.given.prior.covariances()
+    sigma0, m = posterior.conditional.prior.covariances()
     q = np.linalg.inv(sigma0)
     mean0 = prior().physics.mean + levels(z, S)
     for s in (0, 3, 6):
