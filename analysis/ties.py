@@ -1,14 +1,12 @@
-"""Ties: settings that rounding alone, or the noise of repeats alone, tells from each other.
+"""Ties: settings that differ only by rounding, or only by the noise of repeats.
 
-By rounding: of numbers that differ by the last digits of a sum the first is taken, on any
-processor.
+By rounding: of numbers that differ in the last digits of a sum the first counts, on any processor.
 
 By noise: two measured times that differ by less than 1.96 standard errors of their difference are
-tied: the noise of repeats gives such a difference in one of twenty pairs of equal times. The
-standard error of a mean of n repeats is the noise of one measurement over sqrt(n). Of the settings
-that are tied with the least time, the one with the highest clocks is the fastest, the core clock
-first, and no power limit or the highest: the one that a user who runs as fast as possible would
-set, whatever the noise of this campaign.
+tied: one of twenty pairs of equal times has a larger difference by noise. The standard error of a
+mean of n repeats is the noise of one measurement over sqrt(n). Of the settings tied with the least
+time, the fastest is the one with the highest clocks, core clock first, and no power limit or the
+highest. A user who runs as fast as possible would set it, whatever the noise of this campaign.
 """
 
 from __future__ import annotations
@@ -22,25 +20,25 @@ from analysis.measurements.observations import Observations, kernel_names, kerne
 from dvfs.setting import Setting
 
 TIE = 1e-9
-"""Numbers that differ by less than this, relative to the least, are the same but for rounding."""
+"""Numbers with a smaller difference, relative to the least, differ by rounding alone."""
 TIED = 1.96
-"""Times that differ by less than so many standard errors are equal."""
+"""Times that differ by less than so many standard errors are tied."""
 
 
 def first_least(values: np.ndarray) -> np.ndarray:
-    """Along the first axis, the index of the first value that is not above the least but for
+    """Return the index along the first axis of the first value that equals the least up to
     rounding: int64 of the shape of the other axes. NaN counts as larger than any number."""
-    known = np.where(np.isnan(values), np.inf, values)
-    least = known.min(axis=0)
-    with np.errstate(invalid="ignore"):  # of infinities alone the first is taken
-        return np.asarray((known <= least + TIE * np.abs(least)).argmax(axis=0))
+    numbers = np.where(np.isnan(values), np.inf, values)
+    least = numbers.min(axis=0)
+    with np.errstate(invalid="ignore"):  # if all are infinite, the first
+        return np.asarray((numbers <= least + TIE * np.abs(least)).argmax(axis=0))
 
 
 def time_noise(data: Observations, once: float = 0.0) -> dict[str, float]:
-    """Kernel -> the relative standard deviation of one measurement of its time.
+    """Return kernel -> relative standard deviation of one measurement of its time.
 
-    That of its repeats at the same settings; of a kernel without repeats that of all kernels;
-    where there are none at all, ``once``.
+    It comes from the kernel's repeats at the same settings; for a kernel without repeats from all
+    kernels' repeats; without any repeats it is ``once``.
     """
     labels, number = kernel_names(data), kernel_numbers(data)
     cell = number * len(data.settings) + data.setting
@@ -50,21 +48,22 @@ def time_noise(data: Observations, once: float = 0.0) -> dict[str, float]:
     freedom = np.maximum(n - 1, 0).reshape(len(labels), -1).sum(axis=1)
     if not freedom.any():
         return dict.fromkeys(labels, once)
-    of_all = squares.sum() / freedom.sum()
-    variance = np.where(freedom > 0, squares / np.maximum(freedom, 1), of_all)
+    overall = squares.sum() / freedom.sum()
+    variance = np.where(freedom > 0, squares / np.maximum(freedom, 1), overall)
     return dict(zip(labels, np.sqrt(variance).tolist(), strict=True))
 
 
 def equally_fast(time_s: np.ndarray, error_s: np.ndarray) -> np.ndarray:
-    """bool (settings,): those that are tied with the least time; ``error_s``: standard errors."""
+    """Return bool (settings,): whether each time is tied with the least; ``error_s``: standard
+    errors."""
     least = int(np.argmin(time_s))
     return np.asarray(time_s - time_s[least] <= TIED * np.hypot(error_s, error_s[least]))
 
 
 def highest(settings: Sequence[Setting], among: np.ndarray, time_s: np.ndarray) -> int:
-    """The index of the highest clocks of those ``among``, bool (settings,), core clock first; of
-    the same clocks, that of the highest power limit, of which none is the highest; then, as
-    profiles have no order, that of the least time, float64 (settings,)."""
+    """Return the index of the setting with the highest clocks among ``among``, bool (settings,),
+    core clock first; of the same clocks the highest power limit or none; then, as profiles have no
+    order, the least of ``time_s``, float64 (settings,)."""
 
     def place(i: int) -> tuple[float, ...]:
         *clocks, limit_w = settings[i].numbers
@@ -74,5 +73,5 @@ def highest(settings: Sequence[Setting], among: np.ndarray, time_s: np.ndarray) 
 
 
 def fastest(settings: Sequence[Setting], time_s: np.ndarray, error_s: np.ndarray) -> int:
-    """The index of the fastest setting; ``time_s``, ``error_s``: float64 (settings,)."""
+    """Return the index of the fastest setting; ``time_s``, ``error_s``: float64 (settings,)."""
     return highest(settings, equally_fast(time_s, error_s), time_s)

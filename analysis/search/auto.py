@@ -1,9 +1,9 @@
-"""What ``model`` expects, and candidates beside the best.
+"""What ``model`` expects, and candidates next to the best.
 
-Where the kernel states what its time is a sum of, the candidates near the least expected cost come
-first, and single steps from the best after them. Elsewhere four of five are a forest's choice and
-one is beside the best: where the cost changes from one value to the next in a way that the forest
-cannot know, single steps still find what is there.
+Where the kernel states the summands of its time, the candidates near the least expected cost come
+first, and then neighbours of the best. Elsewhere a forest chooses four of five candidates, and one
+is a neighbour of the best: where the cost changes between values in a way that the forest cannot
+predict, neighbours still find better ones.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from analysis.search.neighbours import choose as single_steps
 from analysis.search.neighbours import near_best
 
 NEAR_EVERY = 5
-"""One of so many is a neighbour of the best, beside a forest."""
+"""One of so many candidates is a neighbour of the best, where a forest chooses the others."""
 
 
 def choose(
     candidates: Candidates, measured: Measured, count: int, generator: np.random.Generator
 ) -> np.ndarray:
-    """The model's choice and neighbours of the best candidates.
+    """Choose the model's candidates and neighbours of the best.
 
     Raises:
-        ModuleNotFoundError: there is no sum, and scikit-learn is not installed.
+        ModuleNotFoundError: the kernel states no sum, and scikit-learn is not installed.
     """
     if candidates.terms:
         expected = model.choose(candidates, measured, count, generator)
@@ -35,5 +35,7 @@ def choose(
     free = measured.free(len(candidates))
     near = near_best(candidates, measured, free, count // NEAR_EVERY, generator)
     free[near] = False
-    left = count - len(near)
-    return np.concatenate([near, forest.choose_among(candidates, measured, free, left, generator)])
+    remaining = count - len(near)
+    return np.concatenate(
+        [near, forest.choose_among(candidates, measured, free, remaining, generator)]
+    )

@@ -1,4 +1,4 @@
-"""What a search chooses among, and what it knows of it."""
+"""The candidates of a search, and their measured costs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Candidates:
     """The candidates of one problem: variants at settings.
 
     ``columns``: parameter (and clock) -> its values (N,), numbers or texts; NaN where a candidate
-    has no such clock. Candidates are numbered in this order. ``terms``: name -> (N,), the numbers
-    that a candidate's cost is a weighted sum of; empty where the kernel states none.
+    has no such clock. Candidates are numbered in this order. ``terms``: name -> (N,), the summands
+    of which a candidate's cost is a weighted sum; empty where the kernel states none.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -29,8 +29,8 @@ class Candidates:
         """The rank of each candidate's value among all values of its parameter: (N, P), int32.
         Parameters with one value are left out."""
         ranks = [np.unique(c, return_inverse=True)[1] for c in self.columns.values()]
-        kept = [rank.reshape(-1).astype(np.int32) for rank in ranks if rank.any()]
-        return np.stack(kept, axis=1) if kept else np.zeros((len(self), 0), np.int32)
+        varied = [rank.reshape(-1).astype(np.int32) for rank in ranks if rank.any()]
+        return np.stack(varied, axis=1) if varied else np.zeros((len(self), 0), np.int32)
 
     @cached_property
     def numbers(self) -> Mapping[str, np.ndarray]:
@@ -57,18 +57,18 @@ class Measured:
 
     @classmethod
     def of(cls, costs: Mapping[int, float]) -> Measured:
-        """From candidate -> cost."""
+        """Return the measured candidates from candidate -> cost."""
         rows = np.array(sorted(costs), np.int64)
         return cls(rows, np.array([costs[row] for row in rows.tolist()], float))
 
     @cached_property
     def best_first(self) -> np.ndarray:
-        """The rows of those that did not fail, the lowest cost first."""
+        """The rows of candidates that did not fail, the lowest cost first."""
         succeeded = np.flatnonzero(np.isfinite(self.costs))
         return self.rows[succeeded[np.argsort(self.costs[succeeded], kind="stable")]]
 
     def free(self, count: int) -> np.ndarray:
-        """Which of ``count`` candidates have not been measured: (count,), bool."""
+        """Return (count,), bool: whether each of ``count`` candidates has not been measured."""
         free = np.ones(count, bool)
         free[self.rows] = False
         return free
@@ -76,5 +76,5 @@ class Measured:
 
 Strategy = Callable[[Candidates, Measured, int, np.random.Generator], np.ndarray]
 """(candidates, measured, count, generator) -> the rows of the next candidates to measure: at most
-``count``, in order, none of them measured; none at all where the search is over. A pure function of
-its arguments."""
+``count`` unmeasured ones, in order; none where the search is over. A pure function of its
+arguments."""

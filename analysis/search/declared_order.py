@@ -10,5 +10,5 @@ from analysis.search.candidates import Candidates, Measured
 def choose(
     candidates: Candidates, measured: Measured, count: int, generator: np.random.Generator
 ) -> np.ndarray:
-    """The first candidates that have not been measured."""
+    """Return the first candidates that have not been measured."""
     return np.flatnonzero(measured.free(len(candidates)))[:count]

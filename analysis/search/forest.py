@@ -1,11 +1,11 @@
-"""Candidates that a forest of random trees expects to cost little, or of which it knows little.
+"""Candidates that a forest of random trees expects to cost little, or about which it is unsure.
 
-The forest (Geurts et al. 2006) is fitted to the logarithm of the cost. What a kernel costs follows
-the products and ratios of its parameters (threads of a block, tiles that fit, work a thread) and
-whether they divide each other, so the forest is given these: the logarithms of the product and of
-the ratio of each two parameters, the powers of two in each, and what remains without them.
-A batch is spread over how much weight the uncertainty has, from none to four standard deviations
-of the trees, and a fifth of it is drawn at random: a batch of one weight is measured in one place.
+The forest (Geurts et al. 2006) is fitted to the logarithm of the cost. The cost of a kernel depends
+on products and ratios of its parameters (threads of a block, tiles that fit, work a thread) and on
+whether they divide each other. So the forest's features are the logarithms of the product and of
+the ratio of each two parameters, the powers of two in each, and the remaining factor.
+A batch spreads over weights of the uncertainty, from none to four standard deviations of the trees,
+and a fifth of it is drawn at random: with one weight all of a batch would be in one region.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ START = 10
 """So many candidates are drawn at random first."""
 TREES = 100
 WEIGHTS = (0.0, 1.0, 2.0, 4.0)
-"""How many standard deviations are taken off the expected logarithm of the cost, in turn."""
+"""Multiples of the standard deviation subtracted from the expected log cost, in turn."""
 RANDOM_EVERY = 5
 """One of so many is drawn at random."""
 MOST = 20_000
-"""The forest looks at no more candidates in a batch: those near the best, and a random draw."""
+"""The most candidates that the forest predicts for a batch: those near the best, and a random
+draw."""
 CENTRES = 5
 MOST_NAMED = 50
-"""Of a parameter whose values are no numbers, the forest knows so many apart."""
+"""The most values that the forest distinguishes of a parameter that is not a number."""
 
 
 def choose(
     candidates: Candidates, measured: Measured, count: int, generator: np.random.Generator
 ) -> np.ndarray:
-    """The candidates with the lowest expected cost, less a multiple of its uncertainty.
+    """Choose the candidates with the lowest expected cost, less a multiple of its uncertainty.
 
     Raises:
         ModuleNotFoundError: scikit-learn is not installed.
@@ -58,12 +59,12 @@ def choose_among(
     order: list[int] = []
     for place in range(count):
         if place % RANDOM_EVERY == RANDOM_EVERY - 1:
-            at = int(generator.choice(np.flatnonzero(~chosen)))
+            index = int(generator.choice(np.flatnonzero(~chosen)))
         else:
             score = mean - WEIGHTS[place % RANDOM_EVERY % len(WEIGHTS)] * deviation
-            at = int(np.argmin(np.where(chosen, np.inf, score)))
-        chosen[at] = True
-        order.append(at)
+            index = int(np.argmin(np.where(chosen, np.inf, score)))
+        chosen[index] = True
+        order.append(index)
         if chosen.all():
             break
     return rows[order]
@@ -72,24 +73,25 @@ def choose_among(
 def looked_at(
     candidates: Candidates, measured: Measured, free: np.ndarray, generator: np.random.Generator
 ) -> np.ndarray:
-    """The ``free`` rows in random order: all, or where these are more than :data:`MOST`, those
-    that differ from one of the best in one parameter and a random draw."""
+    """Return the ``free`` rows in random order: all, or where these are more than :data:`MOST`,
+    those that differ from one of the best in one parameter and a random draw."""
     rows = generator.permutation(np.flatnonzero(free))
     if len(rows) <= MOST:
         return rows
-    near = np.zeros(len(candidates), bool)
+    is_neighbour = np.zeros(len(candidates), bool)
     for centre in measured.best_first[:CENTRES].tolist():
         differing = np.count_nonzero(candidates.levels != candidates.levels[centre], axis=1)
-        near |= free & (differing == 1)
-    return np.concatenate([rows[near[rows]], rows[~near[rows]]])[:MOST]
+        is_neighbour |= free & (differing == 1)
+    return np.concatenate([rows[is_neighbour[rows]], rows[~is_neighbour[rows]]])[:MOST]
 
 
 def expected(
     candidates: Candidates, measured: Measured, rows: np.ndarray, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The expected logarithm of the cost of ``rows``, and its standard deviation over the trees.
-    A candidate that failed counts as the worst that was measured, and every one in the worse half
-    as the median: how bad it is does not matter, and the trees then separate the better ones."""
+    """Return the expected log cost of ``rows``, and its standard deviation over the trees.
+
+    A candidate that failed counts as the worst measured one, and every one in the worse half as the
+    median: how bad it is does not matter, and the trees then separate the better ones."""
     from sklearn.ensemble import ExtraTreesRegressor  # noqa: PLC0415
 
     features = forest_features(candidates)
@@ -97,13 +99,13 @@ def expected(
     forest = ExtraTreesRegressor(
         TREES, max_features=0.3, random_state=int(generator.integers(1 << 31))
     ).fit(features[measured.rows], np.log(np.minimum(costs, np.median(costs))))
-    asked = features[rows]
-    of_trees = np.stack([tree.tree_.predict(asked)[:, 0] for tree in forest.estimators_])
+    row_features = features[rows]
+    of_trees = np.stack([tree.tree_.predict(row_features)[:, 0] for tree in forest.estimators_])
     return of_trees.mean(axis=0), of_trees.std(axis=0)
 
 
 def forest_features(candidates: Candidates) -> np.ndarray:
-    """What the forest knows of each candidate: (N, F), float32."""
+    """Return the forest's features of each candidate: (N, F), float32."""
     numbers = candidates.numbers
     features = list(numbers.values())
     for name, column in candidates.columns.items():
@@ -114,8 +116,8 @@ def forest_features(candidates: Candidates) -> np.ndarray:
         for name, values in numbers.items()
         if values.min() > 0 and len(np.unique(values)) > 2
     }
-    for one, other in combinations(positive.values(), 2):
-        features += [one + other, one - other]
+    for first, second in combinations(positive.values(), 2):
+        features += [first + second, first - second]
     for name, logarithm in positive.items():
         values = numbers[name]
         if np.all(values == np.round(values)) and values.max() < 1 << 53:

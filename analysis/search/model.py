@@ -1,8 +1,8 @@
 """The candidates whose costs a model expects to be near the least.
 
-Where the kernel states what its time is a sum of (counts, loops, launches), the model is that sum
-with prices fitted to what has been measured, and the search measures the candidates within a tenth
-of the least expected cost and then ends (Prajapati 2019, section A.5). Elsewhere it is a forest.
+Where the kernel states the summands of its time (counts, loops, launches), the model is their sum
+with prices fitted to the measured candidates. The search measures the candidates within a tenth of
+the least expected cost, and then ends (Prajapati 2019, section A.5). Elsewhere it is a forest.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ NEAR = 0.10
 def choose(
     candidates: Candidates, measured: Measured, count: int, generator: np.random.Generator
 ) -> np.ndarray:
-    """The candidates of the least expected cost; none where all that are near it are measured.
+    """Choose the candidates of least expected cost; none where all near it were measured.
 
     Raises:
-        ModuleNotFoundError: there is no sum, and scikit-learn is not installed.
+        ModuleNotFoundError: the kernel states no sum, and scikit-learn is not installed.
     """
     free = measured.free(len(candidates))
     if not candidates.terms:
@@ -36,14 +36,14 @@ def choose(
         return generator.choice(
             np.flatnonzero(free), min(count, missing, int(free.sum())), replace=False
         )
-    near = near_least(expected(candidates, measured), NEAR)
-    return np.asarray(near[free[near]][:count])
+    cheapest = near_least(expected(candidates, measured), NEAR)
+    return np.asarray(cheapest[free[cheapest]][:count])
 
 
 def expected(candidates: Candidates, measured: Measured) -> np.ndarray:
-    """The expected cost (N,) of every candidate, from those that were measured."""
-    known = np.isfinite(measured.costs)
-    rows = measured.rows[known]
+    """Return the expected cost (N,) of every candidate, from the measured ones."""
+    succeeded = np.isfinite(measured.costs)
+    rows = measured.rows[succeeded]
     columns = {name: column[rows] for name, column in candidates.terms.items()}
-    fitted = fit_linear_cost(columns, measured.costs[known], intervals=False)
+    fitted = fit_linear_cost(columns, measured.costs[succeeded], intervals=False)
     return fitted.of(candidates.terms)

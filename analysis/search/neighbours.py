@@ -1,8 +1,8 @@
 """Candidates that differ from the best ones in one parameter, after a random start.
 
-A local search: from the best candidate to those that differ in one parameter only, the nearest
+A local search goes from the best candidate to those that differ in one parameter, the nearest
 values first. Where all of these have been measured, half of a batch is drawn at random, so that
-the search starts elsewhere, and the rest are neighbours of the next best.
+the search starts elsewhere, and the others are neighbours of the next best.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CENTRES = 20
 def choose(
     candidates: Candidates, measured: Measured, count: int, generator: np.random.Generator
 ) -> np.ndarray:
-    """Neighbours of the best candidates, which have not been measured."""
+    """Choose neighbours of the best candidates that have not been measured."""
     best = measured.best_first
     if len(measured.rows) < START or not len(best):
         return random_order.choose(candidates, measured, count, generator)
@@ -30,10 +30,12 @@ def choose(
     if not len(neighbours_of(candidates, int(best[0]), free, generator)):  # a local minimum
         drawn = generator.choice(np.flatnonzero(free), -(-count // 2), replace=False)
         free[drawn] = False
-    near = near_best(candidates, measured, free, count - len(drawn), generator)
-    free[near] = False
-    rest = count - len(drawn) - len(near)
-    return np.concatenate([drawn, near, generator.choice(np.flatnonzero(free), rest, False)])
+    neighbours = near_best(candidates, measured, free, count - len(drawn), generator)
+    free[neighbours] = False
+    remaining = count - len(drawn) - len(neighbours)
+    return np.concatenate(
+        [drawn, neighbours, generator.choice(np.flatnonzero(free), remaining, False)]
+    )
 
 
 def near_best(
@@ -43,23 +45,23 @@ def near_best(
     count: int,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """At most ``count`` of the ``free`` (N,) candidates: those that differ from the best in one
-    parameter, then from the next best, and so on."""
+    """Return at most ``count`` of the ``free`` (N,) candidates: those that differ from the best in
+    one parameter, then from the next best, and so on."""
     free = free.copy()
     chosen: list[int] = []
     for centre in measured.best_first[:CENTRES].tolist():
         if len(chosen) == count:
             break
-        near = neighbours_of(candidates, centre, free, generator)[: count - len(chosen)]
-        free[near] = False
-        chosen += near.tolist()
+        neighbours = neighbours_of(candidates, centre, free, generator)[: count - len(chosen)]
+        free[neighbours] = False
+        chosen += neighbours.tolist()
     return np.array(chosen, np.int64)
 
 
 def neighbours_of(
     candidates: Candidates, centre: int, free: np.ndarray, generator: np.random.Generator
 ) -> np.ndarray:
-    """The ``free`` candidates that differ from ``centre`` in one parameter: those of the nearest
+    """Return the ``free`` candidates that differ from ``centre`` in one parameter: the nearest
     values first, equally near ones in random order."""
     distance = np.abs(candidates.levels - candidates.levels[centre])
     rows = np.flatnonzero(free & (np.count_nonzero(distance, axis=1) == 1))

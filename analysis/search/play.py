@@ -1,4 +1,4 @@
-"""A search played on candidates that have all been measured: what it would have lost."""
+"""The losses of a search, simulated on candidates that have all been measured."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from analysis.search.strategies import next_batch
 
 
 def score(objective: Objective, costs: np.ndarray) -> np.ndarray:
-    """The objective (n,) of energies (J) and times (s) ``costs`` (n, 2); NaN where one that it
-    needs is missing."""
+    """Return the objective (n,) of energies (J) and times (s) ``costs`` (n, 2); NaN where one that
+    it needs is missing."""
     scores = np.full(len(costs), np.nan)
     energy_j, time_s = np.where(np.isfinite(costs), costs, np.nan).T
     needed = np.isfinite(time_s) & (np.isfinite(energy_j) | (objective.unit == "s"))
@@ -30,20 +30,20 @@ def play(
     batch: int,
     seed: int,
 ) -> np.ndarray:
-    """What the best candidate found is above the least of all, as a fraction, after each
-    measurement: (budget,), infinite before the first that did not fail. A search that ends before
-    loses from then on what it lost at its end.
+    """Return the score of the best measured candidate above the least of all, a fraction, after
+    each measurement: (budget,), infinite before the first that did not fail. After the end of the
+    search the loss stays the same.
 
     ``costs``: (N, 2), energy (J) and time (s) of all candidates; NaN for those that failed.
-    ``budget``: at most N. The strategy knows of the costs only those that it has asked for.
+    ``budget``: at most N. The strategy sees only the costs of candidates that it has chosen.
     """
     all_scores = score(objective, costs)
     least = np.nanmin(all_scores)
     rows = np.empty(0, np.int64)
     lost = np.full(budget, np.inf)
     while len(rows) < budget:
-        known = np.sort(rows)
-        measured = Measured(known, score(objective, costs[known]))
+        measured_rows = np.sort(rows)
+        measured = Measured(measured_rows, score(objective, costs[measured_rows]))
         chosen = next_batch(strategy, candidates, measured, min(batch, budget - len(rows)), seed)
         if not len(chosen):  # the strategy has ended its search
             break

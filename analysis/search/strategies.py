@@ -1,4 +1,4 @@
-"""The strategies by name: one line each. A strategy's module is imported when it is asked for.
+"""The strategies by name. A strategy's module is imported on first use.
 
 A new strategy is a file with a function ``choose`` (:data:`analysis.search.candidates.Strategy`)
 and a line here.
@@ -24,7 +24,7 @@ STRATEGIES = {
 
 
 def find_strategy(name: str) -> Strategy:
-    """The strategy registered as ``name``; KeyError if there is none."""
+    """Return the strategy registered as ``name``; KeyError if there is none."""
     strategy: Strategy = import_module(STRATEGIES[name]).choose
     return strategy
 
@@ -36,10 +36,10 @@ def next_batch(
     count: int,
     seed: int | Sequence[int],
 ) -> np.ndarray:
-    """The rows of the next candidates to measure, (at most ``count``,), int64; none where all have
-    been measured. Failed ones are not tried again.
+    """Return the rows of the next candidates to measure, at most ``count``, int64; none where all
+    have been measured. Failed ones are not tried again.
 
-    A pure function of its arguments: a search that was interrupted goes on as it would have.
+    A pure function of its arguments, so that an interrupted search continues in the same way.
 
     Raises:
         ModuleNotFoundError: the strategy needs a package that is not installed.
