@@ -1,4 +1,4 @@
-"""Two stores, or two parts of one, beside each other: what changed, and in what they differ."""
+"""Comparison of two stores, or of two parts of one: changed times, energies and set-ups."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ INFORMATIVE = {
     "versions.commit": ("versions", "commit"),
     "versions.python": ("versions", "python"),
 }
-"""Values that ``run`` accepts a change of, and that a comparison names."""
+"""Values that may change within a campaign, and whose changes a comparison names."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class SetupChange:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What :func:`compare_stores` found. ``before``, ``after``: what was compared, in words."""
+    """The result of :func:`compare_stores`. ``before``, ``after``: names of the compared parts."""
 
     before: str
     after: str
@@ -70,7 +70,7 @@ class Comparison:
     setup_changes: tuple[SetupChange, ...]
 
     def regressions(self, above_pct: float = 0.0) -> list[Change]:
-        """The significant increases of time or energy by more than so many %."""
+        """The significant increases of time or energy by more than ``above_pct``."""
         return [
             change
             for change in self.changes
@@ -96,7 +96,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class _Side:
-    """Measurements to compare: those of a store's Dataset where ``rows`` (bool) is."""
+    """Measurements to compare: the rows of a store's Dataset where ``rows`` (bool) is true."""
 
     store: Store
     dataset: xr.Dataset
@@ -113,15 +113,15 @@ def compare_stores(
     sites: Sequence[str] | None = None,
     alike_nodes: bool = False,
 ) -> Comparison:
-    """Compare two stores; or, without ``other``, two parts of one.
+    """Compare two stores or, without ``other``, two parts of one.
 
     ``before``, ``after``: the parts of one store, each a date (UTC; measured before it, or since)
-    or the begins of set-ups' ids with commas; where only one is given, the other part is the rest.
-    ``sites``: or two sites of one store, see :func:`_compare_sites`. ``alike_nodes``: see
-    :func:`analysis.comparison.changes.compare_site`.
+    or the beginnings of set-ups' ids separated by commas; where only one is given, the other part
+    has all other measurements. ``sites``: two sites of one store instead, see
+    :func:`_compare_sites`. ``alike_nodes``: see :func:`analysis.comparison.changes.compare_site`.
 
     Raises:
-        ArgumentError: they have no site or no point in common, or the parts are not parts.
+        ArgumentError: no site or point is in common, or the parts are not given correctly.
         DamagedStoreError: a store cannot be read.
     """
     if sites:
@@ -134,16 +134,16 @@ def compare_stores(
         )
     sides = _parts(store, before, after) if other is None else [_whole(store), _whole(other)]
     first, second = sides
-    compared, changes, setups = [], [], []
+    summaries, changes, setups = [], [], []
     for site in common_sites(first.dataset, second.dataset):
-        summary, of_site = compare_site(
+        summary, site_changes = compare_site(
             first.dataset, second.dataset, site, first.rows, second.rows, alike_nodes=alike_nodes
         )
         if summary.common:
-            compared.append(replace(summary, notes=(*summary.notes, *_undated(sides, site))))
-            changes += of_site
+            summaries.append(replace(summary, notes=(*summary.notes, *_undated(sides, site))))
+            changes += site_changes
             setups += _setup_changes(site, *([_setup_uses(side, site) for side in sides]))
-    if not compared:
+    if not summaries:
         has = [", ".join(site_names(side.dataset)) or "none" for side in sides]
         raise ArgumentError(
             f"{first.name} and {second.name} have no measured point in common (site, partition, "
@@ -153,38 +153,38 @@ def compare_stores(
     return Comparison(
         before=first.name,
         after=second.name,
-        sites=tuple(compared),
+        sites=tuple(summaries),
         changes=tuple(with_adjusted(changes)),
         setup_changes=tuple(setups),
     )
 
 
 def _compare_sites(whole: _Side, sites: Sequence[str]) -> Comparison:
-    """Two sites of a store: kernels of equal parameters at settings that both have, or without any
-    at the highest of each. Their nodes are what is compared, so each site's are taken for
-    equal; set-ups are not compared, as all of them differ."""
-    known = site_names(whole.dataset)
+    """Compare two sites of a store: kernels of equal parameters at the common settings, or where
+    there are none at the highest setting of each. The nodes of a site are treated as equal.
+    Set-ups are not compared, because all of them differ."""
+    names = site_names(whole.dataset)
     if len(set(sites)) != 2 or len(sites) != 2:
         raise ArgumentError(f"--site: found {', '.join(sites)}; give it for two sites")
     for site in sites:
-        if site not in known:
-            raise ArgumentError(f"--site: {unknown_name('site', site, known)}")
+        if site not in names:
+            raise ArgumentError(f"--site: {unknown_name('site', site, names)}")
     name = f"{sites[1]} over {sites[0]}"
-    site_of = whole.dataset["site"].values
-    rows = [whole.rows & (site_of == site) for site in sites]
+    row_sites = whole.dataset["site"].values
+    rows = [whole.rows & (row_sites == site) for site in sites]
     dataset = whole.dataset
-    settings, setting = distinct_settings(*axis_values(dataset, np.arange(len(site_of))))
+    settings, setting = distinct_settings(*axis_values(dataset, np.arange(len(row_sites))))
     note = "each site's nodes are taken for equal"
     if all(side.any() for side in rows) and not np.isin(setting[rows[0]], setting[rows[1]]).any():
         tops = [_highest(settings, setting[side], dataset["time_s"].values[side]) for side in rows]
         rows = [side & (setting == top) for side, top in zip(rows, tops, strict=True)]
         texts = [setting_text(settings[top]) for top in tops]
         note += f"; no setting is common: {sites[0]} at {texts[0]}, {sites[1]} at {texts[1]}"
-        unset = ("measurement", np.full(len(site_of), np.nan))
-        unnamed = ("measurement", np.full(len(site_of), "", object))
+        unset = ("measurement", np.full(len(row_sites), np.nan))
+        unnamed = ("measurement", np.full(len(row_sites), "", object))
         dataset = dataset.assign(dict.fromkeys(NUMBERS, unset) | {"profile": unnamed})
-    alike = ("measurement", np.full(len(site_of), name, object))
-    nowhere = ("measurement", np.full(len(site_of), "", object))
+    alike = ("measurement", np.full(len(row_sites), name, object))
+    nowhere = ("measurement", np.full(len(row_sites), "", object))
     dataset = dataset.assign(site=alike, partition=nowhere)
     summary, changes = compare_site(dataset, dataset, name, *rows, alike_nodes=True)
     if not summary.common:
@@ -203,7 +203,8 @@ def _compare_sites(whole: _Side, sites: Sequence[str]) -> Comparison:
 
 
 def _highest(settings: Sequence[Setting], setting: np.ndarray, time_s: np.ndarray) -> int:
-    """The index of the highest of the settings of rows, int64 (rows,)."""
+    """The index of the highest setting. ``setting``: each row's index into ``settings``, int64
+    (rows,); ``time_s``: (rows,)."""
     rows = np.bincount(setting, minlength=len(settings))
     mean_s = np.bincount(setting, time_s, len(settings)) / np.maximum(rows, 1)
     return highest(settings, rows > 0, mean_s)
@@ -221,13 +222,13 @@ def _parts(store: Store, before: str | None, after: str | None) -> list[_Side]:
             f"{store.root}: found one store; name a second one, or divide this one by the date of "
             f"a change (--after 2026-03-01) or by set-ups: {_setups_text(whole)}"
         )
-    given = [
+    options = [
         (name, text) for name, text in (("before", before), ("after", after)) if text is not None
     ]
-    chosen = {name: _chosen(whole, text, name) for name, text in given}
-    rest = next(others for _, others in chosen.values())
+    divisions = {name: _chosen(whole, text, name) for name, text in options}
+    remaining = next(remaining_rows for _, remaining_rows in divisions.values())
     rows_before, rows_after = (
-        chosen.get(name, (rest, rest))[0] & whole.rows for name in ("before", "after")
+        divisions.get(name, (remaining, remaining))[0] & whole.rows for name in ("before", "after")
     )
     if (rows_before & rows_after).any():
         raise ArgumentError("--before and --after have measurements in common")
@@ -238,20 +239,21 @@ def _parts(store: Store, before: str | None, after: str | None) -> list[_Side]:
 
 
 def _undated(sides: Sequence[_Side], site: str) -> list[str]:
-    """How many measurements of a divided store have no time and are in no part, a sentence."""
+    """A sentence with the number of measurements of a divided store that have no time and are in
+    neither part; empty where there are none."""
     first, second = sides
     if first.store is not second.store:
         return []
     dataset = first.dataset
-    left = is_complete(dataset["status"].values) & ~first.rows & ~second.rows
-    undated = left & ~(dataset["start_unix_s"].values > 0)
+    in_neither = is_complete(dataset["status"].values) & ~first.rows & ~second.rows
+    undated = in_neither & ~(dataset["start_unix_s"].values > 0)
     n = int((undated & (dataset["site"].values == site)).sum())
     return [f"{n} measurements without a time (start_unix_s) are in neither part"] if n else []
 
 
 def _chosen(side: _Side, text: str, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """The rows that a date or set-ups' ids choose, and those that they leave, bool. A date does
-    neither with rows that have no time."""
+    """The rows that a date or set-ups' ids select, and the other rows, bool (rows,). With a date,
+    rows without a time are in neither."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -272,7 +274,7 @@ def _chosen(side: _Side, text: str, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _setups_text(side: _Side) -> str:
-    """The set-ups of a store with how many measurements each has and since when."""
+    """The set-ups of a store, each with its number of measurements and the time of the first."""
     frame = pd.DataFrame(
         {
             "setup": [str(setup) for setup in side.dataset["setup"].values.tolist()],
@@ -288,9 +290,9 @@ def _setups_text(side: _Side) -> str:
 
 
 def _setup_uses(side: _Side, site: str) -> list[SetupUse]:
-    """How a side's measurements of a site were made."""
-    of_site = side.rows & (side.dataset["site"].values == site)
-    points = Counter(str(setup) for setup in side.dataset["setup"].values[of_site].tolist())
+    """The set-ups of a side's measurements of a site, with their numbers of measurements."""
+    at_site = side.rows & (side.dataset["site"].values == site)
+    points = Counter(str(setup) for setup in side.dataset["setup"].values[at_site].tolist())
     uses, _ = setup_uses(side.store, points, read_contents(side.store).tail.setups)
     return [use for use in uses if use.site == site and use.id in points]
 
@@ -313,7 +315,7 @@ def _setup_changes(
 
 
 def _counted(uses: Sequence[tuple[Mapping[str, Any], int]], key: str) -> Counter[str]:
-    """Each value of a key, as JSON, with the measurements under it."""
+    """Each value of a key, as JSON, with its number of measurements."""
     counted: Counter[str] = Counter()
     for values, points in uses:
         if key in values or (key not in INFORMATIVE and is_known(values, key)):

@@ -1,4 +1,4 @@
-"""What operations and time cost at a setting, by a fit."""
+"""The cost of operations and of time at a setting, by a fit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from campaign.results.fits import FitSource
 
 SHOWN = 8
-"""Settings that an error names."""
+"""The number of settings that an error names."""
 
 
 def costs_at_clocks(
@@ -25,46 +25,46 @@ def costs_at_clocks(
     core_mhz: float | None,
     mem_mhz: float | None,
 ) -> CostsAtSetting:
-    """The costs at the setting of these clocks; None where any clock will do.
+    """The costs at the setting with these clocks; None stands for any clock.
 
-    ``volts``: the core and memory voltage of every known setting.
+    ``volts``: the core and memory voltage of every setting whose voltages are known.
 
     Raises:
-        ArgumentError: not one setting of known voltage is at these clocks.
+        ArgumentError: no setting of known voltage has these clocks, or several have.
     """
-    wanted = (core_mhz, mem_mhz)
-    volts = {Setting(*setting.numbers[:3]): of for setting, of in volts.items()}
-    given = [k for k, mhz in enumerate(wanted) if mhz is not None]
-    matches = [setting for setting in volts if all(setting.clocks[k] == wanted[k] for k in given)]
+    clocks_mhz = (core_mhz, mem_mhz)
+    volts = {Setting(*setting.numbers[:3]): voltages for setting, voltages in volts.items()}
+    axes = [k for k, mhz in enumerate(clocks_mhz) if mhz is not None]
+    matches = [
+        setting for setting in volts if all(setting.clocks[k] == clocks_mhz[k] for k in axes)
+    ]
     if len(matches) != 1:
-        if matches and len(given) == 1:
-            name = ("--mem-mhz", "--core-mhz")[given[0]]
-            others = [setting.clocks[1 - given[0]] for setting in sorted(matches)]
+        if matches and len(axes) == 1:
+            name = ("--mem-mhz", "--core-mhz")[axes[0]]
+            other_mhz = [setting.clocks[1 - axes[0]] for setting in sorted(matches)]
             raise ArgumentError(
                 f"{fit.site}: several settings have these clocks; also give {name}: "
-                f"{', '.join(dict.fromkeys(map(_clock_text, others)))}"
+                f"{', '.join(dict.fromkeys(map(_clock_text, other_mhz)))}"
             )
 
         def distance(setting: Setting) -> float:
-            clocks = ((wanted[k], setting.clocks[k]) for k in given)
-            return sum(
-                abs(math.log(mhz / known_mhz)) for mhz, known_mhz in clocks if mhz and known_mhz
-            )
+            pairs = ((clocks_mhz[k], setting.clocks[k]) for k in axes)
+            return sum(abs(math.log(mhz / near_mhz)) for mhz, near_mhz in pairs if mhz and near_mhz)
 
-        among = sorted(matches or volts)
-        known = " ".join(map(_option_text, among[:SHOWN]))
-        asked = " ".join(
+        settings = sorted(matches or volts)
+        options = " ".join(map(_option_text, settings[:SHOWN]))
+        requested = " ".join(
             f"{option} {mhz:g}"
-            for option, mhz in zip(("--core-mhz", "--mem-mhz"), wanted, strict=True)
+            for option, mhz in zip(("--core-mhz", "--mem-mhz"), clocks_mhz, strict=True)
             if mhz is not None
         )
-        fits_what = "fits several settings"
-        if not matches and among:
-            nearest = _option_text(min(among, key=distance))
-            fits_what = f"is at no setting of known voltage; the nearest is {nearest}"
+        problem = "fits several settings"
+        if not matches and settings:
+            nearest = _option_text(min(settings, key=distance))
+            problem = f"is at no setting of known voltage; the nearest is {nearest}"
         raise ArgumentError(
-            f"{fit.site}: {asked} {fits_what}; give --core-mhz and --mem-mhz of one of: "
-            f"{known}{' ...' if len(among) > SHOWN else ''}"
+            f"{fit.site}: {requested} {problem}; give --core-mhz and --mem-mhz of one of: "
+            f"{options}{' ...' if len(settings) > SHOWN else ''}"
         )
     return setting_costs(fit, source, matches[0], volts[matches[0]])
 
@@ -80,7 +80,7 @@ def _option_text(setting: Setting) -> str:
 def setting_costs(
     fit: Fit, source: FitSource, setting: Setting, volts: tuple[float, float]
 ) -> CostsAtSetting:
-    """The costs at a setting of known voltages."""
+    """The costs at a setting. ``volts``: its core and memory voltage."""
     costs = costs_at(fit, setting, *volts)
     rows = [
         OperationCost(f"energy_{name}", value, "pJ", low, high)

@@ -1,4 +1,4 @@
-"""Cross-validation of one site or several, as a user asks for it, and what it returns to Python."""
+"""Cross-validation of one site or several, and its results as the Python interface returns them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def crossvalidate(
     objective: str,
     form: FormRequest,
 ) -> CrossvalResult:
-    """See :meth:`campaign.results.Results.crossval`, whose arguments these are; ``form``: what the
-    fits are asked for.
+    """Cross-validate with the arguments of :meth:`campaign.results.Results.crossval`. ``form``: the
+    options of the fits.
 
     Raises:
-        ArgumentError: arguments that do not go together.
+        ArgumentError: arguments that exclude each other.
         FitError: there are too few measurements, or the scheme is unknown.
     """
     over_sites = scheme == "leave-one-site-out"
@@ -45,29 +45,29 @@ def crossvalidate(
         raise ArgumentError("--time: leave-one-site-out uses measured times only")
     if train and scheme != "holdout":
         raise ArgumentError("--train needs --scheme holdout")
-    fit: dict[str, Any] = vars(form) | {"objective": objective}
-    judged = data if fitted_on is None else [*data, fitted_on]
-    unproven = any(of_site.unproven_clocks for of_site in judged)
+    options: dict[str, Any] = vars(form) | {"objective": objective}
+    all_data = data if fitted_on is None else [*data, fitted_on]
+    unproven = any(observed.unproven_clocks for observed in all_data)
     if fitted_on is not None:
         if over_sites or train or time != "measured":
             raise ArgumentError("--fitted-on takes no --scheme, --train or --time")
-        return CrossvalResult(fitted_elsewhere(fitted_on, data[0], **fit), unproven)
+        return CrossvalResult(fitted_elsewhere(fitted_on, data[0], **options), unproven)
     if over_sites:
-        return CrossvalResult(leave_one_site_out(data, **fit), unproven)
-    made = cross_validate(data[0], scheme, time=time, train=train, **fit)
+        return CrossvalResult(leave_one_site_out(data, **options), unproven)
+    crossval = cross_validate(data[0], scheme, time=time, train=train, **options)
     among_all = []
     if scheme == "holdout":
         (predicted,) = folds(data[0], scheme, train)
         among_all = judge_holdout(data[0], ~predicted, objective=objective)
-    return CrossvalResult(made, unproven, among_all)
+    return CrossvalResult(crossval, unproven, among_all)
 
 
 @dataclass(frozen=True)
 class CrossvalResult:
     """A cross-validation: the error out of fold, and what the picks lose.
 
-    ``among_all``: of a holdout, the picks of ``predict`` among all settings, those that it was
-    fitted on included.
+    ``among_all``: for a holdout, the picks of ``predict`` among all settings, including those that
+    were fitted on.
     """
 
     crossval: CrossValidation
@@ -116,7 +116,7 @@ class FewCrossvalResult:
         return self.crossval.as_dict() | {"unproven_clocks": self.unproven_clocks}
 
     def to_pandas(self) -> pd.DataFrame:
-        """The cases, a row each: what each chooser loses a kernel in a draw, in %."""
+        """The cases, each a kernel in a draw, a row each: what each chooser loses, in %."""
         import pandas as pd  # noqa: PLC0415
 
         return pd.DataFrame(

@@ -1,4 +1,4 @@
-"""Failed attempts by kernel, reason and node, with the last output of one of each."""
+"""Failed attempts by kernel, reason and node, with the last output of the latest of each group."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from dvfs.kernel_instance import KernelInstance, kernel_instances
 from dvfs.setting import AXES, Setting
 
 FAILED, WAITING, MEASURED = "failed", "waiting", "measured since"
-"""What became of a point: no further attempt is made; a campaign that runs, or the next one,
-makes one; or a later attempt measured it."""
-BY = ["site", "kernel", "status", "node"]
+"""The outcome of a point: no further attempt is made; the current or next campaign makes one; or a
+later attempt measured the point."""
+GROUP_KEYS = ["site", "kernel", "status", "node"]
 
 
 def failed_attempts(store: Store) -> pd.DataFrame:
-    """Every failed attempt, in order of its start: a row each, with the columns
-    :data:`campaign.store.columns.FAILURE_COLUMNS` and ``outcome`` of its point, one of
-    :data:`FAILED`, :data:`WAITING` and :data:`MEASURED`.
+    """Every failed attempt, a row each, in order of start. Columns:
+    :data:`campaign.store.columns.FAILURE_COLUMNS`, and ``outcome`` of the point: :data:`FAILED`,
+    :data:`WAITING` or :data:`MEASURED`.
 
     Raises:
         DamagedStoreError: every generation is damaged, or the plan cannot be read.
@@ -41,15 +41,17 @@ def failed_attempts(store: Store) -> pd.DataFrame:
     frame = frame.drop_duplicates(["point_id", "attempt"], keep="last")
     states = point_states(store, contents) if len(frame) else {}
     plan = store.read_json("campaign.json") or {}
-    most = int(plan.get("campaign", {}).get("retries", {}).get("max", 0))
-    planned = {own_id.decode() for ids in planned_ids(store).values() for own_id in ids.tolist()}
+    max_retries = int(plan.get("campaign", {}).get("retries", {}).get("max", 0))
+    planned = {
+        planned_id.decode() for ids in planned_ids(store).values() for planned_id in ids.tolist()
+    }
 
     def outcome(point_id: str) -> str:
         status, attempts = states[point_id]
         if status in COMPLETE:
             return MEASURED
-        again = point_id in planned and will_be_tried_again(status, attempts, most)
-        return WAITING if again else FAILED
+        waits = point_id in planned and will_be_tried_again(status, attempts, max_retries)
+        return WAITING if waits else FAILED
 
     frame["outcome"] = [outcome(point_id) for point_id in frame["point_id"]]
     return frame.sort_values("start_unix_s", kind="stable", ignore_index=True)
@@ -57,12 +59,12 @@ def failed_attempts(store: Store) -> pd.DataFrame:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureGroup:
-    """The failed attempts of one kernel on one node that have one reason.
+    """The failed attempts of one kernel on one node for one reason.
 
-    ``attempts``: how many. Of the points whose last failed attempt is among them, ``failed`` have
-    no further attempt, ``waiting`` have one to come, and ``measured_since`` were measured by a
-    later one. The other fields are of the last attempt: ``text`` is its reason with the last
-    output, ``setting`` the clocks that were asked for.
+    ``attempts``: their number. Of the points whose last failed attempt is in the group, ``failed``
+    have no further attempt, ``waiting`` have one to come, and ``measured_since`` were measured by a
+    later one. The other fields describe the last attempt: ``text`` is its reason with the last
+    output, ``setting`` the requested clocks.
     """
 
     site: str
@@ -90,7 +92,7 @@ class FailureGroup:
 
 @dataclass(frozen=True)
 class Failures:
-    """A store's failed attempts, the groups with most points that failed first."""
+    """A store's failed attempts, in groups; those with the most failed points first."""
 
     groups: tuple[FailureGroup, ...]
 
@@ -112,24 +114,24 @@ class Failures:
 
 
 def grouped_failures(store: Store, kernel: str | None = None, node: str | None = None) -> Failures:
-    """A store's failed attempts by site, kernel, reason and node; of one kernel or node only where
-    it is named.
+    """A store's failed attempts by site, kernel, reason and node; where ``kernel`` or ``node`` is
+    named, only its attempts.
 
     Raises:
-        ArgumentError: the store knows no such kernel or node.
+        ArgumentError: the store has no such kernel or node.
         DamagedStoreError: the store cannot be read.
     """
     frame = failed_attempts(store)
     frame["last of point"] = ~frame["point_id"].duplicated(keep="last")
-    for name, wanted in (("kernel", kernel), ("node", node)):
-        if wanted is not None and wanted not in set(frame[name]):
+    for name, value in (("kernel", kernel), ("node", node)):
+        if value is not None and value not in set(frame[name]):
             tables, _ = current_tables(store)
-            known = sorted({*tables.measurements[name], *frame[name]} - {""})
-            if wanted not in known:
-                raise ArgumentError(f"--{name}: {unknown_name(name, wanted, known)}")
-        if wanted is not None:
-            frame = frame[frame[name] == wanted]
-    groups = [_group(key, attempts) for key, attempts in frame.groupby(BY, sort=True)]
+            names = sorted({*tables.measurements[name], *frame[name]} - {""})
+            if value not in names:
+                raise ArgumentError(f"--{name}: {unknown_name(name, value, names)}")
+        if value is not None:
+            frame = frame[frame[name] == value]
+    groups = [_group(key, attempts) for key, attempts in frame.groupby(GROUP_KEYS, sort=True)]
     groups.sort(key=lambda group: (-group.failed, -group.waiting, -group.attempts))
     return Failures(tuple(groups))
 

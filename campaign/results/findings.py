@@ -1,4 +1,4 @@
-"""What the checks of a site's measurements find, with examples."""
+"""The findings of the checks of a site's measurements, with examples."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from dvfs.dataset import Columns
 
 EXAMPLES = 3
-"""Rows that are named of what a check finds."""
+"""The number of rows that are named as examples of a finding."""
 NAMED_KERNELS = 5
 
 
 def site_findings(dataset: xr.Dataset | Columns, site: str) -> tuple[SiteFinding, ...]:
-    """What the checks of a site's measurements find in a store's Dataset."""
+    """The findings of the checks of a site's measurements in a store's Dataset."""
     return tuple(
         SiteFinding(
             site,
@@ -39,32 +39,34 @@ def site_findings(dataset: xr.Dataset | Columns, site: str) -> tuple[SiteFinding
 
 
 def finding_texts(findings: Sequence[SiteFinding], every_one: bool, remedy: str) -> Iterator[str]:
-    """Findings as text for people. Of a check that found more than :data:`SEPARATE` at a site, the
-    first, and the number and the kernels of the others, unless ``every_one`` is wanted.
-    ``remedy``: the option that prints all of them."""
+    """Findings as text for people. Where a check has more than :data:`SEPARATE` findings at a site:
+    the first, then the number and the kernels of the others, unless ``every_one``. ``remedy``: the
+    option that prints all of them."""
 
     def cause(entry: SiteFinding) -> tuple[str, str, str]:
         return entry.site, entry.finding["severity"], entry.finding["check"]
 
     for _, group in groupby(findings, key=cause):
-        first, *others = group
+        first, *further = group
         yield first.text_for_people()
-        if every_one or len(others) < SEPARATE:
-            yield from (entry.text_for_people() for entry in others)
+        if every_one or len(further) < SEPARATE:
+            yield from (entry.text_for_people() for entry in further)
             continue
-        kernels = dict.fromkeys(k["label"] for e in others for k in e.finding["kernels"])
-        more = len(kernels) - NAMED_KERNELS
-        named = ", ".join(list(kernels)[:NAMED_KERNELS]) + (f" and {more} more" if more > 0 else "")
+        kernels = dict.fromkeys(k["label"] for entry in further for k in entry.finding["kernels"])
+        unnamed = len(kernels) - NAMED_KERNELS
+        named = ", ".join(list(kernels)[:NAMED_KERNELS]) + (
+            f" and {unnamed} more" if unnamed > 0 else ""
+        )
         yield (
-            f"    and {len(others)} more findings of this check, of {named} ({remedy} prints them)"
+            f"    and {len(further)} more findings of this check, of {named} ({remedy} prints them)"
         )
 
 
 def usable_findings(
     findings: Sequence[SiteFinding], accept_unproven: bool
 ) -> tuple[SiteFinding, ...]:
-    """The findings, where the measurements can be used. ``accept_unproven``: clocks that nothing
-    showed, and energies that were estimated, are taken as they are, and that finding is a warning.
+    """Return the findings where the measurements can be used. ``accept_unproven``: unproven clocks
+    and estimated energies are accepted, and their finding becomes a warning.
 
     Raises:
         ArgumentError: no fit can be true to these measurements.

@@ -1,6 +1,6 @@
-"""Fits of a site's measurements, alone or from the fit of a site like it, and the files that a
-store keeps of them: ``fits/SITE.json``, the default one of a site, and ``fits/SITE@NAME.json``,
-those that were given a name."""
+"""Fits of a site's measurements, alone or starting from the fit of a similar site, and their files
+in a store: ``fits/SITE.json`` (the site's default fit) and ``fits/SITE@NAME.json`` (a fit with a
+name)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 DEFAULT = "default"
 """The name of the fit that is used where none is named."""
-OF_DATA = ("core_mhz", "mem_mhz", "core_v", "mem_v", "time_s", "energy_j")
-"""The columns of the measurements that :func:`data_id` is a hash of, beside their points' ids."""
+HASHED_COLUMNS = ("core_mhz", "mem_mhz", "core_v", "mem_v", "time_s", "energy_j")
+"""The columns that :func:`data_id` hashes, in addition to the points' ids."""
 
 
 UNPROVEN_CLOCKS = "clocks unproven: nothing showed that the settings differ"
@@ -39,12 +39,12 @@ ESTIMATED_ENERGIES = "energies estimated, not measured"
 
 
 class NoKeptFitError(UserError):
-    """The store has no such fit of a site, or its file is not one. The remedy is the command."""
+    """The store has no such fit of a site, or its file is not a fit. The remedy is a command."""
 
 
 @dataclass(frozen=True)
 class Request(FormRequest):
-    """What a fit was asked for."""
+    """The options of a fit."""
 
     like: str = ""
     """The site whose fit this one started from; empty for none."""
@@ -56,7 +56,7 @@ class Request(FormRequest):
         return f"--model {self.model}, --voltage {self.voltage}{robust}{like}"
 
     def differences(self, earlier: Request) -> tuple[str, str]:
-        """The options in which two requests differ: the earlier one's, and these."""
+        """The options in which two requests differ: as in ``earlier``, and as in this one."""
         pairs = [
             (f"--{name} {getattr(earlier, name)}", f"--{name} {getattr(self, name)}")
             for name in ("model", "voltage")
@@ -75,12 +75,12 @@ class Request(FormRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class FitSource:
-    """Which fit a result is from.
+    """The fit that a result is from.
 
-    ``created``: date and time as ISO 8601; ``version``: of this package; ``data_id``: what
-    :func:`data_id` gave of its measurements. They are None of fits that an earlier version kept.
-    ``stale``: whether the store's measurements of the site are other ones now, None where that is
-    not known. ``unproven_clocks``, ``stated_clocks``, ``estimated_energies``: as the fit has them.
+    ``created``: date and time as ISO 8601; ``version``: of this package; ``data_id``: the
+    :func:`data_id` of its measurements. They are None for fits that an earlier version kept.
+    ``stale``: whether the store's measurements of the site have changed since, None where that is
+    unknown. ``unproven_clocks``, ``stated_clocks``, ``estimated_energies``: as in the fit.
     """
 
     site: str
@@ -104,7 +104,7 @@ class FitSource:
 
     @property
     def made(self) -> str:
-        """When it was made, for people."""
+        """When the fit was made, for people."""
         if self.created is None:
             return "made by an earlier version"
         when = datetime.fromisoformat(self.created)
@@ -121,7 +121,7 @@ class FitSource:
 
     @property
     def about_data(self) -> tuple[str, ...]:
-        """How the clocks and energies of its measurements are known, where they were not read."""
+        """What is doubtful about the clocks and energies of its measurements, a phrase each."""
         return (
             *((UNPROVEN_CLOCKS,) if self.unproven_clocks else ()),
             *((STATED_CLOCKS,) if self.stated_clocks else ()),
@@ -130,7 +130,7 @@ class FitSource:
 
     @property
     def why_stale(self) -> str:
-        """What a stale fit lacks, and the command that makes it anew."""
+        """Why the fit is stale, and the command that makes it again."""
         named = "" if self.name == DEFAULT else f" --name {self.name}"
         return (
             f"the store has other measurements now, make it anew: campaign fit {self.store} "
@@ -139,15 +139,17 @@ class FitSource:
 
 
 def fit_file_name(site: str, name: str = DEFAULT) -> str:
-    """The file of a site's fit in the folder of fits. No quoted name contains an ``@``."""
+    """The file name of a site's fit. No quoted name contains an ``@``."""
     file = site_file_name(site)
     return file if name == DEFAULT else f"{Path(file).stem}@{quote(name, safe='')}.json"
 
 
 def kept_fits(store: Store) -> list[tuple[str, str]]:
-    """(site, name) of every fit that the store keeps: by site, the default one first."""
+    """(site, name) of every fit that the store keeps, sorted by site, the default fit first."""
     stems = [Path(file).stem.partition("@") for file in store.json_names("fits")]
-    names = {(unquote(site), unquote(name) if at else DEFAULT) for site, at, name in stems}
+    names = {
+        (unquote(site), unquote(name) if separator else DEFAULT) for site, separator, name in stems
+    }
     return sorted(names, key=lambda pair: (pair[0], pair[1] != DEFAULT, pair[1]))
 
 
@@ -159,29 +161,29 @@ def keep_fit(
     data: str,
     variant_prices: Sequence[Mapping[str, Any]] = (),
 ) -> None:
-    """Keep a fit, in place of an earlier one of this name. ``data``: its :func:`data_id`;
-    ``variant_prices``: :func:`campaign.variants.models.variant_prices`."""
+    """Keep a fit; it replaces an earlier fit of this name. ``data``: the :func:`data_id`;
+    ``variant_prices``: from :func:`campaign.variants.models.variant_prices`."""
     from importlib.metadata import version  # noqa: PLC0415
 
     from analysis.energy.fit_file import as_kept  # noqa: PLC0415
 
-    about = {
+    origin = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "version": version("dvfs-campaign"),
         "request": asdict(request),
         "data_id": data,
         "files": _data_files(store),
     }
-    kept = as_kept(fit) | ({"variant_prices": list(variant_prices)} if variant_prices else {})
+    fit_json = as_kept(fit) | ({"variant_prices": list(variant_prices)} if variant_prices else {})
     with writing(store):
-        store.write_json(f"fits/{fit_file_name(fit.site, name)}", kept | {"kept": about})
+        store.write_json(f"fits/{fit_file_name(fit.site, name)}", fit_json | {"kept": origin})
 
 
 def check_replaceable(store: Store, site: str, name: str, request: Request) -> None:
-    """Refuse to replace a fit that was asked for otherwise: picks may be in use that are its.
+    """Refuse to replace a fit that has other options: its picks may be in use.
 
     Raises:
-        ArgumentError: the store keeps a fit of this name that was asked for otherwise.
+        ArgumentError: the store keeps a fit of this name with other options.
     """
     try:
         earlier = request_of(read_fit_json(store, site, name))
@@ -195,36 +197,35 @@ def check_replaceable(store: Store, site: str, name: str, request: Request) -> N
         )
 
 
-def request_of(kept: Any) -> Request | None:
-    """What a kept fit was asked for; None where its file does not show it.
+def request_of(fit_json: Any) -> Request | None:
+    """The options of a kept fit; None where its file does not show them.
 
-    Earlier versions did not keep it, but did keep the forms that were compared, if any were.
+    Earlier versions did not keep the options, but did keep the forms that were compared, if any.
     """
     try:
-        about = kept.get("kept")
-        if about is not None:
-            asked = about["request"]
-            return Request(**asked | {"model": without_surface(asked["model"])})
-        if kept["tried"]:
-            return Request(robust=kept["robust"])
-        if kept["why"] != "the model and the voltage were given":
+        origin = fit_json.get("kept")
+        if origin is not None:
+            options = origin["request"]
+            return Request(**options | {"model": without_surface(options["model"])})
+        if fit_json["tried"]:
+            return Request(robust=fit_json["robust"])
+        if fit_json["why"] != "the model and the voltage were given":
             return None
-        known = kept["voltage"] in KNOWN
-        model = without_surface(kept["model"])
-        return Request(model, "known" if known else kept["voltage"], kept["robust"])
+        known_volts = fit_json["voltage"] in KNOWN
+        model = without_surface(fit_json["model"])
+        return Request(model, "known" if known_volts else fit_json["voltage"], fit_json["robust"])
     except (AttributeError, KeyError, TypeError):
         return None
 
 
 def kept_form(store: Store, site: str, name: str = DEFAULT) -> FormRequest:
-    """What a fit to the same measurements is to be asked for, to be like the one that is kept;
-    everything chosen where no default one is.
+    """The options that refit the kept fit's form; all defaults where the store has no default fit.
 
-    That is what it was asked for itself; where it started from another site's fit, or its file
-    does not show it, the form that it has.
+    These are the options of the kept fit. Where it started from another site's fit, or its file
+    does not show them, they name the form that it has.
 
     Raises:
-        NoKeptFitError: there is no fit of this name, which is not the default one's.
+        NoKeptFitError: there is no fit of this name, and the name is not ``default``.
     """
     try:
         fit = read_fit(store, site, name)
@@ -235,49 +236,49 @@ def kept_form(store: Store, site: str, name: str = DEFAULT) -> FormRequest:
     request = request_of(read_fit_json(store, site, name))
     if request is not None and not request.like:
         return FormRequest(request.model, request.voltage, request.robust)
-    known = fit.voltage not in NOT_KNOWN
-    return FormRequest(fit.model, "known" if known else fit.voltage, fit.robust)
+    known_volts = fit.voltage not in NOT_KNOWN
+    return FormRequest(fit.model, "known" if known_volts else fit.voltage, fit.robust)
 
 
 def read_fit_json(store: Store, site: str, name: str = DEFAULT) -> Any:
-    """What the store keeps of a fit, unchecked.
+    """The JSON of a kept fit, unchecked.
 
     Raises:
         NoKeptFitError: there is none.
     """
     try:
-        kept = store.read_json(f"fits/{fit_file_name(site, name)}")
+        fit_json = store.read_json(f"fits/{fit_file_name(site, name)}")
     except DamagedStoreError as error:
         why = str(error.__context__ or "its file is missing, or has no checksum")
         raise not_a_fit(store, site, name, why) from None
-    if kept is None:
-        others = [other for known, other in kept_fits(store) if known == site]
-        sites = sorted({known for known, _ in kept_fits(store)})
-        if not others and sites and not has_site_record(store, site):
+    if fit_json is None:
+        fit_names = [stored for fitted_site, stored in kept_fits(store) if fitted_site == site]
+        sites = sorted({fitted_site for fitted_site, _ in kept_fits(store)})
+        if not fit_names and sites and not has_site_record(store, site):
             raise NoKeptFitError(
                 f"{store.root}: has no fit of site {site!r}",
                 known_names(site, sites, "it has fits of"),
             )
-        near = did_you_mean(site, recorded_sites(store))
-        if near and not others and not has_site_record(store, site):
-            raise NoKeptFitError(f"{store.root}: has no site {site!r}", near.rstrip())
-        near_fit = did_you_mean(name, others).rstrip()
-        if near_fit:
-            what = f"{store.root}: has no fit {name!r} of site {site!r}"
-            raise NoKeptFitError(what, f"{near_fit} It has: {', '.join(others)}")
-        which = "fit" if name == DEFAULT and not others else f"fit {name!r}"
-        has = f" (it has: {', '.join(others)})" if others else ""
+        similar_site = did_you_mean(site, recorded_sites(store))
+        if similar_site and not fit_names and not has_site_record(store, site):
+            raise NoKeptFitError(f"{store.root}: has no site {site!r}", similar_site.rstrip())
+        similar_fit = did_you_mean(name, fit_names).rstrip()
+        if similar_fit:
+            problem = f"{store.root}: has no fit {name!r} of site {site!r}"
+            raise NoKeptFitError(problem, f"{similar_fit} It has: {', '.join(fit_names)}")
+        which = "fit" if name == DEFAULT and not fit_names else f"fit {name!r}"
+        has = f" (it has: {', '.join(fit_names)})" if fit_names else ""
         raise NoKeptFitError(
             f"{store.root}: has no {which} of site {site!r}{has}", _command(store, site, name)
         )
-    return kept
+    return fit_json
 
 
 def read_fit(store: Store, site: str, name: str = DEFAULT) -> Fit:
-    """The fit that the store keeps of a site under a name.
+    """The fit of a site that the store keeps under ``name``.
 
     Raises:
-        NoKeptFitError: there is none, or its file is not one.
+        NoKeptFitError: there is none, or its file is not a fit.
     """
     from analysis.energy.fit_file import NoFitError, fit_of  # noqa: PLC0415
 
@@ -288,18 +289,18 @@ def read_fit(store: Store, site: str, name: str = DEFAULT) -> Fit:
 
 
 def read_summary(store: Store, site: str, name: str = DEFAULT) -> tuple[FitSummary, Any]:
-    """A kept fit without what predictions are computed from, and the JSON of its file.
+    """A kept fit without the arrays that predictions need, and the JSON of its file.
 
     Raises:
-        NoKeptFitError: there is none, or its file is not one.
+        NoKeptFitError: there is none, or its file is not a fit.
     """
     from pydantic import ValidationError  # noqa: PLC0415
 
     from analysis.energy.fit_summary import FitSummary, first_error  # noqa: PLC0415
 
-    kept = read_fit_json(store, site, name)
+    fit_json = read_fit_json(store, site, name)
     try:
-        return FitSummary.model_validate(kept), kept
+        return FitSummary.model_validate(fit_json), fit_json
     except ValidationError as error:
         raise not_a_fit(store, site, name, first_error(error)) from None
 
@@ -307,13 +308,13 @@ def read_summary(store: Store, site: str, name: str = DEFAULT) -> tuple[FitSumma
 def fit_source(
     store: Store, summary: FitSummary, name: str, columns: Callable[[], xr.Dataset | Columns]
 ) -> FitSource:
-    """Which fit a summary is of. ``columns``: reads the store, and is only called where the
+    """The source of a summary's fit. ``columns``: reads the store; it is called only where the
     store's files have changed since the fit."""
-    about = summary.kept
+    origin = summary.kept
     stale = None
-    if about is not None:
-        changed = about.files != _data_files(store)
-        stale = changed and about.data_id != data_id(columns(), summary.site)
+    if origin is not None:
+        changed = origin.files != _data_files(store)
+        stale = changed and origin.data_id != data_id(columns(), summary.site)
     return FitSource(
         site=summary.site,
         name=name,
@@ -321,9 +322,9 @@ def fit_source(
         voltage=summary.voltage,
         simulated=summary.simulated,
         n=summary.n,
-        created=about.created if about else None,
-        version=about.version if about else None,
-        data_id=about.data_id if about else None,
+        created=origin.created if origin else None,
+        version=origin.version if origin else None,
+        data_id=origin.data_id if origin else None,
         stale=stale,
         unproven_clocks=summary.unproven_clocks,
         stated_clocks=summary.stated_clocks,
@@ -333,9 +334,9 @@ def fit_source(
 
 
 def data_id(columns: xr.Dataset | Columns, site: str) -> str:
-    """A hash of a site's measurements, failures left out: 12 hexadecimal digits.
+    """A hash of a site's measurements without failures: 12 hexadecimal digits.
 
-    It depends on their points, clocks, voltages, times and energies, and on no order.
+    It depends on their points, clocks, voltages, times and energies, but not on their order.
     """
     import hashlib  # noqa: PLC0415
 
@@ -344,22 +345,22 @@ def data_id(columns: xr.Dataset | Columns, site: str) -> str:
     from campaign.store.generation import STATE, id_order  # noqa: PLC0415
     from dvfs.dataset import FAILURES, texts_of  # noqa: PLC0415
 
-    of_site, status = texts_of(columns, "site"), texts_of(columns, "status")
-    at_site = of_site.array(bool, [name == site for name in of_site.values])
+    sites, status = texts_of(columns, "site"), texts_of(columns, "status")
+    at_site = sites.array(bool, [name == site for name in sites.values])
     failed = status.array(bool, [name in FAILURES for name in status.values])
     rows = np.flatnonzero(at_site & ~failed)
     ids = np.asarray(columns["point_id"])[rows].astype(STATE["id"])
     order = id_order(ids)
     rows = rows[order]
-    hashed = hashlib.sha256(b"\n".join(ids[order].tolist()))
-    for name in OF_DATA:
-        hashed.update(np.asarray(columns[name])[rows].astype("<f8").tobytes())
-    return hashed.hexdigest()[:12]
+    hasher = hashlib.sha256(b"\n".join(ids[order].tolist()))
+    for name in HASHED_COLUMNS:
+        hasher.update(np.asarray(columns[name])[rows].astype("<f8").tobytes())
+    return hasher.hexdigest()[:12]
 
 
 def _data_files(store: Store) -> dict[str, int]:
-    """The files that measurements are added to, and their sizes: while these are the same, so are
-    the measurements."""
+    """The newest index, as 0, and the journals -> size: while these do not change, neither do the
+    measurements."""
     files = {f"index/{max((path.name for path in store.index.glob('[0-9]*')), default='')}": 0}
     for path in store.journal_paths():
         with suppress(FileNotFoundError):  # compacted and removed meanwhile
@@ -368,7 +369,7 @@ def _data_files(store: Store) -> dict[str, int]:
 
 
 def not_a_fit(store: Store, site: str, name: str, why: str) -> NoKeptFitError:
-    """The error for a file that should hold a fit and does not."""
+    """The error for a file that should hold a fit but does not."""
     path = store.fits / fit_file_name(site, name)
     return NoKeptFitError(f"{path}: is not a fit ({why})", _command(store, site, name))
 
@@ -387,9 +388,9 @@ class KnownSite:
     data: Observations
     volts: Volts
 
-    def measured_as(self, fit: Fit) -> tuple[Observations, Volts]:
-        """Its measurements, their energies as the site of ``fit``, which started from this one's,
-        should have them; and the voltages of the settings that were measured."""
+    def scaled_to(self, fit: Fit) -> tuple[Observations, Volts]:
+        """The measurements with their energies scaled to the site of ``fit``, which started from
+        this site's fit, and the voltages of the measured settings."""
         present = {self.data.settings[s] for s in set(self.data.setting.tolist())}
         ratio = fit.energy_j(self.data) / self.fit.energy_j(self.data)
         data = replace(self.data, energy_j=self.data.energy_j * ratio)
@@ -397,10 +398,10 @@ class KnownSite:
 
 
 def check_like(site: str, request: Request) -> None:
-    """Refuse a request that no fit can start from.
+    """Refuse a ``like`` that cannot be used.
 
     Raises:
-        ArgumentError: ``like`` goes with other options, or names the site itself.
+        ArgumentError: ``like`` is given with other options, or names the site itself.
     """
     if request.like == site:
         raise ArgumentError(f"--like: names the site {site} itself; name another one")
@@ -411,8 +412,8 @@ def check_like(site: str, request: Request) -> None:
         )
 
 
-def fitted(data: Observations, request: Request, known: KnownSite | None) -> Fit:
-    """The fit that was asked for; ``known``: the site that it starts from, None for none.
+def fitted(data: Observations, request: Request, like_site: KnownSite | None) -> Fit:
+    """Fit the measurements as requested. ``like_site``: the site to start from, None for none.
 
     Raises:
         FitError: there are too few measurements, or the names are unknown.
@@ -420,6 +421,6 @@ def fitted(data: Observations, request: Request, known: KnownSite | None) -> Fit
     from analysis.energy.fit import fit  # noqa: PLC0415
     from analysis.energy.known_site import fit_like  # noqa: PLC0415
 
-    if known is not None:
-        return fit_like(data, known.fit, known.data, known.volts)
+    if like_site is not None:
+        return fit_like(data, like_site.fit, like_site.data, like_site.volts)
     return fit(data, request.model, request.voltage, robust=request.robust)

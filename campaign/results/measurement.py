@@ -43,12 +43,12 @@ SHOWN_IDS = 5
 class ShownMeasurement:
     """One measurement.
 
-    ``scalars``: column -> its value, NaN where it is missing, in the units of
-    :data:`dvfs.dataset.COLUMN_UNITS`. ``clock_proof``: how its clocks were shown, as
-    :func:`analysis.measurements.provenance.clock_proofs` says. ``counts``: class -> operations of
-    one iteration, those that are known. ``meters``: channel -> its properties and energy.
+    ``scalars``: column -> value in the units of :data:`dvfs.dataset.COLUMN_UNITS`, NaN where
+    missing. ``clock_proof``: how its clocks were proved, see
+    :func:`analysis.measurements.provenance.clock_proofs`. ``counts``: class -> operations of one
+    iteration, for the classes with known counts. ``meters``: channel -> its properties and energy.
     ``setup``: the record of how it was measured, None where the store has none. ``trace``: power
-    against time, None where it keeps no such trace, or none yet.
+    against time, None where the store keeps no such trace, or none yet.
     """
 
     instance: KernelInstance
@@ -71,7 +71,7 @@ class ShownMeasurement:
         return float(self.scalars["energy_j"] / self.scalars["time_s"])
 
     def as_dict(self) -> dict[str, Any]:
-        """``campaign show --json``; a value that is missing is None."""
+        """``campaign show --json``; missing values are None."""
         scalars = {
             name: None if isinstance(value, float) and math.isnan(value) else value
             for name, value in self.scalars.items()
@@ -121,8 +121,8 @@ class ShownMeasurement:
 def shown_measurement(store: Store, dataset: xr.Dataset, point: str) -> ShownMeasurement:
     """The measurement of a point.
 
-    ``dataset``: that of the store, with its traces. ``point``: the point's id, or a beginning of it
-    that no other measured point has.
+    ``dataset``: the store's Dataset with traces. ``point``: the point's id, or a beginning of it
+    that no other measured point shares.
 
     Raises:
         ArgumentError: there is no such measurement, or several.
@@ -137,18 +137,18 @@ def shown_measurement(store: Store, dataset: xr.Dataset, point: str) -> ShownMea
         for name in dataset.data_vars
         if str(name).startswith(COUNT_PREFIX)
     }
-    of_site = np.flatnonzero(dataset["site"].values == scalars["site"])
-    proof = clock_proofs(dataset, of_site)[of_site == row][0]
+    site_rows = np.flatnonzero(dataset["site"].values == scalars["site"])
+    clock_proof = clock_proofs(dataset, site_rows)[site_rows == row][0]
     kernel, params = (str(dataset[name].values[row]) for name in ("kernel", "params"))
     setup: Record | None = None
     if scalars["setup"]:
-        in_journals = read_contents(store).tail.setups
-        setup = in_journals.get(scalars["setup"]) or read_setup(store, scalars["setup"])
+        journal_setups = read_contents(store).tail.setups
+        setup = journal_setups.get(scalars["setup"]) or read_setup(store, scalars["setup"])
         setup = None if setup is None else public_record(store, setup)
     return ShownMeasurement(
         instance=dataset_kernels(dataset)[kernel, params],
         scalars=scalars,
-        clock_proof=str(proof),
+        clock_proof=str(clock_proof),
         counts={name: count for name, count in counts.items() if math.isfinite(count)},
         meters=json.loads(str(dataset["meters"].values[row])),
         provenance=json.loads(str(dataset["provenance"].values[row])),
@@ -158,7 +158,7 @@ def shown_measurement(store: Store, dataset: xr.Dataset, point: str) -> ShownMea
 
 
 def _row(store: Store, dataset: xr.Dataset, point: str) -> int:
-    """The row of the measurement whose point's id begins so."""
+    """The row of the measurement whose point's id begins with ``point``."""
     ids = [str(point_id) for point_id in dataset["point_id"].values.tolist()]
     rows = [i for i, point_id in enumerate(ids) if point and point_id.startswith(point)]
     if len(rows) == 1:

@@ -1,4 +1,4 @@
-"""A policy file from picks: which of them are worth applying, and what they promise."""
+"""A policy file from picks: the picks that are worth applying, and the changes they promise."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from dvfs.kernel_instance import KernelInstance, short_labels
 from dvfs.setting import Setting
 
 VALID_DAYS = 182
-"""How long a policy holds by default: machines, programs and drivers change."""
+"""Days for which a policy holds by default: machines, programs and drivers change."""
 LONGEST_NAME = 60
 
 
@@ -60,33 +60,33 @@ def draft_policy(
 
     Args:
         predictions: the picks.
-        against: the setting that jobs run at without the policy; by default the highest clocks, or
-            where no setting has both, each kernel's fastest.
-        until: the last day on which it holds (default: half a year from now).
-        control_pct: the share of jobs that are left at the cluster's defaults, in %.
-        seed: decides which these are.
-        cluster: the ClusterName of the Slurm that may apply it.
+        against: the setting of jobs without the policy; by default the highest clocks, or where no
+            setting has both, each kernel's fastest setting.
+        until: the last day on which the policy holds (default: half a year from now).
+        control_pct: the share of jobs that stay at the cluster's defaults, in %.
+        seed: selects these jobs.
+        cluster: the ClusterName of the Slurm that may apply the policy.
         with_default: add an entry for all other jobs: the best single setting of all kernels.
-            Kernels without an entry then get one of the setting that jobs run at without a policy.
+            Each kernel without an entry then gets one with the setting of jobs without the policy.
         unsure: also write entries whose saving is not above 0 with 97.5 % probability.
 
     Raises:
-        ArgumentError: no entry is left, or ``against`` is no setting of the site.
+        ArgumentError: the policy has no entry, or ``against`` is no setting of the site.
     """
-    among = predictions.candidates
-    known = next(iter(among.values())).settings
-    if any((setting.power_limit_w, setting.profile) != (None, None) for setting in known):
+    by_kernel = predictions.candidates
+    settings = next(iter(by_kernel.values())).settings
+    if any((setting.power_limit_w, setting.profile) != (None, None) for setting in settings):
         raise ArgumentError(
             f"{predictions.site}: its settings have power limits or profiles, and a policy sets "
             f"clocks alone; set those of a pick on the node, or measure without"
         )
-    if against is not None and against not in known:
+    if against is not None and against not in settings:
         raise ArgumentError(
             f"--against: {against}: no such setting of {predictions.site}; "
-            f"known: {'; '.join(one.option_text for one in known[:8])}"
+            f"known: {'; '.join(setting.option_text for setting in settings[:8])}"
         )
-    top = highest_clocks(known)
-    base = against if against is not None else None if top is None else known[top]
+    top = highest_clocks(settings)
+    base = against if against is not None else None if top is None else settings[top]
     entries: list[Entry] = []
     left_out: list[str] = []
     unchanged: list[Entry] = []
@@ -94,28 +94,28 @@ def draft_policy(
     shown = short_labels(KernelInstance(pick.kernel, pick.params, pick.label) for pick in picks)
     names = _names([shown[pick.label] for pick in picks])
     for pick, name in zip(picks, names, strict=True):
-        candidates = among[pick.label]
-        made = _entry(name, pick.setting, [candidates], base or _fastest(candidates), unsure)
+        candidates = by_kernel[pick.label]
+        result = _entry(name, pick.setting, [candidates], base or _fastest(candidates), unsure)
         jobs = Match(job_name=name)
-        if isinstance(made, str):
-            left_out.append(f"{pick.label}: {made}")
+        if isinstance(result, str):
+            left_out.append(f"{pick.label}: {result}")
             if base is not None:
                 setting = _written(base)
                 unchanged.append(Entry(name=name, match=jobs, kernel=pick.label, setting=setting))
         else:
-            entries.append(made.model_copy(update={"match": jobs, "kernel": pick.label}))
+            entries.append(result.model_copy(update={"match": jobs, "kernel": pick.label}))
     default = None
     if with_default:
         single = _best_single(predictions)
-        made = (
+        result = (
             "the kernels have no setting in common within the limits"
             if single is None or base is None
-            else _entry("default", single, list(among.values()), base, unsure)
+            else _entry("default", single, list(by_kernel.values()), base, unsure)
         )
-        if isinstance(made, str):
-            left_out.append(f"default: {made}")
+        if isinstance(result, str):
+            left_out.append(f"default: {result}")
         else:
-            default = made
+            default = result
             entries += unchanged  # the default entry is not for them
     if not entries and default is None:
         raise ArgumentError(
@@ -153,14 +153,14 @@ def draft_policy(
 def _entry(
     name: str,
     setting: Setting,
-    among: Sequence[SettingCandidates],
+    candidates: Sequence[SettingCandidates],
     against: Setting,
     unsure: bool,
 ) -> Entry | str:
-    """An entry, or why there is none."""
+    """An entry, or the reason why there is none."""
     if setting == against:
         return f"{setting.short_text} MHz is what jobs run at without a policy"
-    change = promised_change(among, setting, against)
+    change = promised_change(candidates, setting, against)
     if change is None:
         return f"no energies at {against.short_text} MHz to compare with"
     if not (change.is_sure or unsure):
@@ -170,7 +170,7 @@ def _entry(
 
 
 def _promise(change: PromisedChange) -> Promise:
-    """Rounded, so that a person can read and edit it."""
+    """The promise of an entry, rounded so that a person can read and edit it."""
     saving, slowdown = change.saving_pct_95, change.slowdown_pct_95
     return Promise(
         saving_pct=_rounded(change.saving_pct),
@@ -189,39 +189,39 @@ def _written(setting: Setting) -> PolicySetting:
 
 
 def _best_single(predictions: Predictions) -> Setting | None:
-    """The setting that is expected to cost the kernels least on average, each relative to its
-    least, of those that keep the limits for every kernel."""
+    """The setting with the least mean expected cost over the kernels, relative to each kernel's
+    least cost, among the settings that keep the limits for every kernel."""
     if predictions.without_pick:
         return None
     limits = (predictions.max_slowdown, predictions.max_power_w)
     score = objective_of(predictions.objective).score
-    among = list(predictions.candidates.values())
-    common = [one for one in among[0].settings if all(one in other.settings for other in among)]
+    kernels = list(predictions.candidates.values())
+    common = [s for s in kernels[0].settings if all(s in kernel.settings for kernel in kernels)]
     costs, allowed = np.zeros(len(common)), np.ones(len(common), bool)
-    for kernel in among:
+    for kernel in kernels:
         scores = score(kernel.energy_j, kernel.time_s)
-        at = [kernel.settings.index(setting) for setting in common]
-        costs += scores[at] / scores[at].min()
+        indices = [kernel.settings.index(setting) for setting in common]
+        costs += scores[indices] / scores[indices].min()
         allowed &= within_limits(
             kernel.label, kernel.settings, kernel.energy_j, kernel.time_s, *limits
-        )[at]
+        )[indices]
     return common[int(np.argmin(np.where(allowed, costs, np.inf)))] if allowed.any() else None
 
 
-def _fastest(among: SettingCandidates) -> Setting:
-    return among.settings[highest(among.settings, among.equally_fast, among.time_s)]
+def _fastest(kernel: SettingCandidates) -> Setting:
+    return kernel.settings[highest(kernel.settings, kernel.equally_fast, kernel.time_s)]
 
 
 def _names(labels: Iterable[str]) -> list[str]:
-    """A name that an entry may have for each label, all different."""
+    """A valid and unique entry name for each label."""
     names: list[str] = []
     for label in labels:
         name = re.sub("[^A-Za-z0-9_.=+-]+", "_", label)[:LONGEST_NAME].strip("_.=+-") or "kernel"
-        unlike = name
+        unique = name
         for number in itertools.count(2):
-            if unlike not in names:
+            if unique not in names:
                 break
             end = f"+{number}"
-            unlike = f"{name[: LONGEST_NAME - len(end)]}{end}"
-        names.append(unlike)
+            unique = f"{name[: LONGEST_NAME - len(end)]}{end}"
+        names.append(unique)
     return names

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 LEFT_OUT = "\N{HORIZONTAL ELLIPSIS}"
 MOST_SLOWDOWN = 1.0
-"""A larger fraction is meant as percent."""
+"""A larger fraction was probably meant as percent."""
 ROOF_MARGIN = 0.05
-"""By how much a rate may be above the best one measured before it is doubtful: times vary."""
+"""The fraction by which a rate may exceed the best measured one without a warning: times vary."""
 
 
 def asked_candidates(
@@ -46,12 +46,13 @@ def asked_candidates(
     kernel: str | None,
     profile: str | Path | None,
     volts: Volts | None,
-    like: tuple[Observations, Volts] | None = None,
+    like_site: tuple[Observations, Volts] | None = None,
 ) -> tuple[list[SettingCandidates], list[str]]:
-    """The candidates of a profile's application, or else of the kernels that are called so; and
-    what is doubtful about the profile."""
+    """The candidates of a profile's application, or without a profile those of the kernels named
+    ``kernel``; and what is doubtful about the profile, a line each. ``like_site``: the measurements
+    and voltages of the site that the fit started from."""
     if profile is None:
-        return kernel_candidates(data, kernel, volts, like), []
+        return kernel_candidates(data, kernel, volts, like_site), []
     application, warnings = application_candidates(Path(profile), data, volts)
     return [application], warnings
 
@@ -60,16 +61,16 @@ def kernel_candidates(
     data: Observations,
     kernel: str | None,
     volts: Volts | None,
-    like: tuple[Observations, Volts] | None = None,
+    like_site: tuple[Observations, Volts] | None = None,
 ) -> list[SettingCandidates]:
-    """The candidates of the kernels of this name, label or short name, of all by default."""
+    """The candidates of the kernels of this name, label or short name; by default of all."""
     labels = kernel_names(data) if kernel is None else _labels_of(kernel, data)
-    return list(all_candidates(data, labels, volts, like).values())
+    return list(all_candidates(data, labels, volts, like_site).values())
 
 
 def _labels_of(kernel: str, data: Observations) -> list[str]:
-    """The labels of the kernels that a user calls so: by their name, their label, or their short
-    name in a table of all kernels, of those of one name, or of it alone."""
+    """The labels of the kernels that ``kernel`` names: by name, by label, or by short name in a
+    table of all kernels, of the kernels of one name, or of one kernel."""
     instances = [data.instance(label) for label in kernel_names(data)]
     families: dict[str, list[KernelInstance]] = {}
     for instance in instances:
@@ -84,62 +85,62 @@ def _labels_of(kernel: str, data: Observations) -> list[str]:
     labels = {label for name, label in short if kernel == label or _is_called(name, kernel)}
     if labels:
         return sorted(labels)
-    known = dict.fromkeys([*families, *(name for name, _ in short)])
-    hint = did_you_mean(kernel, known)
+    names = dict.fromkeys([*families, *(name for name, _ in short)])
+    hint = did_you_mean(kernel, names)
     raise ArgumentError(
         f"--kernel: {data.site} has no kernel {kernel!r}; {hint}it has {', '.join(families)}"
     )
 
 
 def _is_called(name: str, text: str) -> bool:
-    """Whether a name is meant: as it is, or as a table shows it that left out its middle."""
+    """Whether ``text`` is the name, or the name as a table shows it without its middle."""
     head, left_out, tail = text.partition(LEFT_OUT)
     return name == text or bool(left_out and name.startswith(head) and name.endswith(tail))
 
 
 def _nearest(profile: Profile, settings: Iterable[Setting]) -> Setting:
-    """The setting nearest to a profile's, by the ratios of its clocks."""
-    wanted = (profile.core_mhz, profile.mem_mhz)
+    """The setting whose clocks are nearest to a profile's, by their ratios."""
+    profile_mhz = (profile.core_mhz, profile.mem_mhz)
 
     def distance(setting: Setting) -> float:
-        clocks = zip(wanted, setting.clocks, strict=True)
-        return sum(abs(math.log(mhz / known_mhz)) for mhz, known_mhz in clocks if mhz and known_mhz)
+        clocks = zip(profile_mhz, setting.clocks, strict=True)
+        return sum(abs(math.log(mhz / near_mhz)) for mhz, near_mhz in clocks if mhz and near_mhz)
 
     return min(settings, key=distance)
 
 
 def _wrong_clock(profile: Profile, settings: Iterable[Setting], site: str) -> tuple[str, str]:
-    """The key of the clock that makes a profile's setting none of a site's, and what is found:
-    its memory clock where its core clock is known."""
+    """The key of the profile's clock that fits no setting of a site, and the problem with it. The
+    key is ``mem_mhz`` where the core clock is one of the site's."""
     clocks = {"core_mhz": profile.core_mhz, "mem_mhz": profile.mem_mhz}
     keys = sorted(clocks, reverse=profile.core_mhz in [setting.core_mhz for setting in settings])
-    mhz, other = (clocks[key] for key in keys)
+    mhz, other_mhz = (clocks[key] for key in keys)
     if mhz is None:
         return keys[0], "missing"
-    beside = "" if other is None else f" with {keys[1]} {other:g}"
-    return keys[0], f"found {mhz:g}{beside}, which is not a setting of {site}"
+    other_clock = "" if other_mhz is None else f" with {keys[1]} {other_mhz:g}"
+    return keys[0], f"found {mhz:g}{other_clock}, which is not a setting of {site}"
 
 
 def application_candidates(
     path: Path, data: Observations, volts: Volts | None
 ) -> tuple[SettingCandidates, list[str]]:
-    """The candidates of an application that was profiled at one setting, from its profile; and
-    what is doubtful about the profile."""
+    """The candidates of an application from its profile at one setting; and what is doubtful about
+    the profile, a line each."""
     from campaign.plan.profile_file import read_profile  # noqa: PLC0415
 
     profile, source = read_profile(path)
     settings = dict.fromkeys([*data.settings, *(volts or {})])
-    named = Setting(profile.core_mhz, profile.mem_mhz)
-    measured_at = next((one for one in settings if one.two_clocks == named), named)
+    profile_setting = Setting(profile.core_mhz, profile.mem_mhz)
+    measured_at = next((s for s in settings if s.two_clocks == profile_setting), profile_setting)
     if measured_at not in settings:
-        key, found = _wrong_clock(profile, settings, data.site)
-        known = ", ".join(setting_text(pair) for pair in data.settings[:6])
+        key, problem = _wrong_clock(profile, settings, data.site)
+        shown = ", ".join(setting_text(pair) for pair in data.settings[:6])
         more = " ..." if len(data.settings) > 6 else ""
         nearest = setting_text(_nearest(profile, settings))
         raise source.error(
             (key,),
-            found,
-            f"give the clocks of the run: the nearest setting is {nearest}; known: {known}{more}",
+            problem,
+            f"give the clocks of the run: the nearest setting is {nearest}; known: {shown}{more}",
         )
     if classes := list(data.counts):
         raise_all(
@@ -165,8 +166,9 @@ def application_candidates(
 
 
 def faster_than_measured(profile: Profile, data: Observations, setting: Setting) -> list[str]:
-    """A line for each class whose rate in a profile is above every rate measured at its setting,
-    the roof of a roofline in time (Choi & Vuduc 2012, eq. 3), by more than :data:`ROOF_MARGIN`."""
+    """A line for each class whose rate in a profile exceeds the highest rate measured at the
+    setting, the roof of a roofline in time (Choi & Vuduc 2012, eq. 3), by more than
+    :data:`ROOF_MARGIN`."""
     rows = data.setting == data.settings.index(setting) if setting in data.settings else None
     if rows is None:
         return []
@@ -185,13 +187,13 @@ def faster_than_measured(profile: Profile, data: Observations, setting: Setting)
 
 
 def clock_unproven(columns: Columns, site: str) -> int:
-    """How many measurements of a site have no proof of their clocks."""
+    """The number of a site's measurements that have no proof of their clocks."""
     statuses: list[str] = columns["status"][columns["site"] == site].tolist()
     return statuses.count(CLOCK_UNPROVEN)
 
 
 def check_limits(max_slowdown: float | None, max_power_w: float | None) -> None:
-    """Refuse limits that no setting could keep."""
+    """Refuse limits that no setting can keep."""
     if max_slowdown is not None and not max_slowdown >= 0:
         raise ArgumentError(
             f"--max-slowdown: found {max_slowdown:g}; must be 0 or more, such as 0.05 for 5 %"
@@ -209,26 +211,26 @@ def check_limits(max_slowdown: float | None, max_power_w: float | None) -> None:
 
 
 def picks_within_limits(
-    among: Sequence[SettingCandidates],
+    candidates: Sequence[SettingCandidates],
     objective: str,
     max_slowdown: float | None,
     max_power_w: float | None,
     data: Observations,
 ) -> tuple[list[Pick], list[str]]:
-    """The picks among the candidates, compared with the best single setting of ``data``, and a line
-    for each kernel that has none within the limits.
+    """The picks of the kernels, compared with the best single setting of ``data``; and a line for
+    each kernel that has no setting within the limits.
 
     Raises:
-        ArgumentError: none has.
+        ArgumentError: no kernel has one.
     """
     picks: list[Pick] = []
-    without: list[LimitsError] = []
+    errors: list[LimitsError] = []
     single = best_single_setting(data, objective_of(objective))
-    for candidates in among:
+    for kernel_candidates in candidates:
         try:
             picks.append(
                 pick(
-                    candidates,
+                    kernel_candidates,
                     objective,
                     max_slowdown=max_slowdown,
                     max_power_w=max_power_w,
@@ -236,25 +238,25 @@ def picks_within_limits(
                 )
             )
         except LimitsError as error:
-            without.append(error)
-    if without and not picks:
-        least = min(without, key=lambda error: error.least_w)
+            errors.append(error)
+    if errors and not picks:
+        least = min(errors, key=lambda error: error.least_w)
         raise ArgumentError(
             f"--max-power-w: found {max_power_w:g}, and no kernel has a setting"
             f"{not_too_slow(max_slowdown)} with so little mean power; the least is "
             f"{least.least_text}, of {least.label}; give at least that, or leave the limit out"
         )
-    return picks, [str(error) for error in without]
+    return picks, [str(error) for error in errors]
 
 
 def with_flags(picks: Sequence[Pick], simulated: bool, device: str) -> tuple[Prediction, ...]:
-    """The picks with the Slurm flags that ask for their settings."""
+    """The picks with the Slurm flags that request their settings."""
     return tuple(
         Prediction(
-            one,
+            entry,
             simulated,
-            slurm_flags(one.setting, device),
-            slurm_cannot_set(one.setting, device),
+            slurm_flags(entry.setting, device),
+            slurm_cannot_set(entry.setting, device),
         )
-        for one in picks
+        for entry in picks
     )

@@ -1,4 +1,5 @@
-"""Reports and figure files of a store: what it holds, gathered for ``analysis.report``."""
+"""Reports and figure files of a store, and the gathering of their content for
+``analysis.report``."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ from sites.clocks.slurm import slurm_cannot_set, slurm_flags
 
 FORMATS = ("svg", "pdf", "png")
 LEFT_OUT = ""
-"""The site of measurements that are left out. They stay, as traces name them by their row."""
+"""The site name of excluded measurements. They keep their rows, by which traces refer to them."""
 
 
 def report_content(
@@ -62,22 +63,22 @@ def report_content(
 ) -> ReportContent:
     """The content of a store's report: every site that was measured or planned.
 
-    ``only``: the name of a site, to leave out all others. ``fit_name``: the kept fits to show.
-    ``train``: the settings that the holdout fits on; ``setting``: that of the figures that are of
-    one. ``kernels``: the names of those to show (default: all), by the kept fit of all.
-    ``fitted_on``: show them by a fit of that store's measurements, without those of ``kernels``.
+    ``only``: the name of the only site to include. ``fit_name``: the kept fits to show. ``train``:
+    the settings that the holdout fits on; ``setting``: the setting of the figures that show a
+    single one. ``kernels``: the names of the kernels to show (default: all); the kept fit is still
+    that of all kernels. ``fitted_on``: instead fit that store's measurements, without ``kernels``.
 
     Raises:
         ArgumentError: no kernel has one of these names.
         FitError: ``train`` or ``setting`` has a setting that a site was not measured at.
-        NoKeptFitError: no site has a fit of this name, which is not the default one's.
+        NoKeptFitError: no site has a fit named ``fit_name``, and that is not ``default``.
     """
     notes = []
-    columns = _of_kernels(read_columns(store), kernels)
+    columns = _select_kernels(read_columns(store), kernels)
     traces = None
     if store.traces.is_dir():
         try:
-            traces = _of_kernels(read_traces(store), kernels)
+            traces = _select_kernels(read_traces(store), kernels)
         except DamagedStoreError as error:  # the measurements are still whole
             notes.append(f"The traces of this store cannot be read: {error}.")
     damaged = int(columns.attrs["damaged_records"])
@@ -120,7 +121,7 @@ def report_content(
             listed=_listed(plan, columns),
             train=train,
             setting=setting,
-            elsewhere=None if fitted_on is None else _elsewhere(fitted_on, site, kernels),
+            elsewhere=None if fitted_on is None else _training_data(fitted_on, site, kernels),
             tuned=tuned_parameters(store),
             predicted=partial(
                 predicted_costs, store, columns, energies=partial(_energies, store, columns, site)
@@ -132,18 +133,20 @@ def report_content(
             except DamagedStoreError as error:
                 report.notes.append(f"The traces of this site cannot be read: {error}.")
         report.notes.extend(notes)
-        of_site = [hours for label, hours in spent.items() if label.rpartition("/")[0] == site]
-        if of_site:
-            counts = replace(report.measured, node_hours=total(of_site).number)
+        site_hours = [hours for label, hours in spent.items() if label.rpartition("/")[0] == site]
+        if site_hours:
+            counts = replace(report.measured, node_hours=total(site_hours).number)
             report = replace(report, measured=counts)
-        stated = plan.get("sites", {}).get(site) or _site_measured_last(store, columns, site)
-        how = metered(columns, site)
+        site_file = plan.get("sites", {}).get(site) or _last_site_file(store, columns, site)
+        metering = metered(columns, site)
         reports.append(
             replace(
                 report,
                 energy=campaign_energy(columns, site),
-                factors=_factors(stated.get("energy") or {}),
-                levels=[] if how is None else levels(how, stated.get("metering") or {}),
+                factors=_factors(site_file.get("energy") or {}),
+                levels=[]
+                if metering is None
+                else levels(metering, site_file.get("metering") or {}),
             )
         )
     title = str((store.read_json("store.json") or {}).get("name") or store.root.name)
@@ -151,25 +154,25 @@ def report_content(
     return ReportContent(title, store.root.name, created, reports)
 
 
-def _of_kernels(columns: Columns, kernels: Sequence[str], other: bool = False) -> Columns:
-    """The measurements of the kernels of these names, of all where none is named; or with ``other``
-    those of all others."""
+def _select_kernels(columns: Columns, kernels: Sequence[str], excluded: bool = False) -> Columns:
+    """The measurements of the kernels of these names; with ``excluded``, of all other kernels. All
+    measurements where ``kernels`` is empty."""
     if not kernels:
         return columns
-    known = sorted(columns.texts("kernel").values)
+    names = sorted(columns.texts("kernel").values)
     for name in kernels:
-        if name not in known and not other:
-            raise ArgumentError(f"--kernel: {unknown_name('kernel', name, known)}")
-    shown = columns.texts("kernel").mapped(lambda name: (name in kernels) != other).array(bool)
+        if name not in names and not excluded:
+            raise ArgumentError(f"--kernel: {unknown_name('kernel', name, names)}")
+    shown = columns.texts("kernel").mapped(lambda name: (name in kernels) != excluded).array(bool)
     return columns.replaced("site", np.where(shown, columns["site"], LEFT_OUT))
 
 
-def _elsewhere(store: Store, site: str, kernels: Sequence[str]) -> Observations:
-    """A site's measurements in another store, or this one, without those of ``kernels``."""
+def _training_data(store: Store, site: str, kernels: Sequence[str]) -> Observations:
+    """A site's measurements in ``store``, without those of ``kernels``."""
     record = read_site_record(store, site)
     try:
         return observations(
-            _of_kernels(read_columns(store), kernels, other=True),
+            _select_kernels(read_columns(store), kernels, excluded=True),
             site,
             record.classes,
             record.legal,
@@ -178,8 +181,8 @@ def _elsewhere(store: Store, site: str, kernels: Sequence[str]) -> Observations:
         raise ArgumentError(f"--fitted-on: {store.root}: {error}") from None
 
 
-def _site_measured_last(store: Store, columns: Columns, site: str) -> Mapping[str, Any]:
-    """A site's file as the set-up of its last measurement has it; empty where none has one."""
+def _last_site_file(store: Store, columns: Columns, site: str) -> Mapping[str, Any]:
+    """The site file in the set-up of a site's last measurement; empty without a set-up."""
     rows = np.flatnonzero((columns["site"] == site) & (columns["setup"] != ""))
     if not len(rows):
         return {}
@@ -191,46 +194,46 @@ def _site_measured_last(store: Store, columns: Columns, site: str) -> Mapping[st
     return {} if record is None else record["site"]
 
 
-def _factors(stated: Mapping[str, Any]) -> list[EnergyFactor]:
+def _factors(energy_table: Mapping[str, Any]) -> list[EnergyFactor]:
     """What a kWh costs and emits, by the table ``energy`` of a site file."""
     named = (
-        ("cost", "price_per_kwh", "price", stated.get("currency")),
+        ("cost", "price_per_kwh", "price", energy_table.get("currency")),
         ("CO2e", "co2e_kg_per_kwh", "co2e", "kg CO2e"),
     )
     return [
         EnergyFactor(
-            of=of,
+            of=quantity,
             unit=str(unit),
-            per_kwh=tuple(np.atleast_1d(stated[key]).tolist()),
-            source=stated.get(f"{prefix}_source") or "",
-            year=stated.get(f"{prefix}_year"),
-            utc_offset_h=stated.get("utc_offset_h") or 0.0,
+            per_kwh=tuple(np.atleast_1d(energy_table[key]).tolist()),
+            source=energy_table.get(f"{prefix}_source") or "",
+            year=energy_table.get(f"{prefix}_year"),
+            utc_offset_h=energy_table.get("utc_offset_h") or 0.0,
         )
-        for of, key, prefix, unit in named
-        if stated.get(key) is not None
+        for quantity, key, prefix, unit in named
+        if energy_table.get(key) is not None
     ]
 
 
 def _srun_options(setting: Setting, device: str) -> str:
-    """The options of srun, with the clock that they leave out."""
+    """The options of srun, with the clock that srun cannot set, if any."""
     left_out = slurm_cannot_set(setting, device)
     return slurm_flags(setting, device) + (f" (not {left_out})" if left_out else "")
 
 
 def _listed(plan: dict[str, Any], columns: Columns) -> ListedOrder:
-    """The order of the campaign file that was planned last; none where it cannot be read."""
+    """The order in the campaign file of the last plan; empty where it cannot be read."""
     try:
         campaign = Campaign.model_validate(plan.get("campaign"))
     except ValidationError:  # no plan, or that of another version
         return ListedOrder()
-    known = dataset_kernels(columns)
-    labels = [known[pair].label for pair in listed_inputs(campaign) if pair in known]
+    instances = dataset_kernels(columns)
+    labels = [instances[pair].label for pair in listed_inputs(campaign) if pair in instances]
     settings = [Setting(*pair) for pair in campaign.settings.pairs or []]
     return ListedOrder(labels, settings)
 
 
 def _energies(store: Store, columns: Columns, site: str) -> Energies | None:
-    """What energies of variants are predicted from: the default fit, where one is kept."""
+    """The inputs to predict energies of variants, by the default fit; None where none is kept."""
     try:
         fit = read_fit(store, site)
         record = read_site_record(store, site)
@@ -263,8 +266,8 @@ def write_report(
     fit_name: str = DEFAULT,
     train: Sequence[Setting] | None = None,
 ) -> Path:
-    """Write the report that a person reads, one HTML file; its path. ``fit_name``: the kept fits
-    to show; ``train``: the settings that the holdout fits on.
+    """Write the report, one HTML file, and return its path. ``fit_name``: the kept fits to show;
+    ``train``: the settings that the holdout fits on.
 
     Raises:
         ArgumentError: the file cannot be written.
@@ -283,9 +286,9 @@ def write_report(
 
 
 def report_tables(store: Store, fit_name: str = DEFAULT) -> list[dict[str, Any]]:
-    """The tables of the report as plain JSON types, a dictionary a site: its name, whether its
-    numbers are simulated, what a kWh costs and emits there, and name -> caption and rows of each
-    table. NaN is missing.
+    """The tables of the report as plain JSON types, one dictionary for each site: its name, whether
+    its numbers are simulated, what a kWh costs and emits there, and name -> caption and rows of
+    each table. NaN stands for a missing value.
 
     Raises:
         NoKeptFitError: no site has a fit of this name.
@@ -309,7 +312,7 @@ def report_tables(store: Store, fit_name: str = DEFAULT) -> list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A figure or table that was written, and whether its numbers are simulated."""
+    """A written figure or table, and whether its numbers are simulated."""
 
     path: Path
     simulated: bool
@@ -321,10 +324,10 @@ def write_figures(
     cap_w: float | None = None,
     formats: Sequence[str] = FORMATS,
 ) -> Iterator[WrittenFile]:
-    """Write every figure and table of a report as files; yields each as it is written.
+    """Write every figure and table of a report as a file; yields each as it is written.
 
-    Figures in ``formats``, tables as CSV and LaTeX. With several sites each has a folder of its
-    own. ``cap_w``: a cap on power in watts, drawn into the rooflines.
+    Figures in ``formats``, tables as CSV and LaTeX. With several sites, each has its own folder.
+    ``cap_w``: a cap on power in watts, drawn into the rooflines.
 
     Raises:
         FitError: a cap at or below the constant power.
@@ -332,13 +335,13 @@ def write_figures(
         OSError: a file cannot be written.
     """
     for site in content.sites:
-        inside = folder
+        site_folder = folder
         if len(content.sites) > 1:
-            inside = folder / Path(site_file_name(site.site)).stem
-        inside.mkdir(parents=True, exist_ok=True)
+            site_folder = folder / Path(site_file_name(site.site)).stem
+        site_folder.mkdir(parents=True, exist_ok=True)
         for name, text in _files(site, cap_w, formats):
-            write_output(inside / name, text)
-            yield WrittenFile(inside / name, site.simulated)
+            write_output(site_folder / name, text)
+            yield WrittenFile(site_folder / name, site.simulated)
 
 
 def _files(

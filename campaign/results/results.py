@@ -1,8 +1,8 @@
-"""A store as its reader sees it. A method for each question; what it does is in a module of its
-name in this folder.
+"""A store as its reader sees it: one method for each question, with the code of most methods in a
+module of this folder.
 
-Everything that is heavy is imported where it is used, so that what reads a JSON file alone
-answers at once.
+Heavy modules are imported where they are used: a method that only reads a JSON file answers at
+once.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Results:
 
     @cached_property
     def dataset(self) -> xr.Dataset:
-        """All measurements, and their traces' samples, which are read when they are used.
+        """All measurements with the samples of their traces, which are read on first use.
 
         See :func:`campaign.store.dataset.open_dataset` for its dimensions.
         """
@@ -82,26 +82,26 @@ class Results:
 
     @cached_property
     def columns(self) -> Columns:
-        """The same as arrays, which is read without xarray."""
+        """:attr:`scalars` as NumPy arrays, read without xarray."""
         from campaign.store.tables import read_columns  # noqa: PLC0415
 
         return read_columns(self.store)
 
     def trace(self, point_id: str, channel: str | None = None) -> xr.DataArray:
-        """One measurement's trace along ``time`` (s), in its unit (``units``).
+        """One measurement's trace along ``time`` (s), in the unit of its attribute ``units``.
 
-        ``channel``: may be left out where the measurement has one meter's channel.
+        ``channel``: optional where the measurement has only one channel.
 
         Raises:
-            ArgumentError: there is no such measurement, or not one such trace.
+            ArgumentError: there is no such measurement, or no or more than one such trace.
         """
         from campaign.store.dataset import trace_of  # noqa: PLC0415
 
         return trace_of(self.dataset, point_id, channel)
 
     def measurement(self, point: str) -> ShownMeasurement:
-        """Everything that the store has of one measurement. ``point``: the point's id, or its
-        begin.
+        """Everything that the store has of one measurement. ``point``: the point's id, or the
+        beginning of one.
 
         Raises:
             ArgumentError: there is no such measurement, or several.
@@ -118,10 +118,10 @@ class Results:
         return site_names(self.columns)
 
     def only_site(self, site: str | None = None) -> str:
-        """``site``, or where that is None the only one of the store.
+        """Return ``site``, or the only site of the store where ``site`` is None.
 
         Raises:
-            ArgumentError: none is named, and the store has several or none.
+            ArgumentError: ``site`` is None, and the store has several sites or none.
         """
         if site is not None:
             return site
@@ -135,41 +135,41 @@ class Results:
         raise ArgumentError(f"{self.path}: has {len(self.sites)} sites; name one: {named}")
 
     def status(self, verify: bool = False) -> Status:
-        """What is done, failed and left. ``verify``: read every file, all traces too, and name
-        damaged ones and those that do not belong to a store."""
+        """The points done, failed and left. ``verify``: also read every file, traces included, and
+        name the damaged files and those that do not belong to a store."""
         from campaign.store.states import store_status  # noqa: PLC0415
 
-        now = store_status(self.store)
-        damage = list(now.damage)
+        states = store_status(self.store)
+        damage = list(states.damage)
         if verify:
             from campaign.store.verify import damaged_files, damaged_traces  # noqa: PLC0415
 
-            found = [*damaged_files(self.store), *damaged_traces(self.store)]
-            damage += [text for text in found if text not in damage]
+            texts = [*damaged_files(self.store), *damaged_traces(self.store)]
+            damage += [text for text in texts if text not in damage]
         return Status(
-            tuple(now.partitions),
-            now.failures,
-            tuple(now.flags.values()),
+            tuple(states.partitions),
+            states.failures,
+            tuple(states.flags.values()),
             tuple(damage),
-            tuple(now.mixtures),
+            tuple(states.mixtures),
         )
 
     def iteration_times(self, site: str, partition: str) -> dict[tuple[str, str], float]:
-        """(kernel, parameters as JSON) -> the median time of one iteration, in s: over its
-        measurements on the partition; where there are none, at the site; else over all."""
+        """(kernel, parameters as JSON) -> the median time of one iteration, in s: over the
+        measurements on the partition, where there are none at the site, else over all."""
         from dvfs.dataset import is_complete  # noqa: PLC0415
 
-        done = is_complete(self.columns["status"])
-        of_site = done & (self.columns["site"] == site)
+        complete = is_complete(self.columns["status"])
+        at_site = complete & (self.columns["site"] == site)
         medians: dict[tuple[str, str], float] = {}
-        for rows in (done, of_site, of_site & (self.columns["partition"] == partition)):
+        for rows in (complete, at_site, at_site & (self.columns["partition"] == partition)):
             names = ("kernel", "params", "time_s")
             columns = [self.columns[name][rows].tolist() for name in names]
             times: dict[tuple[str, str], list[float]] = {}
             for kernel, params, time_s in zip(*columns, strict=True):
                 if math.isfinite(time_s):
                     times.setdefault((kernel, params), []).append(time_s)
-            medians |= {pair: statistics.median(some) for pair, some in times.items()}
+            medians |= {pair: statistics.median(values) for pair, values in times.items()}
         return medians
 
     def point_times(self) -> dict[tuple[str, str], dict[tuple[str, str], float]]:
@@ -181,15 +181,16 @@ class Results:
         gaps: dict[tuple[str, str], dict[tuple[str, str], list[float]]] = {}
         for (*place, start_s, kernel, params), (*next_place, next_s, _, _) in pairwise(rows):
             if place == next_place:
-                of_partition = gaps.setdefault((place[0], place[1]), {})
-                of_partition.setdefault((kernel, params), []).append(next_s - start_s)
+                gaps_by_kernel = gaps.setdefault((place[0], place[1]), {})
+                gaps_by_kernel.setdefault((kernel, params), []).append(next_s - start_s)
         return {
-            names: {pair: statistics.median(some) for pair, some in gaps_by_kernel.items()}
-            for names, gaps_by_kernel in gaps.items()
+            partition: {pair: statistics.median(values) for pair, values in by_kernel.items()}
+            for partition, by_kernel in gaps.items()
         }
 
     def failures(self, kernel: str | None = None, node: str | None = None) -> Failures:
-        """The failed attempts by kernel, reason and node; of one kernel or node where it is named.
+        """The failed attempts by kernel, reason and node; only those of ``kernel`` and on ``node``
+        where these are named.
 
         Raises:
             ArgumentError: no attempt of this kernel, or on this node, has failed.
@@ -199,11 +200,11 @@ class Results:
         return grouped_failures(self.store, kernel, node)
 
     def site_record(self, site: str) -> SiteRecord:
-        """What the store knows of a site beside its measurements."""
+        """The store's record of a site: what it has of the site besides measurements."""
         return read_site_record(self.store, site)
 
     def observations(self, site: str) -> Observations:
-        """A site's measurements as the model takes them.
+        """A site's measurements as the model's input.
 
         Raises:
             FitError: the site is not in the store, or none of its measurements has an energy.
@@ -214,7 +215,7 @@ class Results:
         return observations(self.columns, site, record.classes, record.legal)
 
     def findings(self, site: str) -> tuple[SiteFinding, ...]:
-        """What the checks of a site's measurements find."""
+        """The findings of the checks of a site's measurements."""
         from campaign.results.findings import site_findings  # noqa: PLC0415
 
         return site_findings(self.columns, site)
@@ -235,16 +236,16 @@ class Results:
 
         ``model`` and ``voltage``: names of :mod:`analysis.energy.fitted`; ``auto`` chooses by
         cross-validation. ``robust``: measurements far from the model count less (Huber). ``like``:
-        a site of the same chip or family, whose default fit this one starts from
-        (:mod:`analysis.energy.known_site`); the model is then that one's.
-        ``name``: what the fit is kept as, ``default`` being the one that is used where none is
-        named. It takes the place of an earlier one that was asked for in the same way; of another
-        one only with ``replace``. ``accept_unproven``: unproven clocks are taken as
-        they were asked for, and estimated energies for measured ones, which the fit keeps.
+        a site of the same chip or family. This fit starts from the default fit of that site and
+        has its model (:mod:`analysis.energy.known_site`).
+        ``name``: the name of the fit in the store; ``default`` is used where none is named. It
+        replaces an earlier fit of the name that has the same options; one with other options only
+        with ``replace``. ``accept_unproven``: use requested clocks that nothing proves, and
+        estimated energies; the fit records that.
 
         Raises:
-            ArgumentError: no fit can be true to these measurements, or the store keeps a fit of
-                this name that was asked for otherwise, or ``like`` goes with other options.
+            ArgumentError: no fit can be true to these measurements; the store keeps a fit of this
+                name with other options; or ``like`` is given with other options.
             NoKeptFitError: the store has no fit of the site ``like``.
             FitError: there are too few measurements, or the names are unknown.
         """
@@ -255,26 +256,26 @@ class Results:
 
         request = fits.Request(model, voltage, robust, like or "")
         check_like(site, request)
-        known = self.known_site(like) if like else None
+        like_site = self.known_site(like) if like else None
         if not replace:
             fits.check_replaceable(self.store, site, name, request)
         data, findings = self.usable_data(site, accept_unproven)
-        made = fitted(data, request, known)
-        check = site_posterior(data, measured_volts(data)).check() if known is None else None
+        new_fit = fitted(data, request, like_site)
+        check = site_posterior(data, measured_volts(data)).check() if like_site is None else None
         prices = variant_prices(self.store, self.columns, site)
-        fits.keep_fit(self.store, made, name, request, fits.data_id(self.columns, site), prices)
-        return FitResult(made, findings, self.fit_source(site, name), tuple(prices), check)
+        fits.keep_fit(self.store, new_fit, name, request, fits.data_id(self.columns, site), prices)
+        return FitResult(new_fit, findings, self.fit_source(site, name), tuple(prices), check)
 
     def known_site(self, site: str) -> KnownSite:
-        """A site that the fit of another one may start from.
+        """A site from which the fit of another site can start.
 
         Raises:
-            NoKeptFitError: the store has no default fit of it.
+            NoKeptFitError: the store has no default fit of this site.
         """
         from campaign.results.fits import KnownSite  # noqa: PLC0415
 
-        kept = self.kept_fit(site)
-        return KnownSite(kept, self.observations(site), self.setting_volts(site))
+        stored_fit = self.kept_fit(site)
+        return KnownSite(stored_fit, self.observations(site), self.setting_volts(site))
 
     def usable_data(
         self, site: str, accept_unproven: bool
@@ -300,7 +301,7 @@ class Results:
         return fits.kept_fits(self.store)
 
     def kept_fit(self, site: str, name: str = fits.DEFAULT) -> Fit:
-        """The fit that the store keeps of a site under a name.
+        """The fit of a site that the store keeps under ``name``.
 
         Raises:
             NoKeptFitError: there is none.
@@ -308,7 +309,7 @@ class Results:
         return fits.read_fit(self.store, site, name)
 
     def fit_source(self, site: str, name: str = fits.DEFAULT) -> fits.FitSource:
-        """When a kept fit was made, of what, and whether the measurements are other ones now.
+        """When a kept fit was made, from which data, and whether the store's data have changed.
 
         Raises:
             NoKeptFitError: there is none.
@@ -324,9 +325,9 @@ class Results:
         """
         from analysis.energy.fit_summary import summary_json  # noqa: PLC0415
 
-        summary, kept = fits.read_summary(self.store, site, name)
+        summary, fit_json = fits.read_summary(self.store, site, name)
         source = fits.fit_source(self.store, summary, name, lambda: self.columns)
-        return Coefficients(summary, summary_json(kept) | {"fit": source.as_dict()}, source)
+        return Coefficients(summary, summary_json(fit_json) | {"fit": source.as_dict()}, source)
 
     def costs(
         self,
@@ -335,28 +336,29 @@ class Results:
         mem_mhz: float | None = None,
         fit: str = fits.DEFAULT,
     ) -> CostsAtSetting:
-        """What operations and time cost at a setting, by the fit of this name.
+        """The cost of operations and of time at a setting, by the fit named ``fit``.
 
         Raises:
             NoKeptFitError: there is no fit.
-            ArgumentError: not one setting of known voltage is at these clocks.
+            ArgumentError: no setting of known voltage has these clocks, or several have.
         """
         from campaign.results.costs import costs_at_clocks  # noqa: PLC0415
 
-        kept, source = self.kept_fit(site, fit), self.fit_source(site, fit)
-        return costs_at_clocks(kept, source, self.setting_volts(site), core_mhz, mem_mhz)
+        stored_fit, source = self.kept_fit(site, fit), self.fit_source(site, fit)
+        return costs_at_clocks(stored_fit, source, self.setting_volts(site), core_mhz, mem_mhz)
 
     def costs_by_setting(self, site: str, fit: str = fits.DEFAULT) -> list[CostsAtSetting]:
         """:meth:`costs` at every setting that was measured."""
         from campaign.results.costs import setting_costs  # noqa: PLC0415
 
-        kept, source = self.kept_fit(site, fit), self.fit_source(site, fit)
+        stored_fit, source = self.kept_fit(site, fit), self.fit_source(site, fit)
         volts = self.setting_volts(site)
         settings = self.observations(site).settings
-        return [setting_costs(kept, source, pair, volts[pair]) for pair in settings]
+        return [setting_costs(stored_fit, source, pair, volts[pair]) for pair in settings]
 
     def setting_volts(self, site: str) -> dict[Setting, tuple[float, float]]:
-        """The voltages of every setting that was measured or is legal, where they are known."""
+        """Setting -> core and memory voltage, for the measured and legal settings whose voltages
+        are known."""
         from analysis.choice.candidates import known_volts  # noqa: PLC0415
 
         return known_volts(self.observations(site), self.site_record(site).legal)
@@ -378,17 +380,17 @@ class Results:
     ) -> CrossvalResult:
         """Cross-validate a site's fit and picks; several sites for ``leave-one-site-out``.
 
-        ``model``, ``voltage``, ``robust``: as for :meth:`fit`; where none is given, what the kept
-        fit of the name ``fit`` was asked for (several sites: all chosen). ``train``: the settings
-        that a holdout fits on. ``time``: the run time that both are given: ``measured``,
-        ``predicted`` or ``profile``. ``objective``: what the picks minimise and are judged by, as
-        for :meth:`predict`. ``fitted_on``: fit on that store's measurements of the site, and
-        predict those of this one. ``accept_unproven``: as for :meth:`fit`.
+        ``model``, ``voltage``, ``robust``: as for :meth:`fit`; where none is given, the options of
+        the kept fit named ``fit`` (several sites: ``auto``). ``train``: the settings that a holdout
+        fits on. ``time``: the run time used by the fit and the picks: ``measured``, ``predicted``
+        or ``profile``. ``objective``: what the picks minimise and are judged by, as for
+        :meth:`predict`. ``fitted_on``: fit on that store's measurements of the site, and predict
+        those of this store. ``accept_unproven``: as for :meth:`fit`.
 
         Raises:
-            ArgumentError: arguments that do not go together, or no fit can be true to these
+            ArgumentError: arguments that exclude each other, or no fit can be true to these
                 measurements.
-            NoKeptFitError: there is no fit of this name, which is not the default one's.
+            NoKeptFitError: there is no fit named ``fit``, and that is not ``default``.
             FitError: there are too few measurements, or the scheme is unknown.
         """
         from campaign.results.crossval import crossvalidate  # noqa: PLC0415
@@ -399,14 +401,14 @@ class Results:
                 "predicted; name another store, or a --scheme"
             )
         sites = [site] if isinstance(site, str) else list(site)
-        elsewhere = fitted_on.usable_data(sites[0], accept_unproven)[0] if fitted_on else None
+        training_data = fitted_on.usable_data(sites[0], accept_unproven)[0] if fitted_on else None
         return crossvalidate(
             [self.usable_data(name, accept_unproven)[0] for name in sites],
             scheme,
             time=time,
             train=train,
             objective=objective,
-            fitted_on=elsewhere,
+            fitted_on=training_data,
             form=(fitted_on or self).form(sites, fit, model, voltage, robust),
         )
 
@@ -418,7 +420,7 @@ class Results:
         voltage: str | None = None,
         robust: bool | None = None,
     ) -> FormRequest:
-        """What the fits of a cross-validation are asked for: see :meth:`crossval`."""
+        """The options of the fits of a cross-validation: see :meth:`crossval`."""
         if (model, voltage, robust) != (None, None, None) or len(sites) > 1:
             return FormRequest(model or AUTO, voltage or AUTO, bool(robust))
         return fits.kept_form(self.store, sites[0], fit)
@@ -432,8 +434,8 @@ class Results:
         accept_unproven: bool = False,
         **options: Any,
     ) -> FewCrossvalResult:
-        """What picks lose where all kernels were measured at ``settings`` settings (all of them
-        where None), and with ``new`` a new one at so few.
+        """What the picks lose where each kernel is measured at only ``settings`` settings (None:
+        all). ``new``: judge the picks of a new kernel, measured at only this many of these.
 
         ``options``: ``draws`` and ``objective``.
 
@@ -444,8 +446,8 @@ class Results:
         from campaign.results.crossval import FewCrossvalResult  # noqa: PLC0415
 
         data, _ = self.usable_data(site, accept_unproven)
-        made = few_cross_validate(data, settings, new, **options)
-        return FewCrossvalResult(made, data.unproven_clocks)
+        result = few_cross_validate(data, settings, new, **options)
+        return FewCrossvalResult(result, data.unproven_clocks)
 
     def crossval_variants(
         self,
@@ -458,11 +460,10 @@ class Results:
         accept_unproven: bool = False,
         **options: Any,
     ) -> VariantCrossvalResult:
-        """Predict each variant of a kernel by models fitted without it, and judge picks by them.
+        """Predict each variant of a kernel by models fitted without it, and judge the picks.
 
         ``model``, ``voltage``, ``robust``, ``fit``: as for :meth:`crossval`. ``options``:
-        ``scheme``, ``kernel``, ``problem``, ``objective`` and ``time``, as the command line has
-        them.
+        ``scheme``, ``kernel``, ``problem``, ``objective`` and ``time``, as on the command line.
 
         Raises:
             ArgumentError, FitError: see :mod:`campaign.variants.models`.
@@ -493,15 +494,15 @@ class Results:
     ) -> Predictions:
         """The best setting for each kernel of a site.
 
-        By the posterior of its measurements (:mod:`analysis.predict.site`), and of those of the
-        site that the fit of the name ``fit`` started from.
+        Picks come from the posterior given the site's measurements (:mod:`analysis.predict.site`),
+        and those of the site that the fit named ``fit`` started from, if any.
 
         ``kernel``: a kernel's name, its label with parameters, or its short name in a table.
         ``objective``: ``energy``, ``time``, ``edp``, ``ed2p`` or ``weighted:ALPHA``.
         ``max_slowdown``: at most this fraction slower than the fastest setting. ``all_settings``:
-        legal settings that were not measured as well. ``profile``: a profile file's application
-        instead of the measured kernels. ``accept_unproven``: as for :meth:`fit`, where the fit
-        was made without.
+        also legal settings that were not measured. ``profile``: pick for the application of a
+        profile file instead of the measured kernels. ``accept_unproven``: as for :meth:`fit`,
+        where the fit was made without it.
 
         Raises:
             NoKeptFitError: there is no fit.
@@ -511,10 +512,10 @@ class Results:
         from campaign.results import predictions as picking  # noqa: PLC0415
 
         picking.check_limits(max_slowdown, max_power_w)
-        kept, data = self.kept_fit(site, fit), self.observations(site)
+        stored_fit, data = self.kept_fit(site, fit), self.observations(site)
         source = self.fit_source(site, fit)
-        unproven = data.unproven_clocks and not kept.unproven_clocks
-        estimated = data.estimated_energies and not kept.estimated_energies
+        unproven = data.unproven_clocks and not stored_fit.unproven_clocks
+        estimated = data.estimated_energies and not stored_fit.estimated_energies
         if unproven or estimated:
             self.usable_data(site, accept_unproven)
             source = replace(
@@ -523,30 +524,30 @@ class Results:
                 estimated_energies=source.estimated_energies or estimated,
             )
         volts = self.setting_volts(site) if all_settings else None
-        like = None
-        if kept.like is not None and (kept.like.site, fits.DEFAULT) in self.kept_fits:
-            like = self.known_site(kept.like.site).measured_as(kept)
-        among, warnings = picking.asked_candidates(data, kernel, profile, volts, like)
-        if kept.like is not None and kept.like.warning:
-            warnings.append(kept.like.warning)
-        picks, without = picking.picks_within_limits(
-            among, objective, max_slowdown, max_power_w, data
+        like_site = None
+        if stored_fit.like is not None and (stored_fit.like.site, fits.DEFAULT) in self.kept_fits:
+            like_site = self.known_site(stored_fit.like.site).scaled_to(stored_fit)
+        candidates, warnings = picking.asked_candidates(data, kernel, profile, volts, like_site)
+        if stored_fit.like is not None and stored_fit.like.warning:
+            warnings.append(stored_fit.like.warning)
+        picks, without_pick = picking.picks_within_limits(
+            candidates, objective, max_slowdown, max_power_w, data
         )
         device = self.site_record(site).device
         return Predictions(
             site=site,
-            simulated=kept.simulated,
+            simulated=stored_fit.simulated,
             fit=source,
             data_id=fits.data_id(self.columns, site),
             clock_unproven=picking.clock_unproven(self.columns, site),
             objective=objective,
             max_slowdown=max_slowdown,
             max_power_w=max_power_w,
-            predictions=picking.with_flags(picks, kept.simulated, device),
-            without_pick=tuple(without),
+            predictions=picking.with_flags(picks, stored_fit.simulated, device),
+            without_pick=tuple(without_pick),
             warnings=tuple(warnings),
             device=device,
-            candidates={one.label: one for one in among},
+            candidates={entry.label: entry for entry in candidates},
         )
 
     def predict_space(
@@ -560,12 +561,11 @@ class Results:
     ) -> SpacePredictions:
         """The best of the variants that a campaign file's spaces declare, measured or not.
 
-        Times follow from the measured variants of the kernel, energies from the kept fit of this
-        name.
+        Times are predicted from the measured variants of the kernel, energies by the fit ``fit``.
 
         Raises:
             FileError, ArgumentError, FitError: see :mod:`campaign.variants.space_predictions`.
-            NoKeptFitError: there is no fit, and the objective is not the time.
+            NoKeptFitError: there is no fit, and ``objective`` is not ``time``.
         """
         from campaign.variants.space_predictions import predict_space  # noqa: PLC0415
 
@@ -602,8 +602,8 @@ class Results:
         from campaign.variants.study import study_variants  # noqa: PLC0415
 
         def energies() -> Energies | None:
-            kept = (site, fits.DEFAULT) in self.kept_fits
-            return self._energies(site, fits.DEFAULT) if kept else None
+            has_fit = (site, fits.DEFAULT) in self.kept_fits
+            return self._energies(site, fits.DEFAULT) if has_fit else None
 
         return study_variants(
             self.store,
@@ -634,10 +634,10 @@ class Results:
     ) -> RooflineResult:
         """Balances in time and energy at a setting, and whether fast is efficient there.
 
-        ``setting``: also as ``--setting`` takes it; by default the fastest. ``cap_w``: also what a
-        cap on power would do. ``fit``: the name of the kept fit that energies are of; None: the
-        default one, or the regression at this setting where there is none. ``trades``: also what
-        these changes of an algorithm do.
+        ``setting``: a setting, or its text as for ``--setting``; by default the fastest.
+        ``cap_w``: also compute the effect of a cap on power. ``fit``: the kept fit that gives the
+        energies; None: the default fit, or a regression at this setting where there is none.
+        ``trades``: also compute the effect of these changes of an algorithm.
 
         Raises:
             NoKeptFitError: there is no fit of this name.
@@ -645,17 +645,17 @@ class Results:
         """
         from campaign.results.rooflines import site_rooflines  # noqa: PLC0415
 
-        kept = source = None
+        stored_fit = source = None
         if fit is not None or (site, fits.DEFAULT) in self.kept_fits:
             name = fit or fits.DEFAULT
-            kept, source = self.kept_fit(site, name), self.fit_source(site, name)
+            stored_fit, source = self.kept_fit(site, name), self.fit_source(site, name)
         data = self.observations(site)
-        shown = site_rooflines(data, kept, setting, cap_w, trades)
-        about = {
+        rooflines = site_rooflines(data, stored_fit, setting, cap_w, trades)
+        extra = {
             "fit": source and source.as_dict(),
             "estimated_energies": data.estimated_energies,
         }
-        return RooflineResult(shown | about, source)
+        return RooflineResult(rooflines | extra, source)
 
     def compare(
         self,
@@ -666,14 +666,14 @@ class Results:
         sites: Sequence[str] | None = None,
         alike_nodes: bool = False,
     ) -> Comparison:
-        """What changed from this store to ``other``; or from one part of this one to another.
+        """What changed from this store to ``other``, or between two parts of this store.
 
-        ``before``, ``after``: a date (UTC), or begins of set-ups' ids with commas. ``sites``: two,
-        whose measurements are the parts.
-        ``alike_nodes``: take all nodes for equal.
+        ``before``, ``after``: the parts, each a date (UTC), or the beginnings of set-ups' ids
+        separated by commas. ``sites``: two sites as the parts. ``alike_nodes``: treat all nodes as
+        equal.
 
         Raises:
-            ArgumentError: nothing is in common, or the parts are not parts.
+            ArgumentError: nothing is in common, or the parts are not given correctly.
         """
         from campaign.results.comparison import compare_stores  # noqa: PLC0415
 
@@ -692,10 +692,10 @@ class Results:
         fit: str = fits.DEFAULT,
         train: Sequence[Setting] | None = None,
     ) -> Path:
-        """Write the report that a person reads, one HTML file; its path.
+        """Write the report, one HTML file, and return its path.
 
-        ``fit``: the name of the kept fits that it shows. ``train``: the settings that its holdout
-        fits on; by default a random half.
+        ``fit``: the name of the kept fits to show. ``train``: the settings that the holdout fits
+        on; by default a random half.
 
         Raises:
             ArgumentError: the file cannot be written.
@@ -706,8 +706,8 @@ class Results:
         return write_report(self.store, Path(path), fit, train)
 
     def report_tables(self, fit: str = fits.DEFAULT) -> list[dict[str, Any]]:
-        """The tables of the report as plain JSON types, a dictionary a site
-        (:func:`campaign.results.report.report_tables`). ``fit``: as of :meth:`report`."""
+        """The tables of the report as plain JSON types, one dictionary for each site
+        (:func:`campaign.results.report.report_tables`). ``fit``: as for :meth:`report`."""
         from campaign.results.report import report_tables  # noqa: PLC0415
 
         return report_tables(self.store, fit)
@@ -722,12 +722,12 @@ class Results:
         kernels: Sequence[str] = (),
         fitted_on: Results | None = None,
     ) -> list[Path]:
-        """Write every figure and table as files for a paper; their paths.
+        """Write every figure and table as a file for a paper, and return the paths.
 
-        ``site``: one site (default: all, each in a folder of its own). ``cap_w``: draw a cap on
-        power into the rooflines. ``fit``: the name of the kept fits to show. ``formats``: of the
-        figures. ``kernels``: the names of those to show (default: all). ``fitted_on``: a store on
-        whose other kernels the fit is made instead.
+        ``site``: one site (default: all, each in its own folder). ``cap_w``: a cap on power to draw
+        into the rooflines. ``fit``: the name of the kept fits to show. ``formats``: the figures'
+        file formats. ``kernels``: the names of the kernels to show (default: all). ``fitted_on``:
+        fit on that store's measurements of the other kernels instead.
 
         Raises:
             FitError: a cap at or below the constant power.

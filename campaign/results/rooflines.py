@@ -1,4 +1,4 @@
-"""The rooflines of a site at a setting, and of machines as papers print them, also as files.
+"""Rooflines of a site at a setting and of platforms, which are machines as papers print them.
 
 >>> from campaign.results.rooflines import platform_roofline
 >>> platform_roofline("gtx-580").to_pandas()
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from kernels.fmm_u.variants import Root, Ways
 
 SHOWN = 16
-"""Settings that an error names."""
+"""The number of settings that an error names."""
 REFINED = "fmm_u"
-"""The kernel whose mix of instructions has a refined peak."""
+"""The kernel that has a refined peak, from its mix of instructions."""
 
 
 class PlatformOperation(FileModel):
@@ -58,7 +58,7 @@ class PlatformOperation(FileModel):
 
 
 class PlatformFile(FileModel):
-    """A platform file, checked. Read it with :func:`read_platform`."""
+    """A validated platform file. Read it with :func:`read_platform`."""
 
     name: Name
     """The platform's name in figures and tables."""
@@ -84,7 +84,7 @@ def read_platform(path: Path) -> Platform:
     """The platform that a file describes.
 
     Raises:
-        FileError: it cannot be read, or is not a platform file.
+        FileError: the file cannot be read, or is not a platform file.
     """
     file, _ = read_file(path, PlatformFile)
     return Platform(
@@ -93,9 +93,9 @@ def read_platform(path: Path) -> Platform:
         source=file.source or path.name,
         operations={
             name: Operation(
-                of.gop_s, of.eps_pj, of.attained_gop_s or math.nan, of.attained_gb_s or math.nan
+                row.gop_s, row.eps_pj, row.attained_gop_s or math.nan, row.attained_gb_s or math.nan
             )
-            for name, of in file.operations.items()
+            for name, row in file.operations.items()
         },
         gb_s=file.gb_s,
         eps_mem_pj=file.eps_mem_pj,
@@ -112,7 +112,8 @@ def site_rooflines(
     cap_w: float | None,
     trades: Sequence[Trade] = (),
 ) -> dict[str, Any]:
-    """What ``campaign roofline --json`` prints; ``setting``: by default the fastest.
+    """The rooflines of a site as ``campaign roofline --json`` prints them. ``setting``: by default
+    the fastest.
 
     Raises:
         ArgumentError: the setting was not measured, or not by kernels of varied intensity; or the
@@ -128,19 +129,19 @@ def site_rooflines(
 
 
 def _setting_index(data: Observations, setting: Setting | str) -> int:
-    wanted = setting.replace(" ", "") if isinstance(setting, str) else setting.option_text
-    known = [pair.option_text for pair in data.settings]
-    if wanted in known:
-        return known.index(wanted)
+    text = setting.replace(" ", "") if isinstance(setting, str) else setting.option_text
+    measured = [pair.option_text for pair in data.settings]
+    if text in measured:
+        return measured.index(text)
     raise ArgumentError(
-        f"--setting: found {wanted!r}; must be one that {data.site} was measured at: "
-        f"{' '.join(known[:SHOWN])}{' ...' if len(known) > SHOWN else ''}"
+        f"--setting: found {text!r}; must be one that {data.site} was measured at: "
+        f"{' '.join(measured[:SHOWN])}{' ...' if len(measured) > SHOWN else ''}"
     )
 
 
 def platform_named(name: str) -> Platform:
-    """A machine as papers print it, by its name, such as ``gtx-580``, or of a platform file, by its
-    path, which ends in ``.toml``.
+    """The built-in platform of this name, such as ``gtx-580``, or the platform of a file whose path
+    ends in ``.toml``.
 
     Raises:
         ArgumentError: there is no such platform.
@@ -157,7 +158,8 @@ def platform_named(name: str) -> Platform:
 def platform_roofline(
     name: str, cap_w: float | None = None, trades: Sequence[Trade] = ()
 ) -> RooflineResult:
-    """The rooflines of a machine: see :func:`platform_named`. ``trades``: also what these do.
+    """The rooflines of a platform. ``name``: see :func:`platform_named`. ``trades``: also compute
+    the effect of these changes of an algorithm.
 
     Raises:
         ArgumentError: there is no such platform, or the cap is below its constant power.
@@ -171,11 +173,12 @@ def platform_roofline(
 
 def refined_peaks(kernel: str, platform: str | None = None) -> list[dict[str, Any]]:
     """The highest rates that a kernel's mix of instructions allows (Choi & Vuduc 2012, section
-    5.4), a row each: measured on this node, one thread, single precision and all ways to compute a
-    root; or of a platform, by what its processors issue.
+    5.4), a row each: measured on this node with one thread, in single precision, for all ways to
+    compute a root; or computed from the issue rates of a platform.
 
     Raises:
-        ArgumentError: there are none of this kernel or platform, or the node cannot compile it.
+        ArgumentError: the kernel or platform has no refined peak, or the node cannot compile the
+            kernel.
         FileError: as for :func:`platform_named`.
     """
     if kernel != REFINED:
@@ -192,10 +195,10 @@ def refined_peaks(kernel: str, platform: str | None = None) -> list[dict[str, An
                 f"--refined: {platform} has no issue rates; give --platform gtx-580, or none to "
                 f"measure this node"
             )
-        others = mix["add"] + mix["mul"]
-        peak_s = issue.peak_flop_s(mix["fma"], others, mix["estimate"])
-        alone_s = issue.peak_flop_s(1, 0, 0)
-        return [_refined("single", "estimate", "one", flops(mix), alone_s, peak_s, math.nan)]
+        adds_and_muls = mix["add"] + mix["mul"]
+        refined_rate = issue.peak_flop_s(mix["fma"], adds_and_muls, mix["estimate"])
+        fma_rate = issue.peak_flop_s(1, 0, 0)
+        return [_refined("single", "estimate", "one", flops(mix), fma_rate, refined_rate, math.nan)]
     try:
         from kernels.fmm_u.peak import PeakMeter  # noqa: PLC0415
         from kernels.host.vectors import HOST  # noqa: PLC0415
@@ -203,34 +206,38 @@ def refined_peaks(kernel: str, platform: str | None = None) -> list[dict[str, An
         raise ArgumentError(f"--refined: this node cannot compile {kernel}: {error}") from None
     roots: tuple[Root, ...] = ("sqrt", "estimate", "newton1")
     roots = roots[:1] if HOST.estimate == "neon" else roots
-    each_way: tuple[Ways, ...] = ("one", "both")
-    mixes = [(root, ways) for root in roots for ways in each_way]
+    all_ways: tuple[Ways, ...] = ("one", "both")
+    mixes = [(root, ways) for root in roots for ways in all_ways]
     meter = PeakMeter([("single", *mix) for mix in mixes], 8 * HOST.bytes)
     meter.measure()
     rows = []
     for root, ways in mixes:
-        of, peak = flops(instructions(root, ways)), meter.peak("single", root, ways)
-        each = of / (1 if ways == "one" else 2)  # flops of an interaction
-        alone_s = 2.0 * peak.rates_per_s["fma"] * peak.interactions / (1 if ways == "one" else 2)
-        row = _refined(
-            "single", root, ways, of, alone_s, each * peak.bound_per_s, each * peak.mix_per_s
-        )
-        rows.append(row)
+        mix_flops, peak = flops(instructions(root, ways)), meter.peak("single", root, ways)
+        pair_flops = mix_flops / (1 if ways == "one" else 2)  # flops of an interaction
+        fma_rate = 2.0 * peak.rates_per_s["fma"] * peak.interactions / (1 if ways == "one" else 2)
+        bound_rate, loop_rate = pair_flops * peak.bound_per_s, pair_flops * peak.mix_per_s
+        rows.append(_refined("single", root, ways, mix_flops, fma_rate, bound_rate, loop_rate))
     return rows
 
 
 def _refined(
-    precision: str, root: str, ways: str, of: int, alone_s: float, bound_s: float, loop_s: float
+    precision: str,
+    root: str,
+    ways: str,
+    mix_flops: int,
+    fma_rate: float,
+    bound_rate: float,
+    loop_rate: float,
 ) -> dict[str, Any]:
     return {
         "precision": precision,
         "root": root,
         "ways": ways,
-        "flops": of,
-        "multiply_adds_gflop_s": alone_s / 1e9,
-        "refined_gflop_s": bound_s / 1e9,
-        "loop_gflop_s": loop_s / 1e9,
-        "refined_pct": 100.0 * bound_s / alone_s,
+        "flops": mix_flops,
+        "multiply_adds_gflop_s": fma_rate / 1e9,
+        "refined_gflop_s": bound_rate / 1e9,
+        "loop_gflop_s": loop_rate / 1e9,
+        "refined_pct": 100.0 * bound_rate / fma_rate,
     }
 
 
@@ -241,9 +248,9 @@ def write_platform_figures(
     cap_w: float | None = None,
     formats: Sequence[str] = FORMATS,
 ) -> Iterator[WrittenFile]:
-    """Write the figures and tables of machines as papers print them.
+    """Write the figures and tables of platforms; yields each file as it is written.
 
-    ``content``: sites that are drawn beside them. Two machines or more are also drawn together.
+    ``content``: sites to draw in the same figures. Two platforms or more are also drawn together.
 
     Raises:
         ArgumentError: two platforms of one name, a platform without energies, or a cap at or below

@@ -1,5 +1,5 @@
-"""What the Python interface returns: frozen dataclasses, each also as a table, as JSON, and as a
-notebook shows it."""
+"""The results that the Python interface returns: frozen dataclasses that convert to a table, JSON
+and a notebook's HTML."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 
 def html_table(frame: pd.DataFrame, title: str) -> str:
-    """A table below its title."""
+    """A table below its title, as HTML."""
     return f"<p>{escape(title)}</p>\n{frame.to_html(float_format='{:.4g}'.format, na_rep='-')}"
 
 
 def simulated_mark(simulated: bool) -> str:
-    """What a title says at its end."""
+    """The end of a title, which marks simulated results."""
     return " (simulated)" if simulated else ""
 
 
 @dataclass(frozen=True)
 class SiteFinding:
-    """What a check of a site's measurements found.
+    """A finding of a check of a site's measurements.
 
     ``finding``: ``check`` (its name), ``severity`` (``refused``: no fit can be true to these
-    measurements; ``warning``; ``note``), ``text`` and ``kernels``. ``examples``: the first rows
-    concerned, a line each; ``point_ids``: of all of them.
+    measurements; ``warning``; ``note``), ``text`` and ``kernels``. ``examples``: the first affected
+    rows, a line each; ``point_ids``: those of all affected rows.
     """
 
     site: str
@@ -66,20 +66,20 @@ class SiteFinding:
 
 @dataclass(frozen=True)
 class FitResult:
-    """A fit, what the checks of its measurements found, and what it is kept as."""
+    """A fit, the findings of the checks of its measurements, and its source."""
 
     fit: Fit
     findings: tuple[SiteFinding, ...]
     source: FitSource
     variant_prices: tuple[Mapping[str, Any], ...] = ()
-    """What variants are predicted from (:func:`campaign.variants.models.variant_prices`)."""
+    """The prices that predict variants (:func:`campaign.variants.models.variant_prices`)."""
     check: PosteriorCheck | None = None
-    """How the posterior that picks come from predicts settings left out, None with fewer than three
-    settings."""
+    """How well the posterior, from which picks come, predicts settings left out; None with fewer
+    than three settings, or where the fit started from another site's."""
 
     @property
     def summary(self) -> FitSummary:
-        """The fit without what predictions are computed from."""
+        """The fit without the arrays that predictions need."""
         from analysis.energy.fit_summary import FitSummary  # noqa: PLC0415
 
         prices = {"variant_prices": list(self.variant_prices)}
@@ -110,7 +110,7 @@ class FitResult:
 
 @dataclass(frozen=True)
 class Coefficients:
-    """A kept fit's coefficients; ``as_json`` is the fit's file without what predictions need."""
+    """A kept fit's coefficients; ``as_json``: the fit's file without the arrays for predictions."""
 
     summary: FitSummary
     as_json: Mapping[str, Any]
@@ -126,7 +126,7 @@ class Coefficients:
 
 @dataclass(frozen=True)
 class OperationCost:
-    """What one operation of a class, or time, costs at a setting, with its 95 % interval."""
+    """The cost of one operation of a class, or of time, at a setting, with its 95 % interval."""
 
     name: str
     value: float
@@ -168,8 +168,8 @@ class CostsAtSetting:
 
 @dataclass(frozen=True)
 class Prediction:
-    """A pick, with the Slurm flags that ask for its setting. ``slurm_cannot_set``: what srun
-    has no option for, such as ``mem_mhz``; empty where it can set all."""
+    """A pick with the Slurm flags that request its setting. ``slurm_cannot_set``: the clock that
+    srun has no option for, such as ``mem_mhz``; empty where it can set all."""
 
     pick: Pick
     simulated: bool
@@ -199,7 +199,7 @@ class Prediction:
 class Predictions:
     """The picks of a site's kernels, by an objective and within limits.
 
-    ``fit``: the fit that they are from; ``data_id``: of the measurements that they are among
+    ``fit``: the source of the picks; ``data_id``: of the site's measurements
     (:func:`campaign.results.fits.data_id`); ``clock_unproven``: how many of these have that status.
     """
 
@@ -213,19 +213,19 @@ class Predictions:
     max_power_w: float | None
     predictions: tuple[Prediction, ...]
     without_pick: tuple[str, ...]
-    """A line for each kernel that no setting within the limits is left for."""
+    """A line for each kernel that has no setting within the limits."""
     warnings: tuple[str, ...] = ()
-    """What is doubtful about a profile, a line each."""
+    """What is doubtful about the profile or the fit, a line each."""
     device: Literal["cpu", "gpu"]
-    """Whose clocks the settings are: ``cpu`` or ``gpu``."""
+    """The device whose clocks the settings are."""
     candidates: Mapping[str, SettingCandidates] = field(repr=False)
-    """Label -> what was picked among."""
+    """Label -> the settings that the pick was chosen from, with their predictions."""
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """``campaign predict --json``."""
-        more: dict[str, Any] = {"fit": self.fit.as_dict()}
-        more |= {"warnings": list(self.warnings)} if self.warnings else {}
-        return [prediction.as_dict() | more for prediction in self.predictions]
+        common: dict[str, Any] = {"fit": self.fit.as_dict()}
+        common |= {"warnings": list(self.warnings)} if self.warnings else {}
+        return [prediction.as_dict() | common for prediction in self.predictions]
 
     def to_pandas(self) -> pd.DataFrame:
         """The picks, a row each; ``params`` is a dictionary."""
@@ -234,7 +234,7 @@ class Predictions:
         return pd.DataFrame([prediction.as_dict() for prediction in self.predictions])
 
     def to_xarray(self) -> xr.Dataset:
-        """The picks along the dimension ``kernel``, whose coordinate is the kernels' labels."""
+        """The picks along the dimension ``kernel``, with the kernels' labels as coordinate."""
         frame = (
             self.to_pandas().drop(columns=["kernel", "params"]).rename(columns={"label": "kernel"})
         )
@@ -250,7 +250,7 @@ class Predictions:
 class RooflineResult:
     """Rooflines at one setting; ``shown`` is ``campaign roofline --json``.
 
-    ``source``: the fit that energies are of, None where they are the regression's.
+    ``source``: the fit that gives the energies, None where a regression gives them.
     """
 
     shown: Mapping[str, Any]
@@ -274,11 +274,11 @@ class RooflineResult:
 
 @dataclass(frozen=True)
 class Status:
-    """What is done, failed and left in a store.
+    """The points done, failed and left in a store.
 
-    ``failures``: class of failure -> (attempts that ended so, the last one's text). ``flags``:
-    (measurements flagged so, an example) of each flag. ``damage``: a line each. ``mixtures``: of
-    sites whose measurements were made in several ways.
+    ``failures``: class of failure -> (number of attempts, text of the last). ``flags``: (number of
+    measurements, an example) of each flag. ``damage``: a line for each damaged file. ``mixtures``:
+    the differences of sites whose measurements were made in several ways.
     """
 
     partitions: tuple[PartitionStatus, ...]
@@ -289,13 +289,13 @@ class Status:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing of a plan failed, and nothing is left."""
+        """Whether no planned point failed or is left."""
         planned = [row for row in self.partitions if row.in_plan]
         return all(row.failed == row.left == 0 for row in planned)
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row a partition: its points by state, the seconds until its end, and the node-hours
-        spent on it (None: unknown), which are a lower bound unless ``node_hours_complete``."""
+        """The partitions, a row each: points by state, seconds until the end, and node-hours spent
+        (None: unknown), which are a lower bound unless ``node_hours_complete``."""
         from campaign.launch.snapshot import seconds_to_end  # noqa: PLC0415
 
         return [
@@ -326,7 +326,7 @@ class Status:
         }
 
     def to_pandas(self) -> pd.DataFrame:
-        """:meth:`rows` as a table."""
+        """:meth:`rows` as a DataFrame."""
         import pandas as pd  # noqa: PLC0415
 
         return pd.DataFrame(self.rows())

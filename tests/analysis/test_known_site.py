@@ -468,7 +468,7 @@ def test_a_kernel_measured_once_is_known_elsewhere_from_the_known_site(known, kn
     data = board(0.05, 12)
     volts = measured_volts(data)
     few = data.take(np.flatnonzero(data.setting == 5))
-    like = KnownSite(known, known_data, volts).measured_as(fit_like(few, known, known_data))
+    like = KnownSite(known, known_data, volts).scaled_to(fit_like(few, known, known_data))
     away = []
     for found in (site_posterior(few, volts, like), site_posterior(few, volts)):
         of = found.of_rows(data)
