@@ -1,4 +1,4 @@
-"""Which points of a campaign are measured next, chosen batch by batch from what is stored."""
+"""The choice of a campaign's next points, batch by batch, from the store's measurements."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from dvfs.errors import ArgumentError
 from dvfs.extras import explain_missing
 
 Names = tuple[str, str]
-"""A site and a partition of it."""
+"""The names of a site and its partition."""
 SEARCH = "search.json"
-"""The file of a store with the points that a search has chosen."""
+"""The store's file of the points that a search has chosen."""
 BATCH = 5
-"""So many candidates are chosen together where the campaign file does not say."""
+"""The number of candidates chosen together where the campaign file does not say."""
 
 
 class Tuning:
     """Chooses the points of a plan (:class:`campaign.launch.chooser.Chooser`).
 
-    What it chooses follows from the plan, the search and the store alone: a search that was
-    interrupted goes on with the points that it had chosen.
+    The choice depends on the plan, the search and the store alone: an interrupted search continues
+    with the points that it had chosen.
     """
 
     command = "tune"
@@ -50,12 +50,12 @@ class Tuning:
         self._chosen = self._read_chosen()
 
     def _read_chosen(self) -> dict[Names, set[int]]:
-        """The candidates of each partition that the store says were chosen."""
-        kept = (self.store.read_json(SEARCH) or {}).get("points", {})
+        """The chosen candidates of each partition, as recorded in the store."""
+        recorded = (self.store.read_json(SEARCH) or {}).get("points", {})
         chosen = {}
-        for names, of_partition in self.problems.items():
-            ids = np.array(kept.get("/".join(names), []), dtype="S")
-            codes = [problem.codes[np.isin(problem.ids[:, 0], ids)] for problem in of_partition]
+        for names, group in self.problems.items():
+            ids = np.array(recorded.get("/".join(names), []), dtype="S")
+            codes = [problem.codes[np.isin(problem.ids[:, 0], ids)] for problem in group]
             chosen[names] = set(np.concatenate(codes).tolist())
         return chosen
 
@@ -75,9 +75,9 @@ class Tuning:
         progress = self._progress((site, partition))
         return (progress.waiting + progress.may_come) * self.plan.campaign.most_repeats
 
-    def known(self, names: Names) -> list[Measured]:
-        """The candidates of each problem of a partition that are measured or have failed."""
-        return self._progress(names).known
+    def measured(self, names: Names) -> list[Measured]:
+        """The candidates of each problem of a partition that were measured or have failed."""
+        return self._progress(names).measured
 
     def _progress(self, names: Names) -> _Progress:
         contents = read_contents(self.store)
@@ -90,45 +90,45 @@ class Tuning:
         }
         # A candidate with fewer repeats than others has empty ids.
         ids = np.array([b"", *sorted(ended)], dtype="S")
-        known, codes = [], set(self._chosen[names])
+        measured, codes = [], set(self._chosen[names])
         waiting = set(codes)
         for problem in self.problems[names]:
             rows = np.flatnonzero(np.isin(problem.ids, ids).all(axis=1))
-            means = problem.mean_costs(rows, costs)
-            scores = score(self.objective, means)
-            if np.isfinite(means[:, 1]).any() and not np.isfinite(scores).any():
+            mean_costs = problem.mean_costs(rows, costs)
+            scores = score(self.objective, mean_costs)
+            if np.isfinite(mean_costs[:, 1]).any() and not np.isfinite(scores).any():
                 raise ArgumentError(
                     f"search.objective: {self.objective.name} needs energies, and no energy of "
                     f'{problem.label} was measured at {"/".join(names)}; use objective = "time", '
                     f"or add a meter to the site file. What was measured is kept"
                 )
-            known.append(Measured(rows, scores))
+            measured.append(Measured(rows, scores))
             codes.update(problem.codes[rows].tolist())
             waiting.difference_update(problem.codes[rows].tolist())
-        everything = sum(len(problem.codes) for problem in self.problems[names])
-        budget = everything
+        candidate_count = sum(len(problem.codes) for problem in self.problems[names])
+        budget = candidate_count
         if self.search.budget is not None:
-            budget = min(everything, self.search.budget // self.plan.campaign.most_repeats)
-        return _Progress(known, len(waiting), max(budget - len(codes), 0))
+            budget = min(candidate_count, self.search.budget // self.plan.campaign.most_repeats)
+        return _Progress(measured, len(waiting), max(budget - len(codes), 0))
 
     def _choose(self, names: Names) -> list[int]:
-        """Choose the next candidates of a partition where none is waiting, and keep the choice."""
+        """Where no candidate is waiting, choose the next of a partition, and record the choice."""
         progress = self._progress(names)
         if progress.waiting or not progress.may_come:
             return []
         batch = self.search.batch or max(BATCH, self.plan.sites[names[0]].workers(names[1]))
         searched = [
-            (problem, known)
-            for problem, known in zip(self.problems[names], progress.known, strict=True)
-            if len(known.rows) < len(problem.codes)
+            (problem, measured)
+            for problem, measured in zip(self.problems[names], progress.measured, strict=True)
+            if len(measured.rows) < len(problem.codes)
         ]
         codes: list[int] = []
-        for place, (problem, known) in enumerate(searched):
-            share = -(-(progress.may_come - len(codes)) // (len(searched) - place))
+        for index, (problem, measured) in enumerate(searched):
+            share = -(-(progress.may_come - len(codes)) // (len(searched) - index))
             seed = [self.search.seed, problem.seed]
             with explain_missing():
                 rows = next_batch(
-                    self.search.strategy, problem.candidates, known, min(batch, share), seed
+                    self.search.strategy, problem.candidates, measured, min(batch, share), seed
                 )
             codes += problem.codes[rows].tolist()
         self._chosen[names].update(codes)
@@ -149,9 +149,9 @@ class Tuning:
 
 @dataclass(frozen=True)
 class _Progress:
-    """How far the search of a partition is: what is ``known`` of each problem; the chosen
-    candidates that are ``waiting`` to be measured; and how many ``may_come`` beside these."""
+    """The progress of the search of a partition: the ``measured`` candidates of each problem; the
+    number of chosen candidates ``waiting`` to be measured; and how many more ``may_come``."""
 
-    known: list[Measured]
+    measured: list[Measured]
     waiting: int
     may_come: int

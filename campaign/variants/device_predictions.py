@@ -1,8 +1,8 @@
-"""Tiles of stencils on a device that nothing was measured on: by equations and its constants.
+"""Predictions of stencil tiles on a device without measurements, from equations and its constants.
 
-The equations come from Prajapati 2019, of time in appendix A
+The equations are those of Prajapati 2019: of time in appendix A
 (:mod:`analysis.costs.stencil_time`) and of energy in appendix B
-(:mod:`analysis.costs.tile_energy`); the constants stand in the site file's ``[device]``.
+(:mod:`analysis.costs.tile_energy`). The constants are in the site file's ``[device]``.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ AT_A_TIME = "tiles_at_a_time"
 OBJECTIVES = ("time", "energy")
 HEXAGONAL = "hexagonal"
 TILING = {"sw": "orthogonal", "j1d": "skewed", "j2d": HEXAGONAL}
-"""Stencil -> the tiles that the equations of its energy are for."""
+"""Stencil -> the tiling that the equations of its energy cover."""
 ENERGIES = {
     "dram": "dram_word_j",
     "shared": "shared_word_j",
     **{name: f"{name}_j" for name in ("sp_add", "sp_mul", "int_add", "int_max")},
 }
-"""Class -> the device's constant with the energy of a word or an operation, in J."""
+"""Class -> the name of the device's constant: the energy of a word or an operation, in J."""
 STATIC_W = "static_w"
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is least: ``objective``, time or energy. ``form``: of the equations of time.
-    ``at_a_time``: tiles that a processor works on, None for the best power of two that fits."""
+    """What to predict. ``objective``: minimise time or energy. ``form``: of the equations of time.
+    ``at_a_time``: tiles on a processor at a time, None for the best power of two that fits."""
 
     objective: str = "time"
     form: str = "corrected"
@@ -63,16 +63,16 @@ def predict_on_device(
     kernel: str | None = None,
     question: Question = Question(),
 ) -> SpacePredictions:
-    """The tiles of least predicted time or energy of each stencil that a campaign file's spaces
+    """Predict the tiles of least time or energy for each stencil that a campaign file's spaces
     declare.
 
-    Besides the space's parameters a pick has the tiles that a processor works on at a time. Where
-    the device has no constants of a stencil's time, or there are no equations of it, its energy is
-    the dynamic one alone, and the time NaN.
+    A pick has the space's parameters and the number of tiles on a processor at a time. Where the
+    constants or equations of a stencil's time are missing, its energy is the dynamic energy alone,
+    and its time NaN.
 
     Raises:
         FileError: the campaign or the site file is wrong, or a constant is missing.
-        ArgumentError: no kernel has a space that these equations are for.
+        ArgumentError: no kernel has a space that these equations cover.
     """
     campaign, source = read_campaign(path)
     name = site_name or campaign.sites[0].site
@@ -81,20 +81,20 @@ def predict_on_device(
     for index, entry in enumerate(campaign.kernels):
         if entry.space is None or entry.kernel not in KERNELS or kernel not in (None, entry.kernel):
             continue
-        for given, found in space_variants(entry, index, source, site):
+        for fixed, space in space_variants(entry, index, source, site):
             try:
                 columns = {
-                    key: np.array(found.listed[key])[column] if key in found.listed else column
-                    for key, column in found.columns.items()
+                    key: np.array(space.listed[key])[column] if key in space.listed else column
+                    for key, column in space.columns.items()
                 }
-                picks.append(_pick(entry, given, columns, len(found), site, question))
+                picks.append(_pick(entry, fixed, columns, len(space), site, question))
             except ParameterError as error:
                 place = place_of(error.parameter, entry, index)
                 raise source.error(place, error.what, error.remedy) from None
             except PredictionError as error:
                 raise source.error(("kernels", index, "space"), str(error), "") from None
-    own_kernels = [e.kernel for e in campaign.kernels if e.space is not None]
-    usable = sorted({name for name in own_kernels if name in KERNELS})
+    space_kernels = [e.kernel for e in campaign.kernels if e.space is not None]
+    usable = sorted({name for name in space_kernels if name in KERNELS})
     if kernel is not None and usable and not picks:
         unknown = f"unknown kernel {kernel!r}"
         raise ArgumentError(
@@ -117,26 +117,26 @@ def predict_on_device(
 
 def _pick(
     entry: KernelEntry,
-    given: Mapping[str, Any],
+    fixed: Mapping[str, Any],
     columns: Mapping[str, np.ndarray],
     count: int,
     site: Site,
     question: Question,
 ) -> SpacePick:
-    name, tiling = str(given.get("stencil", "")), given.get("tiling")
+    name, tiling = str(fixed.get("stencil", "")), fixed.get("tiling")
     energy = question.objective == "energy"
     if energy and TILING.get(name) != tiling:
-        known = ", ".join(f"{tiles} tiles of {stencil}" for stencil, tiles in TILING.items())
+        covered = ", ".join(f"{tiles} tiles of {stencil}" for stencil, tiles in TILING.items())
         raise PredictionError(
             f"found stencil {name or 'in the space'!r}, tiling {tiling!r}: the equations of energy "
-            f"are for {known}, given in params"
+            f"are for {covered}, given in params"
         )
     if not energy and (name not in STENCILS or tiling != HEXAGONAL):
         raise PredictionError(
             f"found stencil {name or 'in the space'!r}, tiling {tiling!r}: the "
             f"equations are for hexagonal tiles of {', '.join(STENCILS)}, given in params"
         )
-    values, axes = {**given, **columns}, axes_of(name)
+    values, axes = {**fixed, **columns}, axes_of(name)
     missing = [
         parameter
         for parameter in (*AXES[:axes], "steps", "tile_t", *TILES[:axes])
@@ -162,18 +162,18 @@ def _pick(
     if energy:
         energy_j = _energies(tiles, name, site, time_s)
     costs = energy_j if energy else time_s
-    near = near_least(costs, NEAR)
+    near_rows = near_least(costs, NEAR)
 
-    def variant(place: int) -> dict[str, Any]:
-        params = {key: values_of[place].item() for key, values_of in columns.items()}
-        if math.isnan(at_a_time[place]):
+    def variant(row: int) -> dict[str, Any]:
+        params = {key: values[row].item() for key, values in columns.items()}
+        if math.isnan(at_a_time[row]):
             return params
-        return params | {AT_A_TIME: int(at_a_time[place])}
+        return params | {AT_A_TIME: int(at_a_time[row])}
 
-    best = int(near[0])
+    best = int(near_rows[0])
     return SpacePick(
         kernel=entry.label or entry.kernel,
-        problem=dict(given),
+        problem=dict(fixed),
         variants=count,
         settings=1,
         measured=0,
@@ -183,15 +183,15 @@ def _pick(
         energy_j=float(energy_j[best]),
         time_s=float(time_s[best]),
         slurm="",
-        near_count=len(near),
-        near=tuple(variant(place) for place in near[:MOST_NEAR].tolist()),
+        near_count=len(near_rows),
+        near=tuple(variant(row) for row in near_rows[:MOST_NEAR].tolist()),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tiles:
-    """The variants: float64 (variants,), ``sizes`` and ``tiles`` (variants, axes), in points and
-    steps."""
+    """The sizes of all variants, in points and steps: float64 (variants,); ``sizes`` and ``tiles``:
+    (variants, axes)."""
 
     sizes: np.ndarray
     steps: np.ndarray
@@ -200,29 +200,31 @@ class Tiles:
     subtile: np.ndarray
 
 
-def _times(of: Tiles, name: str, site: Site, question: Question) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds of each variant, infinite where it does not fit, and its tiles at a time."""
+def _times(
+    tiles: Tiles, name: str, site: Site, question: Question
+) -> tuple[np.ndarray, np.ndarray]:
+    """The time of each variant, in s, infinite where it does not fit; and its tiles at a time."""
     machine, iteration_s = _machine(site, name)
-    for tile_t in np.unique(of.tile_t).astype(int).tolist():
+    for tile_t in np.unique(tiles.tile_t).astype(int).tolist():
         check_hexagon(tile_t)
-    best_s, best_k = np.full(len(of.steps), np.inf), np.ones(len(of.steps))
+    best_s, best_k = np.full(len(tiles.steps), np.inf), np.ones(len(tiles.steps))
     powers = [2**power for power in range(int(math.log2(machine.blocks)) + 1)]
     for k in powers if question.at_a_time is None else [question.at_a_time]:
-        rows = np.flatnonzero(fits(machine, of.tiles, of.tile_t, k))
+        rows = np.flatnonzero(fits(machine, tiles.tiles, tiles.tile_t, k))
         if not len(rows):
             break
-        own_s = stencil_time_s(
+        times_s = stencil_time_s(
             machine,
             iteration_s,
-            of.sizes[rows],
-            of.steps[rows],
-            of.tiles[rows],
-            of.tile_t[rows],
+            tiles.sizes[rows],
+            tiles.steps[rows],
+            tiles.tiles[rows],
+            tiles.tile_t[rows],
             k,
             question.form,
         )
-        better = own_s < best_s[rows]
-        best_s[rows[better]], best_k[rows[better]] = own_s[better], k
+        better = times_s < best_s[rows]
+        best_s[rows[better]], best_k[rows[better]] = times_s[better], k
     if not np.isfinite(best_s).any():
         at_a_time = question.at_a_time or 1
         raise PredictionError(
@@ -233,8 +235,8 @@ def _times(of: Tiles, name: str, site: Site, question: Question) -> tuple[np.nda
     return best_s, best_k
 
 
-def _energies(of: Tiles, name: str, site: Site, time_s: np.ndarray) -> np.ndarray:
-    """Joules of each variant; without the static energy where its time is NaN."""
+def _energies(tiles: Tiles, name: str, site: Site, time_s: np.ndarray) -> np.ndarray:
+    """The energy of each variant, in J; without the static energy where its time is NaN."""
     timed = bool(np.isfinite(time_s).any())
     _check_constants(
         site, [ENERGIES[constant] for constant in NEEDED[name]] + [STATIC_W] * timed, "energy"
@@ -246,33 +248,34 @@ def _energies(of: Tiles, name: str, site: Site, time_s: np.ndarray) -> np.ndarra
         energies,
         static_w,
         time_s if timed else 0.0,
-        of.sizes,
-        of.steps,
-        of.tiles,
-        of.tile_t,
-        of.subtile,
+        tiles.sizes,
+        tiles.steps,
+        tiles.tiles,
+        tiles.tile_t,
+        tiles.subtile,
     )
 
 
-def _check_constants(site: Site, names: Iterable[str], what: str) -> None:
-    """Refuse a site without one of these constants of its device."""
+def _check_constants(site: Site, names: Iterable[str], quantity: str) -> None:
+    """Refuse a site whose device lacks one of these constants. ``quantity``: for the message."""
     for name in names:
         if name not in site.device:
-            having = [
+            usable = [
                 built_in
                 for built_in in sorted(built_in_sites())
                 if name in read_site(find_site(built_in, Path())).device
             ]
             raise FileError(
-                f"has no device.{name}, which a prediction of {what} without measurements needs",
-                f"built-in sites that have it: {', '.join(having) or 'none'}; in a site file of "
+                f"has no device.{name}, which a prediction of {quantity} without measurements "
+                f"needs",
+                f"built-in sites that have it: {', '.join(usable) or 'none'}; in a site file of "
                 f"your own, add it to [device]; or name a store with measured variants",
                 site.name,
             )
 
 
 def _machine(site: Site, stencil: str) -> tuple[Machine, float]:
-    """The device, and the seconds of a point on one of its vector units."""
+    """The device, and the time of a point on one of its vector units, in s."""
     point_s = f"{stencil}_s"
     _check_constants(site, (*CONSTANTS, *SECONDS.values(), point_s), stencil)
     numbers = site.device

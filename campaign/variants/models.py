@@ -1,4 +1,4 @@
-"""Models of a kernel's variants, as a user asks for them: cross-validated, kept, and applied."""
+"""Models of a kernel's variants: cross-validation, prices in a fit, and predictions."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ if TYPE_CHECKING:
 
 
 FOLDS = 50
-"""In at most so many parts are variants left out where each of many would take long."""
+"""The most folds of variants in predictions of measured variants: more would take long."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Energies:
-    """What energies are predicted from: a fit and its ``name``, its measurements, and voltages by
-    setting."""
+    """The inputs to predict energies: a fit and its ``name``, the site's measurements, and voltages
+    by setting."""
 
     name: str
     fit: Fit
@@ -73,7 +73,7 @@ class Energies:
         :func:`analysis.choice.variant_prices.energies_j`.
 
         Raises:
-            FitError: a class is not in the fit, or no voltage is known at the setting.
+            FitError: the fit lacks a class, or no voltage is known at the setting.
         """
         if setting not in self.volts:
             raise FitError(f"no voltage is known at {setting_text(setting)}; fit the site again")
@@ -107,16 +107,16 @@ def variants_of(
     kernel: str | None = None,
     problem: Mapping[str, str] | None = None,
 ) -> MeasuredVariants:
-    """The measured variants of a kernel, of the only one with variants where none is named.
+    """The measured variants of a kernel; where none is named, of the only kernel with variants.
 
     Raises:
-        ArgumentError: none is named and there are several, or none.
+        ArgumentError: no kernel is named, and there is not exactly one with variants.
         FitError: see :func:`analysis.measurements.variants.measured_variants`.
     """
     tuned = tuned_parameters(store)
     if kernel is None:
-        of_site = np.asarray(scalars["site"]) == site
-        kernels = sorted(set(np.asarray(scalars["kernel"])[of_site].tolist()))
+        at_site = np.asarray(scalars["site"]) == site
+        kernels = sorted(set(np.asarray(scalars["kernel"])[at_site].tolist()))
         tunable = [name for name in kernels if name in tuned] or kernels
         if len(tunable) != 1:
             raise ArgumentError(f"--kernel: {site} has several; name one: {', '.join(tunable)}")
@@ -145,20 +145,20 @@ def registered_name(store: Store, kernel: str) -> str:
 def _counts(
     scalars: xr.Dataset | Columns, site: str, kernel: str, instances: Sequence[KernelInstance]
 ) -> dict[str, np.ndarray]:
-    """The counts that the store has of variants, those of all of them."""
+    """Class -> counts (variants,), for the classes that all variants have counts of."""
     from dvfs.kernel_instance import dataset_kernels  # noqa: PLC0415
 
-    known = dataset_kernels(scalars)
-    of_kernel = (np.asarray(scalars["site"]) == site) & (np.asarray(scalars["kernel"]) == kernel)
-    rows = np.flatnonzero(of_kernel)
-    first: dict[str, int] = {}
-    params_of = np.asarray(scalars["params"])[rows].tolist()
-    for row, params in zip(rows.tolist(), params_of, strict=True):
-        first.setdefault(known[kernel, params].label, row)
-    places = [first[instance.label] for instance in instances]
+    instances_by_key = dataset_kernels(scalars)
+    is_kernel = (np.asarray(scalars["site"]) == site) & (np.asarray(scalars["kernel"]) == kernel)
+    rows = np.flatnonzero(is_kernel)
+    first_row: dict[str, int] = {}
+    row_params = np.asarray(scalars["params"])[rows].tolist()
+    for row, params in zip(rows.tolist(), row_params, strict=True):
+        first_row.setdefault(instances_by_key[kernel, params].label, row)
+    variant_rows = [first_row[instance.label] for instance in instances]
     names = [str(name) for name in scalars if str(name).startswith(COUNT_PREFIX)]
     columns = {
-        name.removeprefix(COUNT_PREFIX): np.asarray(scalars[name])[places].astype(float)
+        name.removeprefix(COUNT_PREFIX): np.asarray(scalars[name])[variant_rows].astype(float)
         for name in sorted(names)
     }
     return {name: column for name, column in columns.items() if np.isfinite(column).all()}
@@ -177,16 +177,16 @@ def crossvalidate_variants(
     time: str = "measured",
     **fit: Any,
 ) -> VariantCrossvalResult:
-    """See :meth:`campaign.results.Results.crossval_variants`. ``usable_data``: the site's
-    measurements for the energy model, asked for where there are energies."""
+    """See :meth:`campaign.results.Results.crossval_variants`. ``usable_data``: returns the site's
+    measurements for the energy model; called only where there are energies."""
     if time not in ("measured", "predicted"):
         raise ArgumentError("--time: must be measured or predicted with a scheme over variants")
     variants = variants_of(store, scalars, site, kernel, problem)
     data: Observations | None = None
     if objective_of(objective) != TIME or np.isfinite(variants.energy_j).any():
         data = usable_data()
-    made = cross_validate_variants(variants, data, scheme, objective=objective, time=time, **fit)
-    return VariantCrossvalResult(made)
+    result = cross_validate_variants(variants, data, scheme, objective=objective, time=time, **fit)
+    return VariantCrossvalResult(result)
 
 
 def predicted_costs(
@@ -195,45 +195,45 @@ def predicted_costs(
     variants: KernelVariants,
     energies: Callable[[], Energies | None],
 ) -> dict[str, tuple[float, float]]:
-    """Label -> time and energy of measured variants as they are predicted: the time from all other
-    variants, the energy from that time by a kept fit; NaN without one. Empty for a kernel that
-    does not state its terms, or was measured where clocks alone do not say its costs.
+    """Label -> predicted time (s) and energy (J) of measured variants. The time is predicted from
+    the other variants, the energy from that time by a kept fit; NaN without a fit. Empty for a
+    kernel that does not state its terms, or was measured under power limits or profiles.
 
-    ``energies``: a kept fit, or None.
+    ``energies``: returns the inputs from a kept fit, or None.
     """
     if not stated_metrics(registered_name(store, variants.kernel)):
         return {}
     problem = {name: value_text(value) for name, value in variants.problem.items()}
     try:
-        rows = variants_of(store, scalars, variants.site, variants.kernel, problem)
+        measured = variants_of(store, scalars, variants.site, variants.kernel, problem)
     except FitError:  # under power limits or profiles
         return {}
-    if len(rows.instances) < FEWEST:
+    if len(measured.instances) < FEWEST:
         return {}
-    at = np.array([setting == variants.setting for setting in rows.settings])
-    time_s = np.full(len(rows), np.nan)
-    for left_out in folds(len(rows.instances), f"{KFOLD}{min(len(rows.instances), FOLDS)}"):
-        test = left_out[rows.variant]
-        time_s[test] = times_without(rows, test)[test]
-    energy_j = np.full(len(rows), np.nan)
-    known = energies()
-    if known is not None and np.isfinite(time_s[at]).all():
-        counts = {name: rows.columns[name][at] for name in rows.counted}
+    at_setting = np.array([setting == variants.setting for setting in measured.settings])
+    time_s = np.full(len(measured), np.nan)
+    for fold in folds(len(measured.instances), f"{KFOLD}{min(len(measured.instances), FOLDS)}"):
+        test = fold[measured.variant]
+        time_s[test] = times_without(measured, test)[test]
+    energy_j = np.full(len(measured), np.nan)
+    inputs = energies()
+    if inputs is not None and np.isfinite(time_s[at_setting]).all():
+        counts = {name: measured.columns[name][at_setting] for name in measured.counted}
         with suppress(FitError):  # the fit is of other kernels
-            energy_j[at] = known.at_setting_j(counts, time_s[at], variants.setting)
+            energy_j[at_setting] = inputs.at_setting_j(counts, time_s[at_setting], variants.setting)
     return {
-        rows.instances[rows.variant[row]].label: (float(time_s[row]), float(energy_j[row]))
-        for row in np.flatnonzero(at).tolist()
+        measured.instances[measured.variant[row]].label: (float(time_s[row]), float(energy_j[row]))
+        for row in np.flatnonzero(at_setting).tolist()
     }
 
 
 def variant_prices(store: Store, scalars: xr.Dataset | Columns, site: str) -> list[dict[str, Any]]:
-    """What the variants of a site's kernels are predicted from, as a fit's file keeps it: for each
+    """The prices that predict variants of a site's kernels, as a fit's file keeps them: for each
     kernel that has a space and states its terms, the prices of each family's times, and those of
     energies at one setting."""
-    kept: list[dict[str, Any]] = []
-    of_site = np.asarray(scalars["site"]) == site
-    kernels = set(np.asarray(scalars["kernel"])[of_site].tolist())
+    records: list[dict[str, Any]] = []
+    at_site = np.asarray(scalars["site"]) == site
+    kernels = set(np.asarray(scalars["kernel"])[at_site].tolist())
     for kernel in sorted(kernels & set(tuned_parameters(store))):
         if not stated_metrics(registered_name(store, kernel)):
             continue
@@ -243,16 +243,16 @@ def variant_prices(store: Store, scalars: xr.Dataset | Columns, site: str) -> li
             continue
         for family, cost in zip(variants.families, fit_times(variants), strict=True):
             if cost is not None:
-                kept.append(
+                records.append(
                     {"kernel": kernel, "family": dict(family), "of": "time"}
                     | price_record(cost, "s")
                 )
         energies = fit_energies(variants)
         if energies is not None:
-            kept.append(
+            records.append(
                 {"kernel": kernel, "family": {}, "of": "energy"}
                 | energies.setting.as_dict()
                 | {"tested": energies.tested, "test_error_pct": energies.test_error_pct}
                 | price_record(energies.cost, "J")
             )
-    return kept
+    return records

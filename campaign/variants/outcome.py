@@ -1,4 +1,4 @@
-"""What a search has found: the best, the fastest and the least energy of each problem."""
+"""The results of a search: the best, the fastest and the least energy of each problem."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from sites.clocks.slurm import slurm_flags
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """A variant at a setting. ``variant``: the parameters that a space declares. Energy (J) and
-    time (s) are means of what was measured; what each is above the least that was measured, in
-    %. NaN where it is missing."""
+    """A variant at a setting. ``variant``: the parameters that a space declares. ``energy_j``,
+    ``time_s``: means of the measurements; ``energy_lost_pct``, ``time_lost_pct``: their excess over
+    the least that was measured, in %. NaN where missing."""
 
     variant: Mapping[str, Any]
     setting: Setting
@@ -40,11 +40,11 @@ class Choice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
-    """What a search has found for one problem of a partition.
+class SearchResult:
+    """The result of a search for one problem of a partition.
 
-    ``params``: what is computed. ``candidates``: how many there are; ``measured`` and ``failed``:
-    of them. ``best``: by the objective; None where nothing was measured.
+    ``params``: what is computed. ``candidates``: their number; ``measured`` and ``failed``: how
+    many of them. ``best``: by the objective; None where nothing was measured.
     """
 
     site: str
@@ -73,50 +73,52 @@ class Found:
         return dict(vars(self)) | choices
 
 
-def found(tuning: Tuning) -> list[Found]:
-    """What is found so far, problem by problem of each partition."""
+def search_results(tuning: Tuning) -> list[SearchResult]:
+    """The results so far, for each problem of each partition."""
     costs = measured_costs(read_contents(tuning.store))
     results = []
     for site, partition in tuning.plan.partitions:
-        for problem, known in zip(
-            tuning.problems[site, partition], tuning.known((site, partition)), strict=True
+        for problem, candidates in zip(
+            tuning.problems[site, partition], tuning.measured((site, partition)), strict=True
         ):
-            results.append(_found_of(tuning, (site, partition), problem, known.rows, costs))
+            results.append(
+                _problem_result(tuning, (site, partition), problem, candidates.rows, costs)
+            )
     return results
 
 
-def _found_of(
+def _problem_result(
     tuning: Tuning,
     names: tuple[str, str],
     problem: Problem,
     rows: np.ndarray,
     costs: Mapping[str, Cost],
-) -> Found:
+) -> SearchResult:
     site = tuning.plan.sites[names[0]]
-    means = problem.mean_costs(rows, costs)
-    least = [
-        float(np.nanmin(column)) if np.isfinite(column).any() else np.nan for column in means.T
+    mean_costs = problem.mean_costs(rows, costs)
+    least_costs = [
+        float(np.nanmin(column)) if np.isfinite(column).any() else np.nan for column in mean_costs.T
     ]
 
     def choice(objective: Objective) -> Choice | None:
-        order = Measured(rows, score(objective, means)).best_first
+        order = Measured(rows, score(objective, mean_costs)).best_first
         if not len(order):
             return None
         row = int(order[0])
-        energy_j, time_s = means[np.searchsorted(rows, row)].tolist()
+        energy_j, time_s = mean_costs[np.searchsorted(rows, row)].tolist()
         setting: Setting = problem.settings[row]
         return Choice(
-            variant=problem.of_variants[problem.variants[row]],
+            variant=problem.variant_params[problem.variants[row]],
             setting=setting,
             energy_j=energy_j,
             time_s=time_s,
-            energy_lost_pct=(energy_j / least[0] - 1.0) * 100.0,
-            time_lost_pct=(time_s / least[1] - 1.0) * 100.0,
+            energy_lost_pct=(energy_j / least_costs[0] - 1.0) * 100.0,
+            time_lost_pct=(time_s / least_costs[1] - 1.0) * 100.0,
             slurm=slurm_flags(setting, site.clocks.device),
         )
 
-    done = int(np.isfinite(means[:, 1]).sum())
-    return Found(
+    succeeded = int(np.isfinite(mean_costs[:, 1]).sum())
+    return SearchResult(
         site=names[0],
         partition=names[1],
         kernel=problem.label,
@@ -124,8 +126,8 @@ def _found_of(
         simulated=site.is_simulated,
         objective=tuning.objective.title,
         candidates=len(problem.codes),
-        measured=done,
-        failed=len(rows) - done,
+        measured=succeeded,
+        failed=len(rows) - succeeded,
         best=choice(tuning.objective),
         fastest=choice(TIME),
         least_energy=choice(ENERGY),

@@ -1,4 +1,4 @@
-"""What a search chooses among: the problems of a partition, and the candidates of each.
+"""The problems of a partition, and the candidates of each that a search chooses from.
 
 A problem is a kernel with the parameters that say what is computed; its candidates are the variants
 of its space, each at every setting.
@@ -25,8 +25,8 @@ from campaign.variants.stated_terms import stated_terms
 from dvfs.setting import NUMBERS, OPTIONAL, Setting, number_columns
 
 POWERS = (-1, 2)
-"""Of a clock, that a candidate's cost may be made of: time falls with it, and the energy of an
-operation rises with the square of the voltage, which rises with it."""
+"""Powers of a clock in the terms of a candidate's cost: time falls with the clock; the energy of an
+operation rises with the square of the voltage, which rises with the clock."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -36,8 +36,8 @@ class Problem:
     ``label``: the kernel's name in the store; ``params``: the parameters that say what is computed.
     ``codes``: (N,), the candidates' numbers among the partition's points
     (:meth:`~campaign.plan.planned_points.PartitionPoints.only`). ``ids``: (N, repeats), the ids of
-    their points, empty where one has fewer repeats. ``variants``: (N,), the index of each one's
-    variant in ``of_variants``, whose parameters are the variant's own.
+    their points, empty where a candidate has fewer repeats. ``variants``: (N,), the index of each
+    candidate's variant in ``variant_params``, which has the parameters of its space.
     """
 
     label: str
@@ -46,26 +46,26 @@ class Problem:
     ids: np.ndarray
     candidates: Candidates
     variants: np.ndarray
-    of_variants: Sequence[Mapping[str, Any]]
+    variant_params: Sequence[Mapping[str, Any]]
     settings: Sequence[Setting]
-    """(N,), each candidate's."""
+    """(N,), the candidates' settings."""
 
     @property
     def seed(self) -> int:
-        """A number of its own for what is drawn at random."""
+        """A seed for random draws, different for each problem."""
         return zlib.crc32(f"{self.label} {canonical_json(dict(self.params))}".encode())
 
     def mean_costs(self, rows: np.ndarray, costs: Mapping[str, Cost]) -> np.ndarray:
-        """Energy (J) and time (s) of candidates, means of their measured repeats: (len(rows), 2);
-        NaN where none is measured."""
-        nothing = Cost(np.nan, np.nan)
+        """Energy (J) and time (s) of candidates, means over their measured repeats: (len(rows), 2);
+        NaN where no repeat was measured."""
+        missing = Cost(np.nan, np.nan)
         ids = self.ids[rows]
-        flat = [costs.get(point_id.decode(), nothing) for point_id in ids.ravel().tolist()]
+        flat = [costs.get(point_id.decode(), missing) for point_id in ids.ravel().tolist()]
         values = np.array(flat, float).reshape(*ids.shape, 2)
-        known = np.isfinite(values)
-        total = np.where(known, values, 0.0).sum(axis=1)
+        finite = np.isfinite(values)
+        total = np.where(finite, values, 0.0).sum(axis=1)
         with np.errstate(invalid="ignore"):
-            return np.asarray(total / known.sum(axis=1))
+            return np.asarray(total / finite.sum(axis=1))
 
 
 def problems(plan: Plan, site: str, partition: str) -> list[Problem]:
@@ -73,61 +73,62 @@ def problems(plan: Plan, site: str, partition: str) -> list[Problem]:
     part = plan.of_partition(site, partition)
     tuned = plan.campaign.tuned
     members: dict[tuple[str, int, str], list[int]] = {}
-    variants: list[dict[str, Any]] = []
-    for number, entry in enumerate(part.inputs):
+    input_variants: list[dict[str, Any]] = []
+    for index, entry in enumerate(part.inputs):
         params = json.loads(entry.params)
-        variants.append(
+        input_variants.append(
             {name: params.pop(name) for name in tuned.get(entry.label, ()) if name in params}
         )
-        members.setdefault((entry.label, entry.ranks, canonical_json(params)), []).append(number)
+        members.setdefault((entry.label, entry.ranks, canonical_json(params)), []).append(index)
     ids = ids_by_code(part)
-    made = []
-    for (label, _, params), numbers in members.items():
+    partition_problems = []
+    for (label, _, params), indices in members.items():
         codes = (
-            np.array(numbers)[:, None] * len(part.settings) + np.arange(len(part.settings))
+            np.array(indices)[:, None] * len(part.settings) + np.arange(len(part.settings))
         ).ravel()
-        there = ids[codes, 0] != b""
-        codes = codes[there]
+        planned = ids[codes, 0] != b""
+        codes = codes[planned]
         settings = [part.settings[code % len(part.settings)] for code in codes.tolist()]
-        of_variants = [variants[number] for number in numbers]
-        own_variant = np.repeat(np.arange(len(numbers)), len(part.settings))[there]
-        made.append(
+        variant_params = [input_variants[index] for index in indices]
+        variant_index = np.repeat(np.arange(len(indices)), len(part.settings))[planned]
+        partition_problems.append(
             Problem(
                 label=label,
                 params=json.loads(params),
                 codes=codes,
                 ids=ids[codes],
                 candidates=Candidates(
-                    candidate_columns(of_variants, own_variant, settings),
+                    candidate_columns(variant_params, variant_index, settings),
                     candidate_terms(
                         stated_terms(
-                            part.inputs[numbers[0]].kernel,
-                            [part.inputs[number].params for number in numbers],
+                            part.inputs[indices[0]].kernel,
+                            [part.inputs[index].params for index in indices],
                         ),
-                        own_variant,
+                        variant_index,
                         settings,
                     ),
                 ),
-                variants=own_variant,
-                of_variants=of_variants,
+                variants=variant_index,
+                variant_params=variant_params,
                 settings=settings,
             )
         )
-    return made
+    return partition_problems
 
 
 def candidate_terms(
-    stated: Mapping[str, np.ndarray], of: np.ndarray, settings: Sequence[Setting]
+    terms: Mapping[str, np.ndarray], index: np.ndarray, settings: Sequence[Setting]
 ) -> dict[str, np.ndarray]:
-    """The terms of candidates (:class:`analysis.search.candidates.Candidates`): ``stated`` of their
-    variants (:func:`~campaign.variants.stated_terms.stated_terms`), at their settings' clocks."""
-    columns = {name: column[of] for name, column in stated.items()}
+    """The terms of candidates (:class:`analysis.search.candidates.Candidates`): the ``terms`` of
+    variants (:func:`~campaign.variants.stated_terms.stated_terms`), at the clocks of ``settings``.
+    ``index``: (N,), each candidate's variant."""
+    columns = {name: column[index] for name, column in terms.items()}
     return at_clocks(columns, clock_columns(settings), POWERS)
 
 
 def ids_by_code(part: PartitionPoints) -> np.ndarray:
     """The ids of a partition's points by candidate: (candidates, repeats), bytes; empty where the
-    kernel is not measured at the setting, or not so often."""
+    plan does not measure the kernel at the setting, or has fewer repeats there."""
     ids = np.zeros((len(part.inputs) * len(part.settings), len(part.ends)), part.ids.dtype)
     for repeat, (start, end) in enumerate(itertools.pairwise([0, *part.ends])):
         ids[part.order[start:end], repeat] = part.ids[start:end]
@@ -135,18 +136,20 @@ def ids_by_code(part: PartitionPoints) -> np.ndarray:
 
 
 def candidate_columns(
-    variants: Sequence[Mapping[str, Any]], of: np.ndarray, settings: Sequence[Setting]
+    variants: Sequence[Mapping[str, Any]], index: np.ndarray, settings: Sequence[Setting]
 ) -> dict[str, np.ndarray]:
-    """The columns of candidates: the parameters of ``variants[of[i]]``, and the clocks of
+    """The columns of candidates: the parameters of ``variants[index[i]]``, and the clocks of
     ``settings[i]``. Lists become texts."""
     names = sorted({name for variant in variants for name in variant})
-    columns = {name: as_column([variant.get(name) for variant in variants])[of] for name in names}
+    columns = {
+        name: as_column([variant.get(name) for variant in variants])[index] for name in names
+    }
     return columns | clock_columns(settings)
 
 
 def clock_columns(settings: Sequence[Setting]) -> dict[str, np.ndarray]:
-    """What settings have values of: clocks, MHz, and power limits, W, NaN for none, and profiles;
-    what is optional only where some have it."""
+    """Axis -> values of the settings: clocks, MHz, and power limits, W, NaN for none, and profiles;
+    optional axes only where some setting has them."""
     columns = dict(zip(NUMBERS, number_columns(settings).T, strict=True))
     for name in OPTIONAL:
         if all(getattr(setting, name) is None for setting in settings):
@@ -157,7 +160,7 @@ def clock_columns(settings: Sequence[Setting]) -> dict[str, np.ndarray]:
 
 
 def as_column(values: Sequence[Any]) -> np.ndarray:
-    """Numbers as they are; everything else as text."""
+    """The values as an array: all numbers, or else all texts."""
     if all(isinstance(value, int | float) for value in values):
         return np.array(values)
     return np.array([value if isinstance(value, str) else json.dumps(value) for value in values])

@@ -1,4 +1,4 @@
-"""Searches played on the measurements of a store, where every candidate has been measured."""
+"""Searches replayed on the measurements of a store that has measured every candidate."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ SHOWN_AFTER = (25, 50, 100, 200, 400, 800)
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
-    """What searches have lost. ``mean_lost_pct``: strategy -> what the best that it had found was
-    above the best of all, in %, a mean over the trials, after each number of ``measurements``;
-    infinite where a trial had found none. ``failed``: of the ``candidates``."""
+    """The losses of searches. ``mean_lost_pct``: strategy -> how far its best candidate is above
+    the best of all, in %, a mean over the trials, after each number of ``measurements``; infinite
+    where a trial had no candidate yet. ``failed``: the number of ``candidates`` that failed."""
 
     site: str
     kernel: str
@@ -71,11 +71,11 @@ def replay(
     strategies: Sequence[str] | None = None,
     show: Callable[[int], None] = lambda count: None,
 ) -> Replay:
-    """Play each strategy ``trials`` times, with other seeds, on a kernel's measurements.
+    """Play each strategy ``trials`` times, with different seeds, on a kernel's measurements.
 
-    ``scalars``: a store's Dataset without traces. ``problem``: parameter -> value as text, for
-    those that say what is computed; ``tuned``: kernel -> the others, where they are known.
-    ``show`` is called with how many trials have been played.
+    ``scalars``: a store's Dataset without traces. ``problem``: parameter -> value as text, of the
+    parameters that say what is computed; ``tuned``: kernel -> the other parameters, where known.
+    ``show``: called with the number of trials played.
 
     Raises:
         ArgumentError: no such site, kernel or strategy, or nothing to search.
@@ -83,7 +83,7 @@ def replay(
             different numbers of ranks.
         MissingExtraError: a strategy needs scikit-learn, which is not installed.
     """
-    asked = objective_of(objective)
+    goal = objective_of(objective)
     names = list(strategies or STRATEGIES)
     for name in names:
         if name not in STRATEGIES:
@@ -92,17 +92,17 @@ def replay(
         if value < 1:
             raise ArgumentError(f"{option}: found {value}; must be 1 or more")
     rows, kernel = _rows(scalars, site, kernel)
-    known = dataset_kernels(scalars)
-    instances = [known[kernel, params] for params in np.asarray(scalars["params"])[rows].tolist()]
-    kept = of_problem(instances, problem or {})
-    rows, instances = rows[kept], [instances[i] for i in kept]
+    by_key = dataset_kernels(scalars)
+    instances = [by_key[kernel, params] for params in np.asarray(scalars["params"])[rows].tolist()]
+    selected = of_problem(instances, problem or {})
+    rows, instances = rows[selected], [instances[i] for i in selected]
     if kernel in (tuned or {}):
         check_one_problem(instances, (tuned or {})[kernel])
-    done = np.flatnonzero(is_complete(np.asarray(scalars["status"])[rows]))
-    labels = [instances[i].label for i in done]
-    refuse_other_ranks(scalars, rows[done], *distinct_kernels(labels))
+    complete = np.flatnonzero(is_complete(np.asarray(scalars["status"])[rows]))
+    labels = [instances[i].label for i in complete]
+    refuse_other_ranks(scalars, rows[complete], *distinct_kernels(labels))
     candidates, costs = measured_candidates(scalars, rows)
-    scores = score(asked, costs)
+    scores = score(goal, costs)
     if not np.isfinite(scores).any():
         times = np.isfinite(costs[:, 1]).any()
         raise ArgumentError(
@@ -111,29 +111,29 @@ def replay(
             else f"--replay: no measurement of {kernel} at {site} has succeeded"
         )
     budget = min(budget, len(candidates))
-    shown = (*(n for n in SHOWN_AFTER if n < budget), budget)
-    at = np.array(shown) - 1
-    lost: dict[str, tuple[float, ...]] = {}
+    measurements = (*(n for n in SHOWN_AFTER if n < budget), budget)
+    steps = np.array(measurements) - 1
+    mean_lost_pct: dict[str, tuple[float, ...]] = {}
     with explain_missing(), _processes() as run:
         for name in names:
-            played = []
-            one = partial(
+            lost_by_trial = []
+            play_trial = partial(
                 _play, candidates, costs, objective_name=objective, strategy=name, budget=budget
             )
-            for trial in run(one, range(trials)):
-                played.append(trial[at])
-                show(len(lost) * trials + len(played))
-            lost[name] = tuple((np.mean(played, axis=0) * 100.0).tolist())
+            for trial in run(play_trial, range(trials)):
+                lost_by_trial.append(trial[steps])
+                show(len(mean_lost_pct) * trials + len(lost_by_trial))
+            mean_lost_pct[name] = tuple((np.mean(lost_by_trial, axis=0) * 100.0).tolist())
     return Replay(
         site=site,
         kernel=kernel,
         simulated=bool(np.asarray(scalars["simulated"])[rows].any()),
-        objective=asked.title,
+        objective=goal.title,
         candidates=len(candidates),
         failed=int(np.isnan(scores).sum()),
         trials=trials,
-        measurements=shown,
-        mean_lost_pct=lost,
+        measurements=measurements,
+        mean_lost_pct=mean_lost_pct,
     )
 
 
@@ -146,14 +146,14 @@ def _play(
     strategy: str,
     budget: int,
 ) -> np.ndarray:
-    """A trial in a process of its own, to which no function of an objective can be sent."""
-    asked = objective_of(objective_name)
-    return play(candidates, costs, asked, strategy, budget=budget, batch=BATCH, seed=seed)
+    """Play a trial in a worker process, to which an objective's functions cannot be sent."""
+    goal = objective_of(objective_name)
+    return play(candidates, costs, goal, strategy, budget=budget, batch=BATCH, seed=seed)
 
 
 @contextmanager
 def _processes() -> Iterator[Callable[..., Iterator[np.ndarray]]]:
-    """A ``map`` over a process for each core."""
+    """A ``map`` over one process for each core."""
     cores = len(psutil.Process().cpu_affinity())
     with ProcessPoolExecutor(
         cores, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)
@@ -166,47 +166,51 @@ def _processes() -> Iterator[Callable[..., Iterator[np.ndarray]]]:
 
 
 def _rows(scalars: xr.Dataset | Columns, site: str, kernel: str | None) -> tuple[np.ndarray, str]:
-    """The rows of a site's kernel, the only one where none is named, and its name."""
-    of_site = np.asarray(scalars["site"]) == site if "site" in scalars else np.zeros(0, bool)
-    if not of_site.any():
+    """The rows of a site's kernel and its name; without ``kernel``, of the only kernel."""
+    at_site = np.asarray(scalars["site"]) == site if "site" in scalars else np.zeros(0, bool)
+    if not at_site.any():
         sites = sorted(set(np.asarray(scalars["site"]).tolist())) if "site" in scalars else []
         raise ArgumentError(f"--site: {unknown_name('site', site, sites)}")
-    kernels = sorted(set(np.asarray(scalars["kernel"])[of_site].tolist()))
+    kernels = sorted(set(np.asarray(scalars["kernel"])[at_site].tolist()))
     if kernel is None:
         if len(kernels) > 1:
             raise ArgumentError(f"--kernel: {site} has several; name one: {', '.join(kernels)}")
         kernel = kernels[0]
     if kernel not in kernels:
         raise ArgumentError(f"--kernel: {unknown_name('kernel', kernel, kernels)}")
-    return np.flatnonzero(of_site & (np.asarray(scalars["kernel"]) == kernel)), kernel
+    return np.flatnonzero(at_site & (np.asarray(scalars["kernel"]) == kernel)), kernel
 
 
 def measured_candidates(
     scalars: xr.Dataset | Columns, rows: np.ndarray
 ) -> tuple[Candidates, np.ndarray]:
-    """The candidates that ``rows`` measured, in a fixed order, and the energy (J) and time (s) of
-    each: (N, 2), means over repeats; NaN where all have failed."""
+    """The candidates of the measurements ``rows``, in a fixed order, and their energy (J) and time
+    (s): (N, 2), means over repeats; NaN where all repeats failed."""
     params = np.asarray(scalars["params"])[rows].tolist()
-    distinct, of = distinct_settings(*axis_values(scalars, rows))
-    keys = [(text, distinct[place]) for text, place in zip(params, of.tolist(), strict=True)]
-    known = sorted(set(keys))
-    place = {key: i for i, key in enumerate(known)}
-    at = np.array([place[key] for key in keys])
-    done = is_complete(np.asarray(scalars["status"])[rows])
-    costs = np.empty((len(known), 2))
+    all_settings, setting_of_row = distinct_settings(*axis_values(scalars, rows))
+    keys = [
+        (text, all_settings[s]) for text, s in zip(params, setting_of_row.tolist(), strict=True)
+    ]
+    distinct_keys = sorted(set(keys))
+    index_of = {key: i for i, key in enumerate(distinct_keys)}
+    candidate_of_row = np.array([index_of[key] for key in keys])
+    complete = is_complete(np.asarray(scalars["status"])[rows])
+    costs = np.empty((len(distinct_keys), 2))
     for column, name in enumerate(("energy_j", "time_s")):
         values = np.asarray(scalars[name])[rows]
-        used = done & np.isfinite(values)
+        usable = complete & np.isfinite(values)
         with np.errstate(invalid="ignore"):
-            costs[:, column] = np.bincount(at[used], values[used], len(known)) / np.bincount(
-                at[used], minlength=len(known)
-            )
-    variants = [json.loads(text) for text, _ in known]
-    settings = [setting for _, setting in known]
-    each_own = np.arange(len(known))
-    stated = stated_terms(np.asarray(scalars["kernel"])[rows[0]], [text for text, _ in known])
+            costs[:, column] = np.bincount(
+                candidate_of_row[usable], values[usable], len(distinct_keys)
+            ) / np.bincount(candidate_of_row[usable], minlength=len(distinct_keys))
+    variants = [json.loads(text) for text, _ in distinct_keys]
+    settings = [setting for _, setting in distinct_keys]
+    indices = np.arange(len(distinct_keys))
+    stated = stated_terms(
+        np.asarray(scalars["kernel"])[rows[0]], [text for text, _ in distinct_keys]
+    )
     candidates = Candidates(
-        candidate_columns(variants, each_own, settings),
-        candidate_terms(stated, each_own, settings),
+        candidate_columns(variants, indices, settings),
+        candidate_terms(stated, indices, settings),
     )
     return candidates, costs

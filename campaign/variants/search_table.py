@@ -1,4 +1,4 @@
-"""The table ``[search]`` of a campaign file, checked."""
+"""The reader of the table ``[search]`` of a campaign file."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dvfs.errors import known_names
 
 
 def read_search(path: Path) -> Search:
-    """The ``[search]`` of a campaign file, checked.
+    """Read and check the ``[search]`` of a campaign file.
 
     Raises:
-        FileError: it is wrong; with the place and a remedy.
+        FileError: it is wrong; the error has the place and a remedy.
     """
     campaign, source = read_campaign(path)
     search = campaign.search or Search()
@@ -28,8 +28,8 @@ def read_search(path: Path) -> Search:
     try:
         objective(search.objective)
     except FitError as error:
-        what = str(error).removeprefix("--objective: ")
-        raise source.error(("search", "objective"), what, "use one of these") from None
+        problem = str(error).removeprefix("--objective: ")
+        raise source.error(("search", "objective"), problem, "use one of these") from None
     if search.budget is not None and search.budget < campaign.most_repeats:
         raise source.error(
             ("search", "budget"),

@@ -1,4 +1,4 @@
-"""Variants of a space that were never measured: their time and energy, and the best of them."""
+"""Predictions of time and energy for all variants of a space, and the best variant."""
 
 from __future__ import annotations
 
@@ -41,18 +41,19 @@ if TYPE_CHECKING:
 
 NEAR = 0.10
 MOST_NEAR = 200
-"""Variants near the best that a result lists."""
+"""The most variants near the best that a result lists."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpacePick:
     """The best variant and setting of one problem, as predicted.
 
-    ``variants``: of the space; ``settings``: at which they were predicted; ``measured``: how many
-    variants the time's prices come from, and ``time_error_pct`` their root mean square error.
-    ``params``: of the variant. ``energy_j`` and ``time_s`` of one iteration; an energy is NaN where
-    the store has no fit. ``near``: the parameters of the variants that are at this setting within
-    10 % of the best, the best first, at most 200; ``near_count``: how many there are.
+    ``variants``: their number in the space; ``settings``: the number of settings; ``measured``: the
+    number of measured pairs of variant and setting that give the prices of time, and
+    ``time_error_pct`` the root mean square error there. ``params``: of the variant. ``energy_j``
+    and ``time_s``: of one iteration; the energy is NaN where the store has no fit. ``near``: the
+    parameters of the variants within 10 % of the best at this setting, the best first, at most
+    200; ``near_count``: their number.
     """
 
     kernel: str
@@ -87,7 +88,7 @@ class SpacePredictions:
     simulated: bool
     objective: str
     fit: str | None
-    """The fit that energies are from; None where they are not predicted."""
+    """The name of the fit that predicts energies; None where they are not predicted."""
     picks: tuple[SpacePick, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -120,19 +121,19 @@ def predict_space(
     objective: str = "energy",
     kernel: str | None = None,
 ) -> SpacePredictions:
-    """Predict every variant of a campaign file's spaces at every setting that the store has
-    measured variants of that kernel at, and pick.
+    """Predict every variant of a campaign file's spaces at each setting with measured variants of
+    the kernel, and pick the best.
 
-    ``energies``: asked for where the objective is not the time.
+    ``energies``: returns the inputs to predict energies; called where the objective is not time.
 
     Raises:
         FileError: the campaign file is wrong, or does not name the site.
-        ArgumentError: no kernel of it has a space.
-        FitError: the store has no measured variants of a kernel, or the energies cannot be known.
+        ArgumentError: no kernel of the file has a space.
+        FitError: the store has no measured variants of a kernel, or energies cannot be predicted.
     """
-    judged_by = objective_of(objective)
-    known = None if judged_by == TIME else energies()
-    campaign, own_site, sweeps = _spaces(path, site, kernel)
+    goal = objective_of(objective)
+    energy_inputs = None if goal == TIME else energies()
+    campaign, site_file, sweeps = _spaces(path, site, kernel)
     picks = []
     measured: dict[str, MeasuredVariants] = {}
     for sweep in sweeps:
@@ -145,34 +146,36 @@ def predict_space(
                 f"{error}; measure some of its variants first: campaign tune {path} --store "
                 f"{store.root}"
             ) from None
-        picks += _picks(sweep, campaign.tuned[label], measured[label], own_site, known, judged_by)
+        picks += _picks(
+            sweep, campaign.tuned[label], measured[label], site_file, energy_inputs, goal
+        )
     return SpacePredictions(
         site=site,
-        simulated=own_site.is_simulated,
+        simulated=site_file.is_simulated,
         objective=objective,
-        fit=None if known is None else known.name,
+        fit=None if energy_inputs is None else energy_inputs.name,
         picks=tuple(picks),
     )
 
 
 def _spaces(path: Path, site: str, kernel: str | None) -> tuple[Campaign, Site, list[Sweep]]:
-    """The campaign, its site of this name, and the sweeps with a space."""
+    """The campaign, its site named ``site``, and its sweeps with a space."""
     campaign, source = read_campaign(path)
-    of_site = _site_of(campaign, source, path, site)
+    site_file = _site_of(campaign, source, path, site)
     chosen = [
-        (place, entry)
-        for place, entry in enumerate(campaign.kernels)
+        (index, entry)
+        for index, entry in enumerate(campaign.kernels)
         if entry.space is not None and kernel in (None, entry.label or entry.kernel)
     ]
     if not chosen:
-        having = [
+        with_space = [
             entry.label or entry.kernel for entry in campaign.kernels if entry.space is not None
         ]
-        if kernel is not None and having:
-            known = known_names(kernel, having, "the file has spaces for")
-            raise ArgumentError(f"--kernel: unknown kernel {kernel!r}; {known}")
+        if kernel is not None and with_space:
+            remedy = known_names(kernel, with_space, "the file has spaces for")
+            raise ArgumentError(f"--kernel: unknown kernel {kernel!r}; {remedy}")
         raise ArgumentError(f"--space: {path} has no kernel with a space; add [kernels.space]")
-    return campaign, of_site, [swept(entry, place, source, of_site) for place, entry in chosen]
+    return campaign, site_file, [swept(entry, index, source, site_file) for index, entry in chosen]
 
 
 def _site_of(campaign: Campaign, source: Source, path: Path, name: str) -> Site:
@@ -193,86 +196,88 @@ def _picks(
     measured: MeasuredVariants,
     site: Site,
     energies: Energies | None,
-    judged_by: Objective,
+    goal: Objective,
 ) -> list[SpacePick]:
     """The pick of each problem of a sweep."""
     kernel = find_kernel(sweep.entry.kernel)
     params = [json.loads(text) for text in sweep.params]
-    stated = stated_terms(sweep.entry.kernel, sweep.params)
-    if not stated:
+    terms = stated_terms(sweep.entry.kernel, sweep.params)
+    if not terms:
         raise FitError(
             f"{sweep.entry.kernel} does not state what its time is a sum of, so variants that "
             f"were not measured cannot be predicted; search for the best: campaign tune"
         )
-    fitted = fit_times(measured, intervals=False)
-    own_names = [name for name in sweep.entry.space or {} if name != WHERE]
+    prices = fit_times(measured, intervals=False)
+    declared = [name for name in sweep.entry.space or {} if name != WHERE]
     settings = sorted(set(measured.settings))
     problems: dict[str, list[int]] = {}
-    for place, variant in enumerate(params):
-        rest = rest_of(variant, tuned, texts_only=False)
-        problems.setdefault(json.dumps(rest, sort_keys=True), []).append(place)
+    for index, variant in enumerate(params):
+        fixed = rest_of(variant, tuned, texts_only=False)
+        problems.setdefault(json.dumps(fixed, sort_keys=True), []).append(index)
     picks = []
-    for text, places in problems.items():
+    for text, members in problems.items():
         problem = json.loads(text)
-        price = _price(fitted, measured, problem, sweep)
-        rows = np.array(places)
-        columns = {name: column[rows] for name, column in stated.items()}
+        price = _price(prices, measured, problem, sweep)
+        rows = np.array(members)
+        columns = {name: column[rows] for name, column in terms.items()}
         counts: dict[str, np.ndarray] = {}
         for name in set(columns) & set(kernel.classes):
-            own_class = site.class_of(name)
-            counts[own_class] = counts.get(own_class, 0.0) + columns[name]
-        time_s = np.stack([price.of(_at(columns, measured, pair)) for pair in settings])
+            site_class = site.class_of(name)
+            counts[site_class] = counts.get(site_class, 0.0) + columns[name]
+        time_s = np.stack([price.of(_terms_at(columns, measured, setting)) for setting in settings])
         energy_j = np.full(time_s.shape, np.nan)
         if energies is not None:
-            for number, pair in enumerate(settings):
-                energy_j[number] = energies.at_setting_j(counts, time_s[number], pair)
-        scores = judged_by.score(energy_j, time_s)
-        number, best = divmod(int(np.nanargmin(scores)), len(places))
-        near = rows[near_least(scores[number], NEAR)].tolist()
+            for s, setting in enumerate(settings):
+                energy_j[s] = energies.at_setting_j(counts, time_s[s], setting)
+        scores = goal.score(energy_j, time_s)
+        s, best = divmod(int(np.nanargmin(scores)), len(members))
+        near_rows = rows[near_least(scores[s], NEAR)].tolist()
         picks.append(
             SpacePick(
                 kernel=measured.kernel,
                 problem=problem,
-                variants=len(places),
+                variants=len(members),
                 settings=len(settings),
                 measured=price.n,
                 time_error_pct=price.error * 100.0,
-                params=_own(params[places[best]], own_names),
-                setting=settings[number],
-                energy_j=float(energy_j[number, best]),
-                time_s=float(time_s[number, best]),
-                slurm=slurm_flags(settings[number], site.clocks.device),
-                near_count=len(near),
-                near=tuple(_own(params[place], own_names) for place in near[:MOST_NEAR]),
+                params=_declared_values(params[members[best]], declared),
+                setting=settings[s],
+                energy_j=float(energy_j[s, best]),
+                time_s=float(time_s[s, best]),
+                slurm=slurm_flags(settings[s], site.clocks.device),
+                near_count=len(near_rows),
+                near=tuple(
+                    _declared_values(params[index], declared) for index in near_rows[:MOST_NEAR]
+                ),
             )
         )
     return picks
 
 
-def _own(params: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+def _declared_values(params: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return {name: params[name] for name in names}
 
 
 def _price(
-    fitted: Sequence[LinearCost | None],
+    prices: Sequence[LinearCost | None],
     measured: MeasuredVariants,
     problem: Mapping[str, Any],
     sweep: Sweep,
 ) -> LinearCost:
-    """The prices of a problem's family; FitError where none of it was measured."""
+    """The prices of a problem's family; FitError where no variant of the family was measured."""
     texts = {name: value for name, value in problem.items() if isinstance(value, str)}
-    for family, price in zip(measured.families, fitted, strict=True):
+    for family, price in zip(measured.families, prices, strict=True):
         if family == texts and price is not None:
             return price
-    had = "; ".join(" ".join(map(str, family.values())) for family in measured.families)
+    families = "; ".join(" ".join(map(str, family.values())) for family in measured.families)
     raise FitError(
         f"{measured.site} has measured no variant of {sweep.entry.kernel} "
-        f"{' '.join(texts.values())}; it has: {had}. Measure some of its variants first: campaign "
-        f"tune"
+        f"{' '.join(texts.values())}; it has: {families}. Measure some of its variants first: "
+        f"campaign tune"
     )
 
 
-def _at(
+def _terms_at(
     columns: Mapping[str, np.ndarray], measured: MeasuredVariants, setting: Setting
 ) -> dict[str, np.ndarray]:
     n = len(next(iter(columns.values())))

@@ -1,4 +1,4 @@
-"""The study of a kernel's variants from what a store holds."""
+"""The study of a kernel's variants from a store's measurements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VariantResult:
-    """A study of variants; ``study`` has everything that :mod:`analysis.choice.variants` found."""
+    """A study of variants; ``study``: the result of :mod:`analysis.choice.variants`."""
 
     study: VariantStudy
 
@@ -49,16 +49,16 @@ def study_variants(
     setting: Setting | None,
     predicted: Predicted,
 ) -> VariantResult:
-    """Study the variants of a kernel; ``kernel`` may be None where the site has one only.
-    ``predicted``: label -> predicted time and energy of variants.
+    """Study the variants of a kernel; ``kernel`` may be None where the site has only one.
+    ``predicted``: from the variants, label -> predicted time and energy.
 
     Raises:
         ArgumentError: no kernel is named, and the site has several.
         FitError: see :func:`analysis.measurements.variants.kernel_variants`.
     """
     if kernel is None:
-        of_site = scalars["site"] == site
-        kernels = sorted(set(scalars["kernel"][of_site].tolist()))
+        at_site = scalars["site"] == site
+        kernels = sorted(set(scalars["kernel"][at_site].tolist()))
         if len(kernels) > 1:
             named = ", ".join(kernels[:12]) + (" ..." if len(kernels) > 12 else "")
             raise ArgumentError(f"{site} has {len(kernels)} kernels; name one by --kernel: {named}")
@@ -76,10 +76,10 @@ def tuned_parameters(store: Store) -> dict[str, list[str]]:
 
 
 def read_problem(text: str) -> dict[str, str]:
-    """A problem as ``--problem`` takes it: ``n=1920,precision=double``.
+    """Parse the problem in ``--problem``: ``n=1920,precision=double``.
 
     Raises:
-        ArgumentError: it is not of this form.
+        ArgumentError: the text is not of this form.
     """
     pairs = [part.partition("=") for part in text.split(",")]
     if not all(name.strip() and equals and value.strip() for name, equals, value in pairs):

@@ -1,4 +1,4 @@
-"""tune: search the variants and settings of a campaign, or play searches on what is measured."""
+"""tune: search the variants and settings of a campaign, or replay searches on measurements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dvfs.errors import ArgumentError
 
 if TYPE_CHECKING:
     from campaign.launch.outcome import Outcome
-    from campaign.variants.outcome import Choice, Found
+    from campaign.variants.outcome import Choice, SearchResult
     from campaign.variants.replaying import Replay
 
 SUMMARY = "search the variants and settings of a campaign for the least energy"
@@ -24,9 +24,9 @@ MORE = (
 )
 REPLAY_BUDGET = 200
 REPLAY_TRIALS = 20
-OF_SEARCH = ("budget", "strategy", "objective")
-"""Options of ``--replay`` whose values a search takes from ``[search]``."""
-OF_REPLAY = (*OF_SEARCH, "trials", "problem", "kernel", "site")
+SEARCH_OPTIONS = ("budget", "strategy", "objective")
+"""Options of ``--replay`` that a search reads from ``[search]``."""
+REPLAY_OPTIONS = (*SEARCH_OPTIONS, "trials", "problem", "kernel", "site")
 EXAMPLE = "campaign tune tune.toml --store tune-store"
 
 
@@ -77,7 +77,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Search, or replay; 0 when the budget is spent."""
+    """Search or replay; return 0 when the budget is spent."""
     if arguments.replay is not None:
         if arguments.campaign is not None:
             raise ArgumentError("--replay: measures nothing; leave out the campaign file")
@@ -86,11 +86,11 @@ def run(arguments: Namespace) -> int:
         return _replay(arguments)
     if arguments.campaign is None:
         raise ArgumentError("name a campaign file, or --replay S to measure nothing")
-    for name in OF_REPLAY:
+    for name in REPLAY_OPTIONS:
         if getattr(arguments, name) is not None:
             instead = (
                 f"in a search, set {name} under [search] in {arguments.campaign}"
-                if name in OF_SEARCH
+                if name in SEARCH_OPTIONS
                 else f"a search takes all that {arguments.campaign} declares; leave it out"
             )
             raise ArgumentError(f"--{name}: only with --replay; {instead}")
@@ -100,7 +100,7 @@ def run(arguments: Namespace) -> int:
 def _tune(arguments: Namespace) -> int:
     from campaign.plan.plan import make_plan  # noqa: PLC0415
     from campaign.variants.choosing import Tuning  # noqa: PLC0415
-    from campaign.variants.outcome import found  # noqa: PLC0415
+    from campaign.variants.outcome import search_results  # noqa: PLC0415
     from campaign.variants.search_table import read_search  # noqa: PLC0415
 
     check_driver(arguments)
@@ -111,18 +111,18 @@ def _tune(arguments: Namespace) -> int:
     tuning = Tuning(plan, store, search)
 
     def show(outcome: Outcome, store_path: str) -> None:
-        results = found(tuning)
+        results = search_results(tuning)
         if arguments.json:
             as_dicts = [result.as_dict() for result in results]
             print_json({"run": vars(outcome), "store": store_path, "found": as_dicts})
             return
         for result in results:
-            _print_found(result)
+            _print_result(result)
 
     return drive(arguments, plan, store, show, tuning)
 
 
-def _print_found(result: Found) -> None:
+def _print_result(result: SearchResult) -> None:
     from analysis.measurements.observations import setting_text  # noqa: PLC0415
 
     simulated = " (simulated)" if result.simulated else ""

@@ -19,7 +19,7 @@ from campaign.results import open_store
 from campaign.store.layout import open_store as open_folder
 from campaign.store.planned import planned_ids
 from campaign.variants.choosing import Tuning
-from campaign.variants.outcome import found
+from campaign.variants.outcome import search_results
 from campaign.variants.search_table import read_search
 from campaign.verbs.command_line import main
 
@@ -74,7 +74,7 @@ def test_what_is_found_is_the_least_of_the_measurements(tuned):
     tuning = Tuning(make_plan(file), open_folder(store), read_search(file))
     frame = open_store(store).scalars[["params", "core_mhz", "mem_mhz", "energy_j", "time_s"]]
     means = frame.to_dataframe().groupby(["params", "core_mhz", "mem_mhz"]).mean().reset_index()
-    results = {result.params["level"]: result for result in found(tuning)}
+    results = {result.params["level"]: result for result in search_results(tuning)}
     assert set(results) == {"l2", "dram"}
     for level, result in results.items():
         own = means[means["params"].str.contains(f'"{level}"')]
