@@ -1,4 +1,4 @@
-"""A study of chips: which design runs a workload of stencils best (``campaign codesign``)."""
+"""The search for the chip that runs a workload of stencils best (``campaign codesign``)."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ COSTS = {"time": "time_s", "energy": "energy_j", "edp": "edp_j_s"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class DesignOf:
-    """The best design for a stencil, or for the whole workload, with its ``area_mm2``, the time,
-    energy (NaN without energies) and GFLOP/s of all its problems, and the tile and k of each.
-    ``parts_mm2``: its area by part."""
+class BestDesign:
+    """The best design for a stencil, or for the whole workload, with its ``area_mm2``; the time,
+    energy (NaN without energies) and GFLOP/s over all problems; and the tile and k of each problem.
+    ``parts_mm2``: the area by part."""
 
     processors: int
     lanes: int
@@ -62,7 +62,7 @@ class DesignOf:
 
     @property
     def name(self) -> str:
-        """Processors, vector units of each, and kB of on-chip memory of each."""
+        """The numbers of processors, and of vector units and kB of on-chip memory of each."""
         return f"{self.processors} x {self.lanes}, {self.on_chip_kb:g} kB"
 
 
@@ -70,10 +70,11 @@ class DesignOf:
 class Codesign:
     """The result of a study.
 
-    ``costs``: float64 (designs, stencils), what the objective makes least, of each stencil's
-    problems together; ``time_s`` alike. ``best``: by stencil, and ``workload``. ``front``: rows of
-    the designs that no other beats in area and the workload's cost. ``existing``: chips that were
-    named, each with and without caches, with the workload's time and cost.
+    ``costs``: float64 (designs, stencils), the value of the objective over a stencil's problems;
+    ``time_s``: likewise the time. ``best``: the best design by stencil, and for ``workload``.
+    ``front``: indices of the designs that no other beats in both area and the workload's cost.
+    ``existing``: existing chips, with their areas with and without caches, and the workload's time
+    and cost on them.
     """
 
     study: Study
@@ -82,26 +83,27 @@ class Codesign:
     weights: tuple[float, ...]
     costs: np.ndarray
     time_s: np.ndarray
-    best: Mapping[str, DesignOf]
+    best: Mapping[str, BestDesign]
     front: np.ndarray
     existing: tuple[Mapping[str, Any], ...]
 
     def cost_of(self, weights: Sequence[float]) -> np.ndarray:
-        """The workload's cost (designs,) with other weights, from what is known (C.17)."""
+        """The workload's cost (designs,) with other weights, without a new search (C.17)."""
         return weighted(self.costs, weights)
 
-    def row(self, place: int) -> dict[str, Any]:
-        """A design, and the workload's time and cost on it."""
+    def row(self, index: int) -> dict[str, Any]:
+        """A design with the workload's time and cost on it."""
         values: dict[str, Any] = {
-            name: column[place].item() for name, column in vars(self.designs).items()
+            name: column[index].item() for name, column in vars(self.designs).items()
         }
-        both = {"time_s": self.time_s, COSTS[self.study.objective]: self.costs}
+        columns = {"time_s": self.time_s, COSTS[self.study.objective]: self.costs}
         return values | {
-            name: float(weighted(of[[place]], self.weights)[0]) for name, of in both.items()
+            name: float(weighted(column[[index]], self.weights)[0])
+            for name, column in columns.items()
         }
 
     def shares(self) -> list[dict[str, Any]]:
-        """What other weights would choose; see :func:`analysis.costs.codesign.by_weight`."""
+        """The best designs at other weights; see :func:`analysis.costs.codesign.by_weight`."""
         return [
             {"stencil": self.stencils[share.stencil], "low": share.low, "high": share.high}
             | {name: getattr(self.designs, name)[share.design].item() for name in DESIGN}
@@ -123,10 +125,10 @@ class Codesign:
 
 
 def run_study(path: Path) -> Codesign:
-    """Read a study, and try every design with every tile.
+    """Read a study file, and evaluate every design with every tile.
 
     Raises:
-        FileError: the file is wrong, no design is in the range, or no tile fits on any.
+        FileError: the file is wrong, no design is in the range, or no tile fits on any design.
     """
     study, source = read_study(path)
     model = _area_model(study)
@@ -136,52 +138,54 @@ def run_study(path: Path) -> Codesign:
             raise source.error(("machine", "space", name), "a value of 0 or less", "leave it out")
     for name in DESIGN[:2]:
         _check_whole(np.asarray(space[name]), ("machine", "space", name), source)
-    every = designs_of(*(space[name] for name in DESIGN), caches=study.area.caches, model=model)
+    whole = designs_of(*(space[name] for name in DESIGN), caches=study.area.caches, model=model)
     low, high = study.area.range_mm2
-    inside = np.flatnonzero((every.area_mm2 >= low) & (every.area_mm2 <= high))
-    if not len(inside):
+    in_range = np.flatnonzero((whole.area_mm2 >= low) & (whole.area_mm2 <= high))
+    if not len(in_range):
         raise source.error(
             ("area", "range_mm2"),
             f"no design has {low:g} to {high:g} mm2; those of the space have "
-            f"{every.area_mm2.min():.0f} to {every.area_mm2.max():.0f}",
+            f"{whole.area_mm2.min():.0f} to {whole.area_mm2.max():.0f}",
             "change the range, or the space",
         )
-    designs = every.take(inside)
+    designs = whole.take(in_range)
     works = [_work(entry) for entry in study.workload]
-    named = designs_of(
+    existing = designs_of(
         *(np.array([getattr(gpu, name) for gpu in study.existing]) for name in DESIGN),
         caches=study.area.caches,
         model=model,
     )
-    found, of_named, tiles_of = [], [], []
-    for place, (entry, work) in enumerate(zip(study.workload, works, strict=True)):
+    searched, searched_existing, tiles_by_stencil = [], [], []
+    for index, (entry, work) in enumerate(zip(study.workload, works, strict=True)):
         tiles = _tiles(study, entry, source)
-        tiles_of.append(tiles)
+        tiles_by_stencil.append(tiles)
         try:
-            found.append(_searched(study, designs, work, tiles))
-            if len(named):
-                of_named.append(_searched(study, named, work, tiles))
+            searched.append(_search_tiles(study, designs, work, tiles))
+            if len(existing):
+                searched_existing.append(_search_tiles(study, existing, work, tiles))
         except PredictionError as error:
             raise source.error(("tiles",), str(error), "") from None
-        if (found[-1].tile < 0).all():
+        if (searched[-1].tile < 0).all():
             raise source.error(
-                ("workload", place),
+                ("workload", index),
                 f"no tile of {entry.stencil} fits on any design",
                 "declare smaller ones under [tiles]",
             )
     times, energies = (
-        np.stack(columns, axis=1) for columns in zip(*map(totals, found, works), strict=True)
+        np.stack(columns, axis=1) for columns in zip(*map(totals, searched, works), strict=True)
     )
     costs = scores(times, energies, study.objective)
     weights = np.array([work.weight for work in works])
-    result_best = {}
-    together = weighted(costs, weights)
-    for place, work in enumerate(works):
-        row = int(np.argmin(costs[:, place]))
-        result_best[work.name] = _best(study, designs, row, {place: 1.0}, works, found, tiles_of)
-    row = int(np.argmin(together))
-    counted = {place: work.weight for place, work in enumerate(works) if work.weight}
-    result_best[WORKLOAD] = _best(study, designs, row, counted, works, found, tiles_of)
+    best = {}
+    workload_cost = weighted(costs, weights)
+    for index, work in enumerate(works):
+        row = int(np.argmin(costs[:, index]))
+        best[work.name] = _best_design(
+            study, designs, row, {index: 1.0}, works, searched, tiles_by_stencil
+        )
+    row = int(np.argmin(workload_cost))
+    used = {index: work.weight for index, work in enumerate(works) if work.weight}
+    best[WORKLOAD] = _best_design(study, designs, row, used, works, searched, tiles_by_stencil)
     return Codesign(
         study=study,
         designs=designs,
@@ -189,9 +193,9 @@ def run_study(path: Path) -> Codesign:
         weights=tuple(weights.tolist()),
         costs=costs,
         time_s=times,
-        best=result_best,
-        front=pareto(designs.area_mm2, together),
-        existing=_existing(study, model, of_named, works),
+        best=best,
+        front=pareto(designs.area_mm2, workload_cost),
+        existing=_existing(study, model, searched_existing, works),
     )
 
 
@@ -218,7 +222,7 @@ def _work(entry: Work) -> StencilWork:
 
 
 def _tiles(study: Study, entry: Work, source: Source) -> dict[str, np.ndarray]:
-    """The tiles of a stencil, each once: without the parameters of axes that it does not have."""
+    """The distinct tiles of a stencil, without the parameters of axes that it lacks."""
     needed = ("tile_t", *(f"tile_{axis + 1}" for axis in range(entry.axes)))
     columns = space_columns(study.tiles, ("tiles",), needed, source)
     distinct = np.unique(np.stack([columns[name] for name in needed], axis=1), axis=0)
@@ -235,14 +239,14 @@ def _tiles(study: Study, entry: Work, source: Source) -> dict[str, np.ndarray]:
 
 
 def _check_whole(values: np.ndarray, key: tuple[str, ...], source: Source) -> None:
-    """Refuse a value of a space that is no whole number."""
+    """Refuse values of a space that are not whole numbers."""
     if len(broken := values[values % 1 != 0]):
         raise source.error(
             key, f"a value of {broken[0]:g}, and it must be whole", "round it: a // b, ceil(a / b)"
         )
 
 
-def _searched(
+def _search_tiles(
     study: Study, designs: Designs, work: StencilWork, tiles: dict[str, np.ndarray]
 ) -> BestTiles:
     machine = study.machine
@@ -265,20 +269,20 @@ def _searched(
     )
 
 
-def _best(
+def _best_design(
     study: Study,
     designs: Designs,
     row: int,
     weights: Mapping[int, float],
     works: Sequence[StencilWork],
-    found: Sequence[BestTiles],
-    tiles_of: Sequence[Mapping[str, np.ndarray]],
-) -> DesignOf:
-    """A design with what some of the stencils take on it: ``weights``, by place."""
+    searched: Sequence[BestTiles],
+    tiles_by_stencil: Sequence[Mapping[str, np.ndarray]],
+) -> BestDesign:
+    """A design with the costs of some stencils on it. ``weights``: by the stencil's index."""
     time_s = energy_j = flops = 0.0
     tiles: list[dict[str, Any]] = []
-    for place, weight in weights.items():
-        work, tiled = works[place], found[place]
+    for index, weight in weights.items():
+        work, tiled = works[index], searched[index]
         time_s += weight * float(tiled.time_s[row] @ work.often)
         energy_j += weight * float(tiled.energy_j[row] @ work.often)
         flops += weight * float(work.flops * work.points @ work.often)
@@ -287,7 +291,7 @@ def _best(
             tiles.append(
                 {"stencil": work.name}
                 | {"size": int(work.sizes[problem]), "steps": int(work.steps[problem])}
-                | {name: int(column[chosen]) for name, column in tiles_of[place].items()}
+                | {name: int(column[chosen]) for name, column in tiles_by_stencil[index].items()}
                 | {"k": int(tiled.k[row, problem]), "time_s": float(tiled.time_s[row, problem])}
             )
     chip = {name: getattr(designs, name)[row].item() for name in DESIGN}
@@ -295,7 +299,7 @@ def _best(
     parts = area_parts_mm2(
         chip["processors"], chip["lanes"], chip["on_chip_kb"], caches=caches, model=model
     )
-    return DesignOf(
+    return BestDesign(
         **chip,
         area_mm2=float(designs.area_mm2[row]),
         time_s=time_s,
@@ -307,7 +311,7 @@ def _best(
 
 
 def _existing(
-    study: Study, model: AreaModel, found: Sequence[BestTiles], works: Sequence[StencilWork]
+    study: Study, model: AreaModel, searched: Sequence[BestTiles], works: Sequence[StencilWork]
 ) -> tuple[dict[str, Any], ...]:
     rows = []
     for row, gpu in enumerate(study.existing):
@@ -318,19 +322,22 @@ def _existing(
             for caches in (True, False)
         )
         times, energies = np.array(
-            [[of[row] for of in totals(*one)] for one in zip(found, works, strict=True)]
+            [
+                [column[row] for column in totals(*pair)]
+                for pair in zip(searched, works, strict=True)
+            ]
         ).T
-        both = {"time_s": times, COSTS[study.objective]: scores(times, energies, study.objective)}
+        costs = {"time_s": times, COSTS[study.objective]: scores(times, energies, study.objective)}
         weights = [work.weight for work in works]
-        sums = {name: float(weighted(of[None], weights)[0]) for name, of in both.items()}
+        sums = {name: float(weighted(column[None], weights)[0]) for name, column in costs.items()}
         areas = {"area_mm2": with_caches, "area_without_caches_mm2": without}
-        by_stencil = {work.name: float(own_s) for work, own_s in zip(works, times, strict=True)}
+        by_stencil = {work.name: float(time_s) for work, time_s in zip(works, times, strict=True)}
         rows.append(gpu.model_dump() | areas | sums | {"times_s": by_stencil})
     return tuple(rows)
 
 
 def write_study_figures(result: Codesign, folder: Path) -> list[Path]:
-    """Write the figures of a study as SVG (Prajapati 2019, figures C.3 and C.4); their paths.
+    """Write the figures of a study as SVG (Prajapati 2019, figures C.3, C.4); return their paths.
 
     Raises:
         ArgumentError: the folder cannot be written.

@@ -1,4 +1,4 @@
-"""Study files: which chip would run a workload of stencils best (``campaign codesign``)."""
+"""Study files, which declare chips and a workload of stencils (``campaign codesign``)."""
 
 from __future__ import annotations
 
@@ -188,33 +188,33 @@ def read_study(path: Path) -> tuple[Study, Source]:
     """Read and check a study file.
 
     Raises:
-        FileError: it cannot be read, or is not a study.
+        FileError: the file cannot be read, or is not a study.
     """
     return read_file(path, Study)
 
 
 def space_columns(
-    given: dict[str, Any], key: tuple[str, ...], needed: tuple[str, ...], source: Source
+    table: dict[str, Any], key: tuple[str, ...], needed: tuple[str, ...], source: Source
 ) -> dict[str, Any]:
-    """The values (n,) of the parameters of a space.
+    """Parameter -> its values (n,) at the points of a space, which ``table`` declares.
 
     Raises:
-        FileError: it is no space, lacks one of ``needed``, or lets nothing through.
+        FileError: the table is not a space, lacks one of ``needed``, or its conditions refuse all.
     """
     try:
-        space: Space = read_space(given, (), ())
+        space: Space = read_space(table, (), ())
         missing = [name for name in needed if name not in space.parameters]
         unknown = [name for name in space.parameters if name not in (*DESIGN, *TILE)]
         if missing or unknown:
-            what = f"has no {missing[0]}" if missing else f"unknown parameter {unknown[0]!r}"
-            raise source.error(key, what, f"declare {', '.join(needed)}")
-        found = variants(space, {}, {})
+            problem = f"has no {missing[0]}" if missing else f"unknown parameter {unknown[0]!r}"
+            raise source.error(key, problem, f"declare {', '.join(needed)}")
+        points = variants(space, {}, {})
     except SpaceError as error:
-        place = [part for part in (error.key, error.condition) if part not in ("", None)]
-        raise source.error((*key, *place), error.what, error.remedy) from None
+        position = [part for part in (error.key, error.condition) if part not in ("", None)]
+        raise source.error((*key, *position), error.what, error.remedy) from None
     import numpy as np  # noqa: PLC0415
 
     return {
-        name: np.array(found.listed[name])[column] if name in found.listed else column
-        for name, column in found.columns.items()
+        name: np.array(points.listed[name])[column] if name in points.listed else column
+        for name, column in points.columns.items()
     }

@@ -10,7 +10,7 @@ from campaign.verbs import options
 from campaign.verbs.printing import explain, print_json, print_table, say
 
 if TYPE_CHECKING:
-    from campaign.codesign.designs import Codesign, DesignOf
+    from campaign.codesign.designs import BestDesign, Codesign
 
 SUMMARY = "find the chip that would run a workload of stencils best within an area"
 EXAMPLE = "campaign codesign examples/codesign-maxwell.toml"
@@ -32,7 +32,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Print the study, and write the figures where they are asked for."""
+    """Print the study, and write the figures with ``--output``."""
     from campaign.codesign.designs import run_study, write_study_figures  # noqa: PLC0415
 
     result = run_study(Path(arguments.study))
@@ -91,7 +91,7 @@ def _print(result: Codesign, every_row: bool) -> None:
         print_table(["stencil", "from", "to", *header[3:]], shares, every_row)
 
 
-def _best_row(name: str, design: DesignOf, energies: bool) -> list[Any]:
+def _best_row(name: str, design: BestDesign, energies: bool) -> list[Any]:
     row = [
         name,
         design.processors,
