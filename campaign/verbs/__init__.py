@@ -1,9 +1,9 @@
 """The verbs of the command line, one module each.
 
 A verb's module has ``SUMMARY`` (its line in the help), ``EXAMPLE`` (a command that works after
-``campaign demo``), ``MORE`` where its help says more, ``add_arguments(parser)``, and
-``run(arguments) -> int``, which calls a function that a notebook can call as well, prints what
-it returns, and gives the exit code. Nothing heavy is imported before ``run``.
+``campaign demo``), optionally ``MORE`` (further text of its help), ``add_arguments(parser)``, and
+``run(arguments) -> int``. ``run`` calls a function that a notebook can call as well, prints its
+result, and returns the exit code. Heavy modules are imported only in ``run``.
 """
 
 VERBS = {

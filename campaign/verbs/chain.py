@@ -38,7 +38,7 @@ FORM_TEXTS = {
 
 
 MATRICES = range(2, 21)
-"""The lengths of random chains, those of Prajapati 2019, Table D.1."""
+"""The numbers of matrices in random chains (Prajapati 2019, Table D.1)."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -121,12 +121,12 @@ def _random(arguments: Namespace) -> int:
     return 0
 
 
-def _whole(text: str, where: str) -> int:
+def _whole(text: str, option: str) -> int:
     try:
         return int(text)
     except ValueError:
-        remedy = "; separate the sizes with commas" if where == "SIZES" and "x" in text else ""
-        raise ArgumentError(f"{where}: found {text!r}; must be a whole number{remedy}") from None
+        remedy = "; separate the sizes with commas" if option == "SIZES" and "x" in text else ""
+        raise ArgumentError(f"{option}: found {text!r}; must be a whole number{remedy}") from None
 
 
 def _objective(text: str) -> str | Rates:

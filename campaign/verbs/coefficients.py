@@ -1,4 +1,4 @@
-"""coefficients: what has been fitted, and what it means at a setting."""
+"""coefficients: the kept fits with their coefficients, and the costs at a setting."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def run(arguments: Namespace) -> int:
     from campaign.results import open_store  # noqa: PLC0415
 
     store = open_store(arguments.store)
-    kept = _chosen_fits(store, arguments)
+    chosen = _chosen_fits(store, arguments)
     if arguments.core_mhz is None and arguments.mem_mhz is None:
-        fits = [store.coefficients(site, name) for site, name in kept]
+        fits = [store.coefficients(site, name) for site, name in chosen]
         ratios = _ratios(fits)
         if arguments.json:
             print_computed([dict(fit.as_json) | _against(fits[0], fit, ratios) for fit in fits])
@@ -63,7 +63,7 @@ def run(arguments: Namespace) -> int:
         return 0
     costs = [
         store.costs(site, arguments.core_mhz, arguments.mem_mhz, arguments.fit or DEFAULT)
-        for site in dict.fromkeys(site for site, _ in kept)
+        for site in dict.fromkeys(site for site, _ in chosen)
     ]
     if arguments.json:
         print_computed([entry.as_dict() for entry in costs])
@@ -74,20 +74,20 @@ def run(arguments: Namespace) -> int:
 
 
 def _chosen_fits(store: Results, arguments: Namespace) -> list[tuple[str, str]]:
-    """(site, name) of the kept fits that are asked for, the sites in the order given."""
+    """(site, name) of the kept fits to show, the sites in the order of the options."""
     from dvfs.errors import unknown_name  # noqa: PLC0415
 
-    kept = [
+    chosen = [
         (site, name)
         for site, name in store.kept_fits
         if site in (arguments.site or [site]) and arguments.fit in (None, name)
     ]
     for site in arguments.site or []:
-        if site not in [fitted for fitted, _ in kept]:
-            kept.append((site, arguments.fit or DEFAULT))  # not there: reading it says so
+        if site not in [fitted for fitted, _ in chosen]:
+            chosen.append((site, arguments.fit or DEFAULT))  # not there: reading it says so
     if arguments.site:
-        kept.sort(key=lambda pair: arguments.site.index(pair[0]))
-    if not kept:
+        chosen.sort(key=lambda pair: arguments.site.index(pair[0]))
+    if not chosen:
         names = sorted({name for _, name in store.kept_fits})
         if arguments.fit and names:
             raise ArgumentError(f"--fit: {unknown_name('fit', arguments.fit, names)}")
@@ -95,26 +95,24 @@ def _chosen_fits(store: Results, arguments: Namespace) -> list[tuple[str, str]]:
         raise ArgumentError(
             f"{store.path}: has no {which}; run: campaign fit {store.path} --site SITE"
         )
-    return kept
+    return chosen
 
 
 def _ratios(fits: Sequence[Coefficients]) -> dict[tuple[str, str], list[CoefficientRatio]]:
-    """(site, fit) -> its coefficients over those of the first site; of each site its default fit,
-    or else its first. Empty with one site."""
-    of_site: dict[str, Coefficients] = {}
+    """(site, fit) -> the ratios of its coefficients to those of the first site. Each site has its
+    default fit, or else its first. Empty with one site."""
+    fits_by_site: dict[str, Coefficients] = {}
     for fit in fits:
-        if fit.summary.site not in of_site or fit.source.name == DEFAULT:
-            of_site[fit.summary.site] = fit
-    reference, *others = of_site.values()
-    if not others:
+        if fit.summary.site not in fits_by_site or fit.source.name == DEFAULT:
+            fits_by_site[fit.summary.site] = fit
+    reference, *further_fits = fits_by_site.values()
+    if not further_fits:
         return {}
     from analysis.comparison.coefficients import compare_coefficients  # noqa: PLC0415
 
     return {
-        (other.summary.site, other.source.name): compare_coefficients(
-            reference.summary, other.summary
-        )
-        for other in others
+        (fit.summary.site, fit.source.name): compare_coefficients(reference.summary, fit.summary)
+        for fit in further_fits
     }
 
 
@@ -127,7 +125,7 @@ def _against(
     ratios_of_fit = ratios.get((fit.summary.site, fit.source.name))
     if ratios_of_fit is None:
         return {}
-    rows = [one.as_dict() for one in ratios_of_fit]
+    rows = [ratio.as_dict() for ratio in ratios_of_fit]
     return {"against": {"site": first.summary.site, "coefficients": rows}}
 
 
@@ -137,17 +135,17 @@ def _print_ratios(first: str, site: str, ratios: Sequence[CoefficientRatio]) -> 
         ["coefficient", first, site, "unit", "ratio", "95 % from", "to", "p corrected", ""],
         [
             [
-                one.name,
-                one.reference,
-                one.value,
-                one.unit,
-                one.ratio,
-                one.low,
-                one.high,
-                one.adjusted_p,
-                "differs" if one.significant else "",
+                ratio.name,
+                ratio.reference,
+                ratio.value,
+                ratio.unit,
+                ratio.ratio,
+                ratio.low,
+                ratio.high,
+                ratio.adjusted_p,
+                "differs" if ratio.significant else "",
             ]
-            for one in ratios
+            for ratio in ratios
         ],
     )
     explain(

@@ -1,8 +1,8 @@
 """The command line: ``campaign VERB``. Each verb is a module of :mod:`campaign.verbs`.
 
-Another distribution that installs a package ``dvfs``, ``kernels``, ``sites`` or ``analysis`` into
-the same environment hides ours or overwrites files of it. That is looked at first, and nothing
-foreign is imported for it: it could fail, or take seconds.
+Another distribution may install a package ``dvfs``, ``kernels``, ``sites`` or ``analysis`` into the
+same environment, and so hide this project's package or overwrite its files. The command line checks
+this first, without an import of the package: the import could fail or take seconds.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from campaign.verbs import VERBS
 
 PACKAGES = ("dvfs", "kernels", "sites", "analysis")
 MARK = 'OWNER = "dvfs-campaign"'
-"""What a line of each of these packages' ``__init__.py`` begins with."""
+"""The beginning of a line in the ``__init__.py`` of each of these packages."""
 TYPES = {"int": "a whole number", "float": "a number"}
 FRACTION = ("--max-slowdown", ", such as 0.05")
-"""The option that people write in percent, and what helps them."""
+"""An option that people write in percent, and the end of the message that helps them."""
 MOST_LISTED = 6
-"""Options of a verb that are listed where none is near."""
+"""The most options of a verb that an error lists where none has a similar name."""
 EXIT_CODES = """\
 exit codes: 0 done; 1 not all of it could be done (the last line says what is left);
 2 something that was given is wrong (the message says where, and how to fix it);
@@ -39,7 +39,7 @@ MEASURING_VERBS = ("run", "tune", "demo", "doctor", "plan", "exec")
 
 
 def foreign_package() -> str | None:
-    """What is wrong, and what to do, where a package is missing or another project's; else None."""
+    """The problem and remedy where a package is missing or is another project's; else None."""
     ours = Path(__file__).parents[2]
     for name in PACKAGES:
         spec = find_spec(name)
@@ -76,30 +76,30 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(2)
 
     def refuse_unknown(self, words: list[str], verb: str, verbs: dict[str, Parser]) -> NoReturn:
-        """The error for words that a verb does not take."""
+        """End with the error for words that a verb does not take."""
         parser_of_verb = verbs[verb]
         option = next((word for word in words if word.startswith("-")), None)
         if option is None:
             parser_of_verb.error(f"{words[0]!r} is one argument too many; leave it out")
         name = option.partition("=")[0]
-        others = [other for other, parser in verbs.items() if name in parser.option_names()]
-        options = [known for known in parser_of_verb.option_names() if known != "--help"]
-        near = _did_you_mean(name, options).strip()
-        if not near and len(options) <= MOST_LISTED:
-            near = f"its options: {', '.join(options)}"
-        hint = f"of {', '.join(others[:4])}" if others else near or "leave it out"
-        hint = f"it is an option {hint}" if others else hint
+        owners = [key for key, parser in verbs.items() if name in parser.option_names()]
+        options = [listed for listed in parser_of_verb.option_names() if listed != "--help"]
+        similar = _did_you_mean(name, options).strip()
+        if not similar and len(options) <= MOST_LISTED:
+            similar = f"its options: {', '.join(options)}"
+        hint = f"of {', '.join(owners[:4])}" if owners else similar or "leave it out"
+        hint = f"it is an option {hint}" if owners else hint
         parser_of_verb.error(f"{verb} has no option {name}; {hint}")
 
     def refuse_option(self, name: str, verbs: dict[str, Parser]) -> NoReturn:
-        """The error for an option before the verb that is none of the program's."""
+        """End with the error for an unknown option before the verb."""
         if any(name in parser.option_names() for parser in verbs.values()):
             self.error(f"{name} stands before the verb; write it behind: campaign VERB ... {name}")
-        near = _did_you_mean(name, self.option_names()).strip()
-        self.error(f"unknown option {name}; {near or 'name a verb'}")
+        similar = _did_you_mean(name, self.option_names()).strip()
+        self.error(f"unknown option {name}; {similar or 'name a verb'}")
 
     def takes(self, word: str) -> bool:
-        """Whether a word is no option, or one that this parser knows, perhaps shortened."""
+        """Whether a word is no option, or an option of this parser, perhaps abbreviated."""
         name = word.partition("=")[0]
         return name[:1] != "-" or any(
             option.startswith(name) for option in self._option_string_actions
@@ -110,29 +110,29 @@ class Parser(argparse.ArgumentParser):
         return list(self._actions)
 
     def option_names(self) -> list[str]:
-        """Every option as it is written in full."""
+        """Every option, in its long form."""
         return [name for name in self._option_string_actions if name.startswith("--")]
 
 
 def _for_people(parser: Parser, message: str) -> str:
-    """argparse's message with a remedy."""
-    if wrong := re.match(r"argument (\S+?)(?:/\S+)?: invalid choice: '(.*)' \(", message):
-        name, value = wrong.groups()
+    """Return argparse's message with a remedy."""
+    if match := re.match(r"argument (\S+?)(?:/\S+)?: invalid choice: '(.*)' \(", message):
+        name, value = match.groups()
         choices = next(_strings(action.choices) for action in parser._actions if _is(action, name))
         hint = _did_you_mean(value, choices)
         if name == "VERB":
             return f"unknown verb {value!r}; {hint.strip() or 'known: ' + ', '.join(choices)}"
         intro = f"{hint}Choices" if hint else "must be one of"
         return f"{name}: found {value!r}; {intro}: {', '.join(choices)}"
-    if wrong := re.match(r"argument (\S+?)(?:/\S+)?: invalid (\w+) value: (.*)", message):
-        example = FRACTION[1] if wrong[1] == FRACTION[0] else ""
-        return f"{wrong[1]}: found {wrong[3]}; must be {TYPES.get(wrong[2], wrong[2])}{example}"
-    if wrong := re.match(r"argument (\S+?)(?:/\S+)?: expected (.*)", message):
-        return f"{wrong[1]}: no value; write one after it"
+    if match := re.match(r"argument (\S+?)(?:/\S+)?: invalid (\w+) value: (.*)", message):
+        example = FRACTION[1] if match[1] == FRACTION[0] else ""
+        return f"{match[1]}: found {match[3]}; must be {TYPES.get(match[2], match[2])}{example}"
+    if match := re.match(r"argument (\S+?)(?:/\S+)?: expected (.*)", message):
+        return f"{match[1]}: no value; write one after it"
     if missing := re.match(r"the following arguments are required: ([^,\s]+)", message):
         action = next(a for a in parser._actions if _is(a, missing[1].partition("/")[0]))
-        about = f", {action.help}" if action.help else ""
-        return f"missing: {missing[1]}{about}"
+        help_text = f", {action.help}" if action.help else ""
+        return f"missing: {missing[1]}{help_text}"
     return message
 
 
@@ -170,7 +170,7 @@ class _Completion(argparse.Action):
 
 
 def parser(only: str | None = None) -> Parser:
-    """All verbs with their help, or one alone: the modules of the others are not imported."""
+    """The parser of all verbs, or of ``only``: then the other verbs' modules are not imported."""
     top = Parser(
         prog="campaign",
         description=fill(
@@ -190,10 +190,10 @@ def parser(only: str | None = None) -> Parser:
     )
     verbs = top.add_subparsers(metavar="VERB", parser_class=Parser)
     top.set_defaults(verb=None, verbs=verbs.choices)
-    for name, where in VERBS.items():
+    for name, module_name in VERBS.items():
         if only not in (None, name):
             continue
-        module = import_module(where)
+        module = import_module(module_name)
         summary = f"{module.SUMMARY[0].upper()}{module.SUMMARY[1:]}."
         verb = verbs.add_parser(
             name,
@@ -208,8 +208,8 @@ def parser(only: str | None = None) -> Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a verb; its exit code. Bad input is one message on standard error and 2; after SIGINT
-    it is one message and 130."""
+    """Run a verb and return its exit code. Bad input gives one message on standard error and 2;
+    SIGINT gives one message and 130."""
     try:
         return _run(argv)
     except KeyboardInterrupt:
@@ -219,9 +219,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    wrong = foreign_package()
-    if wrong is not None:
-        print(f"campaign: {wrong}", file=sys.stderr)
+    problem = foreign_package()
+    if problem is not None:
+        print(f"campaign: {problem}", file=sys.stderr)
         return 2
     from dvfs.errors import exit_code  # noqa: PLC0415  (dvfs may have been another project's)
     from dvfs.extras import explain_missing  # noqa: PLC0415
@@ -239,8 +239,8 @@ def _run(argv: Sequence[str] | None) -> int:
     if unknown:
         top.refuse_unknown(unknown, arguments.verb, parser().get_default("verbs"))
     if arguments.verb not in MEASURING_VERBS:
-        # Matrices are small: threads of the linear algebra cost more than they bring, and much
-        # more on a busy machine. Set before NumPy is imported.
+        # Matrices are small: threads of the linear algebra cost more time than they save, most of
+        # all on a busy machine. Set before NumPy is imported.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         with explain_missing():
@@ -264,17 +264,17 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _option_of(message: str, arguments: argparse.Namespace) -> str:
-    """The option whose value, a file, a message begins with, such as ``--map: ``; empty where
-    none is, or where an argument without a name has the same value."""
+    """The option whose value, a file, begins the message, such as ``--map: ``; empty where there is
+    none, or where a positional argument has the same value."""
     verb: Parser = arguments.verbs[arguments.verb]
-    named: list[str] = []
+    options: list[str] = []
     for action in verb.actions():
         value = getattr(arguments, action.dest, None)
         if isinstance(value, str) and value and message.startswith(_beginnings(value)):
-            named.append(f"{action.option_strings[-1]}: " if action.option_strings else "")
-    return named[0] if named and "" not in named else ""
+            options.append(f"{action.option_strings[-1]}: " if action.option_strings else "")
+    return options[0] if options and "" not in options else ""
 
 
 def _beginnings(value: str) -> tuple[str, str]:
-    """How a message about a file begins, whose path was given."""
+    """The possible beginnings of a message about the file with this path."""
     return f"{value}: ", f"{Path(value).absolute()}: "

@@ -65,15 +65,15 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Print the comparison; 1 with a regression above ``--fail-above``."""
+    """Print the comparison; return 1 where there is a regression above ``--fail-above``."""
     from campaign.results import open_store  # noqa: PLC0415
 
     limit = arguments.fail_above
     if limit is not None and not limit >= 0.0:
         raise ArgumentError(f"--fail-above: found {limit:g}; must be 0 or more, such as 2.5")
-    other = None if arguments.other is None else open_store(arguments.other)
+    second_store = None if arguments.other is None else open_store(arguments.other)
     comparison = open_store(arguments.store).compare(
-        other,
+        second_store,
         before=arguments.before,
         after=arguments.after,
         sites=arguments.site,

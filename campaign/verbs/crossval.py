@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 SUMMARY = "cross-validate a site: the error of its fit, and what picks lose"
 EXAMPLE = "campaign crossval campaign-demo/store --site jetson-tk1 --scheme leave-one-setting-out"
 
-OTHERS = {
+SIMPLE_CHOICES = {
     "highest_clocks": "running at the highest clocks",
     "best_single": "the best single setting",
 }
-"""What picks are compared with that needs no model: the name in JSON, and for people."""
+"""Choices without a model that picks are compared with: the name in JSON, and for people."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -193,7 +193,7 @@ def _with_few(arguments: Namespace) -> int:
 
 
 def print_few(shown: dict[str, Any]) -> None:
-    """What each chooser loses with few measurements, for people."""
+    """Print what each chooser loses with few measurements, for people."""
     from analysis.choice.objectives import objective  # noqa: PLC0415
 
     simulated = " (simulated)" if shown["simulated"] else ""
@@ -214,7 +214,7 @@ def print_few(shown: dict[str, Any]) -> None:
     )
     _print_few_choosers(decision)
     explain(losses_text(title, f"{decision['cases']} cases"))
-    for key, name in OTHERS.items():
+    for key, name in SIMPLE_CHOICES.items():
         if against := shown.get(f"against_{key}"):
             explain(contest_text(against, title, name))
             if against["verdict"] != "picks":
@@ -237,7 +237,7 @@ def _print_few_choosers(lost: dict[str, Any]) -> None:
 
 
 def print_over_variants(shown: dict[str, Any]) -> None:
-    """Errors and losses problem by problem, for people."""
+    """Print the errors and losses of each problem, for people."""
     from analysis.choice.objectives import objective  # noqa: PLC0415
     from analysis.measurements.problems import problem_names  # noqa: PLC0415
 
@@ -252,7 +252,7 @@ def print_over_variants(shown: dict[str, Any]) -> None:
         "within 20 % of the best"
     )
     title = objective(shown["objective"]).title
-    names = problem_names([one["problem"] for one in shown["problems"]])
+    names = problem_names([problem["problem"] for problem in shown["problems"]])
     explain(
         f"picks: one at each setting, by the predictions; wrong: those that are not the best "
         f"variant; lost: their {title} above that of the best"
@@ -265,18 +265,18 @@ def print_over_variants(shown: dict[str, Any]) -> None:
         [
             [
                 name,
-                *(one[name] for name in ("variants", "cases", "wrong")),
-                *(one[name] for name in ("lost_rms_pct", "lost_max_pct")),
-                *(one[name] for name in ("time_error_pct", "time_error_close_pct")),
-                *(one[name] for name in ("energy_error_pct", "energy_error_close_pct")),
+                *(problem[name] for name in ("variants", "cases", "wrong")),
+                *(problem[name] for name in ("lost_rms_pct", "lost_max_pct")),
+                *(problem[name] for name in ("time_error_pct", "time_error_close_pct")),
+                *(problem[name] for name in ("energy_error_pct", "energy_error_close_pct")),
             ]
-            for name, one in zip(names, shown["problems"], strict=True)
+            for name, problem in zip(names, shown["problems"], strict=True)
         ],
     )
 
 
 def print_crossval(result: CrossvalResult) -> None:
-    """A cross-validation for people: the error out of fold, and what each chooser loses."""
+    """Print a cross-validation for people: the error out of fold, and what each chooser loses."""
     from analysis.choice.crossval import form_text, halves_text  # noqa: PLC0415
     from analysis.choice.losses import CHOOSERS  # noqa: PLC0415
     from analysis.choice.objectives import objective  # noqa: PLC0415
@@ -323,7 +323,7 @@ def print_crossval(result: CrossvalResult) -> None:
         print_table(["method", "mean %", "max %", "best picked"], rows)
         explain(losses_text(title, f"{decision['cases']} kernels"))
         explain(contest_text(shown["against_race_to_halt"], title))
-        for key, name in OTHERS.items():
+        for key, name in SIMPLE_CHOICES.items():
             if key in decision:
                 explain(contest_text(shown[f"against_{key}"], title, name))
         if "against_perf_per_watt" in shown:
@@ -344,7 +344,7 @@ def folds_text(count: int) -> str:
 
 
 def losses_text(title: str, cases: str) -> str:
-    """What the columns of a table of losses are, in words."""
+    """The explanation of the columns of a table of losses."""
     return (
         f"mean %, max %: {title} above that of the kernel's best measured setting; best picked: "
         f"for how many of the {cases} the method picks that setting (on average where it depends "
@@ -352,8 +352,8 @@ def losses_text(title: str, cases: str) -> str:
     )
 
 
-def contest_text(contest: dict[str, Any], title: str, other: str = "race to halt") -> str:
-    """Whether the picks are worth more than another choice, in words."""
+def contest_text(contest: dict[str, Any], title: str, choice: str = "race to halt") -> str:
+    """Whether the picks are better than another choice, in words."""
     interval = f"{contest['mean_gain_pct']:.2f} percentage points more {title} than the picks"
     if math.isfinite(contest["low_pct"]):
         interval += f" (95 %: {contest['low_pct']:.2f} to {contest['high_pct']:.2f})"
@@ -365,4 +365,4 @@ def contest_text(contest: dict[str, Any], title: str, other: str = "race to halt
         "perf_per_watt": "NVML's clock is better here",
         "open": "these measurements do not show which is better",
     }[contest["verdict"]]
-    return f"{other} takes {interval}: {verdict}"
+    return f"{choice} takes {interval}: {verdict}"

@@ -32,27 +32,27 @@ FOLDER, GPU_FOLDER = "campaign-demo", "campaign-demo-gpu"
 FMM_STORE = "fmm-store"
 WARM_BOARD = "jetson-tk1-warm.toml"
 TRAINING_SETTINGS = 8
-"""How many of the demo's settings, in its file's order, are those that Choi & Vuduc 2016 fit on
-(Table I, type T)."""
+"""The number of the demo's settings, first in its file, that Choi & Vuduc 2016 fit on (Table I,
+type T)."""
 
 
 def check_gpu() -> None:
-    """Whether GPU kernels can run here. Of several GPUs the first one is taken, by
-    CUDA_VISIBLE_DEVICES, so that the meter reads the one that the kernels run on.
+    """Check that GPU kernels can run here. Of several GPUs, select the first by
+    CUDA_VISIBLE_DEVICES, so that the meter reads the GPU that the kernels run on.
 
     Raises:
-        ArgumentError: with what is missing, and what to install or where to run.
+        ArgumentError: they cannot; it names what is missing, and what to install or where to run.
     """
     from campaign.doctor.gpu_examination import examine_gpus  # noqa: PLC0415
     from kernels.cuda.device import NO_DRIVER_REMEDY  # noqa: PLC0415
 
-    found = examine_gpus()
-    if found is None:
+    gpus = examine_gpus()
+    if gpus is None:
         raise ArgumentError(f"--gpu: no NVIDIA GPU can be used here: {NO_DRIVER_REMEDY}")
-    if found.problem is not None:
-        raise ArgumentError(f"--gpu: {found.problem}: {found.remedy}")
-    os.environ["CUDA_VISIBLE_DEVICES"] = found.uuids[0]
-    say(f"{found.gpus[0]} ({found.uuids[0]}), driver {found.driver}, CUDA {found.cuda}")
+    if gpus.problem is not None:
+        raise ArgumentError(f"--gpu: {gpus.problem}: {gpus.remedy}")
+    os.environ["CUDA_VISIBLE_DEVICES"] = gpus.uuids[0]
+    say(f"{gpus.gpus[0]} ({gpus.uuids[0]}), driver {gpus.driver}, CUDA {gpus.cuda}")
 
 
 def show_measured(store: Results) -> None:
@@ -73,32 +73,32 @@ def show_measured(store: Results) -> None:
 
 
 def measured_rows(dataset: xr.Dataset) -> list[list[Any]]:
-    """A row for each kernel that was measured: label, ms, J, W, pJ per operation, core MHz; the
-    means over repeats, by the order of their energies per operation."""
+    """A row for each measured kernel: label, ms, J, W, pJ per operation, core MHz; means over
+    repeats, sorted by energy per operation."""
     import numpy as np  # noqa: PLC0415
 
     from dvfs.dataset import COUNT_PREFIX, is_complete  # noqa: PLC0415
     from dvfs.kernel_instance import dataset_kernels  # noqa: PLC0415
 
-    done = is_complete(dataset["status"].values)
+    complete = is_complete(dataset["status"].values)
     labels = dataset_kernels(dataset)
     pairs = list(zip(dataset["kernel"].values, dataset["params"].values, strict=True))
-    of_kernel = np.array([labels[pair].label for pair in pairs], object)
+    row_labels = np.array([labels[pair].label for pair in pairs], object)
     operations = sum(
         np.nan_to_num(dataset[COUNT_PREFIX + name].values.astype(float))
         for name in ("sp", "dp", "half", "int")
         if COUNT_PREFIX + name in dataset
     )
     rows = []
-    for label in sorted(set(of_kernel[done].tolist())):
-        of_label = done & (of_kernel == label)
+    for label in sorted(set(row_labels[complete].tolist())):
+        rows_of_label = complete & (row_labels == label)
         time_s, energy_j, core_mhz = (
-            float(dataset[name].values[of_label].astype(float).mean())
+            float(dataset[name].values[rows_of_label].astype(float).mean())
             for name in ("time_s", "energy_j", "core_mhz_achieved")
         )
-        counted = float(np.mean(operations[of_label])) if np.ndim(operations) else 0.0
-        each_pj = energy_j / counted * 1e12 if counted else np.nan
-        rows.append([label, time_s * 1e3, energy_j, energy_j / time_s, each_pj, core_mhz])
+        operation_count = float(np.mean(operations[rows_of_label])) if np.ndim(operations) else 0.0
+        operation_pj = energy_j / operation_count * 1e12 if operation_count else np.nan
+        rows.append([label, time_s * 1e3, energy_j, energy_j / time_s, operation_pj, core_mhz])
     return sorted(rows, key=lambda row: (np.isnan(row[4]), row[4]))
 
 
@@ -134,7 +134,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Plan, run, fit, cross-validate, predict and report; print where each result lies."""
+    """Plan, run, fit, cross-validate, predict and report; print the path of each result."""
     if arguments.gpu and (arguments.fmm or arguments.warming):
         raise ArgumentError("--gpu: measures a GPU; leave out --fmm and --warming")
     if arguments.fmm and arguments.warming:
@@ -188,7 +188,7 @@ def run(arguments: Namespace) -> int:
 
 
 def write_warm_board(folder: Path, pct_per_w: float) -> None:
-    """The board that warms, as a site file of the folder, and the campaign file that names it."""
+    """Write a site file of a board that warms, and a campaign file that uses it, to the folder."""
     from importlib.resources import files  # noqa: PLC0415
 
     from dvfs.files import write_output  # noqa: PLC0415
@@ -208,7 +208,7 @@ def write_warm_board(folder: Path, pct_per_w: float) -> None:
 
 
 def _measure(folder: Path, name: str, built_in: str, store: str) -> tuple[Plan, Store, Outcome]:
-    """Run a campaign file of the folder, which is written where it is not there."""
+    """Run a campaign file of the folder; where it is missing, first write the built-in one."""
     from importlib.resources import files  # noqa: PLC0415
 
     from campaign.launch.drive import run as drive  # noqa: PLC0415
@@ -234,8 +234,8 @@ def _measure(folder: Path, name: str, built_in: str, store: str) -> tuple[Plan, 
 
 
 def _show_fmm(folder: Path, microbenchmarks: Results) -> bool:
-    """The application of the paper by the fit of the microbenchmarks; whether all of it was
-    measured."""
+    """Measure the paper's application, and predict it by the fit of the microbenchmarks. Return
+    whether all of it was measured."""
     from campaign.results import open_store  # noqa: PLC0415
 
     say("\nthe fast multipole method, by the fit of these measurements")

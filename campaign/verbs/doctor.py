@@ -116,12 +116,12 @@ def print_examination(node: NodeExamination) -> None:
 
 def _print_gpu(gpu: GpuExamination) -> None:
     counted = [f"{gpu.gpus.count(name)} {name}" for name in sorted(set(gpu.gpus))]
-    what = f"{', '.join(counted)} ({', '.join(gpu.architectures)}), driver {gpu.driver}"
+    gpu_text = f"{', '.join(counted)} ({', '.join(gpu.architectures)}), driver {gpu.driver}"
     if gpu.problem is None:
-        say(f"GPU kernels can run: {what}, packages of CUDA {gpu.cuda}")
+        say(f"GPU kernels can run: {gpu_text}, packages of CUDA {gpu.cuda}")
     else:
-        where = f" on {what}" if gpu.gpus else ""
-        say(f"GPU kernels cannot run{where}: {gpu.problem}\n  to fix it: {gpu.remedy}")
+        on_gpus = f" on {gpu_text}" if gpu.gpus else ""
+        say(f"GPU kernels cannot run{on_gpus}: {gpu.problem}\n  to fix it: {gpu.remedy}")
 
 
 def _with_measured(nominal: float, measured: float | None) -> str:
@@ -159,8 +159,8 @@ def _print_clocks(clocks: ClockExamination) -> None:
         say(f"  to fix it: {clocks.remedy}")
     for setting in clocks.not_offered:
         say(f"  the hardware does not offer {setting}")
-    for other in clocks.others:
-        say(f"  control = '{other['control']}' would work here: {other['why']}")
+    for usable in clocks.others:
+        say(f"  control = '{usable['control']}' would work here: {usable['why']}")
     _print_power_limit(clocks)
     profile = clocks.profile
     if profile is not None:
@@ -187,7 +187,7 @@ def _print_power_limit(clocks: ClockExamination) -> None:
 
 
 def _print_missing_energy(node: NodeExamination) -> None:
-    """Why energy cannot be measured, and what each meter would need."""
+    """Print why energy cannot be measured, and what each meter needs."""
     from sites.meters import describe_meters  # noqa: PLC0415
 
     usable = [meter for meter in node.meters_elsewhere if meter.channels]
@@ -204,5 +204,5 @@ def _print_missing_energy(node: NodeExamination) -> None:
             say(f"  {meter.meter}: {meter.problem}\n    {meter.remedy}")
     if absent := [meter.meter for meter in node.meters_elsewhere if meter.absent]:
         say(f"  not on this node: {', '.join(absent)} (--json says what each of them needs)")
-    others = [about.kind for about in describe_meters() if not about.probed]
-    say(f"  not tried, because they need options in the site file: {', '.join(others)}")
+    untried = [meter_type.kind for meter_type in describe_meters() if not meter_type.probed]
+    say(f"  not tried, because they need options in the site file: {', '.join(untried)}")

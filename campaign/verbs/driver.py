@@ -65,10 +65,10 @@ def add_driver(parser: ArgumentParser) -> None:
 
 
 def check_driver(arguments: Namespace) -> None:
-    """Raise an error where a value of these options is wrong, or they do not go together.
+    """Check the driver's options.
 
     Raises:
-        ArgumentError: they are.
+        ArgumentError: a value is wrong, or options exclude each other.
     """
     if arguments.submit_options is not None and not arguments.submit:
         raise ArgumentError("--submit-options: is for the driver's own job; add --submit")
@@ -82,7 +82,7 @@ def check_driver(arguments: Namespace) -> None:
 
 
 def store_of(arguments: Namespace, plan: Plan) -> Store:
-    """The store that is named, or the one beside the campaign file; made where it is not there."""
+    """The named store, or the default one of the campaign file; created where it is missing."""
     from campaign.store.layout import create_store  # noqa: PLC0415
 
     return create_store(_store_path(arguments).resolve(), plan.campaign.name)
@@ -95,13 +95,13 @@ def drive(
     show: Callable[[Outcome, str], None],
     chooser: Chooser | None = None,
 ) -> int:
-    """Measure here, or start a driver that does so elsewhere; the exit code.
+    """Measure in this process, or start a driver that does so elsewhere; return the exit code.
 
     Args:
         arguments: those of :func:`add_driver`, ``verb``, ``campaign`` and ``json``.
         plan: the points.
-        store: where measurements go.
-        show: prints the results before the last line, from the outcome and the store as named.
+        store: receives the measurements.
+        show: prints the results before the last line, from the outcome and the store's path.
         chooser: as for :func:`campaign.launch.drive.run`.
     """
     from campaign.launch.dask_settings import LOOPBACK_DASHBOARD  # noqa: PLC0415
@@ -170,7 +170,7 @@ def _notify_words(arguments: Namespace) -> list[str]:
 
 
 def _notify(words: list[str], variables: dict[str, str]) -> None:
-    """Call the command of ``--notify``, where there is one; its failure is a warning."""
+    """Call the command of ``--notify``, if any; print a warning where it fails."""
     from campaign.launch.notify import notify  # noqa: PLC0415
 
     if words and (warning := notify(words, variables)):
@@ -178,18 +178,18 @@ def _notify(words: list[str], variables: dict[str, str]) -> None:
 
 
 def driver_words(arguments: Namespace, store: Store) -> list[str]:
-    """This command line for another process, which is the driver."""
+    """The command line for another process that becomes the driver."""
     words = [arguments.verb, str(Path(arguments.campaign).resolve()), "--store", str(store.root)]
     for name in ("dashboard", "max_node_hours", "notify", "objective", "enough"):
         value = getattr(arguments, name, None)
         words += [] if value is None else [f"--{name.replace('_', '-')}={value}"]
     flags = ("retry_failed", "accept_changes", "quiet", "json", "adaptive")
-    given = [name for name in flags if getattr(arguments, name, False)]
-    return words + [f"--{name.replace('_', '-')}" for name in given]
+    set_flags = [name for name in flags if getattr(arguments, name, False)]
+    return words + [f"--{name.replace('_', '-')}" for name in set_flags]
 
 
 def _submit(arguments: Namespace, plan: Plan, store: Store) -> int:
-    """Submit the driver as a job; 0 when Slurm has accepted it."""
+    """Submit the driver as a job; return 0 when Slurm has accepted it."""
     from campaign.launch.detached import (  # noqa: PLC0415
         driver_log,
         driver_scheduler,
@@ -234,7 +234,7 @@ def _submit(arguments: Namespace, plan: Plan, store: Store) -> int:
 
 
 def _detach(arguments: Namespace, store: Store) -> int:
-    """Start the driver in a session of its own; 0 as soon as it measures."""
+    """Start the driver in its own session; return 0 as soon as it measures."""
     from campaign.launch.detached import (  # noqa: PLC0415
         driver_log,
         start_detached,
@@ -244,7 +244,7 @@ def _detach(arguments: Namespace, store: Store) -> int:
 
     with writing(store):
         log = driver_log(store)
-        begin = log.stat().st_size if log.exists() else 0
+        log_start = log.stat().st_size if log.exists() else 0
         process = start_detached(driver_words(arguments, store), log)
     quoted = shlex.quote(str(store.root))
     try:
@@ -256,8 +256,8 @@ def _detach(arguments: Namespace, store: Store) -> int:
             file=sys.stderr,
         )
         return INTERRUPTED
-    if ended is not None:  # what it printed, as if it had run here
-        text = log.read_bytes()[begin:].decode("utf-8", "replace").rstrip("\n")
+    if ended is not None:  # print the driver's output, as if it had run here
+        text = log.read_bytes()[log_start:].decode("utf-8", "replace").rstrip("\n")
         say(text, sys.stderr if ended else None)
         return ended
     host = socket.gethostname()

@@ -1,4 +1,4 @@
-"""exec: a program at the setting that a policy has for it, measured."""
+"""exec: run and measure a program at the setting of its policy."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Run the program; its exit code."""
+    """Run the program and return its exit code."""
     from campaign.measure.program_run import (  # noqa: PLC0415
         Wanted,
         become,
@@ -73,23 +73,23 @@ def run(arguments: Namespace) -> int:
         if orders is not None:
             entry, facts = _entry(arguments.kernel, orders, argv)
     except Exception as error:  # the program runs whatever is wrong here
-        what = "measured" if arguments.policy is None else "applied"
-        problems.append(f"not {what}: {str(error).splitlines()[0]}")
-    treated = entry is not None and facts.get("arm") == "policy"
-    wanted = Wanted(
+        action = "measured" if arguments.policy is None else "applied"
+        problems.append(f"not {action}: {str(error).splitlines()[0]}")
+    applies = entry is not None and facts.get("arm") == "policy"
+    request = Wanted(
         site=site,
-        setting=entry.setting if entry is not None and treated else AS_FOUND,
+        setting=entry.setting if entry is not None and applies else AS_FOUND,
         facts={"site": None if site is None else site.name, **facts},
         problems=problems,
     )
     records = Path(arguments.records) if arguments.records else default_records()
-    return run_program(argv, wanted, records)
+    return run_program(argv, request, records)
 
 
 def _entry(
     kernel: str | None, orders: Orders, argv: list[str]
 ) -> tuple[Order | None, dict[str, Any]]:
-    """The entry of this run, and what the record says of it."""
+    """The policy's entry for this run, and the facts about it for the record."""
     job = job_of(argv, os.environ)
     if orders.opts_out(job.get("comment", ""), os.environ):
         return None, {"arm": "opted out"}
@@ -103,8 +103,8 @@ def _entry(
 
 
 def job_of(argv: list[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """What is known of a job inside of it, by the keys of a match."""
-    known = {
+    """The properties of the job that this process runs in, by the keys of a match."""
+    values = {
         "job_name": environment.get("SLURM_JOB_NAME"),
         "executable": Path(argv[0]).name,
         "account": environment.get("SLURM_JOB_ACCOUNT"),
@@ -112,4 +112,4 @@ def job_of(argv: list[str], environment: Mapping[str, str]) -> dict[str, str]:
         "comment": environment.get("SLURM_JOB_COMMENT"),
         "arguments": " ".join(argv[1:]),
     }
-    return {key: value for key, value in known.items() if value is not None}
+    return {key: value for key, value in values.items() if value is not None}

@@ -78,7 +78,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Write what is asked for."""
+    """Write the requested files."""
     from campaign.store.layout import open_store  # noqa: PLC0415
     from campaign.table.exporting import export_table, write_csv, write_parquet  # noqa: PLC0415
 
@@ -106,7 +106,7 @@ def run(arguments: Namespace) -> int:
 
 @contextmanager
 def _writing(target: str, remedy: str = "name another file") -> Iterator[None]:
-    """Name a file or folder that cannot be written."""
+    """Turn an error of writing into one that names the file or folder."""
     try:
         yield
     except BrokenPipeError:
@@ -122,16 +122,16 @@ def _write(
     target: str,
     write: Callable[[pd.DataFrame, Path | None], None],
 ) -> None:
-    """The table, and next to a file what the table cannot hold."""
+    """Write the table, and next to a file the sites' records, which the table cannot hold."""
     from campaign.table.sidecar import write_sidecar  # noqa: PLC0415
     from dvfs.files import is_stream  # noqa: PLC0415
 
-    to = None if target == STDOUT else Path(target)
+    path = None if target == STDOUT else Path(target)
     sidecar = None
     with _writing(target):
-        write(table, to)
-        if to is not None and not is_stream(to):
-            sidecar = write_sidecar(store, sorted(set(table["site"])), to)
+        write(table, path)
+        if path is not None and not is_stream(path):
+            sidecar = write_sidecar(store, sorted(set(table["site"])), path)
     points = table["point_id"].nunique()
     attempts = len(table) - points
     more = f", and {attempts} failed attempts before them" if attempts else ""

@@ -1,4 +1,4 @@
-"""failures: what failed, why and where, with the last output of one of each."""
+"""failures: the failed attempts by kernel, reason and node, with the last output of each group."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MORE = (
 )
 EXAMPLE = "campaign failures campaign-demo/store"
 TEXT_LINES = 8
-"""Lines of an output that are printed without ``--all``: the last ones."""
+"""The number of last lines of an output that are printed without ``--all``."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -50,9 +50,9 @@ def run(arguments: Namespace) -> int:
         return 0
     groups = failures.groups
     if not groups:
-        of = "" if arguments.kernel is None else f" of {arguments.kernel}"
-        on = "" if arguments.node is None else f" on node {arguments.node}"
-        say(f"no attempt{of}{on} has failed")
+        of_kernel = "" if arguments.kernel is None else f" of {arguments.kernel}"
+        on_node = "" if arguments.node is None else f" on node {arguments.node}"
+        say(f"no attempt{of_kernel}{on_node} has failed")
         return 0
     attempts, failed = failures.count("attempts"), failures.count("failed")
     waiting, measured = failures.count("waiting"), failures.count("measured_since")
@@ -83,10 +83,10 @@ def run(arguments: Namespace) -> int:
 def _print_last(group: FailureGroup, every_line: bool) -> None:
     from analysis.figures.labels import setting_label  # noqa: PLC0415
 
-    where = f" on node {group.node}" if group.node else ""
-    what = f"{shortened(group.instance.label, 60)} at {setting_label(group.setting)}"
+    on_node = f" on node {group.node}" if group.node else ""
+    subject = f"{shortened(group.instance.label, 60)} at {setting_label(group.setting)}"
     explain(
-        f"{what}: {group.reason}{where}{began_text(group.start_unix_s)}, "
+        f"{subject}: {group.reason}{on_node}{began_text(group.start_unix_s)}, "
         f"attempt {group.attempt + 1}, point {group.point_id}"
     )
     lines = [

@@ -122,10 +122,10 @@ def _content(arguments: Namespace) -> ReportContent:
         from campaign.store.dataset import read_scalars  # noqa: PLC0415
         from dvfs.errors import unknown_name  # noqa: PLC0415
 
-        known = site_names(read_scalars(store))
+        sites = site_names(read_scalars(store))
         raise ArgumentError(
-            f"--site: {unknown_name('site', arguments.site, known)}"
-            if arguments.site and known
+            f"--site: {unknown_name('site', arguments.site, sites)}"
+            if arguments.site and sites
             else f"{arguments.store}: no measurements; run a campaign, or import a table"
         )
     return content

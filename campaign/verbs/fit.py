@@ -90,7 +90,7 @@ def run(arguments: Namespace) -> int:
 
 
 def print_fit(fit: FitSummary, source: FitSource, every_row: bool = False) -> None:
-    """A fit for people: its coefficients with their intervals, and what was left out."""
+    """Print a fit for people: its coefficients with intervals, and what was left out."""
     from analysis.energy.likeness import Likeness  # noqa: PLC0415
 
     simulated = " (simulated)" if fit.simulated else ""
@@ -107,10 +107,10 @@ def print_fit(fit: FitSummary, source: FitSource, every_row: bool = False) -> No
         explain(source.why_stale)
     explain(f"why this model: {fit.why}")
     if fit.like is not None:
-        like = Likeness(**fit.like.model_dump())
-        explain(like.text)
-        if like.warning:
-            explain(f"warning: {like.warning}")
+        likeness = Likeness(**fit.like.model_dump())
+        explain(likeness.text)
+        if likeness.warning:
+            explain(f"warning: {likeness.warning}")
     shared = [entry for entry in fit.coefficients if not entry.is_lumped]
     n_lumped = len(fit.coefficients) - len(shared)
     print_table(
@@ -144,7 +144,7 @@ def print_fit(fit: FitSummary, source: FitSource, every_row: bool = False) -> No
 
 
 def _print_prices(prices: VariantPrices, every_row: bool) -> None:
-    """What variants are predicted from: a price for each thing that a variant counts."""
+    """Print the prices that variants are predicted from."""
     family = " ".join(str(value) for value in prices.family.values())
     if prices.of == "time":
         explain(
@@ -158,15 +158,15 @@ def _print_prices(prices: VariantPrices, every_row: bool) -> None:
             f"least absolute deviations on {prices.n} variants, error of the {prices.tested} "
             f"others {prices.test_error_pct:.1f} %"
         )
-    shown = [one for one in prices.prices if every_row or one.value > 0]
+    shown = [price for price in prices.prices if every_row or price.value > 0]
     print_table(
         ["for each", "value", "95 % from", "to", "unit"],
-        [[one.name, one.value, one.low, one.high, one.unit] for one in shown],
+        [[price.name, price.value, price.low, price.high, price.unit] for price in shown],
         every_row,
     )
     if len(shown) < len(prices.prices):
         explain(f"and {len(prices.prices) - len(shown)} of price 0 (--all prints them)")
-    names = {one.name for one in shown}
+    names = {price.name for price in shown}
     for group in prices.inseparable:
         if names & set(group):
             explain(f"cannot be separated: {', '.join(group)}")

@@ -95,7 +95,7 @@ def _logs(arguments: Namespace) -> PowerLogs | None:
 
 
 def _constant(text: str) -> tuple[str, str | float]:
-    """A column and its value: a number where it is a number's column."""
+    """A column and its value, which is a number where the column holds numbers."""
     from campaign.table.map_file import is_number_column  # noqa: PLC0415
     from campaign.table.number_text import number  # noqa: PLC0415
 
@@ -111,7 +111,7 @@ def _constant(text: str) -> tuple[str, str | float]:
 
 
 def run(arguments: Namespace) -> int:
-    """Import the table, all of it or nothing, and print what the checks find."""
+    """Import the whole table or nothing, and print the findings of the checks."""
     from campaign.results.findings import finding_texts, site_findings  # noqa: PLC0415
     from campaign.table.checking import listed  # noqa: PLC0415
     from campaign.table.importing import import_table  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""init: a first site file, from what this machine and its Slurm say."""
+"""init: a first site file, from this machine and its Slurm."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def run(arguments: Namespace) -> int:
         print(drafts[0].text, end="")
         return 0
     for draft in drafts:
-        taken = os.path.lexists(draft.path) and not is_stream(draft.path)
-        if taken and not arguments.force:
+        exists = os.path.lexists(draft.path) and not is_stream(draft.path)
+        if exists and not arguments.force:
             raise ArgumentError(f"{draft.path} exists; give another name, or --force")
     for draft in drafts:
         try:
             write_output(draft.path, draft.text)
         except OSError as error:
             raise ArgumentError(f"{draft.path}: cannot be written: {error.strerror}") from None
-        to = sys.stderr if is_stream(draft.path) else None
-        say(f"{draft.path}: check it, then run: campaign doctor {draft.path}", to)
+        stream = sys.stderr if is_stream(draft.path) else None
+        say(f"{draft.path}: check it, then run: campaign doctor {draft.path}", stream)
     return 0

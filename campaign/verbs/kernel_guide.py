@@ -1,4 +1,4 @@
-"""What a person needs to know of a kernel to put it into a campaign file."""
+"""Guides to kernels: what a person must know to put one into a campaign file."""
 
 from __future__ import annotations
 
@@ -68,20 +68,20 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "command": {"argv": ["/bin/sleep", "1"], "counts": {"dp": 1e9}},
     "idle": {"sleep_s": 1.0},
 }
-"""Kernel -> parameters of its example; of another one its required parameters, as they may be."""
+"""Kernel -> parameters of its example. Other kernels get their required parameters."""
 SIMULATED_AT = {"cuda_dgemm": "tesla-k20x", "cuda_stencil": "gtx-980"}
 """Kernel without a program -> a built-in site that simulates it."""
 LONGEST_LINE = 96
-"""Characters of an example's line: 100 columns, without the indentation on the screen."""
+"""The most characters of an example's line: 100 columns without the indentation on the screen."""
 LEVEL = "level"
-"""The parameter of kernels whose arrays are as long as the node's caches are large."""
+"""The parameter of kernels whose arrays are sized by the node's caches."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class KernelGuide:
-    """A kernel for people. ``classes``: class -> (meaning, unit) of what it counts in an iteration.
+    """The guide to a kernel. ``classes``: class -> (meaning, unit) of its count in an iteration.
     ``needs``: what a node must have, in sentences. ``example``: TOML, a part of a campaign file.
-    ``package``: the installed package that the kernel is of, None for this project's.
+    ``package``: the installed package of the kernel, None for this project's kernels.
     """
 
     name: str
@@ -104,12 +104,12 @@ class KernelGuide:
 
 
 def kernel_guides() -> list[KernelGuide]:
-    """All kernels, in the order of the registry."""
+    """The guides to all kernels, in the order of the registry."""
     return [_guide(find_kernel(name)) for name in KERNELS]
 
 
 def kernel_guide(name: str) -> KernelGuide:
-    """One kernel.
+    """The guide to one kernel.
 
     Raises:
         ArgumentError: there is no kernel of this name.

@@ -1,4 +1,4 @@
-"""kernels: which kernels there are, and how one is put into a campaign file."""
+"""kernels: the list of kernels, and how to put one into a campaign file."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ REASONS = {
     "repeat": "measured again to improve picks",
     "anchor": "measured again to show a drift",
 }
-"""What a point was chosen for."""
+"""Reason of a choice -> its text."""
 EXAMPLE = "campaign next campaign-demo/store --site jetson-tk1 --budget 2 --points 50"
 
 
@@ -95,7 +95,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Choose; 0 whether there is something to measure or not."""
+    """Choose the points; 0 also where there is nothing to measure."""
     from campaign.next.next_points import next_points  # noqa: PLC0415
     from campaign.results import open_store  # noqa: PLC0415
 
@@ -188,7 +188,7 @@ def _print_chosen(chosen: NextPoints) -> None:
             hours[_setting(point)] += point.node_hours
         print_table(
             ["MHz", "kernels", "node-hours"],
-            [[at, count, hours[at]] for at, count in by_setting.most_common()],
+            [[setting, count, hours[setting]] for setting, count in by_setting.most_common()],
         )
         count = Counter(point.why for point in chosen.points)
         reasons = ", ".join(f"{count[why]} {text}" for why, text in REASONS.items() if count[why])

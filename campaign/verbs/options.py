@@ -12,7 +12,7 @@ from dvfs.setting import AS_FOUND, Setting
 
 
 class Once(Action):
-    """An option that may be given once only: argparse alone would keep the last value."""
+    """An option that may be given only once; argparse alone would keep the last value."""
 
     def __call__(
         self,
@@ -64,7 +64,7 @@ def add_max_node_hours(parser: ArgumentParser) -> None:
 
 
 def check_max_node_hours(limit: float | None) -> None:
-    """Refuse a limit that is no positive number."""
+    """Refuse a limit that is not a positive number."""
     if limit is not None and not 0.0 < limit < math.inf:
         raise ArgumentError(
             f"--max-node-hours: found {limit:g}; must be more than 0, such as 12.5; to measure "
@@ -78,8 +78,8 @@ def add_all(parser: ArgumentParser) -> None:
 
 
 def add_model(parser: ArgumentParser, otherwise: str = "") -> None:
-    """``--model``, ``--voltage`` and ``--robust``. ``otherwise``: what is used where none of them
-    is given, for people; they are then None or False. By default ``auto``."""
+    """``--model``, ``--voltage`` and ``--robust``. ``otherwise``: the help's text for what is used
+    where none is given; their defaults are then None or False, else ``auto``."""
     from analysis.energy.models import (  # noqa: PLC0415
         AUTO,
         MODEL_HELP,
@@ -151,25 +151,25 @@ def add_limits(parser: ArgumentParser) -> None:
 
 
 def read_setting(text: str, option: str) -> Setting:
-    """A setting as an option gives it: CORE,MEM in MHz, CORE where there is no memory clock, with a
-    power limit CORE,MEM,W or CORE,,W, further uncore=MHZ and profile=NAME, or as-found
+    """Parse the setting in an option's text: CORE,MEM in MHz, CORE where there is no memory clock,
+    CORE,MEM,W or CORE,,W with a power limit, further uncore=MHZ and profile=NAME, or as-found
     (:attr:`dvfs.setting.Setting.option_text`).
 
     Raises:
-        ArgumentError: it is none of these.
+        ArgumentError: the text has none of these forms.
     """
     if text == AS_FOUND.option_text:
         return AS_FOUND
     parts = text.split(",")
-    given = dict(part.split("=", 1) for part in parts if "=" in part)
-    names = ("core_mhz", "mem_mhz", "power_limit_w")
+    named = dict(part.split("=", 1) for part in parts if "=" in part)
+    axes = ("core_mhz", "mem_mhz", "power_limit_w")
     plain = [part for part in parts if "=" not in part]
     try:
-        if len(plain) > len(names) or not given.keys() <= {"uncore", "profile"}:
+        if len(plain) > len(axes) or not named.keys() <= {"uncore", "profile"}:
             raise ValueError
-        numbers = dict(zip(names, plain, strict=False)) | {"uncore_mhz": given.get("uncore", "")}
+        numbers = dict(zip(axes, plain, strict=False)) | {"uncore_mhz": named.get("uncore", "")}
         values = {name: float(value) for name, value in numbers.items() if value.strip()}
-        setting = Setting(**values, profile=given.get("profile"))
+        setting = Setting(**values, profile=named.get("profile"))
         if setting == AS_FOUND:
             raise ValueError
         return setting

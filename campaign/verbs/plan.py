@@ -50,7 +50,7 @@ def uncounted_commands(plan: Plan) -> list[str]:
 
 
 def uncounted_text(labels: list[str]) -> str:
-    """What follows for these commands, in sentences."""
+    """The consequences of missing counts for these commands, in sentences."""
     return (
         f"{', '.join(labels)}: no operation counts. The fit gives each such command coefficients "
         f"of its own, so that it is predicted at settings, but does not help to find the cost of "
@@ -168,8 +168,8 @@ def _estimates(plan: Plan, store: Results | None) -> list[PartitionEstimate]:
     parts = plan.points.parts
     if store is None:
         return estimates(parts, plan.campaign.protocol, plan.sites, {})
-    known = {pair: store.iteration_times(*pair) for pair in plan.partitions}
-    return estimates(parts, plan.campaign.protocol, plan.sites, known, store.point_times())
+    times = {pair: store.iteration_times(*pair) for pair in plan.partitions}
+    return estimates(parts, plan.campaign.protocol, plan.sites, times, store.point_times())
 
 
 def _print_estimates(estimated: list[PartitionEstimate]) -> None:
@@ -191,27 +191,27 @@ def _print_estimates(estimated: list[PartitionEstimate]) -> None:
             for entry in estimated
         ],
     )
-    known = max((entry.known_inputs for entry in estimated), default=0)
+    measured_inputs = max((entry.known_inputs for entry in estimated), default=0)
     explain(
         "The estimate assumes the protocol's shortest steps, no failures, and "
         + (
-            f"the measured times of {known} kernels and parameter sets"
-            if known
+            f"the measured times of {measured_inputs} kernels and parameter sets"
+            if measured_inputs
             else "short kernels"
         )
         + ". Meters that need longer windows, and longer kernels, make it longer"
-        + ("" if known else "; --store S takes the times that a store has measured")
+        + ("" if measured_inputs else "; --store S takes the times that a store has measured")
     )
 
 
 def _print_spaces(plan: Plan) -> None:
-    """How many variants each space has, its first, what its conditions refused, and what the site's
-    GPUs cannot run."""
+    """Print each space's number of variants and the first of them, the candidates that its
+    conditions refused, and the variants that the site's GPUs cannot run."""
     for space in plan.spaces:
         name = space.entry.label or space.entry.kernel
         say(f"space of {name} at {space.site}: {len(space.params):,} variants; the first:")
         for text in space.params[:FIRST_VARIANTS]:
-            say(f"  {_own_values(space, text)}")
+            say(f"  {_space_values(space, text)}")
         rows = [
             [shortened(condition, CONDITION_CHARS), f"{count:,}"]
             for condition, count in space.refused.items()
@@ -220,14 +220,14 @@ def _print_spaces(plan: Plan) -> None:
             print_table(["condition", "candidates refused"], rows, every_row=True)
         if space.left_out:
             architecture, count = plan.sites[space.site].architecture, len(space.left_out)
-            one = (
+            subject = (
                 "variant, which it cannot run, is"
                 if count == 1
                 else "variants, which it cannot run, are"
             )
-            say(f"{architecture}: {count:,} {one} left out; the first:")
+            say(f"{architecture}: {count:,} {subject} left out; the first:")
             for text, reason in itertools.islice(space.left_out.items(), FIRST_VARIANTS):
-                explain(f"{_own_values(space, text)}: {reason}")
+                explain(f"{_space_values(space, text)}: {reason}")
 
 
 def _judged(space: Sweep) -> bool:
@@ -236,8 +236,8 @@ def _judged(space: Sweep) -> bool:
     return find_kernel(space.entry.kernel).refused_on is not None
 
 
-def _own_values(space: Sweep, text: str) -> str:
-    """A variant's parameters that its space declares."""
+def _space_values(space: Sweep, text: str) -> str:
+    """The parameters of a variant that its space declares, as text."""
     params = json.loads(text)
     return " ".join(f"{k}={params[k]}" for k in space.entry.space or () if k in params)
 

@@ -34,7 +34,7 @@ TAKES = {
     "install": ("file", "form", "output", "site"),
     "withdraw": ("file", "entry"),
 }
-"""What each action takes."""
+"""Action -> the arguments it takes."""
 ACTIONS = tuple(TAKES)
 WRITE_TAKES = (
     *("output", "site", "kernel", "objective", "max_slowdown", "max_power_w", "fit", "against"),
@@ -106,7 +106,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Do one of the five."""
+    """Write a policy, or check, explain, install or withdraw from one."""
     _refuse_others(arguments)
     if arguments.what not in ACTIONS:
         return _write(arguments)
@@ -118,7 +118,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _refuse_others(arguments: Namespace) -> None:
-    """Refuse what was given and is for another of the five."""
+    """Refuse arguments of another action."""
     takes = TAKES.get(arguments.what, WRITE_TAKES)
     for name in OPTIONS - set(takes):
         value = getattr(arguments, name)
@@ -126,8 +126,8 @@ def _refuse_others(arguments: Namespace) -> None:
             continue
         option = {"form": "for"}.get(name, name).replace("_", "-")
         shown = repr(value) if name in ("file", "entry") else f"--{option}"
-        what = arguments.what if arguments.what in ACTIONS else "S"
-        raise ArgumentError(f"{shown}: not with campaign policy {what}; leave it out")
+        action = arguments.what if arguments.what in ACTIONS else "S"
+        raise ArgumentError(f"{shown}: not with campaign policy {action}; leave it out")
 
 
 def _write(arguments: Namespace) -> int:
@@ -223,7 +223,7 @@ def _read(arguments: Namespace) -> tuple[Policy, Source]:
 
 
 def _site(arguments: Namespace, policy: Policy) -> Site | None:
-    """The site of a policy; None where --site does not name its file, and it is no built-in one."""
+    """The site of a policy; None where it is not built in and --site does not name its file."""
     from campaign.policy.checks import site_of  # noqa: PLC0415
     from dvfs.input_files import FileError  # noqa: PLC0415
 
@@ -236,32 +236,32 @@ def _site(arguments: Namespace, policy: Policy) -> Site | None:
 
 
 def _check(arguments: Namespace) -> int:
-    """0; 1 where this cluster would not apply it."""
+    """Check a policy; 1 where this cluster would not apply it."""
     from campaign.policy.checks import check_policy, obstacles, this_cluster  # noqa: PLC0415
 
     policy, source = _read(arguments)
     site, cluster = _site(arguments, policy), this_cluster()
     check_policy(policy, source, datetime.date.today(), site, cluster)
-    found = obstacles(policy, cluster)
+    problems = obstacles(policy, cluster)
     if arguments.json:
         print_json(
             {
                 "entries": len(policy.all_entries),
                 "settings_checked": site is not None,
                 "cluster": cluster.configuration.get("ClusterName"),
-                "obstacles": found,
+                "obstacles": problems,
             }
         )
-        return 1 if found else 0
+        return 1 if problems else 0
     simulated = " (simulated)" if policy.origin.simulated else ""
     say(f"{arguments.file}: {len(policy.all_entries)} entries for {policy.site}{simulated}")
     if site is None:
         explain("settings not checked: name the site file with --site F.toml")
     if not cluster.configuration:
         explain("cluster not checked: Slurm does not answer here")
-    for line in found:
+    for line in problems:
         say(f"obstacle: {line}")
-    return 1 if found else 0
+    return 1 if problems else 0
 
 
 def _explain(arguments: Namespace) -> int:
@@ -270,7 +270,7 @@ def _explain(arguments: Namespace) -> int:
     today = datetime.date.today()
     chosen = policy.entry_for(job, today)
     opted_out = policy.opt_out.comment in job.get("comment", "").split()
-    fitting = [
+    matching = [
         entry
         for entry in policy.in_order(today)
         if entry.match is not None and entry.match.fits(job)
@@ -282,7 +282,7 @@ def _explain(arguments: Namespace) -> int:
                 "entry": None if chosen is None or opted_out else chosen.name,
                 "core_mhz": setting.core_mhz,
                 "mem_mhz": setting.mem_mhz,
-                "also_match": [entry.name for entry in fitting if entry is not chosen],
+                "also_match": [entry.name for entry in matching if entry is not chosen],
                 "opted_out": opted_out,
                 "control_pct": policy.control_pct,
                 "max_slowdown": policy.max_slowdown,
@@ -303,7 +303,7 @@ def _explain(arguments: Namespace) -> int:
         say(f"entry {chosen.name!r}: {chosen.clocks}")
         if chosen.match is None:
             explain("the default entry: no other one matches")
-        for entry in fitting[1:]:
+        for entry in matching[1:]:
             explain(f"{entry.name!r} matches as well, and is less specific or later in the file")
         if chosen.promise is not None:
             low, high = chosen.promise.saving_pct_95
@@ -314,7 +314,7 @@ def _explain(arguments: Namespace) -> int:
         if limits := _limits_text(policy):
             explain(f"limits of the picks: {limits}")
         explain(f"{policy.control_pct:g} % of such jobs stay at the defaults, to compare with")
-    expired = [one.name for one in policy.all_entries if not policy.holds(one, today)]
+    expired = [entry.name for entry in policy.all_entries if not policy.holds(entry, today)]
     if expired:
         explain(f"not applied, expired or withdrawn: {', '.join(expired)}")
     return 0

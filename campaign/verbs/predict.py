@@ -27,9 +27,9 @@ SUMMARY = "show the best setting for each kernel, with the Slurm flags that ask 
 EXAMPLE = "campaign predict campaign-demo/store --site jetson-tk1 --max-slowdown 0.05"
 KERNEL_WIDTH = 30
 SURE = 0.95
-"""The probability from which a pick counts as better than a choice that needs no model."""
+"""The least probability with which a pick counts as better than a choice that needs no model."""
 MOST_WITHOUT_PICK = 5
-"""Kernels without a pick that are printed by default."""
+"""The number of kernels without a pick that are printed by default."""
 DEFAULT_OBJECTIVE = "energy"
 
 
@@ -85,7 +85,7 @@ def run(arguments: Namespace) -> int:
 
     if arguments.space:
         return _over_space(arguments)
-    _refuse(arguments, OF_A_DEVICE, "needs --space, and no store")
+    _refuse(arguments, DEVICE_OPTIONS, "needs --space, and no store")
     if arguments.store is None:
         site = "" if arguments.site is None else f" --site {arguments.site}"
         raise ArgumentError(
@@ -111,8 +111,8 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-NOT_OVER_A_SPACE = ("max_slowdown", "max_power_w", "profile", "all_settings")
-OF_A_DEVICE = ("form", "tiles_at_a_time")
+NOT_WITH_SPACE = ("max_slowdown", "max_power_w", "profile", "all_settings")
+DEVICE_OPTIONS = ("form", "tiles_at_a_time")
 
 
 def _refuse(arguments: Namespace, options: Sequence[str], why: str) -> None:
@@ -141,13 +141,13 @@ def _on_device(arguments: Namespace) -> SpacePredictions:
 
 
 def _over_space(arguments: Namespace) -> int:
-    _refuse(arguments, NOT_OVER_A_SPACE, "not with --space; leave one out")
+    _refuse(arguments, NOT_WITH_SPACE, "not with --space; leave one out")
     if arguments.store is None:
         shown = _on_device(arguments)
     else:
         from campaign.results import open_store  # noqa: PLC0415
 
-        _refuse(arguments, OF_A_DEVICE, "needs --space, and no store")
+        _refuse(arguments, DEVICE_OPTIONS, "needs --space, and no store")
         store = open_store(arguments.store)
         shown = store.predict_space(
             store.only_site(arguments.site),
@@ -164,7 +164,7 @@ def _over_space(arguments: Namespace) -> int:
 
 
 def print_space(shown: SpacePredictions, every_row: bool = False) -> None:
-    """The best variant of each problem, for people."""
+    """Print the best variant of each problem, for people."""
     from analysis.measurements.problems import problem_names  # noqa: PLC0415
 
     simulated = " (simulated)" if shown.simulated else ""
@@ -172,12 +172,12 @@ def print_space(shown: SpacePredictions, every_row: bool = False) -> None:
     by_device = not any(pick.measured for pick in shown.picks)
     if by_device and shown.objective == "energy":
         energies = "energies by the same"
-    how = "those that were measured"
+    basis = "those that were measured"
     if by_device:
         simulated = ""
-        how = "the device's constants by the equations of Prajapati 2019; nothing was measured"
+        basis = "the device's constants by the equations of Prajapati 2019; nothing was measured"
     explain(
-        f"{shown.site}{simulated}: variants of the space, predicted from {how}; objective "
+        f"{shown.site}{simulated}: variants of the space, predicted from {basis}; objective "
         f"{shown.objective}, {energies}"
     )
     names = problem_names([pick.problem for pick in shown.picks])
@@ -191,10 +191,10 @@ def print_space(shown: SpacePredictions, every_row: bool = False) -> None:
         variant = " ".join(f"{name}={value}" for name, value in pick.params.items())
         say(f"best variant: {variant}")
         if by_device:
-            joules = not isnan(pick.energy_j)
-            header = ["predicted s", *["predicted J"] * joules, "variants within 10 %"]
-            print_table(header, [[pick.time_s, *[pick.energy_j] * joules, pick.near_count]])
-            if joules and isnan(pick.time_s):
+            has_energy = not isnan(pick.energy_j)
+            header = ["predicted s", *["predicted J"] * has_energy, "variants within 10 %"]
+            print_table(header, [[pick.time_s, *[pick.energy_j] * has_energy, pick.near_count]])
+            if has_energy and isnan(pick.time_s):
                 explain("dynamic energy alone: without a time there is no static energy")
         else:
             print_table(
@@ -203,7 +203,7 @@ def print_space(shown: SpacePredictions, every_row: bool = False) -> None:
             )
         if every_row:
             print_table(
-                [*pick.params], [[str(v) for v in near.values()] for near in pick.near], True
+                [*pick.params], [[str(v) for v in params.values()] for params in pick.near], True
             )
     explain(
         "variants within 10 %: those whose predicted cost at this setting is at most a tenth above "
@@ -218,7 +218,7 @@ def _mhz(pick: SpacePick) -> str:
 
 
 def print_predictions(shown: Predictions, every_row: bool = False) -> None:
-    """Picks for people: how many kernels each setting suits, then kernel by kernel."""
+    """Print picks for people: the number of kernels for each setting, then each kernel."""
     from dvfs.kernel_instance import KernelInstance, short_labels  # noqa: PLC0415
 
     simulated = " (simulated)" if shown.simulated else ""
@@ -296,7 +296,7 @@ def print_predictions(shown: Predictions, every_row: bool = False) -> None:
 
 
 def simple_choices(shown: Predictions) -> list[str]:
-    """How many picks are better than choices that need no model, a line for each."""
+    """How many picks are better than each choice that needs no model, a line each."""
     from analysis.measurements.observations import setting_text  # noqa: PLC0415
 
     picks = [entry.pick for entry in shown.predictions]
@@ -346,27 +346,28 @@ def simple_choices(shown: Predictions) -> list[str]:
 
 
 def unsure_picks(shown: Predictions) -> list[str]:
-    """A warning for each choice that needs no model, where less than half of the picks that differ
+    """A warning for each choice that needs no model, where fewer than half of the picks that differ
     from it are better with 95 % probability."""
     from analysis.choice.pick import not_surely_better  # noqa: PLC0415
 
     lines = []
     picks = [entry.pick for entry in shown.predictions]
-    for than, text in (
+    for choice, text in (
         ("highest_clocks", "the highest clocks"),
         ("best_single", "one setting for all kernels"),
     ):
-        open_, other = not_surely_better(picks, than)
-        if 2 * len(open_) > other:
+        open_, compared = not_surely_better(picks, choice)
+        if 2 * len(open_) > compared:
             lines.append(
-                f"of the {other} picks that differ from {text}, only {other - len(open_)} are "
-                f"surely better: measure more settings or repeats before they are used"
+                f"of the {compared} picks that differ from {text}, only {compared - len(open_)} "
+                f"are surely better: measure more settings or repeats before they are used"
             )
     return lines
 
 
 def tried_picks(shown: Predictions) -> list[str]:
-    """Who picked, where picks could be tried on measured kernels: a line for each outcome."""
+    """A line for each simple choice that replaced the model's picks, after both were tried on
+    measured kernels."""
     tried = [entry.pick for entry in shown.predictions if not isnan(entry.pick.model_lost_pct)]
     lines = []
     for chosen_by, setting in (

@@ -13,24 +13,24 @@ from typing import Any, TextIO
 from dvfs.printable import printable, rounded
 
 WIDTH = 100
-"""Columns of a screen that every table and sentence fits."""
+"""The width in columns that every table and sentence fits."""
 MOST_ROWS = 20
-"""Rows of a table that are printed without ``--all``."""
+"""The most rows of a table that are printed without ``--all``."""
 COUNT_EVERY_S = 0.5
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON; a number that is missing is null, never NaN."""
+    """Print a value as JSON; a missing number is null, never NaN."""
     print(json.dumps(plain(value), indent=1, allow_nan=False))
 
 
 def print_computed(value: Any) -> None:
-    """Print results as JSON with the digits that are the same on every processor."""
+    """Print results as JSON, rounded to the digits that are equal on all processors."""
     print_json(rounded(value))
 
 
-def counted_on_terminal(what: str) -> Callable[[int], None]:
-    """Shows a count on standard error, in one line, where that is a terminal."""
+def counted_on_terminal(label: str) -> Callable[[int], None]:
+    """A function that shows a count in one line on standard error, where that is a terminal."""
     began_s = shown_s = time.monotonic()
 
     def show(count: int) -> None:
@@ -38,14 +38,14 @@ def counted_on_terminal(what: str) -> Callable[[int], None]:
         now_s = time.monotonic()
         if now_s - shown_s >= COUNT_EVERY_S:
             shown_s = now_s
-            sys.stderr.write(f"\r{count:,} {what} in {now_s - began_s:.0f} s\x1b[K\r")
+            sys.stderr.write(f"\r{count:,} {label} in {now_s - began_s:.0f} s\x1b[K\r")
             sys.stderr.flush()
 
     return show if sys.stderr.isatty() else lambda count: None
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can hold it: keys as text, numbers that are missing as None."""
+    """A value in JSON's types: keys as text, missing numbers as None."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -58,9 +58,9 @@ def plain(value: Any) -> Any:
 def print_table(
     header: Sequence[str], rows: Sequence[Sequence[Any]], every_row: bool = True
 ) -> None:
-    """Print rows under a header, text to the left and numbers to the right.
+    """Print rows under a header, with text aligned left and numbers right.
 
-    Without ``every_row`` only the first :data:`MOST_ROWS`, and how many more there are. On a
+    Without ``every_row``: only the first :data:`MOST_ROWS`, and the number of the others. On a
     terminal the table has rules and a bold header; elsewhere it is aligned text.
     """
     shown = rows if every_row else rows[:MOST_ROWS]
@@ -112,7 +112,7 @@ def _text(value: Any) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """A text of at most so many characters: a longer one loses its middle."""
+    """The text in at most ``width`` characters: a longer one loses its middle."""
     if len(text) <= width:
         return text
     end = (width - 1) // 2
@@ -120,20 +120,20 @@ def shortened(text: str, width: int) -> str:
 
 
 def of_statuses(measured: int, clock_unproven: int) -> str:
-    """How many measured points have which status, as a phrase; empty where all are ok."""
+    """The number of measured points by status, as a phrase; empty where all are ok."""
     ok = measured - clock_unproven
     return f" (ok {ok}, clock unproven {clock_unproven})" if clock_unproven else ""
 
 
 def began_text(start_unix_s: float) -> str:
-    """When a measurement began, behind a comma; empty where that is not known."""
+    """The start of a measurement, after a comma; empty where it is unknown."""
     if not start_unix_s > 0:
         return ""
     return time.strftime(", %Y-%m-%d %H:%M:%S UTC", time.gmtime(start_unix_s))
 
 
 def say(text: str = "", file: TextIO | None = None) -> None:
-    """Print lines as they are; names and texts in them cannot steer the terminal."""
+    """Print lines unchanged, but without control characters that would affect the terminal."""
     print("\n".join(map(printable, text.split("\n"))), file=file)
 
 

@@ -27,7 +27,8 @@ MORE = (
     "--platform shows a machine of a paper or of a platform file in place of a site of a store."
 )
 MOST_PAIRS = 3
-"""Pairs of classes up to which the table of more work has every intensity, also beside a cap."""
+"""The most pairs of classes for which the table of more work has every intensity, and is shown even
+with a cap."""
 
 
 TRADE_KEYS = ("intensity", "f", "m", "speedup", "greenup", "powerup", "case", "saves")
@@ -71,7 +72,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Print what bounds time, energy and power at a setting."""
+    """Print the bounds of time, energy and power at a setting."""
     if arguments.refined is not None:
         return _run_refined(arguments)
     if arguments.platform is not None:
@@ -244,7 +245,7 @@ def _print(shown: dict[str, Any], source: FitSource | None) -> None:
 
 
 def _print_lines(pairs: list[dict[str, Any]]) -> None:
-    """What a site and a platform have in common: balances, verdicts, and more work."""
+    """Print what a site and a platform have in common: balances, verdicts, and more work."""
     explain("")
     explain(
         "balances in operations per byte: B_tau in time, B_eps in energy, B^_eps in energy with "
@@ -296,14 +297,14 @@ def _print_more_work(pairs: list[dict[str, Any]]) -> None:
     rows = []
     for pair in pairs:
         limits = pair["more_work"]
-        for at in limits if len(pairs) <= MOST_PAIRS else limits[1:3]:
-            low, high = at["memory_bound_greenup_low"], at["memory_bound_greenup_high"]
+        for limit in limits if len(pairs) <= MOST_PAIRS else limits[1:3]:
+            low, high = limit["memory_bound_greenup_low"], limit["memory_bound_greenup_high"]
             rows.append(
                 [
                     f"{pair['operation']}/{pair['memory']}",
-                    at["intensity"],
-                    at["faster_below_f"],
-                    *at["less_energy_below_f"].values(),
+                    limit["intensity"],
+                    limit["faster_below_f"],
+                    *limit["less_energy_below_f"].values(),
                     "-" if math.isnan(low) else f"{low:.3g} to {high:.3g}",
                 ]
             )

@@ -1,4 +1,4 @@
-"""run: measure the points of a campaign that its store does not hold yet."""
+"""run: measure the points of a campaign that are not yet in its store."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Run; 0 when every planned point is measured."""
+    """Run; return 0 when every planned point is measured."""
     from campaign.plan.plan import make_plan  # noqa: PLC0415
     from campaign.variants.search_table import read_search  # noqa: PLC0415
 
@@ -66,7 +66,7 @@ def run(arguments: Namespace) -> int:
     _check_adaptive(arguments)
     plan = make_plan(Path(arguments.campaign))
     if plan.campaign.search is not None:
-        read_search(Path(arguments.campaign))  # what tune would refuse is refused here too
+        read_search(Path(arguments.campaign))  # refuse here what tune would refuse
     store = store_of(arguments, plan)
     chooser = _adaptive(arguments, plan, store) if arguments.adaptive else None
 
@@ -85,10 +85,10 @@ def run(arguments: Namespace) -> int:
 
 
 def _check_adaptive(arguments: Namespace) -> None:
-    """Raise an error where options of ``--adaptive`` are given without it, or are wrong.
+    """Check the options of ``--adaptive``.
 
     Raises:
-        ArgumentError: they are.
+        ArgumentError: they are given without ``--adaptive``, or are wrong.
     """
     for name in ("enough", "objective"):
         if getattr(arguments, name) is not None and not arguments.adaptive:
@@ -109,16 +109,16 @@ def _adaptive(arguments: Namespace, plan: Plan, store: Store) -> Adaptive:
 
 
 def _expected_losses(chooser: Adaptive) -> dict[str, float | None]:
-    """Site/partition -> the mean loss that is expected of the picks, in %."""
+    """Site/partition -> the mean expected loss of the picks, in %."""
     return {"/".join(names): state.lost_pct for names, state in chooser.now.items()}
 
 
 def _check_dashboard(address: str) -> None:
-    """Raise an error where the dashboard's address cannot be used.
+    """Check the dashboard's address.
 
     Raises:
-        ArgumentError: it is none.
-        MissingExtraError: the dashboard's package is not installed, and its address is given.
+        ArgumentError: it is not HOST:PORT.
+        MissingExtraError: an address is given, and the dashboard's package is not installed.
     """
     from campaign.launch.dask_settings import LOOPBACK_DASHBOARD  # noqa: PLC0415
 

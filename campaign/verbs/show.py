@@ -1,4 +1,4 @@
-"""show: everything that the store has of one measurement, with its trace as a plot."""
+"""show: everything in the store about one measurement, with its trace as a plot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MORE = (
 )
 EXAMPLE = "campaign show campaign-demo/store f389da64"
 MOST_PLOTS = 3
-"""Channels that are drawn without ``--all``."""
+"""The most channels that are drawn without ``--all``."""
 FROM_SETUP = {
     "campaign": ("campaign",),
     "version": ("versions", "version"),
@@ -36,7 +36,7 @@ FROM_SETUP = {
     "Slurm job": ("slurm", "job"),
     "Slurm partition": ("slurm", "partition"),
 }
-"""What is shown of the record of how it was measured, and where it is there."""
+"""Name -> keys of the entries of the set-up's record that are shown."""
 SHOWN_APART = ("flags", "simulated", "imported")
 
 
@@ -162,7 +162,7 @@ def _print_meters(shown: ShownMeasurement, every_row: bool) -> None:
 
 
 def _facts(shown: ShownMeasurement) -> Iterator[tuple[str, str]]:
-    """What the set-up's record and the measurement's provenance say, a line each."""
+    """(name, value) of the shown entries of the set-up's record and the provenance."""
     for name, keys in FROM_SETUP.items():
         value: Any = shown.setup or {}
         for key in keys:

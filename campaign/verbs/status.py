@@ -1,4 +1,4 @@
-"""status: what is done, failed and left in a store."""
+"""status: the points done, failed and left in a store."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Print the status; 0 when nothing planned is left or failed, and nothing found damaged."""
+    """Print the status; 0 where no planned point is left or failed, and nothing is damaged."""
     from campaign.results import open_store  # noqa: PLC0415
 
     status = open_store(arguments.store).status(arguments.verify)
@@ -85,15 +85,16 @@ def run(arguments: Namespace) -> int:
     return 0 if status.complete and not status.damage else 1
 
 
-def _print_failures(failures: Mapping[str, tuple[int, str]], now: int, store: str) -> None:
-    """The failed attempts by class, where points are failed ``now``; otherwise how many there
-    were."""
-    every = f"campaign failures {store}"
-    if not now:
+def _print_failures(
+    failures: Mapping[str, tuple[int, str]], failed_points: int, store: str
+) -> None:
+    """Print the failed attempts by class; only their number where no point is failed now."""
+    command = f"campaign failures {store}"
+    if not failed_points:
         count = sum(count for count, _ in failures.values())
-        explain(f"{count} earlier attempts failed; no point is failed now (list them: {every})")
+        explain(f"{count} earlier attempts failed; no point is failed now (list them: {command})")
         return
     for name, (count, text) in failures.items():
         last = next((line for line in reversed(text.splitlines()) if line.strip()), "")
         explain(f"{count} attempts failed: {name}; the last: {last.strip()}")
-    explain(f"more: {every}")
+    explain(f"more: {command}")

@@ -12,7 +12,7 @@ DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
 LABEL_CHARS = 9
 LEAST_WIDTH = 30
 FLAT = 1e-9
-"""A range below this fraction of its values is widened: nothing but rounding would be seen."""
+"""A range below this fraction of its values is widened: it would show nothing but rounding."""
 
 
 def can_show_braille(encoding: str | None) -> bool:
@@ -33,26 +33,26 @@ def plot(
     height: int = 10,
     braille: bool = True,
 ) -> list[str]:
-    """The lines of a plot of ``y`` against ``x`` (float64 (n,), ``x`` rising), ``width`` characters
-    at most.
+    """The lines of a plot of ``y`` against ``x`` (float64 (n,), ``x`` rising), at most ``width``
+    characters long.
 
-    Each column of dots reaches from the least to the greatest value of the curve in its interval,
-    so that a single sample is seen. Where ``y`` is NaN nothing is drawn. ``spans``: intervals of x
-    that are marked below the curve. The axes are labelled with the least and the greatest values.
+    Each column of dots spans the least to the greatest value of the curve in its interval, so that
+    a single sample is visible. NaN in ``y`` is not drawn. ``spans``: intervals of x to mark below
+    the curve. The labels of the axes are the least and the greatest values.
     """
     columns = max(width, LEAST_WIDTH) - LABEL_CHARS - 2
     per_x, per_y = (2, 4) if braille else (1, 1)
-    known = np.isfinite(y)
-    if not known.any():
+    finite = np.isfinite(y)
+    if not finite.any():
         return ["no values"]
     low_x, high_x = (float(edge) for edge in _widened(x[0], x[-1]))
     low_y, high_y = (float(edge) for edge in _widened(np.nanmin(y), np.nanmax(y)))
-    low, high = _extent(x, y, np.linspace(low_x, high_x, columns * per_x + 1))
+    lowest, highest = _extent(x, y, np.linspace(low_x, high_x, columns * per_x + 1))
     rows = height * per_y
-    drawn = np.isfinite(low)
+    drawn = np.isfinite(lowest)
     top, bottom = (
         np.clip(((high_y - np.where(drawn, edge, low_y)) / (high_y - low_y) * rows), 0, rows - 1)
-        for edge in (high, low)
+        for edge in (highest, lowest)
     )
     row = np.arange(rows)[:, None]
     dots = (row >= top.astype(int)) & (row <= bottom.astype(int)) & drawn
@@ -73,13 +73,13 @@ def plot(
     inside = np.any([(middle >= a) & (middle <= b) for a, b in spans] or [middle < low_x], axis=0)
     marks = "\u2550\u2500" if braille else "=-"
     text.append(" " * (LABEL_CHARS + 1) + floor + "".join(marks[0 if i else 1] for i in inside))
-    left, right = f"{low_x:.5g}", f"{high_x:.5g}"
-    text.append(" " * (LABEL_CHARS + 2) + left + right.rjust(columns - len(left)))
+    low_label, high_label = f"{low_x:.5g}", f"{high_x:.5g}"
+    text.append(" " * (LABEL_CHARS + 2) + low_label + high_label.rjust(columns - len(low_label)))
     return text
 
 
 def _widened(low: float, high: float) -> tuple[float, float]:
-    """A range that is not empty."""
+    """The range, widened where it is (almost) empty."""
     if high - low > FLAT * max(abs(low), abs(high)):
         return low, high
     half = 0.5 * max(abs(low), abs(high)) or 0.5
@@ -87,12 +87,12 @@ def _widened(low: float, high: float) -> tuple[float, float]:
 
 
 def _extent(x: np.ndarray, y: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The least and the greatest value of a curve in each interval between edges, of its samples
-    there and of straight lines between samples; NaN where it has none."""
+    """The least and the greatest value of a curve in each interval between edges, over its samples
+    and the straight lines between them; NaN where there are none."""
     at_edges = np.interp(edges, x, y, left=np.nan, right=np.nan)
     low, high = (np.fmin(at_edges[:-1], at_edges[1:]), np.fmax(at_edges[:-1], at_edges[1:]))
-    place = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, len(edges) - 2)
-    known = np.isfinite(y)
-    np.fmin.at(low, place[known], y[known])
-    np.fmax.at(high, place[known], y[known])
+    interval = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, len(edges) - 2)
+    finite = np.isfinite(y)
+    np.fmin.at(low, interval[finite], y[finite])
+    np.fmax.at(high, interval[finite], y[finite])
     return low, high

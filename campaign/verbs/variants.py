@@ -30,7 +30,7 @@ OPTIONS = {
 }
 NAME_WIDTH = 44
 CLOSE = 1.2
-"""Variants within this factor of the fastest are those that a choice is among."""
+"""The factor of the fastest time within which a variant is a serious choice."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -63,33 +63,33 @@ def run(arguments: Namespace) -> int:
 
 
 def print_study(shown: VariantStudy, every_row: bool = False) -> None:
-    """The study for people: the two best first, then hull, front, alpha and metrics."""
+    """Print the study for people: the two best first, then hull, front, alpha and metrics."""
     from analysis.measurements.observations import setting_text  # noqa: PLC0415
     from campaign.results.fits import ESTIMATED_ENERGIES  # noqa: PLC0415
 
-    of = shown.of
-    simulated = " (simulated)" if of.simulated else ""
-    more = f"; {of.settings} settings have variants" if of.settings > 1 else ""
+    basis = shown.of
+    simulated = " (simulated)" if basis.simulated else ""
+    more = f"; {basis.settings} settings have variants" if basis.settings > 1 else ""
     explain(
-        f"{of.site}{simulated}: {of.kernel}, {len(shown.variants)} variants at "
-        f"{setting_text(of.setting)}{more}"
+        f"{basis.site}{simulated}: {basis.kernel}, {len(shown.variants)} variants at "
+        f"{setting_text(basis.setting)}{more}"
     )
-    if of.problem:
-        explain(f"problem: {' '.join(f'{k}={v}' for k, v in of.problem.items())}")
+    if basis.problem:
+        explain(f"problem: {' '.join(f'{k}={v}' for k, v in basis.problem.items())}")
     if left_out := _left_out(shown):
         explain(left_out)
-    if of.estimated_energies:
+    if basis.estimated_energies:
         explain(ESTIMATED_ENERGIES)
     explain(_work(shown))
     names = _Names(shown)
     if names.note:
         explain(names.note)
-    unit, scale = ("Gflop", 1e9) if of.work_unit == "flop" else ("run", 1.0)
+    unit, scale = ("Gflop", 1e9) if basis.work_unit == "flop" else ("run", 1.0)
     rates = [f"{unit}/s", f"{unit}/J"]
 
     def costs(variant: VariantCosts) -> list[Any]:
         rate, efficiency = variant.rate_per_s / scale, variant.efficiency_per_j / scale
-        return [names.of(variant), variant.time_s, variant.energy_j, rate, efficiency]
+        return [names.name(variant), variant.time_s, variant.energy_j, rate, efficiency]
 
     say()
     print_table(
@@ -140,24 +140,26 @@ def print_study(shown: VariantStudy, every_row: bool = False) -> None:
 
 
 def _print_predicted(shown: VariantStudy, names: _Names) -> None:
-    """Predicted beside measured: of the best, and of those that would have been picked."""
-    known = [variant for variant in shown.variants if not math.isnan(variant.predicted_s)]
-    if not known:
+    """Print predicted and measured costs of the best variants and of those the model would pick."""
+    predicted = [variant for variant in shown.variants if not math.isnan(variant.predicted_s)]
+    if not predicted:
         return
     least_s = shown.fastest.time_s
-    errors = [(v.predicted_s / v.time_s - 1.0) ** 2 for v in known]
-    close = [(v.predicted_s / v.time_s - 1.0) ** 2 for v in known if v.time_s <= CLOSE * least_s]
+    errors = [(v.predicted_s / v.time_s - 1.0) ** 2 for v in predicted]
+    close = [
+        (v.predicted_s / v.time_s - 1.0) ** 2 for v in predicted if v.time_s <= CLOSE * least_s
+    ]
     say(
         f"\npredicted from the other variants: error of time {_root_mean_pct(errors)} %, of those "
         f"within 20 % of the fastest {_root_mean_pct(close)} % (root mean square)"
     )
-    picked = [("predicted fastest", min(known, key=lambda v: v.predicted_s))]
-    if not all(math.isnan(v.predicted_j) for v in known):
-        picked.append(("predicted least energy", min(known, key=lambda v: v.predicted_j)))
+    picked = [("predicted fastest", min(predicted, key=lambda v: v.predicted_s))]
+    if not all(math.isnan(v.predicted_j) for v in predicted):
+        picked.append(("predicted least energy", min(predicted, key=lambda v: v.predicted_j)))
     print_table(
         ["", "variant", "s", "predicted", "J", "predicted"],
         [
-            [word, names.of(v), v.time_s, v.predicted_s, v.energy_j, v.predicted_j]
+            [word, names.name(v), v.time_s, v.predicted_s, v.energy_j, v.predicted_j]
             for word, v in (
                 ("fastest", shown.fastest),
                 ("least energy", shown.least_energy),
@@ -190,8 +192,8 @@ def _print_metrics(
                 entry.n,
                 *(
                     part
-                    for one in (entry.rate, entry.efficiency, entry.product)
-                    for part in (round(one.r, 3), _interval(one))
+                    for correlation in (entry.rate, entry.efficiency, entry.product)
+                    for part in (round(correlation.r, 3), _interval(correlation))
                 ),
             ]
             for entry in shown.metrics
@@ -217,12 +219,12 @@ def _print_metrics(
     )
 
 
-def _interval(one: Correlation) -> str:
-    return "-" if one.low != one.low else f"{one.low:.2f} to {one.high:.2f}"
+def _interval(r: Correlation) -> str:
+    return "-" if r.low != r.low else f"{r.low:.2f} to {r.high:.2f}"
 
 
 def _alphas(names: _Names, relative: BestFor, s_j: BestFor) -> list[Any]:
-    return [names.of(relative.variant), relative.low, relative.high, s_j.low, s_j.high]
+    return [names.name(relative.variant), relative.low, relative.high, s_j.low, s_j.high]
 
 
 def _left_out(shown: VariantStudy) -> str:
@@ -231,18 +233,18 @@ def _left_out(shown: VariantStudy) -> str:
 
 
 def _work(shown: VariantStudy) -> str:
-    of = shown.of
-    if of.work_unit != "flop":
+    basis = shown.of
+    if basis.work_unit != "flop":
         return "work: 1 run, as no flops are counted"
-    least = f"work: {of.work:.5g} flop a run"
-    if of.most_work == of.work:
+    least = f"work: {basis.work:.5g} flop a run"
+    if basis.most_work == basis.work:
         return least
-    return f"{least}, the fewest that a variant counts (the most: {of.most_work:.5g})"
+    return f"{least}, the fewest that a variant counts (the most: {basis.most_work:.5g})"
 
 
 class _Names:
-    """How tables name variants: by parameters and values, or by values alone where these are
-    long."""
+    """The names of variants in tables: parameters with values, or values alone where these names
+    are too long."""
 
     def __init__(self, shown: VariantStudy) -> None:
         common = shown.of.problem
@@ -253,10 +255,10 @@ class _Names:
 
     @property
     def note(self) -> str:
-        """What the values are, where they stand alone."""
+        """The parameters of the values, where names have values alone."""
         return f"variants by {' '.join(self._params)}" if self._long else ""
 
-    def of(self, variant: VariantCosts) -> str:
+    def name(self, variant: VariantCosts) -> str:
         """A variant's name."""
         params = variant.instance.params
         values = " ".join(str(params.get(name, "-")) for name in self._params)

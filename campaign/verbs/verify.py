@@ -1,4 +1,4 @@
-"""verify: what a policy promises beside what its jobs delivered."""
+"""verify: the promises of a policy, compared with what its jobs delivered."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """0; 1 where a promise is not kept."""
+    """Print the verdicts; 1 where a promise is not kept."""
     from campaign.policy.policy_file import read_policy  # noqa: PLC0415
     from campaign.policy.verification import BROKEN, metrics_text, verify  # noqa: PLC0415
     from campaign.results import open_store  # noqa: PLC0415
@@ -64,22 +64,22 @@ def run(arguments: Namespace) -> int:
             f"{', '.join(sites)}; name the store that the policy is from"
         )
     jobs = _jobs(arguments)
-    found = verify(policy, jobs)
+    verification = verify(policy, jobs)
     if arguments.metrics:
-        _write_metrics(Path(arguments.metrics), metrics_text(policy, found.verdicts))
+        _write_metrics(Path(arguments.metrics), metrics_text(policy, verification.verdicts))
     if arguments.json:
         print_json(
             {
                 "site": policy.site,
                 "jobs": len(jobs),
                 "marked": sum(bool(job.mark) for job in jobs),
-                "other_marks": found.other_marks,
-                "entries": [verdict.as_dict() for verdict in found.verdicts],
+                "other_marks": verification.other_marks,
+                "entries": [verdict.as_dict() for verdict in verification.verdicts],
             }
         )
     else:
-        _print(arguments, policy, jobs, found)
-    return 1 if any(verdict.verdict == BROKEN for verdict in found.verdicts) else 0
+        _print(arguments, policy, jobs, verification)
+    return 1 if any(verdict.verdict == BROKEN for verdict in verification.verdicts) else 0
 
 
 def _write_metrics(path: Path, text: str) -> None:
@@ -108,67 +108,71 @@ def _jobs(arguments: Namespace) -> list[Job]:
     return joined(jobs, read_records(map(Path, arguments.records)))
 
 
-def _print(arguments: Namespace, policy: Policy, jobs: Sequence[Job], found: Verification) -> None:
+def _print(
+    arguments: Namespace, policy: Policy, jobs: Sequence[Job], verification: Verification
+) -> None:
     simulated = " (the promises are of a simulated machine)" if policy.origin.simulated else ""
     explain(
         f"{policy.site}{simulated}: {len(jobs)} jobs, {sum(bool(job.mark) for job in jobs)} of "
         f"them under a policy"
     )
-    seen = [one for one in found.verdicts if one.policy_jobs or one.control_jobs or one.apart]
+    with_jobs = [
+        row for row in verification.verdicts if row.policy_jobs or row.control_jobs or row.apart
+    ]
     print_table(
         ["entry", "jobs", "control", "promised %", "saved %", "from", "to", "slower %", "verdict"],
         [
             [
-                one.entry,
-                one.policy_jobs,
-                one.control_jobs,
-                None if one.promise is None else one.promise.saving_pct,
-                one.saving_pct,
-                *(one.saving_pct_95 or (None, None)),
-                one.slowdown_pct,
-                one.verdict,
+                row.entry,
+                row.policy_jobs,
+                row.control_jobs,
+                None if row.promise is None else row.promise.saving_pct,
+                row.saving_pct,
+                *(row.saving_pct_95 or (None, None)),
+                row.slowdown_pct,
+                row.verdict,
             ]
-            for one in seen
+            for row in with_jobs
         ],
         arguments.all,
     )
-    if len(seen) < len(found.verdicts):
-        explain(f"{len(found.verdicts) - len(seen)} entries had no jobs")
-    apart: Counter[str] = Counter()
-    for one in seen:
-        apart.update(one.apart)
-    for why, count in apart.most_common():
+    if len(with_jobs) < len(verification.verdicts):
+        explain(f"{len(verification.verdicts) - len(with_jobs)} entries had no jobs")
+    excluded: Counter[str] = Counter()
+    for row in with_jobs:
+        excluded.update(row.apart)
+    for why, count in excluded.most_common():
         explain(f"not compared: {count} jobs: {why}")
-    for mark, count in found.other_marks.items():
+    for mark, count in verification.other_marks.items():
         explain(f"not compared: {count} jobs of {mark}: no entry has this name and setting")
-    for one in seen:
-        _print_next(arguments, one)
+    for row in with_jobs:
+        _print_next(arguments, row)
 
 
-def _print_next(arguments: Namespace, one: EntryVerdict) -> None:
-    """What decides about an entry, and what to do about it."""
+def _print_next(arguments: Namespace, row: EntryVerdict) -> None:
+    """Print what decides about a broken or open entry, and what to do about it."""
     from campaign.policy.verification import BROKEN, OPEN  # noqa: PLC0415
 
     store, policy = shlex.quote(arguments.store), shlex.quote(arguments.policy)
-    if one.verdict == BROKEN:
-        kernel = f" --kernel {shlex.quote(one.kernel.split()[0])}" if one.kernel else ""
+    if row.verdict == BROKEN:
+        kernel = f" --kernel {shlex.quote(row.kernel.split()[0])}" if row.kernel else ""
         say(
-            f"{one.entry}: not kept, by its {_shown(one)}. Measure again: campaign next "
-            f"{store}{kernel} --budget 1; or withdraw it: campaign policy withdraw {policy} "
-            f"{one.entry}"
+            f"{row.entry}: not kept, by its {_decision_text(row)}. Measure again: campaign "
+            f"next {store}{kernel} --budget 1; or withdraw it: campaign policy withdraw {policy} "
+            f"{row.entry}"
         )
-    elif one.verdict == OPEN:
-        more = "" if one.more_jobs is None else f"; about {one.more_jobs} more jobs would decide"
-        explain(f"{one.entry}: open, by its {_shown(one)}{more}")
+    elif row.verdict == OPEN:
+        more = "" if row.more_jobs is None else f"; about {row.more_jobs} more jobs would decide"
+        explain(f"{row.entry}: open, by its {_decision_text(row)}{more}")
 
 
-def _shown(one: EntryVerdict) -> str:
-    """The saving or slowdown that decides, beside what was promised."""
-    name = f"{one.because.partition(' ')[0]}_pct_95"
-    delivered, promised = getattr(one, name), getattr(one.promise, name)
+def _decision_text(row: EntryVerdict) -> str:
+    """The saving or slowdown that decides, as delivered and as promised."""
+    name = f"{row.because.partition(' ')[0]}_pct_95"
+    delivered, promised = getattr(row, name), getattr(row.promise, name)
     if delivered is None:
-        return f"{one.because}: no jobs to compare"
+        return f"{row.because}: no jobs to compare"
     return (
-        f"{one.because}: {delivered[0]:.1f} to {delivered[1]:.1f} % delivered, {promised[0]:.1f} "
+        f"{row.because}: {delivered[0]:.1f} to {delivered[1]:.1f} % delivered, {promised[0]:.1f} "
         f"to {promised[1]:.1f} % promised"
     )

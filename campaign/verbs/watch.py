@@ -1,4 +1,4 @@
-"""watch: how a run stands, from the snapshots that its driver writes into the store."""
+"""watch: the state of a run, from the snapshots that its driver writes into the store."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Show the run until it ends; its exit code, or 1 where its driver is gone."""
+    """Show the run until it ends; return its exit code, or 1 where its driver is gone."""
     from pathlib import Path  # noqa: PLC0415
 
     from campaign.launch.snapshot import driver_state  # noqa: PLC0415
@@ -72,7 +72,7 @@ def _watch(store: Store) -> int:
         snapshot = _read(store)
         state = driver_state(snapshot)
         ends = state in (ENDED, GONE)
-        for note in snapshot.notes[_known(notes, snapshot.notes) :]:
+        for note in snapshot.notes[_shown_count(notes, snapshot.notes) :]:
             say(note)
         notes = snapshot.notes
         if ends or not shown or time.monotonic() - shown_s >= PLAIN_EVERY_S:
@@ -88,18 +88,20 @@ def _watch(store: Store) -> int:
         time.sleep(LOOK_S)
 
 
-def _known(before: tuple[str, ...], now: tuple[str, ...]) -> int:
-    """How many of the messages ``now`` were among those ``before``: both are the last ones of the
-    same list."""
-    return next(n for n in range(len(now), -1, -1) if now[:n] == before[len(before) - n :])
+def _shown_count(earlier: tuple[str, ...], messages: tuple[str, ...]) -> int:
+    """The number of first messages that are the last of ``earlier``; both are ends of one growing
+    list."""
+    return next(
+        n for n in range(len(messages), -1, -1) if messages[:n] == earlier[len(earlier) - n :]
+    )
 
 
 def _read(store: Store) -> Snapshot:
-    """The store's snapshot; a second look where the first one fails, as it may on a network file
-    system while the file is replaced.
+    """The store's snapshot. Where it cannot be read, as may happen on a network file system while
+    the file is replaced, it is read a second time.
 
     Raises:
-        ArgumentError: no run has written one.
+        ArgumentError: no run has written a snapshot.
         DamagedStoreError: it cannot be read.
     """
     from campaign.launch.snapshot import read_snapshot  # noqa: PLC0415
@@ -119,12 +121,12 @@ def _read(store: Store) -> Snapshot:
 
 
 def _lines(snapshot: Snapshot, state: str) -> list[str]:
-    """What is shown of a run: its partitions' lines, then its driver."""
+    """The lines shown for a run: one for each partition, then one for the driver."""
     from campaign.launch.snapshot import ENDED, GONE, SILENT, WAITING  # noqa: PLC0415
 
     driver = f"the driver, process {snapshot.pid} on {snapshot.host},"
     written = time.strftime("%H:%M:%S", time.localtime(snapshot.written_unix_s))
-    last = {
+    driver_line = {
         ENDED: snapshot.end,
         WAITING: f"the driver's job waits in Slurm's queue (squeue --name={snapshot.job})",
         GONE: f"{driver} is gone without an end, after {written}; what was measured is kept. To go "
@@ -137,7 +139,7 @@ def _lines(snapshot: Snapshot, state: str) -> list[str]:
         f"{' (simulated)' * part.simulated}"
         for part in snapshot.partitions
     )
-    return [*parts, last]
+    return [*parts, driver_line]
 
 
 def _counts(part: PartitionSnapshot) -> str:
