@@ -29,7 +29,6 @@ APERF is read in two ways:
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import struct
@@ -42,17 +41,12 @@ from pathlib import Path
 from typing import Protocol
 
 from sites.clocks.shared.kernel_files import CPUS, optional_number
+from sites.perf_event import EventError, find_event, open_event
 
-MSR_EVENTS = Path("sys/bus/event_source/devices/msr")
-PERF_EVENT_OPEN = 298
-"""The number of the system call on x86-64."""
-ATTRIBUTES = struct.Struct("=IIQQQQQIIQ")
-"""perf_event_attr of version 0: type, size, config, period, sample_type, read_format, flags ..."""
 INHERIT = 1 << 1
 """Flag: threads and processes that are started afterwards are counted, too."""
 TOTAL_TIME_RUNNING = 1 << 1
 """Read format: beside the count, for how many ns it was counted."""
-CLOSE_ON_EXEC = 8
 TSC, MPERF, APERF = 0x10, 0xE7, 0xE8
 LEAST_NS = 100_000
 """Work of less than this says nothing about the clock."""
@@ -97,36 +91,13 @@ def count_in_process(event: str = "aperf") -> ProcessCycles | None:
     process = _process.get()
     if process is None:
         return None
-    folder = Path("/") / MSR_EVENTS
     try:
-        source_type = int((folder / "type").read_text())
-        config = re.search(r"event=(0x[0-9a-f]+)", (folder / "events" / event).read_text())
-    except (OSError, ValueError):
+        spec = find_event(Path("/"), f"msr/{event}/")
+        return ProcessCycles(
+            open_event(spec, process=process, cpu=-1, flags=INHERIT, read_format=TOTAL_TIME_RUNNING)
+        )
+    except (EventError, OSError):
         return None
-    if config is None or os.uname().machine != "x86_64":
-        return None
-    attributes = ATTRIBUTES.pack(
-        source_type,
-        ATTRIBUTES.size,
-        int(config[1], 16),
-        0,
-        0,
-        TOTAL_TIME_RUNNING,
-        INHERIT,
-        *(0, 0, 0),
-    )
-    library = ctypes.CDLL(None, use_errno=True)
-    library.syscall.restype = ctypes.c_long
-    any_cpu, no_group = -1, -1
-    descriptor = library.syscall(
-        ctypes.c_long(PERF_EVENT_OPEN),
-        ctypes.c_char_p(attributes),
-        ctypes.c_int(process),
-        ctypes.c_int(any_cpu),
-        ctypes.c_int(no_group),
-        ctypes.c_ulong(CLOSE_ON_EXEC),
-    )
-    return ProcessCycles(int(descriptor)) if descriptor >= 0 else None
 
 
 class CpuCycles:
