@@ -18,7 +18,6 @@ The dies of an MI250 have clocks of each, of which the control would set one: it
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -253,8 +252,7 @@ class Amdsmi:
     def _record(self, gpu: LimitedGpu) -> Limits:
         """Hold the journal, and record what is found before the first limit is set."""
         with signals_wait():
-            for line in gpu.journal.hold():
-                logging.getLogger(__name__).warning("%s", line)
+            gpu.journal.hold()
             if gpu.found is not None:
                 return gpu.found
             try:

@@ -12,7 +12,6 @@ where it has a clock in it, ``read`` must then show that clock again.
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import stat
@@ -229,8 +228,7 @@ class Command:
         """Hold the journal, and record what is found before anything is set."""
         if self._journal.held:
             return
-        for line in self._journal.hold():
-            logging.getLogger(__name__).warning("%s", line)
+        self._journal.hold()
         try:
             readings, of = _read(self.root, self._options), self._options.of
             found = {

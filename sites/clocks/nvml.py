@@ -15,7 +15,6 @@ other GPUs of the node do not interfere.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -164,8 +163,7 @@ class Nvml:
         if not (locked.core or locked.mem or wants_core or wants_mem):
             return
         with signals_wait():
-            for line in locked.journal.hold():
-                logging.getLogger(__name__).warning("%s", line)
+            locked.journal.hold()
             before = locked.core, locked.mem
             core, mem = locked.core or wants_core, locked.mem or wants_mem
             if (core, mem) != before:

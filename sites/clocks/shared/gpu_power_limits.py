@@ -6,7 +6,6 @@ lock, so jobs on other GPUs of the node do not interfere.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -127,8 +126,7 @@ class GpuPowerLimits:
 
     def _limit(self, gpu: LimitedGpu, value: int) -> None:
         with signals_wait():
-            for line in gpu.journal.hold():
-                logging.getLogger(__name__).warning("%s", line)
+            gpu.journal.hold()
             if gpu.found is None:
                 try:
                     with as_clocks_unavailable():

@@ -121,16 +121,15 @@ class Journal:
         """Whether this process holds it; a forked child inherits the object, but not the lock."""
         return self._pid == os.getpid()
 
-    def hold(self) -> list[str]:
-        """Take the lock and restore what a killed process left; returns what was done, in lines.
+    def hold(self) -> None:
+        """Take the lock and restore what a killed process left; what was done is logged.
 
         Raises:
             ClocksInUseError: another process holds it.
             ClocksError: there is no safe folder, or what was left cannot be restored.
         """
         if self.held:
-            return []
-        lines: list[str] = []
+            return
         with signals_wait():
             folder, path = _open_for_writing(self.root)
             locks: list[int] = []
@@ -138,20 +137,19 @@ class Journal:
                 for stem in self._stems:
                     locks.append(take_lock(folder, path, stem))
                 for stem in self._stems:
-                    more, blocked = _replay(self.root, folder, path, stem)
-                    lines += more
+                    lines, blocked = _replay(self.root, folder, path, stem)
                     if blocked:
                         raise ClocksError(
                             "clocks that a killed process changed could not be restored: "
-                            + "; ".join(more),
+                            + "; ".join(lines),
                             f"restore them by hand, then remove {path / stem}.json",
                         )
+                    _log(lines)
             except BaseException:
                 for descriptor in (*locks, folder):
                     os.close(descriptor)
                 raise
             self._folder, self._locks, self._pid = (folder, path), locks, os.getpid()
-        return lines
 
     def write(self, found: Sequence[Entry]) -> None:
         """Record the values ``found`` before any is changed; replaces the journal's content.
@@ -262,7 +260,11 @@ def put_back_held() -> None:
 
 def log_left_over(root: Path) -> None:
     """:func:`restore_left_over`, its lines as warnings of this module's logger."""
-    for line in restore_left_over(root):
+    _log(restore_left_over(root))
+
+
+def _log(lines: Sequence[str]) -> None:
+    for line in lines:
         logging.getLogger(__name__).warning("%s", line)
 
 

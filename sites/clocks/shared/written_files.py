@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -150,8 +149,7 @@ class WrittenFiles:
     def _keep_found(self, wanted: Sequence[Value]) -> None:
         """Hold the journal and record in it what these files hold now."""
         with signals_wait():
-            for line in self.journal.hold():
-                logging.getLogger(__name__).warning("%s", line)
+            self.journal.hold()
             new = [value for value in wanted if value.paths not in self.found]
             if not new:
                 return
