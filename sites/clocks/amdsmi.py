@@ -29,6 +29,7 @@ from sites.amdsmi_library import (
     DEVICES,
     TWO_DIES,
     AmdGpu,
+    AmdsmiError,
     AmdsmiLibrary,
     parse_devices,
     unsupported,
@@ -48,11 +49,17 @@ from sites.clocks.shared.journal import (
     PutBack,
     at_last,
     log_left_over,
-    signals_wait,
 )
 from sites.clocks.shared.limited import value_of_all
 from sites.clocks.shared.selected_amd_gpus import bus_address, open_gpus, reopened
-from sites.clocks.shared.selected_gpus import AMD, put_back_gpus, right_of_root
+from sites.clocks.shared.selected_gpus import (
+    AMD,
+    SetGpu,
+    give_up,
+    put_back_gpus,
+    restore_gpus,
+    right_of_root,
+)
 from sites.gpu_error import GpuError
 
 ABOUT = ControlDescription(
@@ -98,6 +105,21 @@ class GpuClockLimits:
             raise unsupported(f"{self.label} does not report the limits of its clocks")
         mem = _mhz(shown["curr_mclk_range"]["upper_bound"])
         return Limits(level.removeprefix(LEVEL), core[0], core[1], mem)
+
+    def found(self) -> Limits:
+        """Those to be restored."""
+        found = self.read()
+        if found.level not in LEVELS:
+            raise AmdsmiError(
+                f"{self.label}: its performance level is {found.level}, which could not be "
+                "restored",
+                "as root: `amd-smi set --perf-level auto`",
+            )
+        return found
+
+    def entry(self, found: Limits) -> Entry:
+        """They, as the journal has them."""
+        return {"gpu": self.device, **vars(found)}
 
     def memory_mhz(self) -> list[int]:
         """The memory clocks that it has."""
@@ -161,15 +183,6 @@ def _mhz(shown: Any) -> int | None:
     return shown if shown < 10**6 else round(shown / 10**6)
 
 
-class LimitedGpu:
-    """A GPU, its journal, and the limits that it had; None while this process set none."""
-
-    def __init__(self, root: Path, limits: GpuClockLimits) -> None:
-        self.limits = limits
-        self.journal = Journal(root, ABOUT.control, limits.device)
-        self.found: Limits | None = None
-
-
 class Amdsmi:
     """Limits the clocks of some GPUs, all to the same setting."""
 
@@ -181,11 +194,13 @@ class Amdsmi:
         settings: Sequence[Setting],
         tolerance_pct: float,
     ) -> None:
-        self.gpus = [LimitedGpu(root, gpu) for gpu in gpus]
+        self.gpus = [
+            SetGpu(gpu, Journal(root, ABOUT.control, gpu.device), gpu.put_back) for gpu in gpus
+        ]
         self.settings = sorted({setting.two_clocks for setting in settings} - {AS_FOUND})
         self.tolerance_pct = tolerance_pct
         self._set = AS_FOUND
-        at_last(self, _give_up, library, self.gpus)
+        at_last(self, give_up, self.gpus, library.close)
 
     def legal(self) -> list[Setting] | None:
         if not self.settings:
@@ -198,7 +213,7 @@ class Amdsmi:
             return
         try:
             # What is legal is known once no other process has other limits set.
-            found = [self._record(gpu) for gpu in self.gpus]
+            found = [held.record(held.gpu.found, held.gpu.entry) for held in self.gpus]
             refusal = self._refusal(setting)
             if refusal:
                 raise IllegalClockError(refusal)
@@ -207,15 +222,15 @@ class Amdsmi:
                 self.restore()
             raise
         self._set = setting
-        for gpu, limits in zip(self.gpus, found, strict=True):
-            _limit(gpu.limits, setting, limits)
+        for held, limits in zip(self.gpus, found, strict=True):
+            _limit(held.gpu, setting, limits)
         deadline_s = time.monotonic() + SETTLE_S
-        for gpu in self.gpus:
-            self._read_back(gpu, setting, deadline_s)
+        for held in self.gpus:
+            self._read_back(held.gpu, setting, deadline_s)
 
     def state(self) -> ClockState:
         with as_clocks_unavailable():
-            shown = [gpu.limits.clocks_mhz().clocks for gpu in self.gpus]
+            shown = [held.gpu.clocks_mhz().clocks for held in self.gpus]
         values: list[float | None] = []
         for clocks, asked in zip(zip(*shown, strict=True), self._set.clocks, strict=True):
             known = [mhz for mhz in clocks if mhz is not None]
@@ -224,58 +239,33 @@ class Amdsmi:
         return ClockState(Setting(*values), source="AMD SMI")
 
     def restore(self) -> None:
-        with signals_wait():
-            failed = [error.what for gpu in self.gpus for error in _restore(gpu)]
-        if failed:
-            raise ClocksError("not restored: " + "; ".join(failed), "as root: `amd-smi reset -c`")
+        restore_gpus(self.gpus, "as root: `amd-smi reset -c`")
         self._set = AS_FOUND
 
     def _refusal(self, setting: Setting) -> str:
         """Why a setting is illegal; empty where it is not."""
         core, mem = setting.clocks
         with as_clocks_unavailable():
-            for gpu in self.gpus:
-                found = gpu.found or gpu.limits.read()
+            for held in self.gpus:
+                found = held.found or held.gpu.read()
                 if core is not None and not found.core_min <= core <= found.core_max:
                     return (
-                        f"core {core:g} MHz: {gpu.limits.label} offers {found.core_min} to "
+                        f"core {core:g} MHz: {held.gpu.label} offers {found.core_min} to "
                         f"{found.core_max} MHz"
                     )
                 if mem is None:
                     continue
-                offered = [mhz for mhz in gpu.limits.memory_mhz() if mhz <= (found.mem_max or 0)]
+                offered = [mhz for mhz in held.gpu.memory_mhz() if mhz <= (found.mem_max or 0)]
                 if mem not in offered:
                     shown = ", ".join(map(str, sorted(offered))) or "none that can be set"
-                    return f"memory {mem:g} MHz: {gpu.limits.label} offers {shown}"
+                    return f"memory {mem:g} MHz: {held.gpu.label} offers {shown}"
         return ""
 
-    def _record(self, gpu: LimitedGpu) -> Limits:
-        """Hold the journal, and record what is found before the first limit is set."""
-        with signals_wait():
-            gpu.journal.hold()
-            if gpu.found is not None:
-                return gpu.found
-            try:
-                with as_clocks_unavailable():
-                    found = gpu.limits.read()
-                if found.level not in LEVELS:
-                    raise ClocksError(
-                        f"{gpu.limits.label}: its performance level is {found.level}, which could "
-                        "not be restored",
-                        "as root: `amd-smi set --perf-level auto`",
-                    )
-                gpu.journal.write([{"gpu": gpu.limits.device, **vars(found)}])
-            except BaseException:
-                gpu.journal.forget()
-                raise
-            gpu.found = found
-            return found
-
-    def _read_back(self, gpu: LimitedGpu, setting: Setting, deadline_s: float) -> None:
+    def _read_back(self, gpu: GpuClockLimits, setting: Setting, deadline_s: float) -> None:
         core, mem = setting.clocks
         while True:
             with as_clocks_unavailable():
-                limits, shown = gpu.limits.read(), gpu.limits.clocks_mhz()
+                limits, shown = gpu.read(), gpu.clocks_mhz()
             wrong = [
                 f"{name} {mhz:g} MHz was requested, and {what} {is_mhz}"
                 for name, mhz, what, is_mhz in (
@@ -296,7 +286,7 @@ class Amdsmi:
             if not wrong:
                 return
             if time.monotonic() >= deadline_s:
-                raise IllegalClockError(f"{gpu.limits.label}: {wrong[0]}")
+                raise IllegalClockError(f"{gpu.label}: {wrong[0]}")
             time.sleep(WAIT_S)
 
 
@@ -383,22 +373,3 @@ def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
 
         entries.append((device, restore, "its clock limits are those found"))
     return put_back_gpus(reopened, entries)
-
-
-def _restore(gpu: LimitedGpu) -> list[GpuError]:
-    """Restore what this process set, and remove the journal; returns the failure."""
-    if not gpu.journal.held or gpu.found is None:
-        return []
-    errors = gpu.limits.put_back(gpu.found)
-    if not errors:
-        gpu.found = None
-        gpu.journal.forget()
-    return errors
-
-
-def _give_up(library: AmdsmiLibrary, gpus: Sequence[LimitedGpu]) -> None:
-    with signals_wait():
-        for gpu in gpus:
-            if _restore(gpu):
-                gpu.journal.let_go()
-    library.close()

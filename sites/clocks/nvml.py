@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,10 +41,13 @@ from sites.clocks.shared.journal import (
 )
 from sites.clocks.shared.selected_gpus import (
     DEVICES,
+    SetGpu,
+    give_up,
     open_gpus,
     parse_devices,
     put_back_gpus,
     reopened,
+    restore_gpus,
     right_of_root,
 )
 from sites.gpu_error import GpuError
@@ -62,16 +64,8 @@ ABOUT = ControlDescription(
 SETTLE_S = 2.0
 """A GPU that leaves its idle state takes a few tenths of a second."""
 WAIT_S = 0.02
-
-
-@dataclass
-class LockedGpu:
-    """A GPU, its journal, and which of its clocks this process locked."""
-
-    gpu: Gpu
-    journal: Journal
-    core: bool = False
-    mem: bool = False
+Locks = tuple[bool, bool]
+"""Whether the core clock and the memory clock are locked."""
 
 
 class Nvml:
@@ -82,11 +76,14 @@ class Nvml:
     ) -> None:
         self.root = root
         self.library = library
-        self.gpus = [LockedGpu(gpu, Journal(root, "nvml", gpu.uuid)) for gpu in gpus]
+        self.gpus = [
+            SetGpu(gpu, Journal(root, "nvml", gpu.uuid), partial(_reset, library, gpu))
+            for gpu in gpus
+        ]
         self.clocks = GpuClocks(library, gpus)
         self.tolerance_pct = tolerance_pct
         self._tables: dict[int, frozenset[int]] | None = None
-        at_last(self, _give_up, library, self.gpus)
+        at_last(self, give_up, self.gpus, library.close)
 
     def legal(self) -> list[Setting]:
         table = self._table()
@@ -104,15 +101,9 @@ class Nvml:
         return self.clocks.state()
 
     def restore(self) -> None:
-        failed: list[str] = []
-        with signals_wait():
-            for locked in self.gpus:
-                failed += _unlock(self.library, locked)
-        if failed:
-            raise ClocksError(
-                "not restored: " + "; ".join(failed),
-                "as root: `nvidia-smi --reset-gpu-clocks; nvidia-smi --reset-memory-clocks`",
-            )
+        restore_gpus(
+            self.gpus, "as root: `nvidia-smi --reset-gpu-clocks; nvidia-smi --reset-memory-clocks`"
+        )
 
     def _table(self) -> dict[int, frozenset[int]]:
         """Memory clock -> core clocks, in MHz, that every GPU offers."""
@@ -157,43 +148,43 @@ class Nvml:
                 f"{' and '.join(str(mhz) for mhz in sorted(near))}"
             )
 
-    def _lock(self, locked: LockedGpu, setting: Setting) -> None:
+    def _lock(self, locked: SetGpu[Gpu, Locks], setting: Setting) -> None:
         """Lock the requested clocks, and unlock others that this process locked."""
-        wants_core, wants_mem = setting.core_mhz is not None, setting.mem_mhz is not None
-        if not (locked.core or locked.mem or wants_core or wants_mem):
+        before = locked.found or (False, False)
+        locks = before[0] or setting.core_mhz is not None, before[1] or setting.mem_mhz is not None
+        if not any(locks):
             return
         with signals_wait():
             locked.journal.hold()
-            before = locked.core, locked.mem
-            core, mem = locked.core or wants_core, locked.mem or wants_mem
-            if (core, mem) != before:
-                self._journal(locked, core, mem)
+            if locks != before:
+                self._journal(locked, locks)
         nvml, gpu = self.library.nvml, locked.gpu
         try:
             if setting.mem_mhz is not None:
                 mhz = round(setting.mem_mhz)
                 self._call(gpu, f"memory {mhz} MHz", nvml.nvmlDeviceSetMemoryLockedClocks, mhz)
                 before = before[0], True
-            elif locked.mem:
-                _raise(_reset(self.library, gpu, core=False, mem=True))
+            elif locks[1]:
+                _raise(_reset(self.library, gpu, (False, True)))
             if setting.core_mhz is not None:
                 mhz = round(setting.core_mhz)
                 self._call(gpu, f"core {mhz} MHz", nvml.nvmlDeviceSetGpuLockedClocks, mhz)
-            elif locked.core:
-                _raise(_reset(self.library, gpu, core=True, mem=False))
+            elif locks[0]:
+                _raise(_reset(self.library, gpu, (True, False)))
         except (IllegalClockError, ClocksError):
             # A refused clock is not locked, so it need not be unlocked, which may fail too.
-            locked.core, locked.mem = before
+            locked.found = before
             raise
 
-    def _journal(self, locked: LockedGpu, core: bool, mem: bool) -> None:
+    def _journal(self, locked: SetGpu[Gpu, Locks], locks: Locks) -> None:
+        core, mem = locks
         try:
             locked.journal.write([{"gpu": locked.gpu.uuid, "core": core, "mem": mem}])
         except BaseException:
-            if not locked.core and not locked.mem:
+            if not any(locked.found or ()):
                 locked.journal.forget()
             raise
-        locked.core, locked.mem = core, mem
+        locked.found = locks
 
     def _call(self, gpu: Gpu, what: str, function: Any, mhz: int) -> None:
         try:
@@ -263,19 +254,17 @@ def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
         uuid, core, mem = entry["gpu"], entry["core"], entry["mem"]
         if not isinstance(uuid, str) or not isinstance(core, bool) or not isinstance(mem, bool):
             raise TypeError("a GPU that is not text")
-        entries.append((uuid, partial(_reset, core=core, mem=mem), "its clocks are unlocked"))
+        entries.append((uuid, partial(_reset, locks=(core, mem)), "its clocks are unlocked"))
     return put_back_gpus(partial(reopened, root), entries)
 
 
-def _reset(library: NvmlLibrary, gpu: Gpu, *, core: bool, mem: bool) -> list[GpuError]:
+def _reset(library: NvmlLibrary, gpu: Gpu, locks: Locks) -> list[GpuError]:
     """Remove the locks; each is tried, and the failures are returned."""
     errors: list[GpuError] = []
     nvml = library.nvml
-    for wanted, function in (
-        (core, nvml.nvmlDeviceResetGpuLockedClocks),
-        (mem, nvml.nvmlDeviceResetMemoryLockedClocks),
-    ):
-        if not wanted:
+    functions = nvml.nvmlDeviceResetGpuLockedClocks, nvml.nvmlDeviceResetMemoryLockedClocks
+    for is_locked, function in zip(locks, functions, strict=True):
+        if not is_locked:
             continue
         try:
             with library.explained(f"{gpu.label}: unlocking its clocks"):
@@ -290,22 +279,3 @@ def _reset(library: NvmlLibrary, gpu: Gpu, *, core: bool, mem: bool) -> list[Gpu
 def _raise(errors: Sequence[GpuError]) -> None:
     for error in errors:
         raise ClocksError(error.what, error.remedy)
-
-
-def _unlock(library: NvmlLibrary, locked: LockedGpu) -> list[str]:
-    """Remove the locks of this process and the journal; returns the failures, in lines."""
-    if not locked.journal.held:
-        return []
-    errors = _reset(library, locked.gpu, core=locked.core, mem=locked.mem)
-    if not errors:
-        locked.core = locked.mem = False
-        locked.journal.forget()
-    return [error.what for error in errors]
-
-
-def _give_up(library: NvmlLibrary, gpus: Sequence[LockedGpu]) -> None:
-    with signals_wait():
-        for locked in gpus:
-            if _unlock(library, locked):
-                locked.journal.let_go()
-    library.close()

@@ -9,15 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from dvfs.setting import Setting
 from sites.clocks.shared.control import ClocksError, ClockState, IllegalClockError
 from sites.clocks.shared.gpu_clocks import as_clocks_unavailable
-from sites.clocks.shared.journal import Entry, Journal, PutBack, at_last, signals_wait
+from sites.clocks.shared.journal import Entry, Journal, PutBack, at_last
 from sites.clocks.shared.limited import is_limit, value_of_all
-from sites.clocks.shared.selected_gpus import Reopen, put_back_gpus
+from sites.clocks.shared.selected_gpus import Reopen, SetGpu, give_up, put_back_gpus, restore_gpus
 from sites.gpu_error import GpuError
 
 SETTLE_S = 2.0
@@ -59,15 +60,6 @@ class LimitLibrary:
         return value / PER_W[self.unit]
 
 
-class LimitedGpu:
-    """A GPU, its journal, and the limit that it had; None while this process set none."""
-
-    def __init__(self, root: Path, control: str, limit: GpuLimit) -> None:
-        self.limit = limit
-        self.journal = Journal(root, control, limit.device)
-        self.found: int | None = None
-
-
 class GpuPowerLimits:
     """Sets the power limit of some GPUs, each to the same. ``close``: called at the end."""
 
@@ -80,15 +72,20 @@ class GpuPowerLimits:
         close: Callable[[], None],
     ) -> None:
         self.library = library
-        self.gpus = [LimitedGpu(root, library.control, gpu) for gpu in gpus]
+        self.gpus = [
+            SetGpu(
+                gpu, Journal(root, library.control, gpu.device), partial(_put_back, library, gpu)
+            )
+            for gpu in gpus
+        ]
         self.limits_w = limits_w
         self.asked_w: float | None = None
-        at_last(self, _give_up, library, self.gpus, close)
+        at_last(self, give_up, self.gpus, close)
 
     def range_w(self) -> tuple[float, float]:
         """The lowest and the highest limit that every GPU offers, in W."""
         with as_clocks_unavailable():
-            lowest, highest = zip(*(gpu.limit.range() for gpu in self.gpus), strict=True)
+            lowest, highest = zip(*(held.gpu.range() for held in self.gpus), strict=True)
         return self.library.in_w(max(lowest)), self.library.in_w(min(highest))
 
     def legal(self) -> list[Setting]:
@@ -106,39 +103,26 @@ class GpuPowerLimits:
                 f"power limit {limit_w:g} W: the GPU offers {lowest_w:g} to {highest_w:g} W"
             )
         self.asked_w = limit_w
-        for gpu in self.gpus:
-            self._limit(gpu, round(limit_w * PER_W[self.library.unit]))
+        for held in self.gpus:
+            self._limit(held, round(limit_w * PER_W[self.library.unit]))
         deadline_s = time.monotonic() + SETTLE_S
-        for gpu in self.gpus:
-            self._read_back(gpu.limit, limit_w, deadline_s)
+        for held in self.gpus:
+            self._read_back(held.gpu, limit_w, deadline_s)
 
     def state(self) -> ClockState:
         with as_clocks_unavailable():
-            limits_w = [self.library.in_w(gpu.limit.enforced()) for gpu in self.gpus]
+            limits_w = [self.library.in_w(held.gpu.enforced()) for held in self.gpus]
         return ClockState(Setting(power_limit_w=value_of_all(limits_w, self.asked_w)))
 
     def restore(self) -> None:
         self.asked_w = None
-        with signals_wait():
-            failed = [error.what for gpu in self.gpus for error in _restore(self.library, gpu)]
-        if failed:
-            raise ClocksError("not restored: " + "; ".join(failed), self.library.by_hand)
+        restore_gpus(self.gpus, self.library.by_hand)
 
-    def _limit(self, gpu: LimitedGpu, value: int) -> None:
-        with signals_wait():
-            gpu.journal.hold()
-            if gpu.found is None:
-                try:
-                    with as_clocks_unavailable():
-                        found = gpu.limit.found()
-                    key = f"found_{self.library.unit}"
-                    gpu.journal.write([{"gpu": gpu.limit.device, key: found}])
-                except BaseException:
-                    gpu.journal.forget()
-                    raise
-                gpu.found = found
+    def _limit(self, held: SetGpu[GpuLimit, int], value: int) -> None:
+        limit, key = held.gpu, f"found_{self.library.unit}"
+        held.record(limit.found, lambda found: {"gpu": limit.device, key: found})
         try:
-            gpu.limit.set(value)
+            limit.set(value)
         except GpuError as error:
             if error.is_illegal:
                 raise IllegalClockError(error.what) from None
@@ -196,22 +180,3 @@ def _put_back(library: LimitLibrary, limit: GpuLimit, value: int) -> list[GpuErr
         what = f"{limit.label}: its power limit was {was_w:g} W and is {is_w:g} W now"
         return [GpuError(what, library.see)]
     return []
-
-
-def _restore(library: LimitLibrary, gpu: LimitedGpu) -> list[GpuError]:
-    """Restore a limit that this process set, and remove its journal; returns the failure."""
-    if not gpu.journal.held or gpu.found is None:
-        return []
-    errors = _put_back(library, gpu.limit, gpu.found)
-    if not errors:
-        gpu.found = None
-        gpu.journal.forget()
-    return errors
-
-
-def _give_up(library: LimitLibrary, gpus: Sequence[LimitedGpu], close: Callable[[], None]) -> None:
-    with signals_wait():
-        for gpu in gpus:
-            if _restore(library, gpu):
-                gpu.journal.let_go()
-    close()

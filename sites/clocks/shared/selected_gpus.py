@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from sites.clocks.shared.control import ControlDescription, Right
+from sites.clocks.shared.control import ClocksError, ControlDescription, Right
 from sites.clocks.shared.gpu_clocks import as_clocks_unavailable
-from sites.clocks.shared.journal import PutBack
+from sites.clocks.shared.journal import Entry, Journal, PutBack, signals_wait
 from sites.gpu_error import GpuError
 from sites.nvml_library import Gpu, NvmlLibrary, find_gpus, open_library
 
@@ -18,6 +19,8 @@ DEVICES = {
     "devices": "indices or UUIDs (default: CUDA_VISIBLE_DEVICES, or all)",
 }
 """The option that selects them, for a control's description."""
+AnyGpu = TypeVar("AnyGpu")
+Found = TypeVar("Found")
 Reopen = Callable[[str], AbstractContextManager[tuple[Any, Any]]]
 """Of a GPU's name in a journal: its library, opened, and the GPU, which has a ``label``."""
 
@@ -82,6 +85,67 @@ def right_of_root(
     if os.geteuid() != 0:
         return Right(control, False, f"{driver} lets only root {what}", remedy)
     return Right(control, True, f"root may {what}")
+
+
+@dataclass
+class SetGpu(Generic[AnyGpu, Found]):
+    """A GPU that a control sets. ``found``: what it had before; None while this process set
+    nothing. ``put_back`` restores that, and returns the failures."""
+
+    gpu: AnyGpu
+    journal: Journal
+    put_back: Callable[[Found], list[GpuError]]
+    found: Found | None = None
+
+    def record(self, read: Callable[[], Found], entry: Callable[[Found], Entry]) -> Found:
+        """Hold the journal, and record what is found before the first change.
+
+        Raises:
+            ClocksError: it cannot be read or recorded, or another process has set the GPU.
+        """
+        with signals_wait():
+            self.journal.hold()
+            if self.found is None:
+                try:
+                    with as_clocks_unavailable():
+                        found = read()
+                    self.journal.write([entry(found)])
+                except BaseException:
+                    self.journal.forget()
+                    raise
+                self.found = found
+            return self.found
+
+    def restore(self) -> list[GpuError]:
+        """Restore what this process changed, and remove the journal; returns the failures."""
+        if not self.journal.held or self.found is None:
+            return []
+        errors = self.put_back(self.found)
+        if not errors:
+            self.found = None
+            self.journal.forget()
+        return errors
+
+
+def restore_gpus(gpus: Iterable[SetGpu[Any, Any]], by_hand: str) -> None:
+    """Restore the GPUs; every one is tried.
+
+    Raises:
+        ClocksError: some could not be restored; ``by_hand``: how a user can.
+    """
+    with signals_wait():
+        failed = [error.what for gpu in gpus for error in gpu.restore()]
+    if failed:
+        raise ClocksError("not restored: " + "; ".join(failed), by_hand)
+
+
+def give_up(gpus: Sequence[SetGpu[Any, Any]], close: Callable[[], None]) -> None:
+    """Restore the GPUs, leave what fails to the next start, and close the library."""
+    with signals_wait():
+        for gpu in gpus:
+            if gpu.restore():
+                gpu.journal.let_go()
+    close()
 
 
 def put_back_gpus(
