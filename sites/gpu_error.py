@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import ClassVar, Protocol
 
 
 class GpuError(Exception):
@@ -39,3 +41,19 @@ class GpuError(Exception):
         """Whether the driver or the GPU is gone, and what was set with it. A GPU that is not listed
         may be hidden from this process (by Slurm or a container) and still be set."""
         return self.code in self.GONE
+
+
+class Closable(Protocol):
+    """A vendor's library that was opened."""
+
+    def close(self) -> None: ...
+
+
+@contextmanager
+def closed_on_error(library: Closable) -> Iterator[None]:
+    """Close a library if the body fails, such as a search for its GPUs."""
+    try:
+        yield
+    except BaseException:
+        library.close()
+        raise

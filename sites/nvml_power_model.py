@@ -8,6 +8,7 @@ The estimates hold for the load at the time of the sample.
 
 from __future__ import annotations
 
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +22,10 @@ def power_models(root: Path = Path("/")) -> list[dict[str, Any]]:
     watt; ``core_mhz``, ``power_w``: lists of the same length, the estimated power at each clock.
     Empty where there is no NVML, no GPU, or no model.
     """
-    try:
-        library = open_library(root)
-    except NvmlError:
-        return []
-    try:
+    with suppress(NvmlError), closing(open_library(root)) as library:
         models = [_power_model(library, gpu) for gpu in find_gpus(library)]
-    except NvmlError:
-        return []
-    finally:
-        library.close()
-    return [model for model in models if model is not None]
+        return [model for model in models if model is not None]
+    return []
 
 
 def _power_model(library: NvmlLibrary, gpu: Gpu) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from sites.amdsmi_library import AmdsmiError
@@ -24,27 +24,19 @@ def power_limits_w(root: Path = Path("/")) -> dict[str, float]:
 
 def _of_gpus(root: Path) -> dict[str, float]:
     limits = {}
-    with suppress(NvmlError):
-        library = open_library(root)
-        try:
-            for gpu in find_gpus(library):
-                with suppress(NvmlError):
-                    limits[f"gpu-{gpu.index}"] = NvmlLimit(library, gpu).enforced() / 1e3
-        finally:
-            library.close()
+    with suppress(NvmlError), closing(open_library(root)) as library:
+        for gpu in find_gpus(library):
+            with suppress(NvmlError):
+                limits[f"gpu-{gpu.index}"] = NvmlLimit(library, gpu).enforced() / 1e3
     return limits
 
 
 def _of_amd_gpus() -> dict[str, float]:
     limits: dict[str, float] = {}
-    with suppress(AmdsmiError):
-        library = open_amdsmi()
-        try:
-            for gpu in find_amd_gpus(library):
-                with suppress(AmdsmiError):
-                    limits[f"gpu-{gpu.index}"] = AmdsmiLimit(library, gpu).found() / 1e6
-        finally:
-            library.close()
+    with suppress(AmdsmiError), closing(open_amdsmi()) as library:
+        for gpu in find_amd_gpus(library):
+            with suppress(AmdsmiError):
+                limits[f"gpu-{gpu.index}"] = AmdsmiLimit(library, gpu).found() / 1e6
     return limits
 
 

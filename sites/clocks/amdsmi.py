@@ -89,9 +89,14 @@ class Limits:
 
 
 class GpuClockLimits:
-    """The limits of one GPU. Its methods raise AmdsmiError."""
+    """The limits of one GPU, which has one die. Its methods raise AmdsmiError."""
 
     def __init__(self, library: AmdsmiLibrary, gpu: AmdGpu) -> None:
+        if TWO_DIES.search(gpu.name):
+            raise AmdsmiError(
+                f"{gpu.label} has two dies, each with its clocks, which cannot be set together",
+                "use the control amdsmi-power-cap in [power_limit]",
+            )
         self.library, self.gpu = library, gpu
         self.device, self.label = bus_address(library, gpu), gpu.label
 
@@ -327,19 +332,7 @@ def open_control(site: ControlledSite, root: Path) -> Amdsmi:
     """
     indices = parse_options(site.clocks.options)
     log_left_over(root)
-    library, gpus = open_gpus(indices)
-    try:
-        for gpu in gpus:
-            if TWO_DIES.search(gpu.name):
-                raise ClocksError(
-                    f"{gpu.label} has two dies, each with its clocks, which cannot be set together",
-                    "use the control amdsmi-power-cap in [power_limit]",
-                )
-        with as_clocks_unavailable():
-            limits = [GpuClockLimits(library, gpu) for gpu in gpus]
-    except BaseException:
-        library.close()
-        raise
+    library, limits = open_gpus(indices, GpuClockLimits)
     return Amdsmi(root, library, limits, site.settings, site.clocks.tolerance_pct)
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from sites.amdsmi_library import DEVICES, AmdGpu, AmdsmiLibrary, parse_devices, unsupported
 from sites.clocks.shared.control import ControlDescription, PowerLimitEntry, Right
-from sites.clocks.shared.gpu_clocks import as_clocks_unavailable
 from sites.clocks.shared.gpu_power_limits import GpuPowerLimits, LimitLibrary, put_back_limits
 from sites.clocks.shared.journal import Entry, PutBack, log_left_over
 from sites.clocks.shared.selected_amd_gpus import bus_address, open_gpus, reopened
@@ -83,13 +82,7 @@ def open_control(limit: PowerLimitEntry, root: Path) -> GpuPowerLimits:
     """
     indices = parse_options(limit.options)
     log_left_over(root)
-    library, gpus = open_gpus(indices)
-    try:
-        with as_clocks_unavailable():
-            limits = [AmdsmiLimit(library, gpu) for gpu in gpus]
-    except BaseException:
-        library.close()
-        raise
+    library, limits = open_gpus(indices, AmdsmiLimit)
     return GpuPowerLimits(root, AMDSMI, limits, limit.limits_w, library.close)
 
 

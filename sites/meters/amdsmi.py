@@ -46,6 +46,7 @@ from sites.amdsmi_library import (
     parse_devices,
     unsupported,
 )
+from sites.gpu_error import closed_on_error
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.meter import AbsentMeterError, Channel, MeterDescription, MeterError
 from sites.meters.shared.open_meter import OpenMeter
@@ -87,12 +88,10 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
     except AmdsmiError as error:
         raise _unreadable(error, START_REMEDY) from error
     try:
-        gpus = [_probe(library, gpu) for gpu in find_gpus(library, indices)]
-    except BaseException as error:
-        library.close()
-        if isinstance(error, AmdsmiError):
-            raise _unreadable(error, UNSUPPORTED_REMEDY) from error
-        raise
+        with closed_on_error(library):
+            gpus = [_probe(library, gpu) for gpu in find_gpus(library, indices)]
+    except AmdsmiError as error:
+        raise _unreadable(error, UNSUPPORTED_REMEDY) from error
     return _make_meter(library, gpus)
 
 

@@ -48,6 +48,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sites.described_options import list_option
+from sites.gpu_error import closed_on_error
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.meter import AbsentMeterError, Channel, MeterDescription, MeterError
 from sites.meters.shared.open_meter import OpenMeter
@@ -114,22 +115,18 @@ class Signal:
 def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
     """Open the GPUs that NVML lists; another root has its ``usr/lib/libnvidia-ml.so.1``."""
     devices = parse_options(options)
+    channels: list[Channel] = []
+    signals: list[Signal] = []
     try:
         library = open_library(root)
+        with closed_on_error(library):
+            for gpu in find_gpus(library, devices):
+                for channel, signal in _find_channels(library, gpu):
+                    channels.append(channel)
+                    signals.append(signal)
     except NvmlError as error:
-        raise _unreadable(error) from error
-    try:
-        channels: list[Channel] = []
-        signals: list[Signal] = []
-        for gpu in find_gpus(library, devices):
-            for channel, signal in _find_channels(library, gpu):
-                channels.append(channel)
-                signals.append(signal)
-    except BaseException as error:
-        library.close()
-        if isinstance(error, NvmlError):
-            raise _unreadable(error) from error
-        raise
+        kind = AbsentMeterError if error.remedy == ABSENT_REMEDY else MeterError
+        raise kind(error.what, error.remedy) from error
     resources = ExitStack()
     resources.callback(library.close)
     counters = [
@@ -138,11 +135,6 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
     ]
     read_raw = partial(_read_signals, library, signals)
     return OpenMeter(ABOUT.kind, channels, counters, read_raw, resources, units_per_w=1e3)
-
-
-def _unreadable(error: NvmlError) -> MeterError:
-    kind = AbsentMeterError if error.remedy == ABSENT_REMEDY else MeterError
-    return kind(error.what, error.remedy)
 
 
 def _read_signals(library: NvmlLibrary, signals: Sequence[Signal]) -> list[int]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from dvfs.setting import Setting
 from sites.clocks.shared.control import ClocksError, ClockState
-from sites.gpu_error import GpuError
+from sites.gpu_error import GpuError, closed_on_error
 from sites.nvml_library import Gpu, NvmlError, NvmlLibrary, find_gpus, open_library
 
 GRAPHICS, SM, MEMORY = 0, 1, 2
@@ -99,18 +99,14 @@ def _apart_pct(mhz: Sequence[float]) -> float:
 
 def open_gpu_clocks(root: Path) -> GpuClocks | None:
     """The clocks of the GPUs that this process may use; None where NVML cannot be used."""
-    try:
+    with suppress(NvmlError, ClocksError):
         library = open_library(root)
-    except NvmlError:
-        return None
-    try:
-        clocks = GpuClocks(library, find_gpus(library))
-        clocks.state()
-    except (NvmlError, ClocksError):
-        library.close()
-        return None
-    weakref.finalize(clocks, library.close)
-    return clocks
+        with closed_on_error(library):
+            clocks = GpuClocks(library, find_gpus(library))
+            clocks.state()
+        weakref.finalize(clocks, library.close)
+        return clocks
+    return None
 
 
 @contextmanager

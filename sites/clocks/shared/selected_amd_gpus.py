@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import TypeVar
 
 from sites.amdsmi_library import AmdGpu, AmdsmiError, AmdsmiLibrary, find_gpus, open_library
 from sites.clocks.shared.gpu_clocks import as_clocks_unavailable
+from sites.gpu_error import closed_on_error
+
+Limit = TypeVar("Limit")
 
 
-def open_gpus(indices: list[int] | None) -> tuple[AmdsmiLibrary, tuple[AmdGpu, ...]]:
-    """AMD SMI, to be closed, and the selected GPUs.
+def open_gpus(
+    indices: list[int] | None, limit_of: Callable[[AmdsmiLibrary, AmdGpu], Limit]
+) -> tuple[AmdsmiLibrary, list[Limit]]:
+    """AMD SMI, to be closed, and the limits of the selected GPUs.
 
     Raises:
-        ClocksError: there is no AMD SMI, or not the selected GPU.
+        ClocksError: there is no AMD SMI, or not the selected GPU, or it has no such limits.
     """
     with as_clocks_unavailable():
         library = open_library()
-        try:
-            return library, find_gpus(library, indices)
-        except BaseException:
-            library.close()
-            raise
+        with closed_on_error(library):
+            return library, [limit_of(library, gpu) for gpu in find_gpus(library, indices)]
 
 
 @contextmanager
@@ -31,15 +34,12 @@ def reopened(address: str) -> Iterator[tuple[AmdsmiLibrary, AmdGpu]]:
     Raises:
         AmdsmiError: there is no AMD SMI, or no such GPU.
     """
-    library = open_library()
-    try:
+    with closing(open_library()) as library:
         for gpu in find_gpus(library):
             if bus_address(library, gpu) == address:
                 yield library, gpu
                 return
         raise AmdsmiError("AMD SMI does not list this GPU", "check `amd-smi list`")
-    finally:
-        library.close()
 
 
 def bus_address(library: AmdsmiLibrary, gpu: AmdGpu) -> str:

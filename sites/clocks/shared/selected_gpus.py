@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from sites.clocks.shared.control import ClocksError, ControlDescription, Right
 from sites.clocks.shared.gpu_clocks import as_clocks_unavailable
 from sites.clocks.shared.journal import Entry, Journal, PutBack, signals_wait
-from sites.gpu_error import GpuError
+from sites.gpu_error import GpuError, closed_on_error
 from sites.nvml_library import Gpu, NvmlLibrary, find_gpus, open_library
 
 DEVICES = {
@@ -48,11 +48,8 @@ def open_gpus(root: Path, names: list[int | str] | None) -> tuple[NvmlLibrary, t
     """
     with as_clocks_unavailable():
         library = open_library(root)
-        try:
+        with closed_on_error(library):
             return library, find_gpus(library, names)
-        except BaseException:
-            library.close()
-            raise
 
 
 @contextmanager
@@ -62,11 +59,8 @@ def reopened(root: Path, uuid: str) -> Iterator[tuple[NvmlLibrary, Gpu]]:
     Raises:
         NvmlError: there is no NVML, or no such GPU.
     """
-    library = open_library(root)
-    try:
+    with closing(open_library(root)) as library:
         yield library, find_gpus(library, [uuid])[0]
-    finally:
-        library.close()
 
 
 NVIDIA = ("dev/nvidia[0-9]*", "dev/nvidia0", "NVML")
