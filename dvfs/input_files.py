@@ -144,6 +144,17 @@ def matching(pattern: str, remedy: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def known_in(names: Collection[str], what: str) -> AfterValidator:
+    """Require that a string is one of the names of ``what``; they are looked at with each value."""
+
+    def check(value: str) -> str:
+        if value not in names:
+            raise BadValueError(f"unknown {what} {value!r}", known_names(value, sorted(names)))
+        return value
+
+    return AfterValidator(check)
+
+
 def _shortened(text: str) -> str:
     """``text`` with control characters escaped, and without its middle if it is very long."""
     text = text[: 2 * MAX_MESSAGE_CHARS] + text[2 * MAX_MESSAGE_CHARS :][-1000:]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from dvfs.errors import known_names
-from dvfs.input_files import BadValueError, FileModel, matching
+from dvfs.input_files import BadValueError, FileModel, known_in, matching
 from dvfs.registry import Registry
 from dvfs.setting import AS_FOUND, Setting
 from sites.clocks import CONTROLS
@@ -205,7 +204,7 @@ class CoreVoltage(FileModel):
 class Clocks(FileModel):
     """How clocks are set: a control registered in :mod:`sites.clocks`, and of which device."""
 
-    control: str = "fixed"
+    control: Annotated[str, known_in(CONTROLS, "clock control")] = "fixed"
     """The name of a clock control."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Its options."""
@@ -221,26 +220,16 @@ class Clocks(FileModel):
         """Whether the scheduler sets the clocks, of each job step."""
         return self.control == "slurm"
 
-    @field_validator("control")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        return known(value, CONTROLS, "clock control")
-
 
 class PowerLimit(FileModel):
     """The power limits that can be set, beside the clocks or in their place."""
 
     limits_w: list[Positive] = Field(min_length=1)
     """The legal power limits of the device, in W."""
-    control: str | None = None
+    control: Annotated[str, known_in(CONTROLS, "control")] | None = None
     """The name of a control that sets power limits."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Its options."""
-
-    @field_validator("control")
-    @classmethod
-    def _known(cls, value: str | None) -> str | None:
-        return None if value is None else known(value, CONTROLS, "control")
 
 
 class Profiles(FileModel):
@@ -248,31 +237,21 @@ class Profiles(FileModel):
 
     names: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:+-]{1,64}$")]] = Field(min_length=1)
     """The profiles to measure at."""
-    control: str
+    control: Annotated[str, known_in(CONTROLS, "control")]
     """A control that sets profiles."""
     options: dict[str, Any] = Field(default_factory=dict)
     """The options of the control."""
-
-    @field_validator("control")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        return known(value, CONTROLS, "control")
 
 
 class MeterEntry(FileModel):
     """One meter of a node: a kind registered in :mod:`sites.meters`, and its options."""
 
-    kind: str
+    kind: Annotated[str, known_in(METERS, "meter")]
     """The kind of meter."""
     use: Literal["energy", "check"] = "energy"
     """check: the meter is only compared with those that count."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Its options."""
-
-    @field_validator("kind")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        return known(value, METERS, "meter")
 
 
 class OperationClass(FileModel):
@@ -323,7 +302,7 @@ SCHEDULERS = Registry(
 class Partition(FileModel):
     """A partition of the site, as its scheduler knows it."""
 
-    scheduler: str = "local"
+    scheduler: Annotated[str, known_in(SCHEDULERS, "scheduler")] = "local"
     """local, slurm, or one of an installed package."""
     nodes: Annotated[int, Field(ge=1)] = 1
     """How many nodes measure at a time."""
@@ -347,11 +326,6 @@ class Partition(FileModel):
     """A folder for temporary files."""
     environment: Environment = Field(default_factory=Environment)
     """What a worker needs before it starts."""
-
-    @field_validator("scheduler")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        return known(value, SCHEDULERS, "scheduler")
 
     @property
     def has_jobs(self) -> bool:
@@ -651,10 +625,3 @@ class Site(FileModel):
     def is_simulated(self) -> bool:
         """Whether this site is a simulated machine: all numbers from it are simulated."""
         return self.simulated is not None
-
-
-def known(value: str, registry: Mapping[str, str], what: str) -> str:
-    """``value``, if the registry has it; otherwise a ValueError that lists its names."""
-    if value not in registry:
-        raise BadValueError(f"unknown {what} {value!r}", known_names(value, sorted(registry)))
-    return value

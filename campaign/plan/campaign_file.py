@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from dvfs.input_files import BadValueError, Check, FileError, FileModel, Source, read_file
+from dvfs.input_files import BadValueError, Check, FileError, FileModel, Source, known_in, read_file
 from kernels.registry import KERNELS
 from kernels.space import WHERE
-from sites.site_file import Name, NotNegative, OneLine, PartitionName, Positive, known
+from sites.site_file import Name, NotNegative, OneLine, PartitionName, Positive
 from sites.site_reading import built_in_sites
 
 
@@ -72,7 +72,7 @@ class SiteEntry(FileModel):
 class KernelEntry(FileModel):
     """A kernel and the parameters with which it is measured."""
 
-    kernel: str
+    kernel: Annotated[str, known_in(KERNELS, "kernel")]
     """The name of a registered kernel."""
     label: Name | None = None
     """The kernel's name in stores and reports (default: its own)."""
@@ -92,11 +92,6 @@ class KernelEntry(FileModel):
     """Instead of the site's and the campaign's."""
     repeats: Annotated[int, Field(ge=1, le=10_000)] | None = None
     """Instead of the campaign's."""
-
-    @field_validator("kernel")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        return known(value, KERNELS, "kernel")
 
 
 class Protocol(FileModel):
