@@ -12,6 +12,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from sites.clocks.shared.kernel_files import optional_text
+
 CPU_KEYS = ("model name", "cpu model", "Model", "Hardware", "cpu")
 """The lines of /proc/cpuinfo that name the processor, by architecture."""
 ARM_KEYS = ("CPU implementer", "CPU part", "CPU variant")
@@ -31,11 +33,11 @@ def node_facts(root: Path = Path("/")) -> dict[str, Any]:
     version; ``board``: of an embedded system; ``os_kernel``: the release of Linux.
     """
     facts = {
-        "cpu": _cpu(_text(root / "proc/cpuinfo")),
+        "cpu": _cpu(optional_text(root, "proc/cpuinfo")),
         "cores": os.cpu_count(),
-        "board": _text(root / "proc/device-tree/model").strip("\0 \n"),
+        "board": optional_text(root, "proc/device-tree/model").strip("\0 \n"),
         "gpus": _nvidia_gpus(root) or _amd_gpus(root),
-        "gpu_driver": _nvidia_driver(root) or _text(root / AMD_DRIVER).strip(),
+        "gpu_driver": _nvidia_driver(root) or optional_text(root, AMD_DRIVER),
         "os_kernel": platform.release(),
     }
     return {name: fact for name, fact in facts.items() if fact}
@@ -50,13 +52,6 @@ def slurm_facts() -> dict[str, str]:
     }
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8", "replace")
-    except OSError:
-        return ""
-
-
 def _cpu(cpuinfo: str) -> str:
     first: dict[str, str] = {}
     for line in cpuinfo.splitlines():
@@ -69,21 +64,21 @@ def _cpu(cpuinfo: str) -> str:
 
 def _nvidia_gpus(root: Path) -> list[str]:
     models = []
-    for path in sorted((root / NVIDIA / "gpus").glob("*/information")):
-        match = re.search(r"^Model:\s*(.*\S)", _text(path), re.MULTILINE)
+    for folder in sorted((root / NVIDIA / "gpus").glob("*")):
+        match = re.search(r"^Model:\s*(.*\S)", optional_text(folder, "information"), re.MULTILINE)
         models += [match[1]] if match else []
     return models
 
 
 def _nvidia_driver(root: Path) -> str:
-    match = re.search(r"Module.*?\s(\d+\.[\d.]+)\s", _text(root / NVIDIA / "version"))
+    match = re.search(r"Module.*?\s(\d+\.[\d.]+)(?!\S)", optional_text(root, f"{NVIDIA}/version"))
     return match[1] if match else ""
 
 
 def _amd_gpus(root: Path) -> list[str]:
     models = []
     for device in sorted((root / "sys/class/drm").glob("card[0-9]*/device")):
-        if _text(device / "vendor").strip() == "0x1002" and "-" not in device.parent.name:
-            name = _text(device / "product_name").strip()
-            models.append(name or f"AMD {_text(device / 'device').strip()}")
+        if optional_text(device, "vendor") == "0x1002" and "-" not in device.parent.name:
+            name = optional_text(device, "product_name")
+            models.append(name or f"AMD {optional_text(device, 'device')}")
     return models

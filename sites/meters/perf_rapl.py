@@ -26,6 +26,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from sites.clocks.shared.kernel_files import CPUS, cpu_list
 from sites.described_options import list_option
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.kept_file import KeptFile, Remedies, read_once, read_text
@@ -50,7 +51,6 @@ ABOUT = MeterDescription(
 )
 
 POWER = Path("sys/bus/event_source/devices/power")
-CPUS = Path("sys/devices/system/cpu")
 RECORDED = Path("perf/power")
 """Where a recorded tree has the counts: ``EVENT/cpuN``, one decimal number. Not a kernel path."""
 DOMAINS = {
@@ -61,7 +61,6 @@ DOMAINS = {
 }
 """Event -> domain, in the order of channels."""
 EVENT_CONFIG = re.compile(r"event=(0x[0-9a-f]+|\d+)")
-CPU_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 RESOLUTION_J = 2.0**-14
 """The energy unit of most Intel processors. Counts are finer (2^-32 J) and do not show the unit;
@@ -224,12 +223,11 @@ def _find_units(root: Path) -> dict[int, str]:
     """CPU -> package that it counts: ``package-0``, or ``package-0-die-1`` with several dies."""
     path = root / POWER / "cpumask"
     text = read_text(path, REMEDIES)
-    cpus: list[int] = []
-    for part in text.split(","):
-        match = CPU_RANGE.fullmatch(part)
-        if match is None:
-            raise MeterError(f"{path} holds {text[:40]!r}, not a list of CPUs", REMEDIES.other)
-        cpus.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
+    try:
+        cpus = sorted(cpu_list(text))
+    except ValueError:
+        message = f"{path} holds {text[:40]!r}, not a list of CPUs"
+        raise MeterError(message, REMEDIES.other) from None
     topology = {cpu: root / CPUS / f"cpu{cpu}/topology" for cpu in cpus}
     packages = {cpu: read_once(topology[cpu] / "physical_package_id", REMEDIES) for cpu in cpus}
     names = {}

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from dvfs.setting import Setting
 from sites.clocks.shared.control import ClockControl, ClocksError, ClockState
+from sites.clocks.shared.kernel_files import optional_text
 
 HWMON = Path("sys/class/hwmon")
 REMEDY = "see /sys/class/hwmon/*/name and in*_label, or leave clocks.core_voltage out"
@@ -55,17 +56,11 @@ def with_voltage(control: ClockControl, root: Path, chip: str, label: str) -> Wi
     inputs = [
         path.with_name(path.name.replace("_label", "_input"))
         for path in sorted((root / HWMON).glob("hwmon*/in*_label"))
-        if _text(path) == label and _text(path.parent / "name") == chip
+        if optional_text(path.parent, path.name) == label
+        and optional_text(path.parent, "name") == chip
     ]
     if len(inputs) != 1:
         raise ClocksError(
             f"{root / HWMON} has {len(inputs)} inputs {label!r} of a chip {chip!r}", REMEDY
         )
     return WithVoltage(control, inputs[0])
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return None

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sites.clocks.shared.kernel_files import optional_number
+from sites.clocks.shared.kernel_files import optional_number, optional_text
 
 
 def find_zones(root: Path, types: tuple[str, ...]) -> tuple[str, ...]:
     """The ``temp`` files, below the root, of the zones of these types (in lower case)."""
     paths = []
     for zone in sorted(root.glob("sys/class/thermal/thermal_zone*")):
-        try:
-            kind = (zone / "type").read_text().strip()
-        except (OSError, ValueError):
-            continue
-        if kind.lower() in types:
-            paths.append(str((zone / "temp").relative_to(root)))
+        folder = str(zone.relative_to(root))
+        if optional_text(root, f"{folder}/type").lower() in types:
+            paths.append(f"{folder}/temp")
     return tuple(paths)
 
 
