@@ -37,3 +37,15 @@ def list_option(
     if not is_list or not value or not all(map(fits, value)):
         raise ValueError(f"{name} is {what}, not {value!r}")
     return list(value)
+
+
+def seconds_option(options: Mapping[str, Any], name: str, default_s: float) -> float:
+    """An option that is a time above 0.
+
+    Raises:
+        ValueError: it is not such a number.
+    """
+    value = options.get(name, default_s)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 3600:
+        raise ValueError(f"{name} is a number of seconds above 0 and below 3600, not {value!r}")
+    return float(value)

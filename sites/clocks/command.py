@@ -39,10 +39,9 @@ from sites.clocks.shared.journal import (
     signals_wait,
 )
 from sites.clocks.shared.limited import value_of_all
-from sites.described_options import list_option
+from sites.described_options import list_option, seconds_option
 from sites.meters.shared.command_output import (
     find_program,
-    parse_seconds,
     run_command,
     shown_text,
 )
@@ -420,7 +419,7 @@ def check(of: Quantities, options: Mapping[str, Any]) -> Options:
         **commands,
         pattern=pattern,
         unit=unit,
-        timeout_s=parse_seconds(options, "timeout_s") or 10.0,
+        timeout_s=seconds_option(options, "timeout_s", 10.0),
     )
 
 

@@ -28,10 +28,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sites.described_options import list_option, seconds_option
 from sites.meters.shared.command_output import (
     find_program,
-    parse_command_options,
-    parse_seconds,
     run_command,
     shown_text,
 )
@@ -93,7 +92,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> IpmiMeter:
     """Open the node's BMC and wait for its first answer."""
     words, limit_s, period_s = parse_options(options)
     command = _find_command(root, words)
-    meter = IpmiMeter(command, limit_s or LIMIT_S, period_s or PERIOD_S)
+    meter = IpmiMeter(command, limit_s, period_s)
     try:
         meter.wait_for_answer()
     except BaseException:
@@ -102,11 +101,13 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> IpmiMeter:
     return meter
 
 
-def parse_options(
-    options: Mapping[str, Any],
-) -> tuple[list[str] | None, float | None, float | None]:
-    """The command, ``limit_s`` and ``period_s``; None where one is not given."""
-    return *parse_command_options(ABOUT, options), parse_seconds(options, "period_s")
+def parse_options(options: Mapping[str, Any]) -> tuple[list[str] | None, float, float]:
+    """The command, None where it is not given, ``limit_s`` and ``period_s``."""
+    ABOUT.check_options(options)
+    what = 'a list of words such as ["sudo", "-n", "COMMAND"]'
+    command = list_option(options, "command", what, lambda w: isinstance(w, str) and bool(w))
+    limit_s = seconds_option(options, "limit_s", LIMIT_S)
+    return command, limit_s, seconds_option(options, "period_s", PERIOD_S)
 
 
 class IpmiMeter:

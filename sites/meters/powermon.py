@@ -33,9 +33,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sites.described_options import seconds_option
 from sites.meters.shared.byte_streams import ByteStream, SerialStream, SocketStream
 from sites.meters.shared.clock_alignment import Alignment, ClockAlignment
-from sites.meters.shared.command_output import parse_seconds
 from sites.meters.shared.meter import CONTAINS, Channel, MeterDescription, MeterError, Reading
 from sites.meters.shared.powermon_lines import SENSORS, Scan, ScanReader
 
@@ -331,7 +331,7 @@ def parse_options(options: Mapping[str, Any]) -> PowermonOptions:
         baud=baud,
         rails=_parse_rails(options.get("rails")),
         start=start.encode("ascii"),
-        silence_s=parse_seconds(options, "silence_s") or SILENCE_S,
+        silence_s=seconds_option(options, "silence_s", SILENCE_S),
     )
 
 

@@ -28,7 +28,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sites.meters.shared.command_output import find_program, parse_command_options, run_command
+from sites.described_options import seconds_option
+from sites.meters.shared.command_output import find_program, run_command
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.meter import AbsentMeterError, Channel, MeterDescription, MeterError
 from sites.meters.shared.open_meter import OpenMeter
@@ -87,7 +88,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
         gain_pct=GAIN_PCT,
     )
     counter = Counter(f"ConsumedEnergyRaw of step {name}", Fraction(1))
-    read_raw = partial(_read_energy_j, paths["sstat"], paths["sacct"], name, limit_s or LIMIT_S)
+    read_raw = partial(_read_energy_j, paths["sstat"], paths["sacct"], name, limit_s)
     return OpenMeter(ABOUT.kind, [channel], [counter], read_raw, ExitStack())
 
 
@@ -128,9 +129,10 @@ def parse_energy(output: str, step: str) -> str | None:
     return None
 
 
-def parse_options(options: Mapping[str, Any]) -> tuple[str | None, str, float | None]:
-    """The job, the step and ``limit_s``; None where one is not known."""
-    _, limit_s = parse_command_options(ABOUT, options)
+def parse_options(options: Mapping[str, Any]) -> tuple[str | None, str, float]:
+    """The job, None where it is not known, the step and ``limit_s``."""
+    ABOUT.check_options(options)
+    limit_s = seconds_option(options, "limit_s", LIMIT_S)
     job = options.get("job", os.environ.get("SLURM_JOB_ID"))
     if job is not None and not re.fullmatch(r"\d+(_\d+)?", str(job)):
         raise ValueError(f"job is the number of a Slurm job such as 1234 or 1234_5, not {job!r}")

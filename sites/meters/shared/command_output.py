@@ -9,13 +9,11 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from sites.described_options import list_option
-from sites.meters.shared.meter import MeterDescription, MeterError
+from sites.meters.shared.meter import MeterError
 from sites.slurm_environment import slurm_environment
 
 PROGRAM_FOLDERS = (Path("usr/bin"), Path("usr/sbin"), Path("bin"), Path("sbin"))
@@ -107,34 +105,6 @@ def shown_text(output: str) -> str:
 
 def _is_shown(character: str) -> bool:
     return character.isprintable() or character.isspace()
-
-
-def parse_command_options(
-    about: MeterDescription, options: Mapping[str, Any]
-) -> tuple[list[str] | None, float | None]:
-    """The options ``command`` and ``limit_s``; None where one is not given.
-
-    Raises:
-        ValueError: an unknown option, or one with a wrong value.
-    """
-    about.check_options(options)
-    what = 'a list of words such as ["sudo", "-n", "COMMAND"]'
-    command = list_option(options, "command", what, lambda w: isinstance(w, str) and bool(w))
-    return command, parse_seconds(options, "limit_s")
-
-
-def parse_seconds(options: Mapping[str, Any], name: str) -> float | None:
-    """An option that is a time above 0; None where it is not given.
-
-    Raises:
-        ValueError: it is not such a number.
-    """
-    value = options.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 3600:
-        raise ValueError(f"{name} is a number of seconds above 0 and below 3600, not {value!r}")
-    return float(value)
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
