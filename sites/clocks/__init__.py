@@ -27,7 +27,7 @@ from sites.clocks.shared.control import (
     IllegalClockError,
     Right,
 )
-from sites.clocks.shared.hwmon_voltage import with_voltage
+from sites.clocks.shared.hwmon_voltage import find_input
 from sites.clocks.shared.limited import LimitControl, Together
 from sites.described_options import check_module_options
 
@@ -58,12 +58,9 @@ def open_control(site: ControlledSite, root: Path = Path("/")) -> ClockControl:
     set_first = {"profile": open_profile, "power_limit_w": open_power_limit}
     opened = {axis: open_one(site, root) for axis, open_one in set_first.items()}
     others = {axis: other for axis, other in opened.items() if other is not None}
-    if others:
-        control = Together(control, others)
     voltage = site.clocks.core_voltage
-    if voltage is None:
-        return control
-    return with_voltage(control, root, voltage.chip, voltage.label)
+    file = None if voltage is None else find_input(root, voltage.chip, voltage.label)
+    return Together(control, others, file) if others or file else control
 
 
 def open_profile(site: ControlledSite, root: Path = Path("/")) -> ClockControl | None:

@@ -1,14 +1,16 @@
-"""Clocks, a power limit and a profile, set together by a control each."""
+"""Clocks, a power limit and a profile, set together by a control each, and the core voltage."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 from dvfs.setting import Setting
 from sites.clocks.shared.control import ClockControl, ClockState
+from sites.clocks.shared.hwmon_voltage import read_volts
 
 LIMIT_PCT = 1.0
 """A device may round its power limit by so much."""
@@ -43,11 +45,15 @@ class Together:
     """A clock control, and those that set another value of each setting first.
 
     ``others``: the field of a setting -> its control, in the order in which they are set.
+    ``voltage``: hwmon's input of the core voltage, which states then have.
     """
 
-    def __init__(self, clocks: ClockControl, others: Mapping[str, ClockControl]) -> None:
+    def __init__(
+        self, clocks: ClockControl, others: Mapping[str, ClockControl], voltage: Path | None
+    ) -> None:
         self._clocks = clocks
         self._others = others
+        self._voltage = voltage
 
     def legal(self) -> list[Setting] | None:
         legal = self._clocks.legal()
@@ -66,6 +72,8 @@ class Together:
 
     def state(self) -> ClockState:
         state = self._clocks.state()
+        if self._voltage is not None:
+            state = replace(state, core_v=read_volts(self._voltage))
         read = {
             axis: getattr(control.state().setting, axis) for axis, control in self._others.items()
         }
