@@ -1,9 +1,9 @@
-"""All checks of a site's measurements, one after the other.
+"""All checks of a site's measurements.
 
-Deviations are judged against the noise that the measurements themselves show: between repeats of
-one point where there are any, and between neighbouring settings. Every limit is Student's t at
+Deviations are judged against the noise of the measurements: between repeats of a point, if there
+are any, and between neighbouring settings. Every limit is Student's t at
 :data:`~analysis.quality.noise.FALSE_ALARM` divided by the number of comparisons (Bonferroni), so
-that nothing is reported of a clean campaign however large it is.
+that a clean campaign has no findings, however large it is.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ if TYPE_CHECKING:
 
 
 def check(dataset: xr.Dataset | Columns, site: str) -> list[Finding]:
-    """Every problem of a site's measurements that a fit would suffer from, worst first.
+    """The problems of a site's measurements that would distort a fit, worst first.
 
-    Takes the Dataset of a store (dimension ``measurement``) and looks at the rows of ``site``
-    that are complete, with a positive time (s) and energy (J); none of them: no findings.
+    ``dataset``: of a store (dimension ``measurement``). The checks read the complete rows of
+    ``site`` with a positive time (s) and energy (J); without such rows there are no findings.
     """
     rows = rows_of(dataset, site)
     if not len(rows.index):
@@ -94,24 +94,24 @@ def check(dataset: xr.Dataset | Columns, site: str) -> list[Finding]:
 
 
 def _clock_checks(rows: Rows, sigma: dict[str, np.ndarray], df: float) -> list[Finding]:
-    """What power and time say about the clocks, of rows without a power limit."""
+    """The findings about clocks and units from power and time, of rows without a power limit."""
     findings: list[Finding] = []
     grids = {name: median_grid(rows, name, sigma[name], df) for name in ("time", "power")}
-    in_name = name_only(rows, grids)
-    findings += in_name
-    named = np.concatenate([finding.rows for finding in in_name]) if in_name else np.zeros(0, int)
+    same = name_only(rows, grids)
+    findings += same
+    named = np.concatenate([finding.rows for finding in same]) if same else np.zeros(0, int)
     apparent = apparent_clocks(rows, grids, named)
     named = np.concatenate([named, *(finding.rows for finding in apparent)])
     findings += apparent + too_many_cycles(rows, grids, named)
     findings += swapped_clocks(rows, grids)
     findings += fixed_duration(rows, grids)
-    in_another_unit = power_levels(rows, grids) + time_levels(rows, grids)
-    whole = possible_operations(rows) or _elsewhere(possible_power(rows), in_another_unit)
-    findings += whole + in_another_unit + _elsewhere(run_lengths(rows, grids), in_another_unit)
-    return findings + _elsewhere(against_the_clocks(rows, grids), in_another_unit)
+    levels = power_levels(rows, grids) + time_levels(rows, grids)
+    implausible = possible_operations(rows) or _elsewhere(possible_power(rows), levels)
+    findings += implausible + levels + _elsewhere(run_lengths(rows, grids), levels)
+    return findings + _elsewhere(against_the_clocks(rows, grids), levels)
 
 
 def _elsewhere(findings: list[Finding], causes: list[Finding]) -> list[Finding]:
-    """The findings without those whose rows have one of the causes: it comes once."""
-    known = np.concatenate([cause.rows for cause in causes]) if causes else np.zeros(0, np.int64)
-    return [finding for finding in findings if not np.isin(finding.rows, known).all()]
+    """The findings, without those whose rows all have a finding in ``causes``."""
+    rows = np.concatenate([cause.rows for cause in causes]) if causes else np.zeros(0, np.int64)
+    return [finding for finding in findings if not np.isin(finding.rows, rows).all()]

@@ -1,11 +1,11 @@
-"""The checks of clocks: held or not, different in name only, and what time and power show of them.
+"""The checks of clocks: not held, the same under two names, or contradicted by time and power.
 
-The time of a kernel that only computes is a constant number of core cycles. What the others
-of a line of settings agree on gives the clock at which each setting ran.
+A kernel that only computes takes a constant number of core cycles. The kernels that agree on this
+along a line of settings show the clock at which each setting ran.
 
-Of any other kernel the cycles grow with the clock, along a straight line where it computes and
-waits for memory in turn, and along max(a, b f) where it does both at once. So at no clock f do they
-lie above the straight line between the clocks beside it.
+The cycles of any other kernel grow with the clock f: along a straight line if it computes and waits
+for memory in turn, and as max(a, b f) if it does both at once. So at no clock do they lie above the
+straight line between the two neighbouring clocks.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ from analysis.quality.rows import Rows
 from dvfs.setting import Setting
 
 HELD_CLOCK = 0.05
-"""Relative: an achieved clock further than this from the nominal one was not held."""
+"""The relative deviation from the nominal clock beyond which a clock was not held."""
 MIN_RESPONSE = 0.1
-"""Any kernel's power or time changes with a clock at least by the clock ratio to this power."""
+"""The least response: power or time changes by the clock ratio to this power or more."""
 NAME_ONLY = 0.3
-"""A step is in name only where significantly less than this share of the expected change is
-seen."""
+"""The share of the expected change below which, significantly, two clocks differ in name only."""
 MAX_PAIRS = 40_000
 MAX_COMPARED = 500_000
 SAME_CYCLES = 0.015
-"""Relative: within this, a kernel takes the same number of cycles at a setting."""
+"""The relative distance within which numbers of cycles count as the same."""
 CONTRADICTS = 0.04
-"""Relative: an apparent clock further than this from the nominal one."""
+"""The relative distance beyond which an apparent clock contradicts the nominal one."""
 MIN_CLOCKS = 3
 MIN_KERNELS = 3
 MOST = 0.6
-"""Share of a line's clocks at which a kernel that computes takes the same number of cycles."""
+"""The share of a line's clocks at which a kernel that only computes takes the same cycles."""
 AGREE = 0.8
-"""Share of the kernels that must agree on a clock."""
+"""The share of the kernels that must agree on a clock."""
 WITHIN = 0.4
-"""They agree where their deviations differ by no more than this share of them. Kernels that come
-to wait for memory as the core clock rises do so each at a clock of its own."""
+"""Kernels agree if their deviations differ by at most this share. Kernels that start to wait for
+memory as the core clock rises start at different clocks, and so do not agree."""
 FOLLOWS, IGNORES = -0.6, -0.3
-"""A kernel's time follows a clock where it changes by this power of it, or hardly does."""
+"""A kernel's time follows a clock if it changes at least by the first power of it, and ignores it
+if at most by the second."""
 SPAN = float(np.log(1.3))
-"""Clocks nearer together than this say nothing."""
+"""The logarithm of the least clock ratio that shows whether time depends on the clock."""
 FLAT = 0.02
-"""Relative: times that differ by less over all settings do not depend on the clocks."""
+"""The relative range over all settings below which times do not depend on the clocks."""
 MIN_SETTINGS_OF_LOOP = 3
 
 
 def off_nominal(rows: Rows) -> np.ndarray:
-    """bool, a row each: whether an achieved clock is not the nominal one, without a power limit."""
+    """bool (rows,): whether a clock was not held, in a row without a power limit."""
     if not np.isfinite(rows.achieved_mhz).any():
         return np.zeros(len(rows.index), bool)
     nominal = rows.mhz[rows.setting]
@@ -62,14 +62,14 @@ def off_nominal(rows: Rows) -> np.ndarray:
 
 
 def clocks_not_held(rows: Rows) -> list[Finding]:
-    """Rows whose achieved clocks are not the nominal ones."""
+    """A finding of the rows whose clocks were not held."""
     off = np.flatnonzero(off_nominal(rows))
     if not len(off):
         return []
     named = []
     for i in off[:MAX_NAMED]:
-        reached = setting_text(Setting.of(*rows.achieved_mhz[i]))
-        named.append(f"{rows.where(rows.kernel[i], rows.setting[i])} ran at {reached}")
+        achieved = setting_text(Setting.of(*rows.achieved_mhz[i]))
+        named.append(f"{rows.where(rows.kernel[i], rows.setting[i])} ran at {achieved}")
     return [
         Finding(
             "clocks",
@@ -84,41 +84,41 @@ def clocks_not_held(rows: Rows) -> list[Finding]:
 
 
 def name_only(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
-    """Settings side by side between which no kernel's time or power changes, though others do.
+    """A finding of each group of neighbouring clocks between which no time or power changes.
 
-    The change that a kernel shows between the ends of the line, in proportion to the step, is
-    what a real step would show. A step is in name only when the share of that change which is
-    seen, over all kernels and both quantities, is significantly below :data:`NAME_ONLY`, and no
-    kernel alone shows a change.
+    The expected change of a kernel is its change between the ends of the line, in proportion to the
+    step. Two clocks differ in name only if the measured share of the expected change, over all
+    kernels and both quantities, is significantly below :data:`NAME_ONLY`, and no single kernel
+    changes significantly.
     """
     x = log_mhz(rows)
     same_clocks: dict[tuple[int, tuple[float, ...]], list[np.ndarray]] = {}
     lines = clock_lines(rows)
     for domain in (0, 1):
-        of_domain = [line for of, line in lines if of == domain]
-        # A clock in name only is that at every clock of the other domain; or it is capped at some.
+        domain_lines = [line for line_domain, line in lines if line_domain == domain]
+        # Two clocks are the same at all clocks of the other domain, or at some, where it is capped.
         steps: dict[tuple[float, float], list[tuple[np.ndarray, int]]] = {}
-        for line in of_domain:
-            for i, pair in enumerate(pairwise(rows.mhz[line, domain].tolist())):
-                steps.setdefault(pair, []).append((line, i))
-        everywhere = {pair for pair, of in steps.items() if _flat(grids, of, x[:, domain])}
-        for line in of_domain:
+        for line in domain_lines:
+            for k, pair in enumerate(pairwise(rows.mhz[line, domain].tolist())):
+                steps.setdefault(pair, []).append((line, k))
+        flat_pairs = {pair for pair, places in steps.items() if _flat(grids, places, x[:, domain])}
+        for line in domain_lines:
             clocks = rows.mhz[line, domain].tolist()
             flat = [
-                pair in everywhere or _flat(grids, [(line, i)], x[:, domain])
-                for i, pair in enumerate(pairwise(clocks))
+                pair in flat_pairs or _flat(grids, [(line, k)], x[:, domain])
+                for k, pair in enumerate(pairwise(clocks))
             ]
             for group in np.split(line, np.flatnonzero(~np.array(flat)) + 1):
                 if len(group) > 1:
-                    same = tuple(rows.mhz[group, domain].tolist())
-                    same_clocks.setdefault((domain, same), []).append(group)
+                    mhz = tuple(rows.mhz[group, domain].tolist())
+                    same_clocks.setdefault((domain, mhz), []).append(group)
     findings = []
     for (domain, clocks), settings in same_clocks.items():
         members = np.flatnonzero(np.isin(rows.setting, np.concatenate(settings)))
-        other = sorted({float(rows.mhz[line[0], 1 - domain]) for line in settings})
-        at = (
-            f" at {('core', 'memory')[1 - domain]} {', '.join(f'{mhz:g}' for mhz in other)} MHz"
-            if np.isfinite(other).all()
+        other_mhz = sorted({float(rows.mhz[line[0], 1 - domain]) for line in settings})
+        place = (
+            f" at {('core', 'memory')[1 - domain]} {', '.join(f'{mhz:g}' for mhz in other_mhz)} MHz"
+            if np.isfinite(other_mhz).all()
             else ""
         )
         findings.append(
@@ -127,7 +127,7 @@ def name_only(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
                 "warning",
                 rows.index[members],
                 f"{('core', 'memory')[domain]} clocks {', '.join(f'{c:g}' for c in clocks)} MHz"
-                f"{at} seem to be the same clock: time and power of every kernel agree there; "
+                f"{place} seem to be the same clock: time and power of every kernel agree there; "
                 f"import the achieved clocks, or keep one of these settings",
             )
         )
@@ -135,18 +135,20 @@ def name_only(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
 
 
 def _flat(grids: dict[str, MedianGrid], steps: list[tuple[np.ndarray, int]], x: np.ndarray) -> bool:
-    """Whether the step from the i-th setting of a line to the next changes nothing, on any of
-    the lines. ``x``: the logarithm of the clock by setting."""
+    """Whether no quantity changes from the i-th setting of a line to the next, on all lines.
+
+    ``steps``: (line, i), all between the same clocks. ``x``: the logarithm of each setting's clock.
+    """
     line, i = steps[0]
     width = float(x[line[i + 1]] - x[line[i]])
     if width < RELEVANT:
         return False
-    seen, expected, of_seen, of_expected = [], [], [], []
-    nothing, response = [], []
+    changes, expected, variances, expected_variances = [], [], [], []
+    unchanged, response = [], []
     for grid in grids.values():
         first, last, low, high = (
-            np.array([line[k] for line, k in places])
-            for places in (
+            np.array([line[k] for line, k in positions])
+            for positions in (
                 [(line, 0) for line, _ in steps],
                 [(line, -1) for line, _ in steps],
                 steps,
@@ -155,88 +157,88 @@ def _flat(grids: dict[str, MedianGrid], steps: list[tuple[np.ndarray, int]], x: 
         )
         share = width / (x[last] - x[first])
         change = grid.y[:, high] - grid.y[:, low]
-        whole = grid.y[:, last] - grid.y[:, first]
-        known = np.isfinite(change) & np.isfinite(whole)
-        if not known.any():
+        end_change = grid.y[:, last] - grid.y[:, first]
+        valid = np.isfinite(change) & np.isfinite(end_change)
+        if not valid.any():
             return False
-        of_change = (grid.variance[:, high] + grid.variance[:, low])[known]
-        of_whole = grid.variance[:, last] + grid.variance[:, first]
-        limit = student_limit(len(of_change) * len(line), grid.df)
-        if (np.abs(change[known]) > limit * np.sqrt(of_change)).any():
+        variance = (grid.variance[:, high] + grid.variance[:, low])[valid]
+        end_variance = grid.variance[:, last] + grid.variance[:, first]
+        limit = student_limit(len(variance) * len(line), grid.df)
+        if (np.abs(change[valid]) > limit * np.sqrt(variance)).any():
             return False
-        seen.append(change[known])
-        expected.append((whole * share)[known])
-        of_seen.append(of_change)
-        of_expected.append((of_whole * share**2)[known])
-        nothing.append((np.abs(whole[known]) <= limit * np.sqrt(of_whole[known])).all())
-        total = np.sum(1.0 / of_change)
-        response.append(abs(np.sum(change[known] / of_change) / total) + limit / np.sqrt(total))
-    if all(nothing):  # nothing on the whole line: would the least answer have been seen?
+        changes.append(change[valid])
+        expected.append((end_change * share)[valid])
+        variances.append(variance)
+        expected_variances.append((end_variance * share**2)[valid])
+        unchanged.append((np.abs(end_change[valid]) <= limit * np.sqrt(end_variance[valid])).all())
+        total = np.sum(1.0 / variance)
+        response.append(abs(np.sum(change[valid] / variance) / total) + limit / np.sqrt(total))
+    if all(unchanged):  # no change on the whole line: would the least response be significant?
         return bool(sum(response) < MIN_RESPONSE * width)
-    o, e, of_o, of_e = (np.concatenate(parts) for parts in (seen, expected, of_seen, of_expected))
-    information = float(np.sum((e**2 - of_e) / of_o))
+    lists = (changes, expected, variances, expected_variances)
+    o, e, var_o, var_e = map(np.concatenate, lists)
+    information = float(np.sum((e**2 - var_e) / var_o))
     if information <= 0:
         return False
-    share_seen = float(np.sum(e * o / of_o)) / information
-    return bool(abs(share_seen) + 2.0 / np.sqrt(information) < NAME_ONLY)
+    seen_share = float(np.sum(e * o / var_o)) / information
+    return bool(abs(seen_share) + 2.0 / np.sqrt(information) < NAME_ONLY)
 
 
 def _dominating(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pairs of settings (lower, higher): no clock of the second is lower; and the logarithm of
-    the largest clock ratio. Of very many pairs, the closest."""
+    """Pairs of settings, as (lower, higher, the logarithm of the largest clock ratio): no clock of
+    the higher one is lower. If there are very many pairs, the closest ones."""
     x = log_mhz(rows)
-    none = np.isnan(x)
+    unset = np.isnan(x)
     n = len(x)
-    lower, higher, ratio = [], [], []
-    nearest = max(MAX_PAIRS // n, 2)
+    lower, higher, log_ratios = [], [], []
+    max_pairs = max(MAX_PAIRS // n, 2)
     for i in range(n):
-        # A clock that one of the two leaves as found says nothing about the other.
-        above = np.flatnonzero(((x >= x[i]) | (none & none[i])).all(1) & (np.arange(n) != i))
-        most = np.where(none[i], 0.0, x[above] - x[i]).max(1, initial=0.0)
-        if len(above) > nearest:
-            close = np.argsort(most, kind="stable")[:nearest]
-            above, most = above[close], most[close]
+        # A setting without a clock compares only with settings that lack that clock too.
+        above = np.flatnonzero(((x >= x[i]) | (unset & unset[i])).all(1) & (np.arange(n) != i))
+        log_ratio = np.where(unset[i], 0.0, x[above] - x[i]).max(1, initial=0.0)
+        if len(above) > max_pairs:
+            closest = np.argsort(log_ratio, kind="stable")[:max_pairs]
+            above, log_ratio = above[closest], log_ratio[closest]
         lower.append(np.full(len(above), i))
         higher.append(above)
-        ratio.append(most)
-    return np.concatenate(lower), np.concatenate(higher), np.concatenate(ratio)
+        log_ratios.append(log_ratio)
+    return np.concatenate(lower), np.concatenate(higher), np.concatenate(log_ratios)
 
 
 def against_the_clocks(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
-    """Cells whose power is lower, or time longer, than at lower clocks; or time shorter than
-    the clocks' ratio permits.
+    """Findings of cells whose power is lower or time longer than at lower clocks, or whose time is
+    shorter than the clock ratio permits.
 
-    Of two cells that contradict each other, the one that contradicts more others is reported,
-    then the one without which the curve of the rest is smoother. A cell that agrees with its
-    neighbours all the same is not a bad row but a property of the machine: those are reported
-    together.
+    Of two cells that contradict each other, the one that contradicts more others is reported; of
+    equal ones, that without which the curve of the others is smoother. A cell that agrees with its
+    neighbours is a property of the machine, not a bad row: such cells share one finding.
     """
-    lower, higher, ratio = _dominating(rows)
+    lower, higher, log_ratio = _dominating(rows)
     findings = []
     for name, grid in grids.items():
-        least = -ratio if name == "time" else np.zeros(len(ratio))
-        most = np.zeros(len(ratio)) if name == "time" else np.full(len(ratio), np.inf)
-        compared = int(np.isfinite(grid.y).sum()) * max(len(lower) // len(rows.mhz), 1)
-        limit = student_limit(compared, grid.df)
+        min_rise = -log_ratio if name == "time" else np.zeros(len(log_ratio))
+        max_rise = np.zeros(len(log_ratio)) if name == "time" else np.full(len(log_ratio), np.inf)
+        n_compared = int(np.isfinite(grid.y).sum()) * max(len(lower) // len(rows.mhz), 1)
+        limit = student_limit(n_compared, grid.df)
         bad: list[tuple[int, int, int]] = []
         smooth: list[tuple[int, int]] = []
         block = max(MAX_COMPARED // max(len(lower), 1), 1)
-        for k in range(0, len(grid.y), block):
-            y, variance = grid.y[k : k + block], grid.variance[k : k + block]
+        for k0 in range(0, len(grid.y), block):
+            y, variance = grid.y[k0 : k0 + block], grid.variance[k0 : k0 + block]
             rise = y[:, higher] - y[:, lower]
-            slack = np.maximum(limit * np.sqrt(variance[:, higher] + variance[:, lower]), RELEVANT)
-            at_odds = np.fmax(least - rise, rise - most) > slack
-            for i in np.flatnonzero(at_odds.any(1)):
-                left = y[i].copy()
-                low, high = lower[at_odds[i]], higher[at_odds[i]]
-                excess = np.fmax(least - rise[i], rise[i] - most)[at_odds[i]]
-                for setting in _fewest(rows, left, low, high):
-                    if _off_line(rows, left, variance[i], setting, limit):
-                        left[setting] = np.nan  # it says nothing about its neighbours
+            margin = np.maximum(limit * np.sqrt(variance[:, higher] + variance[:, lower]), RELEVANT)
+            contradicts = np.fmax(min_rise - rise, rise - max_rise) > margin
+            for i in np.flatnonzero(contradicts.any(1)):
+                remaining = y[i].copy()
+                low, high = lower[contradicts[i]], higher[contradicts[i]]
+                excess = np.fmax(min_rise - rise[i], rise[i] - max_rise)[contradicts[i]]
+                for setting in _fewest(rows, remaining, low, high):
+                    if _off_line(rows, remaining, variance[i], setting, limit):
+                        remaining[setting] = np.nan  # no neighbour is judged by it
                         worst = np.argmax(np.where((low == setting) | (high == setting), excess, 0))
-                        bad.append((k + int(i), setting, int(low[worst] + high[worst] - setting)))
+                        bad.append((k0 + int(i), setting, int(low[worst] + high[worst] - setting)))
                     else:
-                        smooth.append((k + int(i), setting))
+                        smooth.append((k0 + int(i), setting))
         if bad:
             findings.append(_bad_cells(rows, grid, name, sorted(bad)))
         if smooth:
@@ -245,56 +247,56 @@ def against_the_clocks(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding
 
 
 def _fewest(rows: Rows, y: np.ndarray, lower: np.ndarray, higher: np.ndarray) -> list[int]:
-    """The settings without which no pair is at odds, the worst first: greedily, few."""
-    named: list[int] = []
-    left = np.ones(len(lower), bool)
+    """The settings without which no pair contradicts, the worst first: a greedy, small set."""
+    removed: list[int] = []
+    unresolved = np.ones(len(lower), bool)
     y = y.copy()
-    while left.any():
-        ends = np.concatenate([lower[left], higher[left]])
-        count = np.bincount(ends, minlength=len(y))
-        candidates = np.flatnonzero(count == count.max())
-        rough = [_roughness(rows, y, int(c)) for c in candidates] if len(candidates) > 1 else [0.0]
-        worst = int(candidates[int(np.argmin(rough))])
-        named.append(worst)
+    while unresolved.any():
+        ends = np.concatenate([lower[unresolved], higher[unresolved]])
+        n_pairs = np.bincount(ends, minlength=len(y))
+        candidates = np.flatnonzero(n_pairs == n_pairs.max())
+        bends = [_roughness(rows, y, int(c)) for c in candidates] if len(candidates) > 1 else [0.0]
+        worst = int(candidates[int(np.argmin(bends))])
+        removed.append(worst)
         y[worst] = np.nan
-        left &= (lower != worst) & (higher != worst)
-    return named
+        unresolved &= (lower != worst) & (higher != worst)
+    return removed
 
 
 def _off_line(rows: Rows, y: np.ndarray, variance: np.ndarray, setting: int, limit: float) -> bool:
-    """Whether a cell is far from what its two nearest neighbours predict, on every such line."""
+    """Whether a cell is far from the straight line of its two nearest neighbours, on every line."""
     x = log_mhz(rows)
     for domain, line in clock_lines(rows, np.isfinite(y)):
         if setting not in line or len(line) < 3:
             continue
-        known = line[line != setting]
-        at = int(np.searchsorted(x[known, domain], x[setting, domain]))
-        first = min(max(at - 1, 0), len(known) - 2)
-        a, b = known[first], known[first + 1]
-        share = (x[setting, domain] - x[a, domain]) / (x[b, domain] - x[a, domain])
-        away = abs(y[setting] - (1 - share) * y[a] - share * y[b])
-        spread = variance[setting] + (1 - share) ** 2 * variance[a] + share**2 * variance[b]
-        if away <= max(limit * np.sqrt(spread), RELEVANT):
+        others = line[line != setting]
+        position = int(np.searchsorted(x[others, domain], x[setting, domain]))
+        first = min(max(position - 1, 0), len(others) - 2)
+        a, b = others[first], others[first + 1]
+        weight = (x[setting, domain] - x[a, domain]) / (x[b, domain] - x[a, domain])
+        distance = abs(y[setting] - (1 - weight) * y[a] - weight * y[b])
+        spread = variance[setting] + (1 - weight) ** 2 * variance[a] + weight**2 * variance[b]
+        if distance <= max(limit * np.sqrt(spread), RELEVANT):
             return False
     return True
 
 
-def _roughness(rows: Rows, y: np.ndarray, without: int) -> float:
-    """How bent the lines through a setting are when it is left out."""
+def _roughness(rows: Rows, y: np.ndarray, excluded: int) -> float:
+    """The sum of the changes of slope along the lines through a setting, without that setting."""
     x = log_mhz(rows)
-    bent = 0.0
+    roughness = 0.0
     for domain in (0, 1):
-        other = rows.mhz[:, 1 - domain]
-        same = (other == other[without]) | (np.isnan(other) & np.isnan(other[without]))
-        line = np.flatnonzero(same & np.isfinite(y) & np.isfinite(x[:, domain]))
-        line = line[line != without]
+        mhz = rows.mhz[:, 1 - domain]
+        on_line = (mhz == mhz[excluded]) | (np.isnan(mhz) & np.isnan(mhz[excluded]))
+        line = np.flatnonzero(on_line & np.isfinite(y) & np.isfinite(x[:, domain]))
+        line = line[line != excluded]
         line = line[np.argsort(x[line, domain])]
-        near = int(np.searchsorted(x[line, domain], x[without, domain]))
-        line = line[max(near - 3, 0) : near + 3]
+        position = int(np.searchsorted(x[line, domain], x[excluded, domain]))
+        line = line[max(position - 3, 0) : position + 3]
         if len(line) > 2:
             slopes = np.diff(y[line]) / np.diff(x[line, domain])
-            bent += float(np.abs(np.diff(slopes)).sum())
-    return bent
+            roughness += float(np.abs(np.diff(slopes)).sum())
+    return roughness
 
 
 def _members(rows: Rows, cells: list[tuple[int, int]]) -> np.ndarray:
@@ -303,9 +305,10 @@ def _members(rows: Rows, cells: list[tuple[int, int]]) -> np.ndarray:
 
 
 def _smooth_cells(rows: Rows, name: str, cells: list[tuple[int, int]]) -> Finding:
+    """The finding of the cells (kernel, setting) that agree with their neighbours."""
     members = _members(rows, cells)
     kernels = sorted({rows.kernels[k] for k, _ in cells})
-    what = {
+    problem = {
         "power": "power falls as the clocks rise, over several settings: a power cap or heat may "
         "have throttled the clocks; check the achieved clocks",
         "time": "time does not follow the clocks as a roofline does (it falls by more than their "
@@ -315,22 +318,22 @@ def _smooth_cells(rows: Rows, name: str, cells: list[tuple[int, int]]) -> Findin
         name,
         "warning" if name == "power" else "note",
         rows.index[members],
-        f"in {len(kernels)} of {len(rows.kernels)} kernels ({first_named(kernels)}) {what}",
+        f"in {len(kernels)} of {len(rows.kernels)} kernels ({first_named(kernels)}) {problem}",
     )
 
 
 def _bad_cells(
     rows: Rows, grid: MedianGrid, name: str, cells: list[tuple[int, int, int]]
 ) -> Finding:
-    """``cells``: kernel, setting, and the setting that it contradicts most."""
+    """The finding of ``cells``: kernel, setting, and the setting that contradicts it most."""
     members = _members(rows, [(k, s) for k, s, _ in cells])
     unit = {"time": "s", "power": "W"}[name]
     named = [
-        f"{rows.where(k, s)} ({np.exp(grid.y[k, s]):.4g} {unit}; {np.exp(grid.y[k, other]):.4g} "
-        f"{unit} at {rows.setting_text(other)})"
-        for k, s, other in cells[:MAX_NAMED]
+        f"{rows.where(k, s)} ({np.exp(grid.y[k, s]):.4g} {unit}; {np.exp(grid.y[k, contrary]):.4g} "
+        f"{unit} at {rows.setting_text(contrary)})"
+        for k, s, contrary in cells[:MAX_NAMED]
     ]
-    what = {
+    problem = {
         "power": "power falls though the clocks rise",
         "time": "time rises with the clocks, or falls by more than their ratio",
     }[name]
@@ -340,7 +343,7 @@ def _bad_cells(
         name,
         "warning",
         rows.index[members],
-        f"{what}: {len(members)} rows of {n_kernels} of {len(rows.kernels)} kernels contradict "
+        f"{problem}: {len(members)} rows of {n_kernels} of {len(rows.kernels)} kernels contradict "
         f"others: {'; '.join(named)}{more}; measure them again, or leave them out",
     )
 
@@ -348,35 +351,35 @@ def _bad_cells(
 def apparent_clocks(
     rows: Rows, grids: dict[str, MedianGrid], named_already: np.ndarray
 ) -> list[Finding]:
-    """Settings at which all kernels that only compute ran at another core clock.
+    """A finding of the settings at which all kernels that only compute ran at another core clock.
 
-    ``named_already``: the rows of the Dataset whose clocks have a finding already.
+    ``named_already``: the rows of the Dataset whose clocks already have a finding.
     """
     y, x = grids["time"].y, log_mhz(rows)[:, 0]
-    known = set(rows.setting[np.isin(rows.index, named_already)].tolist())
+    explained = set(rows.setting[np.isin(rows.index, named_already)].tolist())
     named, members, n_kernels = [], [], 0
     for domain, line in clock_lines(rows):
         if domain or len(line) < MIN_CLOCKS:
             continue
         cycles = y[:, line] + x[line]
-        measured = np.isfinite(cycles).all(1)
-        usual = np.median(np.where(measured[:, None], cycles, 0.0), axis=1)
-        away = cycles - usual[:, None]
-        same = np.abs(away) < SAME_CYCLES
-        computing = measured & (same.sum(1) >= np.ceil(MOST * len(line)))
+        complete = np.isfinite(cycles).all(1)
+        usual = np.median(np.where(complete[:, None], cycles, 0.0), axis=1)
+        deviation = cycles - usual[:, None]
+        is_usual = np.abs(deviation) < SAME_CYCLES
+        computing = complete & (is_usual.sum(1) >= np.ceil(MOST * len(line)))
         if computing.sum() < MIN_KERNELS:
             continue
-        of = away[computing]
-        middle = np.median(of, axis=0)
-        band = np.maximum(SAME_CYCLES, WITHIN * np.abs(middle))
-        agree = (np.abs(of - middle) < band).mean(0) >= AGREE
-        for i in np.flatnonzero(agree & (np.abs(middle) > CONTRADICTS)):
-            if int(line[i]) in known:
+        deviations = deviation[computing]
+        median = np.median(deviations, axis=0)
+        band = np.maximum(SAME_CYCLES, WITHIN * np.abs(median))
+        agreed = (np.abs(deviations - median) < band).mean(0) >= AGREE
+        for i in np.flatnonzero(agreed & (np.abs(median) > CONTRADICTS)):
+            if int(line[i]) in explained:
                 continue
             nominal = rows.mhz[line[i], 0]
             named.append(
                 f"{rows.where(int(np.flatnonzero(computing)[0]), line[i])} runs as at "
-                f"{nominal * np.exp(-middle[i]):.0f} MHz core"
+                f"{nominal * np.exp(-median[i]):.0f} MHz core"
             )
             members.append(np.flatnonzero(rows.setting == line[i]))
             n_kernels = max(n_kernels, int(computing.sum()))
@@ -391,26 +394,27 @@ def apparent_clocks(
 def too_many_cycles(
     rows: Rows, grids: dict[str, MedianGrid], named_already: np.ndarray
 ) -> list[Finding]:
-    """Settings at which kernels take more core cycles than those at the clocks beside allow.
+    """A finding of the settings at which kernels take more core cycles than at the neighbouring
+    clocks is consistent with.
 
     ``named_already``: as in :func:`apparent_clocks`.
     """
     y, mhz = grids["time"].y, rows.mhz[:, 0]
-    known = set(rows.setting[np.isin(rows.index, named_already)].tolist())
+    explained = set(rows.setting[np.isin(rows.index, named_already)].tolist())
     named, members = [], []
     for domain, line in clock_lines(rows):
-        if domain or known.intersection(line.tolist()):
+        if domain or explained.intersection(line.tolist()):
             continue
         cycles = np.exp(y[:, line]) * mhz[line]
-        below, at, above = mhz[line[:-2]], mhz[line[1:-1]], mhz[line[2:]]
-        share = (at - below) / (above - below)
-        allowed = (1.0 - share) * cycles[:, :-2] + share * cycles[:, 2:]
-        more = np.log(cycles[:, 1:-1] / allowed)
+        low_mhz, middle_mhz, high_mhz = mhz[line[:-2]], mhz[line[1:-1]], mhz[line[2:]]
+        weight = (middle_mhz - low_mhz) / (high_mhz - low_mhz)
+        allowed = (1.0 - weight) * cycles[:, :-2] + weight * cycles[:, 2:]
+        excess = np.log(cycles[:, 1:-1] / allowed)
         for i, setting in enumerate(line[1:-1]):
-            of = more[np.isfinite(more[:, i]), i]
-            middle = float(np.median(of)) if len(of) >= MIN_KERNELS else 0.0
-            if middle > CONTRADICTS and (of > SAME_CYCLES).mean() >= AGREE:
-                named.append(f"{rows.setting_text(setting)}: {100.0 * np.expm1(middle):.0f} %")
+            excesses = excess[np.isfinite(excess[:, i]), i]
+            median = float(np.median(excesses)) if len(excesses) >= MIN_KERNELS else 0.0
+            if median > CONTRADICTS and (excesses > SAME_CYCLES).mean() >= AGREE:
+                named.append(f"{rows.setting_text(setting)}: {100.0 * np.expm1(median):.0f} %")
                 members.append(np.flatnonzero(rows.setting == setting))
     return _contradicted(
         rows,
@@ -421,51 +425,52 @@ def too_many_cycles(
     )
 
 
-def _contradicted(rows: Rows, members: list[np.ndarray], what: str) -> list[Finding]:
-    """``members``: the rows of each setting that is contradicted; ``what`` contradicts it."""
+def _contradicted(rows: Rows, members: list[np.ndarray], reason: str) -> list[Finding]:
+    """The finding of nominal clocks that ``reason`` contradicts; ``members``: the rows of each
+    setting."""
     if not members:
         return []
-    rows_of = np.unique(np.concatenate(members))
+    bad = np.unique(np.concatenate(members))
     return [
         Finding(
             "clocks",
             "warning",
-            rows.index[rows_of],
-            f"in {len(rows_of)} rows at {len(members)} setting{'s' * (len(members) > 1)} {what}; "
+            rows.index[bad],
+            f"in {len(bad)} rows at {len(members)} setting{'s' * (len(members) > 1)} {reason}; "
             f"import the achieved clocks as core_mhz, or leave these settings out",
         )
     ]
 
 
 def swapped_clocks(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
-    """Core and memory columns that are swapped: kernels that compute follow the memory clock.
+    """A finding of swapped core and memory columns: kernels that compute follow the memory clock.
 
-    Kernels are put in order by their operations per byte of memory. Of a third with the most,
-    time must follow the core clock, and of a third with the fewest the memory clock.
+    Kernels are sorted by their operations per byte of memory. The times of the third with the most
+    must follow the core clock, and those of the third with the fewest the memory clock.
     """
     x = log_mhz(rows)
-    memory, other = rows.kernel_bytes_and_operations()
-    judged = np.flatnonzero(memory + other > 0)
+    transferred, operations = rows.kernel_bytes_and_operations()
+    judged = np.flatnonzero(transferred + operations > 0)
     if len(judged) < 4 or not np.isfinite(x).all():
         return []
     powers = _powers(x, grids["time"].y[judged])
-    clear = np.isfinite(powers).all(1)
-    judged, powers = judged[clear], powers[clear]
+    determined = np.isfinite(powers).all(1)
+    judged, powers = judged[determined], powers[determined]
     if len(judged) < 4:
         return []
-    share = other[judged] / (other[judged] + memory[judged])
-    order = np.argsort(share, kind="stable")
+    operation_share = operations[judged] / (operations[judged] + transferred[judged])
+    order = np.argsort(operation_share, kind="stable")
     third = max(len(order) // 3, 1)
     moving, computing = powers[order[:third]], powers[order[-third:]]
-    if share[order[third - 1]] >= share[order[-third]]:
+    if operation_share[order[third - 1]] >= operation_share[order[-third]]:
         return []
-    computing_follows = np.median(computing, axis=0)
-    moving_follows = np.median(moving, axis=0)
+    computing_power = np.median(computing, axis=0)
+    moving_power = np.median(moving, axis=0)
     swapped = (
-        computing_follows[1] < FOLLOWS
-        and computing_follows[0] > IGNORES
-        and moving_follows[0] < FOLLOWS
-        and moving_follows[1] > IGNORES
+        computing_power[1] < FOLLOWS
+        and computing_power[0] > IGNORES
+        and moving_power[0] < FOLLOWS
+        and moving_power[1] > IGNORES
     )
     if not swapped:
         return []
@@ -483,31 +488,31 @@ def swapped_clocks(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
 
 
 def _powers(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The powers of core and memory clock that the time of each kernel, a row of ``y``, follows:
-    float64 (kernels, 2), NaN where not clear."""
+    """The powers of core and memory clock in each kernel's time, from the log times ``y`` (kernels,
+    settings): float64 (kernels, 2), NaN if not determined."""
     powers = np.full((len(y), 2), np.nan)
     patterns, pattern = np.unique(np.isfinite(y), axis=0, return_inverse=True)
-    for i, known in enumerate(patterns):
-        alike = np.flatnonzero(pattern.reshape(-1) == i)
-        design = np.column_stack([np.ones(known.sum()), x[known]])
-        if known.sum() >= 4 and np.linalg.matrix_rank(design) == 3:
-            of_mine = y[np.ix_(alike, np.flatnonzero(known))]
-            powers[alike] = np.linalg.lstsq(design, of_mine.T, rcond=None)[0][1:].T
+    for i, measured in enumerate(patterns):
+        kernels = np.flatnonzero(pattern.reshape(-1) == i)
+        design = np.column_stack([np.ones(measured.sum()), x[measured]])
+        if measured.sum() >= 4 and np.linalg.matrix_rank(design) == 3:
+            times = y[np.ix_(kernels, np.flatnonzero(measured))]
+            powers[kernels] = np.linalg.lstsq(design, times.T, rcond=None)[0][1:].T
     return powers
 
 
 def fixed_duration(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
-    """Times that depend on no clock.
+    """A finding of kernels whose times depend on no clock.
 
-    A kernel that waits for memory does not follow the core clock alone; no kernel that computes
-    or moves data is independent of both clocks. Where all kernels take the same time at all
-    settings, each was run for a fixed time: its energies are not those of the same work.
+    A kernel that waits for memory may not follow the core clock, but no kernel that computes or
+    moves data is independent of both clocks. If all kernels take the same time at all settings,
+    each ran for a fixed time, and its energies are of different amounts of work.
     """
     y = grids["time"].y
-    known = np.isfinite(y)
-    spans = np.array([_clock_span(rows.mhz[of]) for of in known])  # (kernels, 2)
-    swept = (known.sum(1) >= MIN_SETTINGS_OF_LOOP) & (spans > SPAN).any(1)
-    spread = np.nanmax(np.where(known, y, -np.inf), 1) - np.nanmin(np.where(known, y, np.inf), 1)
+    valid = np.isfinite(y)
+    spans = np.array([_clock_span(rows.mhz[settings]) for settings in valid])  # (kernels, 2)
+    swept = (valid.sum(1) >= MIN_SETTINGS_OF_LOOP) & (spans > SPAN).any(1)
+    spread = np.nanmax(np.where(valid, y, -np.inf), 1) - np.nanmin(np.where(valid, y, np.inf), 1)
     flat = swept & (spread < FLAT)
     if not flat.any():
         return []
@@ -515,16 +520,16 @@ def fixed_duration(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
     members = np.flatnonzero(np.isin(rows.kernel, kernels))
     level = np.array([float(np.nanmedian(y[k])) for k in kernels])
     all_flat = bool(flat[swept].all())
-    alike = len(kernels) >= MIN_SETTINGS_OF_LOOP and float(np.ptp(level)) < FLAT
+    same_time = len(kernels) >= MIN_SETTINGS_OF_LOOP and float(np.ptp(level)) < FLAT
     named = first_named(
-        [f"{rows.kernels[k]}: {np.exp(of):.4g} s" for k, of in zip(kernels, level, strict=True)]
+        [f"{rows.kernels[k]}: {np.exp(t):.4g} s" for k, t in zip(kernels, level, strict=True)]
     )
     where = f"in {len(members)} rows of {len(kernels)} of {len(rows.kernels)} kernels ({named})"
     remedy = (
         "import the time and the energy of the same work at each setting: divide both by the "
         "iterations that were done"
     )
-    if all_flat and alike:
+    if all_flat and same_time:
         return [
             Finding(
                 "time",
@@ -536,8 +541,8 @@ def fixed_duration(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
         ]
     # With the core clock alone swept, kernels that wait for memory are flat.
     if not all_flat or len(kernels) < MIN_SETTINGS_OF_LOOP:
-        both = (spans > SPAN).all(1)
-        kernels = np.flatnonzero(flat & both)
+        both_swept = (spans > SPAN).all(1)
+        kernels = np.flatnonzero(flat & both_swept)
         if not len(kernels):
             return []
         members = np.flatnonzero(np.isin(rows.kernel, kernels))
@@ -555,6 +560,6 @@ def fixed_duration(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
 
 
 def _clock_span(mhz: np.ndarray) -> tuple[float, float]:
-    """The logarithm of the largest clock ratio, of core and memory; 0 where it is not known."""
+    """The logarithm of the largest clock ratio, of core and memory; 0 without clocks."""
     core, mem = (column[np.isfinite(column)] for column in mhz.T)
     return tuple(float(np.ptp(np.log(c))) if len(c) else 0.0 for c in (core, mem))  # type: ignore[return-value]

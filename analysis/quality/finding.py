@@ -1,4 +1,4 @@
-"""What a check of the measurements reports, and its text."""
+"""The result of a check of the measurements, and its text."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ if TYPE_CHECKING:
 
 MAX_NAMED = 3
 SEPARATE = 3
-"""Findings of one check that people read one by one; of more, the first and the number."""
+"""The most findings of one check that a report shows singly; of more it shows the first and the
+number."""
 
 Severity = Literal["refused", "warning", "note"]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check reports of a site's measurements.
+    """A problem of a site's measurements.
 
-    ``check``: its short name. ``severity``: ``refused`` (cannot be used for a fit), ``warning`` or
-    ``note``. ``rows``: int64, sorted indices into the Dataset's measurement dimension.
-    ``text``: what was found, where, and what to do about it. ``kernels``: those that the rows
-    are of, by label.
+    ``check``: the check's short name. ``severity``: ``refused`` (a fit cannot use the rows),
+    ``warning`` or ``note``. ``rows``: int64, sorted indices into the Dataset's measurement
+    dimension. ``text``: the problem, its place and its remedy. ``kernels``: those of the rows, by
+    label.
     """
 
     check: str
@@ -40,7 +41,7 @@ class Finding:
     kernels: tuple[KernelInstance, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """A finding of ``campaign fit --json``."""
+        """The finding as in ``campaign fit --json``."""
         return {
             "check": self.check,
             "severity": self.severity,
@@ -52,18 +53,18 @@ class Finding:
 def describe(finding: Finding, dataset: xr.Dataset | Columns, limit: int = 5) -> list[str]:
     """The first ``limit`` rows of a finding, a line each: kernel, setting, repeat, point id."""
     lines = []
-    known = dataset_kernels(dataset)
+    kernels = dataset_kernels(dataset)
     for row in finding.rows[:limit]:
-        one = {
+        values = {
             name: np.asarray(dataset[name])[row]
             for name in ("kernel", "params", *AXES, "repeat", "node", "point_id")
             if name in dataset
         }
-        kernel = known[str(one["kernel"]), str(one.get("params", ""))]
-        text = f"{kernel.label} at {setting_text(Setting.of_row(one))}"
-        text += f", repeat {int(one['repeat'])}" if "repeat" in one else ""
-        text += f", node {one['node']}" if one.get("node") else ""
-        lines.append(text + (f" ({one['point_id']})" if "point_id" in one else ""))
+        kernel = kernels[str(values["kernel"]), str(values.get("params", ""))]
+        text = f"{kernel.label} at {setting_text(Setting.of_row(values))}"
+        text += f", repeat {int(values['repeat'])}" if "repeat" in values else ""
+        text += f", node {values['node']}" if values.get("node") else ""
+        lines.append(text + (f" ({values['point_id']})" if "point_id" in values else ""))
     if len(finding.rows) > limit:
         lines.append(f"and {len(finding.rows) - limit} further rows")
     return lines

@@ -1,7 +1,6 @@
-"""What a difference is judged against: the noise of each kernel, and the limit of chance.
+"""The noise of each kernel, and the limit of differences by chance.
 
-Noise is estimated between repeats of one point where there are any, and between neighbouring
-settings.
+Noise is estimated between repeats of a point, if there are any, and between neighbouring settings.
 """
 
 from __future__ import annotations
@@ -15,34 +14,35 @@ from analysis.quality.rows import Rows
 from dvfs.groups import Groups
 
 FALSE_ALARM = 0.01
-"""The chance that a check reports something in a clean data set."""
+"""The probability that a check has a finding in a clean data set."""
 RELEVANT = 0.01
-"""Differences of less than one percent are ignored, however significant they are."""
+"""The relative difference below which a difference is ignored, even if it is significant."""
 
 
 def student_limit(n_compared: int, df: float) -> float:
-    """Student's t of ``df`` degrees of freedom beyond which none of ``n_compared`` comes by
-    chance."""
+    """The limit of Student's t, ``df`` degrees of freedom, that none of ``n_compared`` values
+    exceeds by chance, except with probability :data:`FALSE_ALARM`."""
     # scipy.special: scipy.stats takes a second to import.
     tail = 0.5 * FALSE_ALARM / max(n_compared, 1)
     return float(-special.stdtrit(min(max(df, 1.0), 1e6), tail))
 
 
 NOISE_FLOOR = 1e-3
-"""Relative: no meter and no clock is taken to be better than this."""
+"""Relative: the least noise that is assumed of any meter and clock."""
 UNKNOWN_NOISE = 0.05
-"""Relative: assumed where there are neither repeats nor neighbours."""
+"""Relative: the noise that is assumed without repeats and neighbours."""
 MAD_TO_SIGMA = 1.4826
 MAD_EFFICIENCY = 0.37
-"""A median deviation of n values is as precise as a variance of 0.37 n of them."""
+"""A median absolute deviation of n values is as precise as a variance of 0.37 n values."""
 OWN_NOISE_FROM = 10
-"""Comparisons from which on a kernel has its own estimate of noise."""
+"""The fewest comparisons for an estimate of one kernel's noise."""
 
 
 def noise_of_groups(
     differences: np.ndarray, group: np.ndarray, n_groups: int
 ) -> tuple[np.ndarray, float]:
-    """Noise by group from differences of unit weight, never below that of all; and its df."""
+    """The noise of each group, from differences of unit weight, at least that of all groups; and
+    the degrees of freedom."""
     if not len(differences):
         return np.full(n_groups, UNKNOWN_NOISE), 0.0
     size = np.abs(differences)
@@ -57,22 +57,23 @@ def noise_of_groups(
 def repeat_noise(
     rows: Rows,
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], float]:
-    """Each row's distance from its repeats' median, and the noise of each kernel, by quantity.
+    """Each row's deviation from its cell's median and each kernel's noise, by quantity; and the
+    noise's degrees of freedom.
 
-    What a node always adds (its leakage, its meter's scale) is taken off first: it is no noise.
+    A node's constant offset (its leakage, its meter's scale) is subtracted first: it is no noise.
     """
     order = np.lexsort([rows.repeat, rows.start_unix_s, rows.node, rows.cell])
     cell, node = rows.cell[order], rows.node[order]
-    alike = (cell[1:] == cell[:-1]) & (node[1:] == node[:-1])
-    group = rows.kernel[order[1:]][alike]
+    is_repeat = (cell[1:] == cell[:-1]) & (node[1:] == node[:-1])
+    group = rows.kernel[order[1:]][is_repeat]
     residual, sigma, df = {}, {}, 0.0
     for name, values in rows.values.items():
-        away = values - rows.cells.by_row(rows.cells.medians(values))
+        deviation = values - rows.cells.by_row(rows.cells.medians(values))
         if rows.node.any():
-            of_node = Groups(rows.node)
-            away = away - of_node.by_row(of_node.medians(away))
-        residual[name] = away
-        steps = np.diff(values[order])[alike] / np.sqrt(2.0)
+            nodes = Groups(rows.node)
+            deviation = deviation - nodes.by_row(nodes.medians(deviation))
+        residual[name] = deviation
+        steps = np.diff(values[order])[is_repeat] / np.sqrt(2.0)
         sigma[name], df = noise_of_groups(steps, group, len(rows.kernels))
     return residual, sigma, df
 
@@ -81,8 +82,8 @@ def repeat_noise(
 class MedianGrid:
     """The medians of one quantity by kernel and setting, with their variances.
 
-    ``y``: float64 (kernels, settings), logarithms, NaN where not measured. ``variance``: of
-    each. ``df``: degrees of freedom of the noise they come from.
+    ``y``: float64 (kernels, settings), logarithms, NaN where not measured. ``variance``: of each
+    median. ``df``: degrees of freedom of the noise.
     """
 
     y: np.ndarray
@@ -96,50 +97,50 @@ def log_mhz(rows: Rows) -> np.ndarray:
 
 
 def clock_lines(rows: Rows, measured: np.ndarray | None = None) -> list[tuple[int, np.ndarray]]:
-    """(domain, settings in order of its clock) for each clock of the other domain; of all
-    settings, or of those ``measured``."""
+    """(domain, settings in order of its clock) for each clock of the other domain; of all settings,
+    or of the ``measured`` ones, bool (settings,)."""
     lines = []
     for domain in (0, 1):
-        known = np.isfinite(rows.mhz[:, domain])
+        usable = np.isfinite(rows.mhz[:, domain])
         if measured is not None:
-            known &= measured
-        _, other = np.unique(rows.mhz[:, 1 - domain], return_inverse=True)
-        for level in np.unique(other[known]):
-            line = np.flatnonzero(known & (other == level))
+            usable &= measured
+        _, other_clock = np.unique(rows.mhz[:, 1 - domain], return_inverse=True)
+        for level in np.unique(other_clock[usable]):
+            line = np.flatnonzero(usable & (other_clock == level))
             if len(line) > 1:
                 lines.append((domain, line[np.argsort(rows.mhz[line, domain])]))
     return lines
 
 
 def _bends(rows: Rows, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How far each cell lies from the straight line between its kernel's cells next to it, in
-    units of one cell's noise; and its kernel. Both float64 and int64 (bends,)."""
+    """The distance of each cell from the straight line between its kernel's neighbouring cells, in
+    units of one cell's noise, float64 (bends,); and its kernel, int64 (bends,)."""
     x = log_mhz(rows)
-    bends, kernels = [np.zeros(0)], [np.zeros(0, np.int64)]
+    bends, bend_kernels = [np.zeros(0)], [np.zeros(0, np.int64)]
     measured, pattern = np.unique(np.isfinite(y), axis=0, return_inverse=True)
     for i, settings in enumerate(measured):
-        alike = np.flatnonzero(pattern.reshape(-1) == i)
+        kernel = np.flatnonzero(pattern.reshape(-1) == i)
         for domain, line in clock_lines(rows, settings):
-            a, b, c = line[:-2], line[1:-1], line[2:]
-            w = (x[b, domain] - x[a, domain]) / (x[c, domain] - x[a, domain])
-            of_mine = y[alike]
-            bend = of_mine[:, b] - (1 - w) * of_mine[:, a] - w * of_mine[:, c]
-            bends.append((bend / np.sqrt(1.0 + (1 - w) ** 2 + w**2)).ravel())
-            kernels.append(np.repeat(alike, len(b)))
-    return np.concatenate(bends), np.concatenate(kernels)
+            low, middle, high = line[:-2], line[1:-1], line[2:]
+            weight = (x[middle, domain] - x[low, domain]) / (x[high, domain] - x[low, domain])
+            values = y[kernel]
+            bend = values[:, middle] - (1 - weight) * values[:, low] - weight * values[:, high]
+            bends.append((bend / np.sqrt(1.0 + (1 - weight) ** 2 + weight**2)).ravel())
+            bend_kernels.append(np.repeat(kernel, len(middle)))
+    return np.concatenate(bends), np.concatenate(bend_kernels)
 
 
 def median_grid(rows: Rows, name: str, sigma: np.ndarray, df: float) -> MedianGrid:
-    """The medians of time or power; their variances by repeats, and by neighbouring settings."""
+    """The medians of time or power, with variances from repeats and from neighbouring settings."""
     shape = (len(rows.kernels), len(rows.mhz))
     y, n = np.full(shape, np.nan), np.ones(shape)
-    at = np.unravel_index(rows.cells.codes, shape)
-    y[at], n[at] = rows.cells.medians(rows.values[name]), rows.cells.sizes
+    cells = np.unravel_index(rows.cells.codes, shape)
+    y[cells], n[cells] = rows.cells.medians(rows.values[name]), rows.cells.sizes
     smooth, smooth_df = noise_of_groups(*_bends(rows, y), shape[0])
     if not smooth_df and df:
         smooth = np.zeros(shape[0])
     repeated = np.zeros(shape) if not df else sigma[:, None] ** 2 / n
     # The variance of a median is pi/2 times that of a mean.
     variance = np.maximum(repeated * np.where(n > 2, np.pi / 2, 1.0), smooth[:, None] ** 2)
-    known_df = [freedom for freedom in (df, smooth_df) if freedom]
-    return MedianGrid(y, variance, min(known_df) if known_df else np.inf)
+    freedoms = [freedom for freedom in (df, smooth_df) if freedom]
+    return MedianGrid(y, variance, min(freedoms) if freedoms else np.inf)

@@ -1,5 +1,5 @@
-"""The checks of where measurements come from: what showed the clocks and measured the energies,
-and whether all were made in one way.
+"""The checks of the origins of measurements: unproven clocks, estimated or replayed energies, and
+different set-ups.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ ENERGY_ORIGIN = "energy origin"
 
 
 def unproven_clocks(rows: Rows) -> list[Finding]:
-    """Rows whose clocks are unproven, where the site was measured at several settings.
+    """A finding of the rows with unproven clocks, if the site has several settings.
 
-    They may all have run at one clock: what differs between them is then no effect of it.
+    All these rows may have run at one clock: their differences are then no effect of the clock.
     """
     unproven = np.flatnonzero(rows.clock_proof == UNPROVEN)
     if not len(unproven) or len(rows.mhz) < 2:
@@ -47,18 +47,18 @@ def unproven_clocks(rows: Rows) -> list[Finding]:
 
 
 def estimated(dataset: xr.Dataset | Columns, rows: Rows) -> list[Finding]:
-    """Rows whose energy was estimated: a model of it would be one of that estimate."""
-    why = estimated_energies(dataset, rows.index)
-    found = np.flatnonzero(why != "")
-    if not len(found):
+    """A finding of the rows with estimated energies: a fit of them would model the estimate."""
+    origins = estimated_energies(dataset, rows.index)
+    bad = np.flatnonzero(origins != "")
+    if not len(bad):
         return []
-    reasons = first_named(sorted(set(why[found].tolist())))
+    reasons = first_named(sorted(set(origins[bad].tolist())))
     return [
         Finding(
             ENERGY_ORIGIN,
             "refused",
-            rows.index[found],
-            f"the energies of {len(found)} of {len(rows.index)} rows are estimated, not measured "
+            rows.index[bad],
+            f"the energies of {len(bad)} of {len(rows.index)} rows are estimated, not measured "
             f"({reasons}); measure them with a meter, or accept them with --accept-unproven "
             "(results will say so)",
         )
@@ -66,7 +66,7 @@ def estimated(dataset: xr.Dataset | Columns, rows: Rows) -> list[Finding]:
 
 
 def recorded_energies(dataset: xr.Dataset | Columns, rows: Rows) -> list[Finding]:
-    """Rows whose energy is of a channel of the meter ``recorded``."""
+    """A finding of the rows whose energy comes from a channel of the meter ``recorded``."""
     if "meters" not in dataset:
         return []
     meters = texts_of(dataset, "meters")
@@ -95,10 +95,10 @@ def _is_replayed(meters: str) -> bool:
 
 
 def mixed_setups(dataset: xr.Dataset | Columns, site: str) -> list[Finding]:
-    """A warning that names what differs between the set-ups of a site's rows.
+    """A warning that names the differences between the set-ups of a site's rows.
 
     The Dataset's attribute ``mixtures`` is the JSON of a list of ``{"site", "setups", "text",
-    "differences": [{"key", "values": [[value, measurements], ...]}]}``: a site that it names has
+    "differences": [{"key", "values": [[value, measurements], ...]}]}``, one for each site with
     measurements under several set-ups.
     """
     return [

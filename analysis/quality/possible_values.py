@@ -1,4 +1,4 @@
-"""The checks of values against what any device can have, and against one another."""
+"""The checks of values against the limits of any device, and against one another."""
 
 from __future__ import annotations
 
@@ -14,33 +14,34 @@ from dvfs.dataset import POSSIBLE
 from dvfs.groups import Groups
 
 NODE_W = (0.005, 2e4)
-"""The mean power of a kernel, from one small core of a phone with its idle power taken off (8 mW
-in freqbench's data) to a node of eight large GPUs (14 kW)."""
+"""The range of a kernel's mean power: from one small core of a phone, without its idle power (8 mW
+in freqbench's data), to a node of eight large GPUs (14 kW)."""
 FAST_MHZ, FAST_W = 1500.0, 0.06
-"""The least power at a fast core clock: one small core of a phone draws 67 mW at 1600 MHz, with its
-idle power taken off (freqbench's data)."""
+"""The least power at a fast core clock: one small core of a phone draws 67 mW at 1600 MHz,
+without its idle power (freqbench's data)."""
 GPU_J_PER_CYCLE = (3e-10, 2e-5)
-"""The energy of one core cycle where there is a memory clock. The GPU of a small board draws some
-0.5 W at 900 MHz, and a GTX 980 at least 34 nJ a cycle; a node of eight large GPUs some 7 uJ."""
+"""The range of the energy of one core cycle of a device with a memory clock. The GPU of a small
+board draws some 0.5 W at 900 MHz, a GTX 980 at least 34 nJ a cycle, eight large GPUs some 7 uJ."""
 GPU_BEST_PJ = 1e4
-"""The energy of one counted operation in the best row of a GPU: 40 pJ on the Jetson TK1 (Choi &
+"""The most energy of one counted operation in a GPU's best row: 40 pJ on the Jetson TK1 (Choi &
 Vuduc 2016), 27 pJ on a GTX 980, at most 1 nJ over all platforms of Choi et al. 2014."""
 BEST_PER_CYCLE = 0.02
-"""Counted operations in one core cycle, in the best row: even a chain of cache misses, each of some
-300 cycles and 8 bytes, has 0.03."""
+"""The fewest counted operations in a core cycle in the best row: even a chain of cache misses, each
+of some 300 cycles and 8 bytes, has 0.03."""
 FALLS = 0.02
-"""Relative: a voltage under load that was measured falls by less."""
+"""The relative fall from one clock to the next that no measured voltage under load reaches."""
 REVERSED = 0.05
-"""Relative: from the lowest to the highest clock, no voltage table falls by as much."""
+"""The relative fall from the lowest to the highest clock that no voltage table reaches."""
 VARIES = float(np.log(1.2))
-"""Of the work: counters of the same work differ by less, in the class that differs least."""
+"""The logarithm of the ratio that counters of the same work do not reach, in the class that varies
+least."""
 ONE_VARIES = float(np.log(1.5))
-"""Of one class alone, where most counts of the site are the same at all settings."""
+"""The same of any class, if most counts of the site are equal at all settings."""
 SAME = 1e-6
 
 
 def possible_clocks_and_volts(rows: Rows) -> list[Finding]:
-    """Clocks and voltages that no device has; see :data:`dvfs.dataset.POSSIBLE`."""
+    """Findings of clocks and voltages outside :data:`dvfs.dataset.POSSIBLE`."""
     columns = {
         "core_mhz": (rows.mhz[rows.setting, 0], "clocks"),
         "mem_mhz": (rows.mhz[rows.setting, 1], "clocks"),
@@ -48,7 +49,7 @@ def possible_clocks_and_volts(rows: Rows) -> list[Finding]:
         "mem_v": (rows.volts[:, 1], "voltages"),
     }
     findings = []
-    for name, (values, what) in columns.items():
+    for name, (values, quantity) in columns.items():
         low, high, unit = POSSIBLE[name]
         bad = np.flatnonzero((values < low) | (values > high))
         if not len(bad):
@@ -63,7 +64,7 @@ def possible_clocks_and_volts(rows: Rows) -> list[Finding]:
                 "refused",
                 rows.index[bad],
                 f"in {len(bad)} rows {name} is not between {low:g} and {high:,g} {unit}, as "
-                f"{what} of devices are ({first_named(named)}); "
+                f"{quantity} of devices are ({first_named(named)}); "
                 f"{_factor_advice(values[bad], low, high, unit)}",
             )
         )
@@ -76,7 +77,7 @@ def _first_of_each(values: np.ndarray, rows: np.ndarray) -> list[int]:
 
 
 def _factor_advice(values: np.ndarray, low: float, high: float, unit: str) -> str:
-    """The power of ten that makes all values possible, as advice."""
+    """Advice that names the power of ten that makes all values possible."""
     for exponent in (-3, 3, -6):
         scaled = values * 10.0**exponent
         if ((scaled >= low) & (scaled <= high)).all():
@@ -85,34 +86,34 @@ def _factor_advice(values: np.ndarray, low: float, high: float, unit: str) -> st
 
 
 def possible_power(rows: Rows) -> list[Finding]:
-    """Kernels and settings whose energy over time is not plausible for a node."""
+    """A finding of cells whose energy over time is not plausible for a node or a GPU."""
     power_w = np.exp(rows.values["power"])
     low, high = NODE_W
     slow = rows.mhz[rows.setting, 0] < FAST_MHZ
-    bad = (power_w < np.where(slow, low, FAST_W)) | (power_w > high)
+    beyond_node = (power_w < np.where(slow, low, FAST_W)) | (power_w > high)
     mem_mhz = rows.mhz[rows.setting, 1]
     per_cycle_j = power_w / (rows.mhz[rows.setting, 0] * 1e6)
     with np.errstate(invalid="ignore"):
         small, large = per_cycle_j < GPU_J_PER_CYCLE[0], per_cycle_j > GPU_J_PER_CYCLE[1]
-        gpu = np.isfinite(mem_mhz) & (small | large)
-    off = np.flatnonzero(bad | gpu)
-    if not len(off):
+        beyond_gpu = np.isfinite(mem_mhz) & (small | large)
+    bad = np.flatnonzero(beyond_node | beyond_gpu)
+    if not len(bad):
         return []
-    cells = rows.in_cells(np.unique(rows.cell[off]))
-    usual_w = float(np.exp(np.median(rows.values["power"][off])))
+    cells = rows.in_cells(np.unique(rows.cell[bad]))
+    usual_w = float(np.exp(np.median(rows.values["power"][bad])))
     named = [
         f"{rows.where(rows.kernel[i], rows.setting[i])}: {power_w[i]:.3g} W"
-        for i in off[np.unique(rows.cell[off], return_index=True)[1]][: MAX_NAMED + 1]
+        for i in bad[np.unique(rows.cell[bad], return_index=True)[1]][: MAX_NAMED + 1]
     ]
-    n_cells = len(np.unique(rows.cell[off]))
+    n_cells = len(np.unique(rows.cell[bad]))
     more = f"; and {n_cells - MAX_NAMED} more" if n_cells > MAX_NAMED else ""
-    what = "a node" if bad[off].any() else "a GPU at its clocks"
+    device = "a node" if beyond_node[bad].any() else "a GPU at its clocks"
     return [
         Finding(
             "units",
             "warning",
             rows.index[cells],
-            f"in {len(off)} of {len(power_w)} rows energy over time is not plausible for {what}, "
+            f"in {len(bad)} of {len(power_w)} rows energy over time is not plausible for {device}, "
             f"{usual_w:.3g} W in the median of these rows ({'; '.join(named[:MAX_NAMED])}{more}); "
             f"check the units of energy_j and time_s (mJ? ms?) and import with their factors",
         )
@@ -120,47 +121,49 @@ def possible_power(rows: Rows) -> list[Finding]:
 
 
 def possible_operations(rows: Rows) -> list[Finding]:
-    """A site where even the best row needs more energy or more cycles an operation than any."""
+    """A finding of a site whose best row needs an implausible energy, or cycles, per operation."""
     counted = sum((np.nan_to_num(n) for n in rows.counts.values()), np.zeros(len(rows.index)))
-    having = counted > 0
-    if not having.any():
+    counted_rows = counted > 0
+    if not counted_rows.any():
         return []
-    n = counted[having]
-    pj = np.exp(rows.values["energy"][having]) / n * 1e12
-    cycles = np.exp(rows.values["time"][having]) * rows.mhz[rows.setting[having], 0] * 1e6
+    n = counted[counted_rows]
+    pj = np.exp(rows.values["energy"][counted_rows]) / n * 1e12
+    cycles = (
+        np.exp(rows.values["time"][counted_rows]) * rows.mhz[rows.setting[counted_rows], 0] * 1e6
+    )
     gpu = bool(np.isfinite(rows.mhz[:, 1]).any())
     per_cycle = n / cycles
-    seen = []
+    limits = []
     if gpu and pj.min() > GPU_BEST_PJ:
-        seen.append(f"at least {pj.min():.3g} pJ an operation")
+        limits.append(f"at least {pj.min():.3g} pJ an operation")
     if np.isfinite(per_cycle).any() and np.nanmax(per_cycle) < BEST_PER_CYCLE:
-        seen.append(f"at most {np.nanmax(per_cycle):.2g} operations in a core cycle")
-    if not seen:
+        limits.append(f"at most {np.nanmax(per_cycle):.2g} operations in a core cycle")
+    if not limits:
         return []
     return [
         Finding(
             "units",
             "warning",
-            rows.index[having],
-            f"in all {int(having.sum())} rows with counts there are {' and '.join(seen)}, which "
-            f"is not plausible for a device; check the units of energy_j, time_s and the counts "
-            f"(mJ? ms? billions?) and import with their factors",
+            rows.index[counted_rows],
+            f"in all {int(counted_rows.sum())} rows with counts there are {' and '.join(limits)}, "
+            f"which is not plausible for a device; check the units of energy_j, time_s and the "
+            f"counts (mJ? ms? billions?) and import with their factors",
         )
     ]
 
 
 def falling_voltages(rows: Rows) -> list[Finding]:
-    """Voltages (the median at each clock of a domain) that are lower at a higher clock; without
-    rows that ran at another core clock, as under a power limit, whose voltages are of that one."""
+    """Findings of voltages (the median at each clock of a domain) that are lower at a higher clock.
+    Core voltages of rows that ran at another core clock, as under a power limit, are excluded."""
     findings = []
-    asked_mhz = rows.mhz[rows.setting, 0]
-    held = clocks_run_at(asked_mhz, rows.achieved_mhz[:, 0], rows.limit_w) == asked_mhz
+    requested_mhz = rows.mhz[rows.setting, 0]
+    held = clocks_run_at(requested_mhz, rows.achieved_mhz[:, 0], rows.limit_w) == requested_mhz
     for domain, name in ((0, "core"), (1, "mem")):
-        clocks, of_setting = np.unique(rows.mhz[:, domain], return_inverse=True)
-        at, volts = of_setting[rows.setting], rows.volts[:, domain]
-        known = np.isfinite(volts) & np.isfinite(clocks)[at] & (held | (name == "mem"))
-        groups = Groups(at[known])
-        clocks, median_v = clocks[groups.codes], groups.medians(volts[known])
+        clocks, clock_of_setting = np.unique(rows.mhz[:, domain], return_inverse=True)
+        clock, volts = clock_of_setting[rows.setting], rows.volts[:, domain]
+        usable = np.isfinite(volts) & np.isfinite(clocks)[clock] & (held | (name == "mem"))
+        groups = Groups(clock[usable])
+        clocks, median_v = clocks[groups.codes], groups.medians(volts[usable])
         falls = [
             f"{low_v:g} V at {low:g} MHz, {high_v:g} V at {high:g} MHz"
             for (low, low_v), (high, high_v) in pairwise(zip(clocks, median_v, strict=True))
@@ -168,18 +171,18 @@ def falling_voltages(rows: Rows) -> list[Finding]:
         ]
         if not falls:
             continue
-        whole = median_v[-1] < median_v[0] * (1 - REVERSED)
+        reversed_table = median_v[-1] < median_v[0] * (1 - REVERSED)
         findings.append(
             Finding(
                 "voltages",
-                "refused" if whole else "warning",
-                rows.index[known],
-                f"in {int(known.sum())} rows {name}_v falls as {name}_mhz rises "
+                "refused" if reversed_table else "warning",
+                rows.index[usable],
+                f"in {int(usable.sum())} rows {name}_v falls as {name}_mhz rises "
                 f"({first_named(falls)}); "
                 + (
                     "the voltages may be in reverse order or of another column: correct them, or "
                     "leave them out"
-                    if whole
+                    if reversed_table
                     else "check the voltage of these clocks"
                 ),
             )
@@ -188,22 +191,22 @@ def falling_voltages(rows: Rows) -> list[Finding]:
 
 
 def energy_against_power(rows: Rows, power_w: np.ndarray) -> list[Finding]:
-    """Rows whose energy is not the power (W) kept beside it times the time."""
-    known = np.flatnonzero(power_w > 0)
-    ratio = np.exp(rows.values["power"][known]) / power_w[known]
+    """A finding of rows whose energy is not the power (W) in their provenance times the time."""
+    compared = np.flatnonzero(power_w > 0)
+    ratio = np.exp(rows.values["power"][compared]) / power_w[compared]
     wrong = np.abs(np.log(ratio)) > RELEVANT
     if not wrong.any():
         return []
-    bad = known[wrong]
-    usual = float(np.median(ratio[wrong]))
-    one_factor = len(bad) > 2 and np.abs(np.log(ratio[wrong] / usual)).max() < RELEVANT
+    bad = compared[wrong]
+    factor = float(np.median(ratio[wrong]))
+    one_factor = len(bad) > 2 and np.abs(np.log(ratio[wrong] / factor)).max() < RELEVANT
     named = [
         f"{rows.where(rows.kernel[i], rows.setting[i])}: {np.exp(rows.values['energy'][i]):.4g} J, "
         f"but {power_w[i] * np.exp(rows.values['time'][i]):.4g} J by power times time"
         for i in bad[:MAX_NAMED]
     ]
     cause = (
-        f"always by a factor of {usual:.4g}: one of the units is wrong, import it with a factor"
+        f"always by a factor of {factor:.4g}: one of the units is wrong, import it with a factor"
         if one_factor
         else "find out which of the two was measured, and leave the other out"
     )
@@ -218,18 +221,18 @@ def energy_against_power(rows: Rows, power_w: np.ndarray) -> list[Finding]:
 
 
 def counts_by_setting(rows: Rows) -> list[Finding]:
-    """Kernels whose operation counts are not the same at all settings.
+    """A finding of kernels whose operation counts vary with the setting.
 
-    A counter may well follow the clock or the scheduler (cycles that wait for memory, cache
-    lines refilled), but not all of a kernel's; and none where counts are computed, not read.
+    A counter may follow the clock or the scheduler (cycles that wait for memory, cache lines
+    refilled), but not all counters of a kernel do; and no count that is computed, not read.
     """
-    table = [one for n in rows.counts.values() for one in _varying_kernels(rows, n)]
-    if not table:
+    variations = [entry for n in rows.counts.values() for entry in _varying_kernels(rows, n)]
+    if not variations:
         return []
-    computed = sum(ratio < SAME for _, ratio, _, _ in table) > len(table) / 2
+    computed = sum(ratio < SAME for _, ratio, _, _ in variations) > len(variations) / 2
     least = np.full(len(rows.kernels), np.inf)
     most = np.zeros(len(rows.kernels))
-    for k, ratio, _, _ in table:
+    for k, ratio, _, _ in variations:
         least[k], most[k] = min(least[k], ratio), max(most[k], ratio)
     varies = np.isfinite(least) & (least > VARIES)
     if computed:
@@ -239,7 +242,7 @@ def counts_by_setting(rows: Rows) -> list[Finding]:
         return []
     members = np.flatnonzero(np.isin(rows.kernel, kernels))
     worst: dict[int, str] = {}
-    for k, ratio, low, high in sorted(table, key=lambda one: -one[1]):
+    for k, ratio, low, high in sorted(variations, key=lambda entry: -entry[1]):
         if varies[k]:
             worst.setdefault(
                 k,
@@ -260,7 +263,7 @@ def counts_by_setting(rows: Rows) -> list[Finding]:
 
 
 def counts_missing(rows: Rows) -> list[Finding]:
-    """Kernels that lack the count of a class in a part of their rows, which a fit takes for 0."""
+    """A finding of kernels without a class's count in some of their rows: a fit takes it for 0."""
     lacks = np.zeros(len(rows.index), bool)
     named: dict[int, str] = {}
     for name, n in rows.counts.items():
@@ -286,16 +289,16 @@ def counts_missing(rows: Rows) -> list[Finding]:
 
 
 def _varying_kernels(rows: Rows, n: np.ndarray) -> list[tuple[int, float, int, int]]:
-    """The kernels that have a class: the kernel, the logarithm of the ratio of its largest count to
-    its least, over the settings, and the indices of the settings of the least and the largest."""
-    known = n > 0
-    cells = rows.cells if known.all() else Groups(rows.cell[known])
-    log_n = cells.medians(np.log(n[known]))
+    """Each kernel with counts ``n`` of a class: its index, the logarithm of the ratio of its
+    largest to its least count over the settings, and the settings of the least and the largest."""
+    counted = n > 0
+    cells = rows.cells if counted.all() else Groups(rows.cell[counted])
+    log_n = cells.medians(np.log(n[counted]))
     kernel, setting = np.divmod(cells.codes, len(rows.mhz))
     starts = np.flatnonzero(np.diff(kernel, prepend=-1))
-    kernels = []
+    variations = []
     for first, end in pairwise([*starts.tolist(), len(kernel)]):
         log_counts, settings = log_n[first:end], setting[first:end]
         least, most = int(settings[np.argmin(log_counts)]), int(settings[np.argmax(log_counts)])
-        kernels.append((int(kernel[first]), float(np.ptp(log_counts)), least, most))
-    return kernels
+        variations.append((int(kernel[first]), float(np.ptp(log_counts)), least, most))
+    return variations

@@ -1,4 +1,4 @@
-"""The checks of power limits: swept under another name, and not kept."""
+"""The checks of power limits: swept under another name, or exceeded."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ CAP_KEY = re.compile(
 
 
 def power_caps(rows: Rows, labels: dict[str, list[str]]) -> list[Finding]:
-    """A sweep over power limits that no column ``power_limit_w`` has: the clocks follow the load,
-    and rows of different limits would count as repeats of one setting."""
+    """A finding of a sweep over power limits that are not in ``power_limit_w``: clocks follow the
+    load, and rows of different limits would count as repeats of one setting."""
     caps: dict[str, np.ndarray] = {}
     for name in {key for kernel in rows.instances for key in kernel.params}:
         if _is_cap(name):
@@ -26,27 +26,29 @@ def power_caps(rows: Rows, labels: dict[str, list[str]]) -> list[Finding]:
                 [str(kernel.params.get(name, "")) for kernel in rows.instances], object
             )
             caps[name] = of_kernel[rows.kernel]
-    caps |= {name: np.array(of, object) for name, of in labels.items() if _is_cap(name)}
+    caps |= {name: np.array(values, object) for name, values in labels.items() if _is_cap(name)}
     swept = {
         name: sorted(set(values.tolist()) - {""})
         for name, values in caps.items()
         if len(set(values.tolist()) - {""}) > 1
     }
     off = off_nominal(rows)
-    still = len(rows.settings) == 1
+    fixed = len(rows.settings) == 1
     remedy = "import it as power_limit_w, and the clocks that were read as core_mhz_achieved"
     if swept:
         name, values = next(iter(swept.items()))
-        having = np.flatnonzero(caps[name] != "")
-        what = f"{name} was swept ({len(values)} values: {', '.join(values[:4])}...)"
-        if still or off.any():
-            why = "the clocks were not" if still else "the achieved clocks are not the nominal ones"
+        capped = np.flatnonzero(caps[name] != "")
+        sweep = f"{name} was swept ({len(values)} values: {', '.join(values[:4])}...)"
+        if fixed or off.any():
+            reason = (
+                "the clocks were not" if fixed else "the achieved clocks are not the nominal ones"
+            )
             return [
                 Finding(
                     "power caps",
                     "refused",
-                    rows.index[having],
-                    f"{what} and {why}: under a cap the clock follows the load, so energy "
+                    rows.index[capped],
+                    f"{sweep} and {reason}: under a cap the clock follows the load, so energy "
                     f"cannot be given by clock; {remedy}",
                 )
             ]
@@ -54,14 +56,14 @@ def power_caps(rows: Rows, labels: dict[str, list[str]]) -> list[Finding]:
             Finding(
                 "power caps",
                 "warning",
-                rows.index[having],
-                f"{what} beside the clocks: under a cap the nominal clock may not be reached; "
+                rows.index[capped],
+                f"{sweep} beside the clocks: under a cap the nominal clock may not be reached; "
                 f"{remedy}",
             )
         ]
-    read = rows.achieved_mhz[:, 0]
-    # Rows count at the clocks that they ran at, where these were read and differ.
-    if still and not (np.isfinite(read).all() and np.ptp(read) > HELD_CLOCK * read.max()):
+    ran_mhz = rows.achieved_mhz[:, 0]
+    # If the achieved clocks were read and differ, rows count at these.
+    if fixed and not (np.isfinite(ran_mhz).all() and np.ptp(ran_mhz) > HELD_CLOCK * ran_mhz.max()):
         spread = _spread_at_one_setting(rows)
         if spread:
             return [
@@ -78,41 +80,41 @@ def power_caps(rows: Rows, labels: dict[str, list[str]]) -> list[Finding]:
 
 
 OVER_LIMIT = 1.02
-"""A mean power above the limit by less than this may be the meter's."""
+"""The ratio of mean power to limit up to which the excess may be the meter's error."""
 
 
 OTHER_UNIT = (1 / 300, 10.0)
-"""Power over limit, the median of all rows: beyond these one of the two is in another unit."""
+"""The range of the median power over limit, beyond which one of the two is in a wrong unit."""
 
 
 def limits_not_kept(rows: Rows) -> list[Finding]:
-    """Rows that draw more than their power limit: a limit is a request, and what was measured
-    counts. Limits in another unit than the power are refused."""
-    above = np.exp(rows.values["power"]) / rows.limit_w
-    known = np.flatnonzero(np.isfinite(above))
-    usual = float(np.median(above[known])) if len(known) else 1.0
-    if not OTHER_UNIT[0] < usual < OTHER_UNIT[1]:
+    """A finding of rows that draw more than their power limit: a limit is a request, and measured
+    power counts. Limits in another unit than the power are refused."""
+    ratio = np.exp(rows.values["power"]) / rows.limit_w
+    valid = np.flatnonzero(np.isfinite(ratio))
+    median = float(np.median(ratio[valid])) if len(valid) else 1.0
+    if not OTHER_UNIT[0] < median < OTHER_UNIT[1]:
         return [
             Finding(
                 "power limit",
                 "refused",
-                rows.index[known],
-                f"rows draw {usual:.3g} times their power limit (the median of {len(known)}): the "
+                rows.index[valid],
+                f"rows draw {median:.3g} times their power limit (the median of {len(valid)}): the "
                 f"limits must be in W, and energies in J",
             )
         ]
-    off = np.flatnonzero(above > OVER_LIMIT)
-    if not len(off):
+    above = np.flatnonzero(ratio > OVER_LIMIT)
+    if not len(above):
         return []
-    worst = off[np.argmax(above[off])]
+    worst = above[np.argmax(ratio[above])]
     limited = int(np.isfinite(rows.limit_w).sum())
     return [
         Finding(
             "power limit",
             "note",
-            rows.index[off],
-            f"{len(off)} of {limited} rows draw more than their power limit, by up to "
-            f"{100.0 * (above[worst] - 1.0):.0f} % "
+            rows.index[above],
+            f"{len(above)} of {limited} rows draw more than their power limit, by up to "
+            f"{100.0 * (ratio[worst] - 1.0):.0f} % "
             f"({rows.where(rows.kernel[worst], rows.setting[worst])}); what was measured counts",
         )
     ]
@@ -123,41 +125,41 @@ def _is_cap(name: str) -> bool:
 
 
 def _spread_at_one_setting(rows: Rows) -> str:
-    """How power varies within kernels at one setting; empty where it hardly does.
+    """How power varies within kernels at one setting, as text; empty if the cause may be noise.
 
-    Noise alone neither makes a slower run draw less every time, nor leaves steps in the power
-    with several rows on each, nor goes up or down from row to row.
+    Noise alone does not make every slower run draw less, forms no steps with several rows on each,
+    and does not rise or fall from row to row.
     """
     import pandas as pd  # noqa: PLC0415  (few tables have one setting)
 
     frame = pd.DataFrame({"kernel": rows.kernel, **rows.values})
-    wide, slower, ordered, stepped = [], [], [], []
-    for _, of_kernel in frame.groupby("kernel"):
-        if len(of_kernel) < 6:
+    spreads, slower, ordered, stepped = [], [], [], []
+    for _, kernel_rows in frame.groupby("kernel"):
+        if len(kernel_rows) < 6:
             continue
-        power = of_kernel["power"].to_numpy()
-        away = power - np.median(power)
-        wide.append(MAD_TO_SIGMA * float(np.median(np.abs(away))))
+        power = kernel_rows["power"].to_numpy()
+        deviation = power - np.median(power)
+        spreads.append(MAD_TO_SIGMA * float(np.median(np.abs(deviation))))
         stepped.append(_steps(np.sort(power)))
-        rank = of_kernel[["time", "power"]].rank()
+        rank = kernel_rows[["time", "power"]].rank()
         with np.errstate(invalid="ignore"):  # equal times correlate with nothing
             slower.append(float(np.corrcoef(rank["time"], rank["power"])[0, 1]) < -0.8)
-        ordered.append(np.mean(np.diff(power) ** 2) < 0.25 * np.mean(away**2))
-    if not wide or float(np.median(wide)) < UNKNOWN_NOISE:
+        ordered.append(np.mean(np.diff(power) ** 2) < 0.25 * np.mean(deviation**2))
+    if not spreads or float(np.median(spreads)) < UNKNOWN_NOISE:
         return ""
-    varies = f"power varies by {100 * float(np.median(wide)):.0f} % within kernels"
-    for seen, share, how in (
+    varies = f"power varies by {100 * float(np.median(spreads)):.0f} % within kernels"
+    for evidence, share, pattern in (
         (stepped, 0.5, "in steps"),
         (slower, 0.25, "against the run time"),
         (ordered, 0.5, "from row to row in one direction"),
     ):
-        if sum(seen) > share * len(seen):
-            return f"{varies}, {how}"
+        if sum(evidence) > share * len(evidence):
+            return f"{varies}, {pattern}"
     return ""
 
 
 def _steps(power: np.ndarray) -> bool:
-    """Whether sorted values lie on levels of two or more, far apart for what lies on them."""
+    """Whether sorted values form two or more levels that are far apart compared to their widths."""
     gaps = np.diff(power)
     cuts = np.flatnonzero(gaps > max(UNKNOWN_NOISE, 3.0 * float(np.median(gaps)))) + 1
     levels = [level for level in np.split(power, cuts) if len(level) > 1]

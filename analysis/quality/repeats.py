@@ -1,4 +1,4 @@
-"""The checks of measurements of one point against one another: copies, repeats, nodes, sessions."""
+"""The checks between measurements of one point: copies, repeats, nodes, sessions."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from dvfs.groups import Groups
 from dvfs.texts import group_codes
 
 APART = 0.1
-"""Relative: nodes of one model are often closer than this. Further apart, a fit of all of them
-has their distance as its error."""
+"""The relative difference of nodes from which it is a finding. Nodes of one model often differ by
+less; a larger difference becomes the error of a fit to all of them."""
 MIN_CELLS = 5
 ROUNDS = 3
-"""Times that the levels are estimated from what the points have left."""
+"""The number of iterations that estimate the offsets of nodes and the levels of points."""
 BREAK_S = 1800.0
-"""After so long without a measurement another session begins."""
+"""The time without a measurement after which another session begins."""
 FEWEST = 3
-"""Points that were measured before from which on a session is judged."""
+"""The fewest points measured before for which a session is judged."""
 
 
 def identical(rows: Rows) -> list[Finding]:
-    """Rows that are one measurement listed twice: with the same key, or the same values."""
+    """Findings of measurements that are listed twice: rows with equal keys, or equal values."""
     groups = Groups(group_codes([rows.cell, rows.partition, rows.node, rows.repeat]))
     findings = []
     if (groups.sizes > 1).any():
@@ -48,7 +48,7 @@ def identical(rows: Rows) -> list[Finding]:
 
 
 def _copies(rows: Rows) -> list[Finding]:
-    """Series (a kernel's repeat on a node) whose time and energy are another's, bit for bit."""
+    """Findings of series (a kernel's repeat on a node) with bitwise equal times and energies."""
     energies = np.sort(rows.values["energy"])
     if (energies[1:] != energies[:-1]).all():
         return []
@@ -59,19 +59,19 @@ def _copies(rows: Rows) -> list[Finding]:
     keys, series = np.unique(series_key, axis=0, return_inverse=True)
     series = series.reshape(-1)
     order = np.lexsort([series, *by_value])
-    same = _equal_neighbours(order, by_value)
-    a, b = order[:-1][same], order[1:][same]
+    is_equal = _equal_neighbours(order, by_value)
+    a, b = order[:-1][is_equal], order[1:][is_equal]
     distinct = series[a] != series[b]
     a, b = a[distinct], b[distinct]
     if not len(a):
         return []
     n_settings = np.bincount(series)
-    pairs, pair, agreed = np.unique(
+    pairs, pair, n_equal = np.unique(
         np.column_stack([series[a], series[b]]), axis=0, return_inverse=True, return_counts=True
     )
     pair = pair.reshape(-1)
     # Coarse readings agree by chance here and there, but not at half of the settings.
-    copied = (agreed >= 2) & (2 * agreed >= n_settings[pairs].min(1))
+    copied = (n_equal >= 2) & (2 * n_equal >= n_settings[pairs].min(1))
     if not copied.any():
         return []
     from scipy import sparse  # noqa: PLC0415
@@ -81,12 +81,12 @@ def _copies(rows: Rows) -> list[Finding]:
         (np.ones(copied.sum()), pairs[copied].T), shape=(len(keys), len(keys))
     )
     _, component = connected_components(graph, directed=False)
-    taken = copied[pair]
+    is_copied = copied[pair]
     findings = []
     for group in np.unique(component[pairs[copied][:, 0]]):
-        of_group = taken & (component[series[a]] == group)
+        of_group = is_copied & (component[series[a]] == group)
         members = np.unique(np.concatenate([a[of_group], b[of_group]]))
-        who = [
+        copies = [
             f"{rows.kernels[keys[s, 0]]}, repeat {keys[s, 3]}" for s in np.unique(series[members])
         ]
         findings.append(
@@ -95,7 +95,7 @@ def _copies(rows: Rows) -> list[Finding]:
                 "warning",
                 rows.index[members],
                 f"time and energy are the same to the last bit at "
-                f"{len(np.unique(rows.setting[members]))} settings: {first_named(who)}; they "
+                f"{len(np.unique(rows.setting[members]))} settings: {first_named(copies)}; they "
                 f"are copies of one measurement, keep one of them",
             )
         )
@@ -103,33 +103,33 @@ def _copies(rows: Rows) -> list[Finding]:
 
 
 def _equal_neighbours(order: np.ndarray, columns: Sequence[np.ndarray]) -> np.ndarray:
-    """bool: whether a row, in this order, has the values of the one before it."""
-    same = np.ones(len(order) - 1, bool)
+    """bool (rows - 1,): whether each row, in this order, has the values of the previous row."""
+    is_equal = np.ones(len(order) - 1, bool)
     for values in columns:
-        same &= values[order[1:]] == values[order[:-1]]
-    return same
+        is_equal &= values[order[1:]] == values[order[:-1]]
+    return is_equal
 
 
 def outliers(
     rows: Rows, residual: dict[str, np.ndarray], sigma: dict[str, np.ndarray], df: float
 ) -> list[Finding]:
-    """Rows whose energy is far from that of the other repeats of their point."""
-    size = np.bincount(rows.cell)[rows.cell]
-    judged = size > 1
+    """A finding of rows whose energy is far from the median of their point."""
+    n_repeats = np.bincount(rows.cell)[rows.cell]
+    judged = n_repeats > 1
     if not judged.any() or not df:
         return []
-    away = residual["energy"]
-    # A row is far from a median also because more than half of the others are off the other way.
-    # Of two repeats each is half of their distance from it, and neither is the right one.
-    spread = np.where(size == 2, np.sqrt(0.5), np.sqrt(1.0 + 1.0 / ((size + 1) // 2)))
+    deviation = residual["energy"]
+    # The median has noise too. Two repeats are each half their distance from their median, and
+    # neither is known to be right.
+    spread = np.where(n_repeats == 2, np.sqrt(0.5), np.sqrt(1.0 + 1.0 / ((n_repeats + 1) // 2)))
     limit = student_limit(int(judged.sum()), df) * sigma["energy"][rows.kernel] * spread
-    bad = np.flatnonzero(judged & (np.abs(away) > np.maximum(limit, RELEVANT)))
+    bad = np.flatnonzero(judged & (np.abs(deviation) > np.maximum(limit, RELEVANT)))
     if not len(bad):
         return []
-    worst = bad[np.argsort(-np.abs(away[bad]))]
+    worst = bad[np.argsort(-np.abs(deviation[bad]))]
     named = [
         f"{rows.where(rows.kernel[i], rows.setting[i])}, repeat {rows.repeat[i]} "
-        f"({100 * np.expm1(away[i]):+.0f} %)"
+        f"({100 * np.expm1(deviation[i]):+.0f} %)"
         for i in worst
     ]
     return [
@@ -146,34 +146,34 @@ def outliers(
 def level_changes(
     rows: Rows, residual: dict[str, np.ndarray], sigma: dict[str, np.ndarray]
 ) -> list[Finding]:
-    """A level that changes in the order of measuring, by node: the running sum of deviations grows.
+    """Findings of a node's level that changes in the order of time, by the sum of deviations.
 
-    For repeats in random order the running sum is a Brownian bridge; where its maximum lies,
-    the level changed.
+    For repeats in random order the running sum is a Brownian bridge. If its maximum is too large,
+    the level changed there.
     """
     findings = []
-    repeated = (np.bincount(rows.cell)[rows.cell] > 1) & (rows.start_unix_s > 0)
-    nodes = np.unique(rows.node[repeated])
+    usable = (np.bincount(rows.cell)[rows.cell] > 1) & (rows.start_unix_s > 0)
+    nodes = np.unique(rows.node[usable])
     for name in ("time", "power"):
         for node in nodes:
-            of_node = np.flatnonzero(repeated & (rows.node == node))
-            if len(of_node) < 10:
+            node_rows = np.flatnonzero(usable & (rows.node == node))
+            if len(node_rows) < 10:
                 continue
-            of_node = of_node[np.argsort(rows.start_unix_s[of_node], kind="stable")]
-            scale = sigma[name][rows.kernel[of_node]]
+            node_rows = node_rows[np.argsort(rows.start_unix_s[node_rows], kind="stable")]
+            scale = sigma[name][rows.kernel[node_rows]]
             # One outlier is not a change of level.
-            away = np.clip(residual[name][of_node] / scale, -3.0, 3.0)
-            away = away - away.mean()
-            run = np.abs(np.cumsum(away)) / np.sqrt(len(of_node))
-            at = int(np.argmax(run[:-1])) + 1
-            if run[at - 1] <= special.kolmogi(FALSE_ALARM / (2 * len(nodes))):
+            deviation = np.clip(residual[name][node_rows] / scale, -3.0, 3.0)
+            deviation = deviation - deviation.mean()
+            running_sum = np.abs(np.cumsum(deviation)) / np.sqrt(len(node_rows))
+            change = int(np.argmax(running_sum[:-1])) + 1
+            if running_sum[change - 1] <= special.kolmogi(FALSE_ALARM / (2 * len(nodes))):
                 continue
-            before, after = residual[name][of_node[:at]], residual[name][of_node[at:]]
+            before, after = residual[name][node_rows[:change]], residual[name][node_rows[change:]]
             step = float(np.median(after) - np.median(before))
             if abs(step) < RELEVANT:
                 continue
-            shorter = of_node[at:] if 2 * at >= len(of_node) else of_node[:at]
-            i = int(of_node[at])
+            shorter = node_rows[change:] if 2 * change >= len(node_rows) else node_rows[:change]
+            i = int(node_rows[change])
             findings.append(
                 Finding(
                     "order",
@@ -189,10 +189,11 @@ def level_changes(
 
 
 def node_offsets(rows: Rows) -> list[Finding]:
-    """Nodes, or repeats where no nodes are named, whose time or power is apart in the same points.
+    """Findings of nodes whose time or power differs in the same points; without node names, of
+    repeats.
 
-    The offset is the median over points (kernel and setting) of the logarithm of a node's value
-    to the mean of the nodes there.
+    The offset is the median over points (kernel and setting) of the logarithm of the ratio of a
+    node's value to the mean of the nodes.
     """
     groups = [("node", rows.node, rows.nodes)]
     if len(rows.nodes) < 2:
@@ -200,10 +201,10 @@ def node_offsets(rows: Rows) -> list[Finding]:
             return []
         groups = [("repeat", *_coded(rows.repeat))]
     findings = []
-    for what, code, names in groups:
+    for kind, code, names in groups:
         if len(names) < 2:
             continue
-        findings += _offsets(rows, what, code, names)
+        findings += _offsets(rows, kind, code, names)
     return findings
 
 
@@ -212,55 +213,57 @@ def _coded(repeat: np.ndarray) -> tuple[np.ndarray, list[str]]:
     return groups.numbers(), [str(number) for number in groups.codes]
 
 
-def _offsets(rows: Rows, what: str, code: np.ndarray, names: list[str]) -> list[Finding]:
-    each = Groups(rows.cell * len(names) + code)
-    cells = Groups(each.codes // len(names))
+def _offsets(rows: Rows, kind: str, code: np.ndarray, names: list[str]) -> list[Finding]:
+    pairs = Groups(rows.cell * len(names) + code)
+    cells = Groups(pairs.codes // len(names))
     compared = cells.by_row(cells.sizes) > 1
-    cell, of = np.divmod(each.codes[compared], len(names))
-    cells, groups = Groups(cell), Groups(of)
+    cell, member = np.divmod(pairs.codes[compared], len(names))
+    cells, groups = Groups(cell), Groups(member)
     if len(cells.codes) < MIN_CELLS or len(groups.codes) < 2:
         return []
-    levels = {name: each.medians(rows.values[name])[compared] for name in ("power", "time")}
-    found = (_offset(rows, *level, what, code, names, cells, groups) for level in levels.items())
-    return [finding for finding in found if finding]
+    levels = {name: pairs.medians(rows.values[name])[compared] for name in ("power", "time")}
+    findings = (_offset(rows, *level, kind, code, names, cells, groups) for level in levels.items())
+    return [finding for finding in findings if finding]
 
 
 def _offset(
     rows: Rows,
     quantity: str,
-    level: np.ndarray,
-    what: str,
+    levels: np.ndarray,
+    kind: str,
     code: np.ndarray,
     names: list[str],
     cells: Groups,
     groups: Groups,
 ) -> Finding | None:
-    """``level``: a quantity in each cell by node, whose ``cells`` and nodes (``groups``) these
-    are."""
-    of, n_points = groups.codes[groups.numbers()], len(cells.codes)
+    """The finding of the largest difference between members (nodes or repeats), or None.
+
+    ``levels``: a quantity in each pair of cell and member; ``cells`` and ``groups`` group the pairs
+    by cell and by member."""
+    member, n_points = groups.codes[groups.numbers()], len(cells.codes)
     offset, n = np.zeros(len(names)), np.zeros(len(names))
     n[groups.codes] = groups.sizes
     for _ in range(ROUNDS):
-        y = level - cells.by_row(cells.means(level - offset[of]))
+        y = levels - cells.by_row(cells.means(levels - offset[member]))
         offset = np.full(len(names), np.nan)
         offset[groups.codes] = groups.medians(y)
     low, high = (int(np.nanargmin(offset)), int(np.nanargmax(offset)))
-    apart = float(offset[high] - offset[low])
-    if apart < np.log1p(APART):
+    difference = float(offset[high] - offset[low])
+    if difference < np.log1p(APART):
         return None
-    residual = y - offset[of]
+    residual = y - offset[member]
     noise = MAD_TO_SIGMA * float(np.median(np.abs(residual)))
     error = noise * np.sqrt(np.pi / 2 * (1 / n[low] + 1 / n[high]))
-    if apart < student_limit(len(names), len(level)) * error:
+    if difference < student_limit(len(names), len(levels)) * error:
         return None
     typical = float(np.nanmedian(offset))
     odd = low if abs(offset[low] - typical) > abs(offset[high] - typical) else high
     members = np.flatnonzero(code == odd)
     text = (
-        f"{quantity} on {what} {names[high]} is {100 * np.expm1(apart):.0f} % higher than on "
-        f"{what} {names[low]} in the same {n_points} points (kernel and setting)"
+        f"{quantity} on {kind} {names[high]} is {100 * np.expm1(difference):.0f} % higher than on "
+        f"{kind} {names[low]} in the same {n_points} points (kernel and setting)"
     )
-    if what == "node":
+    if kind == "node":
         advice = (
             "taken as repeats, this is the fit's error: judge it with `campaign crossval --scheme "
             "leave-one-node-out`, or give each node a site of its own"
@@ -275,10 +278,8 @@ def _offset(
 
 
 def session_offsets(rows: Rows) -> list[Finding]:
-    """Sessions of a partition whose time or power is apart from earlier ones, in the same points.
-
-    The differences of the points are judged against how far they differ from each other: Student's
-    t of pairs.
+    """Findings of sessions whose time or power differs from a partition's earlier ones, in the same
+    points, by Student's t of pairs.
     """
     compared = [
         (quantity, session, log_ratio)
@@ -309,21 +310,21 @@ def session_offsets(rows: Rows) -> list[Finding]:
 
 
 def _sessions(rows: Rows) -> list[list[np.ndarray]]:
-    """The rows of each session of a partition, in the order of time."""
+    """The rows of each session in the order of time, by partition."""
     sessions = []
     for partition in np.unique(rows.partition):
-        of_partition = np.flatnonzero((rows.partition == partition) & (rows.start_unix_s > 0))
-        of_partition = of_partition[np.argsort(rows.start_unix_s[of_partition], kind="stable")]
-        breaks = np.flatnonzero(np.diff(rows.start_unix_s[of_partition]) > BREAK_S) + 1
-        sessions.append(np.split(of_partition, breaks))
+        rows_by_time = np.flatnonzero((rows.partition == partition) & (rows.start_unix_s > 0))
+        rows_by_time = rows_by_time[np.argsort(rows.start_unix_s[rows_by_time], kind="stable")]
+        breaks = np.flatnonzero(np.diff(rows.start_unix_s[rows_by_time]) > BREAK_S) + 1
+        sessions.append(np.split(rows_by_time, breaks))
     return sessions
 
 
 def _differences(
     rows: Rows, sessions: list[np.ndarray], quantity: str
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The rows of each session that has enough points of earlier ones, and the logarithms of what
-    these are now over what they were first, (points,)."""
+    """The rows of each session with enough points measured before, and the logarithms of the ratios
+    of these points' values to their first ones, (points,)."""
     if len(sessions) < 2:
         return []
     import pandas as pd  # noqa: PLC0415  (few tables have several sessions)
@@ -332,9 +333,9 @@ def _differences(
     differences = []
     for session in sessions:
         values = pd.Series(rows.values[quantity][session])
-        now = values.groupby(rows.cell[session]).mean()
-        log_ratio = (now - first.reindex(now.index)).dropna().to_numpy()
+        means = values.groupby(rows.cell[session]).mean()
+        log_ratio = (means - first.reindex(means.index)).dropna().to_numpy()
         if len(log_ratio) >= FEWEST:
             differences.append((session, log_ratio))
-        first = first.combine_first(now)
+        first = first.combine_first(means)
     return differences

@@ -1,4 +1,4 @@
-"""The rows of one site that can be fitted, as arrays, and what the store keeps with them."""
+"""The fittable rows of one site as arrays, and their provenance."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """The rows of one site that can be fitted; arrays have one entry a row.
+    """The fittable rows of one site; arrays have one entry a row.
 
-    ``kernel``, ``setting``, ``node``: int64 codes into the names and ``settings``, whose clocks are
-    ``mhz``, float64 (settings, 2), NaN for none. ``values``: the
-    natural logarithms of time (s), power (W) and energy (J). ``volts``: float64 (rows, 2), of core
-    and memory, NaN where not known. ``counts``: class -> operations of one iteration, NaN where
-    not known. ``clock_proof``: as :func:`analysis.measurements.provenance.clock_proofs` has it.
+    ``kernel``, ``setting``, ``node``: int64, indices into ``kernels``, ``settings``, ``nodes``.
+    ``mhz``: the clocks of ``settings``, float64 (settings, 2), NaN for none. ``values``: natural
+    logarithms of time (s), power (W) and energy (J). ``volts``: float64 (rows, 2), of core and
+    memory, NaN if unknown. ``counts``: class -> operations of one iteration, NaN if unknown.
+    ``clock_proof``: of :func:`analysis.measurements.provenance.clock_proofs`.
     """
 
     index: np.ndarray
@@ -62,13 +62,13 @@ class Rows:
 
     @property
     def limit_w(self) -> np.ndarray:
-        """The power limit of each row, in W, float64; NaN where there is none."""
+        """The power limit of each row, W, float64; NaN for none."""
         limits = number_columns(self.settings)[:, NUMBERS.index("power_limit_w")]
         return np.asarray(limits[self.setting])
 
     @cached_property
     def cell(self) -> np.ndarray:
-        """int64: the kernel at the setting, one number for both."""
+        """int64 (rows,): the number of each row's cell, a kernel at a setting."""
         return np.asarray(self.kernel * len(self.mhz) + self.setting)
 
     @cached_property
@@ -77,81 +77,81 @@ class Rows:
         return Groups(self.cell)
 
     def kernels_at(self, rows: np.ndarray) -> tuple[KernelInstance, ...]:
-        """The kernels of rows of the Dataset (indices into its measurements), by label."""
+        """The distinct kernels of ``rows``, indices into the Dataset's measurements, by label."""
         codes = np.unique(self.kernel[np.isin(self.index, rows)])
         kernels = [self.instances[code] for code in codes]
         return tuple({kernel.label: kernel for kernel in sorted(kernels, key=_label)}.values())
 
     def in_cells(self, cells: np.ndarray) -> np.ndarray:
-        """int64: the rows (of these, not of the Dataset) that are in the cells."""
+        """int64: the rows in the cells, as indices into these arrays, not into the Dataset."""
         return np.flatnonzero(np.isin(self.cell, cells))
 
     @cached_property
     def kernel_counts(self) -> dict[str, np.ndarray]:
-        """Class -> the median count of each kernel, float64 (kernels,), NaN where not known."""
+        """Class -> the median count of each kernel, float64 (kernels,), NaN if unknown."""
         medians = {}
         for name, n in self.counts.items():
-            known = ~np.isnan(n)
-            groups = Groups(self.kernel[known])
+            counted = ~np.isnan(n)
+            groups = Groups(self.kernel[counted])
             medians[name] = np.full(len(self.kernels), np.nan)
-            medians[name][groups.codes] = groups.medians(n[known])
+            medians[name][groups.codes] = groups.medians(n[counted])
         return medians
 
     def kernel_bytes_and_operations(self) -> tuple[np.ndarray, np.ndarray]:
-        """The counts of each kernel in the memory domain, and those of all other classes."""
-        memory, other = np.zeros(len(self.kernels)), np.zeros(len(self.kernels))
+        """Each kernel's count in the memory classes, and that in all others, float64 (kernels,)."""
+        transferred, operations = np.zeros(len(self.kernels)), np.zeros(len(self.kernels))
         for name, n in self.kernel_counts.items():
-            (memory if name in MEMORY_CLASSES else other)[:] += np.nan_to_num(n)
-        return memory, other
+            (transferred if name in MEMORY_CLASSES else operations)[:] += np.nan_to_num(n)
+        return transferred, operations
 
     def where(self, kernel: int, setting: int) -> str:
-        """A kernel and a setting for a message."""
+        """The text of a kernel and a setting in messages."""
         return f"{self.kernels[kernel]} at {self.setting_text(setting)}"
 
     def setting_text(self, setting: int) -> str:
-        """A setting by its number: ``852/924 MHz``."""
+        """The text of a setting, an index into ``settings``: ``852/924 MHz``."""
         return setting_text(self.settings[setting])
 
 
 def rows_of(dataset: xr.Dataset | Columns, site: str, limited: bool = True) -> Rows:
-    """The complete rows of ``site`` with a positive time (s) and energy (J); ``limited``: also
+    """The complete rows of ``site`` with a positive time (s) and energy (J). ``limited``: include
     those under a power limit or a profile, whose clocks follow the load."""
     time_s, energy_j = np.asarray(dataset["time_s"]), np.asarray(dataset["energy_j"])
-    ok = complete_rows(dataset, site)
+    usable = complete_rows(dataset, site)
     if not limited and "power_limit_w" in dataset:
-        ok &= np.isnan(np.asarray(dataset["power_limit_w"]))
+        usable &= np.isnan(np.asarray(dataset["power_limit_w"]))
     if not limited and "profile" in dataset:
-        ok &= np.asarray(dataset["profile"]) == ""
-    index = np.flatnonzero(ok & (time_s > 0) & (energy_j > 0))
-    kept = every_row(index, time_s)
+        usable &= np.asarray(dataset["profile"]) == ""
+    index = np.flatnonzero(usable & (time_s > 0) & (energy_j > 0))
+    rows = every_row(index, time_s)
 
     def column(name: str, missing: Any) -> np.ndarray:
         if name in dataset:
-            return np.asarray(dataset[name])[kept]
+            return np.asarray(dataset[name])[rows]
         return np.full(len(index), missing)
 
     def texts(name: str) -> Texts:
-        return texts_of(dataset, name)[kept] if name in dataset else Texts.same("", len(index))
+        return texts_of(dataset, name)[rows] if name in dataset else Texts.same("", len(index))
 
-    known, kernel = kernels_of_rows(dataset)
+    all_kernels, kernel = kernels_of_rows(dataset)
     ranks_code, ranks = _numbered(column("ranks", 1))
-    code, kinds = _numbered(kernel[kept] * max(len(ranks), 1) + ranks_code)
-    which, which_ranks = np.divmod(np.array(kinds, np.int64), max(len(ranks), 1))
-    instances = [known[i] for i in which.tolist()]
+    code, pairs = _numbered(kernel[rows] * max(len(ranks), 1) + ranks_code)
+    kernel_of_code, ranks_of_code = np.divmod(np.array(pairs, np.int64), max(len(ranks), 1))
+    instances = [all_kernels[i] for i in kernel_of_code.tolist()]
     names = [instance.label for instance in instances]
     if len(ranks) > 1:
-        names = [f"{name} ranks={ranks[r]}" for name, r in zip(names, which_ranks, strict=True)]
+        names = [f"{name} ranks={ranks[r]}" for name, r in zip(names, ranks_of_code, strict=True)]
     settings, setting = distinct_settings(*axis_values(dataset, index))
     achieved = [column(f"{name}_mhz_achieved", np.nan) for name in ("core", "mem")]
     volts = [column(f"{name}_v", np.nan) for name in ("core", "mem")]
-    nodes = texts("node")
-    node, named = _numbered(nodes.codes)
+    node_texts = texts("node")
+    node, node_codes = _numbered(node_texts.codes)
     counts = {
         str(name).removeprefix(COUNT_PREFIX): column(str(name), np.nan).astype(float)
         for name in dataset
         if str(name).startswith(COUNT_PREFIX)
     }
-    log_time, log_energy = np.log(time_s[kept]), np.log(energy_j[kept])
+    log_time, log_energy = np.log(time_s[rows]), np.log(energy_j[rows])
     return Rows(
         index=index.astype(np.int64),
         kernel=code.astype(np.int64),
@@ -161,7 +161,7 @@ def rows_of(dataset: xr.Dataset | Columns, site: str, limited: bool = True) -> R
         settings=settings,
         mhz=clock_columns(settings),
         node=node,
-        nodes=[str(nodes.values[i]) for i in named],
+        nodes=[str(node_texts.values[i]) for i in node_codes],
         partition=_numbered(texts("partition").codes)[0],
         repeat=column("repeat", 0).astype(np.int64),
         start_unix_s=column("start_unix_s", 0.0).astype(float),
@@ -181,35 +181,36 @@ def _label(kernel: KernelInstance) -> str:
 def provenance(
     dataset: xr.Dataset | Columns, rows: Rows
 ) -> tuple[np.ndarray, dict[str, list[str]]]:
-    """The mean power (W) kept beside the energy, NaN without; and labels by name, "" without."""
+    """The mean power (W) in each row's provenance, NaN without; and labels by name, "" without."""
     power_w = np.full(len(rows.index), np.nan)
     labels: dict[str, list[str]] = {}
     if "provenance" not in dataset:
         return power_w, labels
     texts = np.asarray(dataset["provenance"])
     texts = texts[every_row(rows.index, texts)]
-    kept_beside = mention(texts, '"power_w"') | mention(texts, '"labels"')
-    for i in np.flatnonzero(kept_beside).tolist():
+    has_record = mention(texts, '"power_w"') | mention(texts, '"labels"')
+    for i in np.flatnonzero(has_record).tolist():
         try:
-            kept = json.loads(texts[i])
+            record = json.loads(texts[i])
         except ValueError:
             continue
-        of_row = kept.get("labels", {})
+        row_labels = record.get("labels", {})
         try:
-            power_w[i] = float(kept.get("power_w", of_row.get("power_w", np.nan)))
+            power_w[i] = float(record.get("power_w", row_labels.get("power_w", np.nan)))
         except (TypeError, ValueError):
             power_w[i] = np.nan
-        for name, value in of_row.items():
+        for name, value in row_labels.items():
             labels.setdefault(name, [""] * len(texts))[i] = str(value)
     return power_w, labels
 
 
 def _numbered(values: np.ndarray) -> tuple[np.ndarray, list[int]]:
-    """int64 (rows,) indices into the distinct values, in the order of their first rows; these."""
+    """Each row's index into the distinct values, int64 (rows,); and these values, in the order of
+    their first rows."""
     if values.strides == (0,) and len(values):
         return np.zeros(len(values), np.int64), [int(values[0])]
     groups = Groups(values)
     order = np.argsort(groups.firsts)
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    return groups.by_row(place), groups.codes[order].tolist()
+    code = np.empty(len(order), np.int64)
+    code[order] = np.arange(len(order))
+    return groups.by_row(code), groups.codes[order].tolist()
