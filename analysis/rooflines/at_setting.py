@@ -1,4 +1,4 @@
-"""Every roofline of a site at one setting, with the regression there: plain numbers for output."""
+"""The rooflines of a site at one setting, and the regression there, as plain numbers for output."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from analysis.rooflines.roofline import Roofline, pair_points, roofline, verdict
 from dvfs.dataset import MEMORY_CLASSES
 
 CAPPED_AT = (0.25, 0.5, 1.0, 2.0, 4.0)
-"""The intensities at which a cap's effect is shown, in units of B_tau."""
+"""The intensities of the rows that show a cap's effect, in units of B_tau."""
 
 
 class NoPairsError(Exception):
-    """No pair of classes was measured at intensities that differ; the text says what to do."""
+    """No pair of classes was measured at several intensities; the message has the remedy."""
 
 
 class CapError(ValueError):
-    """A cap on power that is below what every kernel draws; the text says how much that is."""
+    """A cap on power that is not above the constant power; the message states that power."""
 
 
 def rooflines_at(
@@ -42,19 +42,19 @@ def rooflines_at(
 ) -> dict[str, Any]:
     """The rooflines of every pair of classes at a setting: ``campaign roofline --json``.
 
-    ``setting``: index into ``data.settings``. ``fit``: whose energies are taken, else those of
-    the regression at that setting. ``cap_w``: also what a cap on power would do. ``trades``: also
-    what these do.
+    ``setting``: index into ``data.settings``. ``fit``: the source of the energies; without it, or
+    for classes that it lacks, the regression at that setting. ``cap_w``: add the effect of a cap on
+    power. ``trades``: add the effects of these changes.
 
     Raises:
         NoPairsError: no kernels of one class of operations and one of bytes, at two intensities.
         CapError: a cap that is not above the constant power.
     """
-    points = pair_points(data, setting)
-    if not points:
-        here = data.take(data.setting == setting)
+    all_points = pair_points(data, setting)
+    if not all_points:
+        at_setting = data.take(data.setting == setting)
         remedy = "measure such kernels, or name another setting"
-        if not here.has_counts.any():
+        if not at_setting.has_counts.any():
             remedy = "its measurements have no counts of operations and bytes; import them as n_*"
         raise NoPairsError(
             f"a roofline needs kernels that count one class of operations and one of bytes, at two "
@@ -70,16 +70,16 @@ def rooflines_at(
     except FitError as error:
         missing = str(error)
     pairs = []
-    for pair in points:
-        line, energy_from, why = _line(
-            data, (pair.operation, pair.memory), setting, fit, regression
+    for points in all_points:
+        line, energy_from, reason = _line(
+            data, (points.operation, points.memory), setting, fit, regression
         )
-        known = {
-            "kernels": len(pair.kernels),
+        origin = {
+            "kernels": len(points.kernels),
             "energy_from": energy_from,
-            "energy_missing": None if energy_from else why or missing,
+            "energy_missing": None if energy_from else reason or missing,
         }
-        pairs.append(line_as_dict(line, cap_w if energy_from else None, trades) | known)
+        pairs.append(line_as_dict(line, cap_w if energy_from else None, trades) | origin)
     return {
         "site": data.site,
         "simulated": data.simulated,
@@ -97,12 +97,12 @@ def _line(
     fit: Fit | None,
     regression: Regression | None,
 ) -> tuple[Roofline, str | None, str]:
-    """The roofline of two classes, with the energies of the first that has them: which that is,
-    or why none has."""
+    """The roofline of two classes, the source of its energies (``fit``, else ``regression``, else
+    None), and the reason if there is none."""
     if fit is not None:
         try:
             return roofline(data, *classes, setting, fit), "fit", ""
-        except FitError:  # The fit left the class out; the regression may have it.
+        except FitError:  # The fit excludes the class; the regression may have it.
             pass
     line = roofline(data, *classes, setting)
     try:
@@ -114,15 +114,15 @@ def _line(
 def line_as_dict(
     line: Roofline, cap_w: float | None = None, trades: Sequence[Trade] = ()
 ) -> dict[str, Any]:
-    """A roofline as plain numbers: peaks, energies, balances, power, and how much more work pays.
+    """A roofline as plain numbers: peaks, energies, balances, power, and limits of more work.
 
-    ``cap_w``: also what a cap on power would do. ``trades``: also what these do.
+    ``cap_w``, ``trades``: as in :func:`rooflines_at`.
 
     Raises:
         CapError: a cap that is not above the constant power.
     """
     low_w, most_w, high_w = line.power_limits_w
-    shown = {
+    entries = {
         "operation": line.operation,
         "memory": line.memory,
         "gop_s": 1e-9 / line.tau_op_s,
@@ -144,13 +144,14 @@ def line_as_dict(
         "work_advice": work_advice(line),
     }
     if trades:
-        shown["trades"] = [traded(line, trade) for trade in trades]
+        entries["trades"] = [traded(line, trade) for trade in trades]
     if cap_w is not None:
-        shown["cap"] = _capped(line, cap_w)
-    return shown
+        entries["cap"] = _capped(line, cap_w)
+    return entries
 
 
 def _capped(line: Roofline, cap_w: float) -> dict[str, Any]:
+    """The effect of a cap: its range of intensities, and rows at :data:`CAPPED_AT`."""
     try:
         capped = CappedRoofline(line, cap_w)
     except ValueError as error:
@@ -167,20 +168,19 @@ def _capped(line: Roofline, cap_w: float) -> dict[str, Any]:
         "capped_gop_j": 1e-9 * capped.efficiency_ops_j(intensity),
     }
     rows = zip(*(values.tolist() for values in columns.values()), strict=True)
-    reach = capped.capped_intensities
+    interval = capped.capped_intensities
     return {
         "cap_w": cap_w,
-        "binds": reach is not None,
-        "from_intensity": reach[0] if reach else None,
-        "to_intensity": reach[1] if reach else None,
+        "binds": interval is not None,
+        "from_intensity": interval[0] if interval else None,
+        "to_intensity": interval[1] if interval else None,
         "at": [dict(zip(columns, row, strict=True)) for row in rows],
     }
 
 
 def _estimate(estimate: Estimate, factor: float, signed: bool) -> dict[str, float]:
-    """A coefficient in another unit. An energy or a power below 0 has no meaning: where least
-    squares put it there the measurements do not determine it, and all of it is NaN. ``signed``:
-    it may be below 0."""
+    """A coefficient in another unit. ``signed``: it may be negative; otherwise a negative value
+    shows that the measurements do not determine it, and all its numbers are NaN."""
     if estimate.value < 0.0 and not signed:
         estimate = Estimate(np.nan, np.nan, np.nan, np.nan)
     return {
@@ -191,19 +191,19 @@ def _estimate(estimate: Estimate, factor: float, signed: bool) -> dict[str, floa
     }
 
 
-def _regression(made: Regression, caches: list[CacheEnergy]) -> dict[str, Any]:
+def _regression(regression: Regression, caches: list[CacheEnergy]) -> dict[str, Any]:
     estimates = [
-        ("eps_sp", "pJ per flop", 1e12, made.eps_sp_j),
-        ("eps_dp", "pJ per flop", 1e12, made.eps_dp_j),
-        ("delta_eps_dp", "pJ per flop", 1e12, made.delta_dp_j),
-        (f"eps_{made.memory}", "pJ per byte", 1e12, made.eps_mem_j),
-        ("pi_0", "W", 1.0, made.constant_w),
+        ("eps_sp", "pJ per flop", 1e12, regression.eps_sp_j),
+        ("eps_dp", "pJ per flop", 1e12, regression.eps_dp_j),
+        ("delta_eps_dp", "pJ per flop", 1e12, regression.delta_dp_j),
+        (f"eps_{regression.memory}", "pJ per byte", 1e12, regression.eps_mem_j),
+        ("pi_0", "W", 1.0, regression.constant_w),
         *((f"eps_{cache.level}", "pJ per byte", 1e12, cache.eps_j) for cache in caches),
     ]
     return {
-        "n": made.n,
-        "r_squared": made.r_squared,
-        "condition_number": made.condition_number,
+        "n": regression.n,
+        "r_squared": regression.r_squared,
+        "condition_number": regression.condition_number,
         "coefficients": [
             {"name": name, "unit": unit, **_estimate(estimate, factor, name.startswith("delta"))}
             for name, unit, factor, estimate in estimates

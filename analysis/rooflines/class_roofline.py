@@ -1,15 +1,15 @@
 """The time of a kernel at any setting, from its operation counts and its time at one setting.
 
-A roofline of many ceilings, one a class of operations, its height scaling with the clock of the
-class's domain:
+A roofline with one ceiling for each class of operations, proportional to the clock of the class's
+domain:
 
     roof(f) = (sum_k (n_k tau_k f_top / f_dom)^p)^(1/p)
 
-p, imperfect overlap, and tau_k, the seconds of one operation at the highest clocks, are fitted to
-all kernels with counts. What a kernel takes beyond its roof at the setting where it was measured
-(latency, dependences) is shared out between the core's clock, the memory's and none, in shares
-that all kernels have in common; each launch has a fixed overhead. So one measured time gives how
-far from its roof a kernel runs, and its counts give its limit at other settings.
+p, for imperfect overlap, and tau_k, the seconds of one operation at the highest clocks, are fitted
+to all kernels with counts. The time that a kernel takes beyond its roof at the measured setting
+(latency, dependences) scales with the core clock, the memory clock or none, in shares common to all
+kernels; each launch has a fixed overhead. So one measured time shows a kernel's distance from its
+roof, and its counts give the roof at other settings.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ from analysis.rooflines.roofline import fastest_setting
 from dvfs.setting import Setting, clock_columns
 
 NORMAL_MEDIAN = 0.6745
-"""The median of the absolute value of a standard normal number."""
+"""The median of the absolute value of a standard normal variable."""
 MIN_KERNELS = 5
 FIRST_EXPONENT = 6.0
 FIRST_OVERHEAD = 0.1
-"""Of the shortest measured time."""
+"""The start value of the overhead, as a share of the shortest measured time."""
 HOLD = 0.3
-"""How strongly the search is held to where it starts, in the units of a residual of 1."""
+"""The weight of the parameters' distances from their start values among the residuals."""
 OUTLYING = 0.05
-"""Residuals of log time beyond this count less: some kernels have limits of their own."""
+"""Residuals of log time beyond this count less: some kernels have limits that the model lacks."""
 
 
 @dataclass(frozen=True)
 class ClassRoofline:
-    """``tau_s``: class -> seconds of one operation at ``top_mhz``, (core, memory).
+    """The fitted model of times.
 
-    ``shares``: of what is beyond the roof, (core's clock, memory's clock, none).
+    ``tau_s``: class -> seconds of one operation at ``top_mhz``, (core, memory). ``shares``: of the
+    time beyond the roof that scale with (the core clock, the memory clock, neither).
     """
 
     tau_s: dict[str, float]
@@ -59,12 +60,12 @@ class ClassRoofline:
         core_mhz: np.ndarray,
         mem_mhz: np.ndarray,
     ) -> np.ndarray:
-        """Predicted seconds at settings, float64: ``measured_s`` at ``measured_at`` itself."""
+        """Predicted seconds at settings, float64; at ``measured_at`` this is ``measured_s``."""
         names = list(self.tau_s)
         n = np.array([[np.nan_to_num(counts.get(name, 0.0)) for name in names]])
-        ((core_there, mem_there),) = clock_columns([measured_at])
-        core = np.append(np.asarray(core_mhz, float), core_there)
-        mem = np.append(np.asarray(mem_mhz, float), mem_there)
+        ((measured_core, measured_mem),) = clock_columns([measured_at])
+        core = np.append(np.asarray(core_mhz, float), measured_core)
+        mem = np.append(np.asarray(mem_mhz, float), measured_mem)
         tau = np.array([self.tau_s[name] for name in names])
         is_mem = np.array([self.domains[name] == "mem" for name in names], bool)
         time_s = _times(
@@ -81,7 +82,7 @@ class ClassRoofline:
 
 
 def _slower(mhz: np.ndarray, top: float) -> np.ndarray:
-    """f_top / f, 1 where there is no such clock."""
+    """f_top / f, 1 where there is no clock."""
     return np.where(np.isfinite(mhz), top / np.where(np.isfinite(mhz), mhz, 1.0), 1.0)
 
 
@@ -96,27 +97,27 @@ def _times(
     core: np.ndarray,
     mem: np.ndarray,
 ) -> np.ndarray:
-    """Seconds (kernels, settings); the last setting is the one that was measured.
+    """Seconds (kernels, settings); the last setting is the measured one.
 
     ``busy_s``: float64 (kernels, classes), seconds of each class alone at the highest clocks.
     """
     largest = np.maximum(busy_s.max(axis=1, keepdims=True), 1e-300)  # keeps powers in range
     power = (busy_s / largest) ** exponent
-    of_core, of_mem = (power[:, side].sum(axis=1)[:, None] for side in (~is_mem, is_mem))
-    roof = largest * (of_core * core**exponent + of_mem * mem**exponent) ** (1.0 / exponent)
+    core_p, mem_p = (power[:, side].sum(axis=1)[:, None] for side in (~is_mem, is_mem))
+    roof = largest * (core_p * core**exponent + mem_p * mem**exponent) ** (1.0 / exponent)
     fixed = np.minimum(overhead_s, 0.98 * measured_s)[:, None]
     running = measured_s[:, None] - fixed
-    fits = np.minimum(1.0, running / np.maximum(roof[:, -1:], 1e-300))
+    fraction = np.minimum(1.0, running / np.maximum(roof[:, -1:], 1e-300))
     beyond = np.maximum(running - roof[:, -1:], 0.0)
     scaling = shares[0] * core / core[-1] + shares[1] * mem / mem[-1] + shares[2]
-    return np.asarray(fixed + roof * fits + beyond * scaling)
+    return np.asarray(fixed + roof * fraction + beyond * scaling)
 
 
 def fit_class_roofline(data: Observations) -> ClassRoofline:
-    """Fit the ceilings to the kernels with counts, each seen from the site's fastest setting.
+    """Fit the ceilings to the kernels with counts, each with its time at the fastest setting.
 
     Raises:
-        FitError: fewer than five kernels with counts were measured there and elsewhere.
+        FitError: fewer than five kernels with counts were measured at the site's fastest setting.
     """
     from scipy import optimize  # noqa: PLC0415
 
@@ -131,26 +132,26 @@ def fit_class_roofline(data: Observations) -> ClassRoofline:
             f"times from counts needs at least {MIN_KERNELS}"
         )
     data = data.take(kernel_numbers(data, kernels) >= 0)
-    number = kernel_numbers(data, kernels)
+    kernel = kernel_numbers(data, kernels)
     names = [name for name, values in data.counts.items() if np.nan_to_num(values).any()]
     is_mem = np.array([data.domains[name] == "mem" for name in names], bool)
     size = len(kernels) * len(data.settings)
-    cell = number * len(data.settings) + data.setting
+    cell = kernel * len(data.settings) + data.setting
     repeats = np.bincount(cell, minlength=size)
     with np.errstate(invalid="ignore"):
         time_s = (np.bincount(cell, data.time_s, size) / repeats).reshape(len(kernels), -1)
-    first = np.array([np.flatnonzero(number == i)[0] for i in range(len(kernels))])
+    first = np.array([np.flatnonzero(kernel == i)[0] for i in range(len(kernels))])
     n = np.column_stack([np.nan_to_num(data.counts[name])[first] for name in names])
     mhz = data.mhz[[*range(len(data.settings)), base]]
-    tops = [float(np.nanmax(mhz[:, i])) if np.isfinite(mhz[:, i]).any() else 1.0 for i in (0, 1)]
-    core, mem = _slower(mhz[:, 0], tops[0]), _slower(mhz[:, 1], tops[1])
+    top_mhz = [float(np.nanmax(mhz[:, i])) if np.isfinite(mhz[:, i]).any() else 1.0 for i in (0, 1)]
+    core, mem = _slower(mhz[:, 0], top_mhz[0]), _slower(mhz[:, 1], top_mhz[1])
     measured_s = time_s[:, base]
-    fastest = np.where(is_mem, mem[-1], core[-1])
-    tau = 1.0 / np.maximum((n / measured_s[:, None]).max(axis=0) * fastest, 1e-300)
-    known = np.isfinite(time_s)
+    slower = np.where(is_mem, mem[-1], core[-1])
+    tau = 1.0 / np.maximum((n / measured_s[:, None]).max(axis=0) * slower, 1e-300)
+    measured = np.isfinite(time_s)
     shortest = float(measured_s.min())
 
-    def parts(x: np.ndarray) -> tuple[np.ndarray, float, np.ndarray, float]:
+    def parameters(x: np.ndarray) -> tuple[np.ndarray, float, np.ndarray, float]:
         shares = np.exp([x[-3], x[-2], 0.0])
         return (
             tau * np.exp(x[: len(names)]),
@@ -164,7 +165,7 @@ def fit_class_roofline(data: Observations) -> ClassRoofline:
     start[-3:] = 1.0, -1.0, np.log(FIRST_OVERHEAD)
 
     def residual(x: np.ndarray) -> np.ndarray:
-        fitted, exponent, shares, overhead_s = parts(x)
+        fitted, exponent, shares, overhead_s = parameters(x)
         times = _times(
             n * fitted,
             is_mem,
@@ -175,16 +176,16 @@ def fit_class_roofline(data: Observations) -> ClassRoofline:
             core=core,
             mem=mem,
         )
-        return np.append(np.log(times[:, :-1] / time_s)[known], HOLD * (x - start))
+        return np.append(np.log(times[:, :-1] / time_s)[measured], HOLD * (x - start))
 
     solution = optimize.least_squares(residual, start, loss="soft_l1", f_scale=OUTLYING)
-    fitted, exponent, shares, overhead_s = parts(solution.x)
+    fitted, exponent, shares, overhead_s = parameters(solution.x)
     return ClassRoofline(
         tau_s=dict(zip(names, map(float, fitted), strict=True)),
         domains={name: data.domains[name] for name in names},
         exponent=exponent,
         shares=(float(shares[0]), float(shares[1]), float(shares[2])),
         overhead_s=overhead_s,
-        top_mhz=(tops[0], tops[1]),
-        spread=float(np.median(np.abs(solution.fun[: int(known.sum())]))) / NORMAL_MEDIAN,
+        top_mhz=(top_mhz[0], top_mhz[1]),
+        spread=float(np.median(np.abs(solution.fun[: int(measured.sum())]))) / NORMAL_MEDIAN,
     )

@@ -1,7 +1,7 @@
-"""Machines as papers print them, for comparison: peak rates, energies and constant power.
+"""Machines from papers, for comparison: peak rates, energies and constant power.
 
 Their numbers are in ``platforms.toml``. As in Choi & Vuduc 2012, section 4.2, an operation's time
-is the inverse of the peak rate that the manufacturer states.
+is the inverse of the manufacturer's peak rate.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MEMORY = "dram"
 
 
 class PlatformError(ValueError):
-    """A name that no platform has; the text lists the names."""
+    """An unknown name of a platform; the message lists the names."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Operation:
 
 @dataclass(frozen=True, kw_only=True)
 class Issue:
-    """What a GPU's ``processors`` issue at ``ghz``: ``units`` scalar instructions a cycle by
-    ``schedulers``, one of which alone issues roots, to ``root_units``."""
+    """The instruction issue of a GPU's ``processors`` at ``ghz``: ``units`` scalar instructions a
+    cycle by ``schedulers``, only one of which issues roots, to ``root_units``."""
 
     processors: int
     ghz: float
@@ -52,20 +52,20 @@ class Issue:
 
     def peak_flop_s(self, multiply_adds: int, others: int, roots: int) -> float:
         """The refined peak of a mix of instructions (Choi & Vuduc 2012, section 5.4), flop/s: while
-        roots are issued, other schedulers issue what is no multiply-add."""
+        one scheduler issues roots, the others issue instructions other than multiply-adds."""
         root_cycles = roots * self.units / self.root_units
-        beside = self.units * (self.schedulers - 1) / self.schedulers
-        done = self.units * (2 * multiply_adds + others) + (self.root_units + beside) * root_cycles
-        per_cycle = done / (multiply_adds + others + root_cycles)
+        spare = self.units * (self.schedulers - 1) / self.schedulers
+        flops = self.units * (2 * multiply_adds + others) + (self.root_units + spare) * root_cycles
+        per_cycle = flops / (multiply_adds + others + root_cycles)
         return per_cycle * self.processors * self.ghz * 1e9
 
 
 @dataclass(frozen=True, kw_only=True)
 class Platform:
-    """A machine as a paper prints it.
+    """A machine with the numbers that a paper prints.
 
     ``gb_s``: stated peak of memory, GB/s; ``eps_mem_pj``: pJ per byte; ``constant_w``: pi_0, W;
-    ``tdp_w``: stated thermal design power, W, NaN where not printed; ``issue``: None where not;
+    ``tdp_w``: stated thermal design power, W, NaN where not printed; ``issue``: or None;
     ``caches_pj``: level -> pJ per byte.
     """
 
@@ -83,13 +83,13 @@ class Platform:
 
     def line(self, operation: str) -> Roofline:
         """The rooflines of a class of operations, on bytes of memory."""
-        of = self.operations[operation]
+        peak = self.operations[operation]
         return Roofline(
             operation=operation,
             memory=MEMORY,
-            tau_op_s=1e-9 / of.gop_s,
+            tau_op_s=1e-9 / peak.gop_s,
             tau_mem_s=1e-9 / self.gb_s,
-            eps_op_j=1e-12 * of.eps_pj,
+            eps_op_j=1e-12 * peak.eps_pj,
             eps_mem_j=1e-12 * self.eps_mem_pj,
             constant_w=self.constant_w,
         )
@@ -106,10 +106,10 @@ PLATFORMS = {name: _read(name, row) for name, row in tomllib.loads(_TABLE).items
 
 
 def find_platform(name: str) -> Platform:
-    """The platform of a name.
+    """The platform of a name, in upper or lower case.
 
     Raises:
-        PlatformError: there is none.
+        PlatformError: no platform has the name.
     """
     if name.lower() not in PLATFORMS:
         raise PlatformError(unknown_name("platform", name, PLATFORMS))
@@ -125,13 +125,13 @@ def platform_rooflines(
         CapError: a cap that is not above the constant power.
     """
     pairs = []
-    for name, of in platform.operations.items():
+    for name, peak in platform.operations.items():
         line = platform.line(name)
         attained = {
-            "attained_gop_s": of.attained_gop_s,
-            "attained_op_pct": 100.0 * of.attained_gop_s / of.gop_s,
-            "attained_gb_s": of.attained_gb_s,
-            "attained_mem_pct": 100.0 * of.attained_gb_s / platform.gb_s,
+            "attained_gop_s": peak.attained_gop_s,
+            "attained_op_pct": 100.0 * peak.attained_gop_s / peak.gop_s,
+            "attained_gb_s": peak.attained_gb_s,
+            "attained_mem_pct": 100.0 * peak.attained_gb_s / platform.gb_s,
         }
         pairs.append(line_as_dict(line, cap_w, trades) | attained)
     return {

@@ -1,8 +1,8 @@
 """A roofline under a cap in watts: the extension proposed in Choi & Vuduc 2012, section 5.2.
 
-A machine that is not allowed the power of eq. 7 slows its operations and bytes down until the
-average power is the cap. Constant power pi_0 cannot be reduced, so the energy of operations
-and bytes has cap - pi_0 left to be spent in:
+A machine that may not draw the power of eq. 7 slows its operations and bytes down until the average
+power is the cap. Constant power pi_0 cannot be reduced, so operations and bytes spend their energy
+at cap - pi_0 at most:
 
     T_capped(I) = max(T(I), (W eps_op + Q eps_mem) / (cap - pi_0))
 
@@ -20,21 +20,21 @@ from analysis.rooflines.roofline import Roofline
 
 @dataclass(frozen=True)
 class CappedRoofline:
-    """A roofline under a cap; it has the same functions of intensity as :class:`Roofline`.
+    """A roofline under a cap, with the same functions of intensity as :class:`Roofline`.
 
-    ``cap_w``: the most average power, W, pi_0 included. Intensities are operations per byte, an
-    array of any shape; what comes back is float64 of that shape.
+    ``cap_w``: the highest average power, W, pi_0 included. Intensities are operations per byte, an
+    array of any shape; results are float64 of that shape.
 
     Raises:
-        ValueError: the cap is at or below pi_0, where no work could ever be done, or the
-            line's energies are not known.
+        ValueError: the cap is at or below pi_0, where no work can be done, or the line's energies
+            are unknown.
     """
 
     line: Roofline
     cap_w: float
 
     def __post_init__(self) -> None:
-        """Refuse a cap that leaves nothing for operations and bytes."""
+        """Raise ValueError for a cap that leaves no power for operations and bytes."""
         line = self.line
         if np.isnan([line.eps_op_j, line.eps_mem_j, line.constant_w]).any():
             raise ValueError("a cap needs the energies of operations and bytes; none are known")
@@ -46,15 +46,15 @@ class CappedRoofline:
 
     @property
     def active_w(self) -> float:
-        """cap - pi_0, W: what operations and bytes may draw."""
+        """cap - pi_0, W: the power that operations and bytes may draw."""
         return self.cap_w - self.line.constant_w
 
     @property
     def capped_intensities(self) -> tuple[float, float] | None:
-        """Between which intensities, operations per byte, the cap slows a kernel; None if nowhere.
+        """The range of intensities, operations per byte, in which the cap slows a kernel, or None.
 
-        Eq. 7 rises to B_tau and falls after it, so these are its two crossings of the cap: 0
-        where streaming alone exceeds the cap, infinity where operations alone do.
+        Eq. 7 rises to B_tau and falls beyond it, so these are its two crossings of the cap: 0 if
+        streaming alone exceeds the cap, infinity if operations alone do.
         """
         line = self.line
         if line.power_limits_w[1] <= self.cap_w:
@@ -80,7 +80,7 @@ class CappedRoofline:
         return ratio
 
     def op_total_energy_j(self, intensity: np.ndarray) -> np.ndarray:
-        """E / W, joules per operation: eq. 4 with the capped time, so that pi_0 is paid longer."""
+        """E / W, joules per operation: eq. 4 with the capped time, during which pi_0 is drawn."""
         return self._active_j(intensity) + self.line.constant_w * self.op_time_s(intensity)
 
     def speed_ops_s(self, intensity: np.ndarray) -> np.ndarray:
@@ -97,5 +97,5 @@ class CappedRoofline:
         return power
 
     def _active_j(self, intensity: np.ndarray) -> np.ndarray:
-        """Joules per operation that operations and bytes take, however long they take."""
+        """The energy of operations and bytes, joules per operation, without constant power."""
         return self.line.eps_op_j + self.line.eps_mem_j / np.asarray(intensity, float)

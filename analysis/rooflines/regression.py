@@ -1,7 +1,7 @@
-"""The classic energy roofline regression at one setting, and what caches cost on top of it.
+"""The classic energy roofline regression at one setting, with the energies of caches.
 
 Choi & Vuduc 2012, eqs. 9 to 12: linear least squares on measurements at one setting, without
-voltages. :mod:`analysis.energy.fit` fits all settings together; this fits one, for comparison.
+voltages. :mod:`analysis.energy.fit` fits all settings together; this is for comparison.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from analysis.rooflines.roofline import Roofline
 from dvfs.setting import Setting
 
 MOST_CONDITION = 1e6
-"""Condition number, of columns of length 1, from which coefficients cannot be separated."""
+"""The condition number of unit-length columns above which coefficients cannot be separated."""
 CACHE_LEVELS = ("l3", "l2", "l1", "shared")
-"""Classes of bytes between memory and operations, the outermost first."""
+"""The classes of bytes between memory and operations, the outermost first."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A coefficient with its 95 % interval, in its own unit.
+    """A coefficient with its 95 % interval, in the coefficient's unit.
 
-    ``p_value``: the chance of a value at least this far from 0, were it 0 (two-sided t test).
-    The interval and the p-value are NaN where there are no more rows than coefficients.
+    ``p_value``: the probability of a value at least this far from 0 if the coefficient is 0
+    (two-sided t test). The interval and the p-value are NaN without more rows than coefficients.
     """
 
     value: float
@@ -39,10 +39,10 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class Regression:
-    """Eq. 9's coefficients at one setting.
+    """The coefficients of eq. 9 at one setting.
 
     ``eps_sp_j``, ``eps_dp_j``: J per flop, None for a precision that was not measured;
-    ``delta_dp_j``: eps_dp - eps_sp, None unless both were; ``eps_mem_j``: J per byte of
+    ``delta_dp_j``: eps_dp - eps_sp, None unless both were measured; ``eps_mem_j``: J per byte of
     ``memory``; ``constant_w``: pi_0, W. ``r_squared``: of E / W about its mean. ``n``: rows.
     ``condition_number``: of the regressors, each scaled to length 1.
     """
@@ -62,16 +62,15 @@ class Regression:
 
     @property
     def eps_op_j(self) -> dict[str, float]:
-        """Class of operations -> J per operation, of those that were measured."""
-        known = {"sp": self.eps_sp_j, "dp": self.eps_dp_j}
-        return {name: eps_j.value for name, eps_j in known.items() if eps_j is not None}
+        """Class of operations -> J per operation, for the measured classes."""
+        by_class = {"sp": self.eps_sp_j, "dp": self.eps_dp_j}
+        return {name: eps_j.value for name, eps_j in by_class.items() if eps_j is not None}
 
     def on(self, line: Roofline) -> Roofline:
-        """A line's times with these energies (the model instantiation of section 4.2).
+        """The line with these energies (the model instantiation of section 4.2).
 
         Raises:
-            FitError: the line is of classes that the regression has no energy of, or one of these
-                came out below 0.
+            FitError: the regression lacks an energy of the line's classes, or it is below 0.
         """
         eps_op_j = self.eps_op_j
         if line.operation not in eps_op_j or line.memory != self.memory:
@@ -81,9 +80,9 @@ class Regression:
             f"a byte of {line.memory}": self.eps_mem_j.value,
             "constant power": self.constant_w.value,
         }
-        if below := [name for name, value in used.items() if value < 0.0]:
+        if negative := [name for name, value in used.items() if value < 0.0]:
             raise FitError(
-                f"the regression at this setting puts {' and '.join(below)} below 0, so these "
+                f"the regression at this setting puts {' and '.join(negative)} below 0, so these "
                 f"measurements do not determine the energies; measure more intensities, or fit "
                 f"several settings with campaign fit"
             )
@@ -97,10 +96,10 @@ class Regression:
 
 @dataclass(frozen=True)
 class CacheEnergy:
-    """What a byte of one cache level takes: ``eps_j``, J per byte, from ``n`` rows.
+    """The energy of a byte of one cache level: ``eps_j``, J per byte, from ``n`` rows.
 
-    ``median_residual``: the median over these rows of |modelled / measured energy - 1|, as
-    section 4.3 quotes it. The interval takes the regression's own coefficients as certain.
+    ``median_residual``: the median over these rows of |modelled / measured energy - 1|, as in
+    section 4.3. The interval ignores the uncertainty of the regression's coefficients.
     """
 
     level: str
@@ -112,47 +111,47 @@ class CacheEnergy:
 def regress(data: Observations, setting: int, memory: str = "dram") -> Regression:
     """Eq. 9 by ordinary least squares: E/W = eps_s + eps_mem Q/W + pi_0 T/W + delta eps_d R.
 
-    ``setting``: index into ``data.settings``. Its rows are those at the setting whose kernels
-    have operations of one precision and bytes of ``memory``, and nothing else; R is 1 for
-    double precision. Without both precisions the last term is left out. Coefficients are not
-    held above 0, as in the paper. Repeats of a kernel count as rows of their own.
+    ``setting``: index into ``data.settings``. The rows are those at the setting whose kernels have
+    operations of one precision and bytes of ``memory``, and nothing else; R is 1 for double
+    precision. The last term needs both precisions. As in the paper, coefficients may be negative.
+    Each repeat of a kernel is a row.
 
-    Intervals and p-values are least squares' own, for errors of one size in E / W. Meters err by
-    a share of it, so those of kernels with many bytes per operation outweigh the rest and the
-    interval of eps_op in particular can be too narrow; :func:`analysis.energy.fit.fit` weighs each
-    row by its own energy.
+    Intervals and p-values are those of least squares, for equal errors in E / W. Errors of meters
+    are relative, so kernels with many bytes per operation outweigh the others, and the interval of
+    eps_op in particular can be too narrow; :func:`analysis.energy.fit.fit` weights each row by its
+    energy.
 
     Raises:
-        FitError: too few such rows, or rows that cannot separate the coefficients; the text says
-            which kernels would.
+        FitError: too few such rows, or rows that cannot separate the coefficients; the message
+            names the kernels that would.
     """
     from statsmodels.regression.linear_model import OLS  # noqa: PLC0415
 
     counts = _counts(data)
     flops = {name: counts.get(name, np.zeros(len(data))) for name in ("sp", "dp")}
     moved = counts.get(memory, np.zeros(len(data)))
-    others = sum(n for name, n in counts.items() if name not in ("sp", "dp", memory))
+    other_counts = sum(n for name, n in counts.items() if name not in ("sp", "dp", memory))
     one_precision = (flops["sp"] > 0) != (flops["dp"] > 0)
-    rows = (data.setting == setting) & one_precision & (moved > 0) & ~(np.asarray(others) > 0)
+    rows = (data.setting == setting) & one_precision & (moved > 0) & ~(np.asarray(other_counts) > 0)
     where = f"{data.site} at {setting_text(data.settings[setting])}"
     remedy = (
         f"measure kernels of sp or dp operations and {memory} bytes alone, at intensities "
         f"well below and well above the time balance"
     )
     work = (flops["sp"] + flops["dp"])[rows]
-    double = (flops["dp"] > 0)[rows]
+    is_double = (flops["dp"] > 0)[rows]
     columns = [np.ones(len(work)), moved[rows] / work, data.time_s[rows] / work]
-    both = bool(double.any() and not double.all())
-    if both:
-        columns.append(double.astype(float))
+    has_both = bool(is_double.any() and not is_double.all())
+    if has_both:
+        columns.append(is_double.astype(float))
     if len(work) < len(columns):
         raise FitError(
             f"{where}: the {len(columns)} coefficients of the regression cannot be fitted to "
             f"{len(work)} measurements; {remedy}"
         )
     matrix = np.column_stack(columns)
-    # Joules and seconds per operation are of the order of 1e-12: unscaled, statsmodels' own rank
-    # and condition would be of the units.
+    # Joules and seconds per operation are of the order of 1e-12: unscaled, statsmodels' rank and
+    # condition would depend on the units.
     scale = np.linalg.norm(matrix, axis=0)
     condition = float(np.linalg.cond(matrix / scale))
     if condition > MOST_CONDITION:
@@ -164,13 +163,13 @@ def regress(data: Observations, setting: int, memory: str = "dram") -> Regressio
     unit = float(np.mean(energy_j))
     result = OLS(energy_j / unit, matrix / scale).fit()
     contrasts = {"eps": [1, 0, 0], "mem": [0, 1, 0], "constant": [0, 0, 1]}
-    if both:
+    if has_both:
         contrasts = {name: [*row, 0] for name, row in contrasts.items()}
         contrasts |= {"delta": [0, 0, 0, 1], "dp": [1, 0, 0, 1]}
     estimates = {
         name: _estimate(result, np.array(row) / scale, unit) for name, row in contrasts.items()
     }
-    only_double = bool(double.all())
+    only_double = bool(is_double.all())
     return Regression(
         site=data.site,
         simulated=data.simulated,
@@ -190,32 +189,32 @@ def regress(data: Observations, setting: int, memory: str = "dram") -> Regressio
 def cache_energies(
     data: Observations, setting: int, regression: Regression, levels: Sequence[str] = CACHE_LEVELS
 ) -> list[CacheEnergy]:
-    """What a byte of each cache level takes, from the residual of the regression (eqs. 11, 12).
+    """The energy of a byte of each cache level, from the regression's residual (eqs. 11, 12).
 
-    ``levels``: from the outermost to the innermost; each one's rows at ``setting`` are those of
-    kernels that have bytes of it, of ``regression.memory``, of levels already known, and operations
-    whose energy is known, but of nothing else. Over several rows the ratio of eqs. 11 and 12 is
-    fitted by least squares on relative error; for one row it is the equation. A level without
-    rows is left out.
+    ``levels``: from the outermost to the innermost. The rows of a level are those at ``setting`` of
+    kernels that have bytes of it and otherwise only counts whose energy is known: operations, bytes
+    of ``regression.memory`` and of outer levels. The ratio of eqs. 11 and 12 is fitted by least
+    squares on the relative error; for one row this is the equation. A level without rows is
+    omitted.
     """
     from statsmodels.regression.linear_model import OLS  # noqa: PLC0415
 
     counts = _counts(data)
-    known: list[CacheEnergy] = []
+    caches: list[CacheEnergy] = []
     for level in levels:
-        paid = {*regression.eps_op_j, regression.memory, level, *(cache.level for cache in known)}
-        others = np.asarray(sum(n for name, n in counts.items() if name not in paid))
+        terms = {*regression.eps_op_j, regression.memory, level, *(cache.level for cache in caches)}
+        other_counts = np.asarray(sum(n for name, n in counts.items() if name not in terms))
         bytes_moved = counts.get(level, np.zeros(len(data)))
-        rows = np.flatnonzero((data.setting == setting) & (bytes_moved > 0) & ~(others > 0))
+        rows = np.flatnonzero((data.setting == setting) & (bytes_moved > 0) & ~(other_counts > 0))
         if not len(rows):
             continue
         measured = data.take(rows)
-        left_j = measured.energy_j - modelled_energy_j(measured, regression, known)
-        result = OLS(left_j / measured.energy_j, bytes_moved[rows] / measured.energy_j).fit()
+        residual_j = measured.energy_j - modelled_energy_j(measured, regression, caches)
+        result = OLS(residual_j / measured.energy_j, bytes_moved[rows] / measured.energy_j).fit()
         eps_j = _estimate(result, np.ones(1), 1.0)
-        residual = np.abs(left_j - eps_j.value * bytes_moved[rows]) / measured.energy_j
-        known.append(CacheEnergy(level, eps_j, len(rows), float(np.median(residual))))
-    return known
+        relative = np.abs(residual_j - eps_j.value * bytes_moved[rows]) / measured.energy_j
+        caches.append(CacheEnergy(level, eps_j, len(rows), float(np.median(relative))))
+    return caches
 
 
 def modelled_energy_j(
@@ -223,7 +222,7 @@ def modelled_energy_j(
 ) -> np.ndarray:
     """Eq. 10: W eps_flop + Q eps_mem + sum Q_cache eps_cache + pi_0 T, J: float64 (rows,).
 
-    T is measured. Classes whose energy is not known add nothing.
+    T is measured. Classes of unknown energy add nothing.
     """
     eps_j = regression.eps_op_j | {regression.memory: regression.eps_mem_j.value}
     eps_j |= {cache.level: cache.eps_j.value for cache in caches}
@@ -234,7 +233,7 @@ def modelled_energy_j(
 
 
 def _counts(data: Observations) -> dict[str, np.ndarray]:
-    """Every class's counts, 0 where a kernel's are not known to have any."""
+    """The counts of every class, 0 if unknown."""
     return {name: np.nan_to_num(values) for name, values in data.counts.items()}
 
 

@@ -1,13 +1,12 @@
-"""Roofline in time, arch line and power line of one pair of classes, and how close kernels come.
+"""Roofline in time, arch line and power line of a pair of classes, and kernels' fractions of it.
 
-Choi & Vuduc 2012, eqs. 3 to 8: what a kernel that does W operations of one class on Q bytes of
-one memory class takes at best in time, in energy and in power, as functions of its intensity
-I = W / Q alone.
+Choi & Vuduc 2012, eqs. 3 to 8: the least time, energy and power of a kernel of W operations of one
+class on Q bytes of one memory class, as functions of its intensity I = W / Q alone.
 
 At each setting, the roof of a class is the highest rate n_k / T of the kernels measured there. A
 kernel's least time is then max_k n_k / roof_k, as on a roofline with one ceiling a class
-(Williams, Waterman & Patterson 2009), and its fraction of the roof is that over its time: 1 for
-the kernels that set the roof, and less for one that is held up by latency or dependences.
+(Williams, Waterman & Patterson 2009). Its fraction of the roof is that over its time: 1 for the
+kernels that set the roof, and less for a kernel that latency or dependences delay.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from dvfs.setting import Setting
 
 @dataclass(frozen=True)
 class Roofline:
-    """The machine at one setting, as one class of operations and one of bytes see it.
+    """The model of a machine at one setting, for one class of operations and one of bytes.
 
     ``tau_op_s``: s per operation; ``tau_mem_s``: s per byte; ``eps_op_j``: J per operation;
-    ``eps_mem_j``: J per byte; ``constant_w``: pi_0, W. The energies and the power are NaN where
-    no energy was measured; then so is all that follows from them, and only time is known.
+    ``eps_mem_j``: J per byte; ``constant_w``: pi_0, W. If energies are unknown, these three and
+    all results from them are NaN, and only times are known.
 
     The functions take intensities in operations per byte, an array of any shape, and return
     float64 of that shape.
@@ -50,19 +49,19 @@ class Roofline:
 
     @property
     def energy_balance(self) -> float:
-        """B_eps = eps_mem / eps_op, operations per byte (below eq. 4); NaN where eps_op is 0."""
+        """B_eps = eps_mem / eps_op, operations per byte (below eq. 4); NaN if eps_op is 0."""
         return self.eps_mem_j / (self.eps_op_j or float("nan"))
 
     @property
     def op_energy_j(self) -> float:
-        """eps^_op = eps_op + pi_0 tau_op, J: an operation with the constant power of its time."""
+        """eps^_op = eps_op + pi_0 tau_op, J: an operation, constant power included."""
         return self.eps_op_j + self.constant_w * self.tau_op_s
 
     @property
     def op_efficiency(self) -> float:
-        """eta_op = eps_op / eps^_op, 0 to 1: 1 where nothing is spent on constant power.
+        """eta_op = eps_op / eps^_op, 0 to 1: 1 without constant power.
 
-        NaN where an operation costs nothing at all, as is what follows from it.
+        NaN if an operation costs no energy at all, as are results from it.
         """
         return self.eps_op_j / (self.op_energy_j or float("nan"))
 
@@ -74,7 +73,7 @@ class Roofline:
     def effective_balance(self, intensity: np.ndarray) -> np.ndarray:
         """B^_eps(I), operations per byte (eq. 6).
 
-        eta B_eps is written eps_mem / eps^_op, which also holds where eps_op is 0.
+        eta B_eps is computed as eps_mem / eps^_op, which also holds if eps_op is 0.
         """
         beyond = np.maximum(0.0, self.time_balance - np.asarray(intensity, float))
         return self._balance_above + (1.0 - self.op_efficiency) * beyond
@@ -86,7 +85,7 @@ class Roofline:
 
     @property
     def half_efficiency_intensity(self) -> float:
-        """Where I = B^_eps(I), operations per byte: half of the best energy efficiency (eq. 5).
+        """The I = B^_eps(I), operations per byte: half of the best energy efficiency (eq. 5).
 
         Above B_tau, B^_eps is constant; below, it falls linearly with I: each case has one
         solution.
@@ -106,8 +105,8 @@ class Roofline:
     def effective_gap(self) -> float:
         """B^_eps at the half-efficiency point over B_tau, no unit: the gap with constant power.
 
-        Section 2.4 says that constant power lowers this balance below B_eps. By eq. 6 it does
-        so only where B_tau < 2 B_eps; beyond, B^_eps(I) = I lies between B_eps and B_tau.
+        Section 2.4 says that constant power lowers this balance below B_eps. By eq. 6 it does so
+        only if B_tau < 2 B_eps; otherwise B^_eps(I) = I is between B_eps and B_tau.
         """
         return self.half_efficiency_intensity / self.time_balance
 
@@ -116,9 +115,9 @@ class Roofline:
         """Whether B_tau >= B^_eps at the half-efficiency point (sections 2.4 and 5.2).
 
         Then a kernel that is compute-bound in time is within a factor of two of the best energy
-        efficiency at this setting. The papers call racing to halt a good first-order strategy
-        there; whether another setting takes less energy is another question, which
-        :attr:`analysis.choice.pick.Pick.race_to_halt` answers. None where no energy is known.
+        efficiency at this setting, and the papers call racing to halt a good first-order strategy.
+        Whether another setting takes less energy is answered by
+        :attr:`analysis.choice.pick.Pick.race_to_halt`. None if no energy is known.
         """
         gap = self.effective_gap
         return None if np.isnan(gap) else bool(gap <= 1.0)
@@ -154,9 +153,9 @@ class Roofline:
     def power_limits_w(self) -> tuple[float, float, float]:
         """Power in W as I -> 0, at its maximum (I = B_tau), and as I -> infinity.
 
-        Eq. 8's bounds, with pi_0 added, which eq. 8 takes as zero. Eq. 8 prints the first as
-        the least power at any intensity, which holds only where B_eps <= B_tau; the least is
-        the smaller of the first and the last.
+        The bounds of eq. 8, with pi_0 added, which is zero in eq. 8. Eq. 8 states the first as the
+        least power at any intensity, which holds only if B_eps <= B_tau; the least is the smaller
+        of the first and the last.
         """
         memory_w = self.eps_mem_j / self.tau_mem_s
         return (
@@ -167,11 +166,10 @@ class Roofline:
 
 
 def verdict(line: Roofline) -> str:
-    """Whether kernels that are fast at this setting are efficient, with the numbers: one or two
-    sentences.
+    """One or two sentences: whether kernels that are fast at this setting are efficient, and why.
 
-    Choi & Vuduc 2012, sections 2.4 and 5.2: the half-efficiency point against B_tau, and what it
-    would be without constant power.
+    Choi & Vuduc 2012, sections 2.4 and 5.2: the half-efficiency point compared with B_tau, with
+    and without constant power.
     """
     if line.fast_is_efficient is None:
         return "unknown: no energy is known at this setting"
@@ -201,10 +199,10 @@ def verdict(line: Roofline) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class PairPoints:
-    """The kernels that have exactly one class of operations and one of bytes, at one setting.
+    """The kernels with exactly one class of operations and one of bytes, at one setting.
 
-    Arrays with one entry a kernel, by rising intensity (operations per byte); repeats are
-    averaged. ``energy_j`` is NaN where none was measured.
+    Arrays have one entry a kernel, by rising intensity (operations per byte); repeats are averaged.
+    ``energy_j`` is NaN if not measured.
     """
 
     operation: str
@@ -220,16 +218,16 @@ class PairPoints:
 def fastest_setting(data: Observations) -> int:
     """The setting (an index into ``data.settings``) at which the site's kernels are fastest.
 
-    Among the settings at which most kernels were measured, the one with the least mean of
-    log(time / the kernel's best time).
+    It is the setting with the least mean of log(time / the kernel's best time), among those with
+    the most measured kernels.
     """
-    slower = np.empty(len(data))
+    log_ratio = np.empty(len(data))
     for _, rows in rows_by_kernel(data):
-        slower[rows] = np.log(data.time_s[rows] / data.time_s[rows].min())
+        log_ratio[rows] = np.log(data.time_s[rows] / data.time_s[rows].min())
     best: tuple[int, float, int] | None = None
     for s in np.unique(data.setting):
-        here = data.setting == s
-        rank = (-len(np.unique(data.kernel[here])), float(slower[here].mean()), int(s))
+        at_s = data.setting == s
+        rank = (-len(np.unique(data.kernel[at_s])), float(log_ratio[at_s].mean()), int(s))
         best = rank if best is None or rank < best else best
     if best is None:
         raise FitError("there are no measurements, so there is no fastest setting")
@@ -237,20 +235,20 @@ def fastest_setting(data: Observations) -> int:
 
 
 def pair_points(data: Observations, setting: int, min_intensities: int = 2) -> list[PairPoints]:
-    """The pairs of classes for which kernels with exactly these two, and varying intensity, exist.
+    """The points of each pair of classes that kernels of different intensities have alone.
 
-    ``setting``: index into ``data.settings``. A pair with fewer than ``min_intensities``
-    distinct intensities is left out.
+    ``setting``: index into ``data.settings``. A pair with fewer than ``min_intensities`` distinct
+    intensities is omitted.
     """
-    here = data.take(data.setting == setting)
+    measured = data.take(data.setting == setting)
     by_pair: dict[tuple[str, str], list[tuple[float, str, float, float, float]]] = {}
-    for kernel, of_kernel in rows_by_kernel(here):
+    for kernel, repeats in rows_by_kernel(measured):
         counts = {
-            name: float(np.nan_to_num(v[of_kernel]).mean()) for name, v in here.counts.items()
+            name: float(np.nan_to_num(v[repeats]).mean()) for name, v in measured.counts.items()
         }
-        done = sorted(name for name, n in counts.items() if n > 0)
-        operations = [name for name in done if not moves_data(name)]
-        memory = [name for name in done if moves_data(name)]
+        classes = sorted(name for name, n in counts.items() if n > 0)
+        operations = [name for name in classes if not moves_data(name)]
+        memory = [name for name in classes if moves_data(name)]
         if len(operations) != 1 or len(memory) != 1:
             continue
         n = counts[operations[0]]
@@ -259,8 +257,8 @@ def pair_points(data: Observations, setting: int, min_intensities: int = 2) -> l
                 n / counts[memory[0]],
                 kernel,
                 n,
-                float(here.time_s[of_kernel].mean()),
-                float(here.energy_j[of_kernel].mean()),
+                float(measured.time_s[repeats].mean()),
+                float(measured.energy_j[repeats].mean()),
             )
         )
     pairs = []
@@ -288,19 +286,19 @@ def pair_points(data: Observations, setting: int, min_intensities: int = 2) -> l
 
 
 def best_rate(data: Observations, name: str, setting: int) -> float:
-    """The highest measured rate of a class at a setting: operations or bytes per second.
+    """The highest rate of a class over the kernels at a setting: operations or bytes per second.
 
-    Over all kernels measured there, each kernel's repeats averaged.
+    The repeats of each kernel are averaged.
 
     Raises:
-        FitError: no kernel there has any of the class.
+        FitError: no kernel at the setting has counts of the class.
     """
     counts = np.nan_to_num(data.counts[name]) if name in data.counts else np.zeros(len(data))
-    here = (data.setting == setting) & (counts > 0)
-    if not here.any():
+    counted = (data.setting == setting) & (counts > 0)
+    if not counted.any():
         raise FitError(f"no kernel measured at this setting counts {name}")
-    rate = (counts / data.time_s)[here]
-    return max(float(rate[rows].mean()) for _, rows in rows_by_kernel(data.take(here)))
+    rate = (counts / data.time_s)[counted]
+    return max(float(rate[rows].mean()) for _, rows in rows_by_kernel(data.take(counted)))
 
 
 def roofline(
@@ -308,11 +306,11 @@ def roofline(
 ) -> Roofline:
     """The rooflines of two classes at a setting, an index into ``data.settings``.
 
-    tau is one over the best measured rate of its class there; eps_k = c_k V_dom^2 and pi_0 are
-    the fit's at the clocks and voltages that were run at, NaN without a fit.
+    tau is the inverse of the best measured rate of its class there. eps_k = c_k V_dom^2 and pi_0
+    come from the fit, at the clocks and voltages of the rows; they are NaN without a fit.
 
     Raises:
-        FitError: no kernel there has any of a class, or the fit has no term for it.
+        FitError: no kernel there has counts of a class, or the fit has no term for it.
     """
     tau = [1.0 / best_rate(data, name, setting) for name in (operation, memory)]
     if fitted is None:
@@ -341,8 +339,8 @@ def _line(
 
 @dataclass(frozen=True)
 class RoofFraction:
-    """A kernel's fraction of the roof (0 to 1), the median over settings, and the class that
-    limits it at most of them."""
+    """A kernel's fraction of the roof (0 to 1), the median over its rows, and the class that limits
+    most of them."""
 
     label: str
     fraction: float
@@ -350,26 +348,26 @@ class RoofFraction:
 
 
 def roof_fractions(data: Observations) -> list[RoofFraction]:
-    """The fraction of every kernel that has operation counts, in the order of the data."""
+    """The fraction of every kernel with operation counts, by label."""
     names = list(data.counts)
     if not names:
         return []
     rates = np.column_stack([data.counts[name] / data.time_s for name in names])
     rates = np.where(np.isfinite(rates), rates, 0.0)
-    share = np.full(rates.shape, 0.0)
+    shares = np.full(rates.shape, 0.0)
     for setting in np.unique(data.setting):
         at_setting = data.setting == setting
         roofs = rates[at_setting].max(axis=0)
-        share[at_setting] = np.divide(
+        shares[at_setting] = np.divide(
             rates[at_setting], roofs, where=roofs > 0, out=np.zeros_like(rates[at_setting])
         )
     fractions = []
-    known = share.max(axis=1) > 0
+    has_share = shares.max(axis=1) > 0
     for label, rows in rows_by_kernel(data):
-        counted = rows[known[rows]]
-        if len(counted):
-            limits = share[counted].argmax(axis=1)
+        usable = rows[has_share[rows]]
+        if len(usable):
+            limits = shares[usable].argmax(axis=1)
             limited_by = names[int(np.bincount(limits).argmax())]
-            fraction = float(np.median(share[counted].max(axis=1)))
+            fraction = float(np.median(shares[usable].max(axis=1)))
             fractions.append(RoofFraction(label, fraction, limited_by))
     return fractions
