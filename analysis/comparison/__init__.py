@@ -1,1 +1,1 @@
-"""Two sets of measurements of the same points, beside each other: what changed significantly."""
+"""The comparison of two sets of measurements of the same points: significant changes."""

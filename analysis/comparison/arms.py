@@ -1,15 +1,16 @@
-"""What a change of settings did to jobs that ran: policy jobs beside control jobs, by ratios.
+"""The effect of a policy on jobs: the ratio of policy jobs to control jobs, with its interval.
 
-Jobs of one user and input are alike, so they are compared with each other (a *block*), and users
-need not all gain the same, so the interval is one over users (*clusters*):
+Jobs of one user and input are similar, so they are compared with each other (a *block*). Users may
+differ in their gain, so the interval is over users (*clusters*):
 
     log y_i = block_i + d * policy_i + s * start_i + error_i
 
-d is the log of the ratio policy / control, s a drift with time. Least squares after each block's
-means are taken off. The interval is by leaving out each cluster in turn (the jackknife CV3 of
+d is the log of the ratio policy / control, s a drift with time. They are fitted by least squares
+after each block's mean is subtracted. The interval is the jackknife over clusters (CV3 of
 MacKinnon, Nielsen & Webb 2023), with Student's t of as many degrees of freedom as the effective
-number of clusters less one (Carter, Schnepel & Steigerwald 2017). Where all jobs are of one
-cluster they count as independent, and the interval holds for that cluster alone.
+number of clusters less one (Carter, Schnepel & Steigerwald 2017). With fewer than
+:data:`FEWEST_CLUSTERS` clusters, jobs count as independent, and the interval holds for these
+clusters alone.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ import numpy as np
 from scipy import special
 
 FEWEST_FOR_DRIFT = 20
-"""From so many jobs on, a drift with time is fitted."""
+"""The fewest jobs less blocks for which a drift with time is fitted."""
 FEWEST_CLUSTERS = 4
 LEVEL = 0.95
 
 
 @dataclass(frozen=True)
 class ArmChange:
-    """The change of a quantity by the policy, in % of what control jobs take: the estimate and its
+    """The change of a quantity by the policy, in % of the control jobs' value: the estimate and its
     95 % interval. ``log_std``, ``freedom``: the standard error of the logarithm of the ratio, and
-    the degrees of freedom of its t. The jobs are those in blocks that have both arms."""
+    the degrees of freedom of its t. The jobs are those in blocks with both arms."""
 
     change_pct: float
     low_pct: float
@@ -41,11 +42,11 @@ class ArmChange:
 
     @property
     def jobs(self) -> int:
-        """Of both arms."""
+        """The number of jobs of both arms."""
         return self.policy_jobs + self.control_jobs
 
     def p_at_most(self, limit_pct: float) -> float:
-        """The one-sided p of a true change of at most ``limit_pct``, in % and above -100."""
+        """The one-sided p of a true change of at most ``limit_pct``, in %, above -100."""
         gap = np.log1p(self.change_pct / 100.0) - np.log1p(limit_pct / 100.0)
         if self.log_std == 0.0:
             return float(gap <= 0.0)
@@ -64,17 +65,17 @@ def change_between_arms(
     Args:
         value: float64 (jobs,), energies or times, above 0.
         policy: bool (jobs,), whether a job is of the policy's arm.
-        block: int64 (jobs,), which jobs are alike; a block is in one cluster.
-        cluster: int64 (jobs,), whose jobs may differ in what they gain.
-        start_s: float64 (jobs,), when a job began.
+        block: int64 (jobs,), the group of similar jobs; a block is in one cluster.
+        cluster: int64 (jobs,), the group of jobs with the same gain, such as a user.
+        start_s: float64 (jobs,), the start time of a job.
 
     Returns:
-        None where no block has both arms and a job to spare.
+        None if too few jobs are in blocks with both arms.
     """
     block = np.unique(block, return_inverse=True)[1]
-    treated = np.bincount(block, policy)
+    policy_jobs = np.bincount(block, policy)
     size = np.bincount(block)
-    usable = ((treated > 0) & (treated < size))[block]
+    usable = ((policy_jobs > 0) & (policy_jobs < size))[block]
     if usable.sum() < 3 or usable.sum() - len(set(block[usable])) < 2:
         return None
     block = np.unique(block[usable], return_inverse=True)[1]
@@ -85,29 +86,29 @@ def change_between_arms(
         columns.append(start_s[usable] - start_s[usable].mean())
     x = np.column_stack([_within(column, block) for column in columns])
     if np.linalg.matrix_rank(x / np.maximum(np.abs(x).max(axis=0), 1e-300)) < x.shape[1]:
-        x = x[:, :1]  # all began at one time, or the arms at two: no drift can be told apart
+        x = x[:, :1]  # the drift cannot be separated: one start time, or one for each arm
     y = _within(np.log(value[usable]), block)
     products = _by_cluster(x[:, :, None] * x[:, None, :], cluster, clusters)
     moments = _by_cluster(x * y[:, None], cluster, clusters)
-    whole, moment = products.sum(axis=0), moments.sum(axis=0)
-    slope = np.linalg.solve(whole, moment)
+    total, moment = products.sum(axis=0), moments.sum(axis=0)
+    slope = np.linalg.solve(total, moment)
     informative = products[:, 0, 0] > 0.0
-    share = products[informative, 0, 0] / whole[0, 0]
+    share = products[informative, 0, 0] / total[0, 0]
     if clusters < FEWEST_CLUSTERS:
         freedom = float(n - blocks - x.shape[1])
         residual = y - x @ slope
-        variance = residual @ residual / freedom * np.linalg.inv(whole)[0, 0]
+        variance = residual @ residual / freedom * np.linalg.inv(total)[0, 0]
     else:
         freedom = max(1.0 / float(share @ share) - 1.0, 1.0)
-        without = [
-            np.linalg.lstsq(whole - products[g], moment - moments[g], rcond=None)[0][0]
+        refits = [
+            np.linalg.lstsq(total - products[g], moment - moments[g], rcond=None)[0][0]
             for g in range(clusters)
         ]
-        variance = (clusters - 1) / clusters * float(np.sum((np.array(without) - slope[0]) ** 2))
+        variance = (clusters - 1) / clusters * float(np.sum((np.array(refits) - slope[0]) ** 2))
     std = float(np.sqrt(variance))
-    reach = float(special.stdtrit(freedom, (1.0 + LEVEL) / 2.0)) * std
+    half_width = float(special.stdtrit(freedom, (1.0 + LEVEL) / 2.0)) * std
     low, middle, high = (
-        float(np.expm1(d)) * 100.0 for d in (slope[0] - reach, slope[0], slope[0] + reach)
+        float(np.expm1(d)) * 100.0 for d in (slope[0] - half_width, slope[0], slope[0] + half_width)
     )
     return ArmChange(
         middle,
@@ -121,7 +122,7 @@ def change_between_arms(
 
 
 def _within(values: np.ndarray, block: np.ndarray) -> np.ndarray:
-    """Values less the mean of their block."""
+    """The values less the means of their blocks."""
     mean = np.bincount(block, values) / np.bincount(block)
     return np.asarray(values - mean[block])
 

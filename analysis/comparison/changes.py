@@ -1,10 +1,10 @@
-"""What changed between two sets of measurements of the same points, and how surely.
+"""Changes between two sets of measurements of the same points, with their significance.
 
-Ratios of geometric means, of time and of energy: of every point (a cell: a kernel with its
-parameters at a setting), of every kernel over its points, and of a whole site. Each ratio has a
-95 % interval from the noise of repeats, the nodes' offsets and the drift between sessions
-(:mod:`analysis.comparison.noise_model`). Which of them are significant is corrected for their
-number: see :data:`ALPHA`.
+A change is a ratio of geometric means of times or energies: of a point (a cell: a kernel with its
+parameters at a setting), of a kernel over its points, or of a site. Each ratio has a 95 % interval
+from the noise of repeats, the nodes' offsets and the drift between sessions
+(:mod:`analysis.comparison.noise_model`). Significance is corrected for the number of comparisons:
+see :data:`ALPHA`.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from dvfs.setting import AXES
 COVERAGE = 0.95
 LOWEST_LOG_P, BISECTIONS = -60.0, 40
 Part = tuple[np.ndarray, np.ndarray]
-"""A part of each group's variance, and its degrees of freedom; float64 (groups,) both."""
+"""A part of each group's variance, and its degrees of freedom; both float64 (groups,)."""
 ALPHA = 0.05
-"""The false alarms that are accepted. It is shared equally among the three levels (site, kernel,
-point); within a level, over all sites and both quantities, Benjamini & Hochberg's (1995) procedure
-finds what is significant. Between equal sets the chance of any false alarm is then at most this,
-and of the changes that are reported at most this share is false."""
+"""The accepted rate of false alarms, shared equally among the three levels (site, kernel, point).
+Within a level, Benjamini & Hochberg's (1995) procedure finds the significant changes over all sites
+and both quantities. Between equal sets the probability of any false alarm is then at most this, and
+at most this share of the reported changes is false."""
 Level = Literal["site", "kernel", "point"]
 LEVELS: tuple[Level, ...] = ("site", "kernel", "point")
 PLACE = {
@@ -48,16 +48,16 @@ PLACE = {
     "kernel": ["label"],
     "point": ["label", "partition", *AXES],
 }
-"""The columns of cells that name a ratio of each level, beside its site."""
+"""Level -> the columns of cells that, with the site, identify a ratio."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ratios:
     """The ratio of each group, the second set over the first; arrays have one entry a group.
 
-    ``log_ratio``, ``half_width`` (half of its 95 % interval) and ``p`` (of no change): float64,
-    the last two NaN where a part of the variance is not known. ``before``, ``after``, ``cells``:
-    int64, the measurements of each set and the cells. ``first``: int64, a cell of the group.
+    ``log_ratio``, ``half_width`` (half of its 95 % interval) and ``p`` (of no change): float64; the
+    last two are NaN if a part of the variance is unknown. ``before``, ``after``, ``cells``: int64,
+    the numbers of measurements in each set and of cells. ``first``: int64, a cell of the group.
     """
 
     log_ratio: np.ndarray
@@ -72,8 +72,8 @@ class Ratios:
 def ratios(rows: Rows, model: NoiseModel, group: np.ndarray) -> Ratios:
     """The ratios of groups of cells: ``group`` is int64 (cells,), from 0 without gaps.
 
-    A group's ratio is the weighted mean of its cells' log ratios; a cell with few repeats, of
-    which less is known, counts less.
+    A group's log ratio is the weighted mean of its cells'; a cell with few repeats, whose mean is
+    less certain, has less weight.
     """
     n_cells, n_groups = len(group), int(group.max()) + 1
     counts = np.bincount(rows.cell_side, minlength=2 * n_cells).reshape(n_cells, 2)
@@ -84,21 +84,21 @@ def ratios(rows: Rows, model: NoiseModel, group: np.ndarray) -> Ratios:
     mean = sparse.coo_array((weight, (group, np.arange(n_cells))), (n_groups, n_cells)).tocsr()
     share = np.where(rows.after, 1.0, -1.0) / counts[rows.cell, rows.after.astype(int)]
 
-    def shares(code: np.ndarray, codes: int) -> np.ndarray:
-        """Each group's log ratio as a sum over codes: float64 (groups, codes)."""
-        of_cell = sparse.coo_array((share, (rows.cell, code)), (n_cells, codes)).tocsr()
-        return np.asarray((mean @ of_cell).toarray())
+    def shares(code: np.ndarray, n_codes: int) -> np.ndarray:
+        """The weights of codes in each group's log ratio: float64 (groups, n_codes)."""
+        by_cell = sparse.coo_array((share, (rows.cell, code)), (n_cells, n_codes)).tocsr()
+        return np.asarray((mean @ by_cell).toarray())
 
     kernel = rows.cells["kernel_code"].to_numpy()
     by_kernel = sparse.coo_array(
         (weight**2 * noise, (group, kernel)), (n_groups, len(model.kernel_var))
     ).tocsr()
     nodes = shares(rows.node, len(rows.nodes))
-    unseen = nodes - nodes @ model.seen.T
+    unmatched = nodes - nodes @ model.node_projection.T
     sessions = shares(rows.session, int(rows.session.max()) + 1)
-    by_session = (sessions**2).sum(axis=1)
-    noise_var = by_kernel @ model.kernel_var - by_session * model.session_noise
-    # The kernels' noise has the degrees of freedom of Satterthwaite (1946).
+    session_squares = (sessions**2).sum(axis=1)
+    noise_var = by_kernel @ model.kernel_var - session_squares * model.session_noise
+    # The degrees of freedom of the kernels' noise: Satterthwaite (1946).
     kernel_df = np.maximum(model.kernel_df, TOLERANCE)
     spread = by_kernel.power(2) @ (model.kernel_var**2 / kernel_df)
     variance = (by_kernel @ model.kernel_var) ** 2
@@ -106,12 +106,12 @@ def ratios(rows: Rows, model: NoiseModel, group: np.ndarray) -> Ratios:
     offsets = np.einsum("gn,nm,gm->g", nodes, model.offset_cov, nodes)
     parts = [
         (np.maximum(noise_var, 0.0) + offsets, noise_df),
-        ((unseen**2).sum(axis=1) * model.node_var, np.full(n_groups, model.node_df)),
-        (by_session * model.session_var, np.full(n_groups, model.session_df)),
+        ((unmatched**2).sum(axis=1) * model.node_var, np.full(n_groups, model.node_df)),
+        (session_squares * model.session_var, np.full(n_groups, model.session_df)),
     ]
     unknown = by_kernel @ (model.kernel_df <= 0) > 0
     if model.node_df <= 0:
-        unknown |= (unseen**2).sum(axis=1) > TOLERANCE
+        unknown |= (unmatched**2).sum(axis=1) > TOLERANCE
     log_ratio = mean @ (means[:, 1] - means[:, 0])
     return Ratios(
         log_ratio=log_ratio,
@@ -125,10 +125,10 @@ def ratios(rows: Rows, model: NoiseModel, group: np.ndarray) -> Ratios:
 
 
 def _half_width(parts: Sequence[Part], p: np.ndarray | float) -> np.ndarray:
-    """Half of the interval outside of which a ratio is with probability ``p`` at most.
+    """Half of the interval that excludes a log ratio with probability ``p`` at most.
 
-    Banerjee (1961): each independent part of the variance has the quantile of its own degrees of
-    freedom, so that a part that is known badly cannot be taken for a small one by chance.
+    Banerjee (1961): each independent part of the variance has the quantile of its degrees of
+    freedom, so that an uncertain part that is small by chance does not narrow the interval.
     """
     square = np.zeros(len(parts[0][0]))
     for var, df in parts:
@@ -138,7 +138,7 @@ def _half_width(parts: Sequence[Part], p: np.ndarray | float) -> np.ndarray:
 
 
 def _p(log_ratio: np.ndarray, parts: Sequence[Part]) -> np.ndarray:
-    """The p of no change: at which the interval just reaches the ratio, by bisection; without any
+    """The p of no change, at which the interval just reaches the ratio, by bisection; without any
     noise 1 or 0."""
     size = np.abs(log_ratio)
     low, high = np.full(len(size), LOWEST_LOG_P), np.zeros(len(size))
@@ -146,20 +146,20 @@ def _p(log_ratio: np.ndarray, parts: Sequence[Part]) -> np.ndarray:
         middle = (low + high) / 2.0
         outside = size > _half_width(parts, np.exp(middle))
         low, high = np.where(outside, low, middle), np.where(outside, middle, high)
-    silent = sum(var for var, _ in parts) < TOLERANCE**2
+    noiseless = sum(var for var, _ in parts) < TOLERANCE**2
     exact = np.where(size < TOLERANCE, 1.0, 0.0)
-    return np.where(silent, exact, np.exp(high))
+    return np.where(noiseless, exact, np.exp(high))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One ratio, the second set's geometric mean over the first's.
+    """One ratio, the geometric mean of the second set over that of the first.
 
-    ``low``, ``high``: its 95 % interval, of this ratio alone. ``p``: the chance of such a ratio or
-    one further from 1 if nothing changed; ``adjusted_p``: corrected for the number of comparisons.
-    The four are NaN where noise or nodes cannot be separated from a change. ``before``,
-    ``after``: measurements. ``core_mhz`` to ``profile``: NaN or "" where the site has no such
-    value, and of kernels and sites.
+    ``low``, ``high``: the 95 % interval of this ratio alone. ``p``: the probability of a ratio at
+    least this far from 1 if nothing changed; ``adjusted_p``: corrected for the number of
+    comparisons. The four are NaN if noise or nodes cannot be separated from a change. ``before``,
+    ``after``: numbers of measurements. ``core_mhz`` to ``profile``: NaN or "" if the site has no
+    such value, and for kernels and sites.
     """
 
     level: Level
@@ -188,11 +188,11 @@ class Change:
 
     @property
     def significant(self) -> bool:
-        """Whether it is no chance, over all comparisons made."""
+        """Whether the change is significant, over all comparisons."""
         return self.adjusted_p <= ALPHA
 
     def as_dict(self) -> dict[str, Any]:
-        """An entry of ``changes`` of ``campaign compare --json``; what is missing is None."""
+        """An entry of ``changes`` of ``campaign compare --json``; missing values are None."""
         fields = vars(self) | {"change_pct": self.change_pct, "significant": self.significant}
         return {
             name: None if isinstance(value, float) and math.isnan(value) else value
@@ -202,10 +202,10 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class SiteComparison:
-    """What was compared of one site. ``common``: points that both sets have; ``only_before``,
-    ``only_after``: points of one alone. ``notes``: what limits the comparison, in sentences.
+    """The summary of one site's comparison. ``common``: points in both sets; ``only_before``,
+    ``only_after``: points in one set alone. ``notes``: the limits of the comparison, in sentences.
     ``noise_pct``: quantity -> the median kernel's noise of one measurement, %; ``drift_pct``:
-    quantity -> the standard deviation between sessions, %, NaN where it cannot be seen."""
+    quantity -> the standard deviation between sessions, %, NaN if unknown."""
 
     site: str
     simulated: bool
@@ -228,14 +228,13 @@ def compare_site(
 ) -> tuple[SiteComparison, list[Change]]:
     """The comparison of one site, and its changes without ``adjusted_p``.
 
-    ``rows_before``, ``rows_after``: bool (measurement,), the measurements to take of each Dataset
-    (default: all). ``alike_nodes``: take all nodes for equal, also where nothing shows that they
-    are.
+    ``rows_before``, ``rows_after``: bool (measurement,), the compared measurements of each Dataset
+    (default: all). ``alike_nodes``: treat all nodes as equal, without evidence.
     """
     frames = []
     notes: list[str] = []
-    for side, dataset, taken in (("before", before, rows_before), ("after", after, rows_after)):
-        chosen = dataset if taken is None else dataset.isel(measurement=np.flatnonzero(taken))
+    for side, dataset, mask in (("before", before, rows_before), ("after", after, rows_after)):
+        chosen = dataset if mask is None else dataset.isel(measurement=np.flatnonzero(mask))
         frames.append(site_frame(chosen, site))
         estimated = estimated_energies(chosen, np.flatnonzero(complete_rows(chosen, site))) != ""
         if estimated.any():
@@ -260,9 +259,9 @@ def compare_site(
             drift_pct[quantity] = 100.0 * math.sqrt(
                 max(model.session_var - model.session_noise, 0.0)
             )
-        of_quantity = _changes(rows, model, site, quantity)
-        changes += of_quantity
-        notes += _notes(rows, model, quantity, of_quantity)
+        quantity_changes = _changes(rows, model, site, quantity)
+        changes += quantity_changes
+        notes += _notes(rows, model, quantity, quantity_changes)
     simulated = bool(any(frame["simulated"].any() for frame in frames))
     summary = SiteComparison(
         site=site,
@@ -278,33 +277,33 @@ def compare_site(
 
 
 def common_sites(before: xr.Dataset, after: xr.Dataset) -> list[str]:
-    """The sites that both Datasets have measurements of."""
+    """The sites that have measurements in both Datasets, sorted."""
     return sorted(set(site_names(before)) & set(site_names(after)))
 
 
 def _changes(rows: Rows, model: NoiseModel, site: str, quantity: str) -> list[Change]:
-    """All ratios of one site and quantity."""
+    """The changes of one site and quantity, at all levels."""
     cells = rows.cells
     groups = (np.zeros(len(cells), int), cells["kernel_code"].to_numpy(), np.arange(len(cells)))
     changes = []
     for level, group in zip(LEVELS, groups, strict=True):
-        found = ratios(rows, model, group)
-        place = cells.loc[found.first, PLACE[level]].rename(columns={"label": "kernel"})
-        for i, named in enumerate(place.to_dict("records")):
-            middle, half = float(found.log_ratio[i]), float(found.half_width[i])
+        group_ratios = ratios(rows, model, group)
+        identity = cells.loc[group_ratios.first, PLACE[level]].rename(columns={"label": "kernel"})
+        for i, names in enumerate(identity.to_dict("records")):
+            log_ratio, half = float(group_ratios.log_ratio[i]), float(group_ratios.half_width[i])
             changes.append(
                 Change(
                     level=level,
                     site=site,
                     quantity=quantity,
-                    ratio=math.exp(middle),
-                    low=math.exp(middle - half),
-                    high=math.exp(middle + half),
-                    p=float(found.p[i]),
-                    before=int(found.before[i]),
-                    after=int(found.after[i]),
-                    points=int(found.cells[i]),
-                    **{str(name): value for name, value in named.items()},
+                    ratio=math.exp(log_ratio),
+                    low=math.exp(log_ratio - half),
+                    high=math.exp(log_ratio + half),
+                    p=float(group_ratios.p[i]),
+                    before=int(group_ratios.before[i]),
+                    after=int(group_ratios.after[i]),
+                    points=int(group_ratios.cells[i]),
+                    **{str(name): value for name, value in names.items()},
                 )
             )
     return changes
@@ -345,8 +344,8 @@ def with_adjusted(changes: Sequence[Change]) -> list[Change]:
 
 
 def benjamini_hochberg(p: np.ndarray) -> np.ndarray:
-    """The smallest share of false discoveries at which each is one (Benjamini & Hochberg 1995):
-    float64 (tests,) of p float64 (tests,)."""
+    """The smallest rate of false discoveries at which each test is a discovery (Benjamini &
+    Hochberg 1995): float64 (tests,), from ``p``, float64 (tests,)."""
     n = len(p)
     order = np.argsort(p)[::-1]
     raised = p[order] * n / np.arange(n, 0, -1)

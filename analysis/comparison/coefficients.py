@@ -1,6 +1,6 @@
-"""Coefficients of fits of different sites: their differences, and the ratios with intervals.
+"""The comparison of the coefficients of two sites' fits: tests of differences, ratios, intervals.
 
-The sites' measurements are independent, and so are the errors of their coefficients. The difference
+The sites' measurements are independent, and so are the errors of their coefficients. A difference
 is tested with Student's t and Satterthwaite's (1946) degrees of freedom; the interval of a ratio is
 Fieller's (1954).
 """
@@ -24,10 +24,10 @@ LEVEL = 0.95
 class CoefficientRatio:
     """A coefficient of two sites, ``value`` over ``reference``.
 
-    ``low``, ``high``: the ratio's 95 % interval, of this ratio alone; ``high`` is infinite where
-    the reference may be 0. ``p``: the chance of such a difference between equal coefficients;
+    ``low``, ``high``: the 95 % interval of this ratio alone; ``high`` is infinite if the reference
+    may be 0. ``p``: the probability of such a difference between equal coefficients;
     ``adjusted_p``: corrected for the number of coefficients (Benjamini & Hochberg 1995). The ratio
-    is NaN where the reference is 0, the others where a fit has no intervals.
+    is NaN if the reference is 0, the others if a fit has no intervals.
     """
 
     name: str
@@ -42,11 +42,11 @@ class CoefficientRatio:
 
     @property
     def significant(self) -> bool:
-        """Whether the difference is no chance, over all coefficients."""
+        """Whether the difference is significant, over all coefficients."""
         return self.adjusted_p <= ALPHA
 
     def as_dict(self) -> dict[str, Any]:
-        """An entry of ``against`` of ``campaign coefficients --json``; what is missing is None."""
+        """An entry of ``against`` of ``campaign coefficients --json``; missing values are None."""
         return {
             name: value if not isinstance(value, float) or math.isfinite(value) else None
             for name, value in (asdict(self) | {"significant": self.significant}).items()
@@ -54,19 +54,19 @@ class CoefficientRatio:
 
 
 def compare_coefficients(reference: FitSummary, other: FitSummary) -> list[CoefficientRatio]:
-    """The coefficients that both fits have, ``other`` over ``reference``, without those of single
-    kernels."""
-    known = {entry.name: entry for entry in other.coefficients}
+    """The ratios of the coefficients in both fits, ``other`` over ``reference``, except lumped ones
+    of single kernels."""
+    others = {entry.name: entry for entry in other.coefficients}
     made = [
-        _ratio(entry, known[entry.name], reference.degrees_of_freedom, other.degrees_of_freedom)
+        _ratio(entry, others[entry.name], reference.degrees_of_freedom, other.degrees_of_freedom)
         for entry in reference.coefficients
-        if entry.name in known and not entry.is_lumped
+        if entry.name in others and not entry.is_lumped
     ]
-    p = np.array([one.p for one in made])
+    p = np.array([ratio.p for ratio in made])
     adjusted = np.full(len(made), math.nan)
     adjusted[np.isfinite(p)] = benjamini_hochberg(p[np.isfinite(p)])
     return [
-        replace(one, adjusted_p=float(value)) for one, value in zip(made, adjusted, strict=True)
+        replace(ratio, adjusted_p=float(value)) for ratio, value in zip(made, adjusted, strict=True)
     ]
 
 
@@ -77,8 +77,8 @@ def _ratio(first: Coefficient, second: Coefficient, df_a: float, df_b: float) ->
     if first.high is not None and second.high is not None:
         # The lower limit of an interval may be cut at 0, the upper one never is.
         var_a, var_b = (
-            (reach / special.stdtrit(df, (1.0 + LEVEL) / 2.0)) ** 2
-            for reach, df in ((first.high - a, df_a), (second.high - b, df_b))
+            (half_width / special.stdtrit(df, (1.0 + LEVEL) / 2.0)) ** 2
+            for half_width, df in ((first.high - a, df_a), (second.high - b, df_b))
         )
         spread = var_a**2 / df_a + var_b**2 / df_b
         df = (var_a + var_b) ** 2 / spread if spread > 0 else math.inf
@@ -102,8 +102,8 @@ def _ratio(first: Coefficient, second: Coefficient, df_a: float, df_b: float) ->
 
 
 def _fieller(a: float, b: float, var_a: float, var_b: float, t: float) -> tuple[float, float]:
-    """The ratios r = b / a that b - r a does not refute: |b - r a| <= t sqrt(var_b + r^2 var_a).
-    From 0 on, as neither is negative."""
+    """Fieller's interval of r = b / a: |b - r a| <= t sqrt(var_b + r^2 var_a). It starts at 0 or
+    above, as neither coefficient is negative."""
     square = a * a - t * t * var_a
     if square <= 0:  # the reference may be 0: every large ratio is possible
         return 0.0, math.inf

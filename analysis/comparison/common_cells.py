@@ -1,4 +1,4 @@
-"""The cells that two sets of measurements of one site have in common, as arrays of rows."""
+"""The measurements of the cells that are in both of two sets, as arrays of rows."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from dvfs.kernel_instance import KernelInstance, kernel_instances
 from dvfs.setting import AXES, axis_values
 
 CELL = ["partition", "kernel", "params", "ranks", *AXES]
-"""What makes a cell of one site: its point without the repeat."""
+"""The columns that identify a cell of one site: those of a point without the repeat."""
 QUANTITIES = {"time": "time_s", "energy": "energy_j"}
 SIMULATED_NODE = "simulated"
-"""In place of the node of a simulated machine, whose results do not depend on where it ran."""
+"""The node of all measurements of a simulated machine, whose results depend on no node."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Measurements of common cells, a row each, and what each belongs to (int64 codes).
+    """The measurements of common cells, a row each; integer columns are int64.
 
-    ``log_value``: float64, the natural logarithm of a time or an energy. ``cell``: see ``cells``.
-    ``after``: bool, whether it is of the second set. ``node``: over both sets. ``session``: a
-    node's measurements of one repeat in one set, which were made in one part of the campaign.
-    ``cells``: a row a cell, with :data:`CELL`'s columns, its kernel's code ``kernel_code``, and
-    ``label``. ``nodes``: the nodes' names.
+    ``log_value``: float64, the natural logarithm of a time or energy. ``cell``: index into
+    ``cells``. ``after``: bool, whether a row is in the second set. ``node``: index into ``nodes``,
+    the names in both sets. ``session``: code of a repeat on a node in a set, a contiguous part of
+    the campaign. ``cells``: a row a cell, columns :data:`CELL`, ``kernel_code`` and ``label``.
     """
 
     log_value: np.ndarray
@@ -41,12 +40,12 @@ class Rows:
 
     @property
     def cell_side(self) -> np.ndarray:
-        """int64: the cell in one of the two sets; even of the first, odd of the second."""
+        """int64: the code of a cell in one set; even in the first set, odd in the second."""
         return np.asarray(2 * self.cell + self.after)
 
 
 def site_frame(dataset: xr.Dataset, site: str) -> pd.DataFrame:
-    """The complete measurements of a site, with the columns that a comparison needs."""
+    """The complete measurements of a site, with the columns for a comparison."""
     names = [*CELL[:4], "node", "repeat", "simulated", "status", "start_unix_s", "setup"]
     names += [*QUANTITIES.values()]
     rows = np.flatnonzero(dataset["site"].values == site)
@@ -66,8 +65,8 @@ def common_rows(
     quantity: str,
     instances: Mapping[tuple[str, str], KernelInstance],
 ) -> Rows | None:
-    """The rows of two frames (:func:`site_frame`) in cells that both have the quantity of; None
-    where there is no such cell. A missing value is never taken for a number."""
+    """The rows of two frames (:func:`site_frame`) in cells with the quantity in both; None if there
+    is no such cell. Rows without a value are excluded."""
     column = QUANTITIES[quantity]
     parts = []
     for side, frame in enumerate((before, after)):
@@ -102,7 +101,7 @@ def common_rows(
 
 
 def instances_of(*datasets: xr.Dataset) -> dict[tuple[str, str], KernelInstance]:
-    """(kernel, params) -> instance, labelled among all kernels of all datasets."""
+    """(kernel, params) -> instance, with a label that is unique in all datasets."""
     pairs = {
         (str(kernel), str(params))
         for dataset in datasets

@@ -1,8 +1,8 @@
-"""The chip that runs a workload of stencils best (Prajapati 2019, appendix C: C.8 to C.19).
+"""The best chip for a workload of stencils (Prajapati 2019, appendix C: C.8 to C.19).
 
-Every design is tried with every tile and every number of tiles at a time, so that the best is the
-best. The time of a stencil on a design depends on no other stencil (C.19): the table of least times
-is computed once, and a workload is a weighted sum over its columns.
+The search is exhaustive: every design with every tile and every number of tiles at a time. The time
+of a stencil on a design depends on no other stencil (C.19): the table of least times is computed
+once, and a workload is a weighted sum over its columns.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ OBJECTIVES = (TIME, ENERGY, EDP)
 
 @dataclass(frozen=True, kw_only=True)
 class Constants:
-    """What all designs have in common: seconds of a word to and from memory, of a barrier and of a
-    launch (L, tau_sync, T_sync), bytes that a block of threads can have, and how many blocks a
-    processor works on at most."""
+    """The constants of all designs: seconds of a word to or from memory, of a barrier and of a
+    launch (L, tau_sync, T_sync), the most bytes of a block of threads, and the most blocks on a
+    processor at a time."""
 
     seconds_per_word: float
     barrier_s: float
@@ -37,8 +37,8 @@ class Constants:
 
 @dataclass(frozen=True, kw_only=True)
 class Energies:
-    """What a design's energy is a sum of: constant power of the chip and of each mm2 of it, in W,
-    and J for each word to and from memory; and for each point, by stencil."""
+    """The energies of a design: constant power of the chip and of each mm2, W, and J of a word to
+    or from memory. The energy of a point is part of the stencil's work."""
 
     constant_w: float = 0.0
     constant_w_per_mm2: float = 0.0
@@ -48,8 +48,8 @@ class Energies:
 @dataclass(frozen=True, kw_only=True)
 class StencilWork:
     """A stencil of the workload: seconds of a point on a vector unit (C_iter), flops and J of a
-    point, its ``weight``, and its problems: points along each of ``axes`` axes, steps, and how
-    often (fr), each (problems,)."""
+    point, its ``weight``, and its problems: points along each of ``axes`` axes, steps, and
+    frequency (fr), each (problems,)."""
 
     name: str
     axes: int
@@ -63,7 +63,7 @@ class StencilWork:
 
     @property
     def points(self) -> np.ndarray:
-        """Points times steps of each problem."""
+        """Points times steps of each problem, float64 (problems,)."""
         return np.asarray(self.sizes.astype(float) ** self.axes * self.steps)
 
 
@@ -81,7 +81,7 @@ class Designs:
         return len(self.processors)
 
     def take(self, rows: np.ndarray) -> Designs:
-        """Some of them."""
+        """A subset of the designs."""
         return Designs(**{name: column[rows] for name, column in vars(self).items()})
 
 
@@ -106,7 +106,7 @@ def designs_of(
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BestTiles:
     """The best tile of one stencil on every design: float64 ``time_s``, ``energy_j`` and int64
-    ``tile`` (row of the tiles; -1: none fits) and ``k`` (tiles at a time), each
+    ``tile`` (index of the tile; -1 if none fits) and ``k`` (tiles at a time), each
     (designs, problems)."""
 
     time_s: np.ndarray
@@ -125,7 +125,7 @@ def best_tiles(
     objective: str = TIME,
     energies: Energies | None = None,
 ) -> BestTiles:
-    """Try every tile, and every k from 1 to ``constants.blocks`` that fits, on every design.
+    """The best tile and k on every design, over all tiles and k to ``constants.blocks`` that fit.
 
     ``tiles``: ``tile_t``, ``tile_1``, ... of each, int64 (tiles,).
 
@@ -149,35 +149,35 @@ def best_tiles(
     shape = (len(designs), len(work.sizes))
     time_s, energy_j = np.empty(shape), np.empty(shape)
     tile, k = np.empty(shape, np.int64), np.empty(shape, np.int64)
-    pay = energies or Energies()
+    energy = energies or Energies()
     for rows in _groups(designs):
         part = designs.take(rows)
         with _interrupts_wait():
-            found = search(
+            results = search(
                 (part.processors, part.lanes, part.on_chip_kb * KB),
-                pay.constant_w + pay.constant_w_per_mm2 * part.area_mm2,
+                energy.constant_w + energy.constant_w_per_mm2 * part.area_mm2,
                 (lengths, high, needed),
                 (work.sizes.astype(np.int64), work.steps.astype(np.int64)),
-                (work.axes, work.iteration_s, work.iteration_j, pay.word_j),
+                (work.axes, work.iteration_s, work.iteration_j, energy.word_j),
                 (constants.seconds_per_word, constants.barrier_s, constants.launch_s),
                 (constants.block_bytes, constants.blocks),
                 form == "corrected",
                 OBJECTIVES.index(objective),
             )
-        time_s[rows], energy_j[rows], tile[rows], k[rows] = found
+        time_s[rows], energy_j[rows], tile[rows], k[rows] = results
     return BestTiles(time_s=time_s, energy_j=energy_j, tile=tile, k=k)
 
 
 def _groups(designs: Designs) -> list[np.ndarray]:
-    """The designs of equal processors and vector units, by rising on-chip memory."""
+    """The indices of designs with equal processors and vector units, by rising on-chip memory."""
     order = np.lexsort((designs.on_chip_kb, designs.lanes, designs.processors))
-    alike = np.stack([designs.processors[order], designs.lanes[order]])
-    return np.split(order, np.flatnonzero((np.diff(alike) != 0).any(axis=0)) + 1)
+    group_keys = np.stack([designs.processors[order], designs.lanes[order]])
+    return np.split(order, np.flatnonzero((np.diff(group_keys) != 0).any(axis=0)) + 1)
 
 
 @contextmanager
 def _interrupts_wait() -> Iterator[None]:
-    """Keep SIGINT until a short compiled call has ended: an exception in its results is fatal."""
+    """Delay SIGINT until a short compiled call has ended: an exception in its results is fatal."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -185,28 +185,28 @@ def _interrupts_wait() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def totals(found: BestTiles, work: StencilWork) -> tuple[np.ndarray, np.ndarray]:
+def totals(best: BestTiles, work: StencilWork) -> tuple[np.ndarray, np.ndarray]:
     """Time and energy (designs,) of a stencil's problems together, without its weight (C.18)."""
-    return found.time_s @ work.often, found.energy_j @ work.often
+    return best.time_s @ work.often, best.energy_j @ work.often
 
 
 def scores(time_s: np.ndarray, energy_j: np.ndarray, objective: str) -> np.ndarray:
-    """What an objective makes least."""
+    """The values that the objective minimises."""
     scored: dict[str, np.ndarray] = {TIME: time_s, ENERGY: energy_j, EDP: time_s * energy_j}
     return scored[objective]
 
 
 def weighted(values: np.ndarray, weights: Sequence[float] | np.ndarray) -> np.ndarray:
     """The weighted sums (designs,) of values (designs, stencils). A stencil without weight does not
-    count, also where it fits on no design: its value is infinite there. Equal designs have equal
-    sums, which a product of matrices does not promise."""
-    given = np.asarray(weights, float)
-    counts = given > 0
-    return np.asarray((values[:, counts] * given[counts]).sum(axis=1))
+    count, even if its value is infinite because no tile fits. Equal designs have equal sums, which
+    a matrix product does not guarantee."""
+    weight = np.asarray(weights, float)
+    used = weight > 0
+    return np.asarray((values[:, used] * weight[used]).sum(axis=1))
 
 
 def pareto(area_mm2: np.ndarray, cost: np.ndarray) -> np.ndarray:
-    """The rows that no other beats in both, the smallest area first."""
+    """The rows that no other row beats in both area and cost, the smallest area first."""
     front: list[int] = []
     least = np.inf
     for row in np.lexsort((cost, area_mm2)).tolist():
@@ -218,8 +218,8 @@ def pareto(area_mm2: np.ndarray, cost: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class BestAtShare:
-    """The ``design`` (row) that is best while the weight of ``stencil`` (place) is from ``low`` to
-    ``high`` of all weights."""
+    """The ``design`` (index) that is best while the weight of ``stencil`` (index) is a share of all
+    weights from ``low`` to ``high``."""
 
     stencil: int
     design: int
@@ -228,27 +228,27 @@ class BestAtShare:
 
 
 def by_weight(costs: np.ndarray, weights: Sequence[float], steps: int = 100) -> list[BestAtShare]:
-    """What other weights would choose, from the costs (designs, stencils) that are known.
+    """The best designs for other weights, from the costs (designs, stencils).
 
-    The weight of each stencil in turn goes from none of the whole to all of it, and the others keep
-    their proportions. Where these have no weight, it has all of it.
+    The weight of each stencil in turn goes from 0 to 1 of the total, and the others keep their
+    proportions. If the others have no weight, it is 1.
     """
-    given = np.asarray(weights, float)
+    weight = np.asarray(weights, float)
     rows: list[BestAtShare] = []
-    for place in range(len(given)):
-        others = np.delete(given, place)
+    for stencil in range(len(weight)):
+        rest = np.delete(weight, stencil)
         shares = np.linspace(0.0, 1.0, steps + 1)
-        rest = costs[:, place]
-        if others.any():
-            rest = weighted(np.delete(costs, place, axis=1), others / others.sum())
+        rest_cost = costs[:, stencil]
+        if rest.any():
+            rest_cost = weighted(np.delete(costs, stencil, axis=1), rest / rest.sum())
         else:
             shares = shares[-1:]
-        both = np.stack([costs[:, place], rest], axis=1)
-        best = [int(np.argmin(weighted(both, [share, 1.0 - share]))) for share in shares]
+        pair = np.stack([costs[:, stencil], rest_cost], axis=1)
+        best = [int(np.argmin(weighted(pair, [share, 1.0 - share]))) for share in shares]
         start = 0
         for end in range(1, len(best) + 1):
             if end == len(best) or best[end] != best[start]:
                 low, high = float(shares[start]), float(shares[end - 1])
-                rows.append(BestAtShare(place, best[start], low, high))
+                rows.append(BestAtShare(stencil, best[start], low, high))
                 start = end
     return rows

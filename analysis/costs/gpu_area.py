@@ -1,8 +1,8 @@
-"""The area of a GPU from what it is built of (Prajapati 2019, appendix C: C.4 to C.7).
+"""The area of a GPU from its components (Prajapati 2019, appendix C: C.4 to C.7).
 
 Sizes of memories are in kB of 1,024 bytes, areas in mm2. C.6 as printed counts the intercept of the
-second-level cache once for the chip; the printed area of the GTX 980's, 98.25 mm2, has it once for
-each processor, and so has this module.
+second-level cache once for the chip. This module counts it once for each processor, as the printed
+area of that cache in the GTX 980, 98.25 mm2, does.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from numpy.typing import ArrayLike
 
 @dataclass(frozen=True, kw_only=True)
 class AreaModel:
-    """The constants of C.6, in mm2: of a vector unit's logic and registers, of a processor's
-    on-chip memory, its share of both caches and its overhead. Each memory has a part that does not
-    depend on its size (``_mm2``) and one for each kB (``_kb_mm2``). ``register_kb`` are of a vector
-    unit, ``l1_kb`` and the first-level cache's constants of a pair of processors, ``l2_kb`` of a
+    """The constants of C.6, in mm2: of a vector unit's logic and registers, and of a processor's
+    on-chip memory, share of both caches and overhead. Each memory has a part that is independent of
+    its size (``_mm2``) and one for each kB (``_kb_mm2``). ``register_kb`` is per vector unit,
+    ``l1_kb`` and the first-level cache's constants are per pair of processors, ``l2_kb`` is per
     processor."""
 
     vector_unit_mm2: float
@@ -60,7 +60,7 @@ MAXWELL_28NM_ROUNDED = replace(
     l2_kb_mm2=0.041,
     overhead_mm2=7.317 - 0.08204 / 2 - 0.7685,
 )
-"""C.7, whose coefficients are cut off: its 7.317 holds the parts of all memories that do not depend
+"""C.7, with truncated coefficients: its 7.317 includes the parts of all memories that do not depend
 on their sizes."""
 AREA_MODELS = {"maxwell-28nm": MAXWELL_28NM, "maxwell-28nm-rounded": MAXWELL_28NM_ROUNDED}
 
@@ -75,16 +75,16 @@ def area_parts_mm2(
     """The parts of :func:`gpu_area_mm2`, arrays of one shape: ``vector units`` (without their
     registers), ``registers``, ``on-chip memory``, ``caches`` and ``overhead``."""
     n, wide, kb = np.broadcast_arrays(
-        *(np.asarray(given, float) for given in (processors, lanes, on_chip_kb))
+        *(np.asarray(values, float) for values in (processors, lanes, on_chip_kb))
     )
     registers = model.register_kb_mm2 * model.register_kb + model.register_mm2
-    pair = model.l1_kb_mm2 * model.l1_kb + model.l1_mm2
-    own_caches = pair / 2 + model.l2_kb_mm2 * model.l2_kb + model.l2_mm2 if caches else 0.0
+    l1_pair = model.l1_kb_mm2 * model.l1_kb + model.l1_mm2
+    cache_mm2 = l1_pair / 2 + model.l2_kb_mm2 * model.l2_kb + model.l2_mm2 if caches else 0.0
     return {
         "vector units": n * wide * model.vector_unit_mm2,
         "registers": n * wide * registers,
         "on-chip memory": n * (model.on_chip_kb_mm2 * kb + model.on_chip_mm2),
-        "caches": n * own_caches,
+        "caches": n * cache_mm2,
         "overhead": n * model.overhead_mm2,
     }
 

@@ -1,7 +1,7 @@
-"""Costs that are a sum of numbers of things, each at a price: a fit of the prices.
+"""A linear cost model, the sum over terms of a count times a price, and a fit of the prices.
 
-Prajapati 2019 fits the constants of its models to some measured variants. Times by non-negative
-least squares on the relative error, so that short and long ones count alike (section A.5);
+Prajapati 2019 fits the constants of its models to some measured variants: times by non-negative
+least squares on the relative error, so that short and long ones count equally (section A.5), and
 energies also by least absolute deviations, a linear program (section B.7.1).
 """
 
@@ -17,19 +17,19 @@ from analysis.costs.stencil_time import PredictionError
 LEAST_SQUARES, LEAST_ABSOLUTE = "least_squares", "least_absolute"
 WAYS = (LEAST_SQUARES, LEAST_ABSOLUTE)
 PARTS = 40
-"""An interval comes from at most so many refits, each without a part of the rows."""
+"""The most refits for an interval, each without one part of the rows."""
 LEAST_SHARE = 1e-9
-"""A direction in which the rows differ by less than this part of the largest does not count."""
+"""The least singular value, as a share of the largest, that counts as nonzero."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinearCost:
-    """A cost as a sum over ``terms``: number times price.
+    """A cost as a sum over ``terms``: count times price.
 
-    ``value``: float64 (terms,), the cost of one of each, 0 or more; ``low``, ``high``: its 95 %
-    interval. ``inseparable``: groups of terms whose columns depend on each other in the ``n`` rows
-    that were fitted, so that only their sum is known; the interval of such a term has every price
-    that explains the rows as well. ``error``: root mean square of the relative error of these rows.
+    ``value``: float64 (terms,), the prices, 0 or more; ``low``, ``high``: their 95 % intervals.
+    ``inseparable``: groups of terms whose columns are linearly dependent in the ``n`` fitted rows,
+    so that only their sum is known; the interval of such a term includes every price that explains
+    the rows equally well. ``error``: root mean square of the relative error of these rows.
     """
 
     terms: tuple[str, ...]
@@ -41,7 +41,7 @@ class LinearCost:
     error: float
 
     def of(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The cost (n,) of numbers ``columns``, of all terms: each (n,)."""
+        """The costs (n,) for the counts ``columns``: term -> (n,), with all terms."""
         return np.asarray(_matrix(columns, self.terms) @ self.value)
 
 
@@ -51,23 +51,23 @@ def at_clocks(
     powers: tuple[int, ...] = (-1,),
     highest: Mapping[str, float] | None = None,
 ) -> dict[str, np.ndarray]:
-    """``columns`` and, for every clock that takes several values, each of them times powers of it:
-    what takes cycles of that clock, or energy that rises with it.
+    """``columns``, and each column times powers of every clock that takes several values: for costs
+    in cycles of that clock, or energies that rise with it.
 
-    ``clocks``: name -> MHz (n,), NaN where there is none. Powers are of the clock over its highest
-    value, so that a price is that at the highest clock. ``highest``: the clocks that take several
-    values, and their highest one, where these rows do not have all of them.
+    ``clocks``: name -> MHz (n,), NaN for none. Powers are of the clock over its highest value, so
+    that a price holds at the highest clock. ``highest``: the clocks that take several values and
+    their highest values, if these rows have only some of them.
     """
     result = dict(columns)
     for clock, mhz in clocks.items():
-        known = mhz[np.isfinite(mhz)]
-        of = highest.get(clock) if highest is not None else known.max(initial=0.0)
-        if of and (highest is not None or known.min() < of):
-            relative = np.where(np.isfinite(mhz), mhz / of, 1.0)
+        finite = mhz[np.isfinite(mhz)]
+        top_mhz = highest.get(clock) if highest is not None else finite.max(initial=0.0)
+        if top_mhz and (highest is not None or finite.min() < top_mhz):
+            relative = np.where(np.isfinite(mhz), mhz / top_mhz, 1.0)
             for power in powers:
-                by = f"/ {clock}" if power == -1 else f"* {clock}^{power}"
+                factor = f"/ {clock}" if power == -1 else f"* {clock}^{power}"
                 for name, column in columns.items():
-                    result[f"{name} {by}"] = column * relative**power
+                    result[f"{name} {factor}"] = column * relative**power
     return result
 
 
@@ -81,9 +81,8 @@ def fit_linear_cost(
 ) -> LinearCost:
     """Fit prices, with intervals and the terms that cannot be separated.
 
-    ``columns``: term -> (n,), 0 or more; terms that are 0 in every row are left out. ``costs``:
-    (n,), positive. ``way``: one of :data:`WAYS`; the second minimises the sum of the absolute
-    errors, not of relative ones.
+    ``columns``: term -> (n,), 0 or more; terms that are 0 in every row are omitted. ``costs``:
+    (n,), positive. ``way``: one of :data:`WAYS`; the second minimises the sum of absolute errors.
 
     Raises:
         PredictionError: no row, no term, or an unknown way.
@@ -116,14 +115,14 @@ def _matrix(columns: Mapping[str, np.ndarray], terms: tuple[str, ...]) -> np.nda
 
 
 def _solved(relative: np.ndarray, costs: np.ndarray, way: str) -> np.ndarray:
-    """The prices; of ``relative`` each row was divided by its cost."""
+    """The prices. ``relative``: the counts (rows, terms), each row divided by its cost."""
     if way == LEAST_ABSOLUTE:
         return _least_absolute(relative, costs)
     return _least_squares(relative)[0]
 
 
 def _least_squares(relative: np.ndarray) -> tuple[np.ndarray, float]:
-    """Prices, and the sum of squares that remains."""
+    """The prices, and the residual sum of squares."""
     from scipy.optimize import nnls  # noqa: PLC0415
 
     scale = _scale(relative)
@@ -132,19 +131,19 @@ def _least_squares(relative: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def _least_absolute(relative: np.ndarray, costs: np.ndarray) -> np.ndarray:
-    """Prices with the least sum of absolute errors: each row has a slack variable that its error
-    may not exceed in either direction, and the program minimises the sum of these."""
+    """The prices with the least sum of absolute errors: each row has a slack variable that bounds
+    its error in both directions, and the program minimises the sum of these."""
     from scipy.optimize import linprog  # noqa: PLC0415
 
     scale, slack = _scale(relative), np.eye(len(relative))
     scaled = relative / scale
-    answer = linprog(
+    solution = linprog(
         np.concatenate([np.zeros(len(scale)), costs / costs.max()]),
         A_ub=np.block([[scaled, -slack], [-scaled, -slack]]),
         b_ub=np.concatenate([np.ones(len(relative)), -np.ones(len(relative))]),
         method="highs",
     )
-    return np.asarray(answer.x[: len(scale)] / scale)
+    return np.asarray(solution.x[: len(scale)] / scale)
 
 
 def _scale(relative: np.ndarray) -> np.ndarray:
@@ -153,8 +152,8 @@ def _scale(relative: np.ndarray) -> np.ndarray:
 
 
 def _free_directions(relative: np.ndarray) -> np.ndarray:
-    """Directions in which prices can move while no row's cost changes: (directions, terms), of
-    columns scaled by :func:`_scale`."""
+    """The directions in which prices can move without a change of any row's cost, for columns
+    scaled by :func:`_scale`: (directions, terms)."""
     triangle = np.linalg.qr(relative / _scale(relative), mode="r")
     _, singular, directions = np.linalg.svd(triangle)
     rank = int((singular > LEAST_SHARE * singular.max(initial=0.0)).sum())
@@ -162,39 +161,39 @@ def _free_directions(relative: np.ndarray) -> np.ndarray:
 
 
 def _dependent(relative: np.ndarray) -> list[list[int]]:
-    """Groups of columns that depend on each other linearly, by their places.
+    """The groups of linearly dependent columns, by index.
 
-    The projection on the free directions connects two columns where its entry is not zero.
+    The projection onto the free directions links two columns if its entry is not zero.
     """
     free = _free_directions(relative)
     return grouped(np.abs(free.T @ free) > np.sqrt(LEAST_SHARE))
 
 
 def grouped(linked: np.ndarray) -> list[list[int]]:
-    """Groups of things that are linked, bool (n, n), directly or by others; none of things that
-    are not linked to themselves."""
+    """The connected components of the graph ``linked``, bool (n, n), as sorted indices; a node
+    without any link is in none."""
     groups: list[list[int]] = []
-    seen: set[int] = set()
+    visited: set[int] = set()
     for start in range(len(linked)):
-        if start in seen or not linked[start].any():
+        if start in visited or not linked[start].any():
             continue
-        group, waiting = {start}, [start]
-        while waiting:
-            for other in np.flatnonzero(linked[waiting.pop()]).tolist():
-                if other not in group:
-                    group.add(other)
-                    waiting.append(other)
-        seen |= group
+        group, queue = {start}, [start]
+        while queue:
+            for neighbour in np.flatnonzero(linked[queue.pop()]).tolist():
+                if neighbour not in group:
+                    group.add(neighbour)
+                    queue.append(neighbour)
+        visited |= group
         groups.append(sorted(group))
     return groups
 
 
 def equally_good(value: np.ndarray, relative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The least and the largest non-negative price of each term with which, together with other
-    prices of the others, every row costs what it costs by ``value``; two linear programs a term.
+    """The least and the largest non-negative price of each term for which some prices of the other
+    terms give every row the same cost as ``value``; two linear programs a term.
 
-    ``value``: float64 (terms,), 0 or more; ``relative``: (rows, terms). Both are ``value`` where
-    the columns are independent.
+    ``value``: float64 (terms,), 0 or more; ``relative``: (rows, terms). Both results are ``value``
+    if the columns are independent.
     """
     scale = _scale(relative)
     low, high = least_and_most(value * scale, _free_directions(relative))
@@ -202,19 +201,19 @@ def equally_good(value: np.ndarray, relative: np.ndarray) -> tuple[np.ndarray, n
 
 
 def least_and_most(value: np.ndarray, free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The least and the largest of each non-negative number of ``value`` (terms,) as all move along
-    the directions ``free``, float64 (directions, terms), and none becomes negative."""
+    """The least and the largest value of each entry of ``value`` (terms,) while all entries move
+    along the directions ``free``, float64 (directions, terms), and none is negative."""
     from scipy.optimize import linprog  # noqa: PLC0415
 
     low, high = value.copy(), value.copy()
     for term in np.flatnonzero((np.abs(free) > np.sqrt(LEAST_SHARE)).any(axis=0)).tolist():
-        for sign, side in ((1.0, low), (-1.0, high)):
-            moved = linprog(
+        for sign, limits in ((1.0, low), (-1.0, high)):
+            solution = linprog(
                 sign * free[:, term], A_ub=-free.T, b_ub=value, bounds=(None, None), method="highs"
             )
-            if moved.success:
-                reached = value[term] + free[:, term] @ moved.x
-                side[term] = reached if reached > LEAST_SHARE * value.max() else 0.0
+            if solution.success:
+                limit = value[term] + free[:, term] @ solution.x
+                limits[term] = limit if limit > LEAST_SHARE * value.max() else 0.0
     return low, high
 
 
@@ -225,8 +224,8 @@ def _interval(
     way: str,
     seed: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """95 % intervals from refits without each group of rows (jackknife), and every price that
-    explains the rows as well."""
+    """95 % intervals from refits without each part of the rows (jackknife), widened to every price
+    that explains the rows equally well."""
     from scipy.special import stdtrit  # noqa: PLC0415
 
     n = len(relative)
@@ -237,8 +236,8 @@ def _interval(
         rows = part != left_out
         refits[left_out] = _solved(relative[rows], costs[rows], way)
     deviation = np.sqrt((parts - 1) / parts * ((refits - refits.mean(axis=0)) ** 2).sum(axis=0))
-    used = min(int((value > 0).sum()), parts - 1)
-    half = stdtrit(max(parts - used, 1), 0.975) * deviation
+    n_prices = min(int((value > 0).sum()), parts - 1)
+    half = stdtrit(max(parts - n_prices, 1), 0.975) * deviation
     low, high = np.maximum(value - half, 0.0), value + half
     least, most = equally_good(value, relative)
     return np.minimum(low, least), np.maximum(high, most)

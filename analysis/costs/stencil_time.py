@@ -1,15 +1,15 @@
 """The time of a stencil in hexagonal tiles (Prajapati 2019, appendix A: equations A.2 to A.32).
 
-Two forms. ``printed`` is as the thesis has it. ``corrected`` differs in two places:
+There are two forms. ``printed`` is that of the thesis. ``corrected`` differs in two places:
 
-- tiles of a wavefront lie 2 tS1 + tT - 2 apart, as its appendix B has it. A.5 adds 2, which leaves
-  out a part of 2 / (2 tS1 + tT) of all work, and A.23, in three dimensions, has tS1 once;
-- ``seconds_per_word`` is of the whole device, and A.9 gives it to each processor alone: a wavefront
-  takes at least the time in which all of its words move.
+- the distance of tiles in a wavefront is 2 tS1 + tT - 2, as in appendix B. A.5 adds 2, which omits
+  a share of 2 / (2 tS1 + tT) of all work, and A.23, in three dimensions, has tS1 once;
+- ``seconds_per_word`` is that of the whole device, but A.9 grants it to each processor: a wavefront
+  takes at least the time to move all of its words.
 
-Also as printed in both: the words that leave a tile, tS1 + 2 tT in A.8, are 2 more than a hexagon
-has; the last of k tiles is counted once in one dimension (A.13) and not apart in two and three
-(A.17, A.30). Registers, which A.12 names and does not model, do not bound k.
+Both forms keep the following as printed: the words that leave a tile, tS1 + 2 tT in A.8, are 2 more
+than those of a hexagon; the last of k tiles counts once in one dimension (A.13) and not separately
+in two and three (A.17, A.30). Registers, which A.12 names and does not model, do not limit k.
 
 Lengths are in points, times in seconds, words in numbers of 4 bytes.
 """
@@ -26,15 +26,15 @@ FORMS = ("corrected", "printed")
 
 
 class PredictionError(ValueError):
-    """The equations cannot be applied; the text says why, and what would do."""
+    """The equations cannot be applied; the message has the reason and the remedy."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
     """A device: ``processors`` with ``lanes`` vector units each, ``on_chip_bytes`` of memory a
-    processor, of which a block of threads can have ``block_bytes``, and at most ``blocks`` at a
-    time; ``seconds_per_word`` to and from memory, of ``barrier_s`` among the threads of a block,
-    and of ``launch_s`` of a wavefront (L, tau_sync and T_sync of Table A.1)."""
+    processor, of which a block of threads can have ``block_bytes``, and at most ``blocks`` blocks
+    at a time; the seconds of a word to or from memory, of a barrier in a block, and of a
+    wavefront's launch (L, tau_sync and T_sync of Table A.1)."""
 
     processors: int
     lanes: int
@@ -48,10 +48,10 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class StencilTime:
-    """The parts of the predicted time, float64 arrays of one shape: how many ``wavefronts`` (A.3),
-    ``tiles`` in each (A.6) and ``subtiles`` of each tile (A.17, A.24); of a subtile, the seconds of
-    its transfers (m', A.9), of its computation (c, A.10) and its ``words`` in and out (m_io); and
-    ``time_s`` in all."""
+    """The parts of the predicted time, float64 arrays of one shape: the numbers of ``wavefronts``
+    (A.3), ``tiles`` in each (A.6) and ``subtiles`` of each tile (A.17, A.24); the seconds of a
+    subtile's transfers (m', A.9) and computation (c, A.10), and its ``words`` in and out (m_io);
+    and the total ``time_s``."""
 
     wavefronts: np.ndarray
     tiles: np.ndarray
@@ -86,7 +86,7 @@ def stencil_time(
     k: ArrayLike = 1,
     form: str = "corrected",
 ) -> StencilTime:
-    """The predicted time, and its parts.
+    """The predicted time and its parts.
 
     Args:
         machine: the device.
@@ -95,10 +95,10 @@ def stencil_time(
         steps: steps of time (T).
         tiles: points of a tile along each axis: (..., axes).
         tile_t: steps of a tile, even.
-        k: tiles that a processor has at a time (hyperthreading).
+        k: tiles on a processor at a time (hyperthreading).
         form: one of :data:`FORMS`.
 
-    All but ``machine`` and ``form`` are broadcast against each other, without the axes.
+    All arguments but ``machine`` and ``form`` are broadcast together, without the axes.
 
     Raises:
         PredictionError: an odd or missing ``tile_t``, a length of 0, another number of axes, or an
@@ -114,10 +114,10 @@ def stencil_time(
     axes = size.shape[-1]
     if axes not in (1, 2, 3):
         raise PredictionError(f"{axes} axes: a stencil has one to three")
-    step, high, threads = (np.asarray(given, float) for given in (steps, tile_t, k))
-    for name, given in (("sizes", size), ("steps", step), ("tiles", tile), ("tile_t", high)):
-        if not (given >= 1).all():
-            raise PredictionError(f"{name}: found {given.min():g}, and each must be at least 1")
+    step, high, threads = (np.asarray(values, float) for values in (steps, tile_t, k))
+    for name, values in (("sizes", size), ("steps", step), ("tiles", tile), ("tile_t", high)):
+        if not (values >= 1).all():
+            raise PredictionError(f"{name}: found {values.min():g}, and each must be at least 1")
     if (high % 2 != 0).any():
         raise PredictionError(
             f"tile_t: found {high[high % 2 != 0][0]:g}, and hexagons need an even one"
@@ -163,8 +163,8 @@ def _rows(wide: np.ndarray, inner: np.ndarray, high: np.ndarray, lanes: int) -> 
 
 
 def tile_bytes(tiles: ArrayLike, tile_t: ArrayLike) -> np.ndarray:
-    """Bytes of a tile's store: 2 (tS + tT) words in one dimension, A.20 in two, and its extension
-    to three, which the thesis does not print. ``tiles``: (..., axes)."""
+    """The bytes of a tile's store: 2 (tS + tT) words in one dimension, A.20 in two, and its
+    extension to three, which the thesis does not print. ``tiles``: (..., axes)."""
     tile, high = np.asarray(tiles, float), np.asarray(tile_t, float)
     if tile.shape[-1] == 1:
         size: np.ndarray = 2.0 * WORD_BYTES * (tile[..., 0] + high)
@@ -186,7 +186,7 @@ def fits(machine: Machine, tiles: ArrayLike, tile_t: ArrayLike, k: ArrayLike = 1
 def ideal_time_s(
     machine: Machine, iteration_s: ArrayLike, sizes: ArrayLike, steps: ArrayLike
 ) -> np.ndarray:
-    """8.3: every vector unit always busy. ``sizes``: (..., axes)."""
+    """The time with all vector units always busy (8.3), s. ``sizes``: (..., axes)."""
     points = np.prod(np.asarray(sizes, float), axis=-1) * np.asarray(steps, float)
     return np.asarray(points * iteration_s / (machine.processors * machine.lanes))
 
@@ -200,8 +200,8 @@ def overhead_s(
     tile_t: ArrayLike,
     form: str = "corrected",
 ) -> np.ndarray:
-    """8.5, of two axes: the time that rounding up to whole vectors takes. ``printed`` lacks the
-    factor S2 / (tS2 processors), which follows from the equations it is derived from."""
+    """The time that rounding up to whole vectors adds, in two dimensions (8.5), s. ``printed``
+    lacks the factor S2 / (tS2 processors), which follows from the equations behind 8.5."""
     size, tile = np.asarray(sizes, float), np.asarray(tiles, float)
     printed = np.asarray(iteration_s, float) * size[..., 0] * np.asarray(steps, float)
     printed = printed / (tile[..., 0] + np.asarray(tile_t, float) / 2)
@@ -211,8 +211,8 @@ def overhead_s(
 
 
 def near_least(predicted: ArrayLike, within: float = 0.10) -> np.ndarray:
-    """The rows of ``predicted`` (n,) that are at most this fraction above the least, the least
-    first: those that section A.5 measures. Rows that are not finite are left out."""
+    """The indices of finite values of ``predicted`` (n,) at most a fraction ``within`` above the
+    least, the least first: the variants that section A.5 measures."""
     costs = np.asarray(predicted, float)
     if not np.isfinite(costs).any():
         return np.empty(0, np.int64)

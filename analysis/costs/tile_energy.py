@@ -1,9 +1,9 @@
 """The energy of a tile of a stencil on a GPU (Prajapati 2019, appendix B: sections B.6.1 to B.6.3).
 
-A tile's energy is that of its words between memory and the processor's store, of those between
-that store and registers, and of its operations. Of ``sw`` a tile is tS by tT cells with five
-additions and maxima each (the thesis's count; the kernel ``stencil`` counts its own loops), of
-``j1d`` a parallelogram, of ``j2d`` a hexagon along a range of the second axis.
+A tile's energy is that of its words between memory and the processor's store, of its words between
+that store and registers, and of its operations. A tile of ``sw`` has tS by tT cells with five
+additions and maxima each (the thesis's count; the kernel ``stencil`` counts its loops), a tile of
+``j1d`` is a parallelogram, and one of ``j2d`` is a hexagon along a range of the second axis.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ NEEDED = {
     "j1d": ("dram", "shared", "sp_add", "sp_mul"),
     "j2d": ("dram", "shared", "sp_add", "sp_mul"),
 }
-"""Stencil -> whose energies its model needs: joules a word (of 4 bytes), or an operation."""
+"""Stencil -> the classes whose energies its model needs, J a word (of 4 bytes) or an operation."""
 J2D_WORDS = 6
-"""Words of a point between store and registers (mu_sr of B.6)."""
+"""The words of a point between store and registers (mu_sr of B.6)."""
 
 
 def tile_energy_j(
@@ -68,7 +68,7 @@ def tile_energy_j(
 
 
 def tile_points(stencil: str, tiles: ArrayLike, tile_t: ArrayLike) -> np.ndarray:
-    """V_tile: points of a tile; of ``j2d`` B.4."""
+    """V_tile, the points of a tile; for ``j2d`` B.4."""
     tile, high = np.asarray(tiles, float), np.asarray(tile_t, float)
     if stencil == "j2d":
         return np.asarray(tile[..., 1] * high * (2 * tile[..., 0] + high - 2) / 2)
@@ -78,7 +78,7 @@ def tile_points(stencil: str, tiles: ArrayLike, tile_t: ArrayLike) -> np.ndarray
 def tile_count(
     stencil: str, sizes: ArrayLike, steps: ArrayLike, tiles: ArrayLike, tile_t: ArrayLike
 ) -> np.ndarray:
-    """N_tile: how many tiles, parts of them included; of ``j2d`` B.5, else points over V_tile."""
+    """N_tile, the number of tiles, with fractions; for ``j2d`` B.5, else points over V_tile."""
     size, tile = np.asarray(sizes, float), np.asarray(tiles, float)
     step, high = np.asarray(steps, float), np.asarray(tile_t, float)
     if stencil == "j2d":
@@ -101,6 +101,6 @@ def stencil_energy_j(
     subtile: ArrayLike = 1,
 ) -> np.ndarray:
     """E_alg = P_stat T_alg + N_tile E_tile (section B.6.1), in joules."""
-    of_tile_j = tile_energy_j(stencil, energies, tiles, tile_t, subtile)
+    tile_j = tile_energy_j(stencil, energies, tiles, tile_t, subtile)
     count = tile_count(stencil, sizes, steps, tiles, tile_t)
-    return np.asarray(static_w * np.asarray(time_s, float) + count * of_tile_j)
+    return np.asarray(static_w * np.asarray(time_s, float) + count * tile_j)
