@@ -17,15 +17,15 @@ def front_figure(
     existing: Mapping[str, tuple[float, float]],
     title: str,
 ) -> Figure:
-    """The designs (n,), the front among them (rows), and ``existing`` chips: name -> area, time."""
+    """Time over area: designs (n,), ``front`` (indices) and ``existing``: name -> (area, time)."""
     order = front[np.argsort(areas_mm2[front])]
     series: list[Line | Points] = [
         Points(areas_mm2, time_s, "dot faint", "design", list(names)),
         Line(areas_mm2[order], time_s[order], "model", "no design beats these in both"),
     ]
     if existing:
-        places = np.array(list(existing.values()))
-        series.append(Points(places[:, 0], places[:, 1], "dot by1", "existing", list(existing)))
+        chips = np.array(list(existing.values()))
+        series.append(Points(chips[:, 0], chips[:, 1], "dot by1", "existing", list(existing)))
     panel = Panel(
         f"Time, s: {title}",
         Axis("area, mm2"),
@@ -42,7 +42,7 @@ def front_figure(
 
 
 def area_figure(parts: Mapping[str, Mapping[str, float]], title: str) -> Figure:
-    """``parts``: design -> part -> mm2."""
+    """The shares of parts in the areas of designs. ``parts``: design -> part -> mm2."""
     kinds = list(next(iter(parts.values())))
     names = tuple((float(row), name) for row, name in enumerate(parts))
     rows = np.arange(len(parts), dtype=float)

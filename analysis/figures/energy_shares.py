@@ -1,4 +1,4 @@
-"""Where the energy goes, as stacked bars: predicted, and measured by phase (Choi & Vuduc 2016,
+"""Energy by its use, as stacked bars: predicted, and measured by phase (Choi & Vuduc 2016,
 figures 4, 6 and 7).
 """
 
@@ -46,19 +46,19 @@ STYLES = {
     "clock": "k7",
     "constant": "k8",
 }
-"""The style of a part, so that one thing looks the same in every figure."""
+"""Part -> its style, the same in every figure."""
 SPARE = ("k6", "k2", "k7", "k0", "k3", "k1", "k4", "k5", "k8")
-"""For parts without a fixed style; first those that few figures use."""
+"""The styles of parts without a fixed one; first those that few figures use."""
 
 
 def part_styles(parts: Sequence[str]) -> dict[str, str]:
-    """Part -> its style; two parts of one drawing never share one while there are enough."""
+    """Part -> its style; the parts of a drawing share styles only if there are too few."""
     styles: dict[str, str] = {}
     for part in parts:
-        wanted = STYLES.get(part)
-        taken = set(styles.values())
-        free = [s for s in SPARE if s not in taken]
-        styles[part] = wanted if wanted and wanted not in taken else (free or list(SPARE))[0]
+        fixed = STYLES.get(part)
+        used = set(styles.values())
+        free = [s for s in SPARE if s not in used]
+        styles[part] = fixed if fixed and fixed not in used else (free or list(SPARE))[0]
     return styles
 
 
@@ -73,27 +73,27 @@ def stacked_panel(
     names: Mapping[str, str] | None = None,
     wide: bool = False,
 ) -> Panel:
-    """A horizontal bar a row, stacked of its parts in their order.
+    """A panel with a horizontal bar a row, stacked from its parts in order.
 
-    ``parts``: part -> float64 (rows,), in ``unit``; NaN and 0 draw nothing. ``names``: row -> its
-    name beside the bar, by default the row itself.
+    ``parts``: part -> float64 (rows,), in ``unit``; NaN and 0 draw nothing. ``names``: row -> the
+    name at the bar, by default the row.
     """
     styles = part_styles(list(parts))
-    shown = [names[row] if names else row for row in rows]
+    bar_names = [names[row] if names else row for row in rows]
     values = {name: np.nan_to_num(np.asarray(v, float)).clip(0.0) for name, v in parts.items()}
-    whole = np.sum(list(values.values()), axis=0)
-    exact = unit == "%" and abs(float(whole.max(initial=0.0)) - 100.0) < 1e-6
-    at = np.arange(len(rows), dtype=float)
+    total = np.sum(list(values.values()), axis=0)
+    exact = unit == "%" and abs(float(total.max(initial=0.0)) - 100.0) < 1e-6
+    places = np.arange(len(rows), dtype=float)
     series, start = [], np.zeros(len(rows))
     for part, value in values.items():
-        share = np.divide(value, whole, out=np.zeros_like(value), where=whole > 0) * 100.0
+        share_pct = np.divide(value, total, out=np.zeros_like(value), where=total > 0) * 100.0
         texts = [
             f"{name}: {part} {v:.4g} {unit}" + ("" if unit == "%" else f", {percent:.3g} %")
-            for name, v, percent in zip(rows, value, share, strict=True)
+            for name, v, percent in zip(rows, value, share_pct, strict=True)
         ]
         series.append(
             Bars(
-                at=at,
+                at=places,
                 start=start,
                 end=start + value,
                 style=styles[part],
@@ -106,7 +106,7 @@ def stacked_panel(
     return Panel(
         title,
         Axis(x_label, low=0.0, high=100.0 if exact else None),
-        Axis(names=list(enumerate(told_apart(shown, 40 if wide else 30)))),
+        Axis(names=list(enumerate(told_apart(bar_names, 40 if wide else 30)))),
         series,
         description,
         wide,
@@ -114,16 +114,16 @@ def stacked_panel(
 
 
 def mean_at(data: Observations, kernels: Sequence[str], setting: int) -> Observations:
-    """One row a kernel: the first of its repeats at a setting, with their mean time and energy.
+    """One row a kernel: its first repeat at a setting, with the mean time and energy of repeats.
 
-    ``setting``: index into ``data.settings``; kernels that were not measured there are left out.
+    ``setting``: index into ``data.settings``; kernels that were not measured there are omitted.
     """
     rows, means = [], []
     for kernel in kernels:
-        rows_of_kernel = np.flatnonzero(data.of_kernel(kernel) & (data.setting == setting))
-        if len(rows_of_kernel):
-            rows.append(rows_of_kernel[0])
-            means.append((data.time_s[rows_of_kernel].mean(), data.energy_j[rows_of_kernel].mean()))
+        repeats = np.flatnonzero(data.of_kernel(kernel) & (data.setting == setting))
+        if len(repeats):
+            rows.append(repeats[0])
+            means.append((data.time_s[repeats].mean(), data.energy_j[repeats].mean()))
     time_s, energy_j = np.array(means, float).reshape(-1, 2).T
     return replace(data.take(np.array(rows, int)), time_s=time_s, energy_j=energy_j)
 
@@ -131,62 +131,60 @@ def mean_at(data: Observations, kernels: Sequence[str], setting: int) -> Observa
 def shown_kernels(
     data: Observations, setting: int, families: Mapping[str, str], most: int = SHOWN
 ) -> list[str]:
-    """Kernels measured at a setting: those with the most energy, one of each family first.
-
-    In order of their names, so that a family stands together.
-    """
+    """The kernels with the most energy at a setting, one of each family first; sorted by name, so
+    that a family stands together."""
     return sorted(foremost(data.take(data.setting == setting), families, most), key=natural)
 
 
 def count_figure(data: Observations, kernels: Sequence[str], setting: int) -> Figure | None:
-    """What kernels do: operations and bytes by class, in percent (Choi & Vuduc 2016, figure 4).
+    """The operations and bytes of kernels by class, in percent (Choi & Vuduc 2016, figure 4).
 
-    None where every kernel does at most one class of operations and moves at most one of bytes:
-    the picture would then show nothing.
+    None if every kernel has at most one class of operations and one of bytes: all bars would be
+    full.
     """
-    there = mean_at(data, kernels, setting)
-    there = there.take(there.has_counts)
-    if not len(there):
+    means = mean_at(data, kernels, setting)
+    means = means.take(means.has_counts)
+    if not len(means):
         return None
     where = f"{data.site}{', simulated' if data.simulated else ''}"
-    panels = _share_panels(there, there.counts, ("Operations", "Bytes moved"), where)
+    panels = _share_panels(means, means.counts, ("Operations", "Bytes moved"), where)
     if not panels:
         return None
-    which = _most_energy(data, there.labels.tolist(), setting)
-    caption = f"What the kernels do: operations and bytes moved, by class; {which}."
+    selection = _most_energy(data, means.labels.tolist(), setting)
+    caption = f"What the kernels do: operations and bytes moved, by class; {selection}."
     return Figure("count_shares", caption, panels)
 
 
 def _most_energy(data: Observations, shown: Sequence[str], setting: int) -> str:
-    """Which kernels a figure shows, of those measured at a setting."""
-    there = len(np.unique(data.kernel[data.setting == setting]))
-    if len(shown) == there:
-        return f"all {there} kernels" if there > 1 else "the one kernel"
-    some = some_of(len(shown), there, "kernels")
-    return f"the {some} with the most energy, one of each family first"
+    """The text of which kernels a figure shows, of those measured at a setting."""
+    n_measured = len(np.unique(data.kernel[data.setting == setting]))
+    if len(shown) == n_measured:
+        return f"all {n_measured} kernels" if n_measured > 1 else "the one kernel"
+    count = some_of(len(shown), n_measured, "kernels")
+    return f"the {count} with the most energy, one of each family first"
 
 
 def _share_panels(
-    there: Observations, values: Mapping[str, np.ndarray], titles: tuple[str, str], where: str
+    means: Observations, values: Mapping[str, np.ndarray], titles: tuple[str, str], where: str
 ) -> list[Panel]:
-    """A panel for classes of operations and one for those of bytes, each in percent of its sum.
+    """A panel for the classes of operations and one for those of bytes, each in percent of its sum.
 
-    None at all where no kernel has two classes of either.
+    Empty if no kernel has two classes of either.
     """
     panels, mixed = [], False
-    for title, wanted in zip(titles, (True, False), strict=True):
-        joules = {
+    for title, is_operation in zip(titles, (True, False), strict=True):
+        amounts = {
             name: np.nan_to_num(amount)
             for name, amount in values.items()
-            if moves_data(name) is not wanted and np.nan_to_num(amount).any()
+            if moves_data(name) is not is_operation and np.nan_to_num(amount).any()
         }
-        if not joules:
+        if not amounts:
             continue
-        whole = np.sum(list(joules.values()), axis=0)
-        some = whole > 0
-        shares = {name: v[some] / whole[some] * 100.0 for name, v in joules.items()}
+        total = np.sum(list(amounts.values()), axis=0)
+        positive = total > 0
+        shares = {name: v[positive] / total[positive] * 100.0 for name, v in amounts.items()}
         mixed = mixed or bool((np.max(list(shares.values()), axis=0) < 99.9).any())
-        rows = there.labels[some].tolist()
+        rows = means.labels[positive].tolist()
         panels.append(
             stacked_panel(
                 f"{title} by class, %",
@@ -195,24 +193,24 @@ def _share_panels(
                 shares,
                 unit="%",
                 description=f"{title} of kernels by class, {where}",
-                names=short_labels(map(there.instance, rows)),
+                names=short_labels(map(means.instance, rows)),
             )
         )
     return panels if mixed else []
 
 
 def class_figure(model: Fit, data: Observations, kernels: Sequence[str], setting: int) -> Figure:
-    """The energy of kernels by class of operation and constant power, in percent and in joules.
+    """The energy of kernels by class of operation and constant power, in percent and as power in W.
 
-    Figure 4 of Choi & Vuduc 2016 with energies in place of counts, and its figure 7 for kernels.
-    ``setting``: an index into ``data.settings``.
+    Figure 4 of Choi & Vuduc 2016 with energies instead of counts, and its figure 7 for kernels.
+    ``setting``: index into ``data.settings``.
     """
-    there = mean_at(data, kernels, setting)
-    split = class_parts(model, there)
+    means = mean_at(data, kernels, setting)
+    parts = class_parts(model, means)
     where = f"{data.site} at {setting_label(data.settings[setting])}"
     where += ", simulated" if data.simulated else ""
-    rows = there.labels.tolist()
-    names = short_labels(map(there.instance, rows))
+    rows = means.labels.tolist()
+    names = short_labels(map(means.instance, rows))
     return Figure(
         "energy_by_class",
         f"Predicted energy by its use, at {setting_label(data.settings[setting])}: "
@@ -222,7 +220,7 @@ def class_figure(model: Fit, data: Observations, kernels: Sequence[str], setting
                 "Share of energy, %",
                 "share of predicted energy, %",
                 rows,
-                _columns(split.names, 100.0 * split.share),
+                _columns(parts.names, 100.0 * parts.share),
                 unit="%",
                 description=f"Energy shares by class, {where}",
                 names=names,
@@ -231,7 +229,7 @@ def class_figure(model: Fit, data: Observations, kernels: Sequence[str], setting
                 "Power by class, W",
                 "predicted energy over time, W",
                 rows,
-                _columns(split.names, split.energy_j / there.time_s[:, None]),
+                _columns(parts.names, parts.energy_j / means.time_s[:, None]),
                 unit="W",
                 description=f"Average power by class, {where}",
                 names=names,
@@ -243,27 +241,27 @@ def class_figure(model: Fit, data: Observations, kernels: Sequence[str], setting
 def instruction_data_figure(
     model: Fit, data: Observations, kernels: Sequence[str], setting: int
 ) -> Figure | None:
-    """Energy by type for operations and for data access (Choi & Vuduc 2016, figure 6).
+    """The energy of operations and of data access by class (Choi & Vuduc 2016, figure 6).
 
-    None where no kernel mixes classes of either.
+    None if no kernel mixes classes of either.
     """
-    there = mean_at(data, kernels, setting)
-    there = there.take(there.has_counts)
-    if not len(there) or not any(term.kind == "class" for term in model.terms):
+    means = mean_at(data, kernels, setting)
+    means = means.take(means.has_counts)
+    if not len(means) or not any(term.kind == "class" for term in model.terms):
         return None
-    split = class_parts(model, there)
-    columns = _columns(split.names, split.energy_j)
+    parts = class_parts(model, means)
+    columns = _columns(parts.names, parts.energy_j)
     spent = {term.of: columns[term.of] for term in model.terms if term.kind == "class"}
     where = f"{data.site} at {setting_label(data.settings[setting])}"
     where += ", simulated" if data.simulated else ""
-    panels = _share_panels(there, spent, ("Energy of operations", "Energy of data access"), where)
+    panels = _share_panels(means, spent, ("Energy of operations", "Energy of data access"), where)
     if not panels:
         return None
     return Figure(
         "energy_operations_data",
         f"Predicted energy of operations and of data access by class, at "
         f"{setting_label(data.settings[setting])}: "
-        f"{_most_energy(data, there.labels.tolist(), setting)}.",
+        f"{_most_energy(data, means.labels.tolist(), setting)}.",
         panels,
     )
 
@@ -271,19 +269,19 @@ def instruction_data_figure(
 def kind_figure(
     model: Fit, data: Observations, inputs: Sequence[str], settings: Sequence[Setting]
 ) -> Figure:
-    """Computation, data and constant power of kernels at settings, in percent (figure 7)."""
+    """The energy of computation, data and constant power, in percent, by case (figure 7)."""
     where = f"{data.site}{', simulated' if data.simulated else ''}"
     size = min(max(CASES_A_PANEL // max(len(settings), 1), 1), len(inputs))
-    numbers = {data.settings[s]: int(s) for s in np.unique(data.setting)}
+    index = {data.settings[s]: int(s) for s in np.unique(data.setting)}
     by_setting = []
     for setting in settings:
-        there = mean_at(data, inputs, numbers[setting])
-        split = kind_parts(model, there)
+        means = mean_at(data, inputs, index[setting])
+        parts = kind_parts(model, means)
         rows = [
-            dict(zip(split.names, row, strict=True))
-            for row in np.nan_to_num(100.0 * split.share).tolist()
+            dict(zip(parts.names, row, strict=True))
+            for row in np.nan_to_num(100.0 * parts.share).tolist()
         ]
-        by_setting.append(dict(zip(there.labels.tolist(), rows, strict=True)))
+        by_setting.append(dict(zip(means.labels.tolist(), rows, strict=True)))
     panels = []
     for first in range(0, len(inputs), size):
         kernels = list(inputs[first : first + size])
@@ -323,23 +321,23 @@ def kind_figure(
                 wide=True,
             )
         )
-    places = [setting_label(setting) for setting in settings]
-    there_are = (len(np.unique(data.kernel)), len(numbers))
+    labels = [setting_label(setting) for setting in settings]
+    n_measured = (len(np.unique(data.kernel)), len(index))
     clock = any(term.part == "clock" for term in model.terms)
     return Figure(
         "energy_by_kind",
         f"Predicted energy by computation, data access and constant power"
         f"{', which includes that of the clock trees' if clock else ''}, by kernel and setting. "
-        f"{which_cases(len(inputs), len(places), there_are)} "
-        f"{numbered(inputs, 'F')}. {numbered(places, 'S')}.",
+        f"{which_cases(len(inputs), len(labels), n_measured)} "
+        f"{numbered(inputs, 'F')}. {numbered(labels, 'S')}.",
         panels,
     )
 
 
 def phase_figure(model: Fit, data: Observations, phase: np.ndarray, title: str) -> Figure:
-    """Energy of an application by phase, and by class within each (Choi & Vuduc 2016, section IV).
+    """The energy of an application by phase and class (Choi & Vuduc 2016, section IV).
 
-    ``phase``: (rows,), each row's label.
+    ``phase``: (rows,), the phase of each row.
     """
     split = by_phase(model, data, phase)
     where = f"{data.site}{', simulated' if data.simulated else ''}"
@@ -361,17 +359,17 @@ def phase_figure(model: Fit, data: Observations, phase: np.ndarray, title: str) 
 
 
 def _columns(names: Sequence[str], values: np.ndarray) -> dict[str, np.ndarray]:
-    """Part -> its column."""
+    """Part -> its column of ``values``."""
     return dict(zip(names, values.T, strict=True))
 
 
 def measured_phase_figures(
     splits: Sequence[PhaseSplit], site: str, simulated: bool
 ) -> list[Figure]:
-    """A figure for each program that marks phases: joules of an iteration and their shares.
+    """A figure for each program that marks phases: the energy of an iteration in J and in shares.
 
-    A bar a kernel and setting, where it is fastest and where it took the least energy. Of more
-    than 16 kernels those with the most energy are drawn.
+    Each kernel has a bar at its fastest setting and one at that of least energy. If there are more
+    than 16 kernels, those with the most energy are drawn.
     """
     programs: dict[str, list[PhaseSplit]] = {}
     for split in splits:
@@ -383,36 +381,36 @@ def _figure(program: str, splits: Sequence[PhaseSplit], site: str, simulated: bo
     most_j: dict[str, float] = {}
     for split in splits:
         most_j[split.label] = max(most_j.get(split.label, 0.0), float(split.energy_j.sum()))
-    kept = set(sorted(most_j, key=lambda kernel: -most_j[kernel])[:SHOWN])
-    shown = sorted((s for s in splits if s.label in kept), key=lambda s: natural(s.label))
+    drawn = set(sorted(most_j, key=lambda kernel: -most_j[kernel])[:SHOWN])
+    shown = sorted((s for s in splits if s.label in drawn), key=lambda s: natural(s.label))
     phases = list(dict.fromkeys(phase for split in shown for phase in split.phases))
     joules = {phase: np.full(len(shown), math.nan) for phase in phases}
     for i, split in enumerate(shown):
         for phase, energy_j in zip(split.phases, split.energy_j, strict=True):
             joules[phase][i] = energy_j
-    whole_j = np.array([split.energy_j.sum() for split in shown])
-    whole_j[~(whole_j > 0)] = math.nan
+    total_j = np.array([split.energy_j.sum() for split in shown])
+    total_j[~(total_j > 0)] = math.nan
     bars = [KernelInstance(split.kernel, {**split.params, "at": _clocks(split)}) for split in shown]
     rows, names = [bar.label for bar in bars], short_labels(bars)
     where = f"{site}{', simulated' if simulated else ''}"
-    left_out = "" if len(kept) == len(most_j) else f" The {len(kept)} kernels with the most energy."
-    shares = {phase: values / whole_j * 100.0 for phase, values in joules.items()}
+    note = "" if len(drawn) == len(most_j) else f" The {len(drawn)} kernels with the most energy."
+    shares = {phase: values / total_j * 100.0 for phase, values in joules.items()}
     return Figure(
         f"phase_energy_{file_stem(program)}",
         f"Measured energy of an iteration of {program} by phase, where each kernel is {FASTEST} "
-        f"and where it took the {LEAST}, core/memory MHz.{left_out}",
+        f"and where it took the {LEAST}, core/memory MHz.{note}",
         [
             stacked_panel(
                 title,
-                f"{what}, {unit}",
+                f"{label}, {unit}",
                 rows,
                 parts,
                 unit=unit,
-                description=f"{about}, {where}",
+                description=f"{contents}, {where}",
                 names=names,
                 wide=True,
             )
-            for title, what, parts, unit, about in (
+            for title, label, parts, unit, contents in (
                 (
                     "Measured energy by phase, J",
                     "measured energy of an iteration",
@@ -433,5 +431,5 @@ def _figure(program: str, splits: Sequence[PhaseSplit], site: str, simulated: bo
 
 
 def _clocks(split: PhaseSplit) -> str:
-    """A setting as one word: ``852/924``."""
+    """The text of a setting as one word: ``852/924``."""
     return split.setting.option_text.replace(",", "/")

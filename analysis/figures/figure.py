@@ -1,7 +1,7 @@
 """Figures as data: panels with axes and series, drawn by :mod:`.svg` and :mod:`.paper`.
 
-What is drawn is decided here and in the modules beside; how it looks is decided by the two that
-draw. Both take limits and ticks from here, so that the report and a file show the same.
+This module and the modules of figures decide what is drawn; the two drawing modules decide how it
+looks. Both take limits and ticks from here, so that the report and files agree.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from analysis.figures.labels import told_apart
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 NONE = np.zeros(0)
 Range = tuple[float, float, float]
-"""The smallest value, the one in the middle, and the largest."""
+"""The smallest, the middle (median or mean) and the largest value."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line through points; it breaks where a coordinate is NaN."""
+    """A line through points, with a gap at each NaN."""
 
     x: np.ndarray
     y: np.ndarray
@@ -33,7 +33,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Points:
-    """A mark at each point; ``texts``: what each shows when it is pointed at."""
+    """A mark at each point; ``texts``: shown under the pointer."""
 
     x: np.ndarray
     y: np.ndarray
@@ -44,7 +44,7 @@ class Points:
 
 @dataclass(frozen=True, kw_only=True)
 class Bars:
-    """Bars from ``start`` to ``end`` at the places ``at``; ``across``: they lie along x."""
+    """Bars from ``start`` to ``end`` at the positions ``at``; ``across``: horizontal bars."""
 
     at: np.ndarray
     start: np.ndarray
@@ -58,9 +58,9 @@ class Bars:
 
 @dataclass(frozen=True)
 class Rule:
-    """A reference line across the panel, drawn where it lies within the limits.
+    """A reference line across the panel at the value ``at``, drawn if that is within the limits.
 
-    ``text`` stands at the upper end of a vertical one, on its left or its right side.
+    ``text`` stands at the upper end of a vertical line, on its left or right.
     """
 
     at: float
@@ -83,7 +83,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Texts:
-    """Small texts, each above its point."""
+    """Small texts, each above a point."""
 
     x: np.ndarray
     y: np.ndarray
@@ -98,10 +98,10 @@ Series = Labelled | Texts
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis: its label with the unit, its limits, and its ticks where they are not numbers.
+    """An axis: its label with the unit, its limits, and its ticks if they are not numbers.
 
-    ``low``, ``high``: limits, from the series where None. ``include``: values that lie within.
-    ``names``: (place, text) instead of numbers; ``groups``: the same, in a second row.
+    ``low``, ``high``: limits; None: from the series. ``include``: values within the limits.
+    ``names``: (position, text) of ticks instead of numbers; ``groups``: the same, in a second row.
     """
 
     label: str = ""
@@ -115,9 +115,9 @@ class Axis:
 
 @dataclass(frozen=True)
 class Panel:
-    """One drawing; its title holds the unit of the vertical axis.
+    """One drawing; its title includes the unit of the vertical axis.
 
-    With names on its vertical axis the first stands at the top.
+    The first of the names on a vertical axis stands at the top.
     """
 
     title: str
@@ -128,13 +128,13 @@ class Panel:
     wide: bool = False
 
     def scales(self) -> tuple[Scale, Scale]:
-        """The scales of both axes, from 0 to 1; y upwards, or downwards where it has names."""
+        """The scales of both axes, from 0 to 1; y upwards, or downwards if it has names."""
         x = _scale(self.x, [_values(series, along_x=True) for series in self.series])
         y = _scale(self.y, [_values(series, along_x=False) for series in self.series])
         return x, Scale(y.high, y.low) if self.y.names else y
 
     def legend(self) -> list[Labelled]:
-        """The series that a legend names: the first of each style and label."""
+        """The series of the legend: the first of each style and label."""
         first: dict[tuple[str, str], Labelled] = {}
         for series in self.series:
             if not isinstance(series, Texts) and series.label:
@@ -144,7 +144,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels under one caption; ``name`` is the stem of its files."""
+    """Panels under one caption; ``name``: the stem of its files' names."""
 
     name: str
     caption: str
@@ -152,46 +152,46 @@ class Figure:
 
     @property
     def wide(self) -> bool:
-        """Whether its panels take the whole width, one under the other."""
+        """Whether the panels have the full width, one under the other."""
         return any(panel.wide for panel in self.panels)
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Values ``low`` to ``high`` on 0 to 1, linear or logarithmic."""
+    """A linear or logarithmic map of the values ``low`` to ``high`` to 0 to 1."""
 
     low: float
     high: float
     log: bool = False
 
     def at(self, value: float | np.ndarray) -> Any:
-        """Where a value lies: 0 at ``low``, 1 at ``high``."""
+        """The position of a value: 0 at ``low``, 1 at ``high``."""
         if self.log:
             return np.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
     def holds(self, value: float) -> bool:
-        """Whether a value lies within the limits."""
+        """Whether a value is within the limits."""
         low, high = sorted((self.low, self.high))
-        room = 1e-9 * (low if self.log else high - low)
-        return low - room <= value <= high + room
+        tolerance = 1e-9 * (low if self.log else high - low)
+        return low - tolerance <= value <= high + tolerance
 
     def clipped(self, value: float | np.ndarray) -> Any:
-        """Where a value lies, at most at the limits."""
+        """The position of a value, clipped to the limits."""
         return self.at(np.clip(value, min(self.low, self.high), max(self.low, self.high)))
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Round values inside the scale, and how each is written."""
+        """Round values within the limits, each with its text."""
         low, high = sorted((self.low, self.high))
         values = _log_ticks(low, high) if self.log else _ticks(low, high)
         return [(value, tick_text(value)) for value in values if self.holds(value)]
 
 
 def log_scale(values: Sequence[float] | np.ndarray, room: float = 0.06) -> Scale:
-    """A logarithmic scale that holds all positive values, with some room on both sides."""
-    every = np.asarray(values, float)
-    good = every[np.isfinite(every) & (every > 0)]
-    low, high = float(good.min()), float(good.max())
+    """A logarithmic scale of all positive values, extended by the share ``room`` on both sides."""
+    numbers = np.asarray(values, float)
+    positive = numbers[np.isfinite(numbers) & (numbers > 0)]
+    low, high = float(positive.min()), float(positive.max())
     if high / low < 1.5:
         low, high = low / 1.25, high * 1.25
     factor = (high / low) ** room
@@ -202,19 +202,19 @@ def _scale(axis: Axis, values: Sequence[np.ndarray]) -> Scale:
     if axis.names and axis.low is None:
         places = [place for place, _ in axis.names]
         return Scale(min(places) - 0.5, max(places) + 0.5)
-    known = np.concatenate([*values, np.asarray(axis.include, float)])
-    known = known[np.isfinite(known)]
+    finite = np.concatenate([*values, np.asarray(axis.include, float)])
+    finite = finite[np.isfinite(finite)]
     if axis.log:
-        scale = log_scale(known)
+        scale = log_scale(finite)
     else:
-        high = float(known.max()) if len(known) else 1.0
-        scale = Scale(float(known.min(initial=0.0)), high * 1.06 or 1.0)
+        high = float(finite.max()) if len(finite) else 1.0
+        scale = Scale(float(finite.min(initial=0.0)), high * 1.06 or 1.0)
     low = scale.low if axis.low is None else axis.low
     return Scale(low, scale.high if axis.high is None else axis.high, axis.log)
 
 
 def _values(series: Series, along_x: bool) -> np.ndarray:
-    """What an axis has to hold of a series."""
+    """The values of a series that an axis must include."""
     if isinstance(series, Line | Points):
         return series.x if along_x else series.y
     if isinstance(series, Bars):
@@ -225,7 +225,7 @@ def _values(series: Series, along_x: bool) -> np.ndarray:
 
 
 def tick_text(value: float) -> str:
-    """A tick: ``0.25``, ``1,000``, ``10⁻⁶``."""
+    """The text of a tick: ``0.25``, ``1,000``, ``10⁻⁶``."""
     if value and not 1e-3 <= abs(value) < 1e5:
         exponent = math.floor(math.log10(abs(value)) + 1e-9)
         head = value / 10.0**exponent
@@ -243,14 +243,14 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    """Decades where there are three or more, else 1, 2, 5 of each, or round steps in less."""
+    """Decades if there are three or more, else 1, 2, 5 of each, or round steps in a short range."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     decades = math.log10(high / low)
     if decades >= 2.5:
-        every = max(1, math.ceil(decades / 6))
-        return [10.0**k for k in range(first, last + 1) if k % every == 0]
-    heads = (1.0, 2.0, 5.0) if decades > 0.8 else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
-    values = [head * 10.0**k for k in range(first, last + 1) for head in heads]
+        step = max(1, math.ceil(decades / 6))
+        return [10.0**k for k in range(first, last + 1) if k % step == 0]
+    factors = (1.0, 2.0, 5.0) if decades > 0.8 else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
+    values = [factor * 10.0**k for k in range(first, last + 1) for factor in factors]
     values = [value for value in values if low <= value <= high]
     return values if decades >= 0.3 and len(values) > 1 else _ticks(low, high)
 
@@ -264,9 +264,9 @@ def range_panel(
     texts: Sequence[str],
     description: str,
 ) -> Panel:
-    """A row a group: a line from its smallest to its largest value, and a dot in the middle.
+    """A panel with a row a group: a line from the smallest to the largest value, and a dot between.
 
-    ``axis``: the label of the values; ``middle``: what the dot is; ``texts``: of each dot.
+    ``axis``: the label of the values; ``middle``: the label of the dots; ``texts``: of the dots.
     """
     low, between, high = np.array([values for _, values in ranges], float).T
     rows, gap = np.arange(len(ranges), dtype=float), np.full(len(ranges), np.nan)

@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 PAGE_IN = 7.16
-"""The width of a page's two columns."""
+"""The width of a page with two columns."""
 PANEL_IN, WIDE_PANEL_IN, ROW_IN = 2.3, 2.0, 0.145
-"""The height of a panel, of a wide one, and of each row of names."""
+"""The heights of a panel, of a wide panel, and of a row of names."""
 HIDDEN_DATE = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
 
 
 @cache
 def palette() -> dict[str, str]:
-    """Colour name -> ``#rrggbb`` on a white ground, as ``marks.css`` has it."""
+    """Colour name -> ``#rrggbb`` on a white ground, from ``marks.css``."""
     css = (files("analysis.figures") / "marks.css").read_text(encoding="utf-8")
     return dict(re.findall(r"--(\w+): (#\w+)", css[: css.index("@media")]))
 
@@ -83,7 +83,7 @@ FILLS: dict[str, dict[str, Any]] = {
 def figure_files(figure: Figure, simulated: bool, kinds: Sequence[str]) -> dict[str, bytes]:
     """A figure's files: format (``svg``, ``pdf``, ``png``) -> content.
 
-    ``simulated``: written in the corner of the drawing.
+    ``simulated``: adds that word in the corner of the drawing.
     """
     import matplotlib as mpl  # noqa: PLC0415
 
@@ -97,8 +97,8 @@ def figure_files(figure: Figure, simulated: bool, kinds: Sequence[str]) -> dict[
         contents = {}
         for kind in kinds:
             buffer = BytesIO()
-            about = {"Title": figure.name} if kind == "pdf" else {}
-            drawing.savefig(buffer, format=kind, metadata={**HIDDEN_DATE[kind], **about})
+            title = {"Title": figure.name} if kind == "pdf" else {}
+            drawing.savefig(buffer, format=kind, metadata={**HIDDEN_DATE[kind], **title})
             contents[kind] = buffer.getvalue()
     return contents
 
@@ -119,12 +119,12 @@ def _drawing(figure: Figure, simulated: bool) -> Drawing:
         axes.set_axis_off()
     if keys:
         longest = max(len(label) for _, label in keys)
-        fitting = max(int(width / (0.06 * longest + 0.5)), 1)
+        max_columns = max(int(width / (0.06 * longest + 0.5)), 1)
         drawing.legend(
             list(keys.values()),
             [_plain(label) for _, label in keys],
             loc="outside upper left",
-            ncols=min(fitting, len(keys)),
+            ncols=min(max_columns, len(keys)),
         )
     if simulated:
         drawing.text(0.995, 0.99, "simulated", ha="right", va="top", style="italic")
@@ -132,7 +132,7 @@ def _drawing(figure: Figure, simulated: bool) -> Drawing:
 
 
 def _plain(text: str) -> str:
-    """A text without control characters, which no file format takes."""
+    """The text without control characters, which no file format allows."""
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
@@ -144,23 +144,23 @@ def _height_in(panel: Panel) -> float:
 
 def _draw(axes: Axes, panel: Panel, keys: dict[tuple[str, str], Artist]) -> None:
     x, y = panel.scales()
-    above = any(isinstance(series, Rule) and series.text for series in panel.series)
-    axes.set_title(_plain(panel.title), pad=14 if above else None)
+    has_rule_text = any(isinstance(series, Rule) and series.text for series in panel.series)
+    axes.set_title(_plain(panel.title), pad=14 if has_rule_text else None)
     axes.set_xlabel(_plain(panel.x.label))
-    for axis, scale, place, limits in (
+    for axis, scale, name, limits in (
         (panel.x, x, "x", axes.set_xlim),
         (panel.y, y, "y", axes.set_ylim),
     ):
         if scale.log:
-            (axes.set_xscale if place == "x" else axes.set_yscale)("log")
+            (axes.set_xscale if name == "x" else axes.set_yscale)("log")
         limits(scale.low, scale.high)
         ticks = list(axis.names) or scale.ticks()
         texts = [_plain(text) for _, text in ticks]
-        (axes.set_xticks if place == "x" else axes.set_yticks)([v for v, _ in ticks], texts)
+        (axes.set_xticks if name == "x" else axes.set_yticks)([v for v, _ in ticks], texts)
         axes.minorticks_off()
         if axis.names:
-            axes.grid(visible=False, axis=place)  # type: ignore[arg-type]
-            axes.tick_params(axis=place, length=0)  # type: ignore[arg-type]
+            axes.grid(visible=False, axis=name)  # type: ignore[arg-type]
+            axes.tick_params(axis=name, length=0)  # type: ignore[arg-type]
     for value, text in panel.x.groups:
         axes.annotate(
             _plain(text),
@@ -182,7 +182,7 @@ def _coloured(style: dict[str, Any]) -> dict[str, Any]:
 
 
 def _artist(axes: Axes, series: Series, x: Scale, y: Scale) -> Artist | None:
-    """Draw a series; what its key in the legend is made from."""
+    """Draw a series and return the artist for its key in the legend."""
     if isinstance(series, Line):
         look = LINES.get(series.style, {"color": series.style})
         return axes.plot(series.x, series.y, **_coloured(look))[0]
@@ -202,9 +202,14 @@ def _artist(axes: Axes, series: Series, x: Scale, y: Scale) -> Artist | None:
         return axes.axvspan(series.start, series.end, linewidth=0, **_coloured(FILLS[series.style]))
     if isinstance(series, Rule):
         return _rule(axes, series) if (x if series.vertical else y).holds(series.at) else None
-    for at, up, text in zip(series.x, series.y, series.texts, strict=True):
+    for px, py, text in zip(series.x, series.y, series.texts, strict=True):
         axes.annotate(
-            _plain(text), (at, up), (0, 2), textcoords="offset points", ha="center", fontsize=5.5
+            _plain(text),
+            (px, py),
+            (0, 2),
+            textcoords="offset points",
+            ha="center",
+            fontsize=5.5,
         )
     return None
 

@@ -35,15 +35,15 @@ from dvfs.setting import Setting
 CASES_A_PANEL = 32
 LINEAR_UP_TO = 20.0
 INPUTS, SETTINGS = 8, 8
-"""How many kernels and settings figure 5 shows: as many as the paper's."""
+"""The numbers of kernels and settings in figure 5, as in the paper."""
 
 
 def prediction_figure(crossval: CrossValidation, data: Observations) -> Figure:
-    """Predicted against measured energy of one cross-validation, and the spread of the error."""
-    what = f"{crossval.site}, {crossval.scheme}" + (", simulated" if crossval.simulated else "")
+    """Predicted against measured energy of a cross-validation, and a histogram of the error."""
+    subject = f"{crossval.site}, {crossval.scheme}" + (", simulated" if crossval.simulated else "")
     measured_j, predicted_j = data.energy_j, crossval.predicted_j
-    known = np.isfinite(predicted_j) & np.isfinite(measured_j)
-    measured_j, predicted_j = measured_j[known], predicted_j[known]
+    predicted = np.isfinite(predicted_j) & np.isfinite(measured_j)
+    measured_j, predicted_j = measured_j[predicted], predicted_j[predicted]
     positive = predicted_j > 0
     scale = log_scale(np.concatenate([measured_j, predicted_j[positive]]), 0.04)
     ends = np.array([scale.low, scale.high])
@@ -55,26 +55,26 @@ def prediction_figure(crossval: CrossValidation, data: Observations) -> Figure:
             Line(ends, ends, "model", "predicted = measured"),
             Points(measured_j[positive], predicted_j[positive]),
         ],
-        f"Predicted against measured energy, {what}: {len(measured_j)} predictions out of fold",
+        f"Predicted against measured energy, {subject}: {len(measured_j)} predictions out of fold",
     )
     return Figure(
         f"predictions_{crossval.scheme}".replace(":", "_"),
         f"Predicted against measured energy, {crossval.scheme}. Each point is a measurement, "
         f"predicted by a fit that did not use it.",
-        [scatter, error_histogram((predicted_j / measured_j - 1.0) * 100.0, what)],
+        [scatter, error_histogram((predicted_j / measured_j - 1.0) * 100.0, subject)],
     )
 
 
-def error_histogram(error_pct: np.ndarray, what: str) -> Panel:
-    """How often each signed relative error in percent occurs: float64 (rows,)."""
-    reach = max(float(np.max(np.abs(error_pct))), 0.1)
+def error_histogram(error_pct: np.ndarray, subject: str) -> Panel:
+    """A histogram of the signed relative errors in percent, float64 (rows,)."""
+    max_error = max(float(np.max(np.abs(error_pct))), 0.1)
     width = next(
         step
-        for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, reach)
-        if 2 * reach / step <= 48
+        for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, max_error)
+        if 2 * max_error / step <= 48
     )
-    half = math.ceil(reach / width)
-    edges = np.arange(-half, half + 1) * width
+    half_bins = math.ceil(max_error / width)
+    edges = np.arange(-half_bins, half_bins + 1) * width
     counts, _ = np.histogram(error_pct, edges)
     texts = [
         f"{low:.3g} to {low + width:.3g} %: {n}" for low, n in zip(edges[:-1], counts, strict=True)
@@ -92,7 +92,7 @@ def error_histogram(error_pct: np.ndarray, what: str) -> Panel:
         Axis("predicted over measured energy − 1, %", low=float(edges[0]), high=float(edges[-1])),
         Axis(),
         [bars, Rule(0.0, "axis")],
-        f"Histogram of the relative error of predicted energy, {what}",
+        f"Histogram of the relative error of predicted energy, {subject}",
     )
 
 
@@ -100,9 +100,8 @@ def error_histogram(error_pct: np.ndarray, what: str) -> Panel:
 class Cases:
     """Kernels at settings, measured and predicted (Choi & Vuduc 2016, figure 5 and Table IV).
 
-    ``inputs``: kernels, F1 ..., and ``short``: their short names; ``settings``:
-    S1 ... ``measured_j``, ``predicted_j``: float64 (inputs, settings), J, repeats
-    averaged, NaN where there is none.
+    ``inputs``: kernels, F1 ..., and ``short``: their short names; ``settings``: S1 ...
+    ``measured_j``, ``predicted_j``: float64 (inputs, settings), J, means of repeats, or NaN.
     """
 
     site: str
@@ -112,12 +111,12 @@ class Cases:
     settings: list[Setting]
     measured_j: np.ndarray
     predicted_j: np.ndarray
-    there: tuple[int, int]
-    """How many kernels and settings have predictions."""
+    n_predicted: tuple[int, int]
+    """The numbers of kernels and settings with predictions."""
 
     @property
     def error_pct(self) -> np.ndarray:
-        """Signed relative error of the prediction in percent, float64 (inputs, settings)."""
+        """The signed relative error of the prediction in percent, float64 (inputs, settings)."""
         return np.asarray((self.predicted_j / self.measured_j - 1.0) * 100.0)
 
 
@@ -127,76 +126,75 @@ def cases(
     families: Mapping[str, str],
     listed: tuple[Sequence[str], Sequence[Setting]] = ((), ()),
 ) -> Cases | None:
-    """Up to eight kernels at up to eight settings, as many as the paper validates with.
+    """Up to eight kernels at up to eight settings, as in the paper; None without predictions.
 
-    The kernels are those with the most energy, one of each family first; the settings are
-    spread over those that have predictions. ``listed``: the kernels (labels) and settings in the
-    order in which the campaign file has them; as many are shown in this order, if it lists no
-    more than eight. ``predicted_j``: float64 (rows,), J, NaN where there is none. None without
-    any prediction.
+    The kernels are those with the most energy, one of each family first; the settings are spread
+    over those with predictions. ``listed``: the kernels (labels) and settings in the order of the
+    campaign file, which is kept if it lists all that are shown. ``predicted_j``: float64 (rows,),
+    J, NaN if missing.
     """
-    known = np.isfinite(predicted_j)
-    if not known.any():
+    predicted = np.isfinite(predicted_j)
+    if not predicted.any():
         return None
-    data, predicted_j = data.take(known), predicted_j[known]
-    there = set(kernel_names(data))
-    inputs = [label for label in listed[0] if label in there]
-    if not 0 < len(inputs) <= INPUTS or len(inputs) < len(there):
+    data, predicted_j = data.take(predicted), predicted_j[predicted]
+    all_labels = set(kernel_names(data))
+    inputs = [label for label in listed[0] if label in all_labels]
+    if not 0 < len(inputs) <= INPUTS or len(inputs) < len(all_labels):
         inputs = foremost(data, families, INPUTS)
-    present = np.unique(data.setting[kernel_numbers(data, inputs) >= 0])
-    if len(present) > SETTINGS:
-        present = present[np.linspace(0, len(present) - 1, SETTINGS).round().astype(int)]
-    present = present[::-1]  # the fastest clocks first
-    in_order = [data.settings.index(pair) for pair in listed[1] if pair in data.settings]
-    if set(in_order) == set(present.tolist()):
-        present = np.array(in_order)
-    shape = (len(inputs), len(present))
-    measured, predicted = np.full(shape, np.nan), np.full(shape, np.nan)
+    shown = np.unique(data.setting[kernel_numbers(data, inputs) >= 0])
+    if len(shown) > SETTINGS:
+        shown = shown[np.linspace(0, len(shown) - 1, SETTINGS).round().astype(int)]
+    shown = shown[::-1]  # the fastest clocks first
+    in_file_order = [data.settings.index(pair) for pair in listed[1] if pair in data.settings]
+    if set(in_file_order) == set(shown.tolist()):
+        shown = np.array(in_file_order)
+    shape = (len(inputs), len(shown))
+    measured_j, mean_j = np.full(shape, np.nan), np.full(shape, np.nan)
     for i, kernel in enumerate(inputs):
-        for j, setting in enumerate(present):
+        for j, setting in enumerate(shown):
             rows = data.of_kernel(kernel) & (data.setting == setting)
             if rows.any():
-                measured[i, j] = data.energy_j[rows].mean()
-                predicted[i, j] = predicted_j[rows].mean()
-    settings = [data.settings[s] for s in present]
+                measured_j[i, j] = data.energy_j[rows].mean()
+                mean_j[i, j] = predicted_j[rows].mean()
+    settings = [data.settings[s] for s in shown]
     return Cases(
         site=data.site,
         simulated=data.simulated,
         inputs=inputs,
         short=short_labels(map(data.instance, inputs)),
         settings=settings,
-        measured_j=measured,
-        predicted_j=predicted,
-        there=(len(there), len(np.unique(data.setting))),
+        measured_j=measured_j,
+        predicted_j=mean_j,
+        n_predicted=(len(all_labels), len(np.unique(data.setting))),
     )
 
 
 def foremost(data: Observations, families: Mapping[str, str], most: int) -> list[str]:
-    """The kernels with the most measured energy: the first of each family, then the rest."""
+    """The ``most`` kernels of the most measured energy, the first of each family before others."""
     mean_j = {label: float(data.energy_j[rows].mean()) for label, rows in rows_by_kernel(data)}
     ranked = sorted(mean_j, key=lambda kernel: (-mean_j[kernel], kernel))
-    first: dict[str, str] = {}
+    leaders: dict[str, str] = {}
     for kernel in ranked:
-        first.setdefault(families[kernel], kernel)
-    chosen = [*first.values(), *(k for k in ranked if k not in first.values())][:most]
+        leaders.setdefault(families[kernel], kernel)
+    chosen = [*leaders.values(), *(k for k in ranked if k not in leaders.values())][:most]
     return sorted(chosen, key=ranked.index)
 
 
-def which_cases(n_kernels: int, n_settings: int, there: tuple[int, int]) -> str:
-    """How many of the kernels and settings a figure of cases shows, a sentence."""
-    kernels = some_of(n_kernels, there[0], "kernels")
-    return f"{kernels} at {some_of(n_settings, there[1], 'settings')}."
+def which_cases(n_kernels: int, n_settings: int, n_predicted: tuple[int, int]) -> str:
+    """A sentence with the numbers of shown kernels and settings, of those with predictions."""
+    kernels = some_of(n_kernels, n_predicted[0], "kernels")
+    return f"{kernels} at {some_of(n_settings, n_predicted[1], 'settings')}."
 
 
 def numbered(names: Sequence[str], letter: str) -> str:
-    """Names with their numbers, for a caption: ``F1: a; F2: b``."""
+    """The names with numbers, for a caption: ``F1: a; F2: b``."""
     return "; ".join(f"{letter}{i + 1}: {name}" for i, name in enumerate(names))
 
 
 def case_axis(kernels: Sequence[str], first: int, settings: int, short: Mapping[str, str]) -> Axis:
-    """The axis of cases: a place a kernel and setting, a gap between kernels.
+    """The axis of cases: a position for each kernel and setting, with a gap between kernels.
 
-    ``first``: the number of the first kernel of this panel, from 0. Case (i, j) stands at
+    ``first``: the number of the first kernel of this panel, from 0. Case (i, j) is at
     :func:`case_place`.
     """
     names = [
@@ -204,38 +202,38 @@ def case_axis(kernels: Sequence[str], first: int, settings: int, short: Mapping[
         for i in range(len(kernels))
         for j in range(settings)
     ]
-    room = int(740 / len(kernels) / 6.6) - 1
-    cut = told_apart([short[k] for k in kernels], room - len(f"F{first + len(kernels)} "))
+    width = int(740 / len(kernels) / 6.6) - 1
+    names_cut = told_apart([short[k] for k in kernels], width - len(f"F{first + len(kernels)} "))
     groups = [
         (case_place(i, (settings - 1) / 2, settings), f"F{first + i + 1} {name}")
-        for i, name in enumerate(cut)
+        for i, name in enumerate(names_cut)
     ]
     return Axis(names=names, groups=groups)
 
 
 def case_place(kernel: int, setting: float, settings: int) -> float:
-    """Where a case stands along the axis of :func:`case_axis`."""
+    """The position of a case along the axis of :func:`case_axis`."""
     return kernel * (settings + 1) + setting
 
 
 def case_figure(shown: Cases) -> Figure:
     """Measured and predicted energy of each case side by side, the error above (figure 5)."""
-    what = f"{shown.site}{', simulated' if shown.simulated else ''}"
+    subject = f"{shown.site}{', simulated' if shown.simulated else ''}"
     size = min(max(CASES_A_PANEL // len(shown.settings), 1), len(shown.inputs))
     places = [setting_label(setting) for setting in shown.settings]
     return Figure(
         "measured_predicted",
         f"Measured and predicted energy by kernel and setting, with the error of the prediction "
-        f"in percent. {which_cases(len(shown.inputs), len(places), shown.there)} "
+        f"in percent. {which_cases(len(shown.inputs), len(places), shown.n_predicted)} "
         f"{numbered(shown.inputs, 'F')}. {numbered(places, 'S')}.",
         [
-            _case_panel(shown, range(first, min(first + size, len(shown.inputs))), what)
+            _case_panel(shown, range(first, min(first + size, len(shown.inputs))), subject)
             for first in range(0, len(shown.inputs), size)
         ],
     )
 
 
-def _case_panel(shown: Cases, inputs: range, what: str) -> Panel:
+def _case_panel(shown: Cases, inputs: range, subject: str) -> Panel:
     n_settings = len(shown.settings)
     place = np.array(
         [case_place(i, j, n_settings) for i in range(len(inputs)) for j in range(n_settings)]
@@ -244,42 +242,42 @@ def _case_panel(shown: Cases, inputs: range, what: str) -> Panel:
         "measured": shown.measured_j[inputs].ravel(),
         "predicted": shown.predicted_j[inputs].ravel(),
     }
-    known = [v for values in energies_j.values() for v in values if math.isfinite(v) and v > 0]
-    # Bars that stand on zero are as long as what they show; the axis is logarithmic only where
-    # some of them would be too short to be seen.
-    log = max(known) > LINEAR_UP_TO * min(known)
+    positive_j = [v for values in energies_j.values() for v in values if math.isfinite(v) and v > 0]
+    # Bars from zero have lengths in proportion to the energies; the axis is logarithmic only if
+    # some bars would be too short to see.
+    log = max(positive_j) > LINEAR_UP_TO * min(positive_j)
     bars = [
         Bars(
             at=place + shift,
-            start=np.full(len(place), min(known) / 2 if log else 0.0),
+            start=np.full(len(place), min(positive_j) / 2 if log else 0.0),
             end=np.where(values > 0, values, np.nan),
             style=style,
-            label=word,
+            label=kind,
             texts=[
-                f"{shown.inputs[i]} at {setting_label(setting)}: {values[n]:.4g} J {word}"
+                f"{shown.inputs[i]} at {setting_label(setting)}: {values[n]:.4g} J {kind}"
                 for n, (i, setting) in enumerate((i, s) for i in inputs for s in shown.settings)
             ],
             width=0.4,
         )
-        for (word, values), shift, style in zip(
+        for (kind, values), shift, style in zip(
             energies_j.items(), (-0.2, 0.2), ("k0", "k1"), strict=True
         )
     ]
     error = shown.error_pct[inputs].ravel()
-    both = np.isfinite(error)
-    texts = [f"{e:+.0f}".replace("-", "−") if abs(e) >= 0.5 else "0" for e in error[both].tolist()]
+    valid = np.isfinite(error)
+    texts = [f"{e:+.0f}".replace("-", "−") if abs(e) >= 0.5 else "0" for e in error[valid].tolist()]
     tops = np.fmax(*energies_j.values())
     return Panel(
         "Energy, J; above: error of the prediction, %",
         case_axis([shown.inputs[i] for i in inputs], inputs[0], n_settings, shown.short),
         Axis(
             log=log,
-            low=min(known) / 2 if log else 0.0,
-            high=max(known) * (2.0 if log else 1.15),
+            low=min(positive_j) / 2 if log else 0.0,
+            high=max(positive_j) * (2.0 if log else 1.15),
         ),
-        [*bars, Texts(place[both], tops[both], texts)],
+        [*bars, Texts(place[valid], tops[valid], texts)],
         f"Measured and predicted energy of F{inputs[0] + 1} to F{inputs[-1] + 1} at "
-        f"{n_settings} settings, {what}",
+        f"{n_settings} settings, {subject}",
         wide=True,
     )
 
@@ -287,11 +285,11 @@ def _case_panel(shown: Cases, inputs: range, what: str) -> Panel:
 def error_figure(
     crossval: CrossValidation, data: Observations, families: Mapping[str, str]
 ) -> Figure:
-    """The error of predicted energy by setting and by family: mean, least and most."""
-    what = f"{crossval.site}, {crossval.scheme}" + (", simulated" if crossval.simulated else "")
-    known = np.isfinite(crossval.predicted_j)
-    rows = data.take(known)
-    error_pct = np.abs(crossval.predicted_j[known] / rows.energy_j - 1.0) * 100.0
+    """The error of predicted energy by setting and by family: mean and range."""
+    subject = f"{crossval.site}, {crossval.scheme}" + (", simulated" if crossval.simulated else "")
+    predicted = np.isfinite(crossval.predicted_j)
+    rows = data.take(predicted)
+    error_pct = np.abs(crossval.predicted_j[predicted] / rows.energy_j - 1.0) * 100.0
     by_setting = [
         (setting_label(rows.settings[s]), error_pct[rows.setting == s])
         for s in np.unique(rows.setting)[::-1]
@@ -303,20 +301,20 @@ def error_figure(
         f"Absolute error of predicted energy, {crossval.scheme}: the mean, and the range from "
         f"the smallest to the largest, by setting (core/memory) and by family of kernels.",
         [
-            _error_panel("setting", by_setting, f"Error by setting, {what}"),
-            _error_panel("family", by_family, f"Error by family of kernels, {what}"),
+            _error_panel("setting", by_setting, f"Error by setting, {subject}"),
+            _error_panel("family", by_family, f"Error by family of kernels, {subject}"),
         ],
     )
 
 
-def _error_panel(by: str, groups: Sequence[tuple[str, np.ndarray]], description: str) -> Panel:
+def _error_panel(kind: str, groups: Sequence[tuple[str, np.ndarray]], description: str) -> Panel:
     ranges = [(name, (v.min(), v.mean(), v.max())) for name, v in groups]
     texts = [
         f"{name}: mean {m:.3g} %, {a:.3g} to {b:.3g} %, {len(values)} predictions"
         for (name, values), (_, (a, m, b)) in zip(groups, ranges, strict=True)
     ]
     return range_panel(
-        f"Error by {by}, %",
+        f"Error by {kind}, %",
         "absolute error, %",
         ranges,
         middle="mean",

@@ -1,8 +1,8 @@
-"""Rooflines of a site and of machines as papers print them, and how close kernels come to the roof.
+"""Rooflines of a site and of published machines, and kernels' fractions of the roof.
 
-Machines as Choi & Vuduc 2012 print them: roofline in time and arch line on one plot (figure 2a),
-the power line over the power of operations (figure 2b), with the balance that would hold without
-constant power (figures 4 and 5).
+Machines are drawn as in Choi & Vuduc 2012: roofline in time and arch line on one plot (figure 2a),
+the power line over the power of operations (figure 2b), with the balance without constant power
+(figures 4 and 5).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from analysis.rooflines.roofline import PairPoints, RoofFraction, Roofline
 
 PLATFORM_CURVE_POINTS = 193
 REACH = 16.0
-"""How far the intensities go below the least balance and above the greatest."""
+"""The factor by which intensities extend below the least and above the greatest balance."""
 STYLES = tuple(f"k{i}" for i in (4, 5, 2, 6, 1, 0, 7, 3, 8))
 CURVE_POINTS = 97
 
@@ -44,11 +44,11 @@ def utilisation_figure(
     site: str,
     simulated: bool,
 ) -> Figure:
-    """The fraction of the roof in %, and where counters were read, instructions per cycle: the
-    median over the kernels of a family, and the range."""
-    what = site + (", simulated" if simulated else "")
+    """The fraction of the roof in %, and instructions per cycle if counters were read: the median
+    over the kernels of a family, and the range."""
+    where = site + (", simulated" if simulated else "")
     shares = {roof.label: 100.0 * roof.fraction for roof in roofs}
-    panels = [_panel("Fraction of the roof, %", "fraction of the roof, %", shares, families, what)]
+    panels = [_panel("Fraction of the roof, %", "fraction of the roof, %", shares, families, where)]
     per_cycle = {
         entry.label: entry.instructions_per_cycle
         for entry in counters
@@ -56,7 +56,7 @@ def utilisation_figure(
     }
     if per_cycle:
         title = "Instructions per cycle"
-        panels.append(_panel(title, title.lower(), per_cycle, families, what))
+        panels.append(_panel(title, title.lower(), per_cycle, families, where))
     return Figure(
         "utilisation",
         "How close kernels come to the best rate of any kernel at the same setting, by family: "
@@ -66,7 +66,7 @@ def utilisation_figure(
 
 
 def _panel(
-    title: str, axis: str, values: Mapping[str, float], families: Mapping[str, str], what: str
+    title: str, axis: str, values: Mapping[str, float], families: Mapping[str, str], subject: str
 ) -> Panel:
     names = family_order({families[label] for label in values})
     groups = [np.array([v for k, v in values.items() if families[k] == name]) for name in names]
@@ -77,12 +77,12 @@ def _panel(
         f"{name}: {m:.3g} in the median, {a:.3g} to {b:.3g}, {len(group)} kernels"
         for (name, (a, m, b)), group in zip(ranges, groups, strict=True)
     ]
-    about = f"{title} by family of kernels, {what}"
-    return range_panel(title, axis, ranges, middle="median", texts=texts, description=about)
+    description = f"{title} by family of kernels, {subject}"
+    return range_panel(title, axis, ranges, middle="median", texts=texts, description=description)
 
 
 def platform_figures(platform: Platform, cap_w: float | None = None) -> list[Figure]:
-    """For each class of operations: normalised lines and power; speedup against greenup.
+    """For each class of operations: normalised lines and power, and speedup against greenup.
 
     Raises:
         ValueError: a cap at or below the constant power.
@@ -107,19 +107,19 @@ def platform_figures(platform: Platform, cap_w: float | None = None) -> list[Fig
 
 
 def normalised_panel(platform: Platform, line: Roofline) -> Panel:
-    """Roofline in time and arch line, each over its best (figure 2a), with the balances.
+    """Roofline in time and arch line, each over its maximum (figure 2a), with the balances.
 
     ``attained``: the roofline from the best rates of the paper's microbenchmarks.
     """
-    of = platform.operations[line.operation]
+    peak = platform.operations[line.operation]
     xs = _intensities([line])
     series: list[Series] = [
         *_balances(line),
         Line(xs, line.speed_ops_s(xs) * line.tau_op_s, "power", "roofline in time"),
         Line(xs, line.efficiency_ops_j(xs) * line.op_energy_j, "model", "arch line"),
     ]
-    if math.isfinite(of.attained_gop_s):
-        attained = np.minimum(of.attained_gop_s, of.attained_gb_s * xs) / of.gop_s
+    if math.isfinite(peak.attained_gop_s):
+        attained = np.minimum(peak.attained_gop_s, peak.attained_gb_s * xs) / peak.gop_s
         series.append(Line(xs, attained, "attained", "attained"))
     return Panel(
         "Speed and efficiency, over their best",
@@ -140,8 +140,8 @@ def power_panel(platform: Platform, line: Roofline, cap_w: float | None = None) 
     series: list[Series] = list(_balances(line))
     series.append(Line(xs, line.power_w(xs) / unit_w, "model", "power"))
     if line.constant_w > 0:
-        without = (line.power_w(xs) - line.constant_w) / unit_w
-        series.append(Line(xs, without, "power", "power without constant power"))
+        dynamic = (line.power_w(xs) - line.constant_w) / unit_w
+        series.append(Line(xs, dynamic, "power", "power without constant power"))
     if cap_w is not None:
         capped = CappedRoofline(line, cap_w).power_w(xs)
         series.append(Line(xs, capped / unit_w, "capped", f"under a cap of {cap_w:g} W"))
@@ -159,42 +159,42 @@ def power_panel(platform: Platform, line: Roofline, cap_w: float | None = None) 
 
 
 def comparison_figures(lines: Sequence[tuple[str, Roofline]], simulated: bool) -> list[Figure]:
-    """Machines on one plot, in operations per second and per joule: a figure for each pair.
+    """A figure for each pair of classes: machines in operations per second and per joule.
 
-    ``lines``: the machine's name, and one of its rooflines with energies. A pair of classes that
-    a single machine has gives no figure.
+    ``lines``: the machine's name, and one of its rooflines with energies. A pair of classes of a
+    single machine has no figure.
     """
     figures = []
     names = list(dict.fromkeys(name for name, _ in lines))
     for pair in dict.fromkeys((line.operation, line.memory) for _, line in lines):
-        of = [(name, line) for name, line in lines if (line.operation, line.memory) == pair]
-        if len(of) < 2:
+        with_pair = [(name, line) for name, line in lines if (line.operation, line.memory) == pair]
+        if len(with_pair) < 2:
             continue
-        xs = _intensities([line for _, line in of])
+        xs = _intensities([line for _, line in with_pair])
         unit = unit_name(pair[0])
         panels = []
         for title, per, values in (
-            ("Roofline in time", "s", [line.speed_ops_s(xs) for _, line in of]),
-            ("Arch line", "J", [line.efficiency_ops_j(xs) for _, line in of]),
+            ("Roofline in time", "s", [line.speed_ops_s(xs) for _, line in with_pair]),
+            ("Arch line", "J", [line.efficiency_ops_j(xs) for _, line in with_pair]),
         ):
             series: list[Series] = [
                 Line(xs, value / 1e9, STYLES[names.index(name) % len(STYLES)], name)
-                for (name, _), value in zip(of, values, strict=True)
+                for (name, _), value in zip(with_pair, values, strict=True)
             ]
             panels.append(
                 Panel(
                     f"{title}, G{unit}/{per}",
-                    _intensity_axis(of[0][1], xs),
+                    _intensity_axis(with_pair[0][1], xs),
                     Axis(log=True),
                     series,
-                    f"{title} of {len(of)} machines, {pair[0]} on {pair[1]}",
+                    f"{title} of {len(with_pair)} machines, {pair[0]} on {pair[1]}",
                 )
             )
-        marked = ", one of them simulated" if simulated else ""
+        note = ", one of them simulated" if simulated else ""
         figures.append(
             Figure(
                 f"machines_{pair[0]}_{pair[1]}",
-                f"{pair[0]} operations on bytes of {pair[1]}: {len(of)} machines{marked}.",
+                f"{pair[0]} operations on bytes of {pair[1]}: {len(with_pair)} machines{note}.",
                 panels,
             )
         )
@@ -202,7 +202,7 @@ def comparison_figures(lines: Sequence[tuple[str, Roofline]], simulated: bool) -
 
 
 def _intensities(lines: Sequence[Roofline]) -> np.ndarray:
-    """Intensities around every balance, each time balance among them: float64, rising."""
+    """Intensities around all balances, including each time balance: float64, rising."""
     balances = [
         value
         for line in lines
@@ -221,7 +221,7 @@ def _intensity_axis(line: Roofline, xs: np.ndarray) -> Axis:
 
 
 def _balances(line: Roofline) -> list[Rule]:
-    """B_tau and B^_eps with their values, and B_eps as it is without constant power."""
+    """B_tau and B^_eps with their values, and B_eps, the balance without constant power."""
     half, b_tau = line.half_efficiency_intensity, line.time_balance
     rules = [
         Rule(b_tau, "tau", text=f"Bτ {b_tau:.3g}", text_left=b_tau <= half),
@@ -236,9 +236,9 @@ def _balances(line: Roofline) -> list[Rule]:
 def roofline_figure(
     points: PairPoints, line: Roofline, simulated: bool, cap_w: float | None = None
 ) -> Figure:
-    """Roofline in time, arch line and power line of a pair; the first alone without energies.
+    """Roofline in time, arch line and power line of a pair; without energies only the first.
 
-    ``cap_w`` draws a cap on power as a ceiling.
+    ``cap_w``: also the lines under a cap on power.
 
     Raises:
         ValueError: a cap at or below the constant power.
@@ -271,7 +271,7 @@ def roofline_figure(
             f"{kernel.label}: {v:.4g} {unit} at intensity {i:.4g}"
             for kernel, v, i in zip(points.kernels, measured, points.intensity, strict=True)
         ]
-        # The texts of two rules stand on either side, so that they do not overlap.
+        # The texts of two rules stand on their outer sides, so that they do not overlap.
         rules = [
             Rule(
                 value,
@@ -299,13 +299,13 @@ def roofline_figure(
         )
 
     speed = points.operations / points.time_s / 1e9
-    panels = [panel("Roofline in time", f"G{op}/s", speed, lambda of: of.speed_ops_s(xs) / 1e9)]
+    panels = [panel("Roofline in time", f"G{op}/s", speed, lambda roof: roof.speed_ops_s(xs) / 1e9)]
     if with_energy:
         per_joule = points.operations / points.energy_j / 1e9
         power_w = points.energy_j / points.time_s
         panels += [
-            panel("Arch line", f"G{op}/J", per_joule, lambda of: of.efficiency_ops_j(xs) / 1e9),
-            panel("Power line", "W", power_w, lambda of: of.power_w(xs)),
+            panel("Arch line", f"G{op}/J", per_joule, lambda roof: roof.efficiency_ops_j(xs) / 1e9),
+            panel("Power line", "W", power_w, lambda roof: roof.power_w(xs)),
         ]
     caption = (
         f"{points.operation} {op}s on {points.memory} bytes: {len(points.kernels)} kernels at "

@@ -1,8 +1,8 @@
 """Panels as SVG inside an HTML page, coloured by the page's style sheets.
 
-Axes and text take ``currentColor`` and marks take classes, which ``marks.css`` colours, so that
-one drawing serves a light page and a dark one. All texts are escaped. Lengths are in the
-drawing's own units, of which a panel is 380 wide, a wide one 780.
+Axes and text have ``currentColor``, and marks have classes, which ``marks.css`` colours, so that
+one drawing serves light and dark pages. All texts are escaped. Lengths are in units of the drawing:
+a panel is 380 wide, a wide one 780.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from markupsafe import Markup, escape
 from analysis.figures.figure import Band, Bars, Figure, Line, Panel, Points, Rule, Scale, Series
 
 CHARACTER, SMALL_CHARACTER = 6.6, 5.6
-"""About how wide a character of each text size is; a little more than in most fonts."""
+"""The approximate width of a character in each text size, slightly more than in most fonts."""
 BROAD = "mwMW@%…"
-"""Characters that take half as much again."""
+"""Characters of one and a half times that width."""
 WIDTH, WIDE = 380.0, 780.0
 HEIGHT, WIDE_HEIGHT, ROW = 194.0, 148.0, 17.0
-"""The height of the plot: of a panel, of a wide one, and of each row of names."""
+"""The heights of a panel's plot, of a wide panel's plot, and of a row of names."""
 RIGHT, LINE_HEIGHT, MOST_LEFT = 14.0, 16.0, 250.0
 MANY, CLOUD_STEP = 5_000, 0.5
-"""Of more points than this, those of a cloud that lie within a step are drawn once: a dot hides
-the others."""
+"""In a cloud of more points than ``MANY``, points within a step of ``CLOUD_STEP`` are drawn once: a
+dot hides the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """Where the axes of a drawing lie, and its scales."""
+    """The positions of a drawing's axes, and its scales."""
 
     width: float
     height: float
@@ -43,24 +43,24 @@ class Frame:
     y_scale: Scale
 
     def x(self, value: float | np.ndarray) -> Any:
-        """The horizontal place of a value, at most at the limits."""
+        """The horizontal position of a value, clipped to the limits."""
         return self.left + self.x_scale.clipped(value) * (self.right - self.left)
 
     def y(self, value: float | np.ndarray) -> Any:
-        """The vertical place of a value, at most at the limits."""
+        """The vertical position of a value, clipped to the limits."""
         return self.bottom - self.y_scale.clipped(value) * (self.bottom - self.top)
 
 
 def figure_svgs(figure: Figure) -> list[Markup]:
-    """The panels of a figure as ``svg`` elements, their plots at one height."""
+    """The panels of a figure as ``svg`` elements, with their plots aligned."""
     key_rows = max(_legend(panel)[1] for panel in figure.panels)
     return [svg(panel, key_rows) for panel in figure.panels]
 
 
 def svg(panel: Panel, key_rows: int = 0) -> Markup:
-    """The panel as an ``svg`` element; ``key_rows``: at least so many rows for the legend."""
-    key, own_rows = _legend(panel)
-    frame = _frame(panel, max(key_rows, own_rows))
+    """The panel as an ``svg`` element; ``key_rows``: the least number of rows for the legend."""
+    key, panel_rows = _legend(panel)
+    frame = _frame(panel, max(key_rows, panel_rows))
     parts = [
         f'<svg viewBox="0 0 {px(frame.width)} {px(frame.height)}" role="img" '
         f'aria-label="{escape(panel.description)}">'
@@ -74,12 +74,12 @@ def svg(panel: Panel, key_rows: int = 0) -> Markup:
 
 
 def px(length: float) -> str:
-    """A length as the drawing writes it, to a tenth."""
+    """The text of a length, to a tenth."""
     return f"{length:.1f}".removesuffix(".0")
 
 
 def _broad(text: str) -> float:
-    """About how many characters of usual width a text is as broad as."""
+    """The approximate width of a text, in characters of usual width."""
     return len(text) + 0.5 * sum(character in BROAD for character in text)
 
 
@@ -94,16 +94,16 @@ def _title(texts: Sequence[str], i: int) -> str:
 def _frame(panel: Panel, key_rows: int) -> Frame:
     width = WIDE if panel.wide else WIDTH
     x_scale, y_scale = panel.scales()
-    broadest = max((_broad(text) for _, text in panel.y.names), default=0.0)
-    left = min(SMALL_CHARACTER * broadest + 12, MOST_LEFT) if panel.y.names else 46.0
+    widest = max((_broad(text) for _, text in panel.y.names), default=0.0)
+    left = min(SMALL_CHARACTER * widest + 12, MOST_LEFT) if panel.y.names else 46.0
     plot = WIDE_HEIGHT if panel.wide else HEIGHT
     plot = ROW * len(panel.y.names) if panel.y.names else plot
     top = 24 + LINE_HEIGHT * key_rows
     top += 14 if any(isinstance(s, Rule) and s.text for s in panel.series) else 0
-    below = 24 + (18 if panel.x.label else 0) + (17 if panel.x.groups else 0)
+    bottom_margin = 24 + (18 if panel.x.label else 0) + (17 if panel.x.groups else 0)
     return Frame(
         width=width,
-        height=top + plot + below,
+        height=top + plot + bottom_margin,
         left=left,
         right=width - RIGHT,
         top=top,
@@ -114,39 +114,39 @@ def _frame(panel: Panel, key_rows: int) -> Frame:
 
 
 def _legend(panel: Panel) -> tuple[list[str], int]:
-    """The keys of the series that have a label, in rows; and how many rows."""
+    """The elements of the legend, for the series with a label; and the number of its rows."""
     width = WIDE if panel.wide else WIDTH
-    parts, at, row = [], 2.0, 0
+    parts, x, row = [], 2.0, 0
     entries = panel.legend()
     for series in entries:
-        room = 15 + CHARACTER * len(series.label) + 12
-        if at > 2 and at + room > width:
-            at, row = 2.0, row + 1
+        entry_width = 15 + CHARACTER * len(series.label) + 12
+        if x > 2 and x + entry_width > width:
+            x, row = 2.0, row + 1
         y = 30 + LINE_HEIGHT * row
         if isinstance(series, Points):
-            parts.append(f'<circle class="{series.style}" cx="{px(at + 5)}" cy="{y - 4}" r="3.6"/>')
+            parts.append(f'<circle class="{series.style}" cx="{px(x + 5)}" cy="{y - 4}" r="3.6"/>')
         elif isinstance(series, Line | Rule):
-            parts.append(f'<path class="line {series.style}" d="M{px(at)} {y - 4}h11"/>')
+            parts.append(f'<path class="line {series.style}" d="M{px(x)} {y - 4}h11"/>')
         else:
-            parts.append(_box(series.style, at, y - 9, at + 10, y + 1))
-        parts.append(_text("key", at + 15, y, series.label))
-        at += room
+            parts.append(_box(series.style, x, y - 9, x + 10, y + 1))
+        parts.append(_text("key", x + 15, y, series.label))
+        x += entry_width
     return parts, row + 1 if entries else 0
 
 
 def _axes(panel: Panel, frame: Frame) -> Iterator[str]:
     for value, text in panel.x.names or frame.x_scale.ticks():
-        at = frame.x(value)
+        x = frame.x(value)
         if not panel.x.names:
-            yield f'<path class="grid" d="M{px(at)} {px(frame.bottom)}V{px(frame.top)}"/>'
-        yield _text("mid small" if panel.x.names else "mid", at, frame.bottom + 15, text)
+            yield f'<path class="grid" d="M{px(x)} {px(frame.bottom)}V{px(frame.top)}"/>'
+        yield _text("mid small" if panel.x.names else "mid", x, frame.bottom + 15, text)
     for value, text in panel.x.groups:
         yield _text("mid", frame.x(value), frame.bottom + 31, text)
     for value, text in panel.y.names or frame.y_scale.ticks():
-        at = frame.y(value)
+        y = frame.y(value)
         if not panel.y.names:
-            yield f'<path class="grid" d="M{px(frame.left)} {px(at)}H{px(frame.right)}"/>'
-        yield _text("end small" if panel.y.names else "end", frame.left - 6, at + 3.6, text)
+            yield f'<path class="grid" d="M{px(frame.left)} {px(y)}H{px(frame.right)}"/>'
+        yield _text("end small" if panel.y.names else "end", frame.left - 6, y + 3.6, text)
     yield (
         f'<path class="axis" d="M{px(frame.left)} {px(frame.top)}V{px(frame.bottom)}'
         f'H{px(frame.right)}"/>'
@@ -184,13 +184,13 @@ def _path(line: Line, frame: Frame) -> str:
 
 
 def _points(points: Points, frame: Frame) -> Iterator[str]:
-    good = np.isfinite(points.x) & np.isfinite(points.y)
+    drawn = np.isfinite(points.x) & np.isfinite(points.y)
     for scale, values in ((frame.x_scale, points.x), (frame.y_scale, points.y)):
-        good &= values > 0 if scale.log else good
-    places = np.column_stack([frame.x(points.x[good]), frame.y(points.y[good])])
+        drawn &= values > 0 if scale.log else drawn
+    places = np.column_stack([frame.x(points.x[drawn]), frame.y(points.y[drawn])])
     if points.texts:
         radius = 6 if points.style == "ring" else 3.2
-        for i, (x, y) in zip(np.flatnonzero(good).tolist(), places.tolist(), strict=True):
+        for i, (x, y) in zip(np.flatnonzero(drawn).tolist(), places.tolist(), strict=True):
             yield (
                 f'<circle class="{points.style}" cx="{px(x)}" cy="{px(y)}" r="{radius}">'
                 f"{_title(points.texts, i)}</circle>"
@@ -204,14 +204,14 @@ def _points(points: Points, frame: Frame) -> Iterator[str]:
 
 def _bars(bars: Bars, frame: Frame) -> Iterator[str]:
     half = bars.width / 2
-    for i, (at, start, end) in enumerate(zip(bars.at, bars.start, bars.end, strict=True)):
+    for i, (place, start, end) in enumerate(zip(bars.at, bars.start, bars.end, strict=True)):
         if not np.isfinite(end) or end == start:
             continue
         if bars.across:
-            y = sorted((frame.y(at - half), frame.y(at + half)))
+            y = sorted((frame.y(place - half), frame.y(place + half)))
             x = sorted((frame.x(start), frame.x(end)))
         else:
-            x = sorted((frame.x(at - half), frame.x(at + half)))
+            x = sorted((frame.x(place - half), frame.x(place + half)))
             y = sorted((frame.y(start), frame.y(end)))
         yield _box(bars.style, x[0], y[0], x[1], y[1], _title(bars.texts, i))
 
@@ -230,11 +230,11 @@ def _rule(rule: Rule, frame: Frame) -> Iterator[str]:
         y = px(frame.y(rule.at))
         yield f'<path class="line {rule.style}" d="M{px(frame.left)} {y}H{px(frame.right)}"/>'
         return
-    at = frame.x(rule.at)
+    x_rule = frame.x(rule.at)
     top = frame.top - (10 if rule.text else 0)
-    yield f'<path class="line {rule.style}" d="M{px(at)} {px(frame.bottom)}V{px(top)}"/>'
+    yield f'<path class="line {rule.style}" d="M{px(x_rule)} {px(frame.bottom)}V{px(top)}"/>'
     if rule.text:
-        room = CHARACTER * len(rule.text)
-        left_side = (rule.text_left or at + room > frame.width) and at > room
-        style, x = ("end", at - 4) if left_side else ("start", at + 4)
+        text_width = CHARACTER * len(rule.text)
+        left_side = (rule.text_left or x_rule + text_width > frame.width) and x_rule > text_width
+        style, x = ("end", x_rule - 4) if left_side else ("start", x_rule + 4)
         yield _text(style, x, frame.top - 5, rule.text)

@@ -9,12 +9,12 @@ from analysis.figures.labels import setting_label
 from analysis.measurements.power_trace import PowerTrace
 
 BINS = 350
-"""At most how many intervals of time are drawn, with its lowest and its highest power."""
+"""The most intervals of time that are drawn, each with its lowest and highest power."""
 
 
 def trace_figure(trace: PowerTrace, site: str, simulated: bool) -> Figure:
-    """The power of every channel of a measurement, a panel each."""
-    what = f"{trace.kernel} at {setting_label(trace.setting)}"
+    """The power of a measurement, a panel a channel."""
+    subject = f"{trace.kernel} at {setting_label(trace.setting)}"
     bands = [
         Band(float(start), float(end), "window", "measured window")
         for start, end in trace.windows_s
@@ -33,14 +33,14 @@ def trace_figure(trace: PowerTrace, site: str, simulated: bool) -> Figure:
                 ),
                 Axis(low=min(0.0, float(power_w.min()))),
                 [*bands, Line(drawn_s, drawn_w, "power", "power")],
-                f"Power against time of {what}, {channel}, {site}"
+                f"Power against time of {subject}, {channel}, {site}"
                 + (", simulated" if simulated else ""),
                 wide=True,
             )
         )
     return Figure(
         "power_trace",
-        f"Power against time of one measurement: {what}, the one with the median power. Its "
+        f"Power against time of one measurement: {subject}, the one with the median power. Its "
         f"window holds {trace.iterations:,} iterations of {trace.time_s:.3g} s; the energy of an "
         f"iteration is {trace.energy_j:.4g} J.",
         panels,
@@ -48,13 +48,13 @@ def trace_figure(trace: PowerTrace, site: str, simulated: bool) -> Figure:
 
 
 def _envelope(time_s: np.ndarray, power_w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A trace with at most two points an interval of time: the least and the most power."""
+    """The trace with at most two points an interval of time: those of the least and most power."""
     if len(time_s) <= 2 * BINS:
         return time_s, power_w
     parts = np.array_split(np.arange(len(time_s)), BINS)
-    kept = [
+    indices = [
         k
         for part in parts
         for k in sorted({part[np.argmin(power_w[part])], part[np.argmax(power_w[part])]})
     ]
-    return time_s[kept], power_w[kept]
+    return time_s[indices], power_w[indices]

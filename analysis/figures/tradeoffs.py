@@ -1,4 +1,4 @@
-"""Trade-offs: time against energy over settings; speedup against greenup; what the picks save.
+"""Trade-offs: time against energy over settings, speedup against greenup, savings of the picks.
 
 Speedup against greenup is figure 8 of Choi & Vuduc 2012.
 """
@@ -33,19 +33,19 @@ CASE_TEXT = {
     BOTH_COMPUTE_BOUND: "both compute-bound",
 }
 WORK = np.geomspace(1.0, 4.0, 7)
-"""The f of figure 8: by how much the operations are multiplied."""
+"""The f of figure 8, which multiplies the operations."""
 SAVED = np.geomspace(1.0, 16.0, 7)
-"""The m of figure 8: by how much the bytes are divided."""
+"""The m of figure 8, which divides the bytes."""
 INTENSITIES = 5
 PARETO_SHOWN = 6
 PARETO_TITLE = 25
-"""Characters of a kernel's name in the title of its panel."""
+"""The most characters of a kernel's name in the title of its panel."""
 
 
 def savings_figure(
     picks: Sequence[Pick], families: Mapping[str, str], site: str, simulated: bool
 ) -> Figure:
-    """Energy saved and time paid by the picks of each family, against the fastest setting.
+    """The energy saved and the time added by the picks of each family, against the fastest setting.
 
     A bar is the median over the kernels of a family, the line its range.
     """
@@ -102,15 +102,15 @@ def savings_figure(
 def trade_off_points(line: Roofline) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Intensity, f and m of the points of figure 8, float64, of one length.
 
-    Intensities from a quarter of the lesser balance to the greater of the two, as in the paper,
+    Intensities range from a quarter of the time balance to the greater balance, as in the paper,
     and at least to twice the time balance, so that every case has points.
     """
     balance = line.time_balance
-    above = line.energy_balance if math.isfinite(line.energy_balance) else balance
-    intensity = np.geomspace(balance / 4.0, max(above, 2.0 * balance), INTENSITIES)
+    highest = line.energy_balance if math.isfinite(line.energy_balance) else balance
+    intensity = np.geomspace(balance / 4.0, max(highest, 2.0 * balance), INTENSITIES)
     i, f, m = np.meshgrid(intensity, WORK, SAVED, indexing="ij")
-    some = (f > 1.0) | (m > 1.0)
-    return i[some], f[some], m[some]
+    changed = (f > 1.0) | (m > 1.0)
+    return i[changed], f[changed], m[changed]
 
 
 def greenup_figure(line: Roofline, machine: str, simulated: bool) -> Figure:
@@ -119,21 +119,26 @@ def greenup_figure(line: Roofline, machine: str, simulated: bool) -> Figure:
     ``machine``: the setting, or a platform's name. The line's energies must be known.
     """
     i, f, m = trade_off_points(line)
-    which = case(line, i, f, m)
+    cases = case(line, i, f, m)
     fast, green = speedup(line, i, f, m), greenup(line, i, f, m)
     limits = bounds(line, i, f, m)
     x, y = log_scale([*fast, 1.0], 0.05), log_scale([*green, 1.0], 0.05)
     where = f"{line.operation} on {line.memory} at {machine}"
     where += ", simulated" if simulated else ""
     panels = []
-    for number, words in CASE_TEXT.items():
-        in_case = which == number
+    for code, case_text in CASE_TEXT.items():
+        in_case = cases == code
         if not in_case.any():
             continue
         texts = [
             f"I = {a:.3g}, f = {b:.3g}, m = {c:.3g}: speedup {d:.3g}, greenup {e:.3g}"
             for a, b, c, d, e in zip(
-                i[in_case], f[in_case], m[in_case], fast[in_case], green[in_case], strict=True
+                i[in_case],
+                f[in_case],
+                m[in_case],
+                fast[in_case],
+                green[in_case],
+                strict=True,
             )
         ]
         rules = [Rule(1.0, "even", "1: no change", vertical=v) for v in (True, False)]
@@ -147,11 +152,11 @@ def greenup_figure(line: Roofline, machine: str, simulated: bool) -> Figure:
         ]
         panels.append(
             Panel(
-                f"Greenup; {words}",
+                f"Greenup; {case_text}",
                 Axis("speedup", log=True, low=x.low, high=x.high),
                 Axis(log=True, low=y.low, high=y.high),
                 [*rules, Points(fast[in_case], green[in_case], "dot", "", texts)],
-                f"Greenup against speedup, {words}: {int(in_case.sum())} trade-offs, {where}",
+                f"Greenup against speedup, {case_text}: {int(in_case.sum())} trade-offs, {where}",
             )
         )
     unit = unit_name(line.operation)
@@ -167,24 +172,23 @@ def greenup_figure(line: Roofline, machine: str, simulated: bool) -> Figure:
 
 
 def shown_energy_j(among: SettingCandidates) -> np.ndarray:
-    """A kernel's energy at each setting: float64, J.
-
-    Measured where it was measured, else predicted.
-    """
+    """A kernel's energy at each setting, measured, else predicted: float64, J."""
     return np.where(among.measured, among.measured_j, among.energy_j)
 
 
 def pareto_panel(
-    among: SettingCandidates, picked: Pick | None, simulated: bool, name: str
+    candidates: SettingCandidates, picked: Pick | None, simulated: bool, name: str
 ) -> Panel:
     """Energy against time of one kernel, with the Pareto front.
 
-    Only measured settings, where there are any. ``name``: the kernel's name in the title.
+    If there are measured settings, only these. ``name``: the kernel's name in the title.
     """
-    eligible = among.measured if among.measured.any() else np.ones(len(among.time_s), bool)
-    at = np.flatnonzero(eligible & np.isfinite(among.time_s))
-    time_s, energy_j = among.time_s[at], shown_energy_j(among)[at]
-    settings = [among.settings[k] for k in at]
+    eligible = (
+        candidates.measured if candidates.measured.any() else np.ones(len(candidates.time_s), bool)
+    )
+    rows = np.flatnonzero(eligible & np.isfinite(candidates.time_s))
+    time_s, energy_j = candidates.time_s[rows], shown_energy_j(candidates)[rows]
+    settings = [candidates.settings[k] for k in rows]
     front = pareto_front(time_s, energy_j)
     texts = [
         f"{setting_label(s)}: {t:.4g} s, {e:.4g} J"
@@ -198,25 +202,25 @@ def pareto_panel(
     if picked is not None and picked.setting in settings:
         k = settings.index(picked.setting)
         series.append(Points(time_s[[k]], energy_j[[k]], "ring", "pick", [f"pick: {texts[k]}"]))
-    where = f"{among.label}{', simulated' if simulated else ''}"
+    where = f"{candidates.label}{', simulated' if simulated else ''}"
     return Panel(
         f"Energy, J: {name}",
         Axis("time, s", log=True),
         Axis(log=True),
         series,
-        f"Energy against time over {len(at)} settings, {len(front)} on the Pareto front: {where}",
+        f"Energy against time over {len(rows)} settings, {len(front)} on the Pareto front: {where}",
     )
 
 
 def pareto_figure(
     among: dict[str, SettingCandidates], picked: dict[str, Pick], simulated: bool, n_kernels: int
 ) -> Figure:
-    """Time and energy over the settings, a panel a kernel; ``n_kernels``: how many there are."""
+    """Time and energy over the settings, a panel a kernel; ``n_kernels``: of the site."""
     short = short_labels(
         KernelInstance(kernel.kernel, kernel.params, kernel.label) for kernel in among.values()
     )
     titles = told_apart([short[k] for k in among], PARETO_TITLE)
-    which = (
+    selection = (
         f" Of {n_kernels} kernels these {len(among)} use most energy, one of each family first."
         if n_kernels > len(among)
         else ""
@@ -225,7 +229,7 @@ def pareto_figure(
         "pareto",
         "Energy against time over the measured settings. The line joins the settings of the "
         "Pareto front, those that no other setting beats in both; the ring marks the pick, where "
-        f"it was measured.{which}",
+        f"it was measured.{selection}",
         [
             pareto_panel(among[k], picked.get(k), simulated, title)
             for k, title in zip(among, titles, strict=True)

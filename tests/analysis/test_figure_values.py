@@ -218,7 +218,7 @@ def test_bars_of_cases_stand_side_by_side(least_j, log, low, high):
         settings=[Setting(1000.0, 800.0), Setting(500.0, 800.0)],
         measured_j=np.array([[80.0, 20.0], [least_j, NAN]]),
         predicted_j=np.array([[60.0, 20.09], [least_j, 5.0]]),
-        there=(7, 2),
+        n_predicted=(7, 2),
     )
     figure = case_figure(shown)
     (panel,) = figure.panels
@@ -256,7 +256,7 @@ def test_a_panel_has_32_cases():
         settings=settings,
         measured_j=ones,
         predicted_j=ones * 1.5,
-        there=(6, 8),
+        n_predicted=(6, 8),
     )
     first, last = case_figure(shown).panels
     assert [text for _, text in first.x.groups] == ["F1 k0", "F2 k1", "F3 k2", "F4 k3"]
