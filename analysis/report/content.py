@@ -25,13 +25,13 @@ from dvfs.setting import Setting
 
 @dataclass(frozen=True, kw_only=True)
 class MeasurementCounts:
-    """How much of a site has been measured.
+    """The numbers of a site's measurements.
 
-    ``ok``: complete points, of which those of ``clock_unproven`` have unproven clocks.
-    ``failed``: class of failure -> points; ``left``: planned points that are not measured yet;
-    ``without_energy``: complete points for which no meter gave an energy. ``node_hours``: those
-    that were spent, for people; empty where no run has measured. ``energy_j``: what all iterations
-    in the windows of complete points took, NaN where nothing was measured.
+    ``ok``: complete points; ``clock_unproven``: those of them with unproven clocks. ``failed``:
+    class of failure -> points; ``left``: planned points that are not measured yet;
+    ``without_energy``: complete points without an energy from a meter. ``node_hours``: the text of
+    the node-hours spent; empty if no run has measured. ``energy_j``: of all iterations in the
+    windows of complete points, NaN if nothing was measured.
     """
 
     ok: int
@@ -43,17 +43,16 @@ class MeasurementCounts:
     settings: int
     nodes: list[str]
     meters: list[str]
-    """Each channel as a person reads it, with its domain and period, and of several nodes those
-    that have it."""
+    """The text of each channel, with its domain and period, and its nodes if there are several."""
     node_hours: str = ""
     energy_j: float = math.nan
 
 
 @dataclass(frozen=True)
 class StoredFit:
-    """A fit that a store keeps. ``form``: what another fit is to be asked for, to be like it.
-    ``made``: when, for people. ``stale``: whether the measurements
-    are other ones now, None where that is not known. ``keep``: show it even then."""
+    """A fit in a store. ``form``: the options that refit its form. ``made``: the text of its time.
+    ``stale``: whether the measurements have changed since, None if unknown. ``keep``: show the fit
+    even if it is stale."""
 
     fit: Fit
     form: FormRequest
@@ -65,8 +64,8 @@ class StoredFit:
 
 @dataclass(frozen=True)
 class ListedOrder:
-    """The order in which a campaign file lists kernels (their labels) and settings; empty where it
-    lists none. Figures number them in this order."""
+    """The order of kernels (their labels) and settings in a campaign file, in which figures number
+    them; empty if the file lists none."""
 
     kernels: Sequence[str] = ()
     settings: Sequence[Setting] = ()
@@ -76,18 +75,18 @@ class ListedOrder:
 class SiteReport:
     """One site of a report.
 
-    ``data``: the rows with an energy, None where there are none; ``timing``: the rows of a site
-    without energies (``energy_j`` is NaN), None where ``data`` is there. ``why_no_fit`` gives the
-    reason where there is no fit. ``notes``: what else could not be done, and why. ``slurm``: a
-    kernel's label -> the srun options that request its pick. ``phases``: measured energy by phase
-    of the kernels that mark their phases. ``trace``: power against time of one measurement.
-    ``counters``: what hardware counters showed. ``listed``: the campaign file's order. ``setting``:
-    that of figures of one, None for the fastest. ``fit_origin``: which fit it is. ``remarks``: what
-    limits how far the results can be trusted. ``applications``: their energies by the fit of the
-    microbenchmarks alone. ``variants``: the study of each kernel that has variants. ``energy``:
-    what its measurements took, None where nothing was measured; ``factors``: what a kWh costs and
-    emits there, as far as the site's file states it. ``levels``: the levels of power measurement
-    that they reach, empty where nothing was measured or the machine is simulated.
+    ``data``: the rows with an energy, or None; ``timing``: the rows of a site without energies
+    (``energy_j`` is NaN), None if there is ``data``. ``why_no_fit``: the reason if there is no fit.
+    ``notes``: further results that are missing, and why. ``slurm``: a kernel's label -> the srun
+    options that request its pick. ``phases``: measured energy of the kernels that mark phases.
+    ``trace``: power against time of one measurement. ``counters``: results of hardware counters.
+    ``listed``: the campaign file's order. ``setting``: of the figures at one setting, None for the
+    fastest. ``fit_origin``: the description of the fit. ``remarks``: limits on the reliability of
+    the results. ``applications``: their energies by the fit of the microbenchmarks alone.
+    ``variants``: the study of each kernel with variants. ``energy``: of the measurements, None if
+    nothing was measured; ``factors``: cost and emissions of a kWh, if the site's file states them.
+    ``levels``: the levels of power measurement, empty if nothing was measured or the machine is
+    simulated.
     """
 
     site: str
@@ -118,7 +117,7 @@ class SiteReport:
 
 @dataclass(frozen=True)
 class ReportContent:
-    """A whole report. ``created``: date and time, as text."""
+    """A report. ``created``: date and time, as text."""
 
     title: str
     store_name: str

@@ -1,4 +1,4 @@
-"""The tables that only the report shows: numbers as texts, under headings that explain them."""
+"""The tables of the report alone: numbers as texts, under explanatory headings."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ SEVERITY_TEXT = {
     "warning": ("warning", "warnings"),
     "note": ("note", "notes"),
 }
-"""Severity of a remark -> one and several of it."""
+"""Severity of a remark -> its singular and plural."""
 Row = TypeVar("Row")
 TextColumn = partial(TableColumn, number=False)
 HOURS = 1000
-"""Over so many hours savings are given in kWh: as many as the mean power saved has W."""
+"""The hours of savings in kWh: their number then equals the mean power saved, in W."""
 RACE_TEXT = {"right": "right", "worse": "costs more", "open": "open"}
 
 
 def _grouped(families: Mapping[str, str], rows: Mapping[str, Row]) -> dict[str, list[Row]]:
-    """The rows of kernels by family, families by name, the others last."""
+    """The rows of kernels by family, in the order of :func:`family_order`."""
     groups: dict[str, list[Row]] = {}
     for kernel in sorted(rows, key=natural):
         groups.setdefault(families[kernel], []).append(rows[kernel])
@@ -58,7 +58,7 @@ def _grouped(families: Mapping[str, str], rows: Mapping[str, Row]) -> dict[str, 
 
 
 def kwh_text(kwh: float, factors: Sequence[EnergyFactor]) -> str:
-    """An energy, and what it costs and emits where that does not depend on the hour."""
+    """The text of an energy, with its cost and emissions if they do not depend on the hour."""
     texts = [
         f"{fixed(kwh * factor.per_kwh[0], 3)} {factor.unit}"
         for factor in factors
@@ -70,7 +70,7 @@ def kwh_text(kwh: float, factors: Sequence[EnergyFactor]) -> str:
 def facts(
     measured: MeasurementCounts, factors: Sequence[EnergyFactor] = ()
 ) -> list[tuple[str, str]]:
-    """How much was measured: names and texts."""
+    """The numbers of measurements, as names and texts."""
     failed = sum(measured.failed.values())
     classes = ", ".join(f"{n} {name}" for name, n in measured.failed.items())
     shown = [
@@ -95,7 +95,7 @@ def facts(
 
 
 def overview(sites: Sequence[SiteReport]) -> Table | None:
-    """A row a site: how much was measured, how good the model is, what its picks save."""
+    """A row a site: the measurements, the error of the model and the savings of its picks."""
     rows = []
     for site in sites:
         first = site.crossvals[0] if site.crossvals else None
@@ -125,8 +125,8 @@ def overview(sites: Sequence[SiteReport]) -> Table | None:
 
 
 def trust_summary(site: SiteReport) -> str:
-    """Which fit the results are from, how good it is, and how much there is to know; empty where
-    nothing was measured."""
+    """The fit behind the results, its error and the number of remarks, as text; empty if nothing
+    was measured."""
     if not site.measured.ok and not site.remarks:
         return ""
     parts = []
@@ -148,7 +148,7 @@ def trust_summary(site: SiteReport) -> str:
 
 
 def fit_facts(model: Fit, origin: str) -> list[tuple[str, str]]:
-    """What a fit is: which one, its form, its data, where its voltages are from."""
+    """The description of a fit: its origin, form, data and voltages, as names and texts."""
     voltage = {
         "unit": "none is known: V = 1 is assumed at every setting",
         "table": "the site's table",
@@ -167,7 +167,7 @@ def fit_facts(model: Fit, origin: str) -> list[tuple[str, str]]:
 
 
 def coefficients(model: Fit, lumped: bool) -> Table | None:
-    """The coefficients with their intervals: the shared ones, or the kernels' own."""
+    """The coefficients with their intervals: the shared ones, or the lumped ones of kernels."""
     rows = []
     for i, term in enumerate(model.terms):
         if (term.kind == "lumped") != lumped:
@@ -197,7 +197,7 @@ def coefficients(model: Fit, lumped: bool) -> Table | None:
 
 
 def decisions(crossvals: Sequence[CrossValidation]) -> Table | None:
-    """The energy that each method of choosing a setting loses, a group a scheme."""
+    """The energy that each method of choice loses, a group a scheme."""
     groups: dict[str, list[Cells]] = {}
     for crossval in crossvals:
         for name, chooser in crossval.choosers.items():
@@ -216,7 +216,7 @@ def decisions(crossvals: Sequence[CrossValidation]) -> Table | None:
 
 
 def pick_summary(picks: Sequence[Pick]) -> str:
-    """What the picks save and cost, in a sentence; empty without picks."""
+    """The savings and slowdowns of the picks in a sentence; empty without picks."""
     if not picks:
         return ""
     saving = np.array([p.saving_pct for p in picks])
@@ -238,23 +238,23 @@ def pick_summary(picks: Sequence[Pick]) -> str:
 
 
 def saved_energy(site: SiteReport) -> str:
-    """What the picks save in kWh over :data:`HOURS`, and what that costs; empty without picks."""
+    """The saving of the picks in kWh over :data:`HOURS`, as text; empty without picks."""
     if not site.picks:
         return ""
     fastest_w, saved_w = (
         float(np.mean([getattr(p, name) for p in site.picks])) for name in ("fastest_w", "saved_w")
     )
-    each = f", in equal parts for the {len(site.picks)} kernels," if len(site.picks) > 1 else ""
-    taken, saved = (kwh_text(watts, site.factors) for watts in (fastest_w, saved_w))
+    parts = f", in equal parts for the {len(site.picks)} kernels," if len(site.picks) > 1 else ""
+    used, saved = (kwh_text(watts, site.factors) for watts in (fastest_w, saved_w))
     return (
-        f"{HOURS:,} hours at the fastest settings{each} are predicted to take {taken}: {HOURS:,} h "
+        f"{HOURS:,} hours at the fastest settings{parts} are predicted to take {used}: {HOURS:,} h "
         f"× {fixed(fastest_w, 3)} W, the mean power there. The picks do the same work with {saved} "
         f"less: {HOURS:,} h × {fixed(saved_w, 3)} W, the mean of power × saving."
     )
 
 
 def family_picks(site: SiteReport, families: Mapping[str, str]) -> Table | None:
-    """The setting that is picked most often in each family, with its srun options."""
+    """The most frequent pick of each family, with its srun options."""
     if not site.picks:
         return None
     groups: dict[str, list[Pick]] = {}
@@ -264,21 +264,21 @@ def family_picks(site: SiteReport, families: Mapping[str, str]) -> Table | None:
     for name in family_order(groups):
         group = groups[name]
         settings = [setting_label(p.setting) for p in group]
-        most = max(sorted(set(settings)), key=settings.count)
+        usual = max(sorted(set(settings)), key=settings.count)
         saving, slower = (
-            np.array([getattr(p, which) for p in group]) for which in ("saving_pct", "slowdown_pct")
+            np.array([getattr(p, key) for p in group]) for key in ("saving_pct", "slowdown_pct")
         )
         rows.append(
             {
                 TextColumn("family"): name,
-                TextColumn("most frequent pick", "core/memory"): most,
-                TableColumn("for", "kernels"): f"{settings.count(most)} of {len(settings)}",
+                TextColumn("most frequent pick", "core/memory"): usual,
+                TableColumn("for", "kernels"): f"{settings.count(usual)} of {len(settings)}",
                 TableColumn("saves, median", "%"): decimals(float(np.median(saving))),
                 TableColumn("saves, largest", "%"): decimals(float(saving.max())),
                 TableColumn("slower, median", "%"): decimals(float(np.median(slower))),
                 TableColumn("slower, largest", "%"): decimals(float(slower.max())),
                 TextColumn("srun options"): (
-                    site.slurm.get(group[settings.index(most)].label) or MISSING
+                    site.slurm.get(group[settings.index(usual)].label) or MISSING
                 ),
             }
         )
@@ -286,15 +286,15 @@ def family_picks(site: SiteReport, families: Mapping[str, str]) -> Table | None:
 
 
 def phases(site: SiteReport) -> Table | None:
-    """Measured energy by phase, a group a kernel and setting: its heading says which."""
+    """The measured energy by phase, a group a kernel and setting, with these as its heading."""
     groups = []
     columns: list[TableColumn] = []
     for split in site.phases:
-        whole = as_table(phases_sheet([split], site.simulated))
-        first = [column.name for column in whole.columns].index("phase")
-        columns = whole.columns[first:]
-        at = f"{split.label}: {split.at}, {setting_label(split.setting)}"
-        groups.append(RowGroup(at, [row[first:] for row in whole.groups[0].rows]))
+        table = as_table(phases_sheet([split], site.simulated))
+        first = [column.name for column in table.columns].index("phase")
+        columns = table.columns[first:]
+        heading = f"{split.label}: {split.at}, {setting_label(split.setting)}"
+        groups.append(RowGroup(heading, [row[first:] for row in table.groups[0].rows]))
     if not groups:
         return None
     caption = "Measured energy by phase"
@@ -375,12 +375,12 @@ def balances(lines: Sequence[tuple[PairPoints, Roofline]], with_energy: bool) ->
 
 
 def times(data: Observations, families: Mapping[str, str]) -> Table:
-    """Times of a site without energies: where each kernel is fastest, and slowest."""
+    """The times of a site without energies: the fastest and slowest setting of each kernel."""
     rows = []
-    for kernel, of_kernel in rows_by_kernel(data):
-        of_rows = data.take(of_kernel)
-        settings = np.unique(of_rows.setting)
-        means = np.array([of_rows.time_s[of_rows.setting == s].mean() for s in settings])
+    for kernel, kernel_rows in rows_by_kernel(data):
+        measured = data.take(kernel_rows)
+        settings = np.unique(measured.setting)
+        means = np.array([measured.time_s[measured.setting == s].mean() for s in settings])
         rows.append((kernel, settings, means))
     unit, texts = scaled([v for _, _, means in rows for v in (means.min(), means.max())], "s")
     cells = {

@@ -16,14 +16,14 @@ from analysis.ties import highest
 from dvfs.setting import Setting
 
 LEVELS = (0.5, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0)
-"""Where one shade ends and the next begins, percent above the lowest energy."""
+"""The bounds between shades, percent above the lowest energy."""
 MOST_CELLS = 10_000
-"""Of all heat maps of a site: a page of more takes seconds to open."""
+"""The most cells in all heat maps of a site: a page with more takes seconds to open."""
 
 
 @dataclass(frozen=True)
 class HeatMapCell:
-    """One setting: its text, its style classes, and the text shown when it is pointed at."""
+    """One setting: its text, its style classes, and the text under the pointer."""
 
     text: str
     style: str
@@ -32,7 +32,7 @@ class HeatMapCell:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Energy over the settings of one kernel: a row a memory clock, a column a core clock."""
+    """The energy of a kernel over the settings: a row a memory clock, a column a core clock."""
 
     kernel: str
     least: str
@@ -42,14 +42,16 @@ class HeatMap:
 
 
 def heat_maps(site: SiteReport, families: Mapping[str, str]) -> list[tuple[str, list[HeatMap]]]:
-    """The heat maps of a site's kernels, by family; of those with the most energy where all have
-    more cells than :data:`MOST_CELLS`."""
+    """The heat maps of a site's kernels, by family; only of those with the most energy if all
+    together have more cells than :data:`MOST_CELLS`."""
     picked = {pick.label: pick for pick in site.picks}
     groups: dict[str, list[HeatMap]] = {}
-    most_j = {label: -np.nanmean(among.energy_j) for label, among in site.candidates.items()}
+    rank = {
+        label: -np.nanmean(candidates.energy_j) for label, candidates in site.candidates.items()
+    }
     shown: list[str] = []
     cells = 0
-    for kernel in sorted(most_j, key=lambda label: (most_j[label], label)):
+    for kernel in sorted(rank, key=lambda label: (rank[label], label)):
         cells += len(site.candidates[kernel].settings)
         if shown and cells > MOST_CELLS:
             break
@@ -61,47 +63,47 @@ def heat_maps(site: SiteReport, families: Mapping[str, str]) -> list[tuple[str, 
 
 
 def percent_over(values: np.ndarray) -> np.ndarray:
-    """How far each value lies above the least, in percent: float64, same shape."""
+    """The excess of each value over the least, in percent: float64, same shape."""
     return np.asarray((values / np.nanmin(values) - 1.0) * 100.0)
 
 
 def level(percent: float) -> int:
-    """The number of a cell's shade, 0 to 8."""
+    """The index of a cell's shade, 0 to 8."""
     return sum(percent >= limit for limit in LEVELS)
 
 
 def _place(setting: Setting) -> tuple[str, str]:
-    """The column and the row of a setting: its core clock, and what else it has."""
+    """The column and the row of a setting: its core clock, and its other parts."""
     return clock(setting.core_mhz), ", ".join([clock(setting.mem_mhz), *setting.further_texts])
 
 
 def _heat_map(among: SettingCandidates, picked: Pick | None) -> HeatMap:
-    """A kernel's energies over the settings: measured where they were measured, else predicted."""
+    """The heat map of a kernel: its measured energies, else the predicted ones."""
     shown_j = np.where(among.measured, among.measured_j, among.energy_j)
-    over = percent_over(shown_j)
+    over_pct = percent_over(shown_j)
     places = [_place(setting) for setting in among.settings]
     core = sorted({c for c, _ in places}, key=natural)
     mem = sorted({m for _, m in places}, key=natural, reverse=True)
     fastest = among.settings[highest(among.settings, among.equally_fast, among.time_s)]
-    fastest_at = _place(fastest)
-    pick_at = _place(picked.setting) if picked else None
+    fastest_place = _place(fastest)
+    pick_place = _place(picked.setting) if picked else None
     cells: dict[tuple[str, ...], HeatMapCell] = {}
-    # Measured settings come last: they replace a predicted one of the same clocks.
+    # Measured settings come last: they replace predicted ones of the same clocks.
     for i in sorted(range(len(shown_j)), key=lambda i: bool(among.measured[i])):
-        at = places[i]
-        styles = [f"l{level(float(over[i]))}"]
-        words = "measured" if among.measured[i] else "predicted"
+        place = places[i]
+        styles = [f"l{level(float(over_pct[i]))}"]
+        origin = "measured" if among.measured[i] else "predicted"
         if not among.measured[i]:
             styles.append("guess")
-        if at == pick_at:
+        if place == pick_place:
             styles.append("pick")
-            words += ", the pick"
-        if at == fastest_at:
+            origin += ", the pick"
+        if place == fastest_place:
             styles.append("fast")
-            words += ", the fastest"
-        text = decimals(float(over[i]), 1 if over[i] < 9.95 else 0)
-        title = "" if words == "predicted" else f"{fixed(float(shown_j[i]))} J, {words}"
-        cells[at] = HeatMapCell(text, " ".join(styles), title)
+            origin += ", the fastest"
+        text = decimals(float(over_pct[i]), 1 if over_pct[i] < 9.95 else 0)
+        title = "" if origin == "predicted" else f"{fixed(float(shown_j[i]))} J, {origin}"
+        cells[place] = HeatMapCell(text, " ".join(styles), title)
     unit, texts = scaled([float(np.nanmin(shown_j))], "J")
     pick_text = setting_label(picked.setting) if picked else ""
     return HeatMap(

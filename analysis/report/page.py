@@ -35,20 +35,20 @@ SCHEME_TEXT = {
 
 
 def render(content: ReportContent) -> str:
-    """The whole page: HTML with its style, script and figures inside; nothing is loaded.
+    """The page: HTML with its style, script and figures inside; it loads nothing.
 
-    The page's content security policy allows its own style sheet and script, by their hashes,
-    and nothing else.
+    The content security policy allows only the style sheet and the script of the page, by their
+    hashes.
     """
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["svgs"] = figure_svgs
-    style = _own_text("analysis.figures", "marks.css") + _own_text("analysis.report", "page.css")
-    script = _own_text("analysis.report", "page.js")
-    return environment.from_string(_own_text("analysis.report", "page.html")).render(
+    style = _file_text("analysis.figures", "marks.css") + _file_text("analysis.report", "page.css")
+    script = _file_text("analysis.report", "page.js")
+    return environment.from_string(_file_text("analysis.report", "page.html")).render(
         content=content,
-        contents=[],  # of the sections, each of which adds itself
+        contents=[],  # each section adds itself
         style=Markup(style),  # noqa: S704  (a file of this package)
         script=Markup(script),  # noqa: S704  (a file of this package)
         policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}",
@@ -58,7 +58,7 @@ def render(content: ReportContent) -> str:
     )
 
 
-def _own_text(package: str, name: str) -> str:
+def _file_text(package: str, name: str) -> str:
     return (files(package) / name).read_text(encoding="utf-8")
 
 
@@ -68,7 +68,7 @@ def _hash(text: str) -> str:
 
 
 def site_view(site: SiteReport, number: int) -> dict[str, Any]:
-    """Everything that the template shows of a site: texts, tables and figures."""
+    """The values of a site in the template: texts, tables and figures."""
     model, data, crossvals = site.fit, site.data, site.crossvals
     families = site_families(site)
     figures = site_figures(site)
@@ -116,11 +116,11 @@ def site_view(site: SiteReport, number: int) -> dict[str, Any]:
         "utilisation": as_table(utilisation, tall=True) if utilisation else None,
         "times": display_tables.times(site.timing, families) if site.timing is not None else None,
         "heat_maps": maps,
-        "mapped": sum(len(some) for _, some in maps),
+        "mapped": sum(len(family_maps) for _, family_maps in maps),
         "kernels": len(site.candidates),
         "variant_summaries": [
-            summary(shown, title)
-            for shown, title in zip(site.variants, study_titles(site.variants), strict=True)
+            summary(study, title)
+            for study, title in zip(site.variants, study_titles(site.variants), strict=True)
         ],
         "variants": [as_table(sheet, tall=True) for sheet in variant_sheets(site.variants)],
     }

@@ -1,4 +1,4 @@
-"""The tables of machines as papers print them: Choi & Vuduc 2012, tables 2 to 5 and section 4.2."""
+"""The tables of published machines: Choi & Vuduc 2012, tables 2 to 5 and section 4.2."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def platform_sheets(platforms: Sequence[Platform]) -> list[Sheet]:
     return [Sheet.of(name, caption, False, rows) for name, caption, rows in tables if rows]
 
 
-def _of(platform: Platform, operation: str) -> Operation:
-    """A class of operations; its numbers are missing where the platform lacks it."""
+def _operation(platform: Platform, operation: str) -> Operation:
+    """The numbers of a class of operations, NaN if the platform lacks it."""
     return platform.operations.get(operation, Operation(math.nan, math.nan))
 
 
@@ -36,8 +36,8 @@ def _peaks(platforms: Sequence[Platform]) -> list[Row]:
         {
             MACHINE: platform.name,
             Field("model", "model"): platform.model,
-            Field("peak_sp_gflops", "single", "Gflop/s", -1): _of(platform, "sp").gop_s,
-            Field("peak_dp_gflops", "double", "Gflop/s", -1): _of(platform, "dp").gop_s,
+            Field("peak_sp_gflops", "single", "Gflop/s", -1): _operation(platform, "sp").gop_s,
+            Field("peak_dp_gflops", "double", "Gflop/s", -1): _operation(platform, "dp").gop_s,
             Field("peak_gbs", "memory", "GB/s", -1): platform.gb_s,
             Field("tdp_w", "TDP", "W", -1): platform.tdp_w,
             Field("source", "source"): platform.source,
@@ -47,19 +47,19 @@ def _peaks(platforms: Sequence[Platform]) -> list[Row]:
 
 
 def _attained(platforms: Sequence[Platform]) -> list[Row]:
-    """Section 4.2: the best of the microbenchmarks, and their fractions of the peaks."""
+    """Section 4.2: the best rates of the microbenchmarks, and their fractions of the peaks."""
     return [
         {
             MACHINE: platform.name,
             CLASS: name,
-            Field("gbs", "memory", "GB/s", -1): of.attained_gb_s,
-            Field("gbs_pct_peak", "of peak", "%", 1): 100.0 * of.attained_gb_s / platform.gb_s,
-            Field("gflops", "operations", "Gflop/s", -1): of.attained_gop_s,
-            Field("gflops_pct_peak", "of peak", "%", 1): 100.0 * of.attained_gop_s / of.gop_s,
+            Field("gbs", "memory", "GB/s", -1): peak.attained_gb_s,
+            Field("gbs_pct_peak", "of peak", "%", 1): 100.0 * peak.attained_gb_s / platform.gb_s,
+            Field("gflops", "operations", "Gflop/s", -1): peak.attained_gop_s,
+            Field("gflops_pct_peak", "of peak", "%", 1): 100.0 * peak.attained_gop_s / peak.gop_s,
         }
         for platform in platforms
-        for name, of in platform.operations.items()
-        if math.isfinite(of.attained_gop_s)
+        for name, peak in platform.operations.items()
+        if math.isfinite(peak.attained_gop_s)
     ]
 
 
@@ -68,8 +68,8 @@ def _energies(platforms: Sequence[Platform]) -> list[Row]:
     return [
         {
             MACHINE: platform.name,
-            Field("eps_sp_pj", "single", "pJ/flop", -1): _of(platform, "sp").eps_pj,
-            Field("eps_dp_pj", "double", "pJ/flop", -1): _of(platform, "dp").eps_pj,
+            Field("eps_sp_pj", "single", "pJ/flop", -1): _operation(platform, "sp").eps_pj,
+            Field("eps_dp_pj", "double", "pJ/flop", -1): _operation(platform, "dp").eps_pj,
             Field("eps_mem_pj", "memory", "pJ/B", -1): platform.eps_mem_pj,
             Field("const_power_w", "constant power", "W", -1): platform.constant_w,
         }
@@ -116,7 +116,7 @@ def _balances(platforms: Sequence[Platform]) -> list[Row]:
 
 
 def _more_work(platforms: Sequence[Platform]) -> list[Row]:
-    """Eqs. 17 and 27 to 29: what the factor of more operations must stay below."""
+    """Eqs. 17 and 27 to 29: the upper limits of the factor of operations."""
     return [
         {
             MACHINE: platform.name,

@@ -1,4 +1,4 @@
-"""The tables of a site as values: shown in the report, and written as files.
+"""The tables of a site as values, for the report and for files.
 
 Their layouts follow Choi & Vuduc 2016.
 """
@@ -41,7 +41,7 @@ from dvfs.kernel_instance import short_labels
 
 ALL = "all kernels"
 SAVED = (("", "picks save"), ("_low", "95 % from"), ("_high", "to"))
-"""What ends the key of a saving and of the ends of its interval, and their headings."""
+"""The key suffixes and the headings of a saving and of the ends of its interval."""
 OUT_OF_FOLD, IN_SAMPLE, ORACLE = "model, out of fold", "model, in sample", "time oracle"
 HOLDOUT = "holdout"
 CONSTANT_W = (
@@ -52,8 +52,8 @@ CONSTANT_W = (
 
 
 def utilisation_sheet(site: SiteReport) -> Sheet | None:
-    """A row a kernel: its fraction of the roof, and where counters were read, instructions per
-    cycle and counted over exact operations. None where neither is known."""
+    """A row a kernel: its fraction of the roof, and if counters were read, instructions per cycle
+    and counted over exact operations. None if neither is known."""
     observed = site.data if site.data is not None else site.timing
     roofs = {roof.label: roof for roof in roof_fractions(observed)} if observed else {}
     counters = {entry.label: entry for entry in site.counters}
@@ -95,20 +95,20 @@ def utilisation_sheet(site: SiteReport) -> Sheet | None:
 
 
 def energy_sheet(site: SiteReport) -> Sheet | None:
-    """A row a kernel, and one of all where there are several: energy and node-hours in the windows,
-    and what the energy costs and emits by the site's factors; and what the pick saves of the same
-    iterations at the kernel's fastest setting, with the pick's 95 % interval. None where nothing
-    was measured.
+    """A row a kernel, and one of all if there are several: energy and node-hours in the windows,
+    the cost and emissions of the energy by the site's factors, and the saving of the pick over the
+    same iterations at the kernel's fastest setting, with its 95 % interval. None if nothing was
+    measured.
 
-    Sums are over what is known: measurements without an energy, with an estimated one, and without
-    a start or duration where a factor depends on the hour, are counted where there are any.
+    Sums are over known values. Measurements without an energy, with an estimated one, and without a
+    start or duration if a factor depends on the hour, are counted in columns if there are any.
     """
     energy = site.energy
     if energy is None:
         return None
-    known = np.isfinite(energy.energy_kwh)
-    # What a kWh of each measurement is, in each unit.
-    per_kwh = {Field("energy_kwh", "energy", "kWh", -1): np.ones(len(known))} | {
+    has_energy = np.isfinite(energy.energy_kwh)
+    # The value of a kWh of each measurement, in each unit.
+    per_kwh = {Field("energy_kwh", "energy", "kWh", -1): np.ones(len(has_energy))} | {
         Field(factor.key, factor.of, factor.unit, -1): factor.over(
             energy.start_unix_s, energy.duration_s
         )
@@ -116,37 +116,37 @@ def energy_sheet(site: SiteReport) -> Sheet | None:
     }
     priced = np.all([np.isfinite(values) for values in per_kwh.values()], axis=0)
     counted = {
-        Field("without_energy", "without energy", "", 0): ~known,
-        Field("estimated", "energy estimated", "", 0): known & energy.estimated,
-        Field("without_start", "without start", "", 0): known & ~priced,
+        Field("without_energy", "without energy", "", 0): ~has_energy,
+        Field("estimated", "energy estimated", "", 0): has_energy & energy.estimated,
+        Field("without_start", "without start", "", 0): has_energy & ~priced,
     }
-    counted = {field: some for field, some in counted.items() if some.any()}
+    counted = {field: mask for field, mask in counted.items() if mask.any()}
     saved_kwh = _saved_kwh(site, energy)
 
     def row(name: str, places: np.ndarray, intervals: bool = True) -> Row:
         cells: dict[Field, str | float] = {KERNEL: name}
         cells |= {Field("measurements", "measurements", "", 0): float(len(places))}
-        cells |= {field: float(some[places].sum()) for field, some in counted.items()}
+        cells |= {field: float(mask[places].sum()) for field, mask in counted.items()}
         cells |= {Field("node_hours", "node-hours", "", -1): float(energy.node_h[places].sum())}
         for field, values in per_kwh.items():
             cells[field] = _total(energy.energy_kwh[places] * values[places])
         for field, values in per_kwh.items() if site.picks else ():
-            for (part, heading), own_kwh in zip(SAVED, saved_kwh, strict=True):
-                of = Field(f"saved_{field.key}{part}", heading, field.unit, -1)
-                total = _total(own_kwh[places] * values[places])
-                cells[of] = total if intervals or not part else math.nan
+            for (part, heading), part_kwh in zip(SAVED, saved_kwh, strict=True):
+                saved_field = Field(f"saved_{field.key}{part}", heading, field.unit, -1)
+                total = _total(part_kwh[places] * values[places])
+                cells[saved_field] = total if intervals or not part else math.nan
         return cells
 
     rows = [row(label, energy.rows[label]) for label in sorted(energy.rows, key=natural)]
     if len(rows) > 1:
-        rows.append(row(ALL, np.arange(len(known)), intervals=False))
+        rows.append(row(ALL, np.arange(len(has_energy)), intervals=False))
     caption = "Energy of the measurements by kernel"
     return Sheet.of("campaign_energy", caption, site.simulated, rows)
 
 
 def _saved_kwh(site: SiteReport, energy: CampaignEnergy) -> np.ndarray:
-    """What the picks save of each measurement's iterations at the kernel's fastest setting, and the
-    ends of its interval: float64 (3, measurements), kWh; NaN without an energy or a pick."""
+    """The saving of the picks over each measurement's iterations at the kernel's fastest setting,
+    and the ends of its interval: float64 (3, measurements), kWh; NaN without energy or pick."""
     saved = np.full((len(SAVED), len(energy.energy_kwh)), np.nan)
     for pick in site.picks:
         places = energy.rows[pick.label]
@@ -158,22 +158,22 @@ def _saved_kwh(site: SiteReport, energy: CampaignEnergy) -> np.ndarray:
 
 
 def _total(values: np.ndarray) -> float:
-    """The sum of what is known; NaN where nothing is."""
+    """The sum of the finite values; NaN if there are none."""
     values = values[np.isfinite(values)]
     return float(values.sum()) if len(values) else math.nan
 
 
 def levels_sheet(site: SiteReport) -> Sheet | None:
-    """A row an aspect of the EE HPC WG (2015): the level that it reaches, what is known, and what
-    the next level needs. None where nothing was measured, or the machine is simulated."""
+    """A row for each aspect of the EE HPC WG (2015): its level, the known facts, and what the next
+    level needs. None if nothing was measured or the machine is simulated."""
     rows: list[Row] = [
         {
-            Field("aspect", "aspect"): one.aspect,
-            Field("level", "level"): f"{one.level}" if one.level else "none",
-            Field("known", "what is known"): one.known,
-            Field("missing", "missing for the next level"): one.missing,
+            Field("aspect", "aspect"): entry.aspect,
+            Field("level", "level"): f"{entry.level}" if entry.level else "none",
+            Field("known", "what is known"): entry.known,
+            Field("missing", "missing for the next level"): entry.missing,
         }
-        for one in site.levels
+        for entry in site.levels
     ]
     if not rows:
         return None
@@ -181,11 +181,12 @@ def levels_sheet(site: SiteReport) -> Sheet | None:
 
 
 def costs_sheet(model: Fit, data: Observations, crossvals: Sequence[CrossValidation] = ()) -> Sheet:
-    """What operations and waiting cost at every measured setting (Choi & Vuduc 2016, Table I).
+    """The energies of operations and the constant power at every measured setting (Choi & Vuduc
+    2016, Table I).
 
-    Where there is a holdout, ``type`` is T for the settings that it fitted on and V for those
-    that it predicted, as in the paper. Voltages are relative to that of the highest clock
-    where the fit estimated them, and missing where it took V = 1.
+    With a holdout, ``type`` is T for the settings that it fitted on and V for those that it
+    predicted, as in the paper. Voltages are relative to that of the highest clock if the fit
+    estimated them, and missing if it assumed V = 1.
     """
     classes = [term.of for term in model.terms if term.kind == "class"]
     estimated = model.voltage in ESTIMATED
@@ -197,13 +198,13 @@ def costs_sheet(model: Fit, data: Observations, crossvals: Sequence[CrossValidat
     for s, clocks in zip(measured, fields, strict=True):
         at_setting = data.setting == s
         costs = costs_run_at(model, data, s)
-        known_v = (data.core_v[at_setting].mean(), data.mem_v[at_setting].mean())
-        volts = [costs.core_v, costs.mem_v] if estimated else [float(v) * 1e3 for v in known_v]
+        mean_v = (data.core_v[at_setting].mean(), data.mem_v[at_setting].mean())
+        volts = [costs.core_v, costs.mem_v] if estimated else [float(v) * 1e3 for v in mean_v]
         if model.voltage == "unit":
             volts = [math.nan, math.nan]
-        split = {} if holdout is None else {Field("type", "type"): _fitted_on(holdout, at_setting)}
+        kind = {} if holdout is None else {Field("type", "type"): _fitted_on(holdout, at_setting)}
         rows.append(
-            split
+            kind
             | {
                 CORE_MHZ: clocks[CORE_MHZ],
                 Field(f"core_{key}", "core", unit, places): volts[0],
@@ -226,7 +227,7 @@ def costs_sheet(model: Fit, data: Observations, crossvals: Sequence[CrossValidat
 
 
 def _fitted_on(holdout: CrossValidation, rows: np.ndarray) -> str:
-    """Whether a holdout fitted on these rows (T) or predicted them (V)."""
+    """``T`` if a holdout fitted on these rows, ``V`` if it predicted them."""
     return "V" if np.isfinite(holdout.predicted_j[rows]).any() else "T"
 
 
@@ -235,37 +236,37 @@ def autotuning_sheet(
     families: Mapping[str, str],
     in_sample_pct: Mapping[str, float] | None = None,
 ) -> Sheet:
-    """Energy lost by family, the model against race to halt (the paper's time oracle;
-    Choi & Vuduc 2016, Table II).
+    """The energy lost by family, by the model and by race to halt (the paper's time oracle; Choi &
+    Vuduc 2016, Table II).
 
-    The model's picks are out of fold; the paper's are not, which ``in_sample_pct``
-    (:func:`in_sample_losses_pct`) adds. Mean, least and most are over the mispredicted cases alone;
-    NaN where there are none.
+    The model's picks are out of fold. The paper's are in sample: ``in_sample_pct``
+    (:func:`in_sample_losses_pct`) adds these. Mean, least and most are over the mispredicted cases
+    alone, NaN if there are none.
     """
     cases: dict[str, list[CaseLoss]] = {}
     for case in crossval.cases:
         cases.setdefault(families[case.label], []).append(case)
     rows: list[list[str | float]] = []
     for family in family_order(cases):
-        of_family = cases[family]
+        family_cases = cases[family]
         for chooser, lost in (
-            (OUT_OF_FOLD, [c.physics_pct for c in of_family]),
+            (OUT_OF_FOLD, [c.physics_pct for c in family_cases]),
             *(
-                [(IN_SAMPLE, [in_sample_pct[c.label] for c in of_family])]
+                [(IN_SAMPLE, [in_sample_pct[c.label] for c in family_cases])]
                 if in_sample_pct is not None
                 else []
             ),
-            (ORACLE, [c.race_to_halt_pct for c in of_family]),
+            (ORACLE, [c.race_to_halt_pct for c in family_cases]),
         ):
             wrong = [pct for pct in lost if pct > 0]
-            missed = len(wrong)
+            n_wrong = len(wrong)
             wrong = wrong or [math.nan]
             rows.append(
                 [
                     family,
                     chooser,
-                    float(missed),
-                    float(len(of_family)),
+                    float(n_wrong),
+                    float(len(family_cases)),
                     float(np.mean(wrong)),
                     min(wrong),
                     max(wrong),
@@ -285,15 +286,15 @@ def autotuning_sheet(
 
 
 def in_sample_losses_pct(model: Fit, data: Observations) -> dict[str, float]:
-    """Label -> what the kernel's setting of least predicted energy takes more than its best
-    measured one, in %, by a fit of the same measurements; repeats are averaged."""
+    """Label -> the excess of the measured energy at the kernel's setting of least predicted energy
+    over the least measured one, in %, by a fit of the same measurements; repeats are averaged."""
     predicted_j, lost = model.energy_j(data), {}
     for label, rows in rows_by_kernel(data):
-        at = data.setting[rows]
-        n = np.bincount(at)
-        there = n > 0
+        settings = data.setting[rows]
+        n = np.bincount(settings)
+        measured_at = n > 0
         energies_j = (
-            np.bincount(at, values[rows])[there] / n[there]
+            np.bincount(settings, values[rows])[measured_at] / n[measured_at]
             for values in (data.energy_j, predicted_j)
         )
         measured, predicted = energies_j
@@ -323,7 +324,7 @@ def validation_sheet(crossvals: Sequence[CrossValidation]) -> Sheet:
 
 
 def _chosen(crossval: CrossValidation) -> str:
-    """The form that the folds chose; where they chose several, how many chose each."""
+    """The form that the folds chose; if they chose several, with the number of folds of each."""
     if len(crossval.chosen) < 2:
         return crossval.model
     folds: Counter[str] = Counter()
@@ -350,8 +351,8 @@ def coefficients_sheet(model: Fit) -> Sheet:
 
 
 def cases_sheet(shown: Cases, shares: Mapping[str, np.ndarray] | None = None) -> Sheet:
-    """The kernels and settings that figures 5 and 7 number, with both energies (Table IV), and the
-    ``shares`` of what the predicted energy is spent on (:func:`case_shares`)."""
+    """The numbered kernels and settings of figures 5 and 7, with both energies (Table IV) and the
+    ``shares`` of the predicted energy by its use (:func:`case_shares`)."""
     rows: list[Row] = [
         {
             Field("input", "input"): f"F{i + 1}",
@@ -372,25 +373,25 @@ def cases_sheet(shown: Cases, shares: Mapping[str, np.ndarray] | None = None) ->
 
 def case_shares(model: Fit, data: Observations, shown: Cases) -> dict[str, np.ndarray]:
     """Computation, data and constant power of cases in % of predicted energy (figure 7): kind ->
-    float64 (inputs, settings), NaN where nothing was measured."""
-    split = kind_parts(model, data)
-    shares = {kind: np.full(shown.measured_j.shape, np.nan) for kind in split.names}
+    float64 (inputs, settings), NaN if not measured."""
+    parts = kind_parts(model, data)
+    shares = {kind: np.full(shown.measured_j.shape, np.nan) for kind in parts.names}
     for i, kernel in enumerate(shown.inputs):
         for j, setting in enumerate(shown.settings):
             at_setting = data.of_kernel(kernel) & (data.setting == data.settings.index(setting))
-            spent_j = split.energy_j[at_setting].sum(axis=0)
+            spent_j = parts.energy_j[at_setting].sum(axis=0)
             if at_setting.any():
-                for kind, share in zip(split.names, spent_j / spent_j.sum() * 100.0, strict=True):
+                for kind, share in zip(parts.names, spent_j / spent_j.sum() * 100.0, strict=True):
                     shares[kind][i, j] = share
     return shares
 
 
 def shares_sheet(model: Fit, data: Observations) -> Sheet:
     """The share of each class in every row's predicted energy (figures 4 and 6)."""
-    split = class_parts(model, data)
-    predicted_j = split.energy_j.sum(axis=1)
-    shares = [Field(f"{name}_pct", name, "%", 1) for name in split.names]
-    share_pct, settings = split.share * 100.0, setting_fields(data.settings)
+    parts = class_parts(model, data)
+    predicted_j = parts.energy_j.sum(axis=1)
+    shares = [Field(f"{name}_pct", name, "%", 1) for name in parts.names]
+    share_pct, settings = parts.share * 100.0, setting_fields(data.settings)
     rows: list[Row] = [
         {
             KERNEL: data.kernels[data.kernel[i]],
@@ -406,7 +407,7 @@ def shares_sheet(model: Fit, data: Observations) -> Sheet:
 
 
 def picks_sheet(picks: Sequence[Pick], simulated: bool) -> Sheet:
-    """The pick of each kernel, and what it saves and costs against the fastest setting."""
+    """The pick of each kernel, with its saving and slowdown against the fastest setting."""
     rows: list[Row] = [
         {
             KERNEL: p.label,

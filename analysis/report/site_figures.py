@@ -1,4 +1,4 @@
-"""The figures and tables of a site: the same for the report and for the files of a paper."""
+"""The figures and tables of a site, for the report and for the files of a paper."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ from dvfs.setting import Setting
 Listed = tuple[Sequence[str], Sequence[Setting]]
 
 PHASE = "phase"
-"""The parameter by which kernels name the phase of an application that they are."""
+"""The parameter with which a kernel names its phase of an application."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SiteFigures:
-    """The figures of a site, by what they are about; ``lines`` are the rooflines as numbers."""
+    """The figures of a site, by subject; ``lines``: the rooflines as numbers."""
 
     setting: str
     savings: list[Figure]
@@ -87,12 +87,12 @@ class SiteFigures:
     """Measured energy by phase."""
     trade_offs: list[Figure]
     applications: list[Figure]
-    """Energies of applications' variants by the microbenchmarks' fit."""
+    """The energies of applications' variants by the microbenchmarks' fit."""
     variants: list[Figure]
 
     @property
     def all(self) -> list[Figure]:
-        """Every figure, in the order in which a person reads them."""
+        """All figures, in the order of the report."""
         return [
             *self.savings,
             *self.trace,
@@ -108,7 +108,7 @@ class SiteFigures:
 
 
 def site_families(site: SiteReport) -> dict[str, str]:
-    """Kernel -> family, for every kernel that anything of the site names."""
+    """Kernel -> family, for all kernels of the site's measurements, candidates and picks."""
     observed = site.data if site.data is not None else site.timing
     kernels = [
         *(KernelInstance(c.kernel, c.params, c.label) for c in site.candidates.values()),
@@ -125,12 +125,12 @@ def _listed(site: SiteReport) -> Listed:
 
 
 def _setting(site: SiteReport, data: Observations) -> int:
-    """The setting of the figures that are of one, an index into ``data.settings``."""
+    """The setting of the figures at one setting, an index into ``data.settings``."""
     return fastest_setting(data) if site.setting is None else data.settings.index(site.setting)
 
 
 def site_figures(site: SiteReport, cap_w: float | None = None) -> SiteFigures:
-    """Every figure that a site's data allow. ``cap_w``: a cap on power, drawn in the rooflines.
+    """All figures that a site's data allow. ``cap_w``: a cap on power in the rooflines.
 
     Raises:
         FitError: a cap at or below the constant power.
@@ -177,7 +177,7 @@ def _utilisation_figures(site: SiteReport, families: Mapping[str, str]) -> list[
 
 
 def site_sheets(site: SiteReport) -> list[Sheet]:
-    """Every table that goes into a file."""
+    """All tables that are written to files."""
     data, model = site.data, site.fit
     measured = [phases_sheet(site.phases, site.simulated)] if site.phases else []
     utilisation = utilisation_sheet(site)
@@ -207,13 +207,13 @@ def site_sheets(site: SiteReport) -> list[Sheet]:
 
 
 def roofline_lines(
-    data: Observations | None, model: Fit | None, at: Setting | None = None
+    data: Observations | None, model: Fit | None, requested: Setting | None = None
 ) -> tuple[str, list[tuple[PairPoints, Roofline]]]:
-    """The setting ``at``, by default the fastest, as text, and at it each pair of classes with
-    its lines."""
+    """The text of the ``requested`` setting, by default the fastest, and each pair of classes at it
+    with its roofline."""
     if data is None or not data.counts:
         return "", []
-    setting = fastest_setting(data) if at is None else data.settings.index(at)
+    setting = fastest_setting(data) if requested is None else data.settings.index(requested)
     lines = []
     for points in pair_points(data, setting):
         try:
@@ -225,7 +225,7 @@ def roofline_lines(
 
 
 def site_lines(site: SiteReport) -> list[Roofline]:
-    """The rooflines of a site whose energies are known, at the setting of its rooflines."""
+    """The rooflines of a site that have energies, at the setting of its roofline figures."""
     observed = site.data if site.data is not None else site.timing
     return [line for _, line in _with_energies(roofline_lines(observed, site.fit, site.setting)[1])]
 
@@ -246,7 +246,7 @@ def prediction_figures(
     families: Mapping[str, str],
     listed: Listed,
 ) -> list[Figure]:
-    """Each scheme's predictions; for the first also its errors by group, and single cases."""
+    """The predictions of each scheme; for the first also the errors by group, and single cases."""
     figures = [prediction_figure(crossval, data) for crossval in crossvals]
     if crossvals:
         first = crossvals[0]
@@ -265,8 +265,8 @@ def breakdown_figures(
     listed: Listed,
     setting: int,
 ) -> list[Figure]:
-    """Where the energy goes: by class at ``setting``, an index into ``data.settings``, by kind, and
-    by phase where kernels name theirs."""
+    """The energy by its use: by class at ``setting``, an index into ``data.settings``, by kind, and
+    by phase if kernels name phases."""
     kernels = shown_kernels(data, setting, families)
     figures: list[Figure | None] = [
         class_figure(model, data, kernels, setting),
@@ -277,21 +277,21 @@ def breakdown_figures(
     shown = cases(data, predicted_j, families, listed)
     if shown:
         figures.append(kind_figure(model, data, shown.inputs, shown.settings))
-    here = data.take(data.setting == setting)
-    for title, rows, labels in phases(here):
-        figures.append(phase_figure(model, here.take(rows), labels, title))
+    at_setting = data.take(data.setting == setting)
+    for title, rows, labels in phases(at_setting):
+        figures.append(phase_figure(model, at_setting.take(rows), labels, title))
     return [figure for figure in figures if figure is not None]
 
 
 def phases(data: Observations) -> list[tuple[str, np.ndarray, np.ndarray]]:
-    """Applications whose kernels have a parameter ``phase``: (name, rows, each row's phase)."""
+    """Applications whose kernels have a parameter ``phase``: (name, rows, phases of the rows)."""
     applications: dict[str, list[tuple[int, str]]] = {}
     instances = [data.instance(label) for label in data.kernels]
-    for i, number in enumerate(data.kernel.tolist()):
-        kernel = instances[number]
+    for i, kernel_index in enumerate(data.kernel.tolist()):
+        kernel = instances[kernel_index]
         if PHASE in kernel.params:
-            rest = {name: value for name, value in kernel.params.items() if name != PHASE}
-            application = KernelInstance(kernel.name, rest).label
+            other_params = {name: value for name, value in kernel.params.items() if name != PHASE}
+            application = KernelInstance(kernel.name, other_params).label
             applications.setdefault(application, []).append((i, str(kernel.params[PHASE])))
     return [
         (title, np.array([i for i, _ in rows]), np.array([name for _, name in rows], object))
@@ -304,19 +304,17 @@ def trade_off_figures(
     lines: Sequence[tuple[PairPoints, Roofline]],
     families: Mapping[str, str],
 ) -> list[Figure]:
-    """Energy against time for the kernels with most energy, and speedup against greenup.
-
-    The latter for the pair of classes that most kernels have.
-    """
+    """Energy against time for the kernels with the most energy, and speedup against greenup for the
+    pair of classes with the most kernels."""
     figures = []
     if site.data is not None and len(site.picks) and site.candidates:
         shown = foremost(site.data, families, PARETO_SHOWN)
-        among = {k: site.candidates[k] for k in shown if k in site.candidates}
+        candidates = {k: site.candidates[k] for k in shown if k in site.candidates}
         picked = {p.label: p for p in site.picks}
-        if among:
-            figures.append(pareto_figure(among, picked, site.simulated, len(site.candidates)))
-    known = _with_energies(lines)
-    if known:
-        points, line = max(known, key=lambda pair: len(pair[0].kernels))
+        if candidates:
+            figures.append(pareto_figure(candidates, picked, site.simulated, len(site.candidates)))
+    with_energies = _with_energies(lines)
+    if with_energies:
+        points, line = max(with_energies, key=lambda pair: len(pair[0].kernels))
         figures.append(greenup_figure(line, setting_label(points.setting), site.simulated))
     return figures

@@ -1,4 +1,4 @@
-"""Tables: as the report shows them, and as CSV and LaTeX files."""
+"""Tables for the report, and as CSV and LaTeX files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Cells = Mapping[TableColumn, str]
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Rows of a table that belong together, under a heading where it has one."""
+    """Rows of a table that belong together, under a heading if ``name`` is not empty."""
 
     name: str
     rows: list[list[str]]
@@ -38,24 +38,26 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it is shown: every cell is text already."""
+    """A table for the report: every cell is text."""
 
     caption: str
     columns: list[TableColumn]
     groups: list[RowGroup]
     tall: bool = False
-    """Whether it scrolls inside its box once it is taller than that."""
+    """Whether a table that is taller than its box scrolls inside it."""
 
     @classmethod
     def of(cls, caption: str, groups: Mapping[str, Sequence[Cells]], tall: bool = False) -> Table:
-        """A table of groups of one row or more, each of which has the same columns in order."""
+        """A table of groups of at least one row; all rows have the same columns, in one order."""
         (first, *_), *_ = groups.values()
-        rows = [RowGroup(name, [list(row.values()) for row in of]) for name, of in groups.items()]
+        rows = [
+            RowGroup(name, [list(row.values()) for row in group]) for name, group in groups.items()
+        ]
         return cls(caption, list(first), rows, tall)
 
 
 def fixed(value: float, digits: int = 4) -> str:
-    """A number to ``digits`` significant digits, written out; a dash for a missing one."""
+    """A number with ``digits`` significant digits, written out; a dash if it is missing."""
     if not math.isfinite(value):
         return MISSING if math.isnan(value) else ("∞" if value > 0 else "−∞")
     if value == 0.0:
@@ -68,7 +70,7 @@ def fixed(value: float, digits: int = 4) -> str:
 
 
 def decimals(value: float, places: int = 1) -> str:
-    """A number to so many decimals; a dash for a missing one, and never a negative zero."""
+    """A number with ``places`` decimals; a dash if it is missing, and never a negative zero."""
     if not math.isfinite(value):
         return fixed(value)
     text = f"{value:,.{places}f}"
@@ -76,10 +78,10 @@ def decimals(value: float, places: int = 1) -> str:
 
 
 def scaled(values: Iterable[float], unit: str) -> tuple[str, list[str]]:
-    """A column's numbers under one SI prefix: the unit with it, and the texts.
+    """A column's numbers under one SI prefix: the prefixed unit, and the texts.
 
-    All have the same decimals where they lie within three decades of each other; otherwise each
-    has four significant digits.
+    All have the same decimals if they are within three decades; otherwise each has four significant
+    digits.
     """
     numbers = np.array(list(values), float)
     sizes = np.abs(numbers[np.isfinite(numbers) & (numbers != 0)])
@@ -95,13 +97,13 @@ def scaled(values: Iterable[float], unit: str) -> tuple[str, list[str]]:
 
 
 def clock(mhz: float | None) -> str:
-    """A clock in MHz; ``as found`` where it cannot be set."""
+    """The text of a clock in MHz, or ``as found`` if it cannot be set."""
     return "as found" if mhz is None else f"{mhz:g}"
 
 
 @dataclass(frozen=True)
 class Field:
-    """A column of a sheet: its key in CSV, its heading and unit for people, and its decimals.
+    """A column of a sheet: its key in CSV, its heading and unit in the report, and its decimals.
 
     ``places`` None: the column is text; -1: a number to three significant digits.
     """
@@ -125,16 +127,18 @@ PROFILE = Field("profile", "profile")
 
 
 def setting_fields(settings: Sequence[Setting]) -> list[dict[Field, str | float]]:
-    """Each setting as a row has it: the core and the memory clock, and what else any of them has;
+    """The fields of each setting: the core and the memory clock, and those that any setting has;
     NaN or "" for none."""
     fields = [CORE_MHZ, MEM_MHZ]
     for field in (UNCORE_MHZ, LIMIT_W, PROFILE):
         if any(getattr(setting, field.key) is not None for setting in settings):
             fields.append(field)
-    none = {field: "" if field is PROFILE else math.nan for field in fields}
+    missing = {field: "" if field is PROFILE else math.nan for field in fields}
     return [
-        {field: none[field] if value is None else value for field, value in row.items()}
-        for row in ({field: getattr(one, field.key) for field in fields} for one in settings)
+        {field: missing[field] if value is None else value for field, value in row.items()}
+        for row in (
+            {field: getattr(setting, field.key) for field in fields} for setting in settings
+        )
     ]
 
 
@@ -145,9 +149,9 @@ ERROR_PCT = Field("error_pct", "error", "%", 2)
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table of values: shown in the report, and written as CSV and LaTeX.
+    """A table of values, for the report and for CSV and LaTeX files.
 
-    ``name``: the stem of its files. Each row has one text or number a field; NaN is missing.
+    ``name``: the stem of its files. Each row has a text or a number for each field; NaN is missing.
     """
 
     name: str
@@ -158,13 +162,13 @@ class Sheet:
 
     @classmethod
     def of(cls, name: str, caption: str, simulated: bool, rows: Sequence[Row]) -> Sheet:
-        """A sheet of one row or more, each of which has the same fields in the same order."""
+        """A sheet of at least one row; all rows have the same fields in the same order."""
         values = [[v if isinstance(v, str) else float(v) for v in row.values()] for row in rows]
         return cls(name, caption, simulated, list(rows[0]), values)
 
 
 def as_table(sheet: Sheet, tall: bool = False) -> Table:
-    """The sheet as the report shows it."""
+    """The sheet as a table of the report."""
     columns = [TableColumn(f.heading, f.unit, f.places is not None) for f in sheet.fields]
     rows = [[_shown(v, f) for v, f in zip(r, sheet.fields, strict=True)] for r in sheet.rows]
     return Table(sheet.caption, columns, [RowGroup("", rows)], tall)
@@ -176,21 +180,21 @@ def as_records(sheet: Sheet) -> list[dict[str, str | float]]:
 
 
 def as_csv(sheet: Sheet) -> str:
-    """The sheet as CSV: keys with their units as headings, numbers as they are, "" for none.
+    """The sheet as CSV: keys with units as headings, numbers with ten digits, "" for missing ones.
 
     A column ``simulated`` is last.
     """
-    written = io.StringIO()
-    writer = csv.writer(written, lineterminator="\n")
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow([*(f.key for f in sheet.fields), "simulated"])
     for row in sheet.rows:
         cells = [v if isinstance(v, str) else "" if math.isnan(v) else f"{v:.10g}" for v in row]
         writer.writerow([*cells, str(sheet.simulated).lower()])
-    return written.getvalue()
+    return buffer.getvalue()
 
 
 def as_tex(sheet: Sheet) -> str:
-    """The sheet as a LaTeX tabular with booktabs' rules, to be input in a table with a caption."""
+    """The sheet as a LaTeX tabular with booktabs' rules, for a table with a caption."""
     columns = "".join("l" if f.places is None else "r" for f in sheet.fields)
     heading = " & ".join(
         _tex(f.heading) + (f" ({_tex(f.unit)})" if f.unit else "") for f in sheet.fields

@@ -1,6 +1,6 @@
-"""How far the results of a site can be trusted: what its measurements, fit and picks warn of.
+"""Remarks on the reliability of a site's results, from its measurements, fit and picks.
 
-A remark is about one cause, and counts what it concerns.
+A remark has one cause, and counts the items that it concerns.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 LISTED = 500
-"""The most rows that a remark names; of more the rest is counted."""
+"""The most rows that a remark names; further ones are counted."""
 NUMBERS = re.compile(r"[-+.\d]+(e[-+]?\d+)?")
 
 Severity = Literal["refused", "warning", "note"]
@@ -39,10 +39,10 @@ SEVERITIES: tuple[Severity, ...] = ("refused", "warning", "note")
 
 @dataclass(frozen=True, kw_only=True)
 class Remark:
-    """Something that limits how far the results can be trusted.
+    """A limit on the reliability of the results.
 
-    ``count``: what it concerns, such as "3 measurements". ``lines``: all of them, or the
-    first and how many more there are; ``table``: all of them, where they are in one.
+    ``count``: the items that it concerns, such as "3 measurements". ``lines``: the items, or the
+    first ones and the number of others; ``table``: the items in a table, if they have one.
     """
 
     severity: Severity
@@ -56,29 +56,29 @@ class Remark:
 def of_measurements(
     dataset: xr.Dataset | Columns, rows: np.ndarray, findings: Sequence[Finding], accepted: bool
 ) -> list[Remark]:
-    """What a site's measurements warn of; ``rows``: bool (measurement,), those of the site.
+    """The remarks on a site's measurements; ``rows``: bool (measurement,), those of the site.
     ``accepted``: whether the fit has accepted unproven clocks."""
     if not rows.any():
         return []
-    at = np.flatnonzero(rows)
+    indices = np.flatnonzero(rows)
     return [
-        *_failures(dataset, at),
-        *_clocks(dataset, at, findings, accepted),
+        *_failures(dataset, indices),
+        *_clocks(dataset, indices, findings, accepted),
         *_findings(dataset, [finding for finding in findings if finding.check != CLOCK_PROOF]),
-        *_flags(dataset, at),
+        *_flags(dataset, indices),
     ]
 
 
-def _failures(dataset: xr.Dataset | Columns, at: np.ndarray) -> list[Remark]:
+def _failures(dataset: xr.Dataset | Columns, rows: np.ndarray) -> list[Remark]:
     status = texts_of(dataset, "status")
-    failed = at[status.array(bool, [name in FAILURES for name in status.values])[at]].tolist()
+    failed = rows[status.array(bool, [name in FAILURES for name in status.values])[rows]].tolist()
     if not failed:
         return []
-    kernels, kernel_of = kernels_of_rows(dataset)
-    cells: dict[tuple[str, str], list[int]] = {}
+    kernels, kernel_of_row = kernels_of_rows(dataset)
+    attempts_of: dict[tuple[str, str], list[int]] = {}
     for row in failed:
-        cells.setdefault((status[row], kernels[kernel_of[row]].label), []).append(row)
-    ordered = sorted(cells.items(), key=lambda item: (-len(item[1]), item[0]))
+        attempts_of.setdefault((status[row], kernels[kernel_of_row[row]].label), []).append(row)
+    ordered = sorted(attempts_of.items(), key=lambda item: (-len(item[1]), item[0]))
     texts = np.asarray(dataset["text"])
     table = Table(
         "Failures by reason and kernel",
@@ -104,7 +104,7 @@ def _failures(dataset: xr.Dataset | Columns, at: np.ndarray) -> list[Remark]:
         ],
         tall=True,
     )
-    reasons = Counter(reason for (reason, _), attempts in cells.items() for _ in attempts)
+    reasons = Counter(reason for (reason, _), attempts in attempts_of.items() for _ in attempts)
     text = "These points have no measurement: " + ", ".join(
         f"{count:,} {reason}" for reason, count in reasons.most_common()
     )
@@ -112,9 +112,9 @@ def _failures(dataset: xr.Dataset | Columns, at: np.ndarray) -> list[Remark]:
 
 
 def _clocks(
-    dataset: xr.Dataset | Columns, at: np.ndarray, findings: Sequence[Finding], accepted: bool
+    dataset: xr.Dataset | Columns, indices: np.ndarray, findings: Sequence[Finding], accepted: bool
 ) -> list[Remark]:
-    complete = at[is_complete(np.asarray(dataset["status"])[at])]
+    complete = indices[is_complete(np.asarray(dataset["status"])[indices])]
     proof = clock_proofs(dataset, complete)
     unproven, stated = complete[proof == UNPROVEN], complete[proof == STATED]
     refused = any(finding.check == CLOCK_PROOF for finding in findings) and not accepted
@@ -145,28 +145,33 @@ def _clocks(
 
 
 def _findings(dataset: xr.Dataset | Columns, findings: Sequence[Finding]) -> list[Remark]:
-    """A remark for each finding; of a check that found more than :data:`SEPARATE`, one for all."""
+    """A remark for each finding; one remark for more than :data:`SEPARATE` findings of a check."""
     remarks = []
     for check, group in groupby(sorted(findings, key=lambda f: f.check), key=lambda f: f.check):
-        same = list(group)
-        for one in [same] if len(same) > SEPARATE else [[finding] for finding in same]:
-            rows = np.unique(np.concatenate([finding.rows for finding in one]))
-            worst = min((finding.severity for finding in one), key=SEVERITIES.index)
-            texts = [_sentence(finding.text) for finding in one]
-            lines = texts[1:] if len(one) > 1 else describe(one[0], dataset, LISTED)
-            more = f" {len(one)} findings; the others are:" if len(one) > 1 else ""
+        alike = list(group)
+        for merged in [alike] if len(alike) > SEPARATE else [[finding] for finding in alike]:
+            rows = np.unique(np.concatenate([finding.rows for finding in merged]))
+            worst = min((finding.severity for finding in merged), key=SEVERITIES.index)
+            texts = [_sentence(finding.text) for finding in merged]
+            lines = texts[1:] if len(merged) > 1 else describe(merged[0], dataset, LISTED)
+            more = f" {len(merged)} findings; the others are:" if len(merged) > 1 else ""
             remarks.append(
                 _remark(
-                    worst, f"check of {check}", len(rows), "measurement", texts[0] + more, lines
+                    worst,
+                    f"check of {check}",
+                    len(rows),
+                    "measurement",
+                    texts[0] + more,
+                    lines,
                 )
             )
     return remarks
 
 
-def _flags(dataset: xr.Dataset | Columns, at: np.ndarray) -> list[Remark]:
+def _flags(dataset: xr.Dataset | Columns, indices: np.ndarray) -> list[Remark]:
     if "provenance" not in dataset:
         return []
-    texts = np.asarray(dataset["provenance"])[at]
+    texts = np.asarray(dataset["provenance"])[indices]
     kinds: dict[str, list[str]] = {}
     flagged = 0
     for text in texts[mention(texts, '"flags"')].tolist():
@@ -176,14 +181,14 @@ def _flags(dataset: xr.Dataset | Columns, at: np.ndarray) -> list[Remark]:
             kinds.setdefault(NUMBERS.sub("#", str(flag)), []).append(str(flag))
     if not flagged:
         return []
-    most_first = sorted(kinds.values(), key=len, reverse=True)
-    lines = [f"{len(flags):,}: {_short(flags[0])}" for flags in most_first]
+    by_frequency = sorted(kinds.values(), key=len, reverse=True)
+    lines = [f"{len(flags):,}: {_short(flags[0])}" for flags in by_frequency]
     text = "The program that measured them noted what may be wrong; how many, and an example each:"
     return [_remark("warning", "flagged measurements", flagged, "measurement", text, lines)]
 
 
 def of_fit(model: Fit, stale: str) -> list[Remark]:
-    """What a fit warns of. ``stale``: why it is not of the store's measurements, where it is so."""
+    """The remarks on a fit. ``stale``: the reason why it is of other measurements, or empty."""
     remarks = []
     if stale:
         remarks.append(_remark("warning", "other measurements", 1, "fit", f"{stale}."))
@@ -197,13 +202,13 @@ def of_fit(model: Fit, stale: str) -> list[Remark]:
             else _remark("note", "fit from a known site", model.n, "measurement", text)
         )
     if model.voltage in ("unit", *ESTIMATED):
-        how = (
+        assumption = (
             "V = 1 is assumed at every setting, so that coefficients include the voltage"
             if model.voltage == "unit"
             else "they are estimated from the energies, relative to those at the highest clocks"
         )
         n = model.n_settings
-        text = f"Voltages were neither measured nor given in a table: {how}."
+        text = f"Voltages were neither measured nor given in a table: {assumption}."
         remarks.append(_remark("note", "voltages not known", n, "setting", text))
     if model.confounded:
         lines = [f"{', '.join(group['terms'])}: {group['remedy']}" for group in model.confounded]
@@ -227,7 +232,7 @@ def of_fit(model: Fit, stale: str) -> list[Remark]:
 
 
 def of_picks(picks: Sequence[Pick]) -> list[Remark]:
-    """What the uncertainty of the picks warns of."""
+    """The remarks on the uncertainty of the picks."""
     picks = sorted(picks, key=lambda p: natural(p.label))
     no_gain = [p for p in picks if p.saving_low_pct <= 0.0 < p.saving_high_pct]
     unsure = [p for p in picks if p.best_probability < SURE]
@@ -249,29 +254,31 @@ def of_picks(picks: Sequence[Pick]) -> list[Remark]:
         lines = [f"{p.label}: {_below(p.best_probability)}" for p in unsure]
         remarks.append(_remark("note", "picks that are not sure", len(unsure), "pick", text, lines))
     single = next((setting_label(p.best_single) for p in picks if p.best_single is not None), "")
-    for than, name, which in (
+    for reference, name, label in (
         ("highest_clocks", "the highest clocks", ""),
         ("best_single", "the best single setting for all kernels", f" ({single})"),
     ):
-        open_, other = not_surely_better(picks, than)
-        if 2 * len(open_) > other:
+        doubtful, n_others = not_surely_better(picks, reference)
+        if 2 * len(doubtful) > n_others:
             text = (
-                f"Each of these picks is better than {name}{which} with a probability below 95 %. "
+                f"Each of these picks is better than {name}{label} with a probability below 95 %. "
                 f"Picks that are that setting themselves are not listed."
             )
-            lines = [f"{p.label}: {_below(getattr(p, f'better_than_{than}'))}" for p in open_]
+            lines = [
+                f"{p.label}: {_below(getattr(p, f'better_than_{reference}'))}" for p in doubtful
+            ]
             title = f"picks not surely better than {name}"
-            remarks.append(_remark("warning", title, len(open_), "pick", text, lines))
+            remarks.append(_remark("warning", title, len(doubtful), "pick", text, lines))
     return remarks
 
 
 def _below(probability: float) -> str:
-    """In percent, rounded down: one below 95 % does not read as 95 %."""
+    """The text in percent, rounded down: a value below 95 % does not read as 95 %."""
     return f"{np.floor(probability * 1000.0) / 10.0:.1f} %"
 
 
 def worst_first(remarks: Sequence[Remark]) -> list[Remark]:
-    """The remarks, refusals first, then warnings, then notes."""
+    """The remarks, refusals first, then warnings and notes."""
     return sorted(remarks, key=lambda remark: SEVERITIES.index(remark.severity))
 
 
@@ -284,7 +291,7 @@ def _remark(
     lines: Sequence[str] = (),
     table: Table | None = None,
 ) -> Remark:
-    # What is wrong with all measurements of a site names none of them.
+    # A finding about all measurements of a site has no rows.
     counted = f"{count:,} {noun}{'' if count == 1 else 's'}" if count else f"all {noun}s"
     listed = list(lines[:LISTED])
     if len(lines) > len(listed):

@@ -14,49 +14,49 @@ VARIANT = Field("variant", "variant")
 
 
 def variant_sheets(studies: Sequence[VariantStudy]) -> list[Sheet]:
-    """Of every study: all variants, the hull, the weights of eq. 2, and the metrics if any; and
-    the variants of each kernel over the size of its problem."""
+    """The sheets of every study (variants, hull, weights of eq. 2, and metrics if any), and those
+    of the variants of each kernel over the size of its problem."""
     return [
         *map(scaling_sheet, scalings(studies)),
         *(
             sheet
-            for shown, title in zip(studies, study_titles(studies), strict=True)
+            for study, title in zip(studies, study_titles(studies), strict=True)
             for sheet in (
-                costs_sheet(shown, title),
-                hull_sheet(shown, title),
-                weights_sheet(shown, title),
-                *([metrics_sheet(shown, title)] if shown.metrics else []),
+                costs_sheet(study, title),
+                hull_sheet(study, title),
+                weights_sheet(study, title),
+                *([metrics_sheet(study, title)] if study.metrics else []),
             )
         ),
     ]
 
 
-def scaling_sheet(shown: Scaling) -> Sheet:
-    """Every variant's costs at each size."""
-    size = Field(shown.size, shown.size, "", 0)
+def scaling_sheet(scaling: Scaling) -> Sheet:
+    """The costs of every variant at each size."""
+    size = Field(scaling.size, scaling.size, "", 0)
     rows: list[Row] = [
-        {VARIANT: name, size: at, **_costs(cost, shown.work_unit)}
-        for name, costs in shown.variants.items()
-        for at, cost in zip(shown.sizes, costs, strict=True)
+        {VARIANT: name, size: value, **_costs(cost, scaling.work_unit)}
+        for name, costs in scaling.variants.items()
+        for value, cost in zip(scaling.sizes, costs, strict=True)
     ]
-    caption = f"Variants of {shown.kernel} over {shown.size}"
-    return Sheet.of(f"scaling_{file_stem(shown.kernel)}", caption, shown.simulated, rows)
+    caption = f"Variants of {scaling.kernel} over {scaling.size}"
+    return Sheet.of(f"scaling_{file_stem(scaling.kernel)}", caption, scaling.simulated, rows)
 
 
-def summary(shown: VariantStudy, title: str) -> str:
-    """What a person should know of a study first, in sentences."""
-    fastest, least = shown.fastest, shown.least_energy
+def summary(study: VariantStudy, title: str) -> str:
+    """The main results of a study, in sentences."""
+    fastest, least = study.fastest, study.least_energy
     more_pct = 100.0 * (fastest.energy_j / least.energy_j - 1.0)
     slower_pct = 100.0 * (least.time_s / fastest.time_s - 1.0)
-    left_out = ", ".join(f"{n} {reason}" for reason, n in shown.of.left_out.items())
-    where = f"{len(shown.variants)} variants at {setting_label(shown.of.setting)}"
+    omitted = ", ".join(f"{n} {reason}" for reason, n in study.of.left_out.items())
+    where = f"{len(study.variants)} variants at {setting_label(study.of.setting)}"
     return (
         f"{title}: {where}. The fastest ({fastest.name}) takes {more_pct:.1f} % more energy than "
         f"the one of least energy ({least.name}), which is {slower_pct:.1f} % slower. On the hull, "
         f"a variant that takes as much energy as the fastest is up to "
-        f"{shown.same_energy_slower_pct:.1f} % slower, and one that is as fast as that of least "
-        f"energy takes up to {shown.same_time_more_energy_factor:.3f} times the energy."
-        + (f" Measurements left out: {left_out}." if left_out else "")
+        f"{study.same_energy_slower_pct:.1f} % slower, and one that is as fast as that of least "
+        f"energy takes up to {study.same_time_more_energy_factor:.3f} times the energy."
+        + (f" Measurements left out: {omitted}." if omitted else "")
     )
 
 
@@ -71,7 +71,7 @@ def _costs(variant: VariantCosts, unit: str) -> Row:
 
 
 def _predicted(variant: VariantCosts) -> Row:
-    """The predicted costs, where there are any."""
+    """The predicted costs, if there are any."""
     fields = {
         Field("predicted_s", "time, predicted", "s", -1): variant.predicted_s,
         Field("predicted_j", "energy, predicted", "J", -1): variant.predicted_j,
@@ -80,7 +80,7 @@ def _predicted(variant: VariantCosts) -> Row:
 
 
 def costs_sheet(shown: VariantStudy, title: str) -> Sheet:
-    """Every variant's costs, the fastest first."""
+    """The costs of every variant, the fastest first."""
     ordered = sorted(shown.variants, key=lambda variant: variant.time_s)
     unit, repeats = shown.of.work_unit, Field("repeats", "repeats", "", 0)
     rows: list[Row] = [
@@ -101,7 +101,7 @@ def hull_sheet(shown: VariantStudy, title: str) -> Sheet:
 
 
 def weights_sheet(shown: VariantStudy, title: str) -> Sheet:
-    """For which alpha of alpha t + (1 - alpha) e which variant is best (Anzt et al. 2015)."""
+    """The variants of least alpha t + (1 - alpha) e, with ranges of alpha (Anzt et al. 2015)."""
     rows: list[Row] = [
         {
             VARIANT: relative.variant.name,
@@ -117,7 +117,7 @@ def weights_sheet(shown: VariantStudy, title: str) -> Sheet:
 
 
 def metrics_sheet(shown: VariantStudy, title: str) -> Sheet:
-    """Each metric's correlations, and the means above and not above its mean."""
+    """The correlations of each metric, and mean costs above and not above the metric's mean."""
     rows: list[Row] = []
     per_s, per_j = (f"{shown.of.work_unit}/{unit}" for unit in ("s", "J"))
     for entry in shown.metrics:
@@ -128,11 +128,11 @@ def metrics_sheet(shown: VariantStudy, title: str) -> Sheet:
             Field("mean", "mean", "", -1): entry.mean,
         }
         for name in ("rate", "efficiency", "product"):
-            one = getattr(entry, name)
+            correlation = getattr(entry, name)
             row |= {
-                Field(f"r_{name}", f"r with {name}", "", 3): one.r,
-                Field(f"r_{name}_low", "95 % from", "", 2): one.low,
-                Field(f"r_{name}_high", "to", "", 2): one.high,
+                Field(f"r_{name}", f"r with {name}", "", 3): correlation.r,
+                Field(f"r_{name}_low", "95 % from", "", 2): correlation.low,
+                Field(f"r_{name}_high", "to", "", 2): correlation.high,
             }
         for name, side in (("above", entry.above), ("below", entry.below)):
             words = "above" if name == "above" else "not above"
