@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class KernelCounters:
     """A kernel's counters, medians over its measurements.
 
-    ``instructions_per_cycle``: NaN if one of the two was not counted. ``counted``: class ->
+    ``instructions_per_cycle``: NaN if no measurement counted both. ``counted``: class ->
     operations or bytes of one iteration, derived from counters. ``counted_over_exact``: their ratio
     to the kernel's exact counts, for classes that it has. ``least_share``: the least share of the
     time in which an event was counted; below 1, counts are estimates (multiplexing).
@@ -67,8 +67,8 @@ def _summary(
     least_share = 1.0
     for row, counters in rows:
         events = counters.get("events", {})
-        if events.get("cycles"):
-            per_cycle.append(events.get("instructions", math.nan) / events["cycles"])
+        if events.get("cycles") and "instructions" in events:
+            per_cycle.append(events["instructions"] / events["cycles"])
         least_share = min([least_share, *counters.get("share", {}).values()])
         for name, value in counters.get("derived", {}).items():
             counted[name].append(value)

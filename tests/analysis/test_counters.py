@@ -99,16 +99,17 @@ def test_a_fraction_of_the_roof_is_a_kernels_rate_over_the_best_rate_at_its_sett
     assert {f.label: f.limited_by for f in fractions}["bytes"] == "dram"
 
 
-def test_a_run_that_counted_no_cycles_says_nothing_of_instructions_per_cycle() -> None:
+def test_a_run_that_counted_one_of_both_says_nothing_of_instructions_per_cycle() -> None:
     rows = [
         {"provenance": counted(events={"cycles": 0.0, "instructions": 5.0}, derived={"dp": 50.0})},
         {"provenance": counted(events={"cycles": 10.0, "instructions": 5.0})},
+        {"provenance": counted(events={"cycles": 10.0})},
         {"kernel": "none", "provenance": counted(events={"instructions": 5.0})},
         {"kernel": "empty", "provenance": counted()},
     ]
     by_label = {entry.label: entry for entry in kernel_counters(dataset(rows), "s")}
     assert set(by_label) == {"k", "none"}
-    assert (by_label["k"].rows, by_label["k"].instructions_per_cycle) == (2, 0.5)
+    assert (by_label["k"].rows, by_label["k"].instructions_per_cycle) == (3, 0.5)
     assert by_label["k"].counted_over_exact == {}
     assert math.isnan(by_label["none"].instructions_per_cycle)
 
