@@ -1,5 +1,5 @@
-"""Measuring one point on its node.
+"""Measures one point on its node.
 
-:mod:`campaign.measure.point_life` is what happens from setting clocks to restoring them. It runs
-in a subprocess of its own (:mod:`campaign.measure.subprocesses`) that can be killed.
+:mod:`campaign.measure.point_life` does the whole measurement, from setting clocks to restoring
+them, in a subprocess (:mod:`campaign.measure.subprocesses`) that can be killed.
 """

@@ -1,8 +1,7 @@
 """``python -m campaign.measure RESULT``: measure one point and end.
 
-A job step or an MPI launcher starts it on every rank. What to measure is in the environment, which
-both hand on to all nodes: a worker's files are on its node alone. Rank 0 writes the record, whole
-or not at all.
+A job step or an MPI launcher starts it on every rank. The request is in the environment, which both
+pass on to all nodes: a worker's files exist on its node only. Rank 0 writes the record atomically.
 """
 
 from __future__ import annotations
@@ -23,39 +22,41 @@ from campaign.store.journal import encode
 from campaign.store.measurement import Measurement
 from sites.clocks.shared.journal import put_back_held
 
-ASKED = "CAMPAIGN_POINT"
-"""The environment variable that says what to measure; see :func:`asked_in_environment`."""
+REQUEST_VARIABLE = "CAMPAIGN_POINT"
+"""The environment variable with the request; see :func:`request_environment`."""
 
 
 def end(number: int, frame: FrameType | None) -> None:
-    """SIGTERM ends the process through its ``finally`` blocks, so that clocks are restored."""
+    """Handle SIGTERM: end through the ``finally`` blocks, so that clocks are restored."""
     raise SystemExit(128 + number)
 
 
 def first_out_of_memory() -> None:
-    """Make this process the first that the system ends when memory runs out, so that the kernel
-    is ended and the worker survives to record the failure."""
+    """Make the OOM killer choose this process first, so that the worker survives and records the
+    failure."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
-def asked_in_environment(setup: PartitionSetup, point: Point, attempt: int) -> dict[str, str]:
-    """The variable that tells :func:`main` what to measure: JSON, compressed, as base64."""
-    asked = {"setup": setup.as_dict(), "point": point.as_dict(), "attempt": attempt}
-    return {ASKED: base64.b64encode(zlib.compress(json.dumps(asked).encode())).decode()}
+def request_environment(setup: PartitionSetup, point: Point, attempt: int) -> dict[str, str]:
+    """The environment variable with the request for :func:`main`: JSON, compressed, as base64."""
+    request = {"setup": setup.as_dict(), "point": point.as_dict(), "attempt": attempt}
+    packed = base64.b64encode(zlib.compress(json.dumps(request).encode()))
+    return {REQUEST_VARIABLE: packed.decode()}
 
 
 def main(result: str) -> None:
-    """Measure what the environment asks for; the record goes to ``result``."""
+    """Measure the point that the environment requests; write the record to ``result``."""
     signal.signal(signal.SIGTERM, end)
     first_out_of_memory()
-    asked = json.loads(zlib.decompress(base64.b64decode(os.environ.pop(ASKED))))
-    setup = PartitionSetup.from_dict(asked["setup"])
-    point, attempt = Point.from_dict(asked["point"]), asked["attempt"]
+    packed = os.environ.pop(REQUEST_VARIABLE)
+    request = json.loads(zlib.decompress(base64.b64decode(packed)))
+    setup = PartitionSetup.from_dict(request["setup"])
+    point, attempt = Point.from_dict(request["point"]), request["attempt"]
     try:
         if os.environ.get("SLURM_PROCID", "0") == "0":
             write_record(setup, point, attempt, Path(result))
-        else:  # on a node without the worker's folder, perhaps, and rank 0 of a world of its own
+        else:  # perhaps on a node without the worker's folder, and rank 0 of another MPI world
             measure(setup, point, attempt)
     finally:
         # A signal may have come before the point restored its clocks.
@@ -67,10 +68,10 @@ class UnwrittenRecordError(Exception):
 
 
 def write_record(setup: PartitionSetup, point: Point, attempt: int, result: Path) -> None:
-    """Measure, and on rank 0 put the record at ``result``.
+    """Measure, and on rank 0 write the record to ``result``.
 
     Raises:
-        UnwrittenRecordError: it cannot be written.
+        UnwrittenRecordError: the record cannot be written.
     """
 
     def keep(measurement: Measurement) -> None:

@@ -1,10 +1,10 @@
-"""Whether the clocks that were asked for are shown, and by what.
+"""Proofs that a measurement ran at the requested clocks.
 
-What the hardware reports inside the window is compared with what was asked for, and so is the core
-clock that a timed loop gives right before and right after it (:mod:`kernels.host.timed_clock`).
-Each contradiction is a failure. A clock is shown where the hardware reports it in every window, or
-where every timing on every CPU agrees with it. Nothing has to be shown where nothing was asked for,
-nor for a memory clock if the site has only one.
+Two things are compared with the requested clock: the hardware's report inside the window, and the
+core clock that a timed loop measures right before and right after it
+(:mod:`kernels.host.timed_clock`). Each contradiction is a failure. A clock is proven if the
+hardware reports it in every window, or if every timing on every CPU agrees with it. A clock that
+was not requested needs no proof, nor does a memory clock if the site has only one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sites.clocks.shared.limited import is_limit
 from sites.site_file import Site
 
 TIMED_PCT = 0.5
-"""Timing is not compared more closely: a processor's reference clock may be 0.2 % off."""
+"""The least tolerance of a timing: a processor's reference clock may be 0.2 % off."""
 
 
 class UnachievedClockError(Exception):
@@ -29,91 +29,92 @@ class UnachievedClockError(Exception):
 
 @dataclass(frozen=True)
 class ClockProof:
-    """``by``: what shows the clocks (``read back`` or ``timed``), empty where nothing had to be
-    shown or nothing shows them. ``missing``: what is not shown and why; empty where nothing is."""
+    """``by``: the kind of proof (``read back`` or ``timed``), empty if none was needed or one is
+    missing. ``missing``: the clocks without a proof, and why; empty if there are none."""
 
     by: str = ""
     missing: str = ""
 
 
 def proof_of_all(proofs: Sequence[tuple[str, ClockProof]]) -> ClockProof:
-    """The proof of a point from those of its ranks, each with the name of its node: what is not
-    shown on one node is not shown."""
+    """The proof of a point from those of its ranks, each with the name of its node. A clock that is
+    not proven on one node is not proven."""
     missing = dict.fromkeys((node, proof.missing) for node, proof in proofs if proof.missing)
     if missing:
         several = len({node for node, _ in proofs}) > 1
         return ClockProof(
             missing="; ".join(f"{node}: {text}" if several else text for node, text in missing)
         )
-    by = {proof.by for _, proof in proofs}
-    return ClockProof(TIMED if TIMED in by else "".join(sorted(by)[-1:]))
+    kinds = {proof.by for _, proof in proofs}
+    return ClockProof(TIMED if TIMED in kinds else "".join(sorted(kinds)[-1:]))
 
 
-def prove(site: Site, asked: Setting, windows: Sequence[Window]) -> ClockProof:
-    """What shows that all windows ran at the clocks that were asked for.
+def prove(site: Site, requested: Setting, windows: Sequence[Window]) -> ClockProof:
+    """The proof that all windows ran at the requested clocks.
 
     Raises:
-        UnachievedClockError: they did not.
+        UnachievedClockError: a window ran at others.
     """
-    by, missing = [], []
-    second = "memory clock" if asked.uncore_mhz is None else "uncore clock"
+    kinds, missing = [], []
+    second = "memory clock" if requested.uncore_mhz is None else "uncore clock"
     for i, name in enumerate(("core clock", second)):
-        mhz = asked.clocks[i]
+        mhz = requested.clocks[i]
         if mhz is None:
             continue
-        limited = asked.power_limit_w is not None
-        read = [_read_back(site, window, i, mhz, name, limited) for window in windows]
+        limited = requested.power_limit_w is not None
+        reports = [_read_back(site, window, i, mhz, name, limited) for window in windows]
         timed = [_timed(site, window, mhz, limited) for window in windows] if i == 0 else []
         if i == 1 and len({setting.clocks[1] for setting in site.settings}) == 1:
             continue
-        if all(read):
-            by.append(READ_BACK)
+        if all(reports):
+            kinds.append(READ_BACK)
         elif timed and all(timed):
-            by.append(TIMED)
+            kinds.append(TIMED)
         else:
             why = "this node does not report it" + ("" if i else _as_timed(windows))
             missing.append(f"{name} {mhz:g} MHz: {why}")
-    for name, read_back in _others_read_back(asked, windows).items():
+    for name, read_back in _limit_and_profile_read_back(requested, windows).items():
         if read_back:
-            by.append(READ_BACK)
+            kinds.append(READ_BACK)
         else:
             missing.append(f"{name}: this node does not report it")
     if missing:
         return ClockProof(missing="; ".join(missing))
-    return ClockProof(by=TIMED if TIMED in by else "".join(by[:1]))
+    return ClockProof(by=TIMED if TIMED in kinds else "".join(kinds[:1]))
 
 
-def _others_read_back(asked: Setting, windows: Sequence[Window]) -> dict[str, bool]:
-    """Whether every window reported the power limit and the profile, as far as they were asked for,
-    by the name of each with its value.
+def _limit_and_profile_read_back(requested: Setting, windows: Sequence[Window]) -> dict[str, bool]:
+    """Whether every window reported the requested power limit and the requested profile. The keys:
+    the name and the value of each that was requested.
 
     Raises:
-        UnachievedClockError: another one was reported.
+        UnachievedClockError: a window reported another one.
     """
-    limit_w, profile = asked.power_limit_w, asked.profile
-    read = {}
+    limit_w, profile = requested.power_limit_w, requested.profile
+    is_read_back = {}
     if limit_w is not None:
         limits_w = [window.achieved.power_limit_w for window in windows]
-        for found_w in limits_w:
-            if found_w is not None and not is_limit(found_w, limit_w):
+        for reported_w in limits_w:
+            if reported_w is not None and not is_limit(reported_w, limit_w):
                 raise UnachievedClockError(
-                    f"power limit: asked for {limit_w:g} W, and it was {found_w:g} W"
+                    f"power limit: asked for {limit_w:g} W, and it was {reported_w:g} W"
                 )
-        read[f"power limit {limit_w:g} W"] = None not in limits_w
+        is_read_back[f"power limit {limit_w:g} W"] = None not in limits_w
     if profile is not None:
         profiles = [window.achieved.profile for window in windows]
-        for found in profiles:
-            if found not in (None, profile):
-                raise UnachievedClockError(f"profile: asked for {profile}, and it was {found}")
-        read[f"profile {profile}"] = None not in profiles
-    return read
+        for reported in profiles:
+            if reported not in (None, profile):
+                raise UnachievedClockError(f"profile: asked for {profile}, and it was {reported}")
+        is_read_back[f"profile {profile}"] = None not in profiles
+    return is_read_back
 
 
 def _read_back(
     site: Site, window: Window, clock: int, mhz: float, name: str, limited: bool
 ) -> bool:
-    """Whether the hardware reported one of the setting's clocks in the window. A core clock that is
-    ``limited`` may be lower than asked for, and another one on each device."""
+    """Whether the hardware reported a clock in the window. ``clock``: its index in the setting's
+    clocks; ``mhz``: the requested one. A core clock that is ``limited`` may be lower than requested
+    and differ between devices."""
     achieved = window.achieved.clocks[clock]
     if achieved is None:
         return False
@@ -131,13 +132,13 @@ def _read_back(
 
 
 def _timed(site: Site, window: Window, mhz: float, limited: bool) -> bool:
-    """Whether the timings before and after the window agree with the clock on every CPU; one that
-    is ``limited`` may be lower, and is then not shown."""
+    """Whether the timings before and after the window agree with the clock on every CPU. A clock
+    that is ``limited`` may be lower, and then has no proof."""
     if not all(window.timed_mhz):
         return False
     allowed = max(site.clocks.tolerance_pct, TIMED_PCT) / 100.0
-    typical = [statistics.median(timed) / mhz - 1.0 for timed in window.timed_mhz]
-    if min(typical) > allowed or (max(typical) < -allowed and not limited):
+    deviations = [statistics.median(timed) / mhz - 1.0 for timed in window.timed_mhz]
+    if min(deviations) > allowed or (max(deviations) < -allowed and not limited):
         before, after = (statistics.median(timed) for timed in window.timed_mhz)
         raise UnachievedClockError(
             f"core clock: asked for {mhz:g} MHz, and a timed loop ran at {before:.0f} MHz before "
@@ -147,7 +148,7 @@ def _timed(site: Site, window: Window, mhz: float, limited: bool) -> bool:
 
 
 def _as_timed(windows: Sequence[Window]) -> str:
-    """What a timed loop said, for a message."""
+    """The range of the timings as a clause of a message; empty without timings."""
     timed = timed_mhz(windows)
     if not timed:
         return ""
@@ -155,5 +156,5 @@ def _as_timed(windows: Sequence[Window]) -> str:
 
 
 def timed_mhz(windows: Sequence[Window]) -> list[float]:
-    """Every timing before and after the windows, in MHz."""
+    """All timings before and after the windows, in MHz."""
     return [mhz for window in windows for cpus in window.timed_mhz for mhz in cpus]

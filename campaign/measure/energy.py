@@ -12,8 +12,8 @@ from campaign.store.channel_energy import NONE, Energy, channel_energy
 from sites.meters import Channel
 from sites.meters.shared.meter import contains
 
-APART = 3.0
-"""Meters of one domain disagree when they differ by more than this many of their uncertainties."""
+DISAGREEMENT = 3.0
+"""Meters of one domain disagree if they differ by more than this multiple of the uncertainty."""
 
 
 class HasChannel(Protocol):
@@ -34,7 +34,7 @@ AChannel = TypeVar("AChannel", bound=HasChannel)
 
 @dataclass(frozen=True)
 class MeterChannel:
-    """A channel of a meter that was not read over a window. ``node``: see :class:`MeterTrace`."""
+    """A channel of a meter without readings over a window. ``node``: see :class:`MeterTrace`."""
 
     meter: str
     channel: Channel
@@ -57,7 +57,7 @@ class NodeEnergy:
 
 
 def node_energy(traces: Sequence[MeterTrace], begin_ns: int, end_ns: int) -> NodeEnergy:
-    """The energy of a node from the traces of its meters; NaN where no channel counts."""
+    """The energy of a node from the traces of its meters; NaN if no channel counts."""
     energies = {t.name: channel_energy(t.trace, t.channel, begin_ns, end_ns) for t in traces}
     counted = counted_channels(traces)
     return NodeEnergy(
@@ -69,11 +69,11 @@ def node_energy(traces: Sequence[MeterTrace], begin_ns: int, end_ns: int) -> Nod
 
 
 def counted_channels(channels: Sequence[AChannel]) -> list[AChannel]:
-    """The channels whose energies add up to the node's, so that nothing is counted twice.
+    """The channels whose sum is the node's energy, with nothing counted twice.
 
-    Left out are: channels of a meter with ``use = "check"``; a channel that measures the same as
-    another one by other means; a channel inside another; a domain that is part of another one
-    that counts; and a domain that an earlier meter measures.
+    These do not count: channels of a meter with ``use = "check"``; a channel that measures by other
+    means what another one measures; a channel inside another; a domain that is part of another
+    domain that counts; and a domain that an earlier meter measures.
     """
     usable = [c for c in channels if c.use == "energy" and c.channel.same_as is None]
     # The first meter of a domain counts. On several nodes the meters' names begin with the node's.
@@ -104,45 +104,45 @@ def added(parts: Iterable[Energy]) -> Energy:
 
 
 def mean_of(windows: Sequence[Energy], iterations: Sequence[int]) -> Energy:
-    """The energy of one iteration over all windows, each of its number of ``iterations``.
+    """The energy of one iteration over all windows. ``iterations``: the number in each window.
 
-    Its random uncertainty is the larger of what the windows state and of what their spread
-    shows; the uncertainty of the calibration does not fall with the number of windows.
+    The random uncertainty is the larger one of the windows' uncertainties and their spread. The
+    uncertainty of the calibration does not fall with the number of windows.
     """
     n, total = len(windows), sum(iterations)
     mean_j = sum(w.energy_j for w in windows) / total
     stated = sum(w.random_j**2 for w in windows)
-    apart = ((w.energy_j - mean_j * i) ** 2 for w, i in zip(windows, iterations, strict=True))
-    shown = sum(apart) * n / (n - 1) if n > 1 else 0.0
+    squares = ((w.energy_j - mean_j * i) ** 2 for w, i in zip(windows, iterations, strict=True))
+    spread = sum(squares) * n / (n - 1) if n > 1 else 0.0
     gain_j = sum(w.gain_j for w in windows)
-    return Energy(mean_j, math.sqrt(max(stated, shown)) / total, gain_j / total)
+    return Energy(mean_j, math.sqrt(max(stated, spread)) / total, gain_j / total)
 
 
 def _disagreements(traces: Sequence[MeterTrace], energies: dict[str, Energy]) -> Iterable[str]:
-    """Where meters of one domain differ, or a counter and its own power."""
+    """Sentences where meters of one domain, or a counter and its meter's power, differ."""
     by_domain: dict[tuple[str, str], dict[str, list[Energy]]] = {}
     for t in traces:
         if t.channel.same_as is None:
             meters = by_domain.setdefault((t.node, t.channel.domain), {})
             meters.setdefault(t.meter, []).append(energies[t.name])
         else:
-            other = t.name.removesuffix(t.channel.name) + t.channel.same_as
-            if other in energies:
-                yield from _difference(t.name, energies[t.name], other, energies[other])
+            twin = t.name.removesuffix(t.channel.name) + t.channel.same_as
+            if twin in energies:
+                yield from _difference(t.name, energies[t.name], twin, energies[twin])
     for (node, domain), meters in by_domain.items():
         front = f"{node}/".removeprefix("/")
-        (first_meter, first), *others = meters.items()
-        for meter, parts in others:
+        (first_meter, first), *later = meters.items()
+        for meter, parts in later:
             # Another number of parts means that the meters measure different things.
             if len(parts) == len(first):
                 names = f"{front}{meter} ({domain})", f"{front}{first_meter} ({domain})"
                 yield from _difference(names[0], added(parts), names[1], added(first))
 
 
-def _difference(name: str, energy: Energy, other_name: str, other: Energy) -> Iterable[str]:
-    difference_j = energy.energy_j - other.energy_j
-    if abs(difference_j) > APART * math.hypot(energy.std_j, other.std_j):
+def _difference(name: str, energy: Energy, second_name: str, second: Energy) -> Iterable[str]:
+    difference_j = energy.energy_j - second.energy_j
+    if abs(difference_j) > DISAGREEMENT * math.hypot(energy.std_j, second.std_j):
         yield (
-            f"{name} measured {energy.energy_j:.6g} J ({energy.std_j:.2g}) and {other_name} "
-            f"{other.energy_j:.6g} J ({other.std_j:.2g})"
+            f"{name} measured {energy.energy_j:.6g} J ({energy.std_j:.2g}) and {second_name} "
+            f"{second.energy_j:.6g} J ({second.std_j:.2g})"
         )

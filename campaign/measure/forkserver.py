@@ -1,6 +1,6 @@
 """A warm interpreter that forks a measuring subprocess for every point.
 
-``python -m campaign.measure.forkserver SETUP.json`` imports once what the kernels need, stays
+``python -m campaign.measure.forkserver SETUP.json`` imports the kernels' modules once, stays
 single-threaded, and then reads requests on its standard input, one JSON object a line: ``point``,
 ``attempt``, ``result`` and ``log`` (paths) and ``timeout_s``. It answers each with a line
 ``{"exit": code or null, "timed_out": bool}`` after the child and all its processes have ended.
@@ -56,12 +56,12 @@ def main(setup_file: str) -> None:
     except FileNotFoundError:
         if Path(setup_file).parent.exists():
             raise
-        return  # the worker has ended meanwhile, and removed its folder: nobody asks for a point
+        return  # the worker has ended meanwhile, and removed its folder: no request will come
     setup = PartitionSetup.from_dict(json.loads(text))
     packing()  # imported once, not by every child
     for line in restore_left_over():
         print(line, file=sys.stderr)
-    # Every point reports an error of the clock control itself.
+    # Each point reports an error of the clock control.
     with contextlib.suppress(ClocksError, ValueError):
         open_control(setup.site)
     for name in setup.kernels:
@@ -92,7 +92,7 @@ def main(setup_file: str) -> None:
 
 
 def _warm_up(setup: PartitionSetup) -> None:
-    """Run once what every child runs, so that its one-time costs do not arise in each child."""
+    """Run once the code that every child runs, so that no child has its one-time costs."""
     time_ns = np.arange(2)
     trace = Trace("", "", "W", time_ns, time_ns.astype(np.float32))
     point = make_point(
@@ -113,21 +113,20 @@ def _warm_up(setup: PartitionSetup) -> None:
 
 
 class _OutOfTime(BaseException):
-    """The time limit of a point in this process. ``except Exception`` does not catch it."""
+    """A point in this process exceeded its time limit. ``except Exception`` does not catch it."""
 
 
 def _alarm(number: int, frame: FrameType | None) -> None:
     raise _OutOfTime
 
 
-def _measure_here(setup: PartitionSetup, asked: dict[str, Any]) -> tuple[int | None, bool]:
-    """Measure a simulated point in this process. Returns (exit status, whether time ran out) as
-    :func:`_watch` does; the reason of a failure goes to the log."""
+def _measure_here(setup: PartitionSetup, request: dict[str, Any]) -> tuple[int | None, bool]:
+    """Measure a simulated point in this process; see :func:`_watch`. A failure goes to the log."""
     signal.signal(signal.SIGALRM, _alarm)
     try:
-        signal.setitimer(signal.ITIMER_REAL, asked["timeout_s"])
+        signal.setitimer(signal.ITIMER_REAL, request["timeout_s"])
         write_record(
-            setup, Point.from_dict(asked["point"]), asked["attempt"], Path(asked["result"])
+            setup, Point.from_dict(request["point"]), request["attempt"], Path(request["result"])
         )
         signal.setitimer(signal.ITIMER_REAL, 0.0)
     except _OutOfTime:
@@ -137,13 +136,13 @@ def _measure_here(setup: PartitionSetup, asked: dict[str, Any]) -> tuple[int | N
         unwritten = isinstance(error, UnwrittenRecordError)
         with contextlib.suppress(OSError):
             why = str(error) if unwritten else traceback.format_exc()
-            Path(asked["log"]).write_text(why, encoding="utf-8")
+            Path(request["log"]).write_text(why, encoding="utf-8")
         return os.EX_IOERR if unwritten else 1, False
     return 0, False
 
 
-def _child(libc: ctypes.CDLL, setup: PartitionSetup, asked: dict[str, Any]) -> None:
-    """The measuring subprocess; never returns."""
+def _child(libc: ctypes.CDLL, setup: PartitionSetup, request: dict[str, Any]) -> None:
+    """Run the measuring subprocess; never returns."""
     code = 1
     try:
         os.setsid()
@@ -151,15 +150,15 @@ def _child(libc: ctypes.CDLL, setup: PartitionSetup, asked: dict[str, Any]) -> N
         signal.signal(signal.SIGTERM, end)
         first_out_of_memory()
         try:
-            log = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         except OSError as error:
-            raise UnwrittenRecordError(f"{asked['log']}: {error.strerror}") from None
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nothing, 0)
+            raise UnwrittenRecordError(f"{request['log']}: {error.strerror}") from None
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
         write_record(
-            setup, Point.from_dict(asked["point"]), asked["attempt"], Path(asked["result"])
+            setup, Point.from_dict(request["point"]), request["attempt"], Path(request["result"])
         )
         code = 0
     except SystemExit as exit_:
@@ -184,16 +183,16 @@ def _watch(child: int, timeout_s: float, requests: BinaryIO) -> tuple[int | None
     ended = os.pidfd_open(child)
     try:
         while True:
-            left = deadline - time.monotonic()
-            asked = requests.fileno()
-            ready, _, _ = select.select([ended, asked], [], [], max(left, 0.0))
+            remaining_s = deadline - time.monotonic()
+            stdin = requests.fileno()
+            ready, _, _ = select.select([ended, stdin], [], [], max(remaining_s, 0.0))
             if ended in ready:
                 return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), False
-            if asked in ready:  # no request comes while a child runs: the worker is gone
+            if stdin in ready:  # no request comes while a child runs: the worker is gone
                 _kill(child, ended)
                 end_descendants()
                 raise SystemExit(0)
-            if left <= 0:
+            if remaining_s <= 0:
                 _kill(child, ended)
                 return None, True
     finally:
@@ -211,7 +210,7 @@ def _kill(child: int, ended: int) -> None:
 
 
 def end_descendants() -> None:
-    """Kill and reap all processes that the child has left behind."""
+    """Kill and reap all processes that remain after the child's end."""
     while True:
         try:
             if os.waitpid(-1, os.WNOHANG)[0] != 0:

@@ -1,4 +1,4 @@
-"""Hardware counters of a point: opening the site's groups, and what a measurement keeps of them."""
+"""Hardware counters of a point: open the site's groups, and summarise the windows' counts."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from sites.site_file import Site
 class Counted:
     """Events and derived quantities of one iteration, summed over the ranks.
 
-    ``kept``: as the provenance keeps them (see :mod:`analysis.measurements.hardware_counters`);
-    ``derived``: the classes of operations among them; ``flags``: sentences about what is missing
-    or estimated.
+    ``record``: the entry of the provenance (see :mod:`analysis.measurements.hardware_counters`);
+    ``derived``: the classes of operations in it; ``flags``: sentences about missing or estimated
+    counts.
     """
 
-    kept: dict[str, Any] = field(default_factory=dict)
+    record: dict[str, Any] = field(default_factory=dict)
     derived: dict[str, float] = field(default_factory=dict)
     flags: list[str] = field(default_factory=list)
 
 
 def open_site_counters(site: Site, team: Team) -> tuple[Counters | None, list[str]]:
-    """The events of all groups of a site, open; or None, and why they cannot be counted."""
+    """Open the events of all groups of a site; or return None, and why they cannot be counted."""
     events: dict[str, str] = {}
     for group in site.counter_groups.values():
         events |= group.events
@@ -44,7 +44,7 @@ def open_site_counters(site: Site, team: Team) -> tuple[Counters | None, list[st
 
 
 def counted(site: Site, team: Team, windows: Sequence[Window]) -> Counted:
-    """What the counters showed over all windows. Called on every rank; the result is rank 0's."""
+    """The counts over all windows. Call it on every rank; rank 0 gets the result."""
     if not site.counter_groups:
         return Counted()
     iterations = sum(window.iterations for window in windows)
@@ -67,12 +67,12 @@ def counted(site: Site, team: Team, windows: Sequence[Window]) -> Counted:
             f"{len(partly)} hardware counters were counted for a part of the time and scaled; "
             f"{least} for {100 * partly[least]:.0f} %"
         )
-    kept = {"events": events, "derived": derived} | ({"share": partly} if partly else {})
-    return Counted(kept, derived, flags)
+    record = {"events": events, "derived": derived} | ({"share": partly} if partly else {})
+    return Counted(record, derived, flags)
 
 
 def _over_windows(windows: Sequence[dict[str, EventCount]]) -> dict[str, EventCount]:
-    """Sums over windows, of the events that every window counted."""
+    """The sums over the windows, for the events that every window counted."""
     names = [name for name in windows[0] if all(name in window for window in windows)]
     return {
         name: EventCount(

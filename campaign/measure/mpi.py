@@ -1,9 +1,9 @@
-"""What starts MPI ranks: those of the measuring program, and those of a user's program.
+"""The launchers of MPI ranks: those of the measuring program, and those of a user's program.
 
-The measuring program's MPI is the library that mpi4py loads: the one that MPI4PY_LIBMPI names, else
-one in this interpreter's environment, which is the wheel mpich where the extra mpi is installed,
-else the site's. A user's program has the MPI that it was linked with, and never the measuring
-program's launcher where the site has one.
+The measuring program uses the MPI library that mpi4py loads: the one that MPI4PY_LIBMPI names, else
+one in this interpreter's environment (the wheel mpich if the extra mpi is installed), else the
+site's. A user's program uses the MPI with which it was linked; if the site has a launcher, the
+measuring program's never starts it.
 """
 
 from __future__ import annotations
@@ -22,28 +22,27 @@ from sites.site_file import Site
 from sites.slurm_environment import step_environment
 
 OTHER_LIBRARY = ("MPI4PY_LIBMPI", "MPI4PY_MPIABI")
-"""With one of these variables mpi4py does not look into this interpreter's environment."""
+"""If one of these variables is set, mpi4py does not search this interpreter's environment."""
 
 MPI_TYPE = "SLURM_MPI_TYPE"
-"""srun's --mpi, as a module of the site may set it."""
+"""The variable of srun's --mpi; an environment module of the site may set it."""
 
 
 def measuring_ranks(point: Point, site: Site) -> int:
-    """How many processes measure a point: its ranks, or one on each node where the ranks are a
-    program's."""
-    started = find_kernel(point.kernel).starts_ranks
-    return site.nodes_per_point * (1 if started else point.ranks)
+    """The number of processes that measure a point: its ranks, or one on each node if the ranks are
+    a program's."""
+    starts_ranks = find_kernel(point.kernel).starts_ranks
+    return site.nodes_per_point * (1 if starts_ranks else point.ranks)
 
 
 def program_ranks(point: Point, site: Site) -> int:
-    """How many ranks the kernel starts: those of a user's program, and 1 where it is none."""
-    started = find_kernel(point.kernel).starts_ranks
-    return site.nodes_per_point * point.ranks if started else 1
+    """The number of ranks of a user's program, which the kernel starts; 1 for other kernels."""
+    starts_ranks = find_kernel(point.kernel).starts_ranks
+    return site.nodes_per_point * point.ranks if starts_ranks else 1
 
 
 def step_size(site: Site, ranks: int, cores: int) -> list[str]:
-    """srun's options for so many ranks on the nodes of a point, of which each has so many cores
-    allocated."""
+    """srun's options for the ranks on a point's nodes. ``cores``: allocated on each node."""
     nodes = site.nodes_per_point
     words = [f"--nodes={nodes}", f"--ntasks={ranks}"]
     if nodes > 1:
@@ -73,13 +72,13 @@ def measuring_mpiexec() -> str:
     in_environment = wheel_programs().get("mpiexec") or Path(sys.executable).with_name("mpiexec")
     if in_environment.exists() and not _other_library():
         return str(in_environment)
-    return _found(site_launcher())
+    return _required(site_launcher())
 
 
 def program_launcher(point: Point, site: Site) -> Launcher | None:
-    """What starts the ranks of a user's program; None where it has one, and for other kernels.
+    """The launcher of a user's program; None if the program has one rank, and for other kernels.
 
-    In a Slurm job this is srun, otherwise the site's mpiexec, or the wheel's where there is none.
+    In a Slurm job this is srun; otherwise the site's mpiexec or, without one, the wheel's.
 
     Raises:
         MissingExtraError: there is no mpiexec.
@@ -89,7 +88,7 @@ def program_launcher(point: Point, site: Site) -> Launcher | None:
         return None
     if "SLURM_JOB_ID" not in os.environ:
         wheel = wheel_programs().get("mpiexec")
-        mpiexec = _found(site_launcher() or (None if wheel is None else str(wheel)))
+        mpiexec = _required(site_launcher() or (None if wheel is None else str(wheel)))
         return Launcher((mpiexec, "-n", str(ranks)), ranks, os.environ, True)
     environment = step_environment()
     if MPI_TYPE in os.environ:
@@ -100,10 +99,10 @@ def program_launcher(point: Point, site: Site) -> Launcher | None:
 
 
 def program_step_words(point: Point, site: Site, cores: int) -> list[str]:
-    """srun and its options for a program's ranks, on nodes with so many cores allocated.
+    """srun and its options for a program's ranks. ``cores``: allocated on each node.
 
-    This step runs inside the one that measures. It requests the same clocks of the cores, so that
-    Slurm gives them no default. It requests none of a GPU: at its end Slurm would reset what the
+    This step runs inside the measuring step. It requests the same core clocks, so that Slurm does
+    not set its default. It requests no clocks of a GPU: at its end Slurm would reset those that the
     outer step has set.
     """
     mpi = program_mpi(site, point.partition)
@@ -127,7 +126,7 @@ def _other_library() -> bool:
     return any(name in os.environ for name in OTHER_LIBRARY)
 
 
-def _found(mpiexec: str | None) -> str:
+def _required(mpiexec: str | None) -> str:
     if mpiexec is None:
         raise MissingExtraError("mpich")
     return mpiexec

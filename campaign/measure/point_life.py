@@ -1,4 +1,4 @@
-"""A point's life: set clocks, warm up, measure windows, check, record, and restore the clocks."""
+"""Measures a point: set clocks, warm up, measure windows, check, record, and restore the clocks."""
 
 from __future__ import annotations
 
@@ -70,23 +70,23 @@ SLURM_VARIABLES = (
     "SLURM_CPU_FREQ_REQ",
     "SLURMD_TRES_FREQ",
 )
-STATUS_OF = (
+STATUS_OF_ERRORS = (
     ((IllegalClockError, ClocksError), CLOCK_NOT_LEGAL),
     (UnachievedClockError, CLOCK_NOT_ACHIEVED),
     (MeterError, METER_UNREADABLE),
     (ResultError, WRONG_RESULT),
     ((KernelError, SimulationError), KERNEL_FAILED),
 )
-"""Errors that a measurement may end with, and the status of one that does."""
+"""Classes of errors that end a measurement, and its status then."""
 VERSION = importlib.metadata.version("dvfs-campaign")
 
 
 @dataclass(frozen=True)
 class PartitionSetup:
-    """What all points of a partition share.
+    """The set-up that all points of a partition share.
 
-    ``kernels``: their names. ``campaign``, ``partition``: names. ``id``: of the record of how this
-    node measures (:mod:`campaign.store.setups`); empty before it is made.
+    ``kernels``, ``campaign``, ``partition``: names. ``id``: that of the set-up's record for this
+    node (:mod:`campaign.store.setups`); empty before the record is made.
     """
 
     site: Site
@@ -124,12 +124,12 @@ def measure(
     setup: PartitionSetup,
     point: Point,
     attempt: int,
-    keep: Callable[[Measurement], None] = lambda done: None,
+    keep: Callable[[Measurement], None] = lambda measurement: None,
 ) -> Measurement | None:
-    """Measure a point. A failure gives a measurement too, with its class and text.
+    """Measure a point. A failure gives a measurement too, with its status and text.
 
-    Called on every rank; returns the measurement on rank 0, and None on the others. ``keep``: is
-    given the measurement on rank 0, before the ranks of a failed point are ended.
+    Call it on every rank. It returns the measurement on rank 0, and None on the others. ``keep``:
+    called with the measurement on rank 0, before the ranks of a failed point end.
     """
     started = Measurement(
         point=point,
@@ -148,27 +148,29 @@ def measure(
             if isinstance(error, MpiError)
             else str(error)
         )
-        done = replace(started, status=KERNEL_FAILED, text=text)
-        keep(done)
-        return done
+        measurement = replace(started, status=KERNEL_FAILED, text=text)
+        keep(measurement)
+        return measurement
     try:
         started = replace(started, node="+".join(dict.fromkeys(team.nodes)))
-        done = _tried(setup, point, team, started)
-        if done.status not in COMPLETE:
-            at = f"rank {team.rank} on {team.node}: " if team.rank else ""
-            team.tell_failed(done.status, at + done.text)
+        measurement = _measure_or_fail(setup, point, team, started)
+        if measurement.status not in COMPLETE:
+            place = f"rank {team.rank} on {team.node}: " if team.rank else ""
+            team.tell_failed(measurement.status, place + measurement.text)
     except RankError as error:
-        done = replace(started, status=error.status, text=str(error))
-    done = replace(done, provenance={**done.provenance, **_provenance(setup)})
+        measurement = replace(started, status=error.status, text=str(error))
+    measurement = replace(measurement, provenance={**measurement.provenance, **_provenance(setup)})
     if team.rank == 0:
-        keep(done)
-    if done.status not in COMPLETE:
+        keep(measurement)
+    if measurement.status not in COMPLETE:
         team.end_failed()
-    return done if team.rank == 0 else None
+    return measurement if team.rank == 0 else None
 
 
-def _tried(setup: PartitionSetup, point: Point, team: Team, started: Measurement) -> Measurement:
-    """The measurement, also of a failure on this rank."""
+def _measure_or_fail(
+    setup: PartitionSetup, point: Point, team: Team, started: Measurement
+) -> Measurement:
+    """The measurement, also for a failure on this rank."""
     try:
         return _measure(setup, point, team, started)
     except RankError:
@@ -176,7 +178,7 @@ def _tried(setup: PartitionSetup, point: Point, team: Team, started: Measurement
     except MemoryError:
         status, text = KERNEL_FAILED, "out of memory"
     except Exception as error:  # a kernel's code may raise anything
-        expected = [status for kinds, status in STATUS_OF if isinstance(error, kinds)]
+        expected = [status for kinds, status in STATUS_OF_ERRORS if isinstance(error, kinds)]
         where = "".join(traceback.format_exception(error)[-3:]).strip()
         status, text = (expected[0], str(error)) if expected else (KERNEL_FAILED, where)
     return replace(started, status=status, text=text)
@@ -195,9 +197,9 @@ def _measure(setup: PartitionSetup, point: Point, team: Team, started: Measureme
     )
     with contextlib.ExitStack() as stack:
         launcher = team.launcher
-        elsewhere = launcher is not None and not launcher.children
+        is_remote = launcher is not None and not launcher.children
         try:
-            with work_in(None if elsewhere else THIS_PROCESS), _on_all_cpus_of(team):
+            with work_in(None if is_remote else THIS_PROCESS), _on_all_cpus_of(team):
                 clocks = open_control(site)
         except ValueError as error:
             raise ClocksError(str(error), "correct clocks.options in the site file") from None
@@ -215,7 +217,7 @@ def _measure(setup: PartitionSetup, point: Point, team: Team, started: Measureme
                 point.setting,
                 setup.protocol.min_duration_s,
                 point.id,
-                {name: _site_counts(site, of_phase) for name, of_phase in phases.items()},
+                {name: _site_counts(site, phase_counts) for name, phase_counts in phases.items()},
             )
             measured = WindowedMeasurement([window], {}, [])
         else:
@@ -234,25 +236,25 @@ def _measure(setup: PartitionSetup, point: Point, team: Team, started: Measureme
         text=proof.missing,
         clock_proof=proof.by,
     )
-    done = _record(started, measured, counts, setup.protocol.trim_s)
+    measurement = _record(started, measured, counts, setup.protocol.trim_s)
     if kernel.metrics is not None or measured.metrics:
         metrics = dict(kernel.metrics(params)) if kernel.metrics is not None else {}
         metrics |= measured.metrics
-        done = replace(done, provenance={**done.provenance, METRICS: metrics})
-    return done
+        measurement = replace(measurement, provenance={**measurement.provenance, METRICS: metrics})
+    return measurement
 
 
 @contextlib.contextmanager
 def _on_all_cpus_of(team: Team) -> Iterator[None]:
-    """In the body this process may run wherever a rank of its node may: the control that the first
-    rank opens sets the clocks of all of them, where a launcher has bound each to its own CPUs."""
-    own = os.sched_getaffinity(0)
-    ranks = zip(team.nodes, team.gather(own), strict=True)
+    """Let this process run, in the body, on the CPUs of all ranks of its node: a launcher may have
+    bound each rank to some CPUs, and the control of the first rank sets the clocks of all."""
+    affinity = os.sched_getaffinity(0)
+    ranks = zip(team.nodes, team.gather(affinity), strict=True)
     os.sched_setaffinity(0, set().union(*(cpus for node, cpus in ranks if node == team.node)))
     try:
         yield
     finally:
-        os.sched_setaffinity(0, own)
+        os.sched_setaffinity(0, affinity)
 
 
 def _measured(
@@ -263,7 +265,7 @@ def _measured(
     clocks: ClockControl,
     stack: contextlib.ExitStack,
 ) -> tuple[WindowedMeasurement, dict[str, float] | None]:
-    """The windows on a real node, and the counts of one iteration."""
+    """The windows on a real node, and the counts of one iteration, None if unknown."""
     meters: list[OpenMeter] = []
     for entry in setup.site.meters if team.first_on_node() else ():
         try:
@@ -275,7 +277,7 @@ def _measured(
         stack.callback(meter.close)
         meters.append(OpenMeter(meter, entry.use))
     idle = idle_power(team, meters, clocks, setup.protocol)
-    # Before the kernel starts its threads, which are then counted too.
+    # Before the kernel starts its threads, so that these are counted too.
     counters, flags = open_site_counters(setup.site, team)
     if counters is not None:
         stack.callback(counters.close)
@@ -297,15 +299,15 @@ def _measured(
     prepared.check()
     if isinstance(prepared, Flagged):
         flags = [*flags, *prepared.flags()]
-    by_counters = counted(setup.site, team, measured.windows)
+    counters_result = counted(setup.site, team, measured.windows)
     counts = team.sums(prepared.counts())
-    if counts is None and by_counters.derived:
-        counts = by_counters.derived
+    if counts is None and counters_result.derived:
+        counts = counters_result.derived
     measured = replace(
         measured,
         steps=idle | measured.steps,
-        flags=[*measured.flags, *flags, *by_counters.flags],
-        counters=by_counters.kept,
+        flags=[*measured.flags, *flags, *counters_result.flags],
+        counters=counters_result.record,
         metrics=dict(prepared.metrics()) if isinstance(prepared, WithMetrics) else {},
     )
     return measured, None if counts is None else _site_counts(setup.site, counts)
@@ -321,7 +323,7 @@ def _site_counts(site: Site, counts: Mapping[str, float]) -> dict[str, float]:
 
 
 def _timed_cpus(site: Site, team: Team) -> frozenset[int]:
-    """The CPUs on which this rank times the core clock: each is timed by one rank of its node."""
+    """The CPUs on which this rank times the core clock. One rank of the node times each CPU."""
     if device_of(site.clocks) != "cpu":
         return frozenset()
     cpus_of_ranks = [
@@ -378,8 +380,8 @@ def _record(
 
 
 def _mean(clocks_mhz: Iterable[float | None]) -> float:
-    known = [mhz for mhz in clocks_mhz if mhz is not None]
-    return sum(known) / len(known) if known else math.nan
+    read_mhz = [mhz for mhz in clocks_mhz if mhz is not None]
+    return sum(read_mhz) / len(read_mhz) if read_mhz else math.nan
 
 
 def _meters(
@@ -407,9 +409,9 @@ def _meters(
 
 
 def _traces(windows: Sequence[Window]) -> tuple[Trace, ...]:
-    """Every channel's trace over all windows, with times from the first one's start.
+    """The trace of every channel over all windows, with times from the start of the first window.
 
-    Where there are several windows, channel ``window`` marks when each of them was.
+    With several windows, the channel ``window`` marks the start and end of each.
     """
     if len(windows) == 1:
         named = (replace(t.trace, channel=t.name) for t in windows[0].traces)
@@ -421,21 +423,21 @@ def _traces(windows: Sequence[Window]) -> tuple[Trace, ...]:
         traces = [Trace("window", "", "1", edges_ns, np.array([1.0, 0.0]))]
         traces += [replace(t.trace, channel=t.name) for t in window.traces]
         for trace in (*traces, *window.marks):
-            later = replace(trace, time_ns=trace.time_ns + since_ns)
-            parts.setdefault(trace.channel, []).append(later)
+            shifted = replace(trace, time_ns=trace.time_ns + since_ns)
+            parts.setdefault(trace.channel, []).append(shifted)
     return tuple(
         replace(
-            some[0],
-            time_ns=np.concatenate([t.time_ns for t in some]),
-            value=np.concatenate([t.value for t in some]),
+            channel_traces[0],
+            time_ns=np.concatenate([t.time_ns for t in channel_traces]),
+            value=np.concatenate([t.value for t in channel_traces]),
         )
-        for some in parts.values()
+        for channel_traces in parts.values()
     )
 
 
 def _provenance(setup: PartitionSetup) -> dict[str, Any]:
     provenance: dict[str, Any] = {"simulated": setup.site.is_simulated}
-    if not setup.id:  # otherwise the set-up's record says it, once a run and node
+    if not setup.id:  # otherwise the set-up's record has it, once for each run and node
         provenance |= {"version": VERSION, "python": platform.python_version()}
     return provenance | {name: os.environ[name] for name in SLURM_VARIABLES if name in os.environ}
 

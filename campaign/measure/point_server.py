@@ -20,17 +20,15 @@ from sites.slurm_environment import slurm_environment, step_environment
 GRACE_S = 3.0
 PR_SET_PDEATHSIG = 1
 STEP_NAME = "measure"
-"""The name of the steps in which a worker measures: one at a time, and inside it that of the ranks
-of a user's program."""
+"""The name of the steps in which a worker measures, one at a time, and of the steps inside them for
+the ranks of a user's program."""
 
 _LIBC = ctypes.CDLL(None)
 
 
 class PointServer:
-    """A running fork server. ``launcher``: the words of srun; none for a child of this process.
-
-    A launcher's messages go to ``log``, and it ends with this process.
-    """
+    """A running fork server. ``launcher``: the command line of srun; empty for a child of this
+    process. A launcher's messages go to ``log``, and it ends with this process."""
 
     def __init__(self, launcher: list[str], setup_file: Path, log: Path | None = None) -> None:
         self.launcher = launcher
@@ -49,11 +47,11 @@ class PointServer:
 
     @property
     def running(self) -> bool:
-        """Whether it can be asked."""
+        """Whether the server still runs."""
         return self.process.poll() is None
 
     def ask(self, request: dict[str, Any], limit_s: float | None) -> tuple[int | None, bool]:
-        """Have a point measured; returns (exit status, whether its time ran out).
+        """Request the measurement of a point; returns (exit status, whether its time ran out).
 
         Raises:
             EOFError: the server has ended.
@@ -67,8 +65,8 @@ class PointServer:
         except OSError:
             raise EOFError from None
         while True:
-            left_s = None if until_s is None else max(until_s - time.monotonic(), 0.0)
-            if not select.select([stdout], [], [], left_s)[0]:
+            remaining_s = None if until_s is None else max(until_s - time.monotonic(), 0.0)
+            if not select.select([stdout], [], [], remaining_s)[0]:
                 raise TimeoutError
             line = stdout.readline()
             if not line:
@@ -78,7 +76,7 @@ class PointServer:
                 return answer["exit"], answer["timed_out"]
 
     def end(self, wait_s: float = GRACE_S + 2.0) -> int | None:
-        """Let it end, or end it after ``wait_s``; returns the exit status."""
+        """Ask the server to end, and end it after ``wait_s``; returns the exit status."""
         stdin, stdout = self.process.stdin, self.process.stdout
         assert stdin is not None and stdout is not None  # noqa: S101
         with contextlib.suppress(OSError):
@@ -95,12 +93,12 @@ class PointServer:
 
 
 def end_with_parent() -> None:
-    """In a new child: get SIGTERM when the worker dies. srun and mpiexec forward it."""
+    """Let a new child get SIGTERM when the worker dies. srun and mpiexec forward it."""
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def end_launcher(process: subprocess.Popen[bytes]) -> None:
-    """End srun or mpiexec, and all that it started, if it still runs.
+    """End srun or mpiexec, and all processes that it started, if it still runs.
 
     After SIGTERM srun also ends a task that ignores the signal. Killing srun with its whole
     process group would leave the task running: srun's helper, which ends it, would be dead too.
@@ -117,7 +115,7 @@ def end_launcher(process: subprocess.Popen[bytes]) -> None:
 
 
 def kill_steps() -> None:
-    """Kill what runs in the measuring steps of this job; nothing outside Slurm."""
+    """Kill the processes of the measuring steps of this job; outside Slurm do nothing."""
     if steps := _step_ids():
         with contextlib.suppress(subprocess.SubprocessError):
             subprocess.run(
@@ -129,7 +127,7 @@ def kill_steps() -> None:
 
 
 def _step_ids() -> list[str]:
-    """The ids of the measuring steps in this job, by their name; none outside Slurm."""
+    """The ids of this job's steps with the name :data:`STEP_NAME`; none outside Slurm."""
     job = os.environ.get("SLURM_JOB_ID")
     if job is None:
         return []

@@ -1,16 +1,16 @@
 """Run a program at a setting, with the site's meters, and append what was measured to a file.
 
-The program runs as it would by itself: its output, its environment, its exit status and its
-signals are those without this one. Four processes share the work:
+The program runs as it would without this process: its output, environment, exit status and signals
+are the same. Four processes share the work:
 
 - this one sets the clocks, reads the meters, waits, restores the clocks and writes the record;
-- the program's is forked first, waits until the clocks are set, and becomes the program. The kernel
-  kills it where this process dies;
-- a witness in the same process group tells which signals were sent to the group;
-- a watcher, in a session of its own, restores the clocks where this process was killed.
+- the program's process is forked first, waits until the clocks are set, and becomes the program.
+  The operating system kills it if this process dies;
+- a witness in the same process group detects which signals were sent to the group;
+- a watcher, in a separate session, restores the clocks if this process was killed.
 
-Nothing that goes wrong here keeps the program from running: it then runs at the clocks as found,
-one line on standard error says why, and the record says it too.
+No error here keeps the program from running: it then runs at the clocks as found, and a line on
+standard error and the record state the reason.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 PERIOD_S = 0.1
-"""Between two readings of the meters and the clocks."""
-KEPT = {
+"""The time between two readings of the meters and the clocks."""
+NOT_FORWARDED = {
     *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGCONT),
     *(signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU),
     *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS),
 }
-"""What is not passed on: what cannot be caught, what stops and continues a whole job of a shell,
-what tells of this process's children, and this process's faults."""
+"""Signals that do not go on to the program: those that cannot be caught, those by which a shell
+stops and continues a job, SIGCHLD, and faults of this process."""
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 """Python ignores these two, and a program would inherit that."""
 PR_SET_PDEATHSIG = 1
@@ -55,9 +55,9 @@ NOT_EXECUTABLE, NOT_FOUND = 126, 127
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What a run is to have. ``setting``: AS_FOUND leaves the clocks alone. ``facts``: what the
-    record also says (entry, arm, kernel). ``problems``: what is already wrong, a line each."""
+class RunRequest:
+    """The options of a run. ``setting``: AS_FOUND leaves the clocks alone. ``facts``: more entries
+    of the record (entry, arm, kernel). ``problems``: errors so far, a line each."""
 
     site: NodeSite | None
     setting: Setting = AS_FOUND
@@ -67,7 +67,7 @@ class Wanted:
 
 
 def become(argv: Sequence[str]) -> NoReturn:
-    """Become a program, with the environment that this process was started with."""
+    """Become a program, with the environment with which this process was started."""
     for number in IGNORED_BY_PYTHON:
         signal.signal(number, signal.SIG_DFL)
     try:
@@ -91,7 +91,7 @@ def _first_environment() -> dict[bytes, bytes]:
 
 
 def _open_missing() -> list[int]:
-    """Open what of the descriptors 0 to 2 is closed, so that nothing else gets their numbers."""
+    """Open those of the descriptors 0 to 2 that are closed, so that no other file gets them."""
     opened = []
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
@@ -101,49 +101,49 @@ def _open_missing() -> list[int]:
 
 
 class _Witness:
-    """A process of this group that holds signals back: what is sent to the group, as by a terminal
-    or ``kill -- -PGID``, or to all of a job's processes, is sent to it and to the program. Equal
-    signals within a millisecond may be one signal for it and two for this process."""
+    """A process of this group that blocks signals and so shows which were sent to the whole group,
+    as by a terminal or ``kill -- -PGID``, or to all of a job's processes: the program has these
+    already. Equal signals within a millisecond may be one for it and two for this process."""
 
     def __init__(self) -> None:
-        asked, self._ask = os.pipe()
-        self._told, tell = os.pipe()
+        questions, self._question_end = os.pipe()
+        self._answers, answer_end = os.pipe()
         parent = os.getpid()
         libc = ctypes.CDLL(None)
         self._pid = os.fork()
         if self._pid == 0:
             libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             with contextlib.suppress(BaseException):
-                os.close(self._ask)
-                _without_input_and_output()
-                while os.getppid() == parent and (number := os.read(asked, 1)):
-                    os.write(tell, b"y" if signal.sigtimedwait([number[0]], 0) else b"n")
+                os.close(self._question_end)
+                _redirect_to_null()
+                while os.getppid() == parent and (number := os.read(questions, 1)):
+                    os.write(answer_end, b"y" if signal.sigtimedwait([number[0]], 0) else b"n")
             os._exit(0)
-        os.close(asked)
-        os.close(tell)
+        os.close(questions)
+        os.close(answer_end)
 
-    def has_got(self, number: int) -> bool:
-        """Whether a signal that this process got was sent to the witness too."""
+    def has_received(self, number: int) -> bool:
+        """Whether the witness, too, received a signal that this process received."""
         with contextlib.suppress(OSError):
             # The kernel signals a group under a lock that this call waits for.
             os.setpgid(0, os.getpgid(0))
         try:
-            os.write(self._ask, bytes([number]))
-            return os.read(self._told, 1) == b"y"
+            os.write(self._question_end, bytes([number]))
+            return os.read(self._answers, 1) == b"y"
         except OSError:  # it was killed
             return False
 
     def end(self) -> None:
-        """It is not needed any more."""
+        """End the process."""
         os.kill(self._pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)
 
 
-def _without_input_and_output() -> None:
-    """Who reads the program's output sees its end when the program ends."""
-    nothing = os.open(os.devnull, os.O_RDWR)
+def _redirect_to_null() -> None:
+    """Close input and output, so that a reader of the output sees its end with the program's."""
+    null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
-        os.dup2(nothing, descriptor)
+        os.dup2(null, descriptor)
 
 
 class _Program:
@@ -151,19 +151,19 @@ class _Program:
 
     def __init__(self, argv: Sequence[str]) -> None:
         closed = _open_missing()
-        self._waited_for = signal.valid_signals() - KEPT | {signal.SIGCHLD}
-        # An ignored SIGCHLD would never come, and the program would inherit this handling.
+        self._waited_for = signal.valid_signals() - NOT_FORWARDED | {signal.SIGCHLD}
+        # An ignored SIGCHLD would never come. The program gets the handling back.
         before = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._waited_for)
         self._witness = _Witness()
-        held, self._go = os.pipe()
+        start, self._start_end = os.pipe()
         parent = os.getpid()
         libc = ctypes.CDLL(None)
         self.pid = os.fork()
         if self.pid == 0:
-            os.close(self._go)
+            os.close(self._start_end)
             libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() != parent or os.read(held, 1) != b"g":
+            if os.getppid() != parent or os.read(start, 1) != b"g":
                 os._exit(1)
             for descriptor in closed:
                 os.close(descriptor)
@@ -171,20 +171,20 @@ class _Program:
                 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
             become(argv)
-        os.close(held)
-        # Who reads the program's output sees its end when the program ends, not with this process.
-        with open(os.devnull, "r+b", buffering=0) as nothing:  # noqa: PTH123
-            os.dup2(nothing.fileno(), 0)
-            os.dup2(nothing.fileno(), 1)
+        os.close(start)
+        # A reader of the program's output sees its end when the program ends, not this process.
+        with open(os.devnull, "r+b", buffering=0) as null:  # noqa: PTH123
+            os.dup2(null.fileno(), 0)
+            os.dup2(null.fileno(), 1)
 
     def go(self) -> None:
         """Start the program."""
         with contextlib.suppress(BrokenPipeError):  # it was killed meanwhile
-            os.write(self._go, b"g")
-        os.close(self._go)
+            os.write(self._start_end, b"g")
+        os.close(self._start_end)
 
     def wait(self) -> int:
-        """Pass signals on until the program has ended; its exit status as of waitpid(2)."""
+        """Forward signals until the program has ended; return its exit status as of waitpid(2)."""
         while True:
             received = signal.sigwaitinfo(self._waited_for)
             if received.si_signo == signal.SIGCHLD:
@@ -192,11 +192,11 @@ class _Program:
                 if ended:
                     self._witness.end()
                     return status
-            elif not (_from_slurm(received) or self._witness.has_got(received.si_signo)):
+            elif not (_from_slurm(received) or self._witness.has_received(received.si_signo)):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self.pid, received.si_signo)
 
-    def listen_again(self) -> None:
+    def unblock_signals(self) -> None:
         """Let signals end this process: the program has ended, and the clocks are restored."""
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
@@ -210,9 +210,9 @@ def _from_slurm(received: signal.struct_siginfo) -> bool:
 
 
 class _Watcher:
-    """A process that restores this one's clocks where it is killed.
+    """A process that restores the clocks if this process is killed.
 
-    In a session of its own, so that what is sent to this process's group does not end it.
+    It has a separate session, so that signals to this process's group do not end it.
     """
 
     def __init__(self, root: Path) -> None:
@@ -222,7 +222,7 @@ class _Watcher:
             try:
                 os.close(self._alive)
                 os.setsid()
-                _without_input_and_output()
+                _redirect_to_null()
                 if os.read(alive, 1) == b"":
                     from sites.clocks.shared.journal import restore_left_over  # noqa: PLC0415
 
@@ -232,42 +232,41 @@ class _Watcher:
         os.close(alive)
 
     def end(self) -> None:
-        """It is not needed any more."""
+        """End the process without a restoration."""
         with contextlib.suppress(BrokenPipeError):
             os.write(self._alive, b"e")
         os.close(self._alive)
         os.waitpid(self._pid, 0)
 
 
-def run_program(argv: Sequence[str], wanted: Wanted, records: Path | None) -> int:
-    """Run a program, append the record to ``records`` where that is a file, and end as the program
-    did.
+def run_program(argv: Sequence[str], request: RunRequest, records: Path | None) -> int:
+    """Run a program, append the record to the file ``records``, if any, and end as the program did.
 
-    Returns the program's exit code; where a signal ended it, this process ends by that signal.
+    Returns the program's exit code; if a signal ended it, this process ends by that signal.
     """
     program = _Program(argv)
-    run = _Run(wanted, program.pid)
+    run = _Run(request, program.pid)
     with contextlib.ExitStack() as stack:
         sampler = run.prepare(stack)
         start_unix_s, start_ns = time.time(), time.monotonic_ns()
         program.go()
-        # A thread: the end of the program is not seen late.
-        importing = threading.Thread(target=run.import_for_the_end)
+        # A thread, so that the program's end is noticed without delay.
+        importing = threading.Thread(target=run.preload_modules)
         importing.start()
         status = program.wait()
         end_ns = time.monotonic_ns() - start_ns
         importing.join()
         measured = run.measured(sampler, start_ns, end_ns)
-    program.listen_again()
+    program.unblock_signals()
     record = {
         "format": FORMAT,
         **_job(argv),
-        **wanted.facts,
+        **request.facts,
         "start": _in_utc(start_unix_s),
         "time_s": end_ns / 1e9,
         **measured,
         "exit": os.waitstatus_to_exitcode(status),
-        "problems": [*wanted.problems, *run.problems],
+        "problems": [*request.problems, *run.problems],
     }
     for line in record["problems"]:
         print(f"campaign: {line}", file=sys.stderr)
@@ -276,21 +275,21 @@ def run_program(argv: Sequence[str], wanted: Wanted, records: Path | None) -> in
             append_record(records, record)
         except OSError as error:
             print(f"campaign: {records}: no record ({error.strerror})", file=sys.stderr)
-    return _ended_as(status)
+    return _end_as(status)
 
 
 class _Run:
-    """Clocks and meters around a program."""
+    """The clocks and meters of a program's run. ``process``: the program's id."""
 
-    def __init__(self, wanted: Wanted, process: int) -> None:
-        self.wanted = wanted
+    def __init__(self, request: RunRequest, process: int) -> None:
+        self.request = request
         self.process = process
         self.problems: list[str] = []
         self._set = False
 
     def prepare(self, stack: contextlib.ExitStack) -> Sampler | None:
-        """Set the clocks and begin to read; None where there is nothing to read."""
-        site = self.wanted.site
+        """Set the clocks and start to read meters and clocks; None if nothing can be read."""
+        site = self.request.site
         if site is None or site.is_simulated:
             if site is not None:
                 self.problems.append(f"{site.name} is simulated: nothing is set or measured")
@@ -298,18 +297,19 @@ class _Run:
         from sites.clocks import CONTROLS, open_control  # noqa: PLC0415
         from sites.clocks.shared.core_clock import work_in  # noqa: PLC0415
 
-        if self.wanted.setting != AS_FOUND and CONTROLS.load(site.clocks.control).ABOUT.sets_clocks:
-            stack.callback(_Watcher(self.wanted.root).end)
+        has_setting = self.request.setting != AS_FOUND
+        if has_setting and CONTROLS.load(site.clocks.control).ABOUT.sets_clocks:
+            stack.callback(_Watcher(self.request.root).end)
         try:
             with work_in(self.process):
-                clocks = open_control(site, self.wanted.root)
+                clocks = open_control(site, self.request.root)
             stack.callback(clocks.restore)
-            if self.wanted.setting != AS_FOUND:
-                clocks.set(self.wanted.setting)
+            if has_setting:
+                clocks.set(self.request.setting)
                 self._set = True
             return self._sampler(site, clocks, stack)
         except Exception as error:  # the program runs whatever happens here
-            self.problems.append(f"{self.wanted.setting}: not set: {error}")
+            self.problems.append(f"{self.request.setting}: not set: {error}")
             return None
 
     def _sampler(
@@ -321,7 +321,7 @@ class _Run:
             from sites.meters import open_meter  # noqa: PLC0415
 
             for entry in site.meters:
-                meter = open_meter(entry.kind, entry.options, self.wanted.root)
+                meter = open_meter(entry.kind, entry.options, self.request.root)
                 stack.callback(meter.close)
                 meters.append(OpenMeter(meter, entry.use))
             sampler = Sampler(meters, clocks, PERIOD_S, lead_s=0.0, compiled=False)
@@ -331,21 +331,21 @@ class _Run:
             return None
         return sampler
 
-    def import_for_the_end(self) -> None:
-        """Import, while the program runs, what its end needs."""
+    def preload_modules(self) -> None:
+        """Import, while the program runs, the modules that its end needs."""
         import datetime  # noqa: F401, PLC0415
         import hashlib  # noqa: F401, PLC0415
         import json  # noqa: F401, PLC0415
         import pwd  # noqa: F401, PLC0415
 
-        if self.wanted.site is not None and self.wanted.site.meters:
+        if self.request.site is not None and self.request.site.meters:
             from campaign.measure import energy  # noqa: F401, PLC0415
 
     def measured(self, sampler: Sampler | None, start_ns: int, end_ns: int) -> dict[str, Any]:
-        """What the record says of clocks and energy; None where it is not known."""
+        """The record's entries on clocks and energy; unknown values are None."""
         facts: dict[str, Any] = {
-            "core_mhz": self.wanted.setting.core_mhz,
-            "mem_mhz": self.wanted.setting.clocks[1],
+            "core_mhz": self.request.setting.core_mhz,
+            "mem_mhz": self.request.setting.clocks[1],
             "set": self._set,
             "clock_proof": None,
             "core_mhz_achieved": None,
@@ -375,24 +375,27 @@ class _Run:
         return facts
 
     def _proof(self, achieved: Setting) -> str | None:
-        """``read back`` where every clock that was set was also read, within the site's tolerance;
-        ``not achieved`` where one was read otherwise."""
-        site = self.wanted.site
+        """``not achieved`` if a clock that was read differs from the one that was set by more than
+        the site's tolerance; ``read back`` if all that were set were read; otherwise None."""
+        site = self.request.site
         if not self._set or site is None:
             return None
-        pairs = zip(self.wanted.setting.clocks, achieved.clocks, strict=True)
-        asked = [(mhz, read) for mhz, read in pairs if mhz is not None]
+        pairs = zip(self.request.setting.clocks, achieved.clocks, strict=True)
+        set_pairs = [(set_mhz, read_mhz) for set_mhz, read_mhz in pairs if set_mhz is not None]
         allowed = site.clocks.tolerance_pct / 100.0
-        if any(read is not None and abs(read / mhz - 1.0) > allowed for mhz, read in asked):
+        if any(
+            read_mhz is not None and abs(read_mhz / set_mhz - 1.0) > allowed
+            for set_mhz, read_mhz in set_pairs
+        ):
             return "not achieved"
-        return None if any(read is None for _, read in asked) else "read back"
+        return None if any(read_mhz is None for _, read_mhz in set_pairs) else "read back"
 
 
 def _job(argv: Sequence[str]) -> dict[str, Any]:
-    """Who runs what: of the arguments, which may hold secrets, a hash alone."""
+    """The job, user and program of a run. Arguments may hold secrets: only their hash is kept."""
     import hashlib  # noqa: PLC0415
 
-    named = {
+    variables = {
         "job_id": "SLURM_JOB_ID",
         "step_id": "SLURM_STEP_ID",
         "job_name": "SLURM_JOB_NAME",
@@ -401,7 +404,7 @@ def _job(argv: Sequence[str]) -> dict[str, Any]:
     return {
         "node": os.uname().nodename,
         "user": _user(),
-        **{key: os.environ.get(name) for key, name in named.items()},
+        **{key: os.environ.get(name) for key, name in variables.items()},
         "nodes": _nodes(),
         "program": Path(argv[0]).name,
         "input": hashlib.sha256("\0".join(argv).encode("utf-8", "surrogateescape")).hexdigest()[
@@ -411,8 +414,8 @@ def _job(argv: Sequence[str]) -> dict[str, Any]:
 
 
 def _nodes() -> int:
-    """How many nodes the program may run on: those of its step, or of its job where it has none, as
-    in a batch script."""
+    """The number of nodes of the program's step, or of its job outside a step, as in a batch
+    script."""
     text = os.environ.get("SLURM_STEP_NUM_NODES") or os.environ.get("SLURM_JOB_NUM_NODES") or "1"
     return int(text) if text.isdecimal() else 1
 
@@ -424,7 +427,7 @@ def _in_utc(unix_s: float) -> str:
 
 
 def _user() -> str:
-    """The user's name, or the number of one that has none here."""
+    """The user's name; the user's number if this node does not know the name."""
     import pwd  # noqa: PLC0415
 
     try:
@@ -434,7 +437,7 @@ def _user() -> str:
 
 
 def append_record(path: Path, record: Mapping[str, Any]) -> None:
-    """Append a line of JSON, whole or not at all; the file is this user's alone."""
+    """Append a line of JSON, whole or not at all; only this user may read the file."""
     import json  # noqa: PLC0415
 
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -453,7 +456,7 @@ def append_record(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def default_records() -> Path | None:
-    """``~/.local/state/dvfs-campaign/exec.jsonl`` of this user; None where there is no home."""
+    """``~/.local/state/dvfs-campaign/exec.jsonl`` of this user; None for a user without a home."""
     home = os.environ.get("XDG_STATE_HOME")
     if not home:
         try:
@@ -463,8 +466,8 @@ def default_records() -> Path | None:
     return Path(home) / "dvfs-campaign" / "exec.jsonl"
 
 
-def _ended_as(status: int) -> int:
-    """The program's exit code; where a signal ended it, end by the same one."""
+def _end_as(status: int) -> int:
+    """Return the program's exit code; if a signal ended the program, end by the same signal."""
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
         return code

@@ -1,4 +1,4 @@
-"""Reading meters and clocks beside a running kernel."""
+"""Reads meters and clocks while a kernel runs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 CLOCK_PERIOD_S = 0.1
 FIRST_CLOCK_S = 0.01
-"""When the clocks are first read, after the window's begin."""
+"""The time from the window's start to the first reading of the clocks."""
 LONGEST_LEAD_S = 2.5
 """The longest wait for a slow meter before and after a window."""
 
 
 @dataclass(frozen=True)
 class OpenMeter:
-    """An open meter. ``use``: energy (it counts) or check (it is only compared)."""
+    """An open meter. ``use``: energy (the meter counts) or check (it is only compared)."""
 
     meter: Meter
     use: str = "energy"
@@ -36,7 +36,7 @@ class OpenMeter:
 class MeterTrace:
     """The readings of a channel, with the channel's properties.
 
-    ``node`` is empty where a single node measures.
+    ``node`` is empty if a single node measures.
     """
 
     meter: str
@@ -62,12 +62,11 @@ class _Rate:
 class Sampler(threading.Thread):
     """Reads every meter at a rate, and in the window the achieved clocks ten times a second.
 
-    Meters that are files of one number are read by a compiled loop that no kernel can delay
-    (:mod:`campaign.measure.ticker`). The others are read by a Python thread, which a kernel that
-    holds Python's lock can delay. ``begin`` takes the first reading and ``end`` the last, long
-    enough before and after the window that a slow meter shows an update on both sides of each
-    edge. ``end`` raises an error of a meter. Clocks are read between the two only, the last time
-    by ``end``.
+    A compiled loop that no kernel can delay reads the meters that are files of one number
+    (:mod:`campaign.measure.ticker`). A Python thread reads the others; a kernel that holds Python's
+    lock can delay it. ``begin`` takes the first reading and ``end`` the last, long enough before
+    and after the window that a slow meter shows an update on both sides of each edge. ``end``
+    raises the error of a meter. Clocks are read only between the two, the last time by ``end``.
     """
 
     def __init__(
@@ -78,8 +77,8 @@ class Sampler(threading.Thread):
         lead_s: float | None = None,
         compiled: bool = True,
     ) -> None:
-        """``lead_s``: how long meters are read before and after the window; None: as the slowest of
-        their channels needs. ``compiled``: False where the Python thread is to read all meters."""
+        """``lead_s``: how long meters are read before and after the window; None: as long as the
+        slowest of their channels needs. ``compiled``: False lets the Python thread read all."""
         super().__init__(name="sampler", daemon=True)
         self.meters = list(meters)
         self.clocks = clocks
@@ -142,7 +141,7 @@ class Sampler(threading.Thread):
                 self.error = error
 
     def _take(self, i: int, ticker: Ticker) -> None:
-        """Keep the readings of a meter of files. After a failed reading, read again to get its
+        """Store the readings of a meter of files. After a failed reading, read again for its
         error."""
         from campaign.measure.ticker import FAILED  # noqa: PLC0415  (Numba)
 
@@ -163,8 +162,8 @@ class Sampler(threading.Thread):
             self.readings[i].append(meter.take(raw, start_ns, end_ns))
 
     def run(self) -> None:
-        """The thread: readings on a grid of the period. Late ones are skipped."""
-        began_cpu_s = time.thread_time()
+        """Run the thread: read on a grid of the period, and skip readings that are late."""
+        begin_cpu_s = time.thread_time()
         period_s = self.period_s if self._slow else CLOCK_PERIOD_S
         begin = time.monotonic() + FIRST_CLOCK_S - period_s
         tick = 0
@@ -181,20 +180,20 @@ class Sampler(threading.Thread):
         except Exception as error:  # end() raises it
             self.error = error
         finally:
-            self._cpu_s = time.thread_time() - began_cpu_s
+            self._cpu_s = time.thread_time() - begin_cpu_s
 
-    def _read(self, which: Sequence[int]) -> None:
-        for i in which:
+    def _read(self, indices: Sequence[int]) -> None:
+        for i in indices:
             meter = self.meters[i].meter
-            more = meter.drain() if isinstance(meter, Buffered) else [meter.read()]
-            for reading in more:
+            readings = meter.drain() if isinstance(meter, Buffered) else [meter.read()]
+            for reading in readings:
                 # The same time stamp means the same reading.
                 if not self.readings[i] or reading.time_ns > self.readings[i][-1].time_ns:
                     self.readings[i].append(reading)
 
     def traces(self, start_ns: int) -> list[MeterTrace]:
-        """Every channel's readings, with times from ``start_ns`` (CLOCK_MONOTONIC)."""
-        # Imported only now: a program that is measured starts without them.
+        """The readings of every channel, with times from ``start_ns`` (CLOCK_MONOTONIC)."""
+        # Imported only now, so that a measured program starts without waiting for them.
         import numpy as np  # noqa: PLC0415
 
         from campaign.store.measurement import Trace  # noqa: PLC0415
@@ -214,8 +213,8 @@ class Sampler(threading.Thread):
     def costs(self) -> dict[str, dict[str, float]]:
         """For each meter the median and 99th percentile of the time between readings, in s.
 
-        ``cpu_s`` is processor time: of a meter's compiled loop, and under ``sampler`` of the
-        Python thread that reads the other meters and the clocks.
+        ``cpu_s`` is the processor time of a meter's compiled loop; under ``sampler``, of the Python
+        thread that reads the other meters and the clocks.
         """
         import numpy as np  # noqa: PLC0415
 
@@ -234,16 +233,16 @@ class Sampler(threading.Thread):
 
     def achieved_setting(self) -> Setting:
         """The mean achieved clocks and power limit in the window, and the profiles that were read;
-        None where they could not be read."""
+        None for each that could not be read."""
         means: list[float | None] = []
         for name in NUMBERS:
-            known = [v for s in self.states if (v := getattr(s.setting, name)) is not None]
-            means.append(math.fsum(known) / len(known) if known else None)
+            values = [v for s in self.states if (v := getattr(s.setting, name)) is not None]
+            means.append(math.fsum(values) / len(values) if values else None)
         profiles = dict.fromkeys(p for s in self.states if (p := s.setting.profile) is not None)
         return Setting(*means, profile=", ".join(profiles) or None)
 
     def conditions(self) -> dict[str, Any]:
-        """What the clock control reports beside the clocks: throttling, temperature, voltage."""
+        """The other reports of the clock control: throttling, temperature, voltage."""
         conditions: dict[str, Any] = {}
         sources = {s.source for s in self.states if s.setting.core_mhz is not None and s.source}
         if sources:
@@ -257,9 +256,9 @@ class Sampler(threading.Thread):
             share = sum(bool(s.throttled) for s in self.states) / len(self.states)
             conditions |= {"throttled": reasons, "throttled_share": share}
         for name in ("temperature_c", "core_v"):
-            known = [v for s in self.states if (v := getattr(s, name)) is not None]
-            if known:
-                conditions[name] = math.fsum(known) / len(known)
+            values = [v for s in self.states if (v := getattr(s, name)) is not None]
+            if values:
+                conditions[name] = math.fsum(values) / len(values)
         return conditions
 
 

@@ -1,4 +1,4 @@
-"""A window on a simulated machine: the simulation's power and times as a measured window."""
+"""A window on a simulated machine, made of the simulation's power and times."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def simulate_window(
     seed: str,
     phases: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Window:
-    """What :func:`campaign.measure.window.run_window` would return on the simulated machine.
+    """The simulated counterpart of :func:`campaign.measure.window.run_window`.
 
     Args:
         site: a site with a simulated machine.
         counts: class -> operations of one iteration.
-        setting: the clocks.
+        setting: the requested setting.
         min_duration_s: the least length of the window.
-        seed: of the simulated noise.
+        seed: the seed of the simulated noise.
         phases: phase -> its counts, for a kernel whose phases follow one another.
 
     Raises:

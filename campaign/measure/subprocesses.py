@@ -1,15 +1,14 @@
-"""Measures each point in a subprocess of its own, and returns its record as bytes.
+"""Measures each point in a separate subprocess, and returns its record as bytes.
 
-The subprocess is a fork of a warm interpreter (:mod:`campaign.measure.forkserver`), which runs on
-the worker's node, or, where Slurm sets the clocks, in a job step of the setting. A kernel with
-ranks runs in a job step of its own, or in a local ``mpiexec``. The ranks of a user's program are
-started by the kernel ``command``; one process on each node measures them
-(:mod:`campaign.measure.mpi`).
+The subprocess is a fork of a warm interpreter (:mod:`campaign.measure.forkserver`). This runs on
+the worker's node or, if Slurm sets the clocks, in a job step with the setting. A kernel with ranks
+runs in a separate job step, or in a local ``mpiexec``. The kernel ``command`` starts the ranks of a
+user's program; one process on each node measures them (:mod:`campaign.measure.mpi`).
 
-What became of a job step that left no result is known by the words of srun and slurmstepd. srun
-ends with status 0 after a node failure, and after a step daemon that was killed, so that its exit
-status alone would blame the kernel. The words: recorded from Slurm 22.05, and the strings of its
-srun and slurmstepd.
+If a job step leaves no result, the messages of srun and slurmstepd tell why. The exit status alone
+would blame the kernel: srun ends with status 0 after a node failure, and after its step daemon was
+killed. The messages are those recorded from Slurm 22.05, and the strings in its srun and
+slurmstepd.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
-from campaign.measure.__main__ import UnwrittenRecordError, asked_in_environment
+from campaign.measure.__main__ import UnwrittenRecordError, request_environment
 from campaign.measure.mpi import (
     measuring_mpiexec,
     measuring_ranks,
@@ -83,16 +82,16 @@ REFUSED = (
 LOG_CHARS = 2000
 FIRST_CHARS = 100_000
 SIGNALS_FROM_OUTSIDE = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
-FROM_OUTSIDE = {code for s in SIGNALS_FROM_OUTSIDE for code in (-s, 128 + s)}
+ENDED_FROM_OUTSIDE = {code for s in SIGNALS_FROM_OUTSIDE for code in (-s, 128 + s)}
 """Exit statuses of a subprocess that was ended from outside: by a job's cancellation, the OOM
 killer, or a node that goes down. The point itself may be measurable."""
 STEP_PAUSE_S = 5.0
 STEP_WAIT_S = 600.0
-"""How long a step is started again while Slurm does not answer."""
+"""How long a worker retries the start of a step while Slurm does not answer."""
 STEP_START_S = 60.0
-"""A step may need so long to start, besides the time limit of its first point."""
+"""The time that a step may need to start, in addition to the time limit of its first point."""
 STEP_END_S = 60.0
-"""srun may need so long to say why a step has ended."""
+"""The time that srun may need to print why a step has ended."""
 
 
 class StepEnd(Enum):
@@ -103,16 +102,16 @@ class StepEnd(Enum):
     GONE = auto()
     """The worker's job has ended: no step can start in it."""
     LOST = auto()
-    """Slurm lost or ended the step; another attempt may not be."""
+    """Slurm lost or ended the step; another attempt may succeed."""
     OUT_OF_MEMORY = auto()
-    """Its memory limit was reached; another attempt would reach it too."""
+    """The step reached its memory limit; another attempt would reach it too."""
     REFUSED = auto()
     """Slurm cannot start such a step in the allocation, now or later."""
     KERNEL = auto()
     """None of these: the program ended by itself."""
 
 
-ENDS = (
+STEP_END_PATTERNS = (
     (NO_ANSWER, StepEnd.NO_ANSWER),
     (GONE, StepEnd.GONE),
     (OUT_OF_MEMORY, StepEnd.OUT_OF_MEMORY),
@@ -121,13 +120,14 @@ ENDS = (
 )
 
 
-"""In this order: the first whose words begin a line. After a node failure the job may be gone."""
+"""The first pattern that matches the start of a line decides. After a node failure the job may be
+gone."""
 
 
 def step_end(output: str) -> StepEnd:
-    """Why a step left no result, by the last lines that it printed."""
-    for words, end in ENDS:
-        if re.search(f"^{words}", output, re.MULTILINE):
+    """Return why a step left no result, from the last lines of its output."""
+    for pattern, end in STEP_END_PATTERNS:
+        if re.search(f"^{pattern}", output, re.MULTILINE):
             return end
     return StepEnd.KERNEL
 
@@ -139,12 +139,12 @@ STEP_STATUS = {
 }
 
 
-"""What a step that left no result is recorded as."""
+"""The status and text of a point whose step left no result."""
 
 
 class LostAllocationError(Exception):
-    """The worker's Slurm job has ended, or the worker ends, so that nothing can start. The point
-    has not failed."""
+    """The worker's Slurm job has ended, or the worker is ending, so that nothing can start. The
+    point has not failed."""
 
 
 class UnwritableScratchError(UnwritableStoreError):
@@ -152,7 +152,7 @@ class UnwritableScratchError(UnwritableStoreError):
 
 
 class SubprocessRunner:
-    """Measures points in subprocesses, with a scratch folder of its own.
+    """Measures points in subprocesses, which share one scratch folder.
 
     Raises:
         UnwritableScratchError: the folder cannot be made.
@@ -172,7 +172,7 @@ class SubprocessRunner:
 
     def _make_folder(self, scratch: Path | None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=scratch_prefix(), dir=scratch))
-        # Locked while this process lives: a folder that can be locked is a dead worker's.
+        # Locked while this process lives: a lock that another process gets marks a dead worker.
         new_lock = self.folder / "lock.new"
         self._lock = os.open(new_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
@@ -183,10 +183,10 @@ class SubprocessRunner:
         self.setup_file.write_text(json.dumps(self.setup.as_dict()))
 
     def measure(self, point: Point, attempt: int) -> bytes:
-        """Measure a point. Returns a whole record, also of a failure.
+        """Measure a point. Returns a whole record, also for a failure.
 
         Raises:
-            UnwritableScratchError: the scratch folder cannot be written to, in two attempts.
+            UnwritableScratchError: two attempts to write to the scratch folder failed.
             LostAllocationError: the worker's Slurm job has ended, or Slurm does not answer for
                 :data:`STEP_WAIT_S`.
         """
@@ -200,20 +200,20 @@ class SubprocessRunner:
         return record
 
     def _measured(self, point: Point, attempt: int) -> bytes | None:
-        """See :meth:`measure`; None where Slurm does not answer, so that no step could start."""
+        """See :meth:`measure`; None if no step could start because Slurm does not answer."""
         result = self.folder / "result"
         log = self.folder / "log"
         set_by_slurm = self.setup.site.clocks.in_steps
-        served = self._in_step if set_by_slurm else self._forked
+        run_in_server = self._run_in_step if set_by_slurm else self._run_forked
         ranks = measuring_ranks(point, self.setup.site)
-        start, messages = (served, self.step_log) if ranks == 1 else (self._launched, log)
+        run, messages = (run_in_server, self.step_log) if ranks == 1 else (self._launch, log)
         for _ in range(2):
             started_unix_s = time.time()
             try:
                 for path in (result, log):
                     with _in_scratch(path):
                         path.unlink(missing_ok=True)
-                exit_code, timed_out = start(point, attempt, result, log)
+                exit_code, timed_out = run(point, attempt, result, log)
             except UnwrittenRecordError as unwritten:
                 problem = str(unwritten)
                 continue
@@ -231,24 +231,24 @@ class SubprocessRunner:
             text = f"Slurm does not set the clocks ({point.setting}): {refused}"
             return _failure(point, attempt, started_unix_s, CLOCK_NOT_LEGAL, text)
         ranks_started = program_ranks(point, self.setup.site) > 1
-        record, output = _left(ranks_started, log, None if timed_out else result)
+        record, output = _record_or_output(ranks_started, log, None if timed_out else result)
         if record is not None:
             return record
-        kept = beginning_and_end(output)
+        excerpt = beginning_and_end(output)
         if timed_out:
             limit_s = self.setup.protocol.timeout_s
-            text = f"killed after {limit_s:g} s; output: {kept}"
+            text = f"killed after {limit_s:g} s; output: {excerpt}"
             return _failure(point, attempt, started_unix_s, TIMED_OUT, text)
         end = _step_end(output[-LOG_CHARS:])
         if end == StepEnd.NO_ANSWER:
             return None
         if end == StepEnd.GONE:
-            raise LostAllocationError(kept)
-        text = f"the measuring subprocess ended with {_exit_name(exit_code)}; output: {kept}"
-        status = NODE_LOST if exit_code in FROM_OUTSIDE else KERNEL_FAILED
+            raise LostAllocationError(excerpt)
+        text = f"the measuring subprocess ended with {_exit_name(exit_code)}; output: {excerpt}"
+        status = NODE_LOST if exit_code in ENDED_FROM_OUTSIDE else KERNEL_FAILED
         if end in STEP_STATUS:
             status, reason = STEP_STATUS[end]
-            text = f"{reason}; output: {kept}"
+            text = f"{reason}; output: {excerpt}"
         return _failure(point, attempt, started_unix_s, status, text)
 
     def _request(self, point: Point, attempt: int, result: Path, log: Path) -> dict[str, Any]:
@@ -260,7 +260,7 @@ class SubprocessRunner:
             "timeout_s": self.setup.protocol.timeout_s,
         }
 
-    def _forked(
+    def _run_forked(
         self, point: Point, attempt: int, result: Path, log: Path
     ) -> tuple[int | None, bool]:
         code = None
@@ -275,10 +275,10 @@ class SubprocessRunner:
                 code = self._end_server()
         raise OSError(f"the fork server ended with {_exit_name(code)}")
 
-    def _in_step(
+    def _run_in_step(
         self, point: Point, attempt: int, result: Path, log: Path
     ) -> tuple[int | None, bool]:
-        """Measure in the step of the point's setting, which is started where it does not run."""
+        """Measure in the step of the point's setting; start it if it does not run."""
         if self._closed:
             raise LostAllocationError("this worker ends")
         words = launcher(point, self.setup)
@@ -298,7 +298,7 @@ class SubprocessRunner:
         except TimeoutError:
             code, timed_out = None, True
         if not result.exists():
-            # Slurm may give the reason only when the step has ended. A new one is for the next.
+            # Slurm may give the reason only when the step has ended. The next point starts another.
             self._end_server()
             with contextlib.suppress(OSError), log.open("ab") as file:
                 file.write(self.step_log.read_bytes())
@@ -308,11 +308,11 @@ class SubprocessRunner:
         server, self._server = self._server, None
         return None if server is None else server.end(wait_s)
 
-    def _launched(
+    def _launch(
         self, point: Point, attempt: int, result: Path, log: Path
     ) -> tuple[int | None, bool]:
         if self.setup.site.clocks.in_steps:
-            self._end_server()  # its step has clocks of its own
+            self._end_server()  # its step sets other clocks
         argv = [
             *launcher(point, self.setup),
             *(sys.executable, "-m", "campaign.measure", str(result)),
@@ -322,7 +322,7 @@ class SubprocessRunner:
         with output:
             process = subprocess.Popen(
                 argv,
-                env=step_environment() | asked_in_environment(self.setup, point, attempt),
+                env=step_environment() | request_environment(self.setup, point, attempt),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -338,7 +338,7 @@ class SubprocessRunner:
 
     def close(self) -> None:
         """End the fork server, with its step, and remove the scratch folder. A point that another
-        thread measures meanwhile is not measured."""
+        thread is measuring is lost."""
         self._closed = True
         self._end_server()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -347,7 +347,7 @@ class SubprocessRunner:
 
 @contextlib.contextmanager
 def _in_scratch(path: Path) -> Iterator[None]:
-    """Turn an error of the scratch folder into UnwrittenRecordError: the point has not failed."""
+    """Turn OSError into UnwrittenRecordError: the point has not failed."""
     try:
         yield
     except OSError as error:
@@ -355,7 +355,7 @@ def _in_scratch(path: Path) -> Iterator[None]:
 
 
 def scratch_prefix() -> str:
-    """What the names of this node's scratch folders begin with. Nodes may share their parent."""
+    """The prefix of the names of this node's scratch folders. Nodes may share the parent folder."""
     return f"campaign-{platform.node()}-"
 
 
@@ -380,7 +380,7 @@ def launcher(point: Point, setup: PartitionSetup) -> list[str]:
 
 
 def step_words(point: Point, setup: PartitionSetup, cores: int) -> list[str]:
-    """srun and its options for the step of a point, on nodes with so many cores allocated."""
+    """srun and its options for the step of a point. ``cores``: allocated on each node."""
     ranks = measuring_ranks(point, setup.site)
     mpi = ranks_mpi(setup.site, point.partition) if ranks > 1 else "none"
     words = [
@@ -400,7 +400,7 @@ def step_words(point: Point, setup: PartitionSetup, cores: int) -> list[str]:
 
 
 def _refusal(log: Path) -> str | None:
-    """What a step printed at its start by which Slurm refuses the clock; None if nothing."""
+    """Slurm's message, at the start of a step's log, that it refuses the clock; None without."""
     try:
         with log.open(errors="replace") as file:
             return refusal(file.read(FIRST_CHARS))
@@ -408,11 +408,13 @@ def _refusal(log: Path) -> str | None:
         return None
 
 
-def _left(ranks_started: bool, log: Path, result: Path | None) -> tuple[bytes | None, str]:
-    """The record of a measuring process, or None, and the output that explains why there is none.
+def _record_or_output(
+    ranks_started: bool, log: Path, result: Path | None
+) -> tuple[bytes | None, str]:
+    """The record of a measuring process; or None, and the output that explains why it has none.
 
-    Where the step of a program's ranks has failed, and not the program, its record is dropped: the
-    point is treated as one whose own step failed. ``ranks_started``: whether it has such a step.
+    If the step of a program's ranks failed, and not the program, its record is dropped, as if the
+    measuring step had failed. ``ranks_started``: whether there is a step of ranks.
     """
     output = _output(log)
     with contextlib.suppress(OSError, TornRecordError):

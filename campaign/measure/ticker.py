@@ -23,9 +23,9 @@ PR_SET_TIMERSLACK = 29
 TEXT_BYTES = 64
 """More than the digits of a 64-bit number."""
 CHUNK_S = 60.0
-"""How long the loop runs between hand-overs of its readings, which need Python's lock."""
+"""How long the loop runs before it hands over its readings, which needs Python's lock."""
 FAILED = -(1 << 63)
-"""A reading that was not a number. Reading again gives the error."""
+"""Stands for a reading that was not a number. Another reading gives the error."""
 
 _sleep = types.ExternalFunction(
     "clock_nanosleep", types.int32(types.int32, types.int32, types.intp, types.intp)
@@ -38,7 +38,7 @@ _pread = types.ExternalFunction(
 
 @njit(nogil=True, cache=True)
 def _tick(descriptors, begin_ns, period_ns, stop, times_ns, raw, text, spec):
-    """Fill ``times_ns`` (n, 2) and ``raw`` (n, files) until ``stop`` is set; return how many.
+    """Fill ``times_ns`` (n, 2) and ``raw`` (n, files) until ``stop`` is set; return the rows.
 
     ``text``: uint8 (TEXT_BYTES,) and ``spec``: int64 (2,) are buffers of the system calls. Late
     ticks are skipped. Ends early after a reading that failed.
@@ -52,15 +52,15 @@ def _tick(descriptors, begin_ns, period_ns, stop, times_ns, raw, text, spec):
         times_ns[filled, 0] = spec[0] * 1_000_000_000 + spec[1]
         failed = False
         for k in range(len(descriptors)):
-            got = _pread(descriptors[k], text.ctypes.data, TEXT_BYTES, 0)
+            n_read = _pread(descriptors[k], text.ctypes.data, TEXT_BYTES, 0)
             value = 0
-            first = 1 if got > 0 and text[0] == 45 else 0  # a minus
+            first = 1 if n_read > 0 and text[0] == 45 else 0  # a minus
             end = first
-            while end < got and 48 <= text[end] <= 57:
+            while end < n_read and 48 <= text[end] <= 57:
                 value = value * 10 + (text[end] - 48)
                 end += 1
             # A number alone, with or without the end of its line.
-            whole = end == got or (end == got - 1 and text[end] == 10)
+            whole = end == n_read or (end == n_read - 1 and text[end] == 10)
             failed = failed or not 1 <= end - first <= 18 or not whole
             raw[filled, k] = FAILED if failed else -value if first else value
         _now(CLOCK_MONOTONIC, spec.ctypes.data)
@@ -82,7 +82,7 @@ class Ticks:
 
 
 class Ticker(threading.Thread):
-    """Reads open files on a grid of times, in its own thread.
+    """Reads open files on a grid of times, in a thread.
 
     Args:
         descriptors: of files that hold one whole number each.
@@ -98,10 +98,10 @@ class Ticker(threading.Thread):
         self._chunks: list[Ticks] = []
 
     def run(self) -> None:
-        """The thread."""
+        """Run the thread."""
         # By default the system may delay a wake-up by 50 us, to save power.
         ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
-        began_s = time.thread_time()
+        begin_s = time.thread_time()
         n = max(16, round(CHUNK_S * 1e9 / self._period_ns))
         text, spec = np.empty(TEXT_BYTES, np.uint8), np.empty(2, np.int64)
         next_ns = time.monotonic_ns()
@@ -116,7 +116,7 @@ class Ticker(threading.Thread):
             if filled < n:
                 break
             next_ns = int(times_ns[-1, 1]) + self._period_ns
-        self.cpu_s = time.thread_time() - began_s
+        self.cpu_s = time.thread_time() - begin_s
 
     def end(self) -> Ticks:
         """Stop, and return all readings."""
@@ -130,7 +130,7 @@ class Ticker(threading.Thread):
 
 def compile_loop() -> None:
     """Compile or load the loop, so that this does not delay the first window."""
-    room = np.empty((1, 2), np.int64), np.empty((1, 1), np.int64)
+    buffers = np.empty((1, 2), np.int64), np.empty((1, 1), np.int64)
     stop = np.ones(1, np.uint8)
     none = np.empty(0, np.int32)
-    _tick(none, 0, 1, stop, *room, np.empty(TEXT_BYTES, np.uint8), np.empty(2, np.int64))
+    _tick(none, 0, 1, stop, *buffers, np.empty(TEXT_BYTES, np.uint8), np.empty(2, np.int64))

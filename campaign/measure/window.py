@@ -35,10 +35,10 @@ class Window:
     traces: list[MeterTrace]
     achieved: Setting
     marks: tuple[Trace, ...] = ()
-    """When each phase of the kernel ran, on the first rank: see :func:`phase_traces`."""
+    """The times of each phase of the kernel, on the first rank: see :func:`phase_traces`."""
     start_ns: int = 0
     timed_mhz: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
-    """The core clocks that were timed before and after the window, on each CPU; see
+    """The timed core clocks before and after the window, one for each CPU; see
     :mod:`kernels.host.timed_clock`."""
     sampling: dict[str, dict[str, float]] = field(default_factory=dict)
     conditions: dict[str, Any] = field(default_factory=dict)
@@ -76,22 +76,22 @@ def run_window(
 
 
 def lead_of_total_s(meters: Sequence[OpenMeter]) -> float:
-    """How long meters are read before and after a window of which the node's total power alone is
-    wanted: as the channels need that count. Others may be slower: NVML's power of the memory is a
-    mean over a second, and its energy counter is not."""
+    """How long meters are read before and after a window that needs the node's total power only: as
+    long as the channels that count need. Others may be slower: NVML's power of the memory is a mean
+    over a second, and its energy counter is not."""
     return needed_lead_s(channels_of_total(meters))
 
 
 def channels_of_total(meters: Sequence[OpenMeter]) -> list[Channel]:
     """The channels that count in the node's total power."""
     channels = [MeterChannel(m.meter.name, c, m.use) for m in meters for c in m.meter.channels]
-    return [one.channel for one in counted_channels(channels)]
+    return [counted.channel for counted in counted_channels(channels)]
 
 
 def idle_window(
     team: Team, seconds: float, meters: Sequence[OpenMeter], clocks: ClockControl, period_s: float
 ) -> Window:
-    """Measure for ``seconds`` while no kernel runs; see :func:`lead_of_total_s`."""
+    """Measure the node's total power for ``seconds`` while no kernel runs."""
     sampler = Sampler(meters, clocks, period_s, lead_of_total_s(meters))
     team.barrier()
     sampler.begin()

@@ -48,7 +48,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the program and return its exit code."""
     from campaign.measure.program_run import (  # noqa: PLC0415
-        Wanted,
+        RunRequest,
         become,
         default_records,
         run_program,
@@ -76,7 +76,7 @@ def run(arguments: Namespace) -> int:
         action = "measured" if arguments.policy is None else "applied"
         problems.append(f"not {action}: {str(error).splitlines()[0]}")
     applies = entry is not None and facts.get("arm") == "policy"
-    request = Wanted(
+    request = RunRequest(
         site=site,
         setting=entry.setting if entry is not None and applies else AS_FOUND,
         facts={"site": None if site is None else site.name, **facts},

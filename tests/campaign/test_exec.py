@@ -24,14 +24,15 @@ SET = Setting(1800.0)
 RUN = """\
 import sys
 from pathlib import Path
-from campaign.measure.program_run import Wanted, run_program
+from campaign.measure.program_run import RunRequest, run_program
 from campaign.measure.program_run import default_records
 from dvfs.setting import Setting
 from tests.sites.clock_layouts import LAYOUTS
 layout = next(layout for layout in LAYOUTS if layout.name == "cpufreq-acpi")
 root = Path(sys.argv[1])
-wanted = Wanted(site=layout.site(), setting=Setting(1800.0), facts={"arm": "policy"}, root=root)
-sys.exit(run_program(sys.argv[2:], wanted, root / "records.jsonl"))
+setting = Setting(1800.0)
+request = RunRequest(site=layout.site(), setting=setting, facts={"arm": "policy"}, root=root)
+sys.exit(run_program(sys.argv[2:], request, root / "records.jsonl"))
 """
 
 
@@ -83,14 +84,14 @@ def test_the_program_runs_at_the_setting_and_the_clocks_are_restored(machine: Pa
 CLOCK_OF_WORK = """\
 import sys
 from pathlib import Path
-from campaign.measure.program_run import Wanted, run_program
+from campaign.measure.program_run import RunRequest, run_program
 from sites.clocks.shared import core_clock
 from sites.site_file import Site
 root = Path(sys.argv[1])
 core_clock.MSR_EVENTS = root  # with an event that every x86 has in place of aperf
 core_clock.LEAST_NS = 20_000_000  # more than this process works between two readings
 site = Site.model_validate({"name": "here", "partitions": {"p": {}}})
-sys.exit(run_program(sys.argv[2:], Wanted(site=site), root / "records.jsonl"))
+sys.exit(run_program(sys.argv[2:], RunRequest(site=site), root / "records.jsonl"))
 """
 
 

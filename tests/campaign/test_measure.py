@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 import pytest
 
-from campaign.measure.__main__ import asked_in_environment
+from campaign.measure.__main__ import request_environment
 from campaign.measure.point_life import PartitionSetup
 from campaign.measure.subprocesses import SubprocessRunner
 from campaign.plan.campaign_file import Protocol
@@ -342,7 +342,7 @@ def test_the_first_rank_alone_writes_a_record(tmp_path):
     point = a_point("dp_fma", site="localhost", params=canonical_json(params), ranks=2)
     program = f"exec {sys.executable} -m campaign.measure record-$PMI_RANK"
     argv = [Path(sys.executable).with_name("mpiexec"), "-n", "2", "sh", "-c", program]
-    asked = os.environ | asked_in_environment(setup, point, 0)
+    asked = os.environ | request_environment(setup, point, 0)
     subprocess.run(argv, cwd=tmp_path, env=asked, check=True, timeout=120)
     assert [path.name for path in tmp_path.glob("record-*")] == ["record-0"]
     assert decode((tmp_path / "record-0").read_bytes()).status == "ok"

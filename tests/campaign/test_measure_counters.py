@@ -77,9 +77,11 @@ def test_events_are_of_one_iteration_and_a_flag_says_which_took_turns_most() -> 
         for iterations, share in ((2, 0.95), (3, 0.8))
     ]
     found = counted(localhost(counters={"software": SOFTWARE}), Team(), windows)
-    assert found.kept["events"] == pytest.approx({"busy_ns": 100.0, "faults": 7.0, "misses": 20.0})
-    assert found.kept["share"] == {"faults": 0.8, "misses": 0.9}
-    assert found.derived == found.kept["derived"] == pytest.approx({"int": 14.0})
+    assert found.record["events"] == pytest.approx(
+        {"busy_ns": 100.0, "faults": 7.0, "misses": 20.0}
+    )
+    assert found.record["share"] == {"faults": 0.8, "misses": 0.9}
+    assert found.derived == found.record["derived"] == pytest.approx({"int": 14.0})
     assert found.flags == [
         "2 hardware counters were counted for a part of the time and scaled; faults for 80 %"
     ]

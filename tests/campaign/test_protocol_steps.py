@@ -18,7 +18,7 @@ import pytest
 from campaign.measure.protocol import (
     PointSetup,
     WindowedMeasurement,
-    _close,
+    _agree,
     _refuse_stopped,
     idle_power,
     meter_needs_s,
@@ -195,7 +195,7 @@ def test_the_warm_up_ends_when_two_stretches_agree(machine, tmp_path, steady_pct
     ],
 )
 def test_two_powers_agree_within_what_is_asked_or_known(before, after, pct, close):
-    assert _close(Energy(*before), Energy(*after), pct) is close
+    assert _agree(Energy(*before), Energy(*after), pct) is close
 
 
 def test_power_that_never_settles_is_flagged_with_the_time(machine, tmp_path):
