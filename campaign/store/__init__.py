@@ -1,6 +1,6 @@
-"""The store: keeps every measurement durably, and each point once.
+"""The store: it keeps all measurements durably, one for each point.
 
-A worker appends records to a journal of its own (:mod:`campaign.store.journal`). The driver moves
+Each worker appends records to its journal (:mod:`campaign.store.journal`). The driver moves
 the journals' records into Zarr (:mod:`campaign.store.compaction`). A reader gets an xarray Dataset
-(:mod:`campaign.store.dataset`). A point is done when its measurement is in a journal.
+(:mod:`campaign.store.dataset`). A point is done as soon as its measurement is in a journal.
 """

@@ -1,8 +1,8 @@
-"""Energy of one channel over a window, from its trace, with what is not sure about it.
+"""The energy of a channel over a window, from its trace, with its uncertainty.
 
-Two kinds of uncertainty are kept apart. One is drawn anew in every window: edges that fall
-between two readings, what happens between two samples, roundings. The other is the meter's own
-calibration, which no repeat makes smaller.
+There are two kinds of uncertainty. The random one is independent in each window: edges between two
+readings, changes between two samples, roundings. The other is the meter's calibration; repeats do
+not reduce it.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from sites.meters import Channel
 
 NS_PER_S = 1e9
 HIDDEN = 0.2
-"""What a power may do within an update of a meter, which no reading shows: the size of a step,
-relative to the power. Assumed; kernels whose iterations are shorter than the meter's period."""
+"""The assumed size, relative to the power, of a step within an update of a meter, which no reading
+shows. Its cause: kernels whose iterations are shorter than the meter's period."""
 FEW_BLOCKS = 8
-"""With fewer blocks the ratio of two differences says nothing, and white noise is assumed."""
-MOST_TOGETHER = 0.8
-"""The most that one independent reading's share of a window is taken for."""
+"""With fewer blocks the ratio of two differences is meaningless, and white noise is assumed."""
+LARGEST_SHARE = 0.8
+"""The largest value for the share of a window that one independent reading stands for."""
 WHITE, SMOOTH = 2.0, 10.0
-"""The ratio for readings that have nothing to do with each other, and for a smooth curve."""
+"""The ratio for independent readings, and for a smooth curve."""
 
 
 @dataclass(frozen=True)
 class Energy:
-    """Joules over a window; NaN where there is none.
+    """Joules over a window; NaN if unknown.
 
-    ``random_j`` and ``gain_j`` are standard uncertainties: what changes from window to window,
-    and the meter's calibration.
+    ``random_j`` and ``gain_j`` are standard uncertainties: the random one of each window, and that
+    of the meter's calibration.
     """
 
     energy_j: float
@@ -52,9 +52,9 @@ def channel_energy(trace: Trace, channel: Channel, begin_ns: int, end_ns: int) -
     """The energy of a channel between two times of its trace.
 
     A counter: the difference between two values, each interpolated between its updates.
-    Power: the integral by the trapezoidal rule over its updates, each of which stands in the
-    middle of what it is the mean of.
-    Updates are taken to be seen late by half the time between samples, or half a period where
+    Power: the integral by the trapezoidal rule over its updates; each update stands in the middle
+    of the time that it averages.
+    Each update is assumed to be seen late by half the time between samples, or by half a period if
     that is shorter.
     """
     late_s = _late_s(trace, channel)
@@ -73,19 +73,19 @@ def channel_energy(trace: Trace, channel: Channel, begin_ns: int, end_ns: int) -
 
 
 def _late_s(trace: Trace, channel: Channel) -> float:
-    """How old an update can be when it is first seen."""
+    """The greatest age, in s, of an update when it is first seen."""
     if channel.stamped or trace.time_ns.size < 2:
         return 0.0
     return min(float(np.median(np.diff(trace.time_ns))) / NS_PER_S, channel.period_s)
 
 
 def updates(trace: Trace, channel: Channel) -> tuple[np.ndarray, np.ndarray]:
-    """The trace's times in s and values at its meter's updates.
+    """The times in s, and the values, of the meter's updates in a trace.
 
-    A meter that is read faster than it updates shows each value many times; the first time is
-    when it was new. A value that stays for several periods is several updates, a period apart,
+    A meter that is read faster than it updates shows each value many times; the first time is that
+    of the update. A value that stays for several periods is several updates, a period apart,
     counted back from the change that ends it; so the first update may be older than the first
-    reading. Of a meter that never changes, the first and the last reading stay.
+    reading. If the value never changes, the result is the first and the last reading.
     """
     time_s = trace.time_ns / NS_PER_S
     value = np.asarray(trace.value, np.float64)
@@ -115,11 +115,11 @@ def _counted(
 ) -> tuple[float, float]:
     """(J, variance) of a counter.
 
-    Of each edge: a rounding to the resolution and an update seen late (uniform, a twelfth of the
-    square each), and a step of the power between the two readings around it. If the step lies
-    at a share u of the time g between them, and the edge anywhere, the variance is
-    (u (1 - u) step g)^2 / 3; the mean powers before, between and after tell step and u. If u may
-    be anything, it is (step g)^2 / 90: so for what no reading shows.
+    The errors of each edge: a rounding to the resolution and an update seen late (uniform, a
+    twelfth of the square each), and a step of the power between the two readings around the edge.
+    If the step lies at a share u of the time g between them, and the edge anywhere, the variance is
+    (u (1 - u) step g)^2 / 3; step and u follow from the mean powers before, between and after. For
+    any u, as for steps that no reading shows, the variance is (step g)^2 / 90.
     """
     gap_s = np.diff(time_s)
     power_w = np.diff(value) / np.maximum(gap_s, 1e-9)
@@ -129,15 +129,15 @@ def _counted(
         within_s = min(max(edge_s, float(time_s[0])), float(time_s[-1]))
         beyond_s = edge_s - within_s
         total_j += sign * (float(np.interp(within_s, time_s, value)) + mean_w * beyond_s)
-        at = min(max(int(np.searchsorted(time_s, within_s)) - 1, 0), gap_s.size - 1)
-        before_w = float(power_w[at] - power_w[max(at - 1, 0)])
-        after_w = float(power_w[min(at + 1, gap_s.size - 1)] - power_w[at])
+        gap = min(max(int(np.searchsorted(time_s, within_s)) - 1, 0), gap_s.size - 1)
+        before_w = float(power_w[gap] - power_w[max(gap - 1, 0)])
+        after_w = float(power_w[min(gap + 1, gap_s.size - 1)] - power_w[gap])
         changes_w = abs(before_w) + abs(after_w)
         step_w = math.sqrt(30.0) * abs(before_w * after_w) / max(changes_w, 1e-9)
         step_w = max(step_w, HIDDEN * mean_w)
         # A twelfth each of two readings, of which the edge takes the mean by its distance.
-        variance += (max(float(power_w[at]), mean_w) * late_s) ** 2 / 18.0
-        variance += (step_w * float(gap_s[at])) ** 2 / 90.0
+        variance += (max(float(power_w[gap]), mean_w) * late_s) ** 2 / 18.0
+        variance += (step_w * float(gap_s[gap])) ** 2 / 90.0
         variance += (float(np.ptp(power_w)) * beyond_s) ** 2 / 3.0
     return total_j, variance
 
@@ -170,70 +170,69 @@ def _integrated(
 
 
 def _between_samples(power_w: np.ndarray, grid_s: np.ndarray) -> float:
-    """Variance of the trapezoidal rule, in J^2, from how it changes when samples are left out.
+    """The variance of the trapezoidal rule, in J^2, from its changes with fewer samples.
 
-    With every second sample the integral over four intervals changes by D1, with every fourth
-    by D2. For readings that are independent of each other the variances double from one to the
-    next, for rare steps between two readings they grow fourfold, for a smooth curve sixteenfold;
-    if they grow r-fold, the variance at the full rate is that of D1 over r - 1. The factors 8/7
-    and 4/3 are for the ends that blocks share.
+    With every second sample the integral over four intervals changes by D1, and from there to every
+    fourth by D2. From one to the next the variance doubles for independent readings, grows fourfold
+    for rare steps between two readings, and sixteenfold for a smooth curve. If it grows r-fold, the
+    variance at the full rate is that of D1 over r - 1. The factors 8/7 and 4/3 allow for the ends
+    that blocks share.
     """
     n = power_w.size - 1
     blocks = n // 4
     if blocks == 0:
         steps_j = np.diff(power_w) * np.diff(grid_s)
         return float((steps_j**2).sum()) / 2.0
-    at = 4 * np.arange(blocks)
-    every = {
+    first_of_block = 4 * np.arange(blocks)
+    by_step = {
         step: sum(
-            (power_w[at + k] + power_w[at + k + step])
+            (power_w[first_of_block + k] + power_w[first_of_block + k + step])
             / 2.0
-            * (grid_s[at + k + step] - grid_s[at + k])
+            * (grid_s[first_of_block + k + step] - grid_s[first_of_block + k])
             for k in range(0, 4, step)
         )
         for step in (1, 2, 4)
     }
-    d1, d2 = every[1] - every[2], every[2] - every[4]
+    d1, d2 = by_step[1] - by_step[2], by_step[2] - by_step[4]
     first, second = 8.0 / 7.0 * float((d1**2).sum()), 4.0 / 3.0 * float((d2**2).sum())
     ratio = WHITE
     if blocks >= FEW_BLOCKS and first > 0:
-        # Less by what the ratio of few blocks may be too large by.
+        # Reduced, because the ratio of few blocks may be too large.
         ratio = min(max(second / first / (1.0 + 1.0 / math.sqrt(blocks)), WHITE), SMOOTH)
     return first / (ratio - 1.0) * n / (4.0 * blocks)
 
 
 def _unseen(power_w: np.ndarray, grid_s: np.ndarray) -> float:
-    """Variance, in J^2, of the integral of readings that follow each other slowly.
+    """The variance, in J^2, of the integral of a meter's readings that observe a part of the time.
 
-    A meter that looks at a part of the time can beat with a load that changes as often as it
-    looks: its readings then go up and down though the load does not. So the readings, less a
-    straight line, count as many as their autocorrelation leaves (the sum of its first positive
-    terms).
+    Such a meter can beat with a load that changes at its rate: the readings then vary slowly though
+    the mean load does not. So the number of independent readings is found from the autocorrelation
+    (the sum of its first positive terms) of the residuals from a straight line.
     """
     n, length_s = power_w.size, float(grid_s[-1] - grid_s[0])
     if n < 3:
         return float(np.ptp(power_w)) ** 2 * length_s**2
     line = np.polynomial.Polynomial.fit(grid_s, power_w, 1)
-    apart_w = power_w - line(grid_s)
-    spread = float((apart_w**2).mean())
+    residual_w = power_w - line(grid_s)
+    spread = float((residual_w**2).mean())
     if spread == 0.0:
         return 0.0
-    together = 1.0
+    correlation = 1.0
     for lag in range(1, n // 2):
-        term = float((apart_w[lag:] * apart_w[:-lag]).mean()) / spread
+        term = float((residual_w[lag:] * residual_w[:-lag]).mean()) / spread
         if term <= 0.0:
             break
-        together += 2.0 * term
-    share = min(together / n, MOST_TOGETHER)
-    # What n correlated readings show of the true spread, less than all of it.
+        correlation += 2.0 * term
+    share = min(correlation / n, LARGEST_SHARE)
+    # Divided, because n correlated readings show only a part of the true spread.
     return spread / (1.0 - share) * length_s**2 * share
 
 
 def _edge(time_s: np.ndarray, value: np.ndarray, channel: Channel, edge_s: float) -> float:
-    """Variance, in J^2, of one edge: it falls within a mean, or beyond what was read."""
-    at = int(np.searchsorted(time_s, edge_s))
+    """The variance, in J^2, of one edge: within the time of an average, or beyond the readings."""
+    index = int(np.searchsorted(time_s, edge_s))
     reach = 1 + round(channel.averaging_s / (2.0 * channel.period_s)) if channel.period_s else 1
-    near_w = value[max(at - reach, 0) : at + reach]
+    near_w = value[max(index - reach, 0) : index + reach]
     step_w, hidden_w = float(np.ptp(near_w)), HIDDEN * float(near_w.mean())
     within = max(step_w**2 / 20.0, hidden_w**2 / 90.0) * channel.averaging_s**2
     beyond_s = max(time_s[0] - edge_s, edge_s - time_s[-1], 0.0)

@@ -29,7 +29,7 @@ from dvfs.setting import NUMBERS
 SAMPLES = {"time_ns": "int64", "value": "float64"}
 """The arrays of all samples, and their types."""
 PADDING: dict[str, Any] = {"time_ns": np.iinfo(np.int64).min, "value": np.nan}
-"""The value of samples that belong to no trace, such as those that fill up a shard."""
+"""The value of samples that belong to no trace, such as those that fill a shard."""
 SAMPLE_ATTRIBUTES: dict[str, dict[str, Any]] = {
     "time_ns": {
         "long_name": "time of a sample since the start of its measurement's first window",
@@ -42,7 +42,7 @@ SAMPLE_ATTRIBUTES: dict[str, dict[str, Any]] = {
 SHARD_SAMPLES = 1 << 20
 """Samples in a file."""
 CHUNK_SAMPLES = 1 << 16
-"""Samples in a chunk: they are compressed, checked and read together."""
+"""Samples in a chunk, which are compressed, checked and read together."""
 
 FAILURE_COLUMNS = (*FAILURE_TEXT_COLUMNS, *NUMBERS, "attempt", "start_unix_s")
 TABLES = {
@@ -50,9 +50,9 @@ TABLES = {
     "traces": ("trace", TRACE_COLUMNS),
     "failures": ("failure", FAILURE_COLUMNS),
 }
-"""Table -> its dimension and the columns that it always has."""
+"""Table -> its dimension, and the columns that it always has."""
 TRACE_NAMES = {name: f"trace_{name}" for name in (*TRACE_TEXT_COLUMNS, "measurement")}
-"""Column of the table of traces -> its name in the Dataset, where that is another."""
+"""Column of the table of traces -> its name in the Dataset, if that differs."""
 
 
 def column(name: str, values: Sequence[Any] | np.ndarray) -> np.ndarray:
@@ -69,9 +69,10 @@ def column(name: str, values: Sequence[Any] | np.ndarray) -> np.ndarray:
 def columns_of(
     rows: Sequence[Mapping[str, Any]], names: Iterable[str] | None = None
 ) -> dict[str, np.ndarray]:
-    """Rows as columns. A row without a column gets None there, which is NaN."""
-    wanted = dict.fromkeys(name for row in rows for name in row) if names is None else names
-    return {name: column(name, [row.get(name) for row in rows]) for name in wanted} if rows else {}
+    """Rows as columns. A column that a row lacks is None there, which becomes NaN."""
+    if names is None:
+        names = dict.fromkeys(name for row in rows for name in row)
+    return {name: column(name, [row.get(name) for row in rows]) for name in names} if rows else {}
 
 
 def missing_column(name: str, rows: int) -> np.ndarray:
@@ -81,7 +82,7 @@ def missing_column(name: str, rows: int) -> np.ndarray:
 
 
 def attributes(name: str) -> dict[str, Any]:
-    """The attributes of a column's array: ``long_name``, and ``units`` of a number."""
+    """The attributes of a column's array: ``long_name``, and ``units`` for numbers."""
     if name.startswith(COUNT_PREFIX):
         kind = name.removeprefix(COUNT_PREFIX)
         return {"long_name": f"{kind} in an iteration", "units": class_unit(kind)}

@@ -1,8 +1,8 @@
-"""Reading a store: one xarray Dataset of measurements and their traces.
+"""Reads a store into one xarray Dataset of measurements and their traces.
 
-Readers take no lock and write nothing. A generation is checked when it is opened. If a file of it
-is removed later (because two newer generations exist), reading it is an error, and never gives a
-missing value.
+Readers take no lock and write nothing. Opening a generation checks it. If one of its files is
+removed later (because two newer generations exist), reading that file is an error, and never gives
+a missing value.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ LAZY: dict[str, Any] = {
     "decode_times": False,
     "decode_timedelta": False,
 }
-"""How xarray opens the index: values are read when used, and seconds stay numbers."""
+"""How xarray opens the index: it reads values when they are used, and seconds stay numbers."""
 WINDOW = "window"
-"""The channel that marks the windows of a measurement that has several."""
+"""The channel that marks the windows of a measurement with several windows."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Tables:
 def current_tables(store: Store) -> tuple[Tables, JournalTail]:
     """All scalars of the store, in memory, and the journals' records that are not compacted yet.
 
-    The traces of measurements that are still in a journal are not in ``traces``.
+    ``traces`` lacks the traces of measurements that are still in a journal.
 
     Raises:
         DamagedStoreError: every generation is damaged.
@@ -80,7 +80,7 @@ def current_tables(store: Store) -> tuple[Tables, JournalTail]:
     contents = read_contents(store)
     columns = (measurement_columns(contents), trace_columns(contents), failure_columns(contents))
     with reading(store.index):
-        tables = [pd.DataFrame(dict(each)) for each in columns]
+        tables = [pd.DataFrame(dict(table)) for table in columns]
     return Tables(*tables), contents.tail
 
 
@@ -110,7 +110,7 @@ def read_scalars(store: Store) -> xr.Dataset:
     """The Dataset of :func:`open_dataset` without samples and traces, in memory.
 
     Raises:
-        DamagedStoreError: it cannot be read.
+        DamagedStoreError: the store cannot be read.
     """
     return scalars_of(read_columns(store))
 
@@ -127,9 +127,9 @@ def open_dataset(store: Store, chunk_samples: int = CHUNK_SAMPLES) -> xr.Dataset
     measurement: ``trace_measurement`` is its row; its samples are those from ``row_start`` to
     ``row_start + row_size``), ``sample`` (lazy: ``time_ns`` int64 from the window's start,
     ``value`` float64 in the trace's unit). Samples that belong to no trace are missing: ``value``
-    is NaN, ``time_ns`` the least int64. Nothing is written, so that another user's store opens
-    too. Values are read when they are used; while records are still in journals, the scalars are
-    in memory.
+    is NaN, ``time_ns`` the least int64. Nothing is written, so that another user's store opens too.
+    Values are read when they are used; but while journals still have records, the scalars are in
+    memory.
 
     Args:
         store: the store.
@@ -138,7 +138,7 @@ def open_dataset(store: Store, chunk_samples: int = CHUNK_SAMPLES) -> xr.Dataset
             three times as fast.
 
     Raises:
-        DamagedStoreError: every generation is damaged; or the file of a value in use is missing.
+        DamagedStoreError: every generation is damaged; or a file is missing when it is used.
     """
     contents = read_contents(store)
     with reading(store.index):
@@ -174,8 +174,10 @@ def _opened(generation: Generation, table: str) -> xr.Dataset:
             if values.dtype.kind == "O":
                 values = values.astype(np.dtypes.StringDType())  # as Zarr reads texts
             dataset[name] = (dimension, values, attributes(name))
-    for held in dataset.data_vars:
-        dataset[held].attrs = attributes(str(held))  # an earlier version may have written others
+    for variable in dataset.data_vars:
+        dataset[variable].attrs = attributes(
+            str(variable)
+        )  # an earlier version may have written others
     return dataset[sorted(map(str, dataset.data_vars))]
 
 
@@ -185,30 +187,30 @@ def trace_of(dataset: xr.Dataset, point_id: str, channel: str | None = None) -> 
     Args:
         dataset: of :func:`open_dataset`. Only this trace's samples are read.
         point_id: the measurement's ``point_id``.
-        channel: the channel; it may be left out where the measurement has one meter's channel.
+        channel: the channel; not needed if the measurement has one meter's channel only.
 
     Returns:
-        float64 along ``time``, in the unit that its attribute ``units`` says. The coordinate
-        ``time`` is in s from the start of the first window (negative: before it).
+        float64 along ``time``, in the unit of its attribute ``units``. The coordinate ``time`` is
+        in s from the start of the first window (negative: before it).
 
     Raises:
-        ArgumentError: there is no such measurement, or not one such trace.
+        ArgumentError: there is no such measurement, or not exactly one such trace.
     """
     rows = np.flatnonzero(dataset["point_id"].values == point_id)
     if not rows.size:
         raise ArgumentError(f"no measurement of point {point_id!r} is in the store")
     traces = np.flatnonzero(dataset["trace_measurement"].values == rows[0])
     names = dataset["trace_channel"].values[traces].tolist()
-    wanted = [
+    matches = [
         (trace, name)
         for trace, name in zip(traces.tolist(), names, strict=True)
         if (name == channel if channel else not name.startswith(PHASE_PREFIX) and name != WINDOW)
     ]
-    if len(wanted) != 1:
-        there = ", ".join(sorted(names)) or "none (a trace is kept once the run has ended)"
-        asked = f"no channel {channel!r}" if channel else "name one channel"
-        raise ArgumentError(f"point {point_id}: {asked}; its channels: {there}")
-    trace, name = wanted[0]
+    if len(matches) != 1:
+        channels = ", ".join(sorted(names)) or "none (a trace is kept once the run has ended)"
+        problem = f"no channel {channel!r}" if channel else "name one channel"
+        raise ArgumentError(f"point {point_id}: {problem}; its channels: {channels}")
+    trace, name = matches[0]
     start, size = (int(dataset[column].values[trace]) for column in ("row_start", "row_size"))
     samples = dataset[["time_ns", "value"]].isel(sample=slice(start, start + size)).load()
     time = ("time", samples["time_ns"].values / 1e9, {"long_name": "time", "units": "s"})

@@ -1,5 +1,5 @@
-"""Measurements of earlier versions, which kept no record of how they were made: what the store's
-plan said when this version first ran on it."""
+"""The set-ups of measurements by earlier versions, which wrote no records of set-ups: they are
+those of the store's plan when this version first runs on it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from dvfs.dataset import COMPLETE, STATUSES
 
 
 def keep_earlier(store: Store, generation: Generation | None) -> None:
-    """Keep the plan of campaign.json as the record of the measurements without one, once, before a
-    new plan replaces it. The caller must hold the driver's lock."""
+    """Write the set-ups of the plan in campaign.json as records of the measurements without one,
+    once, before a new plan replaces it. The caller must hold the driver's lock."""
     if generation is None:
         return
     codes = generation.states()["status"]
@@ -27,7 +27,7 @@ def keep_earlier(store: Store, generation: Generation | None) -> None:
     setups = generation.summary.get("setups", {})
     if complete == sum(count for name, count in setups.items() if name):
         return
-    # There may be no whole plan.
+    # The plan may be missing or incomplete.
     with contextlib.suppress(DamagedStoreError, LookupError, TypeError, AttributeError):
         plan = store.read_json("campaign.json")
         sites = {name: site for name, site in plan["sites"].items() if not has_earlier(store, name)}
@@ -43,7 +43,7 @@ def keep_earlier(store: Store, generation: Generation | None) -> None:
 
 
 def _without_record(generation: Generation) -> Counter[str]:
-    """Site -> complete measurements that were not imported and have no record."""
+    """Site -> the number of complete measurements that were not imported and have no record."""
     tables = written_tables(generation)
     status, site, imported = (
         tables.read(f"measurements/{name}") for name in ("status", "site", "imported")

@@ -1,8 +1,8 @@
-"""Environment variables of partitions, as a store keeps them: an HMAC in place of each value.
+"""Environment variables of partitions in a store: an HMAC replaces each value.
 
-A value may be a token. With the same key the same value has the same HMAC, so that a changed one is
-a changed set-up. Of short values all possible ones could be tried, but not without the key, which
-only its owner can read::
+A value may be a token. With the same key the same value has the same HMAC, so that a changed value
+is a changed set-up. A short value could be found by trying all, but only with the key, which only
+its owner can read::
 
     variables.key    32 random bytes, mode 0600; made when a site has variables
 """
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 KEY_FILE = "variables.key"
 KEY_BYTES = 32
 HIDDEN = re.compile(r"hmac-sha256:([0-9a-f]{8}):[0-9a-f]{64}")
-"""What stands in place of a value: it names the key by the beginning of its hash."""
+"""The form of a hidden value: it names the key by the start of the key's hash."""
 
 
 def without_values(
     store: Store, site: Mapping[str, Any], *, keep_key: bool = False
 ) -> dict[str, Any]:
-    """A site's fields as JSON has them, without the values of its partitions' variables.
+    """A site's fields as in JSON, without the values of its partitions' variables.
 
-    ``keep_key``: make the store's key where there is none. Otherwise another one, which is not
-    kept, takes its place: nothing can then be said of the values but whether they are the same.
+    ``keep_key``: create the store's key if there is none; False uses a temporary key instead, with
+    which values can only be compared with each other.
 
     Raises:
         OSError: the key cannot be written.
@@ -56,16 +56,16 @@ def without_values(
 
 
 def recorded_site(store: Store, site: Site) -> Site:
-    """A site as the store may keep it, made by its driver. Raises as :func:`without_values`."""
+    """A site without values of variables, by the driver; raises as :func:`without_values`."""
     fields = site.model_dump(mode="json")
     return type(site).model_validate(without_values(store, fields, keep_key=True))
 
 
 def key_of(hidden: str) -> str | None:
-    """Which key a value was hidden with; values of different keys cannot be compared. None for a
-    value that is not hidden."""
-    found = HIDDEN.fullmatch(hidden)
-    return found[1] if found else None
+    """The name of the key that hides a value; None for a value that is not hidden. Values hidden by
+    different keys cannot be compared."""
+    match = HIDDEN.fullmatch(hidden)
+    return match[1] if match else None
 
 
 def _hidden(key: bytes, variable: str, value: str) -> str:
@@ -76,12 +76,12 @@ def _hidden(key: bytes, variable: str, value: str) -> str:
 
 def _key(store: Store, keep: bool) -> bytes:
     path = store.root / KEY_FILE
-    with contextlib.suppress(OSError):  # there is none, or another user asks
+    with contextlib.suppress(OSError):  # there is none, or another user may not read it
         key = read_regular(path)
         if len(key) == KEY_BYTES:
             return key
     if not keep:
-        return _of_this_process()
+        return _temporary_key()
     key = secrets.token_bytes(KEY_BYTES)
     with replacing(path, mode=0o600) as file:
         file.write(key)
@@ -89,5 +89,5 @@ def _key(store: Store, keep: bool) -> bytes:
 
 
 @functools.cache
-def _of_this_process() -> bytes:
+def _temporary_key() -> bytes:
     return secrets.token_bytes(KEY_BYTES)

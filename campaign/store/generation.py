@@ -7,10 +7,10 @@
         states.bin      the point's id, the row and the status of every measurement, sorted by id
         manifest        a line of JSON and its CRC32C: every file with its size and CRC32C
 
-A generation is written as a copy of the one before with new rows (a later attempt at a point
-overwrites its row). The rename of its folder commits it. The newest undamaged generation is the
-valid one. The last two are kept, and a journal is removed only when both contain its records: if
-one is damaged, nothing is lost.
+A generation is a copy of the one before with new rows (a later attempt at a point overwrites its
+row). The rename of its folder commits it. The newest undamaged generation is the valid one. The
+last two remain, and a journal is removed only when both contain its records: damage to one of them
+loses nothing.
 """
 
 from __future__ import annotations
@@ -38,34 +38,34 @@ STATE = np.dtype([("id", f"S{ID_CHARS}"), ("row", "<i8"), ("status", "u1")])
 
 
 PACKED_ID = np.dtype([("first", ">u8"), ("last", ">u4")])
-"""An id of 24 digits in hex as 12 bytes."""
+"""An id of 24 hexadecimal digits as 12 bytes."""
 
 
 def packed_ids(ids: np.ndarray) -> bytes:
-    """Ids (S24), a :data:`PACKED_ID` each.
+    """Pack ids (S24), each into a :data:`PACKED_ID`.
 
     Raises:
-        ValueError: one is not written in hex.
+        ValueError: an id is not hexadecimal.
     """
     return bytes.fromhex(ids.tobytes().decode())
 
 
 def unpacked_ids(packed: bytes | bytearray) -> np.ndarray:
-    """S24: the ids of :func:`packed_ids`."""
+    """The ids (S24) in the result of :func:`packed_ids`."""
     return np.frombuffer(packed.hex().encode(), f"S{ID_CHARS}")
 
 
 def id_order(ids: np.ndarray) -> np.ndarray:
-    """int64: the order of ids (S). Numbers are sorted in a fifth of the time of texts."""
+    """The order of ids (S), int64. It sorts numbers, in a fifth of the time of texts, if it can."""
     try:
         packed = np.frombuffer(packed_ids(ids), PACKED_ID)
-    except ValueError:  # not written in hex
+    except ValueError:  # not hexadecimal
         return np.argsort(ids, kind="stable")
     first = packed["first"].astype(np.uint64)
     order = np.argsort(first)
     first = first[order]
-    is_clear = len(order) == len(ids) and (first[1:] != first[:-1]).all()
-    return order if is_clear else np.argsort(ids, kind="stable")
+    is_unique = len(order) == len(ids) and (first[1:] != first[:-1]).all()
+    return order if is_unique else np.argsort(ids, kind="stable")
 
 
 FileDigest = tuple[int, int]
@@ -83,7 +83,7 @@ class Generation:
     shards: dict[str, FileDigest] = field(default_factory=dict)
     """Every shard of the samples, as ``value/c/3``."""
     summary: dict[str, Any] = field(default_factory=dict)
-    """What ``campaign status`` prints: see :mod:`campaign.store.summary`."""
+    """The data of ``campaign status``: see :mod:`campaign.store.summary`."""
     files: dict[str, FileDigest] = field(default_factory=dict)
 
     @property
@@ -97,15 +97,14 @@ class Generation:
         return self.path / "tables.zarr"
 
     def states(self) -> np.ndarray:
-        """Every measurement's state, a :data:`STATE` each, sorted by id."""
+        """The states of all measurements, a :data:`STATE` each, sorted by id."""
         with reading(self.path):
             return np.frombuffer(read_regular(self.path / "states.bin"), STATE)
 
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Around code that reads Zarr's files: turns what is raised for damaged ones into
-    :class:`DamagedStoreError`."""
+    """Turn the errors that damaged Zarr files cause in the body into DamagedStoreError."""
     try:
         yield
     except (OSError, MemoryError, DamagedStoreError):
@@ -118,13 +117,13 @@ def reading(path: Path) -> Iterator[None]:
 
 
 MISSING: FileDigest = (-1, 0)
-"""The digest of a file that was written and is missing."""
+"""The digest that stands for a missing file."""
 
 Offset = Annotated[int, Field(ge=0, lt=2**62)]
 
 
 class _Manifest(BaseModel):
-    """A manifest. Its shards must be as many as its samples need."""
+    """A manifest. The number of its shards must match its samples."""
 
     model_config = ConfigDict(strict=True)
 
@@ -158,7 +157,7 @@ def generation_numbers(store: Store) -> list[int]:
     """The numbers of the generations that have a folder, newest first.
 
     Raises:
-        DamagedStoreError: the folder of all cannot be read.
+        DamagedStoreError: the folder of generations cannot be read.
     """
     numbers = (int(name) for name in store.entries(INDEX) if name.isdecimal())
     return sorted(numbers, reverse=True)
@@ -170,10 +169,10 @@ def generation_folder(store: Store, number: int) -> Path:
 
 
 def read_manifest(path: Path) -> Generation:
-    """A generation as its manifest describes it. Its other files are not read.
+    """A generation as its manifest describes it. The other files are not read.
 
     Raises:
-        DamagedStoreError: the manifest is not what was written.
+        DamagedStoreError: the manifest differs from what was written.
     """
     try:
         line, crc = read_regular(path / "manifest").split(b"\n")[:2]
@@ -183,8 +182,8 @@ def read_manifest(path: Path) -> Generation:
     except ValidationError as errors:
         first = errors.errors()[0]
         where = ".".join(map(str, first["loc"]))[:80] or "shards"
-        what = first["msg"].removeprefix("Value error, ")
-        raise DamagedStoreError(f"{path}/manifest: {where}: {what}") from None
+        problem = first["msg"].removeprefix("Value error, ")
+        raise DamagedStoreError(f"{path}/manifest: {where}: {problem}") from None
     except (OSError, ValueError) as error:
         raise DamagedStoreError(f"{path}/manifest: cannot be read ({error})") from None
     return Generation(
@@ -201,7 +200,7 @@ def verified_generation(path: Path) -> Generation:
     """The generation of a folder, after a check of all its files.
 
     Raises:
-        DamagedStoreError: a file is not what was written; the text names it.
+        DamagedStoreError: a file differs from what was written; the message names it.
     """
     generation = read_manifest(path)
     for name, (size, crc) in generation.files.items():
@@ -223,26 +222,26 @@ def newest_generation(store: Store) -> tuple[Generation | None, list[str]]:
         DamagedStoreError: all generations are damaged or missing.
     """
     damage: list[str] = []
-    listed = generation_numbers(store)
-    for number in listed:
+    numbers = generation_numbers(store)
+    for number in numbers:
         try:
             return verified_generation(generation_folder(store, number)), damage
         except DamagedStoreError as error:
             damage.append(str(error))
-    if not listed and not _had_generation(store):
+    if not numbers and not _had_generation(store):
         return None, []
-    if set(generation_numbers(store)) - set(listed):
+    if set(generation_numbers(store)) - set(numbers):
         return newest_generation(store)  # a driver has written a new one meanwhile
-    what = f"is damaged ({'; '.join(damage)})" if damage else "is missing"
+    problem = f"is damaged ({'; '.join(damage)})" if damage else "is missing"
     raise DamagedStoreError(
-        f"{store.root}: every generation of the index {what}; restore {store.index} from a copy, "
-        f"or measure everything again into a new store"
+        f"{store.root}: every generation of the index {problem}; restore {store.index} from a "
+        f"copy, or measure everything again into a new store"
     )
 
 
 def _had_generation(store: Store) -> bool:
-    """Whether a generation was committed. In a store of an earlier format, which does not list its
-    index, samples without a journal show it."""
+    """Whether a generation was ever committed. A store of an earlier format does not list its
+    index; there, samples without a journal show it."""
     no_journal = not store.journal_paths()
     return INDEX in store.listed() or (no_journal and any(store.traces.glob("*/c/*")))
 
@@ -251,7 +250,7 @@ def _had_generation(store: Store) -> bool:
 def next_generation_folder(store: Store, base: Generation | None) -> Iterator[Path]:
     """A folder for the generation after ``base``, with a copy of its tables; removed on error."""
     fresh = store.index / ".next"
-    shutil.rmtree(fresh, ignore_errors=True)  # left by one that was killed
+    shutil.rmtree(fresh, ignore_errors=True)  # of a killed compaction
     try:
         fresh.mkdir()
         if base is not None:
@@ -263,7 +262,7 @@ def next_generation_folder(store: Store, base: Generation | None) -> Iterator[Pa
 
 
 def _copy_tables(tables: Path, copy: Path) -> None:
-    """Copy a folder of tables; raises OSError of the first file that cannot be copied."""
+    """Copy a folder of tables; raises OSError for the first file that cannot be copied."""
     try:
         shutil.copytree(tables, copy, copy_function=shutil.copyfile)
     except shutil.Error as error:  # has one entry for each of many files
@@ -272,9 +271,9 @@ def _copy_tables(tables: Path, copy: Path) -> None:
 
 
 def commit(store: Store, fresh: Path, base: Generation | None, manifest: Generation) -> Generation:
-    """Write the manifest of a :func:`next_generation_folder`; make it the next generation.
+    """Write the manifest of a :func:`next_generation_folder`, and make it the next generation.
 
-    ``manifest``: what it contains; its path and files are not used.
+    ``manifest``: its contents; its path and files are ignored.
     """
     files = {
         str(path.relative_to(fresh)): checksum(path)
@@ -285,7 +284,7 @@ def commit(store: Store, fresh: Path, base: Generation | None, manifest: Generat
     contents = {name: getattr(manifest, name) for name in names} | {"files": files}
     line = json.dumps(contents, separators=(",", ":")).encode()
     (fresh / "manifest").write_bytes(line + f"\n{google_crc32c.value(line):08x}\n".encode())
-    read_manifest(fresh)  # never commit what cannot be read
+    read_manifest(fresh)  # never commit an unreadable manifest
     sync_tree(fresh)
     path = generation_folder(
         store, max([0 if base is None else base.number, *generation_numbers(store)]) + 1

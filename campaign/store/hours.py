@@ -1,8 +1,8 @@
 """The node-hours that runs have spent: a file for each run, ``hours/*.json``.
 
-A file has what its run knew of each Slurm job, or worker where there is no Slurm. Two files may
-know the same job: that of a driver that was killed, and that of the next one, which cancels its
-jobs. Of each number the largest is valid, so that the order of files and updates does not matter.
+A file has the data of its run about each Slurm job, or about each worker without Slurm. Two files
+may have the same job: that of a killed driver, and that of the next driver, which cancels the job.
+The largest of each number is valid, so that the order of files and updates does not matter.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from campaign.store.layout import REMEDIES, DamagedStoreError, Store
 
 FOLDER = "hours"
 LEAST_SHOWN = 0.1
-"""Node-hours below which only a lower bound is printed as a number."""
+"""Complete node-hours below this are printed as "less than" it."""
 
 
 class JobTime(BaseModel):
-    """The time of a job on its nodes. ``ended``: whether it has ended after ``elapsed_s``, and not
-    later."""
+    """The time of a job on its nodes. ``ended``: whether the job has ended, so that ``elapsed_s``
+    is final."""
 
     model_config = ConfigDict(defer_build=True, strict=True, frozen=True)
 
@@ -41,8 +41,8 @@ class PartitionHours(BaseModel):
 
 
 class RunHours(BaseModel):
-    """The file of a run: "site/partition" -> its jobs. ``lost``: whether this stands in for a file
-    that was damaged or missing."""
+    """The file of a run: "site/partition" -> its jobs. ``lost``: whether this replaces a file that
+    was damaged or missing."""
 
     model_config = ConfigDict(defer_build=True, strict=True)
 
@@ -52,15 +52,15 @@ class RunHours(BaseModel):
 
 @dataclass(frozen=True)
 class Spent:
-    """What is known of the node-hours that were spent; None where nothing is. ``complete``:
-    whether it is all, and no lower bound."""
+    """The node-hours that were spent; None if unknown. ``complete``: whether they are all, and not
+    a lower bound."""
 
     node_hours: float | None = None
     complete: bool = False
 
     @property
     def number(self) -> str:
-        """The number for people, with ``at least`` where it is a lower bound; or ``unknown``."""
+        """The number for people, with ``at least`` if it is a lower bound; or ``unknown``."""
         if self.node_hours is None:
             return "unknown"
         if not self.complete:
@@ -79,28 +79,28 @@ def hours_text(hours: float) -> str:
 
 
 def merged(parts: Iterable[Mapping[str, PartitionHours]]) -> dict[str, PartitionHours]:
-    """Everything that any of these knows: of a job the largest numbers, and ``ended`` where one
-    has seen it; ``whole`` where all are."""
+    """Merge the jobs of all parts: the largest numbers of each job, ``ended`` if a part has it so,
+    and ``whole`` if all parts are."""
     jobs: dict[str, dict[str, JobTime]] = {}
     whole: dict[str, bool] = {}
     for part in parts:
         for label, hours in part.items():
-            known = jobs.setdefault(label, {})
+            jobs_of_partition = jobs.setdefault(label, {})
             whole[label] = whole.get(label, True) and hours.whole
             for job_id, time in hours.jobs.items():
-                other = known.get(job_id)
-                known[job_id] = time if other is None else _largest(time, other)
+                earlier = jobs_of_partition.get(job_id)
+                jobs_of_partition[job_id] = time if earlier is None else _largest(time, earlier)
     return {
-        label: PartitionHours.model_construct(jobs=known, whole=whole[label])
-        for label, known in jobs.items()
+        label: PartitionHours.model_construct(jobs=jobs_of_partition, whole=whole[label])
+        for label, jobs_of_partition in jobs.items()
     }
 
 
-def _largest(one: JobTime, other: JobTime) -> JobTime:
+def _largest(first: JobTime, second: JobTime) -> JobTime:
     return JobTime(
-        elapsed_s=max(one.elapsed_s, other.elapsed_s),
-        nodes=max(one.nodes, other.nodes),
-        ended=one.ended or other.ended,
+        elapsed_s=max(first.elapsed_s, second.elapsed_s),
+        nodes=max(first.nodes, second.nodes),
+        ended=first.ended or second.ended,
     )
 
 
@@ -112,17 +112,17 @@ def spent(partition: PartitionHours) -> Spent:
 
 
 def total(parts: Iterable[Spent]) -> Spent:
-    """The sum of what is known."""
+    """The sum of the known node-hours."""
     parts = list(parts)
-    known = [part.node_hours for part in parts if part.node_hours is not None]
-    return Spent(sum(known) if known else None, all(part.complete for part in parts))
+    hours = [part.node_hours for part in parts if part.node_hours is not None]
+    return Spent(sum(hours) if hours else None, all(part.complete for part in parts))
 
 
 def read_run(store: Store, name: str) -> RunHours:
     """The file of a run.
 
     Raises:
-        DamagedStoreError: it is not one.
+        DamagedStoreError: it is not a file of node-hours.
     """
     try:
         return RunHours.model_validate(store.read_json(name) or {})
@@ -133,21 +133,21 @@ def read_run(store: Store, name: str) -> RunHours:
 
 
 def read_hours(store: Store) -> tuple[dict[str, PartitionHours], list[str]]:
-    """What all runs of a store have spent, by "site/partition", and a line for each file that
-    cannot be read: nothing is whole then."""
+    """The jobs of all runs of a store, by "site/partition", and a line for each file that cannot be
+    read; then no partition is whole."""
     runs, damage = [], []
     for name in store.json_names(FOLDER):
         try:
             runs.append(read_run(store, name))
         except DamagedStoreError as error:
             damage.append(f"{error}: what a run spent is not known")
-    known = merged(run.partitions for run in runs)
+    hours = merged(run.partitions for run in runs)
     if damage or any(run.lost for run in runs):
-        known = {label: part.model_copy(update={"whole": False}) for label, part in known.items()}
-    return known, damage
+        hours = {label: part.model_copy(update={"whole": False}) for label, part in hours.items()}
+    return hours, damage
 
 
 def spent_by_partition(store: Store) -> tuple[dict[str, Spent], list[str]]:
-    """ "site/partition" -> what its runs have spent; and :func:`read_hours`'s damage."""
-    known, damage = read_hours(store)
-    return {label: spent(part) for label, part in known.items()}, damage
+    """ "site/partition" -> the node-hours of its runs; and the damage of :func:`read_hours`."""
+    hours, damage = read_hours(store)
+    return {label: spent(part) for label, part in hours.items()}, damage

@@ -1,9 +1,9 @@
 """A journal: the records of one worker, in the order in which they were written.
 
 A record is a fixed head (magic, lengths, CRC32C of both parts), the measurement's scalars as JSON,
-and its traces as compressed arrays; or a set-up as JSON, which later records refer to. It is
-acknowledged after fdatasync. Each writer has a file of its own, created with O_EXCL, so that no two
-writers append to one file. Checksums find a record that is cut off or damaged; the other records
+and its traces as compressed arrays; or a set-up as JSON, which later records refer to. A record is
+acknowledged after fdatasync. Each writer creates a separate file with O_EXCL, so that no two
+writers append to one file. Checksums detect a record that is cut off or damaged; the other records
 stay valid.
 """
 
@@ -58,18 +58,18 @@ NUMBERS = (
     "mem_v",
 )
 NOT_IN_EARLIER: dict[str, Any] = {"clock_proof": "", "core_mhz_timed": math.nan, "setup": ""}
-"""The scalars that records of earlier versions do not have, with their missing values."""
+"""The scalars that records of earlier versions lack, with their missing values."""
 UNPACKED = struct.Struct("<4xI")
-"""A Blosc buffer's header: after four bytes of versions and sizes, the bytes once unpacked."""
+"""A Blosc buffer's header: four bytes of versions and sizes, then the size of the unpacked data."""
 POINT_ID = re.compile(rb'"id":"([0-9a-f]{%d})"' % ID_CHARS)
 
 
 SETUP = "setup_record"
-"""The key of the only value in the JSON of a record that keeps a set-up."""
+"""The only key in the JSON of a set-up's record."""
 
 
 CUT_OFF = "cut off"
-"""How the text of a :class:`TornRecordError` begins where the end of a record is not there."""
+"""The start of the text of a :class:`TornRecordError` for a record without its end."""
 
 
 class TornRecordError(Exception):
@@ -93,9 +93,9 @@ class JournalEntry:
 
 @functools.cache
 def packing() -> Blosc:
-    """What packs traces. Shuffled by bytes, steps of time compress four times as fast as shuffled
-    by bits, to the same size; values twice as fast, to a sixth more. A journal is kept only until
-    it is compacted."""
+    """The codec of traces. It shuffles bytes: compared with a shuffle of bits, steps of time
+    compress four times as fast, to the same size; values twice as fast, to a sixth more. Speed
+    matters more, as a journal lasts only until it is compacted."""
     from numcodecs import blosc  # noqa: PLC0415  (most readers of journals need no trace)
 
     blosc.use_threads = False  # a forked child would start Blosc's threads for every record
@@ -111,7 +111,7 @@ def encode(measurement: Measurement) -> bytes:
     }
     scalars["point"] = measurement.point.as_dict()
     parts: list[bytes] = []
-    described = []
+    descriptions = []
     for trace in measurement.traces:
         if not trace.time_ns.size:
             continue  # without a reading there is no trace
@@ -120,7 +120,7 @@ def encode(measurement: Measurement) -> bytes:
         time_ns = packing().encode(steps_ns)
         value = packing().encode(np.ascontiguousarray(trace.value))
         parts += [time_ns, value]
-        described.append(
+        descriptions.append(
             {
                 "channel": trace.channel,
                 "domain": trace.domain,
@@ -131,7 +131,7 @@ def encode(measurement: Measurement) -> bytes:
                 "value_bytes": len(value),
             }
         )
-    scalars["traces"] = described
+    scalars["traces"] = descriptions
     text = json.dumps(scalars, separators=(",", ":")).encode()
     crc = 0
     for part in parts:
@@ -141,15 +141,15 @@ def encode(measurement: Measurement) -> bytes:
 
 
 def encode_setup(record: Mapping[str, Any]) -> bytes:
-    """The record of how measurements are made (:mod:`campaign.store.setups`) as the bytes of one
-    record of a journal. It must be on disk before a measurement that refers to it."""
+    """A set-up's record (:mod:`campaign.store.setups`) as the bytes of one record of a journal. It
+    must be on disk before a measurement that refers to it."""
     text = json.dumps({SETUP: record}, separators=(",", ":")).encode()
     head = LENGTHS.pack(MAGIC, len(text), 0, google_crc32c.value(text), 0)
     return b"".join([head, struct.pack("<I", google_crc32c.value(head)), text])
 
 
 def decode(record: bytes) -> Measurement:
-    """The measurement of :func:`encode`.
+    """The measurement in the bytes of :func:`encode`.
 
     Raises:
         TornRecordError: the bytes are cut off, damaged, or not a record.
@@ -168,7 +168,7 @@ def decode(record: bytes) -> Measurement:
 
 
 def scalars_of(record: bytes) -> dict[str, Any]:
-    """The scalars of a record. Its traces are checked, but not unpacked.
+    """The scalars of a record. Checks its traces, but does not unpack them.
 
     Raises:
         TornRecordError: the bytes are cut off, damaged, or not a record.
@@ -210,8 +210,8 @@ def _scalars(record: bytes, size: int) -> tuple[dict[str, Any], int, int]:
 
 
 def _check(scalars: Any) -> None:
-    """Raise an error if these are not the scalars of a measurement: another program may have
-    written them."""
+    """Raise an error if these, which another program may have written, are not the scalars of a
+    measurement."""
     point = Point.from_dict(scalars["point"])
     texts = (point.id, point.site, point.partition, point.label, point.params)
     valid = (
@@ -237,14 +237,14 @@ def _check(scalars: Any) -> None:
         raise ValueError
 
 
-def _traces(described: list[dict[str, Any]], payload: bytes) -> Iterator[Trace]:
+def _traces(descriptions: list[dict[str, Any]], payload: bytes) -> Iterator[Trace]:
     codec = packing()
-    at = 0
-    for trace in described:
-        time_end = at + trace["time_bytes"]
+    offset = 0
+    for trace in descriptions:
+        time_end = offset + trace["time_bytes"]
         value_end = time_end + trace["value_bytes"]
         dtype = np.dtype(trace["dtype"])
-        parts = (payload[at:time_end], payload[time_end:value_end])
+        parts = (payload[offset:time_end], payload[time_end:value_end])
         for part, item_bytes in zip(parts, (8, dtype.itemsize), strict=True):
             # Before unpacking: a few damaged bytes may claim to be gigabytes.
             if UNPACKED.unpack_from(part)[0] != trace["samples"] * item_bytes:
@@ -252,11 +252,11 @@ def _traces(described: list[dict[str, Any]], payload: bytes) -> Iterator[Trace]:
         time_ns = np.frombuffer(codec.decode(parts[0]), "<i8").cumsum()
         value = np.frombuffer(codec.decode(parts[1]), dtype)
         yield Trace(trace["channel"], trace["domain"], trace["unit"], time_ns, value)
-        at = value_end
+        offset = value_end
 
 
 class JournalWriter:
-    """Appends records to a new journal in ``folder``. They are on disk when append returns."""
+    """Appends records to a new journal in ``folder``. A record is on disk when append returns."""
 
     def __init__(self, folder: Path) -> None:
         # On NFS a shared lock needs the right to read, an exclusive one the right to write.
@@ -293,7 +293,7 @@ class JournalWriter:
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
-        where: TracebackType | None,
+        traceback: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -302,9 +302,9 @@ class JournalWriter:
 class Scan:
     """The records of a journal, and its damaged parts.
 
-    ``setups``: the records of how measurements were made, by their id.
-    ``end``: from where to scan again when the journal has grown. ``damage``: (byte, what is wrong
-    there). A record that is still being written looks like damage at the end.
+    ``end``: the byte from which to scan again when the journal has grown. ``damage``: (byte,
+    description). A record that is still being written looks like damage at the end. ``setups``: id
+    -> the record of a set-up.
     """
 
     entries: list[JournalEntry]
@@ -316,7 +316,7 @@ class Scan:
 def scan(path: Path, start: int = 0) -> Scan:
     """The undamaged records of a journal from byte ``start`` on.
 
-    Only heads and scalars are read; traces are checked when they are read. After damage the scan
+    The scan reads heads and scalars only; :func:`read` checks the traces. After damage the scan
     continues at the next record, so that one damaged byte costs one record.
     """
     entries: list[JournalEntry] = []
@@ -325,29 +325,29 @@ def scan(path: Path, start: int = 0) -> Scan:
     end = start
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
-        at: int | None = start
-        while at is not None and at < size:
-            file.seek(at)
+        position: int | None = start
+        while position is not None and position < size:
+            file.seek(position)
             head = file.read(HEAD.size)
             try:
                 if len(head) == HEAD.size and head[:4] == MAGIC:
                     head += file.read(min(HEAD.unpack(head)[1], MAX_SCALARS_BYTES))
-                scalars, _, length = _scalars(head, size - at)
+                scalars, _, length = _scalars(head, size - position)
             except TornRecordError as torn:
-                begin, at = at, _next_magic(file, at + 1)
+                begin, position = position, _next_magic(file, position + 1)
                 if not damage or damage[-1][0] < end:
-                    damage.append((begin, f"{torn}{_point_in(file, begin, at)}"))
+                    damage.append((begin, f"{torn}{_point_in(file, begin, position)}"))
                 continue
             if SETUP in scalars:
                 setups[setup_id(scalars[SETUP])] = scalars[SETUP]
             else:
-                entries.append(JournalEntry(path, at, at + length, scalars))
-            at = end = at + length
+                entries.append(JournalEntry(path, position, position + length, scalars))
+            position = end = position + length
     return Scan(entries, end, damage, setups)
 
 
 def _point_in(file: BinaryIO, start: int, end: int | None) -> str:
-    """The point of a damaged record as a phrase; empty where its id is damaged too."""
+    """The point of a damaged record as a phrase; empty if its id is damaged too."""
     file.seek(start)
     data = file.read(min(1 << 16 if end is None else end - start, 1 << 16))
     match = POINT_ID.search(data)
@@ -369,8 +369,8 @@ def _next_magic(file: BinaryIO, start: int) -> int | None:
 
 
 def remove_if_done(path: Path, consumed: int) -> bool:
-    """Remove a journal without a writer and without a record from byte ``consumed`` on: bytes after
-    it are a record that was cut off. Returns whether it was removed."""
+    """Remove a journal if it has no writer, and no whole record from byte ``consumed`` on. Returns
+    whether it was removed."""
     with path.open("r+b") as file:
         if not _lock_alone(file):
             return False
@@ -396,10 +396,10 @@ def _lock_alone(file: BinaryIO) -> bool:
 
 
 def read(entry: JournalEntry, journal: BinaryIO | None = None) -> Measurement:
-    """The measurement of an entry, with its traces. ``journal``: its file, where that is open.
+    """The measurement of an entry, with its traces. ``journal``: its open file, if any.
 
     Raises:
-        TornRecordError: it is damaged.
+        TornRecordError: the record is damaged.
     """
     if journal is None:
         with open_regular(entry.path) as file:

@@ -1,8 +1,8 @@
-"""The files of a store, and who may write to them.
+"""The files of a store, and the lock of its writer.
 
 A store is a folder::
 
-    store.json      format, name, and the files that must be there (see below); a folder with this
+    store.json      format, name, and the files that must exist (see below); a folder with this
                     file is a store
     campaign.json   the last plan: the campaign and its sites
     planned.*.bin   the ids of the planned points (campaign.store.planned)
@@ -10,18 +10,18 @@ A store is a folder::
     traces.zarr/    all samples: time_ns and value, in shards that are written once
     index/N/        generation N: all scalars of all measurements, and where their traces are
                     (campaign.store.generation)
-    setups/         how measurements were made (campaign.store.setups)
+    setups/         the set-ups of measurements (campaign.store.setups)
     hours/          the node-hours that runs have spent (campaign.store.hours)
     fits/           fits by site and name, as JSON (campaign.results.fits)
     logs/, tls/     of a run on Slurm: the jobs' output; certificates while it runs
     variables.key   hides values of environment variables (campaign.store.environment_variables)
     lock            locked by the running driver
-    status.*        how the last run stands, for who watches it (campaign.launch.live_status)
+    status.*        the progress of the last run, for its viewers (campaign.launch.live_status)
 
-Each JSON file is sealed: its last entry is a SHA-256 of the rest. ``store.json`` lists them, but
-for ``status.json``, and ``index`` once it has a generation: what is listed and missing is damage,
-never absence. A file is listed after it is written; one that a killed writer did not list is listed
-by the next driver.
+Each JSON file is sealed: its last entry is a SHA-256 of the rest. ``store.json`` lists these files,
+except ``status.json``, and also ``index`` once it has a generation. A listed file that is missing
+is damage. A writer lists a file after writing it; if the writer was killed in between, the next
+driver lists it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SEAL = "sha256"
 AFTER = b'"\n}\n'
 DIGITS = 64
 FORMAT = 4
-"""Of a store whose JSON files are sealed and listed."""
+"""The format of stores whose JSON files are sealed and listed."""
 READABLE = (2, 3, FORMAT)
 HEAD = "store.json"
 INDEX = "index"
@@ -61,7 +61,7 @@ REMEDIES = {
     "sites": "run the campaign, or import the site's table, again to rewrite it",
     "status.json": "the next run writes it anew",
 }
-"""What to do about a damaged file, by its name or folder."""
+"""The remedy for a damaged file, by its name or folder."""
 JOURNAL_SUFFIX = ".journal"
 SNAPSHOT = "status.json"
 PAGE = "status.html"
@@ -76,11 +76,11 @@ def sealed(name: str, value: Mapping[str, Any]) -> bytes:
 
 
 def unsealed(name: str, data: bytes) -> tuple[Any, bool]:
-    """The value in the bytes of a JSON file, and whether they are sealed; files of earlier versions
+    """The value in the bytes of a JSON file, and whether they are sealed. Files of earlier versions
     are not.
 
     Raises:
-        ValueError: the bytes are not JSON, or not those that were sealed.
+        ValueError: the bytes are not JSON, or do not match their seal.
     """
     value = json.loads(data)
     if not isinstance(value, dict) or SEAL not in value:
@@ -118,7 +118,7 @@ class NotAStoreError(UserError):
 
 
 class DamagedStoreError(UserError):
-    """A file of the store is not what was written. The text contains its name and a remedy."""
+    """A file of the store differs from what was written. The message has its name and a remedy."""
 
 
 class StoreBusyError(UserError):
@@ -165,19 +165,19 @@ class Store:
         return [self.journals / name for name in names if name.endswith(JOURNAL_SUFFIX)]
 
     def json_names(self, folder: str) -> list[str]:
-        """The JSON files of a folder by their paths in the store, those that are missing too.
+        """The JSON files of a folder by their paths in the store, including missing ones.
 
         Raises:
             DamagedStoreError: the folder cannot be read.
         """
-        found = {f"{folder}/{name}" for name in self.entries(folder) if _is_json(name)}
-        return sorted(found | {name for name in self.listed() if name.startswith(f"{folder}/")})
+        existing = {f"{folder}/{name}" for name in self.entries(folder) if _is_json(name)}
+        return sorted(existing | {name for name in self.listed() if name.startswith(f"{folder}/")})
 
     def entries(self, folder: str) -> list[str]:
-        """The names in a folder, sorted; none where it does not exist.
+        """The names in a folder, sorted; empty if it does not exist.
 
         Raises:
-            DamagedStoreError: it cannot be read.
+            DamagedStoreError: the folder cannot be read.
         """
         try:
             return sorted(path.name for path in (self.root / folder).iterdir())
@@ -187,33 +187,33 @@ class Store:
             raise unreadable(self.root / folder, error) from None
 
     def listed(self) -> frozenset[str]:
-        """The files that the store must have. An earlier format lists none."""
+        """The files that the store must have; empty in an earlier format."""
         return frozenset((self._read_json(HEAD) or ({}, True))[0].get("files", ()))
 
     def read_json(self, name: str) -> Any:
         """A JSON file of the store; None if it does not exist.
 
         Raises:
-            DamagedStoreError: it is not what was written, is missing, or cannot be read.
+            DamagedStoreError: it differs from what was written, is missing, or cannot be read.
         """
-        wrong = ""
+        problem = ""
         for _ in range(2):  # a writer may have replaced it between the file and the head
-            found = self._read_json(name)
-            if found is None:
-                wrong = "is missing"
+            content = self._read_json(name)
+            if content is None:
+                problem = "is missing"
                 if name not in self.listed():
                     return None
-            elif found[1] or self._format() != FORMAT:
-                return found[0]
+            elif content[1] or self._format() != FORMAT:
+                return content[0]
             else:
-                wrong = "has no checksum"
-        raise DamagedStoreError(f"{self.root / name}: {wrong}; {_remedy(name)}")
+                problem = "has no checksum"
+        raise DamagedStoreError(f"{self.root / name}: {problem}; {_remedy(name)}")
 
     def _format(self) -> Any:
         return (self._read_json(HEAD) or ({}, True))[0].get("format")
 
     def _read_json(self, name: str) -> tuple[Any, bool] | None:
-        """What is in a file, and whether it is sealed; None if it does not exist."""
+        """The value in a file, and whether it is sealed; None if it does not exist."""
         path = self.root / name
         try:
             return unsealed(name, read_regular(path))
@@ -234,18 +234,18 @@ class Store:
             self._list(head, {*head.get("files", ()), *values})
 
     def list_index(self) -> None:
-        """List the index, which has a generation now."""
+        """List the index, which must have a generation from now on."""
         with self._locked_head() as head:
             self._list(head, {*head.get("files", ()), INDEX})
 
     def forget(self, name: str) -> None:
-        """List a file no more."""
+        """Remove a file from the list."""
         with self._locked_head() as head:
             self._list(head, {*head.get("files", ())} - {name})
 
     def adopt(self) -> None:
-        """List what a killed writer did not. A store of an earlier format gets this version's: its
-        JSON files are sealed first."""
+        """List the files that a killed writer did not list. A store of an earlier format gets this
+        version's: its JSON files are sealed first."""
         with self._locked_head() as head:
             names = set(head.get("files", ()))
             folders = (
@@ -254,12 +254,12 @@ class Store:
             is_earlier = head["format"] != FORMAT
             for name in filter(_is_json, {SNAPSHOT, *JSON_FILES, *folders} - names):
                 try:
-                    found = self._read_json(name)
+                    content = self._read_json(name)
                 except DamagedStoreError:
-                    continue  # reading it says so
-                if found is None:
+                    continue  # its reader raises the error
+                if content is None:
                     continue
-                value, is_sealed = found
+                value, is_sealed = content
                 if is_earlier and not is_sealed and isinstance(value, dict):
                     replace_file(self.root / name, sealed(name, value))
                     is_sealed = True
@@ -270,13 +270,13 @@ class Store:
             self._list(head | {"format": FORMAT}, names)
 
     def _list(self, head: Mapping[str, Any], names: Collection[str]) -> None:
-        """Write the head with these files listed, where it is another one."""
+        """Write the head with these files listed, if that changes it."""
         if head.get("format") == FORMAT and head.get("files") != sorted(names):
             replace_file(self.root / HEAD, sealed(HEAD, {**head, "files": sorted(names)}))
 
     @contextmanager
     def _locked_head(self) -> Iterator[dict[str, Any]]:
-        """The head, locked: no other process changes it, or a file that it lists."""
+        """The head, locked: no other process changes it or a file that it lists."""
         while True:
             with (self.root / HEAD).open("r+b") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
@@ -295,14 +295,14 @@ def _remedy(name: str) -> str:
 
 
 def unreadable(path: Path, error: OSError) -> DamagedStoreError:
-    """The error for a file or folder of a store that is there and cannot be read."""
+    """The error for an existing file or folder of a store that cannot be read."""
     return DamagedStoreError(
         f"{path}: cannot be read ({error.strerror}); make it readable, or restore it from a copy"
     )
 
 
 def replace_file(path: Path, data: bytes, durable: bool = True) -> None:
-    """Write ``data`` to ``path`` atomically: readers see the old or the new file, never a part.
+    """Write ``data`` to ``path`` atomically: readers see the whole old or the whole new file.
 
     ``durable``: also after a power failure.
     """
@@ -317,7 +317,7 @@ def create_store(root: Path, name: str) -> Store:
     """Create a store at ``root``, or open the existing one.
 
     Raises:
-        NotAStoreError: ``root`` is something else.
+        NotAStoreError: ``root`` exists and is not a store.
     """
     store = Store(root)
     if _lost_head(store):
@@ -329,8 +329,8 @@ def create_store(root: Path, name: str) -> Store:
     # A driver that died while it created the store leaves empty folders.
     ours = {"journals", "index", "fits"}
     names = {path.name for path in root.iterdir()} if root.is_dir() else set()
-    left = {name for name in names if temporary_of(name) == "store.json"}
-    if names - ours - left or (root.exists() and not root.is_dir()):
+    temporary = {name for name in names if temporary_of(name) == "store.json"}
+    if names - ours - temporary or (root.exists() and not root.is_dir()):
         raise NotAStoreError(f"{root}: exists and is not a store; name a new or empty folder")
     try:
         store.journals.mkdir(parents=True, exist_ok=True)
@@ -345,8 +345,8 @@ def create_store(root: Path, name: str) -> Store:
 
 
 def _lost_head(store: Store) -> str:
-    """What is wrong with the head of a folder that is a store but for that; empty where nothing is,
-    where the folder is none, or where the file cannot be read."""
+    """The fault of the head, if the folder is otherwise a store; empty without a fault, for another
+    folder, or if the file cannot be read."""
     try:
         if store.read_json(HEAD) is None and any(
             (*store.index.glob("*"), *store.journals.glob("*"))
@@ -361,15 +361,15 @@ def _lost_head(store: Store) -> str:
 
 
 def _not_a_folder(path: Path) -> str:
-    """Why a file is no store, and which store may be meant."""
-    beside = path.with_name(path.stem + ".store")
-    if (beside / "store.json").exists():
-        return f"{path}: is a file, not a store; its store is {beside}"
+    """The message for a file that is not a store, with the file's default store if it exists."""
+    default_store = path.with_name(path.stem + ".store")
+    if (default_store / "store.json").exists():
+        return f"{path}: is a file, not a store; its store is {default_store}"
     return f"{path}: is a file, not a store; name a folder that campaign run or import created"
 
 
 def _near_store(root: Path) -> str:
-    """A suggestion among the stores beside a folder that is missing."""
+    """A suggestion from the stores in the parent of a missing folder."""
     return did_you_mean(root.name, [path.parent.name for path in root.parent.glob("*/store.json")])
 
 
@@ -377,7 +377,7 @@ def open_store(root: Path) -> Store:
     """Open an existing store.
 
     Raises:
-        NotAStoreError: there is no store at ``root``, or it has another format.
+        NotAStoreError: there is no store at ``root``, or its format is not readable.
     """
     store = Store(root)
     if root.is_file():
@@ -413,7 +413,7 @@ def open_store(root: Path) -> Store:
 def driver_lock(store: Store) -> Iterator[None]:
     """Lock the store for one driver. The system unlocks it when the driver dies.
 
-    What a killed writer did not list is listed: see :meth:`Store.adopt`.
+    Calls :meth:`Store.adopt`.
 
     Raises:
         StoreBusyError: another process has locked it.
@@ -449,7 +449,7 @@ def driver_lock(store: Store) -> Iterator[None]:
 
 @contextmanager
 def writing(store: Store) -> Iterator[None]:
-    """Around code that writes to the store: turns OSError into :class:`UnwritableStoreError`."""
+    """Turn an OSError of the body, which writes to the store, into UnwritableStoreError."""
     try:
         yield
     except shutil.Error as errors:  # of copying a folder: (from, to, reason) of each file

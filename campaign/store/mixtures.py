@@ -1,11 +1,11 @@
-"""Which values of a set-up matter for a measurement, and where those of a store differ in them.
+"""The values of a set-up that matter for a measurement, and their differences within a store.
 
-A value matters if another one could give another time, energy or count at the same point. So the
+A value matters if another one could change the time, energy or counts at the same point. So the
 time limit, the retries, the number of nodes, wall times, accounts, folders and the lists of legal
-clocks, power limits and profiles do not. A key that only one record has is a difference. Where a
-record cannot have it (a kernel that was not measured, a clock that is not listed, another
-partition, a node that did not show what it is), there is nothing to compare. A record of an earlier
-version is read as a file with the same keys is read now: what it lacks has its default.
+clocks, power limits and profiles do not matter. A key that only one record has is a difference,
+except where the other record cannot have it (a kernel that was not measured, a clock that is not
+listed, another partition, a node that did not report its hardware): then there is nothing to
+compare. A record of an earlier version is read like a file of today: missing keys get defaults.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ WITHOUT_EFFECT = {
         *("energy", "metering", "power_limit", "profiles"),
     ),
 }
-"""The entries that do not matter. Of domains, partitions, power limits and profiles some do, see
+"""The entries that do not matter. Parts of domains, partitions, power limits and profiles do; see
 below."""
 LISTED = {"power_limit": "limits_w", "profiles": "names"}
-"""Tables of a site that say how listed values are set, and the key of the list."""
+"""Tables of a site that define how listed values are set, and the key of the list."""
 OF_PARTITION = ("cores", "exclusive", "directives")
 OF_NODE = ("cpu", "board", "gpus", "gpu_driver", "power_limits_w", "energy_preference")
 NOT_IN_ALL = (
@@ -38,18 +38,18 @@ NOT_IN_ALL = (
     *(f"site.{name}." for name in LISTED),
     "version",
 )
-"""How the keys begin that some records cannot have."""
+"""The prefixes of keys that some records cannot have."""
 KERNEL_CODE, EARLIER_CODE = "kernel_code", "kernels"
-"""In a record's versions: kernel -> its identity; and as versions before wrote it, hashes of files,
-which cannot be compared with identities."""
-NOT_THERE = None
-"""The value of a key that a record lacks. A file cannot say it otherwise."""
+"""Keys of a record's versions: kernel -> its identity; and, in earlier versions, kernel -> hashes
+of files, which cannot be compared with identities."""
+ABSENT = None
+"""The value of a key that a record lacks. No file has this value."""
 MOST_SHOWN = 6
 VALUE_CHARS = 60
 
 
 class ChangedSetupError(UserError):
-    """A run would add measurements that were made in another way than those of the store."""
+    """A run would add measurements under another set-up than those of the store."""
 
     def __str__(self) -> str:
         return f"{self.what} ({self.remedy})"
@@ -57,7 +57,7 @@ class ChangedSetupError(UserError):
 
 @dataclass(frozen=True)
 class Difference:
-    """A key, and each of its values with the number of measurements under it."""
+    """A key, and its values, each with the number of measurements under it."""
 
     key: str
     values: tuple[tuple[Any, int], ...]
@@ -69,7 +69,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Mixture:
-    """A site's measurements under several set-ups: how many, and in what they differ."""
+    """The number of set-ups of a site's measurements, and their differences."""
 
     site: str
     setups: int
@@ -99,7 +99,7 @@ class Mixture:
 
 @dataclass(frozen=True)
 class Change:
-    """A key whose value a run would change; ``points``: measurements under the ``old`` one."""
+    """A key whose value a run would change. ``points``: measurements under the ``old`` value."""
 
     site: str
     key: str
@@ -115,7 +115,7 @@ class Change:
 
 
 def values_that_matter(record: Record) -> dict[str, Any]:
-    """Key -> value, of everything in a record that matters for the measurements."""
+    """Key -> value, of all entries of a record that matter for the measurements."""
     record = as_read_now(record)
     site, versions = record["site"], record.get("versions", {})
     values: dict[str, Any] = {"campaign": record["campaign"]}
@@ -125,34 +125,37 @@ def values_that_matter(record: Record) -> dict[str, Any]:
         volts = {f"{mhz:g}": volt for mhz, volt in (domain or {}).get("voltage_v") or ()}
         for mhz in (domain or {}).get("frequencies_mhz", ()):
             values[f"site.domains.{name}.voltage_v.{mhz:g}"] = volts.get(f"{mhz:g}")
-    for name, listed in LISTED.items():
-        values |= _flat(f"site.{name}", _without(site.get(name) or {}, (listed,)))
+    for name, list_key in LISTED.items():
+        values |= _flat(f"site.{name}", _without(site.get(name) or {}, (list_key,)))
     name = record.get("partition", "")
     partition = site.get("partitions", {}).get(name, {})
     environment = partition.get("environment", {})
-    of_partition = {key: partition[key] for key in OF_PARTITION if key in partition}
+    partition_values = {key: partition[key] for key in OF_PARTITION if key in partition}
     if environment:
         variables = environment.get("variables", {})
-        of_partition |= {"modules": environment.get("modules", []), "variables": sorted(variables)}
-        # By the key in the name, values that different keys have hidden are not compared.
+        partition_values |= {
+            "modules": environment.get("modules", []),
+            "variables": sorted(variables),
+        }
+        # The key is part of the name, so that values hidden by different keys are not compared.
         hidden = {
-            f"{key} ({by})" if (by := key_of(value)) else key: value
-            for key, value in variables.items()
+            f"{variable} ({key})" if (key := key_of(value)) else variable: value
+            for variable, value in variables.items()
         }
         values |= _flat(f"site.partitions.{name}.variables", hidden)
-    values |= _flat(f"site.partitions.{name}", of_partition)
+    values |= _flat(f"site.partitions.{name}", partition_values)
     if "version" in versions:
         values["version"] = versions["version"]
     values |= _flat("kernels", versions.get(KERNEL_CODE, {}))
-    if not site.get("simulated"):  # what is simulated does not depend on the node
+    if not site.get("simulated"):  # a simulation does not depend on the node
         node = record.get("node", {})
         values |= _flat("node", {key: node[key] for key in OF_NODE if key in node})
     return values
 
 
 def as_read_now(record: Record) -> Record:
-    """A record as this version makes it from the same files: keys that an earlier one did not have
-    get their defaults, and those that it had by another name get theirs of now."""
+    """A record as this version makes it from the same files: keys that the earlier version lacked
+    get their defaults, and renamed keys get their names of today."""
     from pydantic import ValidationError  # noqa: PLC0415
 
     from campaign.plan.campaign_file import Protocol  # noqa: PLC0415
@@ -166,17 +169,17 @@ def as_read_now(record: Record) -> Record:
         if site["twin"]:
             now["site"]["clocks"] = {**site["clocks"], "control": "simulated"}
     for name, model in (("site", Site), ("protocol", Protocol)):
-        with contextlib.suppress(ValidationError):  # it is kept as it is
+        with contextlib.suppress(ValidationError):  # then it stays as it is
             now[name] = model.model_validate(now[name]).model_dump(mode="json")
     return now
 
 
 def is_known(values: Mapping[str, Any], key: str) -> bool:
-    """Whether a record shows the value of a key, or that it has none."""
+    """Whether a record states the value of a key, or that it has none."""
     if key in values or not key.startswith(NOT_IN_ALL):
         return True
-    domain, of_domain, _ = key.rpartition(".voltage_v.")
-    return bool(of_domain) and not any(name.startswith(f"{domain}.") for name in values)
+    domain, separator, _ = key.rpartition(".voltage_v.")
+    return bool(separator) and not any(name.startswith(f"{domain}.") for name in values)
 
 
 def _without(fields: Record, names: Iterable[str]) -> dict[str, Any]:
@@ -184,7 +187,7 @@ def _without(fields: Record, names: Iterable[str]) -> dict[str, Any]:
 
 
 def _flat(key: str, value: Any) -> dict[str, Any]:
-    """Nested tables, and lists of tables, as one: ``meters.0.kind``."""
+    """Flatten nested tables and lists of tables into one, with keys like ``meters.0.kind``."""
     if isinstance(value, Mapping):
         entries: Iterable[tuple[Any, Any]] = value.items()
     elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
@@ -202,12 +205,12 @@ def mixtures(uses: Iterable[SetupUse]) -> list[Mixture]:
     by_site: dict[str, list[SetupUse]] = {}
     for use in uses:
         by_site.setdefault(use.site, []).append(use)
-    found = (
+    site_mixtures = (
         _mixture(site, [(values_that_matter(use.record), use.points) for use in by_site[site]])
         for site in sorted(by_site)
         if len(by_site[site]) > 1
     )
-    return [mixture for mixture in found if mixture is not None]
+    return [mixture for mixture in site_mixtures if mixture is not None]
 
 
 def _mixture(site: str, uses: Sequence[tuple[dict[str, Any], int]]) -> Mixture | None:
@@ -216,64 +219,65 @@ def _mixture(site: str, uses: Sequence[tuple[dict[str, Any], int]]) -> Mixture |
         points: dict[str, list[Any]] = {}
         for values, count in uses:
             if is_known(values, key):
-                value = values.get(key, NOT_THERE)
+                value = values.get(key, ABSENT)
                 points.setdefault(json.dumps(value, sort_keys=True), [value, 0])[1] += count
         if len(points) > 1:
             ordered = sorted(points.values(), key=lambda pair: -pair[1])
             differences.append(Difference(key, tuple((value, n) for value, n in ordered)))
     if not differences:
         return None
-    kept: list[dict[str, Any]] = []
+    setups: list[dict[str, Any]] = []
     keys = [difference.key for difference in differences]
     for values, _ in sorted(uses, key=lambda use: -len(use[0])):
-        known = {key: values.get(key, NOT_THERE) for key in keys if is_known(values, key)}
-        if not any(all(one.get(key, known[key]) == known[key] for key in known) for one in kept):
-            kept.append(known)
-    return Mixture(site, len(kept), tuple(differences))
+        known = {key: values.get(key, ABSENT) for key in keys if is_known(values, key)}
+        if not any(all(setup.get(k, known[k]) == known[k] for k in known) for setup in setups):
+            setups.append(known)
+    return Mixture(site, len(setups), tuple(differences))
 
 
 def changes(uses: Sequence[SetupUse], planned: Iterable[Record]) -> list[Change]:
-    """What a run of these planned records would change: where no measurement of the same site was
-    made with all of the planned values, against the set-up that differs least."""
-    made = [(use, values_that_matter(use.record)) for use in uses]
+    """The changes of a run with these planned records. If no measurement of a site was made with
+    all of the planned values, compare with the set-up that differs least."""
+    recorded = [(use, values_that_matter(use.record)) for use in uses]
     result: dict[tuple[str, str], Change] = {}
     for record in planned:
-        site, wanted = str(record["site"]["name"]), values_that_matter(record)
-        of_site = [(values, use.points) for use, values in made if use.site == site]
-        every = [(values, use.points) for use, values in made]
+        site, new_values = str(record["site"]["name"]), values_that_matter(record)
+        site_setups = [(values, use.points) for use, values in recorded if use.site == site]
+        all_setups = [(values, use.points) for use, values in recorded]
         for change in (
-            *_of_name(every, wanted),
-            *_of_optional(site, of_site, wanted),
-            *_of_nearest(site, of_site, wanted),
+            *_name_change(all_setups, new_values),
+            *_optional_changes(site, site_setups, new_values),
+            *_nearest_changes(site, site_setups, new_values),
         ):
             result.setdefault((change.site, change.key), change)
     return list(result.values())
 
 
-Made = Sequence[tuple[dict[str, Any], int]]
+Setups = Sequence[tuple[dict[str, Any], int]]
+"""The values of set-ups, each with its number of measurements."""
 
 
-def _of_name(every: Made, wanted: Mapping[str, Any]) -> list[Change]:
-    """The campaign's name, over all sites of the store."""
-    names = {values["campaign"]: 0 for values, _ in every}
-    for values, points in every:
+def _name_change(setups: Setups, new_values: Mapping[str, Any]) -> list[Change]:
+    """The change of the campaign's name, over all sites of the store."""
+    names = {values["campaign"]: 0 for values, _ in setups}
+    for values, points in setups:
         names[values["campaign"]] += points
-    if not names or wanted["campaign"] in names:
+    if not names or new_values["campaign"] in names:
         return []
     old = max(names, key=lambda name: names[name])
-    return [Change("", "campaign", old, names[old], wanted["campaign"])]
+    return [Change("", "campaign", old, names[old], new_values["campaign"])]
 
 
-def _of_optional(site: str, made: Made, wanted: Mapping[str, Any]) -> list[Change]:
-    """The keys that some records cannot have, each on its own."""
+def _optional_changes(site: str, setups: Setups, new_values: Mapping[str, Any]) -> list[Change]:
+    """The changes of keys that some records cannot have. Each key is compared separately."""
     result = []
-    records = (*(values for values, _ in made), wanted)
+    records = (*(values for values, _ in setups), new_values)
     for key in dict.fromkeys(key for values in records for key in values):
-        if not key.startswith(NOT_IN_ALL) or not is_known(wanted, key):
+        if not key.startswith(NOT_IN_ALL) or not is_known(new_values, key):
             continue
-        new = wanted.get(key, NOT_THERE)
+        new = new_values.get(key, ABSENT)
         having = [
-            (values.get(key, NOT_THERE), points) for values, points in made if is_known(values, key)
+            (values.get(key, ABSENT), points) for values, points in setups if is_known(values, key)
         ]
         if having and all(value != new for value, _ in having):
             old = having[-1][0]
@@ -282,28 +286,28 @@ def _of_optional(site: str, made: Made, wanted: Mapping[str, Any]) -> list[Chang
     return result
 
 
-def _of_nearest(site: str, made: Made, wanted: Mapping[str, Any]) -> list[Change]:
-    """The keys that every record has, together, against the set-up that differs least."""
+def _nearest_changes(site: str, setups: Setups, new_values: Mapping[str, Any]) -> list[Change]:
+    """The changes of the keys that every record has, from the set-up that differs least."""
     best: list[Change] | None = None
-    for values, points in made:
+    for values, points in setups:
         keys = [
             key
-            for key in dict.fromkeys((*values, *wanted))
+            for key in dict.fromkeys((*values, *new_values))
             if key != "campaign"
             and not key.startswith(NOT_IN_ALL)
-            and values.get(key, NOT_THERE) != wanted.get(key, NOT_THERE)
+            and values.get(key, ABSENT) != new_values.get(key, ABSENT)
         ]
         if best is None or len(keys) < len(best):
             best = [
-                Change(site, key, values.get(key, NOT_THERE), points, wanted.get(key, NOT_THERE))
+                Change(site, key, values.get(key, ABSENT), points, new_values.get(key, ABSENT))
                 for key in keys
             ]
     return best or []
 
 
 def not_comparable(uses: Sequence[SetupUse], planned: Iterable[Record]) -> list[str]:
-    """A sentence for each planned kernel whose code cannot be compared with that of measurements of
-    its site: an earlier version recorded it in another way."""
+    """A sentence for each planned kernel whose code cannot be compared with that of earlier
+    measurements of its site, because an earlier version recorded it in another form."""
     texts = {}
     for record in planned:
         site = str(record["site"]["name"])
@@ -322,14 +326,14 @@ def not_comparable(uses: Sequence[SetupUse], planned: Iterable[Record]) -> list[
     return list(texts.values())
 
 
-def refuse_changes(store_path: str, found: Sequence[Change]) -> None:
-    """Raise an error that names every change.
+def refuse_changes(store_path: str, setup_changes: Sequence[Change]) -> None:
+    """Raise an error that names all changes, if there are any.
 
     Raises:
         ChangedSetupError: there are changes.
     """
-    if found:
-        lines = "".join(f"\n  {change}" for change in found)
+    if setup_changes:
+        lines = "".join(f"\n  {change}" for change in setup_changes)
         raise ChangedSetupError(
             f"{store_path}: its measurements were made in another way than this run would make "
             f"them:{lines}\nuse a new store (--store NEW), or keep both here with --accept-changes",
@@ -338,8 +342,8 @@ def refuse_changes(store_path: str, found: Sequence[Change]) -> None:
 
 
 def value_text(value: Any) -> str:
-    """A value on one line; cut off where it is long."""
-    if value is NOT_THERE:
+    """A value on one line; a long one is cut off."""
+    if value is ABSENT:
         return "none"
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= VALUE_CHARS else text[: VALUE_CHARS - 3] + "..."

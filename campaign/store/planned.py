@@ -1,5 +1,5 @@
-"""The plan that a store holds: the kernels of all planned campaign files, and the ids of the points
-of the last one by partition, in a file that is quick to read at any size.
+"""The plan in a store: the kernels of all planned campaign files, and the ids of the points of the
+last one by partition, in a file that is fast to read at any size.
 
 ``planned.CRC.bin`` has a :data:`RECORD` for each point, in the plan's order. Its name contains its
 checksum, and ``campaign.json`` contains its name, so that the two always belong together.
@@ -36,7 +36,7 @@ class PlannedKernel(NamedTuple):
 
 
 def planned_kernels(store: Store) -> dict[str, PlannedKernel]:
-    """The kernels of all campaign files that were planned, by their names in the store."""
+    """Name in the store -> kernel, of all planned campaign files."""
     from pydantic import ValidationError  # noqa: PLC0415
 
     from campaign.plan.campaign_file import Campaign  # noqa: PLC0415
@@ -44,15 +44,15 @@ def planned_kernels(store: Store) -> dict[str, PlannedKernel]:
     plan = store.read_json("campaign.json") or {}
     if "kernels" in plan:
         return {name: PlannedKernel(**kernel) for name, kernel in plan["kernels"].items()}
-    try:  # a plan that an earlier version wrote has the last file alone
+    try:  # the plan of an earlier version has the last file only
         return _kernels_of(Campaign.model_validate(plan.get("campaign")))
     except ValidationError:
         return {}
 
 
 def with_earlier_kernels(store: Store, campaign: Campaign) -> dict[str, PlannedKernel]:
-    """The kernels of a campaign file, added to those that the store's plan has. A file of
-    ``campaign next`` states no spaces: its kernels keep theirs."""
+    """The kernels of a campaign file and of the store's plan. A file of ``campaign next`` states no
+    spaces: its kernels keep those of the plan."""
     kernels = planned_kernels(store)
     for name, kernel in _kernels_of(campaign).items():
         if campaign.part_of is None or name not in kernels:
@@ -71,7 +71,7 @@ def _name_of(data: bytes) -> str:
 
 
 def write_planned(store: Store, plan: Mapping[str, Any], ids: Mapping[str, Sequence[str]]) -> None:
-    """Keep a plan: ``plan`` as JSON, and the points' ``ids`` by "site/partition"."""
+    """Write a plan: ``plan`` as JSON, and the points' ``ids`` by "site/partition"."""
     parts = []
     for number, ids_of_partition in enumerate(ids.values()):
         part = np.empty(len(ids_of_partition), RECORD)
@@ -95,7 +95,7 @@ def planned_ids(store: Store) -> dict[str, np.ndarray]:
     """The planned points' ids (bytes, shape (n,)) by "site/partition"; empty without a plan.
 
     Raises:
-        DamagedStoreError: the files do not belong together, or cannot be read.
+        DamagedStoreError: the files do not match each other, or cannot be read.
     """
     remedy = "run the campaign again to rewrite it"
     try:
@@ -110,9 +110,9 @@ def planned_ids(store: Store) -> dict[str, np.ndarray]:
             raise DamagedStoreError(f"{file}: its checksum does not match; {remedy}")
         records = np.frombuffer(data, RECORD)
     except (OSError, ValueError, LookupError, TypeError) as error:
-        what = f"{type(error).__name__}: {error}"
+        description = f"{type(error).__name__}: {error}"
         raise DamagedStoreError(
-            f"{store.root}: the plan cannot be read ({what}); {remedy}"
+            f"{store.root}: the plan cannot be read ({description}); {remedy}"
         ) from None
     return {name: records["id"][records["partition"] == i] for i, name in enumerate(names)}
 

@@ -1,5 +1,5 @@
 """The journals' records that are in no generation yet, which of them are valid, and the summary and
-the states of all points with them."""
+the states of all points, including these records."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from campaign.store.summary import updated
 from dvfs.dataset import COMPLETE, COUNT_PREFIX, DAMAGED, STATUSES
 from dvfs.setting import NUMBERS
 
-OF_MEASUREMENT = tuple(
-    own.name
-    for own in fields(Measurement)
-    if own.name not in ("point", "counts", "meters", "provenance", "traces")
+MEASUREMENT_FIELDS = tuple(
+    item.name
+    for item in fields(Measurement)
+    if item.name not in ("point", "counts", "meters", "provenance", "traces")
 )
 """The columns that are fields of :class:`Measurement` unchanged."""
 
@@ -36,7 +36,7 @@ class JournalTail:
     entries: list[JournalEntry]
     consumed: dict[str, int]
     damage: list[tuple[str, int, str]]
-    """(journal, byte, what is wrong there)."""
+    """(journal, byte, description)."""
     setups: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The set-ups that these or later records may refer to, by their id."""
 
@@ -44,11 +44,10 @@ class JournalTail:
 def journal_tail(
     store: Store, consumed: Mapping[str, int], to_consume: bool = False
 ) -> JournalTail:
-    """Scan the journals from where a generation stopped.
+    """Scan the journals from the bytes where a generation stopped.
 
-    ``to_consume``: what is scanned will not be scanned again. Then a journal with a writer is
-    read only up to the first damaged byte: on a network file system a record may not be complete
-    yet.
+    ``to_consume``: the records will not be scanned again. Then a journal with a writer is read only
+    up to the first damaged byte: on a network file system a record may not be complete yet.
     """
     entries: list[JournalEntry] = []
     ends = {}
@@ -68,21 +67,23 @@ def journal_tail(
         entries += scanned.entries
         setups |= scanned.setups
         ends[path.name] = scanned.end
-        damage += [(path.name, at, what) for at, what in scanned.damage]
+        damage += [(path.name, offset, problem) for offset, problem in scanned.damage]
     return JournalTail(entries, ends, damage, setups)
 
 
 def indexed_statuses(base: Generation | None, ids: Sequence[str]) -> dict[str, str]:
-    """Id -> status, of those points that are in a generation."""
+    """Id -> status, of those of the points that are in a generation."""
     if base is None or not ids:
         return {}
     states = base.states()
-    wanted = np.array(ids, STATE["id"])
-    at = np.minimum(np.searchsorted(states["id"], wanted), max(states.size - 1, 0))
-    held = states["id"][at] == wanted if states.size else np.zeros(wanted.size, bool)
+    id_array = np.array(ids, STATE["id"])
+    index = np.minimum(np.searchsorted(states["id"], id_array), max(states.size - 1, 0))
+    held = states["id"][index] == id_array if states.size else np.zeros(id_array.size, bool)
     return {
         ids[i]: STATUSES[code]
-        for i, code in zip(np.flatnonzero(held).tolist(), states["status"][at[held]], strict=True)
+        for i, code in zip(
+            np.flatnonzero(held).tolist(), states["status"][index[held]], strict=True
+        )
     }
 
 
@@ -91,9 +92,8 @@ def accepted_entries(
 ) -> list[JournalEntry]:
     """The entries that change the measurements table, at most one for a point.
 
-    The first complete one of a point is final; one with a damaged trace is replaced by another
-    complete one; a failure is replaced by a later attempt. ``held``: point id -> status in the
-    table.
+    The first complete entry of a point is final; a complete one replaces one with a damaged trace;
+    a later attempt replaces a failure. ``held``: point id -> status in the table.
     """
     best: dict[str, JournalEntry] = {}
     for entry in entries:
@@ -102,8 +102,8 @@ def accepted_entries(
             continue
         if held.get(entry.point_id) == DAMAGED and status not in COMPLETE:
             continue  # its energy and time stay valid
-        other = best.get(entry.point_id)
-        if other is None or _supersedes(entry.scalars, other.scalars):
+        earlier = best.get(entry.point_id)
+        if earlier is None or _supersedes(entry.scalars, earlier.scalars):
             best[entry.point_id] = entry
     return list(best.values())
 
@@ -117,7 +117,7 @@ def _supersedes(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
 @dataclass(frozen=True)
 class StoreContents:
     """The contents of a store at one moment: its newest undamaged generation, the journals'
-    records after it, those of them that are valid for their points, and what is damaged."""
+    records after it, those of them that are valid for their points, and the damage."""
 
     generation: Generation | None
     tail: JournalTail
@@ -126,7 +126,7 @@ class StoreContents:
 
 
 def read_contents(store: Store) -> StoreContents:
-    """Everything that is in the store now.
+    """The present contents of a store.
 
     Raises:
         DamagedStoreError: every generation is damaged.
@@ -139,7 +139,7 @@ def read_contents(store: Store) -> StoreContents:
         if max(generation_numbers(store), default=0) <= number + 1 or index_damage:
             ids = [entry.point_id for entry in tail.entries]
             accepted = accepted_entries(tail.entries, indexed_statuses(base, ids))
-            damage = [f"{name}: byte {at}: {what}" for name, at, what in tail.damage]
+            damage = [f"{name}: byte {offset}: {problem}" for name, offset, problem in tail.damage]
             index_damage = [
                 f"{text}; nothing is lost: the next run or import rewrites it"
                 for text in index_damage
@@ -165,7 +165,7 @@ def measurement_row(scalars: Mapping[str, Any]) -> dict[str, Any]:
         "meters": json.dumps(scalars["meters"]),
         "provenance": json.dumps(scalars["provenance"]),
     }
-    for name in OF_MEASUREMENT:
+    for name in MEASUREMENT_FIELDS:
         row[name] = scalars[name]
     for name, value in (scalars["counts"] or {}).items():
         row[COUNT_PREFIX + name] = value
@@ -173,7 +173,7 @@ def measurement_row(scalars: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def summary_and_states(contents: StoreContents) -> tuple[dict[str, Any], np.ndarray]:
-    """The summary and the states (a :data:`STATE` each, by id) with the journals' records."""
+    """The summary and the states (:data:`STATE`, sorted by id) with the journals' records."""
     states = np.empty(0, STATE) if contents.generation is None else contents.generation.states()
     summary = {} if contents.generation is None else contents.generation.summary
     if contents.tail.entries:
@@ -194,8 +194,8 @@ def summary_and_states(contents: StoreContents) -> tuple[dict[str, Any], np.ndar
 
 
 def status_codes(states: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """The status of each id as an index into STATUSES, int64; -1 where it has none."""
+    """The status of each id as an index into STATUSES, int64; -1 if it has none."""
     if not states.size:
         return np.full(ids.size, -1)
-    at = np.minimum(np.searchsorted(states["id"], ids), states.size - 1)
-    return np.where(states["id"][at] == ids, states["status"][at].astype(np.int64), -1)
+    index = np.minimum(np.searchsorted(states["id"], ids), states.size - 1)
+    return np.where(states["id"][index] == ids, states["status"][index].astype(np.int64), -1)

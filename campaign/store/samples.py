@@ -3,13 +3,13 @@
 A shard has the layout of Zarr's sharding codec: the chunks, each compressed by Blosc and followed
 by its CRC32C, then an index with the place of each chunk, followed by its CRC32C. Zarr reads the
 same files. This module reads all samples of a large store in little more than the time of
-decompression, and finds damage chunk by chunk.
+decompression, and detects damage chunk by chunk.
 
-The arrays' metadata (zarr.json) can be written again at any time: types, chunks and compression
-are the same in every store, and a generation knows the number of samples. So damaged metadata, or
-those of another program, are found and repaired.
+The arrays' metadata (zarr.json) can be rewritten at any time: types, chunks and compression are the
+same in every store, and a generation states the number of samples. So this module detects and
+repairs metadata that are damaged or from another program.
 
-Zarr is imported where it is used: a store without traces needs none, and it takes long.
+Zarr is imported only where it is used: it takes long, and a store without traces does not need it.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ CHUNKS = SHARD_SAMPLES // CHUNK_SAMPLES
 CRC_BYTES = 4
 ENTRY = np.dtype([("offset", "<u8"), ("size", "<u8")])
 BLOSC_SIZES = struct.Struct("<4xI4xI")
-"""In the header of a Blosc chunk: its bytes once unpacked, and packed."""
+"""In the header of a Blosc chunk: the sizes of the unpacked and of the packed data."""
 INDEX_BYTES = CHUNKS * ENTRY.itemsize + CRC_BYTES
 BATCH_SAMPLES = 4 * SHARD_SAMPLES
 AHEAD_SAMPLES = 1 << 36
-"""No compaction writes so many samples beyond those that are committed: a terabyte."""
+"""No compaction writes this many samples (a terabyte) beyond the committed ones."""
 
 
 class BadChunkError(DamagedStoreError):
-    """A chunk, or the index of a shard, is not what was written."""
+    """A chunk, or the index of a shard, differs from what was written."""
 
 
 def read_shard(path: Path, dtype: np.dtype[Any], start: int, end: int) -> np.ndarray:
     """Samples ``start`` to ``end`` of a shard, counted from its first.
 
     Raises:
-        BadChunkError: some of them cannot be unpacked any more.
+        BadChunkError: some of them are damaged.
         OSError: the file is missing, is not a regular file, or cannot be read.
     """
     first, last = start // CHUNK_SAMPLES, -(-end // CHUNK_SAMPLES)
@@ -79,11 +79,13 @@ def read_shard(path: Path, dtype: np.dtype[Any], start: int, end: int) -> np.nda
             raise BadChunkError(f"{path}: its index is damaged")
         places = np.frombuffer(index, ENTRY)[first:last]
         for i, (offset, size) in enumerate(places.tolist()):
-            at = i * CHUNK_SAMPLES
+            first_sample = i * CHUNK_SAMPLES
             packed = (
                 _checked(os.pread(descriptor, size, offset)) if offset + size <= length else None
             )
-            if packed is None or not _unpack(packed, samples[at : at + CHUNK_SAMPLES]):
+            if packed is None or not _unpack(
+                packed, samples[first_sample : first_sample + CHUNK_SAMPLES]
+            ):
                 from_ = (first + i) * CHUNK_SAMPLES
                 raise BadChunkError(
                     f"{path}: its samples {from_} to {from_ + CHUNK_SAMPLES} are damaged"
@@ -92,7 +94,7 @@ def read_shard(path: Path, dtype: np.dtype[Any], start: int, end: int) -> np.nda
 
 
 def _checked(data: bytes) -> bytes | None:
-    """The bytes before their CRC32C; None where it does not match."""
+    """The bytes before their CRC32C; None if it does not match."""
     body = data[:-CRC_BYTES]
     is_whole = google_crc32c.value(body).to_bytes(CRC_BYTES, "little") == data[-CRC_BYTES:]
     return body if is_whole else None
@@ -101,7 +103,7 @@ def _checked(data: bytes) -> bytes | None:
 def _unpack(packed: bytes, into: np.ndarray) -> bool:
     """Unpack a chunk. Returns whether it has as many bytes as ``into``."""
     try:
-        # Checked first: Blosc writes as many bytes as the header says.
+        # Checked first: Blosc writes as many bytes as the header states.
         if BLOSC_SIZES.unpack_from(packed) != (into.nbytes, len(packed)):
             return False
         blosc.decompress(packed, into)
@@ -185,7 +187,7 @@ class ShardWriter:
 
 
 def _opened(store: Store, samples_end: int) -> zarr.Group:
-    """The group of all samples, for writing. It is created where it does not exist."""
+    """Open the group of all samples for writing; create it if it does not exist."""
     import zarr  # noqa: PLC0415
 
     if not store.traces.exists():
@@ -205,7 +207,7 @@ def _opened(store: Store, samples_end: int) -> zarr.Group:
 
 
 def _create(where: StoreLike, earlier: bool = False) -> zarr.Group:
-    """The group and its empty arrays; ``earlier``: as versions made it whose padding was zero."""
+    """Create the group and its empty arrays. ``earlier``: as in versions with zeros as padding."""
     import zarr  # noqa: PLC0415
     from zarr.codecs import BloscCodec, Crc32cCodec  # noqa: PLC0415
 
@@ -227,7 +229,7 @@ def _create(where: StoreLike, earlier: bool = False) -> zarr.Group:
 
 @functools.cache
 def _expected(earlier: bool = False) -> dict[str, GroupMetadata | ArrayV3Metadata]:
-    """File -> the metadata of the group or an array while it is empty."""
+    """File -> the metadata of the group or of an empty array."""
     from zarr.core.metadata import ArrayV3Metadata  # noqa: PLC0415
     from zarr.storage import MemoryStore  # noqa: PLC0415
 
@@ -251,8 +253,8 @@ def wrong_descriptions(store: Store, samples_end: int) -> list[str]:
 def _describes(
     store: Store, name: str, expected: tuple[GroupMetadata | ArrayV3Metadata, ...], samples_end: int
 ) -> bool:
-    """Whether a file has one of the expected metadata. A compaction that was killed, or is running,
-    may have made an array longer."""
+    """Whether a file has one of the expected metadata. A killed or running compaction may have
+    extended an array."""
     from zarr.core.group import GroupMetadata  # noqa: PLC0415
     from zarr.core.metadata import ArrayV3Metadata  # noqa: PLC0415
 
@@ -265,19 +267,19 @@ def _describes(
         # As plain JSON: there NaN is equal to NaN.
         empty = replace(metadata, shape=(0,)).to_dict()
         return samples_end <= length <= samples_end + AHEAD_SAMPLES and any(
-            empty == one.to_dict() for one in expected
+            empty == candidate.to_dict() for candidate in expected
         )
     except (FileNotFoundError, NotRegularError):
         return False
     except OSError:
-        raise  # it cannot be read now, but may be correct
+        raise  # the file may be correct
     except Exception:  # Zarr may raise anything for other contents
         return False
 
 
 def repair_descriptions(store: Store, samples_end: int) -> list[str]:
-    """Rewrite metadata that do not describe arrays of ``samples_end`` samples. Returns sentences
-    for the user. The caller must hold the driver's lock.
+    """Rewrite metadata that do not describe arrays of ``samples_end`` samples. Returns a sentence
+    for the user about each. The caller must hold the driver's lock.
 
     Raises:
         OSError: the store cannot be written to.
@@ -301,11 +303,11 @@ def repair_descriptions(store: Store, samples_end: int) -> list[str]:
 def stored_samples(
     store: Store, generation: Generation, row_start: np.ndarray, row_size: np.ndarray
 ) -> dict[str, Samples]:
-    """The samples of a generation by name; ``row_start``, ``row_size``: those of all its traces.
-    A compaction that was killed, or is running, may have written more after them.
+    """The samples of a generation by name. ``row_start``, ``row_size``: those of all its traces.
+    The arrays may be longer, by a killed or running compaction.
 
     Raises:
-        DamagedStoreError: an array of samples is not described as it was written.
+        DamagedStoreError: the metadata of an array differ from what was written.
     """
     wrong = wrong_descriptions(store, generation.samples_end)
     if wrong:
@@ -327,14 +329,14 @@ class Samples:
         self.shape = (generation.samples_end,)
         self._folder, self._name, self._shards = folder, name, generation.shards
         self._unused = unused
-        """int64 (n, 2), sorted: the samples from, to that belong to no trace."""
+        """int64 (n, 2), sorted: the samples (from, to) that belong to no trace."""
 
     def __getitem__(self, key: slice | tuple[slice]) -> np.ndarray:
-        wanted = range(self.shape[0])[key[0] if isinstance(key, tuple) else key]
-        if not wanted:
+        indices = range(self.shape[0])[key[0] if isinstance(key, tuple) else key]
+        if not indices:
             return np.empty(0, self.dtype)
-        low, high = sorted((wanted[0], wanted[-1]))
-        return self._read(low, high + 1)[:: wanted.step]
+        low, high = sorted((indices[0], indices[-1]))
+        return self._read(low, high + 1)[:: indices.step]
 
     def _read(self, low: int, high: int) -> np.ndarray:
         parts, first = [], low
@@ -343,14 +345,14 @@ class Samples:
             end = min(SHARD_SAMPLES, start + high - low)
             parts.append(self._shard(number, start, end))
             low += end - start
-        read = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        samples = parts[0] if len(parts) == 1 else np.concatenate(parts)
         from_gap = np.searchsorted(self._unused[:, 1], first, side="right")
         to_gap = np.searchsorted(self._unused[:, 0], high)
         if from_gap < to_gap:
-            read = read.copy()
+            samples = samples.copy()
             for start, stop in self._unused[from_gap:to_gap].tolist():
-                read[max(start - first, 0) : stop - first] = PADDING[self._name]
-        return read
+                samples[max(start - first, 0) : stop - first] = PADDING[self._name]
+        return samples
 
     def _shard(self, number: int, start: int, end: int) -> np.ndarray:
         name = f"{self._name}/c/{number}"
@@ -371,8 +373,8 @@ class Samples:
 
 
 def _unused(row_start: np.ndarray, row_size: np.ndarray, samples_end: int) -> np.ndarray:
-    """The samples (from, to; int64 (n, 2)) that belong to no trace: padding, and what is left of
-    traces that were measured again."""
+    """The samples (from, to; int64 (n, 2)) that belong to no trace: padding, and the earlier traces
+    of points that were measured again."""
     order = np.argsort(row_start, kind="stable")
     starts = np.append(row_start[order], samples_end)
     ends = np.append(0, (row_start + row_size)[order])

@@ -1,4 +1,4 @@
-"""Set-ups: how measurements were made. One record a run and a node, which its measurements name.
+"""The records of set-ups, one for each run and node. Measurements refer to the record by its id.
 
 ::
 
@@ -6,8 +6,8 @@
                                 variables: campaign.store.environment_variables), partition,
                                 protocol, versions, node, slurm, and of GPUs that have it NVML's
                                 power model (nvml_power_model): plain JSON; ID is a hash of it
-    setups/earlier.SITE.json    what the plan said of a site's measurements that earlier versions
-                                made: their column ``setup`` is empty
+    setups/earlier.SITE.json    the set-up, from the plan, of a site's measurements by earlier
+                                versions: their column ``setup`` is empty
 
 A worker writes the record into its journal, durably, before the first measurement that refers to
 it. A compaction writes it into ``setups/`` before it commits a generation that refers to it.
@@ -37,8 +37,8 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class SetupUse:
-    """A record, and how many complete measurements of the store were made so. ``id``: of the
-    record, by which they name it; empty where they do not."""
+    """A record, and the number of the store's complete measurements under it. ``id``: that of the
+    record in these measurements; empty if they name none."""
 
     record: Record
     points: int
@@ -57,7 +57,7 @@ def setup_id(record: Record) -> str:
 
 
 def write_setups(store: Store, records: Mapping[str, Record]) -> None:
-    """Keep records by their ids, durably. A record that is there already is not written."""
+    """Write records by their ids, durably. A record that exists already is not written."""
     missing = {_file(name): records[name] for name in records if not _has(store, name)}
     if missing:
         store.write_json_files(missing)
@@ -70,28 +70,30 @@ def _has(store: Store, name: str) -> bool:
 
 
 def read_setup(store: Store, name: str) -> Record | None:
-    """The record of an id; None where the store has none.
+    """The record of an id; None if the store has none.
 
     Raises:
-        DamagedStoreError: it is not what was written.
+        DamagedStoreError: the file differs from what was written.
     """
     return read_file(store, _file(name))
 
 
 def read_file(store: Store, file: str) -> Record | None:
-    """What is in a file of :data:`FOLDER`: a record, or what :func:`write_earlier` wrote.
+    """The content of a file of :data:`FOLDER`: a record, or that of :func:`write_earlier`.
 
     Raises:
-        DamagedStoreError: it is not what was written.
+        DamagedStoreError: the file differs from what was written.
     """
-    kept = store.read_json(file)
-    if kept is None:
+    content = store.read_json(file)
+    if content is None:
         return None
     is_earlier = Path(file).name.startswith(EARLIER)
     with contextlib.suppress(KeyError, TypeError):
-        record, digest = (kept["record"], kept["digest"]) if is_earlier else (kept, Path(file).stem)
+        record, digest = (
+            (content["record"], content["digest"]) if is_earlier else (content, Path(file).stem)
+        )
         if isinstance(record, dict) and setup_id(record) == digest:
-            return dict(kept)
+            return dict(content)
     raise DamagedStoreError(f"{store.root / file}: is not what was written; {REMEDIES[FOLDER]}")
 
 
@@ -100,11 +102,11 @@ def _file(name: str) -> str:
 
 
 def public_records(store: Store, in_journals: Mapping[str, Record]) -> dict[str, Record]:
-    """Every record of the store without the values of variables, by the id that measurements of
-    this store name; :func:`setup_id` of one that an earlier version wrote is another.
+    """Every record of the store without the values of variables, by the id in the store's
+    measurements. For a record of an earlier version, :func:`setup_id` gives another id.
 
     Raises:
-        DamagedStoreError: a record is not what was written.
+        DamagedStoreError: a record differs from what was written.
     """
     records = dict(in_journals)
     for file in store.json_names(FOLDER):
@@ -115,12 +117,12 @@ def public_records(store: Store, in_journals: Mapping[str, Record]) -> dict[str,
 
 
 def public_record(store: Store, record: Record) -> Record:
-    """A record without the values of variables, which earlier versions kept."""
+    """A record without the values of variables, which records of earlier versions contain."""
     return {**record, "site": without_values(store, record["site"])}
 
 
 def write_earlier(store: Store, site: str, use: SetupUse) -> None:
-    """Keep what is known of measurements without a record of their own."""
+    """Write the set-up of a site's measurements that name no record."""
     name = EARLIER + site_file_name(site)
     digest = setup_id(use.record)
     store.write_json(
@@ -129,17 +131,17 @@ def write_earlier(store: Store, site: str, use: SetupUse) -> None:
 
 
 def read_earlier(store: Store, site: str) -> SetupUse | None:
-    """What :func:`write_earlier` keeps of a site; None where it is not there.
+    """The set-up that :func:`write_earlier` wrote for a site; None if there is none.
 
     Raises:
-        DamagedStoreError: it is not what was written.
+        DamagedStoreError: the file differs from what was written.
     """
-    kept = read_file(store, f"{FOLDER}/{EARLIER}{site_file_name(site)}")
-    return None if kept is None else _earlier(store, kept)
+    content = read_file(store, f"{FOLDER}/{EARLIER}{site_file_name(site)}")
+    return None if content is None else _earlier(store, content)
 
 
-def _earlier(store: Store, kept: Mapping[str, Any]) -> SetupUse:
-    return SetupUse(public_record(store, kept["record"]), int(kept["points"]))
+def _earlier(store: Store, content: Mapping[str, Any]) -> SetupUse:
+    return SetupUse(public_record(store, content["record"]), int(content["points"]))
 
 
 def has_earlier(store: Store, site: str) -> bool:
@@ -150,13 +152,14 @@ def has_earlier(store: Store, site: str) -> bool:
 def setup_uses(
     store: Store, points: Mapping[str, int], in_journals: Mapping[str, Record]
 ) -> tuple[list[SetupUse], list[str]]:
-    """How the store's measurements were made, and a line for each record that was given up
+    """The set-ups of the store's measurements, and a line for each record that was given up
     (:func:`campaign.store.verify.give_up_records`).
 
-    ``points``: id -> complete measurements. ``in_journals``: records that may not be in files yet.
+    ``points``: id -> number of complete measurements. ``in_journals``: records that may not be in
+    files yet.
 
     Raises:
-        DamagedStoreError: a record is not what was written.
+        DamagedStoreError: a record differs from what was written.
     """
     uses, damage = [], []
     for name in filter(None, points):
@@ -168,14 +171,14 @@ def setup_uses(
                 f"{_file(name)} is missing: how {points[name]} measurements were made is not known"
             )
     for file in store.json_names(FOLDER):
-        if Path(file).name.startswith(EARLIER) and (kept := read_file(store, file)):
-            uses.append(_earlier(store, kept))
+        if Path(file).name.startswith(EARLIER) and (content := read_file(store, file)):
+            uses.append(_earlier(store, content))
     return [use for use in uses if use.points], damage
 
 
 def perf_per_watt_mhz(uses: Iterable[SetupUse]) -> dict[str, float]:
-    """Site -> the core clock at which NVML's power model expects the best performance per watt:
-    the median over its GPUs and records. A site without such a record is left out."""
+    """Site -> the core clock of the best performance per watt by NVML's power model, the median
+    over its GPUs and records. Sites without such a record are missing."""
     clocks: dict[str, list[float]] = {}
     for use in uses:
         for model in use.record.get("nvml_power_model", ()):

@@ -1,4 +1,4 @@
-"""What a store keeps of a site beside its measurements: ``sites/SITE.json``."""
+"""The record of a site in a store, ``sites/SITE.json``."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ from dvfs.setting import AXES, LegalVolts, Setting
 
 @dataclass(frozen=True)
 class SiteRecord:
-    """What a fit and a pick need to know of a site."""
+    """The facts about a site that fits and picks need."""
 
     classes: dict[str, str] = field(default_factory=dict)
-    """Class of operations -> its domain, core or mem, where the site or the map says so."""
+    """Class of operations -> its domain, core or mem, if the site or the map states it."""
     device: Literal["cpu", "gpu"] = "cpu"
-    """Whose clocks these are, for the Slurm flags."""
+    """The device of the clocks, for the Slurm flags."""
     legal: LegalVolts = field(default_factory=dict)
     """The voltages of every legal setting."""
 
 
 def site_file_name(site: str) -> str:
-    """A file name for a site of any name, in the folder that it is put in."""
+    """A file name for a site of any name: without a path separator or a leading dot."""
     quoted = quote(site, safe="")
     return (f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted) + ".json"
 
 
 def has_site_record(store: Store, site: str) -> bool:
-    """Whether the store has a whole record of this site."""
+    """Whether the store has an undamaged record of this site."""
     with contextlib.suppress(DamagedStoreError):
         return store.read_json(f"sites/{site_file_name(site)}") is not None
     return False
 
 
 def recorded_sites(store: Store) -> list[str]:
-    """The sites that the store has a record of, sorted."""
+    """The sites with a record in the store, sorted."""
     return sorted(unquote(Path(name).stem) for name in store.json_names("sites"))
 
 
 def write_site_record(store: Store, site: str, record: SiteRecord) -> None:
-    """Keep a site's record, in place of an earlier one."""
+    """Write a site's record; it replaces an earlier one."""
     store.write_json(f"sites/{site_file_name(site)}", as_json(record))
 
 
 def as_json(record: SiteRecord) -> dict[str, Any]:
-    """A site's record as plain JSON types, for :func:`record_of`."""
+    """A site's record as plain JSON types; the inverse of :func:`record_of`."""
     return {
         "classes": record.classes,
         "device": record.device,
@@ -57,8 +57,8 @@ def as_json(record: SiteRecord) -> dict[str, Any]:
 
 
 def _short(setting: Setting) -> tuple[float | str | None, ...]:
-    """The values of a setting, as few as earlier versions wrote: the clocks, or these and the
-    limit."""
+    """The values of a setting. Where possible only those that earlier versions wrote: the clocks,
+    and the limit if there is one."""
     if setting.uncore_mhz is not None or setting.profile is not None:
         return setting.values
     limit = () if setting.power_limit_w is None else (setting.power_limit_w,)
@@ -73,16 +73,16 @@ def _setting(values: list[Any]) -> Setting:
 
 
 def read_site_record(store: Store, site: str) -> SiteRecord:
-    """A site's record; an empty one where the store has none.
+    """A site's record; an empty one if the store has none.
 
     Raises:
-        DamagedStoreError: the file is not what :func:`write_site_record` writes.
+        DamagedStoreError: the file is not that of :func:`write_site_record`.
     """
     name = f"sites/{site_file_name(site)}"
-    kept = store.read_json(name)
-    if kept is None:
+    content = store.read_json(name)
+    if content is None:
         return SiteRecord()
-    record = record_of(kept)
+    record = record_of(content)
     if record is None:
         raise DamagedStoreError(
             f"{store.root / name}: is not a site's record; run the campaign, or import the site's "
@@ -91,24 +91,24 @@ def read_site_record(store: Store, site: str) -> SiteRecord:
     return record
 
 
-def record_of(kept: Any) -> SiteRecord | None:
-    """The record of :func:`as_json`; None where ``kept`` is something else."""
-    if not _is_record(kept):
+def record_of(content: Any) -> SiteRecord | None:
+    """The record in the result of :func:`as_json`; None for another value."""
+    if not _is_record(content):
         return None
     legal: LegalVolts = {
-        _setting(values): (core_v, mem_v) for *values, core_v, mem_v in kept.get("legal", [])
+        _setting(values): (core_v, mem_v) for *values, core_v, mem_v in content.get("legal", [])
     }
-    return SiteRecord(kept.get("classes", {}), kept.get("device", "cpu"), legal)
+    return SiteRecord(content.get("classes", {}), content.get("device", "cpu"), legal)
 
 
-def _is_record(kept: Any) -> bool:
-    if not isinstance(kept, dict):
+def _is_record(content: Any) -> bool:
+    if not isinstance(content, dict):
         return False
-    classes, legal = kept.get("classes", {}), kept.get("legal", [])
+    classes, legal = content.get("classes", {}), content.get("legal", [])
     return (
         isinstance(classes, dict)
         and all(domain in ("core", "mem") for domain in classes.values())
-        and isinstance(kept.get("device", ""), str)
+        and isinstance(content.get("device", ""), str)
         and isinstance(legal, list)
         and all(isinstance(row, list) and len(row) in (4, 5, len(AXES) + 2) for row in legal)
         and all(

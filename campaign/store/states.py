@@ -1,5 +1,5 @@
-"""The state of every point, from the newest generation's states and the journals' records. No table
-is read, so that a driver starts, and ``campaign status`` prints, quickly at any size."""
+"""The state of every point, from the newest generation's states and the journals' records. This
+reads no table, so that a driver starts, and ``campaign status`` prints, quickly at any size."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ NEVER: State = (None, 0)
 
 
 def point_states(store: Store, contents: StoreContents | None = None) -> dict[str, State]:
-    """Id -> state, of every point that was measured or has failed. ``contents``: what the store
-    holds, where that has been read already.
+    """Id -> state, of every point that was measured or has failed. ``contents``: those of the
+    store, if they have been read already.
 
     Raises:
         DamagedStoreError: every generation is damaged.
@@ -45,7 +45,7 @@ def point_states(store: Store, contents: StoreContents | None = None) -> dict[st
 
 
 def _failed_attempts(contents: StoreContents) -> Counter[str]:
-    """Point id -> its failed attempts."""
+    """Point id -> the number of its failed attempts."""
     failed: set[tuple[str, int]] = set()
     if contents.generation is not None and contents.generation.summary.get("failures"):
         from campaign.store.table_files import written_tables  # noqa: PLC0415
@@ -62,11 +62,11 @@ def _failed_attempts(contents: StoreContents) -> Counter[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionStatus:
-    """How many of a partition's planned points, or of a site's imported ones, are in which state.
-    ``clock_unproven``: how many of the done ones have that status. ``left``: those that a run
-    measures, ``waiting`` of which have failed and are tried again. ``failed``: those that no run
-    measures by itself. ``latest_unix_s``: when the last ones began. ``in_plan``: whether they are
-    those of a plan. ``spent``: node-hours; None where no run measures."""
+    """The numbers of a partition's planned points, or of a site's imported ones, by state.
+    ``clock_unproven``: those of the done ones with that status. ``left``: those that a run will
+    measure; ``waiting`` of these have failed and will be retried. ``failed``: those that no run
+    retries by itself. ``latest_unix_s``: the start times of the last points. ``in_plan``: whether
+    the points are those of a plan. ``spent``: node-hours; None if no run measures them."""
 
     site: str
     partition: str
@@ -109,26 +109,26 @@ def store_status(store: Store) -> StoreStatus:
     for name, ids in planned.items():
         site, _, partition = name.partition("/")
         codes = status_codes(states, ids)
-        unproven = int((codes == STATUSES.index(CLOCK_UNPROVEN)).sum())
-        done = sum(int((codes == STATUSES.index(status)).sum()) for status in COMPLETE)
+        n_unproven = int((codes == STATUSES.index(CLOCK_UNPROVEN)).sum())
+        n_done = sum(int((codes == STATUSES.index(status)).sum()) for status in COMPLETE)
         may_pass = np.isin(codes, [STATUSES.index(status) for status in CAN_PASS])
         waiting = sum(
             will_be_tried_again(STATUSES[code], attempts[point_id.decode()], most_retries)
             for point_id, code in zip(ids[may_pass].tolist(), codes[may_pass], strict=True)
         )
-        left = int((codes < 0).sum()) + waiting
+        n_left = int((codes < 0).sum()) + waiting
         latest = summary.get("latest_unix_s", {}).get(name, [])
-        failed = ids.size - done - left
+        n_failed = ids.size - n_done - n_left
         partitions.append(
             PartitionStatus(
                 site=site,
                 partition=partition,
                 in_plan=True,
                 planned=ids.size,
-                done=done,
-                clock_unproven=unproven,
-                failed=failed,
-                left=left,
+                done=n_done,
+                clock_unproven=n_unproven,
+                failed=n_failed,
+                left=n_left,
                 waiting=waiting,
                 latest_unix_s=latest,
                 spent=spent.get(name, Spent()),
@@ -150,17 +150,17 @@ def store_status(store: Store) -> StoreStatus:
         else:
             counts = _counts_without_plan(contents, planned)
         for site, count in sorted(counts.items()):
-            done = sum(count[status] for status in COMPLETE)
-            # What an earlier plan left as failed is no part of the campaign as it is now.
-            failed = 0 if planned else count.total() - done
+            n_done = sum(count[status] for status in COMPLETE)
+            # The failed points of an earlier plan are not part of the present campaign.
+            n_failed = 0 if planned else count.total() - n_done
             partitions.append(
                 PartitionStatus(
                     site=site,
                     partition="not planned" if planned else "imported",
-                    planned=done + failed,
-                    done=done,
+                    planned=n_done + n_failed,
+                    done=n_done,
                     clock_unproven=count[CLOCK_UNPROVEN],
-                    failed=failed,
+                    failed=n_failed,
                 )
             )
     try:
@@ -177,7 +177,7 @@ def store_status(store: Store) -> StoreStatus:
 
 
 def _most_retries(store: Store) -> int:
-    """How often the plan's campaign tries a failed point again; 0 where the plan does not say."""
+    """How often the plan's campaign retries a failed point; 0 if the plan does not state it."""
     try:
         return int(store.read_json("campaign.json")["campaign"]["retries"]["max"])
     except (LookupError, TypeError, ValueError, OverflowError):
@@ -187,8 +187,8 @@ def _most_retries(store: Store) -> int:
 def _counts_without_plan(
     contents: StoreContents, planned: Mapping[str, np.ndarray]
 ) -> dict[str, Counter[str]]:
-    """Site -> status -> measurements of it that the plan does not have: imported ones, or those of
-    an earlier plan."""
+    """Site -> status -> the number of measurements outside the plan: imported ones, or those of an
+    earlier plan."""
     from campaign.store.table_files import written_tables  # noqa: PLC0415
 
     rows: dict[str, tuple[str, str]] = {}
@@ -196,12 +196,12 @@ def _counts_without_plan(
         tables = written_tables(contents.generation)
         names = ("point_id", "site", "status")
         columns = [tables.read(f"measurements/{name}").tolist() for name in names]
-        rows = {own_id: (site, status) for own_id, site, status in zip(*columns, strict=True)}
+        rows = {point_id: (site, status) for point_id, site, status in zip(*columns, strict=True)}
     for entry in contents.accepted:
         rows[entry.point_id] = (entry.scalars["point"]["site"], entry.scalars["status"])
-    ids = {own_id.decode() for part in planned.values() for own_id in part.tolist()}
+    ids = {point_id.decode() for part in planned.values() for point_id in part.tolist()}
     counts: dict[str, Counter[str]] = {}
-    for own_id, (site, status) in rows.items():
-        if own_id not in ids:
+    for point_id, (site, status) in rows.items():
+        if point_id not in ids:
             counts.setdefault(site, Counter())[status] += 1
     return counts

@@ -19,10 +19,10 @@ Count = Annotated[int, Field(ge=0, lt=2**62)]
 class Summary(BaseModel):
     """A summary, as it is in a manifest.
 
-    ``sites``: site -> measurements. ``latest_unix_s``: "site/partition" -> when its last points
-    began. ``failures``: class -> (attempts, the last one's text). ``flags``: a flag
-    without its numbers -> (complete measurements with such a flag, an example of the flag).
-    ``setups``: id of a set-up -> complete measurements.
+    ``sites``: site -> number of measurements. ``latest_unix_s``: "site/partition" -> the start
+    times of its last points. ``failures``: class -> (number of attempts, text of the last one).
+    ``flags``: a flag without its numbers -> (number of complete measurements with such a flag, an
+    example of the flag). ``setups``: id of a set-up -> number of complete measurements.
     """
 
     model_config = ConfigDict(strict=True, defer_build=True)
@@ -40,7 +40,7 @@ def updated(
     new_points: Iterable[Mapping[str, Any]],
     failed: Iterable[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """The summary with the scalars of further records.
+    """Update the summary with the scalars of further records.
 
     ``accepted``: the records that are now valid for their points; ``new_points``: those of them
     whose points were not measured before; ``failed``: failed attempts, accepted or not.
@@ -73,7 +73,7 @@ def updated(
 
 
 def with_sites(summary: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, Any]:
-    """The summary with further measurements: ``counts`` of them at each site."""
+    """Add measurements to the summary. ``counts``: site -> their number."""
     sites = dict(summary.get("sites", {}))
     for site, count in counts.items():
         sites[site] = sites.get(site, 0) + count
@@ -83,16 +83,16 @@ def with_sites(summary: Mapping[str, Any], counts: Mapping[str, int]) -> dict[st
 def without(
     summary: Mapping[str, Any], flags: Iterable[str], setups: Iterable[str]
 ) -> dict[str, Any]:
-    """The summary without the flags and set-ups of measurements that are not valid any more."""
-    left = dict(summary.get("flags", {}))
+    """Remove the flags and set-ups of measurements that are no longer valid from the summary."""
+    remaining = dict(summary.get("flags", {}))
     for flag in flags:
         kind = NUMBERS.sub("#", flag)
-        count, example = left.get(kind, (0, ""))
-        left[kind] = [count - 1, example]
+        count, example = remaining.get(kind, (0, ""))
+        remaining[kind] = [count - 1, example]
     counts = Counter(summary.get("setups", {}))
     counts.subtract(name for name in setups if name in counts)
     return {
         **summary,
-        "flags": {kind: entry for kind, entry in left.items() if entry[0] > 0},
+        "flags": {kind: entry for kind, entry in remaining.items() if entry[0] > 0},
         "setups": {name: count for name, count in counts.items() if count > 0},
     }

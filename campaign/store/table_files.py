@@ -1,14 +1,14 @@
-"""The files of a store's tables: Zarr arrays that are read and written here without Zarr.
+"""The files of a store's tables: Zarr arrays, read and written here without Zarr.
 
 ``tables.zarr/`` has a folder (a Zarr group) for each table, and in it one for each column: an array
-of one dimension in Zarr's format 3, of which ``zarr.json`` says the length and type, and ``c/N``
-holds rows N x 65,536 and following. A chunk is compressed by Zstandard; before, it is float64,
-int64 or bool as they are in memory, or texts by the codec vlen-utf8: their number, then the length
-in bytes and the UTF-8 of each (uint32). A chunk of which all values are missing is not written.
+of one dimension in Zarr's format 3. ``zarr.json`` states the length and type, and ``c/N`` holds the
+rows from N x 65,536 on. Zstandard compresses a chunk of float64, int64 or bool as in memory, or of
+texts in the codec vlen-utf8: their number, then the length in bytes (uint32) and the UTF-8 of each.
+A chunk with missing values only is not written.
 
-Zarr reads these files. Importing it takes as long as reading the columns of 200,000 rows, and it
-makes every text three times. What an earlier version wrote in another layout is read by Zarr, and
-written in this one.
+Zarr can read these files. But importing it takes as long as reading the columns of 200,000 rows,
+and it makes each text three times. Zarr reads files that an earlier version wrote in another
+layout; they are then written in this one.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 CHUNK_ROWS = 1 << 16
 COUNT = CHUNK_ROWS.to_bytes(4, "little")
-"""How a chunk of texts begins."""
+"""The start of a chunk of texts."""
 ZSTD = Zstd(level=3)
 MISSING: dict[str, Any] = {"f": "NaN", "i": 0, "b": False, "O": ""}
-"""The missing value of a kind of columns, as ``zarr.json`` has it."""
+"""Kind of dtype -> the missing value in ``zarr.json``."""
 DESCRIPTION = "zarr.json"
 GROUP = {"attributes": {}, "zarr_format": 3, "node_type": "group"}
 
@@ -51,17 +51,17 @@ class TableFiles:
     folder: Path
     """``tables.zarr``."""
     written: frozenset[str] | None = None
-    """The files that a generation has, by their names below ``folder``: one that is missing is an
-    error. None: the generation is being written."""
+    """The files of a generation, by their names below ``folder``; a missing one is an error. None:
+    the generation is being written."""
 
     def columns(self, table: str) -> list[str]:
         """The columns of a table that were written, sorted."""
         if self.written is None:
-            found = (path.parent.name for path in self.folder.glob(f"{table}/*/{DESCRIPTION}"))
+            names = (path.parent.name for path in self.folder.glob(f"{table}/*/{DESCRIPTION}"))
         else:
             parts = (name.split("/") for name in self.written)
-            found = (part[1] for part in parts if part[::2] == [table, DESCRIPTION])
-        return sorted(found)
+            names = (part[1] for part in parts if part[::2] == [table, DESCRIPTION])
+        return sorted(names)
 
     def rows(self, table: str) -> int:
         """The number of rows of a table."""
@@ -70,18 +70,18 @@ class TableFiles:
             return int(self._described(name)["shape"][0])
 
     def read(self, name: str) -> np.ndarray:
-        """A whole column, ``table/column``: float64, int64, bool or object (rows,). One text in all
-        rows is in memory once.
+        """A whole column, ``table/column``: float64, int64, bool or object (rows,). A text that is
+        the same in all rows is in memory once.
 
         Raises:
-            DamagedStoreError: it cannot be read.
+            DamagedStoreError: the column cannot be read.
         """
         with reading(self.folder / name):
-            described = self._described(name)
-            [rows] = described["shape"]
-            if not _is_ours(described, name):
+            description = self._described(name)
+            [rows] = description["shape"]
+            if not _is_ours(description, name):
                 return self._by_zarr(name)
-            values = np.empty(rows, _kind(name))  # an error where a damaged file asks for too many
+            values = np.empty(rows, _kind(name))  # an error if a damaged file states too many rows
             sizes = [min(CHUNK_ROWS, rows - first) for first in range(0, rows, CHUNK_ROWS)]
             parts = [self._chunk(name, n, size) for n, size in enumerate(sizes)]
             if parts and all(isinstance(part, str) and part == parts[0] for part in parts):
@@ -91,8 +91,8 @@ class TableFiles:
             return values
 
     def append(self, table: str, rows: Mapping[str, Column], size: int) -> None:
-        """Add ``size`` rows at the end of a table; a missing table is created. A column that is not
-        given gets missing values; a new column gets missing values in the earlier rows."""
+        """Append ``size`` rows to a table; create a missing table. Columns that ``rows`` lacks get
+        missing values, and so do the earlier rows of a new column."""
         written = self.columns(table)
         if written and not size:
             return
@@ -105,16 +105,16 @@ class TableFiles:
         for name, values in rows.items():
             self._write(f"{table}/{name}", start, values)
 
-    def overwrite(self, table: str, rows: Mapping[str, np.ndarray], at: np.ndarray) -> None:
-        """Replace the rows ``at``. A count that is not given becomes missing; other columns that
-        are not given keep their values."""
-        order = np.argsort(at)
-        chunk, place = np.divmod(at[order], CHUNK_ROWS)
+    def overwrite(self, table: str, rows: Mapping[str, np.ndarray], index: np.ndarray) -> None:
+        """Replace the rows with the indices ``index``. Counts that ``rows`` lacks become missing;
+        other columns that it lacks keep their values."""
+        order = np.argsort(index)
+        chunk, place = np.divmod(index[order], CHUNK_ROWS)
         spans = [(n, *np.searchsorted(chunk, (n, n + 1))) for n in np.unique(chunk).tolist()]
         counts = (name for name in self.columns(table) if name.startswith(COUNT_PREFIX))
         size = self.rows(table)
         for name in dict.fromkeys((*counts, *rows)):
-            values = rows[name] if name in rows else np.full(at.size, np.nan)
+            values = rows[name] if name in rows else np.full(index.size, np.nan)
             self._describe(f"{table}/{name}", size)
             for number, low, end in spans:
                 whole = self._whole_chunk(f"{table}/{name}", number)
@@ -122,10 +122,10 @@ class TableFiles:
                 self._write_chunk(f"{table}/{name}", number, whole)
 
     def _file(self, name: str) -> bytes | None:
-        """The bytes of a file; None where it was not written.
+        """The bytes of a file; None if it was not written.
 
         Raises:
-            DamagedStoreError: it was, and is missing.
+            DamagedStoreError: a written file is missing.
         """
         path = self.folder / name
         if self.written is None:
@@ -141,11 +141,11 @@ class TableFiles:
         data = self._file(f"{name}/{DESCRIPTION}")
         if data is None:
             raise KeyError(name)
-        described: dict[str, Any] = json.loads(data)
-        return described
+        description: dict[str, Any] = json.loads(data)
+        return description
 
     def _chunk(self, name: str, number: int, rows: int) -> np.ndarray | str:
-        """The first ``rows`` values of a chunk; one text where all of them are the same."""
+        """The first ``rows`` values of a chunk; one text if all of them are the same text."""
         packed = self._file(f"{name}/c/{number}")
         if packed is not None:
             return _decoded(packed, _kind(name), rows)
@@ -169,7 +169,7 @@ class TableFiles:
         return values.astype(object) if values.dtype.kind == "T" else values
 
     def _describe(self, name: str, rows: int) -> None:
-        """Make a column, or make it longer, by missing values."""
+        """Create a column, or extend it, with missing values."""
         path = self.folder / name / DESCRIPTION
         if path.exists() and not _is_ours(self._described(name), name):
             values = self.read(name)
@@ -184,7 +184,7 @@ class TableFiles:
         for first in range(start - start % CHUNK_ROWS, start + len(values), CHUNK_ROWS):
             low, end = max(first, start), min(first + CHUNK_ROWS, start + len(values))
             part = values[low - start : end - start]
-            if low > first:  # the chunk has other rows
+            if low > first:  # the chunk has earlier rows
                 whole = self._whole_chunk(name, first // CHUNK_ROWS)
                 whole[low - first : end - first] = np.asarray(part)
                 part = whole
@@ -216,7 +216,7 @@ def _kind(name: str) -> np.dtype[Any]:
 
 
 def _description(name: str, rows: int) -> dict[str, Any]:
-    """What ``zarr.json`` says of a column, ``table/column``."""
+    """The content of ``zarr.json`` for a column, ``table/column``."""
     table, _, column_name = name.partition("/")
     kind = _kind(name)
     codec: dict[str, Any] = {"name": "bytes"}
@@ -242,10 +242,10 @@ def _description(name: str, rows: int) -> dict[str, Any]:
     }
 
 
-def _is_ours(described: Mapping[str, Any], name: str) -> bool:
-    """Whether an array has the layout that is written here; its attributes may be others."""
-    ours = _description(name, *described["shape"])
-    return {**described, "attributes": {}} == {**ours, "attributes": {}}
+def _is_ours(description: Mapping[str, Any], name: str) -> bool:
+    """Whether an array has the layout of this module; its attributes may differ."""
+    ours = _description(name, *description["shape"])
+    return {**description, "attributes": {}} == {**ours, "attributes": {}}
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:
@@ -253,7 +253,7 @@ def _write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def _decoded(packed: bytes, kind: np.dtype[Any], rows: int) -> np.ndarray | str:
-    """The first values of a chunk; one text where all of them are the same."""
+    """The first values of a chunk; one text if all of them are the same text."""
     data = ZSTD.decode(packed)
     if kind.kind == "O":
         text = data[4 : 8 + int.from_bytes(data[4:8], "little")]
@@ -268,7 +268,7 @@ def _decoded(packed: bytes, kind: np.dtype[Any], rows: int) -> np.ndarray | str:
 
 
 def _encoded(kind: np.dtype[Any], values: Column) -> bytes | None:
-    """The first values of a chunk, filled up with missing ones; None where all are missing."""
+    """The bytes of a chunk with these values and then missing ones; None if all are missing."""
     rows = len(values)
     if kind.kind != "O":
         numbers = np.full(CHUNK_ROWS, np.nan if kind.kind == "f" else 0, kind)
@@ -277,8 +277,10 @@ def _encoded(kind: np.dtype[Any], values: Column) -> bytes | None:
         return None if is_missing(numbers).all() else numbers.tobytes()
     if isinstance(values, Texts):
         encoded = [_text(value) for value in values.values]
-        same = values.codes.strides == (0,)
-        texts = encoded[values.codes[0]] * rows if same else b"".join(values.array(object, encoded))
+        if values.codes.strides == (0,):  # the same text in all rows
+            texts: bytes = encoded[values.codes[0]] * rows
+        else:
+            texts = b"".join(values.array(object, encoded))
     elif isinstance(values, EqualLengths):
         size = values.bytes_.itemsize
         texts = np.rec.fromarrays([np.full(rows, size, "<u4"), values.bytes_]).tobytes()

@@ -1,8 +1,8 @@
 """The columns of a store, read as arrays in memory.
 
-Readers take no lock and write nothing. A generation is checked when it is opened. If a file of it
-is removed later (because two newer generations exist), reading it is an error, and never gives a
-missing value.
+Readers take no lock and write nothing. Opening a generation checks it. If one of its files is
+removed later (because two newer generations exist), reading that file is an error, and never gives
+a missing value.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ def read_columns(store: Store) -> Columns:
     """All measurements of a store, without their traces.
 
     Raises:
-        DamagedStoreError: it cannot be read.
+        DamagedStoreError: the store cannot be read.
     """
     contents = read_contents(store)
     return Columns(measurement_columns(contents), attributes_of(store, contents))
 
 
 def read_traces(store: Store) -> Columns:
-    """All measurements of a store with their traces, as
-    :func:`campaign.store.dataset.open_dataset` has them: samples are read as slices of
-    ``time_ns`` and ``value`` are taken. Without these where no trace is compacted.
+    """All measurements of a store with their traces, in the columns of
+    :func:`campaign.store.dataset.open_dataset`. A slice of ``time_ns`` or ``value`` is read when it
+    is taken; these columns are missing if no trace is compacted.
 
     Raises:
-        DamagedStoreError: it cannot be read.
+        DamagedStoreError: the store cannot be read.
     """
     from campaign.store.samples import stored_samples  # noqa: PLC0415
 
     contents = read_contents(store)
     traces = trace_columns(contents)
-    arrays: dict[str, Any] = {TRACE_NAMES.get(name, name): of for name, of in traces.items()}
+    arrays: dict[str, Any] = {TRACE_NAMES.get(name, name): a for name, a in traces.items()}
     if contents.generation is not None and contents.generation.samples_end:
         spans = traces["row_start"], traces["row_size"]
         arrays |= stored_samples(store, contents.generation, *spans)
@@ -64,44 +64,44 @@ def read_traces(store: Store) -> Columns:
 
 
 def measurement_columns(contents: StoreContents) -> Mapping[str, np.ndarray]:
-    """The table of measurements together with the journals' records, one row for a point."""
-    kept = _KeptColumns(contents, "measurements")
+    """The table of measurements including the journals' records, one row for each point."""
+    stored = _StoredColumns(contents, "measurements")
     if not contents.accepted:
-        return kept
+        return stored
     fresh = columns_of([measurement_row(entry.scalars) for entry in contents.accepted])
-    row_of = {point_id: row for row, point_id in enumerate(kept["point_id"].tolist())}
+    row_of = {point_id: row for row, point_id in enumerate(stored["point_id"].tolist())}
     rows = [row_of.setdefault(point_id, len(row_of)) for point_id in fresh["point_id"].tolist()]
-    return _with_rows(kept, fresh, np.array(rows), len(row_of))
+    return _with_rows(stored, fresh, np.array(rows), len(row_of))
 
 
 def trace_columns(contents: StoreContents) -> dict[str, np.ndarray]:
-    """The table of traces, without those of measurements that a journal replaces. Those of
-    measurements that are still in a journal are not in it."""
-    kept = _KeptColumns(contents, "traces")
-    valid = kept["row_size"] > 0
+    """The table of traces, without those of measurements that a journal replaces. It lacks the
+    traces of measurements that are still in a journal."""
+    stored = _StoredColumns(contents, "traces")
+    valid = stored["row_size"] > 0
     if contents.generation is not None and contents.accepted:
         states = contents.generation.states()
         ids = np.array([entry.point_id for entry in contents.accepted], STATE["id"])
         replaced = states["row"][np.isin(states["id"], ids)]
-        valid &= ~np.isin(kept["measurement"], replaced)
-    return {name: values[valid] for name, values in kept.items()}
+        valid &= ~np.isin(stored["measurement"], replaced)
+    return {name: values[valid] for name, values in stored.items()}
 
 
 def failure_columns(contents: StoreContents) -> Mapping[str, np.ndarray]:
-    """The table of failed attempts together with the journals' records."""
-    kept = _KeptColumns(contents, "failures")
+    """The table of failed attempts, including those in the journals."""
+    stored = _StoredColumns(contents, "failures")
     scalars = [entry.scalars for entry in contents.tail.entries]
     failed = [measurement_row(record) for record in scalars if record["status"] in FAILURES]
     if not failed:
-        return kept
-    start = len(kept["point_id"])
+        return stored
+    start = len(stored["point_id"])
     rows = np.arange(start, start + len(failed))
-    return _with_rows(kept, columns_of(failed, FAILURE_COLUMNS), rows, start + len(failed))
+    return _with_rows(stored, columns_of(failed, FAILURE_COLUMNS), rows, start + len(failed))
 
 
-class _KeptColumns(Mapping[str, np.ndarray]):
-    """The columns of a table of the generation, each read when it is first used. A column that an
-    earlier version did not write has its missing value."""
+class _StoredColumns(Mapping[str, np.ndarray]):
+    """The columns of a generation's table, each read when it is first used. A column that an
+    earlier version did not write has missing values."""
 
     def __init__(self, contents: StoreContents, table: str) -> None:
         self._table, self._read = table, dict[str, np.ndarray]()
@@ -140,7 +140,7 @@ class _KeptColumns(Mapping[str, np.ndarray]):
 def _with_rows(
     columns: Mapping[str, np.ndarray], fresh: Mapping[str, np.ndarray], rows: np.ndarray, size: int
 ) -> dict[str, np.ndarray]:
-    """Columns of ``size`` rows, of which ``rows`` are the ``fresh`` ones."""
+    """Extend columns to ``size`` rows, and put the ``fresh`` values into ``rows``."""
     merged = {}
     for name in sorted({*columns, *fresh}):
         merged[name] = missing_column(name, size)
@@ -151,18 +151,18 @@ def _with_rows(
 
 
 def attributes_of(store: Store, contents: StoreContents) -> dict[str, Any]:
-    """What a store's Dataset says of all measurements together.
+    """The attributes of a store's Dataset, which concern all measurements.
 
     Raises:
         DamagedStoreError: a record of a journal is damaged.
     """
     # A record that is cut off was never acknowledged, or is being written.
-    places = contents.tail.damage
-    lost = [place for place in places if not place[2].startswith(CUT_OFF)]
-    for name, at, what in lost[:1]:
+    lost = [part for part in contents.tail.damage if not part[2].startswith(CUT_OFF)]
+    for name, offset, problem in lost[:1]:
         raise DamagedStoreError(
-            f"{store.journals / name}: byte {at}: {what} (damaged records: {len(lost)}); run the "
-            f"campaign again to measure their points again, or import again to go on without them"
+            f"{store.journals / name}: byte {offset}: {problem} (damaged records: {len(lost)}); "
+            f"run the campaign again to measure their points again, or import again to go on "
+            f"without them"
         )
     summary, _ = summary_and_states(contents)
     uses, _ = setup_uses(store, summary.get("setups", {}), contents.tail.setups)
@@ -175,20 +175,20 @@ def attributes_of(store: Store, contents: StoreContents) -> dict[str, Any]:
 
 
 class Cost(NamedTuple):
-    """The energy (J) and time (s) of one iteration; NaN where they are missing."""
+    """The energy (J) and time (s) of one iteration; NaN if missing."""
 
     energy_j: float
     time_s: float
 
 
 def measured_costs(contents: StoreContents) -> dict[str, Cost]:
-    """Point id -> its cost, of every point that is measured. Failed ones are not in it."""
+    """Point id -> its cost, for every measured point that has not failed."""
     costs = {}
     if contents.generation is not None:
         tables = written_tables(contents.generation)
         columns = [tables.read(f"measurements/{name}") for name in COLUMNS]
-        done = np.isin(columns[1].astype(str), COMPLETE)
-        rows = zip(*(column[done].tolist() for column in columns), strict=True)
+        complete = np.isin(columns[1].astype(str), COMPLETE)
+        rows = zip(*(column[complete].tolist() for column in columns), strict=True)
         costs = {point_id: Cost(energy_j, time_s) for point_id, _, energy_j, time_s in rows}
     for entry in contents.accepted:
         scalars = entry.scalars

@@ -1,8 +1,8 @@
 """Checks all files of a store, and marks measurements with damaged traces.
 
-A generation is checked when it is opened, and a journal's records and the JSON files when they are
-read. The shards are checked here before a campaign continues, so that a point with a damaged trace
-is measured again.
+Opening a generation checks it; reading a journal's record or a JSON file checks that. This module
+checks the shards before a campaign continues, so that points with damaged traces are measured
+again.
 """
 
 from __future__ import annotations
@@ -53,48 +53,48 @@ from dvfs.files import NotRegularError
 from dvfs.setting import AXES, Setting
 
 LOST = ".lost"
-"""The suffix of a damaged record that the store goes on without."""
+"""The suffix of a damaged record's file, without which the store continues."""
 
 
 @dataclass(frozen=True)
 class BadShard:
-    """A shard that is not what was written: its name, what is wrong, its present digest, and the
-    samples (from, to) that cannot be read."""
+    """A shard that differs from what was written: its name, the problem, its present digest, and
+    the samples (from, to) that cannot be read."""
 
     name: str
-    what: str
-    now: FileDigest
+    problem: str
+    digest: FileDigest
     lost: list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
 class LostTrace:
-    """A measurement with lost samples: its row, its point and where the damage is."""
+    """A measurement with lost samples: its row, its point, and the damage."""
 
     row: int
     point_id: str
     label: str
-    what: str
+    damage: str
 
 
 def bad_shards(store: Store, generation: Generation) -> list[BadShard]:
-    """Every shard of a generation that is not what was written."""
+    """The shards of a generation that differ from what was written."""
     bad = []
     for name, written in generation.shards.items():
         path = store.traces / name
         try:
-            now = checksum(path)
+            digest = checksum(path)
         except (FileNotFoundError, NotRegularError):
-            now = MISSING
-        if now == written or now == MISSING == written:
+            digest = MISSING
+        if digest == written or digest == MISSING == written:
             continue
-        if now == MISSING:
-            what = "is missing"
-        elif now[0] != written[0]:
-            what = f"has {now[0]} bytes, {written[0]} were written"
+        if digest == MISSING:
+            problem = "is missing"
+        elif digest[0] != written[0]:
+            problem = f"has {digest[0]} bytes, {written[0]} were written"
         else:
-            what = "its checksum does not match"
-        bad.append(BadShard(name, what, now, _lost(store, name)))
+            problem = "its checksum does not match"
+        bad.append(BadShard(name, problem, digest, _lost(store, name)))
     return bad
 
 
@@ -115,7 +115,7 @@ def _lost(store: Store, name: str) -> list[tuple[int, int]]:
 
 
 def lost_traces(generation: Generation, shards: Iterable[BadShard]) -> list[LostTrace]:
-    """The measurements that have lost samples."""
+    """The measurements that lost samples."""
     tables = written_tables(generation)
     trace = {
         name: tables.read(f"traces/{name}") for name in ("measurement", "row_start", "row_size")
@@ -126,7 +126,7 @@ def lost_traces(generation: Generation, shards: Iterable[BadShard]) -> list[Lost
             begin = trace["row_start"]
             hit = (begin < end) & (begin + trace["row_size"] > start) & (trace["row_size"] > 0)
             for row in trace["measurement"][hit].tolist():
-                damage.setdefault(row, f"traces.zarr/{shard.name} {shard.what}")
+                damage.setdefault(row, f"traces.zarr/{shard.name} {shard.problem}")
     rows = sorted(damage)
     columns = {
         name: tables.read(f"measurements/{name}")[rows]
@@ -152,13 +152,13 @@ BELONGS = re.compile(
     r"|traces\.zarr/((value|time_ns)/)?zarr\.json|traces\.zarr/(value|time_ns)/c/[0-9]+"
     r"|(.*/)?\..*|.*\.partial"
 )
-"""The files of a store by their paths in it. Hidden ones, and Zarr's partial ones, belong to a
-writer that is at work or was killed."""
+"""The paths of a store's files. Hidden ones, and Zarr's partial ones, are those of a running or
+killed writer."""
 
 
 def damaged_files(store: Store) -> list[str]:
-    """What is wrong with the files of a store that hold no samples, a sentence for each: the JSON
-    files, those of all generations, and those that do not belong to a store. Nothing is written."""
+    """The damage of the files without samples, a sentence for each: the JSON files, those of all
+    generations, and files that do not belong to a store. Nothing is written."""
     damage: list[str] = []
     for name in (*JSON_FILES, SNAPSHOT, *chain(*map(store.json_names, JSON_FOLDERS))):
         with _noting(damage):
@@ -171,16 +171,14 @@ def damaged_files(store: Store) -> list[str]:
                 files = (*verified_generation(folder).files, "manifest")
                 written[folder] = {folder / name for name in files}
             except DamagedStoreError:
-                if folder.exists():  # no driver has removed it meanwhile
+                if folder.exists():  # otherwise a driver has removed it meanwhile
                     raise
     for parent, _, names in os.walk(store.root, onerror=_refuse):
         for path in (Path(parent, name) for name in names):
             name = str(path.relative_to(store.root))
-            of = next(
-                (parent_folder for parent_folder in written if parent_folder in path.parents), None
-            )
-            is_known = BELONGS.fullmatch(name) if of is None else path in written[of]
-            if not is_known:
+            generation = next((folder for folder in written if folder in path.parents), None)
+            belongs = BELONGS.fullmatch(name) if generation is None else path in written[generation]
+            if not belongs:
                 damage.append(f"{name} does not belong to a store; move it elsewhere")
     return damage
 
@@ -198,11 +196,8 @@ def _refuse(error: OSError) -> None:
 
 
 def give_up_records(store: Store) -> list[str]:
-    """Go on without the records of set-ups and node-hours that are not what was written. Returns
-    sentences for the user. The caller must hold the driver's lock.
-
-    A damaged file is kept with the suffix :data:`LOST`.
-    """
+    """Continue without the damaged records of set-ups and node-hours; each file gets the suffix
+    :data:`LOST`. Returns sentences for the user. The caller must hold the driver's lock."""
     messages = []
     for name in (*store.json_names(setups.FOLDER), *store.json_names(hours.FOLDER)):
         try:
@@ -223,10 +218,10 @@ def damaged_traces(store: Store) -> list[str]:
     base = read_contents(store).generation
     if base is None:
         return []
-    described = wrong_descriptions(store, base.samples_end) if base.samples_end else []
+    wrong = wrong_descriptions(store, base.samples_end) if base.samples_end else []
     lost = lost_traces(base, bad_shards(store, base))
-    return [f"traces.zarr/{name} does not describe the samples" for name in described] + [
-        f"{trace.what}: {trace.point_id} ({trace.label})" for trace in lost
+    return [f"traces.zarr/{name} does not describe the samples" for name in wrong] + [
+        f"{trace.damage}: {trace.point_id} ({trace.label})" for trace in lost
     ]
 
 
@@ -251,7 +246,7 @@ def repair_samples(store: Store) -> list[str]:
     rows = [trace.row for trace in lost]
     tables = written_tables(base)
     provenance = tables.read("measurements/provenance")[rows]
-    # Given again, because write_generation makes counts that are not given missing.
+    # Repeated, because write_generation makes the counts that new rows lack missing.
     written = tables.columns("measurements")
     counts = {
         name: tables.read(f"measurements/{name}")[rows]
@@ -267,16 +262,17 @@ def repair_samples(store: Store) -> list[str]:
         {
             "point_id": column("point_id", [trace.point_id for trace in lost]),
             "status": column("status", [DAMAGED] * len(lost)),
-            "text": column("text", [trace.what for trace in lost]),
+            "text": column("text", [trace.damage for trace in lost]),
             **counts,
         },
         {},
         {},
     )
-    known = base.shards | {shard.name: shard.now for shard in shards}
+    digests = base.shards | {shard.name: shard.digest for shard in shards}
     summary = without(base.summary, flags, setups)
-    write_generation(store, base, new_rows, replace(base, shards=known, summary=summary))
-    messages += [f"traces.zarr/{shard.name} {shard.what}" for shard in shards if not shard.lost]
+    write_generation(store, base, new_rows, replace(base, shards=digests, summary=summary))
+    messages += [f"traces.zarr/{shard.name} {shard.problem}" for shard in shards if not shard.lost]
     return messages + [
-        f"{trace.what}: point {trace.point_id} ({trace.label}) is measured again" for trace in lost
+        f"{trace.damage}: point {trace.point_id} ({trace.label}) is measured again"
+        for trace in lost
     ]

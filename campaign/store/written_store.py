@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class WrittenStore(WrapperStore[LocalStore]):
-    """A folder of Zarr arrays with a known list of files. A missing file is an error, where Zarr
-    itself would return missing values."""
+    """A folder of Zarr arrays with a known list of files. A missing file is an error; Zarr alone
+    would return missing values."""
 
     def __init__(self, folder: Path, files: frozenset[str]) -> None:
         super().__init__(LocalStore(folder, read_only=True))
@@ -25,7 +25,7 @@ class WrittenStore(WrapperStore[LocalStore]):
         """See :meth:`zarr.abc.store.Store.get`."""
         path = self._store.root / key
         data = None
-        if key not in self._files or path.is_file():  # a device in its place may have no end
+        if key not in self._files or path.is_file():  # a device of this name may have no end
             data = await super().get(key, *how, **options)
         if data is None and key in self._files:
             raise DamagedStoreError(f"{path}: is missing; {OPEN_AGAIN}")

@@ -22,7 +22,7 @@ from campaign.measure.window import Window
 from campaign.store.channel_energy import (
     FEW_BLOCKS,
     HIDDEN,
-    MOST_TOGETHER,
+    LARGEST_SHARE,
     Energy,
     channel_energy,
     updates,
@@ -217,7 +217,7 @@ def test_a_meter_that_looks_at_a_part_of_the_time_counts_readings_by_their_autoc
         if term <= 0:
             break
         together += 2 * term
-    share = min(together / n, MOST_TOGETHER)
+    share = min(together / n, LARGEST_SHARE)
     unseen = (1 - seen) * spread / (1 - share) * share
     between = plain_between(power_w.tolist(), 0.01)
     assert energy.random_j**2 == pytest.approx(max(unseen, between), rel=1e-6)
