@@ -1,1 +1,1 @@
-"""Launching: runs a plan's points on the workers of every partition, through Dask."""
+"""Measures a plan's points on the workers of all partitions, through Dask."""

@@ -1,4 +1,4 @@
-"""One run of the driver: every partition's cluster, from the first job to the last result."""
+"""One run of the driver: the clusters of all partitions, from the first job to the last result."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from dvfs.dataset import COMPLETE, NODE_LOST
 
 RESULT_S = 1.0
 _AWAITED: dict[int, asyncio.Future[Any]] = {}
-"""By the identity of their futures, the results that are being waited for: each keeps its future
-alive, so that no other has the same identity."""
+"""Identity of a future -> the request for its result, which keeps the future alive, so that no
+other has the same identity."""
 COMPACT_AFTER = 20_000
 TICK_S = 0.2
 SHOWN_S = 1.0
@@ -46,39 +46,39 @@ SHOWN_S = 1.0
 
 @dataclass(frozen=True)
 class TaskEnd:
-    """A task's result, or its error; neither where the scheduler dropped the task."""
+    """A task's result, or its error; neither if the scheduler dropped the task."""
 
     result: Any = None
     error: BaseException | None = None
 
 
 def task_end(future: Future[Any], timeout_s: float = RESULT_S) -> TaskEnd | None:
-    """How the task of ``future`` has ended; None where its result does not come in time.
+    """The end of the task of ``future``; None if its result does not come in time.
 
     The worker that has the result may have died: then Dask runs the task again. The scheduler may
-    drop the task while its result is waited for. ``Future.result`` with a time limit then fails now
-    and then with an ``UnboundLocalError``: ``distributed.utils.sync`` does not catch the
-    ``asyncio.CancelledError`` of what it awaits. So the result is awaited here.
+    drop the task during the wait. ``Future.result`` with a time limit then fails now and then with
+    an ``UnboundLocalError``: ``distributed.utils.sync`` does not catch the
+    ``asyncio.CancelledError`` of what it awaits. So this function awaits the result.
 
-    A request that did not get its result in time is not given up: the next call goes on waiting
-    for it. Dask joins the requests of a client, and where one is cancelled before it was sent, all
-    later ones wait for it and never get a result.
+    A request without a result in time stays open: the next call continues to wait for it. Dask
+    joins the requests of a client, and if one is cancelled before it is sent, all later ones wait
+    for it and never get a result.
     """
     end: TaskEnd | None = future.client.sync(_end, future, timeout_s)
     return end
 
 
 async def _end(future: Future[Any], timeout_s: float) -> TaskEnd | None:
-    taken = _AWAITED.get(id(future))
-    if taken is None:
-        taken = _AWAITED[id(future)] = asyncio.ensure_future(future.result())
-    await asyncio.wait({taken}, timeout=timeout_s)
-    if not taken.done():
+    request = _AWAITED.get(id(future))
+    if request is None:
+        request = _AWAITED[id(future)] = asyncio.ensure_future(future.result())
+    await asyncio.wait({request}, timeout=timeout_s)
+    if not request.done():
         return None
     del _AWAITED[id(future)]
-    error = None if taken.cancelled() else taken.exception()
-    if not taken.cancelled() and error is None:
-        return TaskEnd(taken.result())
+    error = None if request.cancelled() else request.exception()
+    if not request.cancelled() and error is None:
+        return TaskEnd(request.result())
     if future.cancelled():
         return TaskEnd()
     return None if error is None else TaskEnd(error=error)
@@ -119,11 +119,11 @@ class CampaignRun:
         self._shown_s = 0.0
         self._stopping = False
         self._not_ours: dict[str, frozenset[str]] = {}
-        """Ids of jobs, by "site/partition"."""
+        """ "site/partition" -> the ids of jobs that are not this store's."""
 
     def run_until_done(self) -> dict[str, str]:
-        """Start the partitions' clusters, run until nothing is left or an interrupt comes, and
-        close the clusters. Returns why partitions were given up, by "site/partition"."""
+        """Start the partitions' clusters, run until no point is left or an interrupt comes, and
+        close the clusters. Returns "site/partition" -> why the partition was given up."""
         try:
             if reached := self.hours.reached():
                 for partition in self.partitions:
@@ -161,11 +161,11 @@ class CampaignRun:
         return {p.label: p.given_up for p in self.partitions if p.given_up and p.left}
 
     def _choose_more(self) -> None:
-        """Have the next points chosen of the partitions that have measured all so far."""
+        """Let the chooser choose the next points of the partitions that have no points left."""
         if self.chooser is None:
             return
         for partition in self.partitions:
-            # Also of one that stops at its limit: what is left there says that the search goes on.
+            # Also if it stops at its limit: its remaining points show that the search is not over.
             if partition.left or partition.given_up or not partition.kept_workers:
                 continue
             points = self.chooser.next_points(partition.site.name, partition.partition)
@@ -201,7 +201,7 @@ class CampaignRun:
             self.live.show(now)
 
     def _attend_to_hours(self) -> None:
-        """Count the node-hours, and let no more points begin where no more are left."""
+        """Count the node-hours, and let no more points begin once the limit is reached."""
         for partition in self.partitions:
             self._count_hours(partition)
         self.hours.write()
@@ -222,10 +222,8 @@ class CampaignRun:
         )
 
     def _open(self) -> None:
-        shutil.rmtree(
-            self.store.root / "tls", ignore_errors=True
-        )  # left by a driver that was killed
-        # One queue for all partitions of a site that are of one scheduler.
+        shutil.rmtree(self.store.root / "tls", ignore_errors=True)  # of a killed driver
+        # One queue for all partitions of a site with the same scheduler.
         queues: dict[tuple[str, type[Scheduler]], list[PartitionRun]] = {}
         for partition in self.partitions:
             if partition.scheduler.has_jobs:
@@ -239,7 +237,7 @@ class CampaignRun:
             watch = QueueWatch(scheduler, names)
             self.watches.append(watch)
             for partition in partitions:
-                self._count_left(partition, before)
+                self._count_earlier_jobs(partition, before)
                 partition.cluster_name = cluster
                 partition.watch = watch
         for number, partition in enumerate(self.partitions):
@@ -247,31 +245,32 @@ class CampaignRun:
                 partition.kept_workers = partition.wanted
             dashboard = LOOPBACK_DASHBOARD if number else self.dashboard
             partition.open(self.store, dashboard)
-        left = {partition.label: partition.left for partition in self.partitions}
+        n_points = {partition.label: partition.left for partition in self.partitions}
         if self.chooser is not None:
             for partition in self.partitions:
                 most = self.chooser.most(partition.site.name, partition.partition)
-                left[partition.label] = most
+                n_points[partition.label] = most
         self.progress.start(
-            left,
+            n_points,
             {partition.label: partition.dashboard() for partition in self.partitions},
         )
 
-    def _count_left(self, partition: PartitionRun, jobs: Iterable[QueuedJob]) -> None:
-        """Count the jobs that a killed driver has left, which are cancelled now. Those that had
-        ended before may be of another store, which was removed and had this one's path."""
-        of_partition = [job for job in jobs if job.name == partition.job_name]
+    def _count_earlier_jobs(self, partition: PartitionRun, jobs: Iterable[QueuedJob]) -> None:
+        """Count the jobs of a killed driver, which have just been cancelled. Jobs that had ended
+        before may belong to a removed store that had the same path."""
+        partition_jobs = [job for job in jobs if job.name == partition.job_name]
         self._not_ours[partition.label] = frozenset(
             job.id
-            for job in of_partition
+            for job in partition_jobs
             if job.phase == Phase.OVER and not self.hours.knows(partition.label, job.id)
         )
         self.hours.add(
-            partition.label, {job.id: job.time for job in of_partition if job.phase != Phase.OVER}
+            partition.label,
+            {job.id: job.time for job in partition_jobs if job.phase != Phase.OVER},
         )
 
     def _collect_finished(self) -> int:
-        """Account for the tasks that have ended; returns how many points came back."""
+        """Process the tasks that have ended. Returns the number of their points."""
         points = 0
         wait_s = TICK_S
         while True:
@@ -292,15 +291,15 @@ class CampaignRun:
     def _account_for(
         self, task: FinishedTask, error: BaseException | None, result: TaskResult | None
     ) -> int:
-        """Update the books with a task's error or result; returns how many points came back."""
+        """Process a task's error or result. Returns the number of points with a result."""
         partition, attempts = task.partition, task.attempts
         partition.ended(task.key)
         if result is None and error is None:
-            # The scheduler dropped the task; it says nothing about the points.
+            # The scheduler dropped the task, which tells nothing about the points.
             partition.waiting.extendleft(reversed(attempts))
             return 0
         if isinstance(error, KilledWorker):
-            if len(attempts) > 1:  # one of them may be the cause: run each in a task of its own
+            if len(attempts) > 1:  # one of them may be the cause: run each in a separate task
                 partition.alone.update(point.id for point, _ in attempts)
                 partition.waiting.extendleft(reversed(attempts))
                 return 0
@@ -330,20 +329,20 @@ class CampaignRun:
         self, partition: PartitionRun, point: Point, attempt: int, result: PointResult
     ) -> None:
         status, text, energy_j = result
-        again = status in CAN_PASS and attempt < self.last_attempt[point.id]
-        if again:
+        will_retry = status in CAN_PASS and attempt < self.last_attempt[point.id]
+        if will_retry:
             partition.waiting.append((point, attempt + 1))
         if status not in COMPLETE:
             name = partition.kernel_names[point.label, point.params]
             self.progress.note(
                 f"{name} at {point.setting}: {status}: "
-                f"{(text.splitlines() or [''])[-1]}{' (will be tried again)' if again else ''}"
+                f"{(text.splitlines() or [''])[-1]}{' (will be tried again)' if will_retry else ''}"
             )
-        self.progress.point_finished(partition.label, status, again)
-        self.live.point_finished(point, status, energy_j, again)
+        self.progress.point_finished(partition.label, status, will_retry)
+        self.live.point_finished(point, status, energy_j, will_retry)
 
     def _record(self, measurement: Measurement) -> None:
-        """Write a failure that only the driver knows of into the driver's own journal."""
+        """Write a failure that only the driver has noticed into the driver's journal."""
         with writing(self.store):
             if self.journal is None:
                 self.journal = JournalWriter(self.store.journals)
@@ -381,6 +380,6 @@ def _partition_runs(
 
 
 def compact_store(store: Store, progress: ShowsProgress, workers_gone: bool = False) -> None:
-    """Compact the store, and report what was damaged."""
+    """Compact the store, and report damage."""
     for text in compact(store).messages(workers_gone):
         progress.note(text)

@@ -1,4 +1,4 @@
-"""The TLS certificate of a campaign: one key for driver and workers, made for each cluster."""
+"""The TLS certificate of a campaign: driver and workers of a cluster share one new key."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ NOT_AFTER = datetime.datetime(9999, 12, 31, 23, 59, 59)
 
 def make_security() -> Security:
     """Dask's settings for TLS with a new self-signed certificate, the only one that driver and
-    workers trust. It is kept only in memory, and for as long as the cluster.
+    workers trust. It stays in memory, only as long as the cluster.
 
-    It is valid at any time. Dask's own certificate is valid from now on, so that a node whose
-    clock is behind the driver's could not connect until its clock has caught up.
+    It is valid at any time. The certificate that Dask makes is valid from its creation on, so that
+    a node whose clock is behind the driver's could not connect until its clock has caught up.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "campaign")])

@@ -1,4 +1,4 @@
-"""What chooses a campaign's points while it runs, from what has been measured."""
+"""The interface for choosing a campaign's points during its run, from its measurements."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ class Chooser(Protocol):
     """Chooses the points of a campaign, a batch of a partition at a time."""
 
     command: str
-    """The verb that goes on with it, with its option."""
+    """The verb that continues the campaign, with its option."""
 
     def begin(self) -> Plan:
-        """The plan with the points that have been chosen, at least one of which is left to measure
-        in each partition that is not at its end."""
+        """The plan with the chosen points. In each partition that is not at its end, at least one
+        of them is left to measure."""
 
     def next_points(self, site: str, partition: str) -> list[Point]:
-        """The next points of a partition, all of whose chosen points have been measured or have
-        failed; none at its end. The store keeps the choice before it is returned."""
+        """The next points of a partition whose chosen points have all been measured or have failed;
+        none at its end. The choice is written to the store first."""
 
     def most(self, site: str, partition: str) -> int:
-        """How many points of a partition may be left to measure, chosen ones among them."""
+        """The most points of a partition that may be left to measure, including chosen ones."""

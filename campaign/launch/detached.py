@@ -1,4 +1,4 @@
-"""A driver that outlives the terminal: a process in a session of its own, or a job."""
+"""A driver that outlives the terminal: a process in a separate session, or a job."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ LOOK_S = 0.1
 
 
 def driver_log(store: Store) -> Path:
-    """The file of a driver's output that has no terminal; its folder is made."""
+    """The output file of a driver without a terminal; creates its folder."""
     log = store.root / "logs" / "driver.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     return log
 
 
 def command_line(words: Sequence[str]) -> list[str]:
-    """The command line of this program with the interpreter that runs now. A folder ``campaign``
-    in the working directory is not taken for it (``-P``)."""
+    """The command line of this program with the present interpreter. ``-P``: it does not run a
+    folder ``campaign`` in the working directory instead."""
     return [sys.executable, "-P", "-m", "campaign", *words]
 
 
 def start_detached(words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start this program with ``words`` in a session of its own. SIGHUP does not end it, and its
-    output is added to ``log``."""
+    """Start this program with ``words`` in a separate session. SIGHUP does not end it, and its
+    output is appended to ``log``."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which a new process inherits
     try:
-        # What lies there may be of another user of the store's group.
+        # O_NOFOLLOW: another user of the store's group may have put a link there.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(log, flags, 0o666), "ab") as output:
             return subprocess.Popen(
@@ -54,7 +54,7 @@ def start_detached(words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
 
 
 def wait_until_measuring(process: subprocess.Popen[bytes], store: Store) -> int | None:
-    """Wait until a driver measures; its exit code where it has ended instead."""
+    """Wait until a driver measures. Returns None, or the exit code if the driver has ended."""
     while True:
         exit_code = process.poll()
         if exit_code is not None:
@@ -73,7 +73,7 @@ def submission_options(text: str) -> list[str]:
     """The words of ``--submit-options``.
 
     Raises:
-        ArgumentError: a quote is not closed, or a word is no option.
+        ArgumentError: a quote is not closed, or a word is not an option.
     """
     try:
         words = shlex.split(text)
@@ -89,7 +89,7 @@ def submission_options(text: str) -> list[str]:
 
 
 def driver_scheduler(plan: Plan) -> Scheduler:
-    """The first scheduler of the plan that has jobs, where the driver's job is submitted.
+    """The first scheduler of the plan that has jobs. The driver's job is submitted to it.
 
     Raises:
         ArgumentError: there is none.
@@ -111,11 +111,11 @@ def submit_driver(
     log: Path,
     options: Sequence[str],
 ) -> str:
-    """Submit this program with ``words`` as a job; the job's id.
+    """Submit this program with ``words`` as a job, and return the job's id.
 
     Raises:
-        LaunchError: the scheduler does not accept it.
-        ArgumentError: a driver's job of this store is queued already, or its workers want every
+        LaunchError: the scheduler does not accept the job.
+        ArgumentError: a driver's job of this store is queued already, or its workers need every
             node on which it can run.
         StoreBusyError: a driver uses the store.
     """
@@ -123,8 +123,8 @@ def submit_driver(
     name = job_name(store.root, site.name, "")
     workers = [
         partition
-        for of_site, partition in plan.partitions
-        if of_site == site.name and isinstance(scheduler_of(site, partition), type(scheduler))
+        for site_name, partition in plan.partitions
+        if site_name == site.name and isinstance(scheduler_of(site, partition), type(scheduler))
     ]
     with driver_lock(store):
         for job in scheduler.queued_jobs([name]):

@@ -1,4 +1,4 @@
-"""The driver: measures every point of a plan that is missing, also when workers are lost."""
+"""The driver: it measures all missing points of a plan, even if workers are lost."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from sites.site_file import Site
 
 
 def _tidy(plan: Plan) -> None:
-    """Remove what dead workers have left on this host."""
+    """Remove the files of dead workers on this host."""
     for site, partition in plan.partitions:
         scheduler_of(plan.sites[site], partition).tidy(partition)
 
 
 def plan_record(plan: Plan, store: Store) -> dict[str, Any]:
-    """The plan as the store keeps it in campaign.json, beside the points' ids."""
+    """The plan in the store's campaign.json, without the points' ids."""
     sites = {name: recorded_site(store, site) for name, site in plan.sites.items()}
     kernels = with_earlier_kernels(store, plan.campaign)
     return {
@@ -66,7 +66,7 @@ def planned_points(plan: Plan) -> dict[str, list[str]]:
 
 
 def site_record(site: Site) -> SiteRecord:
-    """What a fit and a prediction need to know about a site, for the store to keep."""
+    """The store's record of a site, for fits and predictions."""
     return SiteRecord(
         classes={name: entry.domain for name, entry in site.classes.items()},
         device=site.clocks.device,
@@ -88,25 +88,25 @@ def run(
 ) -> Outcome:
     """Measure every planned point that is not in the store yet.
 
-    Damaged data in the store are reported, and their points are measured again. After SIGINT or
-    SIGTERM the jobs are ended, what was measured is kept, and the outcome says ``interrupted``.
+    The run reports damaged data in the store, and measures their points again. After SIGINT or
+    SIGTERM it ends the jobs, keeps the measurements, and the outcome is ``interrupted``.
 
     Args:
         plan: the points.
-        store: where measurements go.
+        store: the store of the measurements.
         progress: shows progress and messages.
-        retry_failed: also measure points again that failed.
-        dashboard: host:port where Dask's dashboard of the first partition listens.
-        accept_changes: measure also where the store's measurements were made in another way.
-        campaign_file: the plan's, for the command that goes on with it.
-        max_node_hours: no more points begin where all runs of the store have spent so many.
-        chooser: chooses which of the plan's points are measured; without it all are.
+        retry_failed: also retry points that failed.
+        dashboard: host:port of Dask's dashboard of the first partition.
+        accept_changes: measure even if the store's measurements have another set-up.
+        campaign_file: that of the plan, for the command that continues it.
+        max_node_hours: no more points begin once all runs of the store have spent these.
+        chooser: chooses the points of the plan to measure; None measures all.
 
     Raises:
         StoreBusyError: another process is using the store.
-        UnwritableStoreError: it cannot be written to, here or on a worker.
-        DamagedStoreError: its index cannot be read.
-        ChangedSetupError: the store's measurements were made in another way.
+        UnwritableStoreError: the store cannot be written to, here or on a worker.
+        DamagedStoreError: the index of the store cannot be read.
+        ChangedSetupError: the store's measurements have another set-up.
         LaunchError: a partition's jobs cannot be submitted.
     """
     configure_dask()
@@ -131,7 +131,7 @@ def run(
             live.end(INTERRUPTED, "interrupted; run it again to continue")
             raise
         except ChangedSetupError as error:
-            # What the store shows of its last run stays, unless it is that this driver waits.
+            # The snapshot of the store's last run stays, unless it states that this driver waits.
             shown = read_snapshot(store)
             if shown is not None and shown.phase == SUBMITTED:
                 live.end(exit_code(error) or 1, str(error))
@@ -156,7 +156,7 @@ def _run_locked(
     max_node_hours: float | None,
     chooser: Chooser | None,
 ) -> Outcome:
-    """The run of a store that this driver has locked."""
+    """:func:`run`, after this driver has locked the store."""
     with writing(store):
         for text in (*repair_samples(store), *give_up_records(store)):
             progress.note(text)
@@ -178,12 +178,12 @@ def _run_locked(
     live.spent = hours.spent()
     given_up: dict[str, str] = {}
     if todo:
-        left = Counter((point.site, point.partition) for point, _ in todo)
+        n_missing = Counter((point.site, point.partition) for point, _ in todo)
         summary = {} if contents.generation is None else contents.generation.summary
-        for names in left:
+        for names in n_missing:
             label = "/".join(names)
             hours.begin(label, label in summary.get("latest_unix_s", {}))
-        if note := hours.estimate_note(plan, left):
+        if note := hours.estimate_note(plan, n_missing):
             progress.note(note)
         given_up = CampaignRun(
             plan=plan,
@@ -208,15 +208,15 @@ def _run_locked(
 
 
 def _refuse_changes(plan: Plan, store: Store, contents: StoreContents) -> list[str]:
-    """Raise an error where the store's measurements were made otherwise than this run's would be.
-    Returns what cannot be compared, in sentences.
+    """Compare the set-ups of the store's measurements with this run's. Returns sentences about the
+    parts that cannot be compared.
 
     Raises:
-        ChangedSetupError: they were.
+        ChangedSetupError: they differ.
     """
     summary = {} if contents.generation is None else contents.generation.summary
     kernels = {entry.kernel for entry in plan.campaign.kernels}
-    # First, as it makes the key by which values of variables are compared.
+    # First, because this creates the key by which values of variables are compared.
     planned = [
         planned_record(partition_setup(plan, store, *names, kernels)) for names in plan.partitions
     ]

@@ -1,6 +1,6 @@
-"""Ctrl-C: one line and exit code 130, whatever is being imported.
+"""Ctrl-C: one line and exit code 130, even during an import.
 
-This module imports little, since an interrupt before :func:`defer_while_importing` is Python's.
+This module imports little: before :func:`defer_while_importing` Python handles an interrupt.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any
 
 INTERRUPTED = 130
 LOOK_S = 0.005
-"""How often it is seen whether an import during which an interrupt came is over."""
+"""The interval of checks whether an interrupted import is over."""
 
 
 def defer_while_importing() -> None:
-    """Raise KeyboardInterrupt after SIGINT only when no module is being imported, and again where
+    """Raise KeyboardInterrupt after SIGINT only when no module is being imported, and again if
     Python has dropped it.
 
-    An exception inside of an import can leave a module half made, be taken for an error of the
-    module, or be printed and dropped by the interpreter (in a callback of the module's lock).
+    An exception inside an import can leave an incomplete module, look like an error of the module,
+    or be printed and dropped by the interpreter (in a callback of the module's lock).
     """
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return  # ignored, as in a shell's background job
@@ -43,8 +43,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _unraisable(dropped: Any) -> None:
-    """What Python calls with an exception that it cannot raise, as in a callback of an object that
-    is deleted."""
+    """Handle an exception that Python cannot raise, as in a callback of a deleted object."""
     if dropped.exc_type is KeyboardInterrupt:
         signal.setitimer(signal.ITIMER_REAL, LOOK_S)
     else:
@@ -53,8 +52,8 @@ def _unraisable(dropped: Any) -> None:
 
 @contextlib.contextmanager
 def keeping_handler() -> Iterator[None]:
-    """Around an import that sets SIGINT's handler: a SIGINT meanwhile is delivered afterwards, to
-    the handler from before, which is put back."""
+    """Restore SIGINT's handler after an import that sets another one. A SIGINT during the import is
+    delivered afterwards, to the restored handler."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -68,18 +67,18 @@ def keeping_handler() -> Iterator[None]:
 
 
 def ignore_further() -> None:
-    """Ignore SIGINT from now on, since the process ends with an exit code of its own."""
+    """Ignore SIGINT from now on, so that the process ends with its exit code."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
-    # If a SIGINT came during an exec (of a dataclass's text, say), CPython 3.11 kills itself with
-    # SIGINT at its end, although the exception was handled. The next exec clears that mark, such
-    # as that of another dataclass.
+    # If a SIGINT came during an exec (such as that of a dataclass), CPython 3.11 kills itself with
+    # SIGINT at its end, although the exception was handled. The next exec, such as that of another
+    # dataclass, clears that mark.
     from dataclasses import make_dataclass  # noqa: PLC0415
 
     make_dataclass("Cleared", ())
-    # What the interrupt left half made is noticed when it is deleted: event loops log their tasks,
-    # the interpreter warns of coroutines that nothing awaited, and prints what a destructor raises.
+    # Deleting the interrupted objects causes messages: event loops log their tasks, and the
+    # interpreter warns of coroutines that were not awaited, and prints errors of destructors.
     if "logging" in sys.modules:
         sys.modules["logging"].disable()
     warnings.simplefilter("ignore")
@@ -87,4 +86,4 @@ def ignore_further() -> None:
 
 
 def _drop(dropped: Any) -> None:
-    """Print nothing of an exception that Python cannot raise."""
+    """Print nothing about an exception that Python cannot raise."""

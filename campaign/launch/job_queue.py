@@ -1,4 +1,4 @@
-"""A watch on a scheduler's queue: a campaign's jobs, by one call for all partitions of a site."""
+"""Watches a campaign's jobs in a scheduler's queue, with one call for all partitions of a site."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ SOON_S = 3.0
 
 @dataclass(frozen=True)
 class Look:
-    """What the scheduler listed when it was asked at ``began_s`` (monotonic)."""
+    """The jobs in the scheduler's answer to a call that began at ``began_s`` (monotonic)."""
 
     began_s: float
     jobs: tuple[QueuedJob, ...]
 
     def named(self, name: str) -> dict[str, QueuedJob]:
-        """Job id -> job, of those with this name that are not over."""
+        """Job id -> job, for the jobs with this name that are not over."""
         return {job.id: job for job in self.jobs if job.name == name and job.phase != Phase.OVER}
 
     def node_s_since(self, name: str) -> float:
-        """The node-seconds of running jobs of this name since then, until the next call is due."""
+        """The node-seconds of running jobs with this name since then, up to the next call."""
         nodes = sum(
             job.time.nodes for job in self.named(name).values() if job.phase == Phase.RUNNING
         )
         return nodes * min(time.monotonic() - self.began_s, LOOK_S)
 
     def times(self, name: str) -> dict[str, JobTime]:
-        """Job id -> its time, of all jobs with this name."""
+        """Job id -> its time, for all jobs with this name."""
         return {job.id: job.time for job in self.jobs if job.name == name}
 
 
 class QueueWatch:
-    """Asks the scheduler now and then, in a thread: while it does not answer, a call takes long."""
+    """Asks the scheduler now and then, in a thread, because a call without an answer takes long."""
 
     def __init__(self, scheduler: Scheduler, names: Sequence[str]) -> None:
         self._scheduler = scheduler
@@ -47,9 +47,9 @@ class QueueWatch:
         self.look = Look(-1.0, ())
         """The last answer."""
         self.silent_since: float | None = None
-        """When the first call began that was not answered; None after an answer."""
+        """The start of the first call without an answer; None after an answer."""
         self.problem = ""
-        """The error of the last call, where it failed."""
+        """The error of the last failed call."""
         self.often = True
         """Whether to look every :data:`SOON_S`."""
         self._said_silent = False
@@ -57,7 +57,7 @@ class QueueWatch:
         threading.Thread(target=self._look_on, daemon=True).start()
 
     def news(self) -> str:
-        """A message where the scheduler has begun to answer, or not to, since the last call; or
+        """A message if the scheduler has started or stopped to answer since the last call; else
         empty."""
         silent = self.silent_since is not None
         if silent == self._said_silent:
@@ -72,7 +72,7 @@ class QueueWatch:
         )
 
     def stop(self) -> None:
-        """Ask no more."""
+        """End the watch."""
         self._ended.set()
 
     def _look_on(self) -> None:

@@ -1,4 +1,4 @@
-"""The workers of a partition that are jobs, each replaced when it ends, within limits."""
+"""Supervises a partition's workers that run in jobs, and replaces those that end, within limits."""
 
 from __future__ import annotations
 
@@ -16,45 +16,43 @@ MAX_BACKOFF_S = 300.0
 TAIL_BYTES = 4096
 TAIL_LINES = 5
 SUBMISSION_S = 20.0
-"""After this time a job without an id was not accepted."""
+"""The time after which a job without an id counts as not accepted."""
 START_S = 120.0
-"""How long a job may run before its worker connects: Python may have to be read from a busy file
-system, and the worker itself gives up after a minute without a connection."""
+"""How long a job may run before its worker connects: a busy file system may delay the start of
+Python, and the worker gives up after a minute without a connection."""
 FRESH_S = 60.0
-"""The scheduler is asked more often while a job is so young."""
+"""The age of a job up to which the scheduler is asked more often."""
 JobKey = tuple[str, str | None]
 """A worker's name and the id of its job, None before it has one."""
 Note = tuple[str, ...]
-"""A message for people, and further lines of it."""
+"""A message for people, and its further lines."""
 
 
 @dataclass
 class Starts:
-    """A partition's jobs that ended before their worker had connected, since one did connect.
-
-    Jobs that are seen to have ended at the same time count as one start.
-    """
+    """A partition's failed starts, which are jobs that ended before their worker had connected,
+    since the last worker connected. Jobs that are found ended at the same time count as one."""
 
     most: int
-    """How many may fail in a row."""
+    """The most failures in a row."""
     failed: int = 0
     next_s: float = 0.0
     """The monotonic time before which no further job is submitted."""
 
     def fail(self, now_s: float) -> float:
-        """Count a failed start; returns after how many seconds the next may be."""
+        """Count a failed start. Returns the time, in s, to wait before the next."""
         self.failed += 1
         wait_s = min(BACKOFF_S * 2.0 ** (self.failed - 1), MAX_BACKOFF_S)
         self.next_s = now_s + wait_s
         return wait_s
 
     def reset(self) -> None:
-        """A worker has connected, or one that had connected was lost."""
+        """Start counting anew: a worker has connected, or a connected one was lost."""
         self.failed, self.next_s = 0, 0.0
 
     @property
     def spent(self) -> bool:
-        """Whether as many starts have failed in a row as may."""
+        """Whether the most failures in a row are reached."""
         return self.failed >= self.most
 
     def allowed(self, now_s: float) -> bool:
@@ -63,7 +61,7 @@ class Starts:
 
 
 def last_lines(log: Path) -> list[str]:
-    """The last lines of a job's log that are not empty; none where there is no log."""
+    """The last lines of a job's log that are not empty; none without a log."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - TAIL_BYTES))
@@ -75,12 +73,12 @@ def last_lines(log: Path) -> list[str]:
 
 @dataclass(kw_only=True)
 class JobWorkers:
-    """What is known of the workers of a partition that runs.
+    """The workers of a running partition.
 
-    dask-jobqueue notices neither a job that was cancelled before its worker connected, nor
-    one whose worker could not start. Here a worker is removed when it is not connected and its
-    job is neither waiting nor running, or runs for too long without it. Removing it cancels the
-    job, and scaling up submits another one.
+    dask-jobqueue notices neither a job that was cancelled before its worker connected, nor one
+    whose worker could not start. So this class removes an unconnected worker if its job is neither
+    waiting nor running, or runs for too long without it. The removal cancels the job, and scaling
+    up submits another one.
     """
 
     cluster: Any
@@ -94,22 +92,22 @@ class JobWorkers:
     no_answer_s: float
     """How long the scheduler may give no answer while no worker is connected."""
     given_up: str = ""
-    """Why no worker is started any more and none is connected; empty while there is hope."""
+    """Why the partition starts no more workers and has none; empty otherwise."""
     _connected: frozenset[str] = frozenset()
     _none_since_s: float = field(default_factory=time.monotonic)
-    """Since when no worker is connected, where none is."""
+    """The monotonic time, as all below, from which no worker is connected, if none is."""
     _absent_s: dict[JobKey, float] = field(default_factory=dict)
-    """Since when (monotonic) each worker that is not connected is known."""
+    """Unconnected worker -> the time when it was first seen so."""
     _running_s: dict[JobKey, float] = field(default_factory=dict)
-    """Since when its job runs."""
+    """Unconnected worker -> the time when its job was first seen running."""
     _never_s: dict[tuple[str, str], float] = field(default_factory=dict)
-    """When the scheduler was asked that first gave a job a reason for which it can never start."""
+    """(job id, reason for which it can never start) -> the time of the first look with it."""
     _pending_s: dict[str, float] = field(default_factory=dict)
-    """Since when each job that waits is seen to wait."""
+    """Id of a waiting job -> the time when it was first seen waiting."""
     _job_ids: dict[str, str] = field(default_factory=dict)
-    """The job of each worker."""
+    """Worker -> the id of its job."""
     _lost_s: dict[str, float] = field(default_factory=dict)
-    """Since when the worker of each job is missed that was connected and was not removed here."""
+    """Id of a job -> the time when its worker, which this class did not remove, disconnected."""
 
     @property
     def starting(self) -> bool:
@@ -119,8 +117,8 @@ class JobWorkers:
             now_s - since_s < FRESH_S for since_s in self._absent_s.values()
         )
 
-    def supervise(self, wanted: int) -> list[Note]:
-        """Replace the workers that were lost, up to ``wanted``; messages for people."""
+    def supervise(self, n_workers: int) -> list[Note]:
+        """Replace lost workers, up to ``n_workers`` in all. Returns messages for people."""
         connected = frozenset(
             str(worker["id"]) for worker in self.cluster.scheduler_info["workers"].values()
         )
@@ -129,7 +127,7 @@ class JobWorkers:
             for name, job in dict(self.cluster.workers).items()
             if str(name) not in connected
         }
-        # Read after the job ids: a call that begins later knows these jobs.
+        # Read after the job ids: a look that begins later includes these jobs.
         now_s = time.monotonic()
         self._job_ids |= {
             str(name): job.job_id
@@ -162,10 +160,10 @@ class JobWorkers:
                     f"worker is connected ({self.watch.problem})"
                 )
         # After a failed submission Dask lists a worker that does not exist.
-        there = min(len(self.cluster.worker_spec), len(self.cluster.workers))
-        if there < wanted and silent_s is None and self.starts.allowed(now_s):
-            self.cluster.scale(wanted)
-        self._release_surplus(wanted)
+        existing = min(len(self.cluster.worker_spec), len(self.cluster.workers))
+        if existing < n_workers and silent_s is None and self.starts.allowed(now_s):
+            self.cluster.scale(n_workers)
+        self._release_surplus(n_workers)
         return messages
 
     def _lost_jobs(self, now_s: float) -> list[Note]:
@@ -173,7 +171,7 @@ class JobWorkers:
         look = self.watch.look
         messages: list[Note] = []
         for job_id, since_s in list(self._lost_s.items()):
-            job = next((one for one in look.jobs if one.id == job_id), None)
+            job = next((listed for listed in look.jobs if listed.id == job_id), None)
             ends = job is not None and job.phase != Phase.OVER and now_s - since_s < START_S
             if look.began_s <= since_s or ends:
                 continue
@@ -188,9 +186,9 @@ class JobWorkers:
         return messages
 
     def _never_starts(self) -> list[Note]:
-        """Start no more jobs where the scheduler says twice that one can never start: right after a
-        submission it may give another reason."""
-        look, seen = self.watch.look, self._never_s
+        """Start no more jobs if the scheduler reports twice that one can never start. Twice,
+        because right after a submission it may give a wrong reason."""
+        look, earlier_s = self.watch.look, self._never_s
         self._never_s = {}
         for job in look.named(self.job_name).values():
             waits = job.phase == Phase.WAITING
@@ -198,7 +196,7 @@ class JobWorkers:
             if change is None:
                 continue
             key = (job.id, job.reason)
-            self._never_s[key] = seen.get(key, look.began_s)
+            self._never_s[key] = earlier_s.get(key, look.began_s)
             if look.began_s > self._never_s[key] and not self.starts.spent:
                 self.starts.failed = self.starts.most
                 reason = f"job {job.id} can never start ({job.reason}); {change}"
@@ -223,23 +221,24 @@ class JobWorkers:
             silent=self.watch.silent_since is not None,
         )
 
-    def _release_surplus(self, wanted: int) -> None:
-        """End the jobs of workers that have nothing to do, where fewer are wanted: those whose
-        worker is not there yet first. A worker that measures is kept."""
+    def _release_surplus(self, n_workers: int) -> None:
+        """End the jobs of idle workers beyond ``n_workers``, first those whose worker has not
+        connected yet. A worker that measures stays."""
         spec = [str(name) for name in self.cluster.worker_spec]
-        if len(spec) <= wanted:
+        if len(spec) <= n_workers:
             return
         waiting = [name for name in spec if name not in self._connected]
         unneeded = [*waiting, *self.cluster.sync(self._idle)]
-        self._remove(set(unneeded[: len(spec) - wanted]))
+        self._remove(set(unneeded[: len(spec) - n_workers]))
 
     async def _idle(self) -> list[str]:
-        """Names of the workers that have no task."""
+        """The names of the workers without a task."""
         workers = self.cluster.scheduler.workers.values()
         return [str(worker.name) for worker in workers if not worker.processing]
 
     def _has_gone(self, key: JobKey, now_s: float) -> bool:
-        """Whether the job of a worker that is not connected has ended, or should have one."""
+        """Whether an unconnected worker has failed: its job has ended, was not accepted, or has run
+        for too long without it."""
         _, job_id = key
         if job_id is None:
             return now_s - self._absent_s[key] >= SUBMISSION_S
@@ -262,7 +261,7 @@ class JobWorkers:
         self.cluster.scale(len(spec))  # Dask now compares its workers with the specification
 
     def _failed_start(self, job_ids: list[str], now_s: float) -> list[Note]:
-        """Count jobs that have ended without their worker as one failed start."""
+        """Count jobs that ended before their worker connected as one failed start."""
         wait_s = self.starts.fail(now_s)
         log = self.logs / f"{self.job_name}-{job_ids[-1]}.log"
         lines = last_lines(log)
@@ -275,10 +274,10 @@ class JobWorkers:
             then = f"no more are submitted; {len(self._connected)} other workers go on"
         elif self.starts.spent:
             then = "the partition is given up in this run"
-            said = f"ends: {lines[-1]}" if lines else "is empty or missing"
+            log_end = f"ends: {lines[-1]}" if lines else "is empty or missing"
             self.given_up = (
                 f"{self.starts.failed} jobs in a row ended before their worker had connected; the "
-                f"log of job {job_ids[-1]}, {log}, {said}"
+                f"log of job {job_ids[-1]}, {log}, {log_end}"
             )
         text = f"{self.label}: {jobs} ({count}); {then}; the log {log}"
         return [(f"{text} ends:", *lines) if lines else (f"{text} is empty or missing",)]

@@ -1,13 +1,13 @@
-"""What a driver writes about its run while it runs: the snapshot, the page and the metrics.
+"""The files in which a driver reports its run: the snapshot, the page and the metrics.
 
-The metrics are OpenMetrics text, which the textfile collector of Prometheus' node exporter reads.
-That collector reads the older text format (prometheus/node_exporter, issue 1988), so that this
-text is valid in both: gauges only, without timestamps, and ``# UNIT`` and ``# EOF`` are comments
-to the older one. All files in a collector's folder share one name space: the label ``store`` keeps
-the samples of two campaigns apart.
+The metrics are OpenMetrics text for the textfile collector of Prometheus' node exporter. That
+collector reads the older text format (prometheus/node_exporter, issue 1988), so this text is valid
+in both: gauges only, without timestamps; ``# UNIT`` and ``# EOF`` are comments in the older one.
+All files in a collector's folder share one name space: the label ``store`` distinguishes the
+samples of two campaigns.
 
-The planned points are counted once, from the states that the driver has read anyway; from then on
-each finished point changes one count, so that a snapshot costs the same at any size of the store.
+The planned points are counted once, from the states that the driver reads anyway. Then each
+finished point changes one count, so that a snapshot costs the same at any size of the store.
 """
 
 from __future__ import annotations
@@ -72,19 +72,19 @@ Counts = dict[Setting, list[int]]
 
 def metrics_text(snapshot: Snapshot) -> str:
     """The snapshot as OpenMetrics text."""
-    of_campaign = {"campaign": snapshot.campaign, "store": snapshot.store}
+    campaign_labels = {"campaign": snapshot.campaign, "store": snapshot.store}
     running = snapshot.phase not in (SUBMITTED, ENDED)
     spent_s = snapshot.written_unix_s - snapshot.began_unix_s
-    parts = [(of_campaign | _labels(partition), partition) for partition in snapshot.partitions]
+    parts = [(campaign_labels | _labels(partition), partition) for partition in snapshot.partitions]
     families: list[tuple[str, str, str, list[Sample]]] = [
-        ("running", "", "Whether the driver runs.", [(of_campaign, float(running))]),
+        ("running", "", "Whether the driver runs.", [(campaign_labels, float(running))]),
         (
             "written_timestamp_seconds",
             "seconds",
             "When the driver wrote this, in Unix time; it is gone where this stops.",
-            [(of_campaign, snapshot.written_unix_s)],
+            [(campaign_labels, snapshot.written_unix_s)],
         ),
-        ("run_seconds", "seconds", "How long this run has taken.", [(of_campaign, spent_s)]),
+        ("run_seconds", "seconds", "How long this run has taken.", [(campaign_labels, spent_s)]),
         (
             "points",
             "",
@@ -115,7 +115,7 @@ def metrics_text(snapshot: Snapshot) -> str:
             "max_node_hours",
             "hours",
             "Node-hours at which the run stops.",
-            [(of_campaign, limit) for limit in [snapshot.max_node_hours] if limit is not None],
+            [(campaign_labels, limit) for limit in [snapshot.max_node_hours] if limit is not None],
         ),
         (
             "workers",
@@ -236,17 +236,19 @@ def _partition(partition: PartitionSnapshot) -> str:
 
 
 def _grid(settings: tuple[SettingCounts, ...]) -> str:
-    """A table of settings: a row for each core clock, a column for what else they have."""
+    """A table of settings: a row for each core clock, a column for each set of other values."""
     cells = {}
     for row in settings:
         setting = Setting.of_row(vars(row))
         cells[row.core_mhz, replace(setting, core_mhz=None)] = row
-    memory = sorted({at for _, at in cells})
-    heads = (", ".join([f"memory {_mhz(at.mem_mhz)}", *at.further_texts]) for at in memory)
+    columns = sorted({column for _, column in cells})
+    heads = (
+        ", ".join([f"memory {_mhz(column.mem_mhz)}", *column.further_texts]) for column in columns
+    )
     head = "".join(f'<th scope="col">{_text(text)}</th>' for text in heads)
     rows = "\n".join(
         f'<tr><th scope="row">core {_mhz(core_mhz)}</th>'
-        + "".join(_cell(cells.get((core_mhz, at))) for at in memory)
+        + "".join(_cell(cells.get((core_mhz, column))) for column in columns)
         + "</tr>"
         for core_mhz in _distinct(core_mhz for core_mhz, _ in cells)
     )
@@ -285,9 +287,9 @@ def _text(text: str) -> str:
 
 
 class LiveStatus:
-    """Counts a run's points, and writes how it stands into the store now and then.
+    """Counts a run's points, and writes its progress into the store now and then.
 
-    Nothing of a run depends on these files: where they cannot be written, one message says so.
+    The run does not depend on these files: if they cannot be written, it prints one message.
     """
 
     def __init__(
@@ -302,7 +304,7 @@ class LiveStatus:
         self.spent: Mapping[str, Spent] = {}
         """"site/partition" -> the node-hours of all runs so far."""
         self.resume = resume_command(campaign_file, store, verb)
-        """The command that goes on with the campaign, without a limit of node-hours."""
+        """The command that continues the campaign, without a limit of node-hours."""
         self._plan = plan
         self._store = store
         self._progress = progress
@@ -333,23 +335,23 @@ class LiveStatus:
         for point in points:
             complete = state.get(point.id, NEVER)[0] in COMPLETE
             kind = DONE if complete else LEFT if point.id in todo else FAILED
-            self._of(point)[kind] += 1
+            self._counts_of(point)[kind] += 1
 
     def add(self, points: Iterable[Point]) -> None:
         """Count further points that this run measures."""
         for point in points:
-            self._of(point)[LEFT] += 1
+            self._counts_of(point)[LEFT] += 1
 
-    def _of(self, point: Point) -> list[int]:
+    def _counts_of(self, point: Point) -> list[int]:
         return self._counts[point.site, point.partition].setdefault(point.setting, [0, 0, 0])
 
     def point_finished(
         self, point: Point, status: str, energy_j: float | None, will_retry: bool
     ) -> None:
-        """A point was measured, or failed."""
+        """Count a point that was measured, or failed."""
         if will_retry:
             return
-        counts = self._of(point)
+        counts = self._counts_of(point)
         counts[LEFT] -= 1
         counts[DONE if status in COMPLETE else FAILED] += 1
         if status in COMPLETE and energy_j is not None:
@@ -357,7 +359,7 @@ class LiveStatus:
             self._energy_j[label] = self._energy_j.get(label, 0.0) + energy_j
 
     def show(self, now: Mapping[str, PartitionNow]) -> None:
-        """Write the files that are due, with how the partitions stand that are not done."""
+        """Write the files that are due, with the state of the active partitions."""
         self._now = now
         if self._base.phase != MEASURING:
             self.enter(MEASURING)
@@ -365,17 +367,17 @@ class LiveStatus:
             self._write(time.monotonic() - self._page_s >= PAGE_EVERY_S)
 
     def enter(self, phase: str) -> None:
-        """Write all files, in another phase of the run."""
+        """Enter another phase of the run, and write all files."""
         self._base = replace(self._base, phase=phase)
         self._write(True)
 
     def submitted(self, job: str) -> None:
-        """Write all files: the driver's own job of this name waits in Slurm's queue."""
+        """Write all files: the driver's job of this name waits in Slurm's queue."""
         self._base = replace(self._base, job=job)
         self.enter(SUBMITTED)
 
     def end(self, exit_code: int, text: str) -> None:
-        """Write all files for the last time: how the run ended."""
+        """Write all files for the last time, with the end of the run."""
         self._now = {}
         self._base = replace(self._base, exit_code=exit_code, end=text)
         self.enter(ENDED)
@@ -437,6 +439,6 @@ class LiveStatus:
 
 
 def resume_command(campaign_file: Path | None, store: Store, verb: str = "run") -> str:
-    """The command that goes on with a campaign."""
+    """The command that continues a campaign."""
     file = "CAMPAIGN.toml" if campaign_file is None else shlex.quote(str(campaign_file.resolve()))
     return f"campaign {verb} {file} --store {shlex.quote(str(store.root))}"

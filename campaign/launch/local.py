@@ -1,7 +1,7 @@
 """Workers as processes of this machine.
 
-A terminal sends SIGINT to all of its processes. The driver answers it, and ends its workers; a
-worker that took it for itself would print a traceback and lose the point that it measures.
+A terminal sends SIGINT to all of its processes. The driver handles it, and ends its workers. A
+worker that handled it would print a traceback and lose the point that it measures.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from campaign.measure.subprocesses import remove_dead_scratch
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """While processes are started: SIGINT is blocked in this thread, in the threads that it starts,
-    and in their processes, until these have called :func:`dask_setup`."""
-    resource_tracker.ensure_running()  # as it starts, it lets SIGINT through again
+    """Block SIGINT, in the body, in this thread, in the threads that it starts, and in their
+    processes, until these have called :func:`dask_setup`."""
+    resource_tracker.ensure_running()  # its start would unblock SIGINT
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -37,19 +37,19 @@ def held_back() -> Iterator[None]:
 
 
 def dask_setup(worker: Worker) -> None:
-    """Dask's preload of a worker. The handler does nothing, since what a process ignores is also
-    ignored by the programs that it starts."""
+    """Set, as Dask's preload of a worker, a handler of SIGINT that does nothing. If the worker
+    ignored the signal, so would the programs that it starts."""
     signal.signal(signal.SIGINT, _nothing)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:
-    """What a worker does at SIGINT."""
+    """Handle SIGINT in a worker: do nothing."""
 
 
 STARTS = 3
 DASK_SCRATCH = "dask-scratch-space*"
-"""Where Dask's workers have their folders, in a partition's ``local_directory``."""
+"""The parent of the folders of Dask's workers, in a partition's ``local_directory``."""
 
 
 class LocalScheduler(Scheduler):
@@ -60,7 +60,7 @@ class LocalScheduler(Scheduler):
     def start(
         self, partition: str, job_name: str, store: Path, dashboard: str, errors: list[LaunchError]
     ) -> LocalCluster:
-        """The workers have the partition's variables; all listen on loopback.
+        """Start workers with the partition's variables; all listen on loopback.
 
         They use TLS: every user of the machine can connect to loopback, and Dask runs what its
         sockets accept. The certificates stay in the memory of the driver and its workers.
@@ -88,7 +88,7 @@ class LocalScheduler(Scheduler):
         raise LaunchError(f"local workers did not start in {STARTS} attempts: {problem}")
 
     def tidy(self, partition: str) -> None:
-        """Remove the scratch folders of dead processes. On a node of a job, its next worker does
+        """Remove the scratch folders of dead processes. On a job's node, the next worker does
         that."""
         folder = Path(self.site.partitions[partition].local_directory)
         remove_dead_scratch(folder)
@@ -98,7 +98,7 @@ class LocalScheduler(Scheduler):
 def remove_dead_workers(folder: Path) -> None:
     """Remove the folders of dead Dask workers in ``folder``.
 
-    A new worker does so as it starts; where no point is missing, none starts.
+    A new worker does so as it starts; but without missing points none starts.
     """
     for scratch in folder.glob(DASK_SCRATCH):
         if scratch.is_dir() and os.access(scratch, os.W_OK):

@@ -1,4 +1,4 @@
-"""The node-hours of a store while a run goes on: counted, written now and then, and limited."""
+"""Counts the node-hours of a store during a run, writes them now and then, and limits them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from campaign.store.hours import (
 from campaign.store.layout import Store
 
 WRITE_EVERY_S = 10.0
-"""A driver that is killed leaves what it knew so long before."""
+"""The interval of writing: a killed driver loses the node-hours since the last time."""
 
 
 class NodeHours:
-    """What the runs of a store have spent: the earlier ones, and this one as it goes on.
+    """The node-hours of a store's earlier runs, and of this one as it continues.
 
-    Where its file cannot be written, one message says so, and the run goes on.
+    If the file cannot be written, the run prints one message and continues.
     """
 
     def __init__(self, store: Store, progress: ShowsProgress, most: float | None) -> None:
@@ -53,32 +53,32 @@ class NodeHours:
         self._failed = False
 
     def begin(self, label: str, measured_before: bool) -> None:
-        """A partition's run begins. ``measured_before``: whether it has measurements, those of
-        versions too that counted no hours."""
+        """Begin to count a partition. ``measured_before``: whether it has measurements, including
+        those of versions that counted no hours."""
         self._own[label] = PartitionHours()
         if measured_before and label not in self._earlier:
             self._missing.add(label)
 
     def knows(self, label: str, job_id: str) -> bool:
-        """Whether a job is one of an earlier run."""
+        """Whether an earlier run has recorded a job."""
         return label in self._earlier and job_id in self._earlier[label].jobs
 
     def add(self, label: str, jobs: Mapping[str, JobTime]) -> None:
-        """What is known now of a partition's jobs."""
+        """Record the present times of a partition's jobs."""
         now = {label: PartitionHours.model_construct(jobs=dict(jobs), whole=False)}
         self._own |= merged([{label: self._own[label]}, now])
 
     def end(self, label: str, all_seen: bool) -> None:
-        """A partition's jobs have ended. ``all_seen``: whether Slurm has listed them since."""
+        """End the count of a partition. ``all_seen``: whether Slurm has listed its ended jobs."""
         self._own[label].whole = all_seen and label not in self._missing
 
     def spent(self) -> dict[str, Spent]:
-        """ "site/partition" -> what all runs have spent so far."""
+        """ "site/partition" -> the node-hours of all runs so far."""
         return {label: spent(part) for label, part in merged([self._earlier, self._own]).items()}
 
     def reached(self, more_s: float = 0.0) -> str:
-        """That the limit is reached, by what is known and ``more_s`` node-seconds; empty where it
-        is not."""
+        """The sentence that the known node-hours and ``more_s`` node-seconds reach the limit; empty
+        if they do not."""
         if self.most is None or self._known_hours() + more_s / 3600.0 < self.most:
             return ""
         return limit_text(self.most)
@@ -86,16 +86,20 @@ class NodeHours:
     def _known_hours(self) -> float:
         return total(self.spent().values()).node_hours or 0.0
 
-    def estimate_note(self, plan: Plan, left: Mapping[tuple[str, str], int]) -> str:
-        """That the limit is expected to be reached before the campaign is complete; empty where it
-        is not. ``left``: (site, partition) -> the points that this run is to measure."""
+    def estimate_note(self, plan: Plan, n_missing: Mapping[tuple[str, str], int]) -> str:
+        """The sentence that the run will probably reach the limit before the campaign is complete;
+        else empty. ``n_missing``: (site, partition) -> the number of points to measure."""
         if self.most is None or self.reached():
             return ""
         known_h = self._known_hours()
         left_h = sum(
-            entry.nodes * entry.wall_s / 3600.0 * left[entry.site, entry.partition] / entry.points
+            entry.nodes
+            * entry.wall_s
+            / 3600.0
+            * n_missing[entry.site, entry.partition]
+            / entry.points
             for entry in estimates(plan.points.parts, plan.campaign.protocol, plan.sites, {})
-            if (entry.site, entry.partition) in left
+            if (entry.site, entry.partition) in n_missing
         )
         if known_h + left_h <= self.most:
             return ""
@@ -106,7 +110,7 @@ class NodeHours:
         )
 
     def write(self, now: bool = False) -> None:
-        """Write this run's file where it is due, or ``now``."""
+        """Write this run's file if it is due, or at once with ``now``."""
         if not now and time.monotonic() - self._written_s < WRITE_EVERY_S:
             return
         self._written_s = time.monotonic()

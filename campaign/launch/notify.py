@@ -1,4 +1,4 @@
-"""The command that a user wants to have called when a run has ended."""
+"""The user's command that is called at the end of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOTIFY_S = 60.0
 
 
 def notify_command(text: str) -> list[str]:
-    """The words of ``--notify``; no shell reads them.
+    """The words of ``--notify``, which run without a shell.
 
     Raises:
         ArgumentError: there is no such command.
@@ -35,8 +35,8 @@ def notify_command(text: str) -> list[str]:
 
 
 def results(store: Path, exit_code: int, message: str, outcome: Outcome | None) -> dict[str, str]:
-    """The variables in which a command finds how a run ended. The numbers of points are absent
-    where the run ended with an error."""
+    """The environment variables that tell the command the end of a run. The numbers of points are
+    missing if the run ended with an error."""
     variables = {
         "CAMPAIGN_STORE": str(store),
         "CAMPAIGN_EXIT_CODE": str(exit_code),
@@ -56,9 +56,9 @@ def results(store: Path, exit_code: int, message: str, outcome: Outcome | None) 
 
 
 def notify(words: Sequence[str], variables: Mapping[str, str]) -> str:
-    """Call the command; a warning where it failed, or empty."""
+    """Call the command. Returns a warning if it failed, else an empty text."""
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             words,
             env={**os.environ, **variables},
             stdin=subprocess.DEVNULL,
@@ -70,7 +70,7 @@ def notify(words: Sequence[str], variables: Mapping[str, str]) -> str:
         return f"--notify: {words[0]} did not end in {NOTIFY_S:g} s, and was ended"
     except OSError as error:
         return f"--notify: {words[0]}: {error.strerror}"
-    if done.returncode:
-        output = done.stderr.decode("utf-8", "replace").strip().split("\n")[-1]
-        return f"--notify: {words[0]} ended with {done.returncode}: {output}"
+    if result.returncode:
+        output = result.stderr.decode("utf-8", "replace").strip().split("\n")[-1]
+        return f"--notify: {words[0]} ended with {result.returncode}: {output}"
     return ""

@@ -1,4 +1,4 @@
-"""Which planned points are still to be measured, and how a run ended."""
+"""The planned points that are still to be measured, and the outcome of a run."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dvfs.dataset import CLOCK_UNPROVEN, COMPLETE, OK
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a run ended: how many of the planned points are in which state.
+    """The outcome of a run: the numbers of planned points by state.
 
-    ``ok`` and ``clock_unproven``: the statuses of those that are measured. ``given_up``:
-    "site/partition" -> why no more of its points were measured in this run. ``max_node_hours``:
-    the limit of the run, None where it had none.
+    ``ok`` and ``clock_unproven``: the measured ones, by status. ``given_up``: "site/partition" ->
+    why this run measured no more of its points. ``max_node_hours``: the limit of the run, None
+    without one.
     """
 
     planned: int
@@ -40,7 +40,7 @@ class Outcome:
 
     @property
     def measured(self) -> int:
-        """How many points are measured."""
+        """The number of measured points."""
         return self.ok + self.clock_unproven
 
     @property
@@ -50,13 +50,13 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """Of a run that ended so."""
+        """The exit code of the run."""
         if self.interrupted:
             return INTERRUPTED
         return 0 if self.complete else 1
 
     def sentence(self, store: str, resume: str) -> str:
-        """How the run ended, in one line. ``resume``: the command that goes on with it."""
+        """The outcome in one line. ``resume``: the command that continues the campaign."""
         end = "complete" if self.complete else "not complete"
         if self.interrupted:
             end = "interrupted; run it again to continue"
@@ -82,19 +82,19 @@ class Outcome:
 
 
 def limit_option(max_node_hours: float | None) -> str:
-    """The option of ``run`` that sets a limit, after a blank; empty where there is none."""
+    """The option of ``run`` that sets a limit, after a blank; empty without a limit."""
     return "" if max_node_hours is None else f" --max-node-hours {max_node_hours:.12g}"
 
 
 def limit_text(max_node_hours: float | None) -> str:
-    """That a limit is reached."""
+    """The sentence that a limit is reached."""
     return f"{limit_option(max_node_hours).strip()} is reached"
 
 
 def missing_points(
     plan: Plan, state: Mapping[str, State], retry_failed: bool
 ) -> list[tuple[Point, int]]:
-    """(point, number of the attempt) of every planned point that is still to be measured."""
+    """(point, number of the attempt) of all planned points that are still to be measured."""
     missing = []
     for point in plan.points:
         status, attempt = state.get(point.id, NEVER)
@@ -115,13 +115,13 @@ def outcome(
     """Count the planned points by their state in the store."""
     count = Counter(state.get(p.id, NEVER)[0] for p in plan.points)
     planned, measured = len(plan.points), sum(count[status] for status in COMPLETE)
-    left = len(missing_points(plan, state, False))
+    n_left = len(missing_points(plan, state, False))
     return Outcome(
         planned=planned,
         ok=count[OK],
         clock_unproven=count[CLOCK_UNPROVEN],
-        failed=planned - measured - left,
-        left=left,
+        failed=planned - measured - n_left,
+        left=n_left,
         interrupted=interrupted and measured < planned,
         given_up=dict(given_up or {}),
         max_node_hours=max_node_hours,

@@ -42,14 +42,13 @@ SUPERVISE_S = 3.0
 IN_FLIGHT_A_WORKER = 4
 MOST_POINTS = 64
 STEP_TASK_S = 20.0
-"""The points of a setting share a task up to this duration where each change costs a job step."""
+"""The longest task of points of one setting, if each change of the setting costs a job step."""
 TASK_S_A_WORKER = 0.1
-"""With many workers a task takes at least so long for each of them: Dask's scheduler needs some
-milliseconds a task. A worker that dies loses no point that it has measured, but as many as are in
-its task may be measured again."""
+"""With many workers a task takes at least this time for each of them: Dask's scheduler needs some
+milliseconds for a task. A worker that dies loses no measured point, but all points of its task may
+be measured again."""
 QUIET_S = 45.0
-"""People are told where no task has finished for so long, or for three times as long as the last
-one took."""
+"""A message reports no finished task for this time, or for three times that of the last task."""
 
 Attempt = tuple[Point, int]
 """A point and the number of the attempt to measure it, from 0."""
@@ -77,7 +76,7 @@ class PartitionRun:
     finished_tasks: queue.SimpleQueue[FinishedTask]
     job_name: str
     starts: int
-    """How many starts may fail in a row."""
+    """The most starts that may fail in a row."""
     kernel_names: Mapping[tuple[str, str], str]
     """(label, parameters) -> the kernel's name for people."""
     in_flight: dict[str, tuple[tuple[Attempt, ...], Future[TaskResult]]] = field(
@@ -85,28 +84,28 @@ class PartitionRun:
     )
     points_in_flight: int = 0
     cluster_name: str | None = None
-    """The site's cluster, by the scheduler; None where it is not known."""
+    """The name of the site's cluster by the scheduler; None if unknown."""
     point_s: float | None = None
     """Mean seconds of a point in the last finished task; None before the first."""
     task_s: float = 0.0
     """Seconds of the last finished task."""
     alone: set[str] = field(default_factory=set)
-    """Ids of points from a task whose worker died: each is submitted in a task of its own."""
+    """The ids of points from a task whose worker died: each is submitted in a separate task."""
     submission_errors: list[LaunchError] = field(default_factory=list)
     """The scheduler's errors for jobs that it did not accept."""
     watch: QueueWatch | None = None
-    """Of the queue that its jobs are in; None without jobs."""
+    """The watch on the queue of its jobs; None without jobs."""
     cluster: Any = None
     client: Any = None
     job_workers: JobWorkers | None = None
     stopping: str = ""
-    """Why no more points begin here in this run, while the last ones finish."""
+    """Why no more points begin here in this run, while the last ones finish; empty otherwise."""
     given_up: str = ""
-    """Why nothing more is measured here in this run; empty where that is not so."""
+    """Why this run measures nothing more here; empty otherwise."""
     problem: str = ""
-    """Why jobs may be left."""
+    """Why jobs may remain after the end; empty otherwise."""
     kept_workers: int = 0
-    """So many workers are kept while further points may be chosen."""
+    """The workers that stay while further points may be chosen."""
     _opened_s: float = 0.0
     _closed_s: float | None = None
     _last_times: dict[str, JobTime] = field(default_factory=dict)
@@ -117,7 +116,7 @@ class PartitionRun:
     _reported: set[str] = field(default_factory=set)
     _seen_workers: frozenset[str] = frozenset()
     _progress_s: float = field(default_factory=time.monotonic)
-    """When a task finished, or a worker came or went."""
+    """The time when a task last finished, or the workers last changed."""
     _said_quiet: bool = False
 
     @property
@@ -127,7 +126,7 @@ class PartitionRun:
 
     @property
     def starting(self) -> bool:
-        """Whether the scheduler should be asked more often, since a job is expected to start."""
+        """Whether to ask the scheduler more often, because a job is expected to start."""
         return self.job_workers is not None and self.job_workers.starting
 
     def now(self) -> PartitionNow:
@@ -139,7 +138,7 @@ class PartitionRun:
         return replace(now, measuring=self._measured_now())
 
     def _measured_now(self) -> str:
-        """The first point that a worker says it measures; empty where none does."""
+        """The kernel and setting of the first point that a worker reports; empty without one."""
         points = {
             point.id: point for attempts, _ in self.in_flight.values() for point, _ in attempts
         }
@@ -152,20 +151,20 @@ class PartitionRun:
 
     @property
     def active(self) -> bool:
-        """Whether points are left and may be measured."""
+        """Whether points remain and may be measured."""
         return bool(self.left) and not self.given_up
 
     @property
     def wanted(self) -> int:
-        """How many workers there should be: at most those of the site file, and one a point left,
-        unless further points may be chosen."""
+        """The number of workers that should run: at most those of the site file, and at most one
+        for each remaining point, unless further points may be chosen."""
         if self.stopping:
             return 0
         return min(self.site.workers(self.partition), max(self.left, self.kept_workers))
 
     @property
     def left(self) -> int:
-        """Points that are not measured yet."""
+        """The number of points that are not measured yet."""
         return len(self.waiting) + self.points_in_flight
 
     def open(self, store: Store, dashboard: str) -> None:
@@ -196,8 +195,8 @@ class PartitionRun:
             self.cluster.scale(self.wanted)
 
     def job_times(self) -> dict[str, JobTime]:
-        """The time of each job by its id, as far as it is known now; without jobs of each worker,
-        which has the machine from the begin to the end."""
+        """Job id -> its time, as far as known. Without jobs there is one entry for each worker,
+        which has the machine from the start to the end."""
         if self.scheduler.has_jobs:
             return ({} if self.watch is None else self.watch.look.times(self.job_name)) | (
                 self._last_times
@@ -211,56 +210,58 @@ class PartitionRun:
 
     @property
     def node_s_since_look(self) -> float:
-        """The node-seconds that :meth:`job_times` does not have yet, as far as is known."""
+        """The node-seconds since the last look, which :meth:`job_times` lacks."""
         return 0.0 if self.watch is None else self.watch.look.node_s_since(self.job_name)
 
     def dashboard(self) -> str:
-        """The address at which the partition's Dask dashboard listens."""
+        """The address of the partition's Dask dashboard."""
         server = self.cluster.scheduler.services["dashboard"]
         every_address = ipaddress.ip_address(server.address).is_unspecified
         host = platform.node() if every_address else server.address
         return f"http://{f'[{host}]' if ':' in host else host}:{server.port}/status"
 
     def task_finished(self, seconds: float, points: int) -> None:
-        """Take the duration of a task of so many points, for the size of the next ones."""
+        """Record the duration of a task with this number of points; it sizes the next tasks."""
         self._progress_s, self._said_quiet = time.monotonic(), False
         if points:
             self.task_s, self.point_s = seconds, seconds / points
 
     def submit_tasks(self) -> None:
-        """Submit tasks until each worker has a few waiting, once there is room for one more for
-        each: many at once cost less."""
+        """If there is room for one more task for each worker, submit tasks until each has a few
+        waiting: many at once cost less."""
         workers = max(self.wanted, 1)
-        each = 1 if self.point_s is None else IN_FLIGHT_A_WORKER
-        room = max(each * workers, 8) - len(self.in_flight)
+        tasks_per_worker = 1 if self.point_s is None else IN_FLIGHT_A_WORKER
+        room = max(tasks_per_worker * workers, 8) - len(self.in_flight)
         if room < workers:
             return
         most_s = STEP_TASK_S if self.site.clocks.in_steps else TASK_S
         most_s = max(most_s, TASK_S_A_WORKER * workers)
         tasks: dict[str, tuple[Attempt, ...]] = {}
         while len(tasks) < room and self.waiting:
-            # New each time: for a known key Dask returns the earlier result. The same word each
-            # time: for each word before a number Dask's scheduler keeps a group for ever, and looks
-            # at all groups now and then.
+            # The number is new each time: for an earlier key Dask returns the earlier result. The
+            # word is the same each time: for each word before a number Dask's scheduler keeps a
+            # group for ever, and scans all groups now and then.
             tasks[f"measure-{next(self._numbers)}"] = tuple(self._next_task(workers, most_s))
         if not tasks:
             return
-        given = [[(p.as_dict(), number) for p, number in attempts] for attempts in tasks.values()]
-        futures = self.client.map(measure_points, given, key=list(tasks), pure=False, most_s=most_s)
+        inputs = [[(p.as_dict(), number) for p, number in attempts] for attempts in tasks.values()]
+        futures = self.client.map(
+            measure_points, inputs, key=list(tasks), pure=False, most_s=most_s
+        )
         for (key, attempts), future in zip(tasks.items(), futures, strict=True):
             self.in_flight[key] = (attempts, future)
             self.points_in_flight += len(attempts)
             future.add_done_callback(self._when_done(key, attempts))
 
     def ended(self, key: str) -> None:
-        """Forget a task that has ended."""
+        """Remove a task that has ended from those in flight."""
         attempts, _ = self.in_flight.pop(key)
         self.points_in_flight -= len(attempts)
 
     def _next_task(self, workers: int, most_s: float) -> Iterator[Attempt]:
-        """The points of the next task, removed from those waiting: one, or as many short ones as
-        fit into ``most_s``, or those of one setting that follow each other where each change
-        costs a job step; but no more than leaves work for every worker."""
+        """The points of the next task, removed from the waiting ones: one, or as many short ones as
+        fit into ``most_s``; or, if each change of the setting costs a job step, the next ones of
+        one setting. But at most a share that leaves work for every worker."""
         share = -(-len(self.waiting) // workers)
         fitting = 1 if self.point_s is None else int(most_s / max(self.point_s, 1e-6))
         in_steps = self.site.clocks.in_steps
@@ -283,7 +284,7 @@ class PartitionRun:
         return report
 
     def supervise(self) -> list[Note]:
-        """Replace workers that were lost; messages for people.
+        """Replace lost workers. Returns messages for people.
 
         Raises:
             SubmissionError: the scheduler does not accept the partition's jobs.
@@ -295,7 +296,7 @@ class PartitionRun:
         if self.stopping:
             threading.Thread(target=self._stop_workers, daemon=True).start()
         if self.job_workers is None:
-            # Dask itself does not always replace a process that was killed.
+            # Dask does not always replace a killed process.
             workers = self.site.workers(self.partition)
             if not self.stopping and len(self.cluster.workers) < workers:
                 self.cluster.scale(workers)
@@ -310,7 +311,7 @@ class PartitionRun:
         return [*messages, *delays, *self._quiet(now)]
 
     def _quiet(self, now_s: float) -> list[Note]:
-        """A message, once, where workers are connected and no task has finished for long."""
+        """A message, once, if workers are connected and no task has finished for long."""
         workers = {worker.name: worker for worker in self.cluster.scheduler.workers.copy().values()}
         names = frozenset(map(str, workers))
         if names != self._seen_workers or not names or not self.in_flight:
@@ -332,8 +333,7 @@ class PartitionRun:
         ]
 
     def _submission_delays(self) -> list[str]:
-        """The scheduler's messages since the last call about jobs that it does not accept now,
-        each once."""
+        """The scheduler's new messages about jobs that it does not accept now, each once."""
         texts = (
             str(error) for error in self.submission_errors if not isinstance(error, SubmissionError)
         )
@@ -343,26 +343,26 @@ class PartitionRun:
         return [f"{text}; submission is repeated until {who} accepts the job" for text in new_texts]
 
     def stop(self, reason: str) -> None:
-        """Let no more points begin: the partition is given up when those that are measured now have
+        """Let no more points begin, and give the partition up when the running ones have
         finished."""
         if not self.stopping:
             self.stopping, self._supervised = reason, -SUPERVISE_S
 
     def _stop_workers(self) -> None:
-        """Stop all workers that are connected, those too that have connected since the last call.
-        One that is lost does not answer, and the client may be closed meanwhile."""
+        """Stop all connected workers, including new ones since the last call. A lost worker does
+        not answer, and the client may be closed meanwhile."""
         with contextlib.suppress(Exception):
             self.client.run(stop_measuring, on_error="ignore")
 
     @property
     def stopped(self) -> bool:
-        """Whether no point is measured any more after :meth:`stop`."""
+        """Whether :meth:`stop` was called and no point is being measured."""
         return bool(self.stopping) and not (
             self.in_flight and self.cluster.scheduler_info["workers"]
         )
 
     def give_up(self, reason: str) -> None:
-        """Measure no more here in this run: what is left, another run can measure."""
+        """Measure no more here in this run; another run can measure the remaining points."""
         self.given_up = reason
         futures = [future for _, future in self.in_flight.values()]
         for attempts, _ in self.in_flight.values():
@@ -372,14 +372,14 @@ class PartitionRun:
         self.release(futures)
 
     def release(self, futures: Sequence[Future[TaskResult]] = ()) -> None:
-        """Begin to end the partition's workers, jobs and scheduler, in a thread."""
+        """Start to end the partition's workers, jobs and scheduler, in a thread."""
         if self._closing is None:
             futures = [*futures, *(future for _, future in self.in_flight.values())]
             self._closing = threading.Thread(target=self._close, args=(futures,))
             self._closing.start()
 
     def wait_released(self) -> None:
-        """Wait until :meth:`release` is done."""
+        """Wait for the end of :meth:`release`."""
         if self._closing is not None:
             self._closing.join()
 
@@ -396,7 +396,7 @@ class PartitionRun:
             try:
                 jobs = self.scheduler.cancel_jobs([self.job_name])
                 self._last_times = {job.id: job.time for job in jobs}
-            except LaunchError as error:  # the next run cancels them before it submits its own
+            except LaunchError as error:  # the next run cancels them before it submits new ones
                 self.problem = f"{error}; jobs named {self.job_name} may be left"
         self._closed_s = time.monotonic()
 
@@ -404,8 +404,8 @@ class PartitionRun:
 def partition_setup(
     plan: Plan, store: Store, site: str, partition: str, kernels: Iterable[str]
 ) -> PartitionSetup:
-    """What the workers of a partition must know to measure. The values of its variables are in
-    their environment, and nowhere else."""
+    """The set-up for the workers of a partition. The values of the partition's variables are in
+    their environment only."""
     return PartitionSetup(
         site=recorded_site(store, plan.sites[site]),
         protocol=plan.campaign.protocol,

@@ -14,12 +14,12 @@ from campaign.plan.plan import Plan
 
 
 def default_store(campaign: Path) -> Path:
-    """The store of a campaign file that names none: beside it, by its name."""
+    """The default store of a campaign file: in its folder, with its name."""
     return campaign.with_name(campaign.stem + ".store")
 
 
 def job_scripts(plan: Plan, store: Path) -> dict[str, dict[str, Any]]:
-    """Site/partition -> ``jobs`` (how many), ``script`` and ``steps`` (examples of job steps)."""
+    """Site/partition -> ``jobs`` (their number), ``script`` and ``steps`` (examples of steps)."""
     scripts = {}
     for site, partition in plan.partitions:
         name = job_name(store, site, partition)
@@ -35,9 +35,9 @@ def job_scripts(plan: Plan, store: Path) -> dict[str, dict[str, Any]]:
 
 def step_examples(plan: Plan, site: str, partition: str) -> list[str]:
     """The command of a step for each setting and number of ranks, without the program's arguments,
-    and that of the step inside it where a user's program has ranks.
+    and that of the step inside it if a user's program has ranks.
 
-    Empty where points are measured in subprocesses of the worker.
+    Empty if points are measured in subprocesses of the worker.
     """
     entry = plan.sites[site]
     setup = PartitionSetup(entry, plan.campaign.protocol, ())

@@ -31,13 +31,13 @@ class ShowsProgress(Protocol):
         """The number of points to measure and the dashboard's address of each partition."""
 
     def point_finished(self, partition: str, status: str, will_retry: bool) -> None:
-        """A point was measured, or failed."""
+        """Count a point that was measured, or failed."""
 
     def show(self, now: Mapping[str, PartitionNow]) -> None:
-        """Show how the partitions stand that are not done."""
+        """Show the state of the active partitions."""
 
     def line(self, partition: str) -> str:
-        """A partition's line; empty where nothing of it is measured in this run."""
+        """A partition's line; empty if this run measures no point of it."""
 
     def note(self, text: str, *lines: str) -> None:
         """Show a message, and further lines indented."""
@@ -47,15 +47,15 @@ class ShowsProgress(Protocol):
 
 
 def progress_for(quiet: bool = False) -> PlainProgress:
-    """Bars where standard error is a terminal, otherwise lines."""
+    """Bars if standard error is a terminal, otherwise lines."""
     if sys.stderr.isatty() and not quiet:
         return BarProgress()
     return PlainProgress(quiet)
 
 
 class PlainProgress:
-    """A line for each partition on standard error at its end, and every ten seconds where it has
-    changed; every ten minutes where it has not."""
+    """A line for each partition on standard error: at its end, and every ten seconds if it has
+    changed, else every ten minutes."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
@@ -77,8 +77,8 @@ class PlainProgress:
         self._began = self._shown = time.monotonic()
         missing = missing_extra("bokeh")
         for partition, count in points.items():
-            shown = f"dashboard {dashboards[partition]}" if missing is None else str(missing)
-            self._say(f"{partition}: {count} points to measure; {shown}")
+            dashboard = f"dashboard {dashboards[partition]}" if missing is None else str(missing)
+            self._say(f"{partition}: {count} points to measure; {dashboard}")
 
     def point_finished(self, partition: str, status: str, will_retry: bool) -> None:
         """See :class:`ShowsProgress`."""
@@ -90,7 +90,7 @@ class PlainProgress:
         self._show(partition)
 
     def left(self, partition: str) -> int:
-        """Points of a partition that are not done yet."""
+        """The number of a partition's points that are not done yet."""
         return self.total[partition] - self.done[partition] - self.failed[partition]
 
     def show(self, now: Mapping[str, PartitionNow]) -> None:
@@ -161,14 +161,14 @@ class BarProgress(PlainProgress):
         )
         from rich.text import Text  # noqa: PLC0415
 
-        shown = self
+        progress = self
 
         class Bars(Progress):
             """The bars, and below them a line for each partition that is not done."""
 
             def get_renderables(self) -> Iterable[RenderableType]:
                 yield from super().get_renderables()
-                for name, now in shown.now.items():
+                for name, now in progress.now.items():
                     yield Text(printable(f"{name}: {now}"), no_wrap=True, overflow="ellipsis")
 
         self._bars = Bars(

@@ -1,4 +1,4 @@
-"""What starts the workers of a partition: an interface, with a file in this folder for each kind.
+"""The interface of schedulers, which start the workers of a partition. Each kind is a file here.
 
 A new scheduler is a class in one file, and a line in :data:`sites.site_file.SCHEDULERS` or an
 entry point of an installed package.
@@ -35,20 +35,20 @@ class SubmissionError(LaunchError):
 
 
 class Phase(Enum):
-    """What a job does, by the scheduler's word for it."""
+    """The phase of a job, from the scheduler's state."""
 
     WAITING = auto()
     RUNNING = auto()
     ENDING = auto()
-    """It does not run any more, and its nodes are not free yet."""
+    """The job has stopped, and its nodes are not free yet."""
     OVER = auto()
     OTHER = auto()
-    """It may still run: it is being configured, suspended or requeued."""
+    """The job may still run: it is being configured, suspended or requeued."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueuedJob:
-    """A job: ``state`` and ``reason`` in the scheduler's words, ``held`` where it waits for
+    """A job. ``state``, ``reason``: in the scheduler's words. ``held``: whether it waits for
     ever."""
 
     id: str
@@ -61,14 +61,14 @@ class QueuedJob:
 
 
 class Scheduler(ABC):
-    """What starts the workers of a site's partitions.
+    """A scheduler: it starts the workers of a site's partitions.
 
-    Without jobs (``has_jobs`` False) workers are processes of this machine, and what is below
-    :meth:`start` answers that there are none.
+    Without jobs (``has_jobs`` False) workers are processes of this machine, and the methods below
+    :meth:`start` answer that there are no jobs.
     """
 
     title: ClassVar[str]
-    """What people call it."""
+    """Its name for people."""
     has_jobs: ClassVar[bool] = False
 
     def __init__(self, site: Site) -> None:
@@ -78,34 +78,33 @@ class Scheduler(ABC):
     def start(
         self, partition: str, job_name: str, store: Path, dashboard: str, errors: list[LaunchError]
     ) -> SpecCluster:
-        """A Dask scheduler on this host, whose workers are on the partition's nodes.
+        """Start a Dask scheduler on this host, with workers on the partition's nodes.
 
         Args:
             partition: the partition's name in the site file.
             job_name: the name of its jobs.
             store: the store's folder, for logs and for the cluster's certificates.
-            dashboard: host:port where Dask's dashboard listens.
-            errors: errors of later submissions are added to it.
+            dashboard: host:port of Dask's dashboard.
+            errors: the list to which errors of later submissions are appended.
 
         Raises:
-            LaunchError: it cannot start.
+            LaunchError: the workers cannot start.
         """
 
     def tidy(self, partition: str) -> None:  # noqa: B027  (there may be nothing)
-        """Remove what dead workers of a partition have left on this host."""
+        """Remove the files of a partition's dead workers on this host."""
 
     def cluster_name(self) -> str | None:
-        """The name of the site's cluster; None where it is not known."""
+        """The name of the site's cluster; None if unknown."""
         return None
 
     def placement(self, partition: str, cluster: str | None) -> dict[str, Any] | None:
-        """Where a partition's jobs should run, for its workers to check; None where that is not
-        checked. ``cluster``: of :meth:`cluster_name`."""
+        """The planned placement of a partition's jobs, for its workers to check; None for no check.
+        ``cluster``: that of :meth:`cluster_name`."""
         return None
 
     def queued_jobs(self, names: Iterable[str]) -> tuple[QueuedJob, ...]:
-        """This user's jobs of these names, with those that have ended, as long as the scheduler
-        lists them.
+        """This user's jobs with these names, including ended ones that the scheduler still lists.
 
         Raises:
             LaunchError: the scheduler does not answer.
@@ -115,9 +114,8 @@ class Scheduler(ABC):
     def cancel_jobs(
         self, names: Sequence[str], only_id: str | None = None
     ) -> tuple[QueuedJob, ...]:
-        """Cancel this user's jobs of these names, such as those that a killed driver left, or only
-        the one of them that has an id. Returns :meth:`queued_jobs`; those that were cancelled are
-        ending.
+        """Cancel this user's jobs with these names, such as those of a killed driver; with
+        ``only_id``, only that one. Returns :meth:`queued_jobs`, with cancelled ones as ending.
 
         Raises:
             LaunchError: the scheduler does not answer.
@@ -125,17 +123,17 @@ class Scheduler(ABC):
         return ()
 
     def remedy(self, reason: str) -> str | None:
-        """What to change where a job with this reason can never start; None where it may start."""
+        """The remedy if a job with this reason can never start; None if it may start."""
         return None
 
     def job_script(self, partition: str, job_name: str) -> str:
-        """The script of a partition's job, to be shown; empty where there is none."""
+        """The script of a partition's job, for display; empty without jobs."""
         return ""
 
     def run_in_job(
         self, partition: str, job_name: str, script: str, minutes: int, timeout_s: float
     ) -> str:
-        """What a shell script prints that runs on a node of a partition, in a job of its own.
+        """Run a shell script in a separate job on a node of a partition, and return its output.
 
         Raises:
             LaunchError: the job could not be started, failed, or did not end in ``timeout_s``.
@@ -150,18 +148,18 @@ class Scheduler(ABC):
         options: Sequence[str],
         workers: Iterable[str],
     ) -> str:
-        """Submit a driver as a job; the job's id.
+        """Submit a driver as a job, and return the job's id.
 
         Args:
-            command: the driver's words.
+            command: the driver's command line.
             name: the job's name.
             log: the file for its output.
-            options: the scheduler's options that the user adds.
-            workers: the partitions of the site where the driver will start workers. It takes none
-                of the nodes for which they wait, unless ``options`` say where it runs.
+            options: the user's options for the scheduler.
+            workers: the partitions of the site where the driver will start workers. The driver's
+                job avoids the nodes for which they wait, unless ``options`` choose its nodes.
 
         Raises:
-            ArgumentError: the workers want every node on which the driver's job can run.
+            ArgumentError: the workers need every node on which the driver's job can run.
             LaunchError: the scheduler does not accept the job.
         """
         raise ArgumentError(f"{self.site.name} has no jobs")
@@ -169,8 +167,8 @@ class Scheduler(ABC):
 
 def scheduler_of(site: Site, partition: str) -> Scheduler:
     """The scheduler of a site's partition."""
-    made: Scheduler = SCHEDULERS.load(site.partitions[partition].scheduler)(site)
-    return made
+    scheduler: Scheduler = SCHEDULERS.load(site.partitions[partition].scheduler)(site)
+    return scheduler
 
 
 def job_name(store_root: Path, site: str, partition: str) -> str:

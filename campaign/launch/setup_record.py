@@ -1,5 +1,5 @@
-"""The record of how measurements are made (:mod:`campaign.store.setups`), as far as it is known
-where it is made: the driver knows the plan, a worker its node and its Slurm job too."""
+"""Makes the record of a set-up (:mod:`campaign.store.setups`): the driver makes the part of the
+plan; a worker adds its node and its Slurm job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GIT_S = 10.0
 
 
 def planned_record(setup: PartitionSetup) -> dict[str, Any]:
-    """The part that is known before anything is measured."""
+    """The part of the record that is known before a measurement."""
     record = {
         "campaign": setup.campaign,
         "site": setup.site.model_dump(mode="json"),
@@ -40,10 +40,10 @@ def planned_record(setup: PartitionSetup) -> dict[str, Any]:
 
 
 def node_record(setup: PartitionSetup) -> dict[str, Any]:
-    """The whole record, on the node that measures."""
+    """The whole record, made on the node that measures."""
     facts: dict[str, Any] = {"node": {"name": node_name(), **node_facts()}, "slurm": slurm_facts()}
     if not setup.site.is_simulated:
-        log_left_over(Path("/"))  # a limit that a killed process set is not the node's
+        log_left_over(Path("/"))  # a limit that a killed process has set is not the node's
         if limits_w := power_limits_w():
             facts["node"]["power_limits_w"] = limits_w
         if preference := energy_preference_in_force(Path("/")):
@@ -54,14 +54,14 @@ def node_record(setup: PartitionSetup) -> dict[str, Any]:
 
 
 def package_versions() -> dict[str, Any]:
-    """``version`` of this package, its ``commit`` where it is known, and ``python``."""
+    """The ``version`` of this package, its ``commit`` if known, and that of ``python``."""
     facts = {"version": version(PACKAGE), "commit": _commit(), "python": platform.python_version()}
     return {name: fact for name, fact in facts.items() if fact}
 
 
 def _commit() -> str:
-    """The commit: of the checkout that this file is in ("-dirty": with changes), or the one that
-    pip installed from (PEP 610); empty where there is none."""
+    """The commit of the checkout with this file ("-dirty": with changes), or the one from which pip
+    installed the package (PEP 610); empty if there is none."""
     if (ROOT / ".git").exists():
         return _git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
     try:
@@ -73,7 +73,7 @@ def _commit() -> str:
 
 def _git(*words: str) -> str:
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             ["git", "-C", str(ROOT), *words],
             capture_output=True,
             text=True,
@@ -82,4 +82,4 @@ def _git(*words: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return result.stdout.strip() if result.returncode == 0 else ""

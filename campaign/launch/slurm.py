@@ -1,8 +1,7 @@
-"""Workers in Slurm jobs: scripts, submission, the queue, and what a job that cannot start needs.
+"""Workers in Slurm jobs: scripts, submission, the queue, and remedies for jobs that cannot start.
 
 Slurm's commands run without the user's variables of Slurm (:mod:`sites.slurm_environment`), and
-what they print is read from its parsable form. A job is cancelled only where it has a name of the
-campaign and is this user's.
+print in their parsable form. Only jobs of this user with a name of the campaign are cancelled.
 """
 
 from __future__ import annotations
@@ -49,13 +48,12 @@ NOT_NOW = re.compile(
     re.IGNORECASE,
 )
 """sbatch's errors when the controller does not answer, a partition is down, or a user has too many
-jobs: submission is tried again."""
+jobs: submission is repeated."""
 JOB_ID = re.compile(r"^(?:Submitted batch job )?(\d+)(?:;\S+| on cluster \S+)?\s*$", re.MULTILINE)
 """The line with a job's id, by ``sbatch --parsable`` and without it. A site may print other lines
 before it."""
 FORMAT = "%i|%j|%T|%M|%D|%r"
-"""Id, name, state, elapsed time, nodes, and the reason, which may contain anything but a line's
-end."""
+"""Id, name, state, elapsed time, nodes, and the reason, a line of any characters."""
 JOB_LINE = re.compile(r"^(\d+)\|([^|\n]+)\|(\w+)\|([^|\n]*)\|([^|\n]*)\|(.*)$", re.MULTILINE)
 ELAPSED = re.compile(r"(\d+-)?\d+(:\d+){1,2}")
 PHASES = {
@@ -70,8 +68,8 @@ PHASES = {
         Phase.OVER,
     ),
 }
-"""By squeue's words (its manual, JOB STATE CODES). Slurm lists a job that is over for some time
-(MinJobAge)."""
+"""squeue's state (its manual, JOB STATE CODES) -> the phase. Slurm lists a job for some time after
+its end (MinJobAge)."""
 REMEDIES = (
     (
         r"PartitionTimeLimit|.*MaxWallDurationPerJobLimit|QOSTimeLimit|AssociationTimeLimit",
@@ -95,11 +93,11 @@ REMEDIES = (
         "correct the partition's directives, cores or memory in the site file",
     ),
 )
-"""Reasons for which a job can never start as it is (squeue's manual, JOB REASON CODES, and Slurm's
-job_state_reason_string), and what to change. Any other reason may pass: resources, priorities,
-other jobs of the same user, reservations, nodes or partitions that are down."""
+"""Reasons for which an unchanged job can never start (squeue's manual, JOB REASON CODES, and
+Slurm's job_state_reason_string), and the remedies. Any other reason may pass: resources,
+priorities, other jobs of the same user, reservations, nodes or partitions that are down."""
 STOP_BEFORE_S = 120
-"""The driver is interrupted so long before its job's time limit, and ends in order."""
+"""The time before its job's limit at which the driver is interrupted, so that it ends cleanly."""
 DRIVER_SCRIPT = """\
 #!/bin/bash
 # The driver submits jobs of its own, which must not inherit what Slurm set for this one.
@@ -109,7 +107,7 @@ exec {command}
 
 
 class SlurmScheduler(Scheduler):
-    """The Slurm of a site, where it is reached from this host."""
+    """The Slurm of a site, reached from this host."""
 
     title = "Slurm"
     has_jobs = True
@@ -117,7 +115,7 @@ class SlurmScheduler(Scheduler):
     def command(self, *words: str) -> tuple[list[str], dict[str, str]]:
         """The command line of one of Slurm's commands, and its environment.
 
-        Behind a prefix, such as ssh, a command cleans its environment itself. ssh passes its
+        With a prefix, such as ssh, the command line also cleans the environment. ssh passes its
         command to a shell of the other host, so that it is quoted as one word.
         """
         slurm = self.site.slurm
@@ -136,12 +134,12 @@ class SlurmScheduler(Scheduler):
         """Run one of Slurm's commands with a text as its input, and return its output.
 
         Raises:
-            LaunchError: it failed, or did not answer in time.
+            LaunchError: the command failed, or did not answer in time.
         """
         argv, environment = self.command(*words)
         name = self.site.name
         try:
-            done = run_slurm(argv, environment, CALL_TIMEOUT_S, stdin)
+            result = run_slurm(argv, environment, CALL_TIMEOUT_S, stdin)
         except FileNotFoundError:
             raise LaunchError(
                 f"{name}: {argv[0]} is not on this host; run where Slurm's commands are, or set "
@@ -151,13 +149,13 @@ class SlurmScheduler(Scheduler):
             raise LaunchError(
                 f"{name}: {words[0]} did not answer in {CALL_TIMEOUT_S:g} s; is the controller up?"
             ) from None
-        if done.returncode != 0:
-            output = _with_remedy(done.stderr.strip() or done.stdout.strip())
+        if result.returncode != 0:
+            output = _with_remedy(result.stderr.strip() or result.stdout.strip())
             raise LaunchError(f"{name}: {words[0]}: {output}")
-        return done.stdout
+        return result.stdout
 
     def cluster_name(self) -> str | None:
-        """As scontrol says it."""
+        """The name that scontrol prints."""
         try:
             printed = self.call("scontrol", "show", "config")
         except LaunchError:
@@ -170,11 +168,10 @@ class SlurmScheduler(Scheduler):
         return planned_placement(partition, entry, cluster, self.site.nodes_per_point)
 
     def submit(self, script: str, *options: str) -> str:
-        """Submit a batch script's text, which need not be on the host that submits; the job's id.
+        """Submit a batch script by its text, not as a file of this host; return the job's id.
 
         Raises:
-            SubmissionError: Slurm does not accept the job, or no id can be read from what sbatch
-                prints.
+            SubmissionError: Slurm does not accept the job, or sbatch's output has no id.
             LaunchError: Slurm does not accept it now.
         """
         try:
@@ -190,7 +187,7 @@ class SlurmScheduler(Scheduler):
         return str(ids[-1])
 
     def queued_jobs(self, names: Iterable[str]) -> tuple[QueuedJob, ...]:
-        """As squeue lists them."""
+        """The jobs that squeue lists."""
         return jobs_listed(
             self.call(
                 "squeue",
@@ -205,29 +202,30 @@ class SlurmScheduler(Scheduler):
     def cancel_jobs(
         self, names: Sequence[str], only_id: str | None = None
     ) -> tuple[QueuedJob, ...]:
-        """By scancel."""
+        """Cancel by scancel."""
         jobs = self.queued_jobs(names)
-        left = [job.id for job in jobs if job.phase != Phase.OVER and only_id in (None, job.id)]
-        if left:
-            self.call("scancel", *left)
+        to_cancel = [
+            job.id for job in jobs if job.phase != Phase.OVER and only_id in (None, job.id)
+        ]
+        if to_cancel:
+            self.call("scancel", *to_cancel)
         return tuple(
             replace(job, phase=Phase.ENDING, time=job.time.model_copy(update={"ended": True}))
-            if job.id in left
+            if job.id in to_cancel
             else job
             for job in jobs
         )
 
     def remedy(self, reason: str) -> str | None:
         """See :data:`REMEDIES`."""
-        for words, change in REMEDIES:
-            if re.fullmatch(words, reason):
+        for pattern, change in REMEDIES:
+            if re.fullmatch(pattern, reason):
                 return change
         return None
 
     def job_script(self, partition: str, job_name: str) -> str:
-        """The job script for a node of a partition, to be shown. A running campaign fills in the
-        scheduler's address, the certificates' paths, the worker's name and the values of
-        secrets."""
+        """The job script of a partition, for display. A running campaign fills in the scheduler's
+        address, the certificates' paths, the worker's name and the values of secrets."""
         shown = self._without_secrets(partition)
         job = shown.job_class()(
             scheduler="SCHEDULER",
@@ -237,7 +235,7 @@ class SlurmScheduler(Scheduler):
         return _script_of(job)
 
     def _without_secrets(self, partition: str) -> Self:
-        """With :data:`NOT_SHOWN` in place of each value that a partition calls secret."""
+        """A copy with :data:`NOT_SHOWN` in place of each value that the partition calls secret."""
         entry = self.site.partitions[partition]
         environment = entry.environment
         shown = environment.variables | dict.fromkeys(environment.secrets, NOT_SHOWN)
@@ -247,16 +245,16 @@ class SlurmScheduler(Scheduler):
         return type(self)(self.site.model_copy(update={"partitions": partitions}))
 
     def job_class(self, errors: list[LaunchError] | None = None) -> type[SLURMJob]:
-        """dask-jobqueue's job, submitted and cancelled by this class.
+        """A class of dask-jobqueue's jobs that this object submits and cancels.
 
-        sbatch's errors are added to ``errors``, because Dask's cluster does not report them.
+        It appends sbatch's errors to ``errors``, because Dask's cluster does not report them.
         """
         slurm = self
 
         class SiteJob(SLURMJob):
             @contextlib.contextmanager
             def job_file(self) -> Iterator[str]:
-                """No file, and no line in a log: the script may hold values that are secret."""
+                """Write no file, and no line in a log: the script may contain secret values."""
                 yield ""
 
             async def _submit_job(self, script_filename: str) -> str:
@@ -271,17 +269,16 @@ class SlurmScheduler(Scheduler):
                 if self.job_id:
                     with contextlib.suppress(LaunchError):  # the run's end cancels all jobs by name
                         await asyncio.to_thread(slurm.cancel_jobs, [self.job_name], self.job_id)
-                # dask-jobqueue does not set it, and SpecCluster asserts it
+                # dask-jobqueue does not set this, and SpecCluster asserts it
                 self.status = Status.closed
 
         return SiteJob
 
     def job_keywords(self, partition: str, job_name: str, log_folder: str | None) -> dict[str, Any]:
-        """dask-jobqueue's keywords for a partition's jobs: one worker in each job, on its first
+        """dask-jobqueue's keywords for a partition's jobs, each with one worker, on its first
         node."""
         entry = self.site.partitions[partition]
-        # A lost job is replaced here. A requeued one would run after two minutes, beside the new
-        # one.
+        # The driver replaces a lost job. A requeued one would run in addition, after two minutes.
         nodes = self.site.nodes_per_point
         directives = [f"-N {nodes}", "--no-requeue"]
         if nodes > 1:  # dask-jobqueue asks for one task, and the last of two options counts
@@ -293,7 +290,7 @@ class SlurmScheduler(Scheduler):
         if entry.qos is not None:
             directives.append(f"--qos={shlex.quote(entry.qos)}")
         if log_folder is not None:
-            # % begins a field of the name, and %% is a %
+            # % begins a field in the name, and %% is a %
             directives.append(f"-o {shlex.quote(log_folder.replace('%', '%%') + '/%x-%j.log')}")
         directives += entry.directives
         return {
@@ -322,10 +319,10 @@ class SlurmScheduler(Scheduler):
     def start(
         self, partition: str, job_name: str, store: Path, dashboard: str, errors: list[LaunchError]
     ) -> SLURMCluster:
-        """A job for each worker, with TLS between them and the scheduler.
+        """Start a job for each worker, with TLS between workers and scheduler.
 
-        The certificates are made for this cluster. While it runs they are in the store's folder
-        ``tls``, which only the owner can read.
+        The cluster has new certificates. While it runs they are in the store's folder ``tls``,
+        which only the owner can read.
         """
         logs, tls = store / "logs", store / "tls"
         logs.mkdir(parents=True, exist_ok=True)
@@ -357,25 +354,25 @@ class SlurmScheduler(Scheduler):
 
     def _check_interface(self, partition: str) -> None:
         """Raise SubmissionError if this host lacks the partition's network interface."""
-        wanted = self.site.partitions[partition].interface
+        interface = self.site.partitions[partition].interface
         existing = psutil.net_if_addrs()
-        if wanted is not None and wanted not in existing:
+        if interface is not None and interface not in existing:
             raise SubmissionError(
                 f"{self.site.name}: partitions.{partition}.interface: this host has no network "
-                f"interface {wanted!r}; it has {', '.join(sorted(existing))}"
+                f"interface {interface!r}; it has {', '.join(sorted(existing))}"
             )
 
     def run_in_job(
         self, partition: str, job_name: str, script: str, minutes: int, timeout_s: float
     ) -> str:
-        """By srun, after the partition's modules are loaded and its variables are set."""
+        """Run by srun, after loading the partition's modules and setting its variables."""
         entry = self.site.partitions[partition]
         options = _srun_options(entry, partition, minutes)
         argv, environment = self.command("srun", *options, f"--job-name={job_name}", "bash", "-s")
         where = f"{self.site.name}/{partition}"
         try:
             text = "\n".join([*prologue(entry), script]) + "\n"
-            done = run_slurm(argv, environment, timeout_s, text)
+            result = run_slurm(argv, environment, timeout_s, text)
         except FileNotFoundError:
             raise LaunchError(
                 f"{where}: {argv[0]} is not on this host; run where Slurm's commands are, or "
@@ -388,13 +385,15 @@ class SlurmScheduler(Scheduler):
         except subprocess.TimeoutExpired:
             self._cancel_quietly(job_name)
             raise LaunchError(f"{where}: the job did not end within {timeout_s:g} s") from None
-        if done.returncode != 0:
-            output = (done.stderr.strip() or done.stdout.strip())[-MAX_OUTPUT_CHARS:]
-            raise LaunchError(f"{where}: srun ended with {done.returncode}: {_with_remedy(output)}")
-        return done.stdout
+        if result.returncode != 0:
+            output = (result.stderr.strip() or result.stdout.strip())[-MAX_OUTPUT_CHARS:]
+            raise LaunchError(
+                f"{where}: srun ended with {result.returncode}: {_with_remedy(output)}"
+            )
+        return result.stdout
 
     def _cancel_quietly(self, job_name: str) -> None:
-        """Take the job out of the queue; a signal to this host's srun may not have reached it."""
+        """Remove the job from the queue; a signal to this host's srun may not have reached it."""
         with contextlib.suppress(LaunchError):
             self.cancel_jobs([job_name])
 
@@ -406,7 +405,7 @@ class SlurmScheduler(Scheduler):
         options: Sequence[str],
         workers: Iterable[str],
     ) -> str:
-        """By sbatch."""
+        """Submit by sbatch."""
         return self.submit(
             DRIVER_SCRIPT.format(command=shlex.join(command)),
             f"--job-name={name}",
@@ -421,10 +420,10 @@ class SlurmScheduler(Scheduler):
 
     def away_from_workers(self, options: Sequence[str], workers: Iterable[str]) -> list[str]:
         """The option that keeps a driver's job off the nodes for which the workers of partitions
-        wait; none where they leave it a node, or where the options choose the node.
+        wait; none if the workers leave a node free, or if the options choose the node.
 
         Raises:
-            ArgumentError: the workers want every node on which the driver's job can run.
+            ArgumentError: the workers need every node on which the driver's job can run.
             LaunchError: sinfo failed, or did not answer in time.
         """
         if any(word.startswith(("--nodelist", "--nodefile", "--exclude")) for word in options):
@@ -437,21 +436,21 @@ class SlurmScheduler(Scheduler):
             nodes.setdefault(name.removesuffix("*"), set()).add(node)
         partitions = [word.partition("=")[2] for word in options if word.startswith("--partition=")]
         for_driver = _nodes_of(partitions[-1] if partitions else default, nodes)
-        wanted: set[str] = set()
+        reserved: set[str] = set()
         for name in workers:
             entry = self.site.partitions[name]
             for_workers = _nodes_of(planned_placement(name, entry, None)["partition"], nodes)
             if for_driver & for_workers and len(for_workers) <= entry.nodes:
-                wanted |= for_workers
-        if for_driver and for_driver <= wanted:
+                reserved |= for_workers
+        if for_driver and for_driver <= reserved:
             raise ArgumentError(
                 f"--submit: the driver's job would take one of the {len(for_driver)} nodes for "
                 f"which its workers wait; name another partition, such as "
                 f"--submit-options=--partition=OTHER, or have fewer nodes measure (key nodes of "
                 f"the partition in the site file), or run the driver on this host with --detach"
             )
-        taken = sorted(for_driver & wanted)
-        return [f"--exclude={','.join(taken)}"] if taken else []
+        excluded = sorted(for_driver & reserved)
+        return [f"--exclude={','.join(excluded)}"] if excluded else []
 
 
 def _script_of(job: SLURMJob) -> str:
@@ -460,16 +459,16 @@ def _script_of(job: SLURMJob) -> str:
 
 
 def jobs_listed(printed: str) -> tuple[QueuedJob, ...]:
-    """The jobs in what squeue printed by :data:`FORMAT`."""
+    """The jobs in squeue's output in :data:`FORMAT`."""
     jobs = []
     for job_id, name, state, elapsed, nodes, reason in JOB_LINE.findall(printed):
-        known = ELAPSED.fullmatch(elapsed) is not None
+        has_elapsed = ELAPSED.fullmatch(elapsed) is not None
         phase = PHASES.get(state, Phase.OTHER)
         # Slurm stops counting when a job begins to end.
         time = JobTime(
-            elapsed_s=walltime_s(elapsed) if known else 0.0,
+            elapsed_s=walltime_s(elapsed) if has_elapsed else 0.0,
             nodes=int(nodes) if nodes.isdecimal() else 1,
-            ended=known and phase in (Phase.ENDING, Phase.OVER),
+            ended=has_elapsed and phase in (Phase.ENDING, Phase.OVER),
         )
         jobs.append(
             QueuedJob(
@@ -486,7 +485,7 @@ def jobs_listed(printed: str) -> tuple[QueuedJob, ...]:
 
 
 def prologue(partition: Partition) -> list[str]:
-    """A job script's first lines: modules and variables, quoted for the shell.
+    """The first lines of a job script: modules and variables, quoted for the shell.
 
     A module that cannot be loaded ends the job with the status of ``module load``.
     """
@@ -499,7 +498,7 @@ def prologue(partition: Partition) -> list[str]:
 
 
 def _with_remedy(output: str) -> str:
-    """What one of Slurm's commands printed as it failed, and a remedy where it knows no Slurm."""
+    """The output of a failed Slurm command, with a remedy if it cannot reach a Slurm."""
     if "Could not establish a configuration source" not in output:
         return output
     return (
@@ -521,5 +520,5 @@ def _srun_options(partition: Partition, name: str, minutes: int) -> list[str]:
 
 
 def _nodes_of(partitions: str, nodes: Mapping[str, set[str]]) -> set[str]:
-    """The nodes of partitions, a list as sbatch takes it."""
+    """The nodes of partitions, whose names are joined by commas as for sbatch."""
     return set().union(*(nodes.get(name, set()) for name in partitions.split(",")))

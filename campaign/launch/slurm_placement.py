@@ -1,8 +1,8 @@
-"""Where Slurm has put a worker, compared with what was planned.
+"""Compares the placement of a worker by Slurm with the planned one.
 
-Slurm may move a job that was planned for one partition to another one: by a plugin of the site, by
-an administrator, or by an option in the site file's directives. What is measured there must not be
-stored as the planned partition's.
+Slurm may run a job that was planned for one partition in another: by a plugin of the site, by an
+administrator, or by an option in the site file's directives. Measurements there must not be stored
+as those of the planned partition.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VARIABLES = {
     "node": "SLURMD_NODENAME",
     "number of nodes": "SLURM_JOB_NUM_NODES",
 }
-"""What Slurm says in a job's environment. Slurm before 22.05 does not say the constraint."""
+"""The variables of a job's environment. Slurm before 22.05 does not set the constraint."""
 DIRECTIVES = {
     "partition": ("-p", "--partition"),
     "constraint": ("-C", "--constraint"),
@@ -31,19 +31,19 @@ DIRECTIVES = {
 
 
 class PlacementError(Exception):
-    """A worker is not where its partition's jobs were planned. No point has failed."""
+    """A worker is not in its planned place. No point has failed."""
 
 
 def planned_placement(
     name: str, partition: Partition, cluster: str | None, nodes: int = 1
 ) -> dict[str, Any]:
-    """Where the jobs of a partition should run: its directives decide, as they do for sbatch.
+    """The planned placement of a partition's jobs. Its directives decide, as they do for sbatch.
 
     Args:
-        name: the partition's name in the site file, and in Slurm where no directive names another.
-        partition: its entry.
-        cluster: the name of the site's cluster, None where it is unknown.
-        nodes: how many a job has.
+        name: the partition's name in the site file, and in Slurm if no directive names another.
+        partition: the partition's entry.
+        cluster: the name of the site's cluster, None if unknown.
+        nodes: the number of nodes of a job.
     """
     planned = {
         "cluster": cluster,
@@ -67,26 +67,26 @@ def planned_placement(
 def check_placement(
     planned: Mapping[str, Any], environment: Mapping[str, str] | None = None
 ) -> None:
-    """Compare :func:`planned_placement` with what Slurm says to the job of this process.
+    """Compare :func:`planned_placement` with Slurm's variables in the job of this process.
 
-    Of a list of partitions or nodes one is enough, and all features of the planned constraint must
-    be among those of the job. What Slurm does not say is not compared.
+    One match in a list of partitions or nodes is enough, and the job must have all features of the
+    planned constraint. A variable that Slurm does not set is not compared.
 
     Raises:
-        PlacementError: it differs.
+        PlacementError: they differ.
     """
-    given = os.environ if environment is None else environment
+    variables = os.environ if environment is None else environment
     for thing, variable in VARIABLES.items():
-        expected, found = planned[thing], given.get(variable)
-        if not expected or not found:
+        expected, actual = planned[thing], variables.get(variable)
+        if not expected or not actual:
             continue
         if thing == "constraint":
-            right = _features(expected) <= _features(found)
-        else:  # of a list of nodes in brackets only Slurm knows the names
-            right = found in expected.split(",") or "[" in expected
-        if not right:
+            matches = _features(expected) <= _features(actual)
+        else:  # only Slurm can expand a list of nodes in brackets
+            matches = actual in expected.split(",") or "[" in expected
+        if not matches:
             raise PlacementError(
-                f"Slurm runs the job of this worker in {thing} {found!r} ({variable}), where "
+                f"Slurm runs the job of this worker in {thing} {actual!r} ({variable}), where "
                 f"{expected!r} was planned; nothing is measured there"
             )
 

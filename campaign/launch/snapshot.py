@@ -21,7 +21,7 @@ MEASURING = "measuring"
 ENDING = "ending"
 ENDED = "ended"
 PHASES = (SUBMITTED, STARTING, MEASURING, ENDING, ENDED)
-"""Of a run, in order. ``submitted``: the driver's own job waits in Slurm's queue."""
+"""The phases of a run, in order. ``submitted``: the driver's job waits in Slurm's queue."""
 RUNNING = "running"
 WAITING = "waiting"
 SILENT = "silent"
@@ -29,15 +29,15 @@ GONE = "gone"
 STALE_S = 120.0
 """The age of a snapshot after which a driver on another host may be gone."""
 LOOKED_FOR_S = 5.0
-"""The age after which its process is looked for on this host: another host may have this one's
-name."""
+"""The age of a snapshot after which its process is searched on this host; a fresh one may be from
+another host of the same name."""
 
 
 def seconds_to_end(start_unix_s: ArrayLike, left: int, now: float | None = None) -> float | None:
-    """Seconds until ``left`` points are done at the pace of the last ones.
+    """The time, in s, until ``left`` points are done at the pace of the last ones.
 
-    None when fewer than two points are done, or when no point has begun for so long that no
-    campaign seems to be running.
+    None if fewer than two points are done, or if no point has begun for so long that no campaign
+    seems to be running.
     """
     recent = np.sort(np.asarray(start_unix_s, float))[-LAST:]
     if recent.size < 2:
@@ -49,16 +49,16 @@ def seconds_to_end(start_unix_s: ArrayLike, left: int, now: float | None = None)
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionNow:
-    """A partition's jobs in Slurm's queue (none where it has no Slurm), and its workers."""
+    """A partition's jobs in Slurm's queue (none without Slurm), and its workers."""
 
     workers: int = 0
-    """How many are connected."""
+    """The number of connected workers."""
     running: int = 0
     pending: int = 0
     pending_s: float = 0.0
-    """How long the longest of the pending jobs has been pending."""
+    """The longest time that one of the pending jobs has been pending."""
     reason: str = ""
-    """Why, as squeue says."""
+    """squeue's reason for that job."""
     silent: bool = False
     """Whether Slurm does not answer."""
     measuring: str = ""
@@ -66,7 +66,7 @@ class PartitionNow:
 
     @property
     def key(self) -> tuple[int | str | bool, ...]:
-        """What does not change by itself."""
+        """The values that do not change with time alone."""
         return (self.workers, self.running, self.pending, self.reason, self.silent)
 
     def __str__(self) -> str:
@@ -97,8 +97,8 @@ def duration(seconds: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SettingCounts:
-    """How many of a partition's planned points at one setting are measured, have failed, and are
-    left. Clocks in MHz, the power limit in W; None where it is left as found."""
+    """The numbers of a partition's planned points at one setting that are measured, have failed,
+    and are left. Clocks in MHz, the power limit in W; None for a value left as found."""
 
     core_mhz: float | None
     mem_mhz: float | None
@@ -112,12 +112,12 @@ class SettingCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionSnapshot:
-    """One partition: its planned points by state, those of earlier runs too, and its jobs.
+    """One partition: its planned points by state, including earlier runs, and its jobs.
 
-    ``line``: the partition's line as the run itself shows it. ``energy_j``: of the points that
-    this run measured; None where none has an energy. ``now``: None while it does not measure.
-    ``node_hours``: those of all runs so far, None where nothing is known of them; a lower bound
-    unless ``node_hours_complete``.
+    ``line``: the partition's line in the run's display. ``energy_j``: that of the points that this
+    run measured; None if none has an energy. ``now``: None while the partition does not measure.
+    ``node_hours``: those of all runs so far, None if unknown; a lower bound unless
+    ``node_hours_complete``.
     """
 
     site: str
@@ -148,7 +148,7 @@ class PartitionSnapshot:
 
     @property
     def failed(self) -> int:
-        """Points that have failed and are not tried again in this run."""
+        """Points that have failed and are not retried in this run."""
         return sum(row.failed for row in self.settings)
 
     @property
@@ -161,10 +161,10 @@ class PartitionSnapshot:
 class Snapshot:
     """A run at one moment. Times are Unix times in s.
 
-    ``pid`` and ``host``: of the driver. ``job``: the name of the driver's own Slurm job, where
-    it has one. ``end`` and ``exit_code``: the last line and the exit code of a run that has ended.
-    ``notes``: the last messages. ``resume``: the command that goes on with the campaign.
-    ``max_node_hours``: the run's limit; None where it has none.
+    ``pid`` and ``host``: those of the driver. ``job``: the name of the driver's Slurm job, if any.
+    ``end`` and ``exit_code``: the last line and the exit code of a run that has ended. ``notes``:
+    the last messages. ``resume``: the command that continues the campaign. ``max_node_hours``: the
+    run's limit; None without one.
     """
 
     campaign: str
@@ -184,7 +184,7 @@ class Snapshot:
 
     @property
     def simulated(self) -> bool:
-        """Whether any of the partitions is of a simulated machine."""
+        """Whether any of the partitions is on a simulated machine."""
         return any(partition.simulated for partition in self.partitions)
 
     def as_dict(self) -> dict[str, Any]:
@@ -193,8 +193,9 @@ class Snapshot:
 
 
 def driver_state(snapshot: Snapshot) -> str:
-    """The driver: ``running``, ``waiting`` in Slurm's queue, ``ended``, ``gone`` where it did not
-    end and its process is not on this host, its own, and ``silent`` where only its host knows."""
+    """The state of the driver: ``running``; ``waiting`` in Slurm's queue; ``ended``; ``gone`` if
+    this is its host and its process is missing; ``silent`` if it has not written for long on
+    another host."""
     if snapshot.phase in (ENDED, SUBMITTED):
         return ENDED if snapshot.phase == ENDED else WAITING
     age_s = time.time() - snapshot.written_unix_s
@@ -204,7 +205,7 @@ def driver_state(snapshot: Snapshot) -> str:
 
 
 def _is_driver(snapshot: Snapshot) -> bool:
-    """Whether the driver's process runs on this host; a later process may have its number."""
+    """Whether the driver's process runs on this host, and not a later one with the same number."""
     import psutil  # noqa: PLC0415
 
     try:
@@ -216,10 +217,10 @@ def _is_driver(snapshot: Snapshot) -> bool:
 
 
 def read_snapshot(store: Store) -> Snapshot | None:
-    """The store's snapshot; None where no run has written one.
+    """The store's snapshot; None if no run has written one.
 
     Raises:
-        DamagedStoreError: it is none that this version can read.
+        DamagedStoreError: this version cannot read the snapshot.
     """
     fields = store.read_json(SNAPSHOT)
     if fields is None:

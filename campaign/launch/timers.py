@@ -5,8 +5,8 @@ time of day has passed a deadline (distributed's batched.py and comm/core.py, To
 IOLoop.time). If a node's clock is set back by an hour, its worker is silent for an hour, and the
 driver waits for it.
 
-Import it before any event loop runs: in the driver, and in workers as Dask's preload.
-tests/campaign/test_timers.py fails when one of the parts that are replaced here has moved.
+Import this before any event loop runs: in the driver, and in workers as Dask's preload.
+tests/campaign/test_timers.py fails if one of the replaced parts has moved.
 """
 
 from __future__ import annotations
@@ -22,6 +22,6 @@ def _now(self: IOLoop) -> float:
     return time.monotonic()
 
 
-# All three together: Dask passes deadlines by its own clock to Tornado, which waits by its clock.
+# Replace all three: Dask passes deadlines of its clock to Tornado, which waits by its own clock.
 batched.time = core.time = time.monotonic  # type: ignore[attr-defined]  # they do not export it
 IOLoop.time = _now  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""What a Dask worker does: measure points in subprocesses and write their records."""
+"""The work of a Dask worker: it measures points in subprocesses and writes their records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from campaign.store.setups import setup_id
 from dvfs.dataset import COMPLETE, NODE_LOST
 
 PLUGIN = MEASURING = "measuring"
-"""The plugin's name, and that of the metric in which it says the id of the point it measures."""
+"""The plugin's name, and the name of the metric with the id of the point that it measures."""
 TASK_S = 0.25
 """Short points share a task, and one fdatasync, up to this duration."""
 ENDING_S = 3.0
@@ -36,7 +36,7 @@ CLOSING_S = 10.0
 
 
 PointResult = tuple[str, str, float | None]
-"""The status and text of a point, and its windows' energy (J; None where it is missing)."""
+"""The status and text of a point, and its windows' energy (J; None if missing)."""
 
 
 class MeasuringPlugin(WorkerPlugin):
@@ -55,7 +55,7 @@ class MeasuringPlugin(WorkerPlugin):
         self.journals = journals
         self.scratch = scratch
         self.planned = planned
-        """Where this worker's Slurm job should be; None without Slurm."""
+        """The planned placement of this worker's Slurm job; None without Slurm."""
         self._runner: SubprocessRunner | None = None
         self._journal: JournalWriter | None = None
         self._setup_record: dict[str, Any] = {}
@@ -64,7 +64,7 @@ class MeasuringPlugin(WorkerPlugin):
         self._measuring = ""
 
     def setup(self, worker: Worker) -> None:
-        """Tell the scheduler with each heartbeat which point is measured, and start a thread that
+        """Report the measured point to the scheduler with each heartbeat, and start a thread that
         ends the process after the worker has closed."""
         worker.metrics[MEASURING] = lambda worker: self._measuring
         threading.Thread(target=_exit_after_closing, args=(worker,), daemon=True).start()
@@ -75,11 +75,11 @@ class MeasuringPlugin(WorkerPlugin):
         """Measure points one after another, and write their records durably, those of
         :data:`TASK_S` together.
 
-        Returns the status, text and energy of each. The last ones are missing where the worker ends
-        or is stopped in between, or where they would begin after ``most_s``.
+        Returns the status, text and energy of each. The last ones are missing if the worker ends or
+        is stopped in between, or if they would begin after ``most_s``.
 
         Raises:
-            PlacementError: Slurm runs this worker where its partition's jobs were not planned.
+            PlacementError: Slurm runs this worker in another place than planned.
         """
         if self._runner is None:
             if self.planned is not None:
@@ -90,11 +90,11 @@ class MeasuringPlugin(WorkerPlugin):
             self._runner = SubprocessRunner(setup, Path(self.scratch))
         records: list[bytes] = []
         results: list[PointResult] = []
-        began = written_s = time.monotonic()
+        begin_s = written_s = time.monotonic()
         try:
             for fields, attempt in attempts:
                 now_s = time.monotonic()
-                if self.stopping or (results and now_s - began > most_s):
+                if self.stopping or (results and now_s - begin_s > most_s):
                     break
                 if now_s - written_s > TASK_S:
                     self._write(records)
@@ -110,7 +110,7 @@ class MeasuringPlugin(WorkerPlugin):
                     break
                 scalars = scalars_of(record)
                 status = str(scalars["status"])
-                # A point that failed because its worker is ending has not failed itself.
+                # A failure because the worker is ending is not a failure of the point.
                 if status not in COMPLETE and _is_ending(ENDING_S if status == NODE_LOST else 0.0):
                     break
                 records.append(record)
@@ -148,7 +148,7 @@ class MeasuringPlugin(WorkerPlugin):
 
 
 def _windows_j(scalars: Mapping[str, Any]) -> float | None:
-    """The energy of all iterations that were measured; None where it is missing."""
+    """The energy of all measured iterations; None if missing."""
     energy_j = scalars["energy_j"]
     if not isinstance(energy_j, float) or not math.isfinite(energy_j):
         return None
@@ -156,8 +156,8 @@ def _windows_j(scalars: Mapping[str, Any]) -> float | None:
 
 
 def _exit_after_closing(worker: Worker) -> None:
-    """End the process where Dask's closing does not: it may wait for ever for a scheduler that
-    has gone, and the process would stay on the node."""
+    """End the process if Dask's closing does not: it may wait for ever for a scheduler that has
+    ended, and the process would stay on the node."""
     while worker.status not in (Status.closing, Status.closed, Status.failed):
         time.sleep(1.0)
     time.sleep(CLOSING_S)
@@ -165,9 +165,9 @@ def _exit_after_closing(worker: Worker) -> None:
 
 
 def _is_ending(within_s: float) -> bool:
-    """Whether this worker ends within ``within_s``. The end of a job reaches all processes at
-    once, so that the subprocess may be gone before the worker starts to close; and a worker that
-    ends removes its subprocess's files."""
+    """Whether this worker ends within ``within_s``. A job's end reaches all processes at once, so
+    that the subprocess may have ended before the worker starts to close; and an ending worker
+    removes the files of its subprocess."""
     worker = get_worker()
     deadline = time.monotonic() + within_s
     while worker.status == Status.running and time.monotonic() < deadline:
@@ -177,8 +177,8 @@ def _is_ending(within_s: float) -> bool:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """The result of a task, of each point that is in the journal, in order, and the seconds that
-    they took. The last points may be missing: they were not measured."""
+    """The results of a task's points, in order, and their duration in s. The last points of the
+    task may be missing: they were not measured."""
 
     results: list[PointResult]
     seconds: float
@@ -187,17 +187,16 @@ class TaskResult:
 def measure_points(
     attempts: list[tuple[dict[str, Any], int]], most_s: float = TASK_S
 ) -> TaskResult:
-    """The task: measure points and write their records, then return. After ``most_s`` no further
-    point begins."""
+    """Measure a task's points and write their records. After ``most_s`` no more points begin."""
     plugin = get_worker().plugins[PLUGIN]
     assert isinstance(plugin, MeasuringPlugin)  # noqa: S101
-    began = time.monotonic()
+    begin_s = time.monotonic()
     results = plugin.measure(attempts, most_s)
-    return TaskResult(results, time.monotonic() - began)
+    return TaskResult(results, time.monotonic() - begin_s)
 
 
 def stop_measuring(dask_worker: Worker) -> None:
-    """Begin no further point on this worker: the one that is measured now finishes."""
+    """Let no further point begin on this worker; the running one finishes."""
     plugin = dask_worker.plugins[PLUGIN]
     assert isinstance(plugin, MeasuringPlugin)  # noqa: S101
     plugin.stopping = True
