@@ -1,1 +1,1 @@
-"""The plan: from a campaign file and its site files to points."""
+"""The plan: it turns a campaign file and its site files into points."""

@@ -183,13 +183,13 @@ class Campaign(FileModel):
 
     @property
     def most_repeats(self) -> int:
-        """How often the points of the kernel with the most repeats are measured."""
+        """The number of repeats of the kernel with the most repeats."""
         return max(entry.repeats or self.repeats for entry in self.kernels)
 
     @property
     def tuned(self) -> dict[str, list[str]]:
-        """A kernel's name in the store -> the parameters that its spaces declare, in order. Those
-        of kernels without a space are not in it."""
+        """A kernel's name in the store -> the parameters that its spaces declare, in order. Kernels
+        without a space are missing."""
         names: dict[str, list[str]] = {}
         for entry in self.kernels:
             for name in entry.space or {}:
@@ -205,8 +205,8 @@ class Campaign(FileModel):
 
 
 def read_campaign(path: Path, checks: Sequence[Check] = ()) -> tuple[Campaign, Source]:
-    """Read and check a campaign file. The Source knows the lines of its keys. ``checks``: further
-    ones; see :func:`dvfs.input_files.parse`.
+    """Read and check a campaign file. The Source has the lines of its keys. ``checks``: further
+    checks; see :func:`dvfs.input_files.parse`.
 
     Raises:
         FileError: with file, line, key, what was found and a remedy.

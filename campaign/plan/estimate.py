@@ -1,9 +1,8 @@
-"""How long a plan takes at least, and about how long, from its files alone.
+"""Estimates the duration of a plan from its files alone.
 
-The estimate assumes that a window is the shortest that the protocol allows, that power is steady
-at the warm-up's second stretch, that nothing fails, and that jobs start at once. Meters that need
-longer windows, kernels of unknown time whose one iteration is longer than the window, and the
-queue make it longer.
+The estimate assumes the shortest windows that the protocol allows, steady power at the warm-up's
+second stretch, no failures, and jobs that start at once. Meters that need longer windows, kernels
+of unknown time with an iteration longer than the window, and the queue make a plan take longer.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from campaign.plan.planned_points import PartitionPoints
 from sites.site_file import Partition, Site
 
 SUBPROCESS_S = 0.10
-"""What launching a point costs in a subprocess of the worker ..."""
+"""The time to launch a point in a subprocess of the worker ..."""
 STEP_S = 1.36
-"""... and in a job step of its own (benchmarks/launch_overhead.py, on a test cluster)."""
+"""... in a separate job step (benchmarks/launch_overhead.py, on a test cluster) ..."""
 BATCHED_S = 0.28
-"""In a job step that sets the clocks for several points (docs/reliability.md)."""
+"""... and in a job step that sets the clocks for several points (docs/reliability.md)."""
 SIMULATED_S = 0.003
-"""What a point costs on a simulated machine (benchmarks/scale.py)."""
+"""The time of a point on a simulated machine (benchmarks/scale.py)."""
 START_S = 10.0
-"""From a job's start until its worker measures: Python and Dask are read."""
+"""The time from a job's start until its worker measures, to load Python and Dask."""
 STRETCH_S = 0.5  # campaign.measure.protocol.STRETCH_S
 """The shortest stretch of the warm-up whose power is compared with the next one's."""
 LEAST_WINDOWS = 3
-"""The fewest windows where uncertainty_pct is given."""
+"""The fewest windows if uncertainty_pct is set."""
 
 KnownTimes = Mapping[tuple[str, str], float]
 """(kernel's name in the store, parameters) -> measured seconds."""
@@ -44,9 +43,9 @@ TimesByPartition = Mapping[tuple[str, str], KnownTimes]
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionEstimate:
-    """The estimate for a partition. ``point_s``: mean seconds of a point. ``walltime_points``: the
-    points that a job's walltime holds, ``node_hours``: what its jobs take; None without Slurm.
-    ``known_inputs``: of how many of ``inputs`` the time of an iteration is known."""
+    """The estimate for a partition. ``point_s``: the mean time of a point. ``walltime_points``: the
+    number of points in a job's walltime, and ``node_hours``: those of its jobs; both None without
+    Slurm. ``known_inputs``: the number of ``inputs`` with a known time of an iteration."""
 
     site: str
     partition: str
@@ -65,9 +64,9 @@ class PartitionEstimate:
 
 
 def measuring_s(protocol: Protocol, site: Site, iteration_s: float = 0.0) -> float:
-    """The least seconds of a point's steps; ``iteration_s``: of one iteration, where known.
+    """The least time of a point's steps, in s. ``iteration_s``: that of one iteration, if known.
 
-    On a simulated machine no step takes time.
+    On a simulated machine the steps take no time.
     """
     if site.is_simulated:
         return 0.0
@@ -85,7 +84,7 @@ def measuring_s(protocol: Protocol, site: Site, iteration_s: float = 0.0) -> flo
 
 
 def launching_s(site: Site, ranks: int = 1) -> float:
-    """What launching a point of so many ranks a node costs beside its steps, in s."""
+    """The time to launch a point, without its steps, in s. ``ranks``: on each node."""
     if site.is_simulated:
         return SIMULATED_S
     if ranks * site.nodes_per_point > 1:
@@ -98,12 +97,12 @@ def walltime_s(text: str) -> float:
     days, dash, clock = text.rpartition("-")
     parts = [float(part) for part in clock.split(":")]
     units = (3600.0, 60.0, 1.0) if dash or len(parts) == 3 else (60.0, 1.0)
-    own_s = sum(part * unit for part, unit in zip(parts, units, strict=False))
-    return 86400.0 * float(days or 0) + own_s
+    clock_s = sum(part * unit for part, unit in zip(parts, units, strict=False))
+    return 86400.0 * float(days or 0) + clock_s
 
 
 def holds_no_point(protocol: Protocol, site: Site, partition: Partition) -> str:
-    """Why a job's walltime cannot hold one point; empty where it can, and without jobs."""
+    """Why a job's walltime is too short for one point; empty if it is not, and without jobs."""
     least_s = measuring_s(protocol, site)
     if not partition.has_jobs or least_s <= walltime_s(partition.walltime):
         return ""
@@ -117,18 +116,18 @@ def estimates(
     parts: Sequence[PartitionPoints],
     protocol: Protocol,
     sites: Mapping[str, Site],
-    known: TimesByPartition,
+    iteration_times: TimesByPartition,
     point_times: TimesByPartition = MappingProxyType({}),
 ) -> list[PartitionEstimate]:
-    """The estimate of each partition. ``known``: of one iteration; ``point_times``: from the start
-    of a point to that of the next one on its node. What a point costs beside its steps is the
-    median of what these have beyond them, where they have the partition."""
+    """The estimate of each partition. ``iteration_times``: those of one iteration; ``point_times``:
+    those from the start of a point to the start of the next one on its node. If these have the
+    partition, the launch time is the median of their excess over the time of the steps."""
     return [
         _estimate(
             part,
             protocol,
             sites[part.site],
-            known.get((part.site, part.partition), {}),
+            iteration_times.get((part.site, part.partition), {}),
             point_times.get((part.site, part.partition), {}),
         )
         for part in parts
@@ -139,30 +138,30 @@ def _estimate(
     part: PartitionPoints,
     protocol: Protocol,
     site: Site,
-    known: KnownTimes,
+    iteration_times: KnownTimes,
     point_times: KnownTimes,
 ) -> PartitionEstimate:
     partition = site.partitions[part.partition]
     beyond_s = [
-        max(point_s - measuring_s(protocol, site, known.get(pair, 0.0)), 0.0)
+        max(point_s - measuring_s(protocol, site, iteration_times.get(pair, 0.0)), 0.0)
         for pair, point_s in point_times.items()
     ]
     points_of = np.bincount(part.order // len(part.settings), minlength=len(part.inputs))
     steps_s, known_inputs = 0.0, 0
     for entry, points in zip(part.inputs, points_of.tolist(), strict=True):
-        iteration_s = known.get((entry.label, entry.params))
+        iteration_s = iteration_times.get((entry.label, entry.params))
         known_inputs += iteration_s is not None
         launch_s = statistics.median(beyond_s) if beyond_s else launching_s(site, entry.ranks)
         steps_s += points * (launch_s + measuring_s(protocol, site, iteration_s or 0.0))
     point_s = steps_s / len(part)
     workers = min(site.workers(part.partition), len(part))
     nodes = workers * site.nodes_per_point
-    own_s = math.ceil(len(part) / workers) * point_s
-    start_s, holds = START_S, None
+    measuring_total_s = math.ceil(len(part) / workers) * point_s
+    start_s, walltime_points = START_S, None
     if partition.has_jobs:
-        holds = max(1, int((walltime_s(partition.walltime) - START_S) / point_s))
-        start_s *= math.ceil(len(part) / workers / holds)
-    wall_s = own_s + start_s
+        walltime_points = max(1, int((walltime_s(partition.walltime) - START_S) / point_s))
+        start_s *= math.ceil(len(part) / workers / walltime_points)
+    wall_s = measuring_total_s + start_s
     return PartitionEstimate(
         site=part.site,
         partition=part.partition,
@@ -171,7 +170,7 @@ def _estimate(
         point_s=point_s,
         wall_s=wall_s,
         node_hours=nodes * wall_s / 3600.0 if partition.has_jobs else None,
-        walltime_points=holds,
+        walltime_points=walltime_points,
         inputs=len(part.inputs),
         known_inputs=known_inputs,
     )

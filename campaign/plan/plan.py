@@ -1,6 +1,6 @@
-"""The plan: from a campaign file and its site files to points in a seeded random order.
+"""The plan: it turns a campaign file and its site files into points in a seeded random order.
 
-Pure: the same files give the same points with the same ids in the same order on any machine.
+The same files give the same points with the same ids in the same order on any machine.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Plan:
-    """The points of a campaign, in the order in which they are measured."""
+    """The points of a campaign, in the order of measurement."""
 
     campaign: Campaign
     sites: dict[str, Site]
@@ -48,7 +48,7 @@ class Plan:
     spaces: Sequence[Sweep] = ()
     """The variants of every space at every site."""
     file: Path | None = None
-    """The campaign file, or the one that its points were chosen from (``part_of``)."""
+    """The campaign file, or the one from which its points were chosen (``part_of``)."""
 
     def of_partition(self, site: str, partition: str) -> PartitionPoints:
         """The points of one partition, in order."""
@@ -56,25 +56,25 @@ class Plan:
 
     @property
     def partitions(self) -> list[tuple[str, str]]:
-        """(site, partition) of every partition that is measured on, in the files' order."""
+        """(site, partition) of every partition with points, in the order of the files."""
         return [(part.site, part.partition) for part in self.points.parts]
 
 
 def make_plan(
     path: Path, show: ShowCount = lambda planned: None, *, architecture: str | None = None
 ) -> Plan:
-    """Read a campaign file and its sites, and list the points. ``show`` is called with how many
-    are planned, now and then. ``architecture``: of the GPUs of all sites, such as ``sm_90``,
-    instead of what the site files say.
+    """Read a campaign file and its sites, and list the points. ``show`` is called now and then with
+    the number of points planned so far. ``architecture``: that of the GPUs of all sites, such as
+    ``sm_90``; it replaces those of the site files.
 
     Raises:
-        FileError: something in the files is wrong; with the place and a remedy.
+        FileError: a file is wrong; with the place and a remedy.
     """
-    same_everywhere: dict[int, Sweep] = {}
+    common_sweeps: dict[int, Sweep] = {}
     site_files: dict[int, tuple[Site, Path]] = {}
 
     def sweep(i: int, entry: KernelEntry, source: Source) -> None:
-        same_everywhere[i] = swept(entry, i, source)
+        common_sweeps[i] = swept(entry, i, source)
 
     def read(i: int, entry: SiteEntry, source: Source) -> None:
         site_files[i] = _site_of(entry, i, path, source)
@@ -109,14 +109,14 @@ def make_plan(
                     f"{site.name} has no partition {name!r}",
                     known_names(name, site.partitions, "it has"),
                 )
-        at: KeyPath = ("sites", i, "settings") if entry.settings else ("settings",)
-        of_site = _settings(entry.settings or campaign.settings, site, source, at)
-        of_kernel = _kernel_settings(campaign, of_site, site, source)
-        settings = of_site
+        key: KeyPath = ("sites", i, "settings") if entry.settings else ("settings",)
+        site_settings = _settings(entry.settings or campaign.settings, site, source, key)
+        kernel_settings = _kernel_settings(campaign, site_settings, site, source)
+        settings = site_settings
         if any(kernel.settings for kernel in campaign.kernels):
-            settings = list(dict.fromkeys(itertools.chain.from_iterable(of_kernel)))
+            settings = list(dict.fromkeys(itertools.chain.from_iterable(kernel_settings)))
         sweeps = [
-            same_everywhere[i] if i in same_everywhere else swept(entry, i, source, site)
+            common_sweeps[i] if i in common_sweeps else swept(entry, i, source, site)
             for i, entry in enumerate(campaign.kernels)
         ]
         spaces += [sweep for sweep in sweeps if sweep.site]
@@ -129,9 +129,10 @@ def make_plan(
         repeats = [entry.repeats or campaign.repeats for entry in campaign.kernels]
         times = f"{'up to ' * (len(set(repeats)) > 1)}{campaign.most_repeats} times"
         so_far = sum(map(len, parts))
-        cells = sum(len(s.params) * len(o) for s, o in zip(sweeps, of_kernel, strict=True))
+        cells = sum(len(s.params) * len(o) for s, o in zip(sweeps, kernel_settings, strict=True))
         count = so_far + len(partitions) * sum(
-            len(s.params) * len(o) * n for s, o, n in zip(sweeps, of_kernel, repeats, strict=True)
+            len(s.params) * len(o) * n
+            for s, o, n in zip(sweeps, kernel_settings, repeats, strict=True)
         )
         if count > MAX_POINTS:
             raise source.error(
@@ -140,10 +141,12 @@ def make_plan(
                 f"{times} on {len(partitions)} partitions",
                 f"a campaign may have at most {MAX_POINTS}: plan several",
             )
-        of_input = [o for o, sweep in zip(of_kernel, sweeps, strict=True) for _ in sweep.params]
+        input_settings = [
+            o for o, sweep in zip(kernel_settings, sweeps, strict=True) for _ in sweep.params
+        ]
         _check_ranks(inputs, source)
-        for chosen in (of_site, *of_kernel):
-            _check_twice(inputs, of_input, chosen, partitions, source)
+        for chosen in (site_settings, *kernel_settings):
+            _check_twice(inputs, input_settings, chosen, partitions, source)
         for name in partitions:
             problem = holds_no_point(campaign.protocol, site, site.partitions[name])
             if problem:
@@ -162,17 +165,17 @@ def make_plan(
                 repeats=[n for n, sweep in zip(repeats, sweeps, strict=True) for _ in sweep.params],
                 seed=campaign.seed,
                 batched=site.clocks.in_steps,
-                show=partial(_shown_after, show, sum(map(len, parts))),
+                show=partial(_show_total, show, sum(map(len, parts))),
             )
             if cells < len(inputs) * len(settings):
-                part = part.only(_own_cells(of_input, settings))
+                part = part.only(_kernel_cells(input_settings, settings))
             parts.append(part)
     file = path if campaign.part_of is None else path.parent / campaign.part_of
     return Plan(campaign, sites, PlannedPoints(parts), spaces, file.resolve())
 
 
 def _site_of(entry: SiteEntry, i: int, path: Path, source: Source) -> tuple[Site, Path]:
-    """A site of the campaign file, and its own file."""
+    """A site of the campaign file, and the path of its site file."""
     if entry.settings is not None:
         _check_unused(entry.settings, source, ("sites", i, "settings"))
     try:
@@ -190,28 +193,30 @@ def _site_of(entry: SiteEntry, i: int, path: Path, source: Source) -> tuple[Site
 
 
 def _kernel_settings(
-    campaign: Campaign, of_site: list[Setting], site: Site, source: Source
+    campaign: Campaign, site_settings: list[Setting], site: Site, source: Source
 ) -> list[list[Setting]]:
-    """The settings of each kernel entry at a site: its own, or the site's."""
+    """The settings of each kernel entry at a site: those of the entry, or else the site's."""
     chosen = []
     for i, entry in enumerate(campaign.kernels):
-        settings_of_kernel = of_site
+        settings_of_kernel = site_settings
         if entry.settings is not None:
-            at: KeyPath = ("kernels", i, "settings")
-            _check_unused(entry.settings, source, at)
-            settings_of_kernel = _settings(entry.settings, site, source, at)
+            key: KeyPath = ("kernels", i, "settings")
+            _check_unused(entry.settings, source, key)
+            settings_of_kernel = _settings(entry.settings, site, source, key)
         chosen.append(settings_of_kernel)
     return chosen
 
 
-def _own_cells(of_input: Sequence[Sequence[Setting]], settings: Sequence[Setting]) -> np.ndarray:
-    """The candidates (input * len(settings) + setting) of kernels with settings of their own;
-    ``of_input``: those of each input."""
+def _kernel_cells(
+    input_settings: Sequence[Sequence[Setting]], settings: Sequence[Setting]
+) -> np.ndarray:
+    """The candidates (input * len(settings) + setting) when kernels have different settings.
+    ``input_settings``: the settings of each input."""
     place = {setting: i for i, setting in enumerate(settings)}
     return np.array(
         [
             i * len(settings) + place[setting]
-            for i, chosen in enumerate(of_input)
+            for i, chosen in enumerate(input_settings)
             for setting in chosen
         ]
     )
@@ -219,7 +224,7 @@ def _own_cells(of_input: Sequence[Sequence[Setting]], settings: Sequence[Setting
 
 def listed_inputs(campaign: Campaign) -> list[tuple[str, str]]:
     """(kernel's name in the store, parameters as JSON) of every parameter set, in the order of
-    the campaign file. Variants of a space, which may depend on the site, are not listed."""
+    the campaign file. It omits the variants of a space, which may depend on the site."""
     source = Source("campaign", "")
     listed = [
         (entry.label or entry.kernel, params)
@@ -243,8 +248,7 @@ def _check_labels(campaign: Campaign, source: Source) -> None:
 
 
 def _check_classes(site: Site, sweeps: list[Sweep], source: Source) -> None:
-    """Refuse kernels that count a class without a rate on the simulated machine, and on another
-    machine those that are counted only."""
+    """Refuse kernels that a simulated machine has no rate for, or that a real one cannot run."""
     if site.simulated is None:
         for i, sweep in enumerate(sweeps):
             if find_kernel(sweep.entry.kernel).prepare is None:
@@ -281,47 +285,47 @@ def _check_classes(site: Site, sweeps: list[Sweep], source: Source) -> None:
                 )
 
 
-def _check_unused(settings: Settings, source: Source, at: KeyPath) -> None:
-    """Refuse a key that the way of choosing does not read: what it says would not happen."""
-    given = {key for key in settings.model_fields_set if getattr(settings, key) is not None}
+def _check_unused(settings: Settings, source: Source, place: KeyPath) -> None:
+    """Refuse a key that the value of ``choose`` ignores."""
+    set_keys = {key for key in settings.model_fields_set if getattr(settings, key) is not None}
     for key, choose in (("pairs", "pairs"), ("count", "random"), ("seed", "random")):
-        if key in given and settings.choose != choose:
+        if key in set_keys and settings.choose != choose:
             raise source.error(
-                (*at, key),
+                (*place, key),
                 f"only used with choose = {choose!r}",
                 f"add that line, or remove {key}",
             )
 
 
-def _settings(settings: Settings, site: Site, source: Source, at: KeyPath) -> list[Setting]:
-    legal = _with_listed(settings, site, source, at)
+def _settings(settings: Settings, site: Site, source: Source, key: KeyPath) -> list[Setting]:
+    legal = _with_listed(settings, site, source, key)
     match settings.choose:
         case "pairs":
             if not settings.pairs:
-                raise source.error((*at, "pairs"), "no pairs", "list [core MHz, memory MHz] pairs")
+                raise source.error((*key, "pairs"), "no pairs", "list [core MHz, memory MHz] pairs")
             chosen = []
             for pair in settings.pairs:
                 limit_w = dict(enumerate(pair)).get(2)
-                wanted = replace(Setting(*pair[:2]), power_limit_w=limit_w)
-                at_pair = [
+                requested = replace(Setting(*pair[:2]), power_limit_w=limit_w)
+                matches = [
                     s
                     for s in legal
-                    if s.clocks == wanted.clocks and limit_w in (None, s.power_limit_w)
+                    if s.clocks == requested.clocks and limit_w in (None, s.power_limit_w)
                 ]
-                if not at_pair:
+                if not matches:
                     raise source.error(
-                        (*at, "pairs"),
-                        f"{wanted}: not a legal pair at {site.name}",
-                        _nearest_legal(wanted, legal),
+                        (*key, "pairs"),
+                        f"{requested}: not a legal pair at {site.name}",
+                        _nearest_legal(requested, legal),
                     )
-                chosen += at_pair
+                chosen += matches
             return chosen
         case "random":
             if settings.count is None:
-                raise source.error((*at, "count"), "missing", "give the number of settings")
+                raise source.error((*key, "count"), "missing", "give the number of settings")
             if settings.count > len(legal):
                 raise source.error(
-                    (*at, "count"),
+                    (*key, "count"),
                     f"found {settings.count}, and {site.name} has {len(legal)} legal settings",
                     "ask for fewer, or choose = 'all'",
                 )
@@ -333,8 +337,8 @@ def _settings(settings: Settings, site: Site, source: Source, at: KeyPath) -> li
     return legal
 
 
-def _with_listed(settings: Settings, site: Site, source: Source, at: KeyPath) -> list[Setting]:
-    """The site's legal settings that have the listed values of each axis."""
+def _with_listed(settings: Settings, site: Site, source: Source, key: KeyPath) -> list[Setting]:
+    """The site's legal settings with the listed values of each axis."""
     legal = site.settings
     for axis in AXES:
         listed: list[Any] | None = getattr(settings, axis)
@@ -343,12 +347,14 @@ def _with_listed(settings: Settings, site: Site, source: Source, at: KeyPath) ->
         values = sorted({v for setting in site.settings if (v := getattr(setting, axis))})
         for value in listed:
             if value not in values:
-                known = ", ".join(map(_plain, values[:20])) or "none"
-                found = f"found {_plain(value)}"
-                raise source.error((*at, axis), found, f"{site.name} has {known}; list of these")
+                known_values = ", ".join(map(_plain, values[:20])) or "none"
+                problem = f"found {_plain(value)}"
+                raise source.error(
+                    (*key, axis), problem, f"{site.name} has {known_values}; list of these"
+                )
         legal = [setting for setting in legal if getattr(setting, axis) in listed]
     if not legal:
-        raise source.error(at, "no legal setting has all of these values", "list others")
+        raise source.error(key, "no legal setting has all of these values", "list others")
     return legal
 
 
@@ -357,8 +363,8 @@ def _plain(value: float | str) -> str:
 
 
 def _nearest_legal(setting: Setting, legal: list[Setting]) -> str:
-    def distance(other: Setting) -> float:
-        pairs = zip(setting.clocks, other.clocks, strict=True)
+    def distance(candidate: Setting) -> float:
+        pairs = zip(setting.clocks, candidate.clocks, strict=True)
         return sum(abs((a or 0.0) - (b or 0.0)) for a, b in pairs)
 
     return f"the nearest legal one is: {min(legal, key=distance)}"
@@ -366,14 +372,18 @@ def _nearest_legal(setting: Setting, legal: list[Setting]) -> str:
 
 def _check_twice(
     inputs: Sequence[Input],
-    of_input: Sequence[Sequence[Setting]],
+    input_settings: Sequence[Sequence[Setting]],
     settings: Sequence[Setting],
     partitions: Sequence[str],
     source: Source,
 ) -> None:
-    """Refuse points of equal content, which would have the same id. ``of_input``: the settings of
-    each input; equal inputs must have different ones."""
-    twice = (_shared_cell(inputs, of_input), _first_twice(settings), _first_twice(partitions))
+    """Refuse points of equal content, which would have the same id. ``input_settings``: the
+    settings of each input; equal inputs must have different ones."""
+    twice = (
+        _shared_cell(inputs, input_settings),
+        _first_duplicate(settings),
+        _first_duplicate(partitions),
+    )
     if any(value is not None for value in twice):
         point, setting = twice[0] or (inputs[0], twice[1] or settings[0])
         raise source.error(
@@ -384,52 +394,51 @@ def _check_twice(
 
 
 def _check_ranks(inputs: Sequence[Input], source: Source) -> None:
-    """Refuse a kernel with different numbers of ranks: its measurements would be taken for those
-    of one."""
+    """Refuse a kernel with different ranks: the store would not distinguish its measurements."""
     ranks: dict[tuple[str, str], int] = {}
-    for one in inputs:
-        other = ranks.setdefault((one.label, one.params), one.ranks)
-        if other != one.ranks:
+    for entry in inputs:
+        first_ranks = ranks.setdefault((entry.label, entry.params), entry.ranks)
+        if first_ranks != entry.ranks:
             raise source.error(
                 ("kernels",),
-                f"{one.label} {one.params} with {other} and with {one.ranks} ranks",
+                f"{entry.label} {entry.params} with {first_ranks} and with {entry.ranks} ranks",
                 "give the kernels different labels",
             )
 
 
 def _shared_cell(
-    inputs: Sequence[Input], of_input: Sequence[Sequence[Setting]]
+    inputs: Sequence[Input], input_settings: Sequence[Sequence[Setting]]
 ) -> tuple[Input, Setting] | None:
-    """The first input that is listed twice at one setting, and that setting."""
+    """The first input that occurs twice at one setting, and that setting."""
     count = Counter(inputs)
-    taken: set[tuple[Input, Setting]] = set()
-    for one, settings in zip(inputs, of_input, strict=True):
-        if count[one] == 1:
+    cells: set[tuple[Input, Setting]] = set()
+    for entry, settings in zip(inputs, input_settings, strict=True):
+        if count[entry] == 1:
             continue
         for setting in settings:
-            if (one, setting) in taken:
-                return one, setting
-            taken.add((one, setting))
+            if (entry, setting) in cells:
+                return entry, setting
+            cells.add((entry, setting))
     return None
 
 
-def _shown_after(show: ShowCount, before: int, planned: int) -> None:
+def _show_total(show: ShowCount, before: int, planned: int) -> None:
     show(before + planned)
 
 
-def _first_twice(values: Iterable[T]) -> T | None:
-    seen: set[T] = set()
+def _first_duplicate(values: Iterable[T]) -> T | None:
+    earlier: set[T] = set()
     for value in values:
-        if value in seen:
+        if value in earlier:
             return value
-        seen.add(value)
+        earlier.add(value)
     return None
 
 
 def kernel_names(plan: Plan) -> dict[tuple[str, str], str]:
-    """(label, parameters as JSON) -> the kernel's name: its label, and what differs among the
-    campaign's kernels of this label."""
-    inputs = {(one.label, one.params) for part in plan.points.parts for one in part.inputs}
+    """(label, parameters as JSON) -> the kernel's name: its label, and the parameters that differ
+    among the campaign's kernels of this label."""
+    inputs = {(entry.label, entry.params) for part in plan.points.parts for entry in part.inputs}
     instances = kernel_instances(inputs)
     short = short_labels(instances.values())
     return {pair: short[instance.label] for pair, instance in instances.items()}

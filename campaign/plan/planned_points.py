@@ -1,8 +1,8 @@
-"""The points of a plan in a compact table, in the order in which they are measured.
+"""The points of a plan in a compact table, in the order of measurement.
 
-Ten million points take some hundred megabytes. A row is 24 bytes of id and a number that says which
-kernel entry, parameters and setting it is; :class:`~campaign.plan.point.Point` objects are made
-when they are asked for.
+Ten million points take some hundred megabytes. A row is an id of 24 bytes, and a number that
+identifies the kernel entry, parameters and setting; :class:`~campaign.plan.point.Point` objects are
+created on access.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from campaign.plan.point import ID_CHARS, Point, canonical_json, make_point
 from dvfs.setting import Setting
 
 BATCH = 16
-"""At most so many points of a setting follow each other."""
+"""The most points of a setting that follow each other."""
 ID = np.dtype(f"S{ID_CHARS}")
 DIGEST_BYTES = hashlib.sha256().digest_size
 CHUNK = 1 << 16
 ShowCount = Callable[[int], None]
-"""Is called now and then with how many points have been planned so far."""
+"""A function that is called now and then with the number of points planned so far."""
 
 
 def in_batches(
     block: np.ndarray, settings: Sequence[Setting], seed: int, repeat: int
 ) -> np.ndarray:
-    """A block's points in batches of one setting.
+    """The points of a block in batches of one setting.
 
     ``block``: shape (inputs * settings,), input * len(settings) + setting, in random order; every
-    setting has all inputs. The points of a setting are divided at random into batches of
-    :data:`BATCH` at most. In each round every setting has one batch, in a random order of the
-    settings that is a new one in each round: that of a hash of seed, repeat, round and setting.
+    setting has all inputs. The points of a setting are divided at random into batches of at most
+    :data:`BATCH`. In each round every setting has one batch. The order of the settings is random in
+    each round: that of a hash of seed, repeat, round and setting.
     """
     of_setting = block[np.argsort(block % len(settings), kind="stable")].reshape(len(settings), -1)
     rounds = -(-of_setting.shape[1] // BATCH)
@@ -62,11 +62,11 @@ class Input:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PartitionPoints(Sequence[Point]):
-    """The points of one partition, in the order in which they are measured.
+    """The points of one partition, in the order of measurement.
 
     ``order``: shape (points,), uint32; input * len(settings) + setting. ``ids``: (points,), bytes.
-    Both begin with the points of the first repeat, then those of the second, and so on; ``ends``:
-    where each of these blocks ends.
+    In both, the points of the first repeat come first, then those of the second, and so on.
+    ``ends``: the end of each of these blocks.
     """
 
     site: str
@@ -93,17 +93,17 @@ class PartitionPoints(Sequence[Point]):
         return map(self._point, range(len(self)))
 
     def only(self, candidates: np.ndarray) -> PartitionPoints:
-        """The points of some candidates (input * len(settings) + setting), all repeats of each, in
-        this order."""
-        kept = np.isin(self.order, candidates)
-        before = np.concatenate([[0], np.cumsum(kept)])
+        """The points of some candidates (input * len(settings) + setting), with all repeats, in the
+        same order."""
+        is_kept = np.isin(self.order, candidates)
+        before = np.concatenate([[0], np.cumsum(is_kept)])
         return replace(
-            self, order=self.order[kept], ids=self.ids[kept], ends=before[self.ends].tolist()
+            self, order=self.order[is_kept], ids=self.ids[is_kept], ends=before[self.ends].tolist()
         )
 
     def with_repeats(self, repeats: Mapping[int, int]) -> PartitionPoints:
-        """These points and further repeats: candidate -> how often it is measured in all. Those of
-        a block come after its own points."""
+        """Add further repeats. ``repeats``: candidate -> its total number of repeats. The new
+        points of a block come after its other points."""
         planned = np.bincount(self.order, minlength=len(self.inputs) * len(self.settings))
         most = max([len(self.ends), *repeats.values()])
         bounds = [0, *self.ends] + [len(self)] * (most - len(self.ends))
@@ -123,7 +123,7 @@ class PartitionPoints(Sequence[Point]):
         )
 
     def point_id(self, code: int, repeat: int) -> str:
-        """The id of a repeat of a candidate, also of one that is not among these points."""
+        """The id of a repeat of a candidate, even one that is not among these points."""
         return make_point(**self._content(code), repeat=repeat).id
 
     def _point(self, index: int) -> Point:
@@ -131,9 +131,9 @@ class PartitionPoints(Sequence[Point]):
         return Point(**content, repeat=bisect_right(self.ends, index), id=self.ids[index].decode())
 
     def _content(self, code: int) -> dict[str, Any]:
-        """What the points of a candidate have in common."""
-        which, setting = divmod(code, len(self.settings))
-        content = vars(self.inputs[which])
+        """The content that all points of a candidate share."""
+        input_index, setting = divmod(code, len(self.settings))
+        content = vars(self.inputs[input_index])
         place = {"site": self.site, "partition": self.partition}
         return {**place, **content, "setting": self.settings[setting]}
 
@@ -154,11 +154,11 @@ class PlannedPoints(Sequence[Point]):
     def __getitem__(self, index: int | slice) -> Point | list[Point]:
         if isinstance(index, slice):
             return [self[i] for i in range(len(self))[index]]
-        left = range(len(self))[index]
+        position = range(len(self))[index]
         for part in self.parts:
-            if left < len(part):
-                return part[left]
-            left -= len(part)
+            if position < len(part):
+                return part[position]
+            position -= len(part)
         raise IndexError(index)
 
     def __iter__(self) -> Iterator[Point]:
@@ -176,18 +176,18 @@ def partition_points(
     batched: bool,
     show: ShowCount,
 ) -> PartitionPoints:
-    """All points of a partition: a block for each repeat, in a random order of its own;
-    ``repeats``: of each input; ``batched``: as :func:`in_batches` does."""
-    often = np.array(repeats)
-    sizes = [int((often > repeat).sum()) * len(settings) for repeat in range(max(repeats))]
+    """All points of a partition, in a block for each repeat. The random order differs between
+    blocks. ``repeats``: those of each input; ``batched``: apply :func:`in_batches`."""
+    input_repeats = np.array(repeats)
+    sizes = [int((input_repeats > repeat).sum()) * len(settings) for repeat in range(max(repeats))]
     order = np.empty(sum(sizes), np.uint32)
     ids = np.empty(sum(sizes), ID)
     ends = list(itertools.accumulate(sizes))
-    fronts, among = None, np.zeros(0, np.int64)
+    fronts, repeated = None, np.zeros(0, np.int64)
     for repeat, (count, end) in enumerate(zip(sizes, ends, strict=True)):
-        if fronts is None or count < len(among) * len(settings):
-            among = np.flatnonzero(often > repeat)
-            fronts = _Fronts(partition, [inputs[i] for i in among.tolist()], settings)
+        if fronts is None or count < len(repeated) * len(settings):
+            repeated = np.flatnonzero(input_repeats > repeat)
+            fronts = _Fronts(partition, [inputs[i] for i in repeated.tolist()], settings)
         back = f'"repeat":{repeat},"site":{canonical_json(site)}'.encode()
         backs = [back + end for end in fronts.ends]
         unordered = np.empty(count, ID)
@@ -199,8 +199,7 @@ def partition_points(
             unordered[start:stop] = np.frombuffer(
                 hexlify(digests[:, : ID_CHARS // 2].tobytes()), ID
             )
-            # A point's place is a hash of seed, repeat and id: random, and the same with every
-            # version of any library.
+            # The order of a hash of seed, repeat and id is random, with any version of a library.
             front = f"{seed}:{repeat}:".encode()
             keys[start:stop] = _digests(front + name for name in unordered[start:stop].tolist())
             show(end - count + stop)
@@ -208,7 +207,7 @@ def partition_points(
         words = keys.view(">u8")
         block = np.lexsort(words.T[::-1])
         block = in_batches(block, settings, seed, repeat) if batched else block
-        order[end - count : end] = among[block // len(settings)] * len(settings) + block % len(
+        order[end - count : end] = repeated[block // len(settings)] * len(settings) + block % len(
             settings
         )
         ids[end - count : end] = unordered[block]
@@ -224,7 +223,7 @@ def partition_points(
 
 
 def _digests(texts: Iterable[bytes]) -> np.ndarray:
-    """SHA-256 of each, shape (n, 32), uint8."""
+    """The SHA-256 of each text, shape (n, 32), uint8."""
     sha256 = hashlib.sha256
     joined = b"".join([sha256(text).digest() for text in texts])
     return np.frombuffer(joined, np.uint8).reshape(-1, DIGEST_BYTES)
@@ -248,42 +247,44 @@ class _Fronts:
         ]
         self._settings = [
             (
-                f'{{"core_mhz":{text(one["core_mhz"])}'.encode(),
-                text(one["mem_mhz"]).encode(),
+                f'{{"core_mhz":{text(content["core_mhz"])}'.encode(),
+                text(content["mem_mhz"]).encode(),
                 "".join(
-                    f'"{name}":{text(one[name])},'
+                    f'"{name}":{text(content[name])},'
                     for name in ("power_limit_w", "profile")
-                    if name in one
+                    if name in content
                 ).encode(),
             )
-            for one in parts
+            for content in parts
         ]
         self.ends = [
-            f',"uncore_mhz":{text(one["uncore_mhz"])}}}'.encode() if "uncore_mhz" in one else b"}"
-            for one in parts
+            f',"uncore_mhz":{text(content["uncore_mhz"])}}}'.encode()
+            if "uncore_mhz" in content
+            else b"}"
+            for content in parts
         ]
-        """How the content of the points at each setting ends."""
+        """The end of the content of the points at each setting."""
         self._inputs = [
             (
-                f',"kernel":{text(one.kernel)},"label":{text(one.label)},"mem_mhz":'.encode(),
-                f',"params":{text(one.params)},"partition":{text(partition)},'.encode(),
-                f'"ranks":{one.ranks},'.encode(),
+                f',"kernel":{text(entry.kernel)},"label":{text(entry.label)},"mem_mhz":'.encode(),
+                f',"params":{text(entry.params)},"partition":{text(partition)},'.encode(),
+                f'"ranks":{entry.ranks},'.encode(),
             )
-            for one in inputs
+            for entry in inputs
         ]
-        self._few: list[bytes] | None = None
+        self._cached: list[bytes] | None = None
 
     def chunk(self, start: int, stop: int) -> list[bytes]:
-        """Those of the points ``start`` to ``stop`` of a repeat, in the files' order."""
-        if self._few is not None:
-            return self._few
-        many = len(self._settings)
+        """The fronts of the points ``start`` to ``stop`` of a repeat, in the order of the files."""
+        if self._cached is not None:
+            return self._cached
+        n_settings = len(self._settings)
         fronts = []
-        for which in range(start // many, -(-stop // many)):
-            name, params, ranks = self._inputs[which]
-            first = which * many
+        for i in range(start // n_settings, -(-stop // n_settings)):
+            name, params, ranks = self._inputs[i]
+            first = i * n_settings
             chunk = self._settings[max(start - first, 0) : stop - first]
-            fronts += [core + name + mem + params + other + ranks for core, mem, other in chunk]
-        if len(self._inputs) * many <= CHUNK:
-            self._few = fronts
+            fronts += [core + name + mem + params + more + ranks for core, mem, more in chunk]
+        if len(self._inputs) * n_settings <= CHUNK:
+            self._cached = fronts
         return fronts

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ID_CHARS = 24
 MOST_PAIRS = 1 << 16
-"""Of distinct values of columns, and rows whose ids are made at once."""
+"""The most pairs of distinct values in a joint column, and the rows hashed at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Point:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Point:
-        """The point of :meth:`as_dict`."""
+        """The inverse of :meth:`as_dict`."""
         return cls(
             site=fields["site"],
             partition=fields["partition"],
@@ -90,13 +90,13 @@ def make_point(
     )
     content = point.as_dict()
     del content["id"]
-    object.__setattr__(point, "id", point_id(content))  # nobody else has the point yet
+    object.__setattr__(point, "id", point_id(content))  # no other code has the point yet
     return point
 
 
 def point_id(content: Mapping[str, Any]) -> str:
-    """The id of a point of this content (:meth:`Point.as_dict` without its id): SHA-256 of the
-    content's canonical JSON, 96 bits in hex."""
+    """The id of a point with this content (:meth:`Point.as_dict` without its id): the first 96 bits
+    of the SHA-256 of the content's canonical JSON, in hex."""
     return hashlib.sha256(canonical_json(content).encode()).hexdigest()[:ID_CHARS]
 
 
@@ -104,9 +104,9 @@ def point_ids(content: Mapping[str, tuple[np.ndarray, Sequence[Any]]]) -> np.nda
     """The ids of many points, S24 (rows,), from the columns of their content: :func:`point_id` of
     each row.
 
-    A column is codes, int (rows,), into its distinct values, which are of one type, or None. Each
-    is encoded once, and so is each pair of neighbouring columns that has few. A missing value of
-    :data:`dvfs.setting.OPTIONAL` is no part of the content.
+    A column is codes, int (rows,), into its distinct values, which have one type, or are None. Each
+    value is encoded once. Neighbouring columns with few pairs of values become one column. A
+    missing value of :data:`dvfs.setting.OPTIONAL` is not part of the content.
     """
     import numpy as np  # noqa: PLC0415
 
@@ -122,15 +122,15 @@ def point_ids(content: Mapping[str, tuple[np.ndarray, Sequence[Any]]]) -> np.nda
         if parts and len(parts[-1][1]) * len(texts) <= MOST_PAIRS:
             before, start = parts.pop()
             codes = before.astype(np.int32) * len(texts) + codes
-            texts = [one + other for one in start for other in texts]
+            texts = [first + second for first in start for second in texts]
         parts.append((codes, texts))
     codes, texts = parts[-1]
     parts[-1] = codes, [text + b"}" for text in texts]
     sha256, join, size = hashlib.sha256, b"".join, ID_CHARS // 2
     ids = bytearray()
-    for at in range(0, len(codes), MOST_PAIRS):
+    for i in range(0, len(codes), MOST_PAIRS):
         columns = [
-            map(texts.__getitem__, codes[at : at + MOST_PAIRS].tolist()) for codes, texts in parts
+            map(texts.__getitem__, codes[i : i + MOST_PAIRS].tolist()) for codes, texts in parts
         ]
         rows = zip(*columns, strict=True)
         ids += join([sha256(join(row)).digest()[:size] for row in rows]).hex().encode()
@@ -141,5 +141,5 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=F
 
 
 def canonical_json(value: Any) -> str:
-    """One text for one value: sorted keys, no spaces, no NaN."""
+    """The same text for equal values: sorted keys, no spaces, no NaN."""
     return _CANONICAL.encode(value)

@@ -1,4 +1,4 @@
-"""Profile files: an application's operation counts, and its time at the one setting of its run."""
+"""Profile files: an application's operation counts, and its time at the setting of its run."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ def read_profile(path: Path) -> tuple[Profile, Source]:
     """Read and check a profile file.
 
     Raises:
-        FileError: it cannot be read, or is not a profile.
+        FileError: the file cannot be read, or is not a profile.
     """
     return read_file(path, Profile)

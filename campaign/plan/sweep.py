@@ -1,4 +1,4 @@
-"""The parameter sets of a kernel entry: lists crossed and zipped, and the variants of its space."""
+"""The parameter sets of a kernel entry: crossed and zipped lists, and the variants of its space."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ MAX_POINTS = 20_000_000
 
 @dataclass(frozen=True)
 class Sweep:
-    """The parameter sets of a kernel entry as canonical JSON. Of a space, which may use the site's
-    numbers, also the ``site``, and how many candidates each condition ``refused``. ``left_out``:
-    the variants that GPUs of the site's architecture cannot run, and why."""
+    """The parameter sets of a kernel entry as canonical JSON. For a space, which may use the site's
+    numbers: ``site``; ``refused``, condition -> the number of candidates that it refused; and
+    ``left_out``, variant that GPUs of the site's architecture cannot run -> the reason."""
 
     entry: KernelEntry
     params: list[str]
@@ -41,8 +41,8 @@ class Sweep:
 
 
 def swept(entry: KernelEntry, index: int, source: Source, site: Site | None = None) -> Sweep:
-    """The parameter sets of a kernel entry, checked by the kernel. ``site``: whose numbers its
-    space may use; not needed without a space.
+    """The parameter sets of a kernel entry, checked by the kernel. ``site``: its space may use the
+    numbers of this site; not needed without a space.
 
     Raises:
         FileError: with the place and a remedy.
@@ -76,9 +76,9 @@ def swept(entry: KernelEntry, index: int, source: Source, site: Site | None = No
 
 
 def _left_out(
-    kernel: Kernel, sets: list[str], site: Site, at: KeyPath, source: Source
+    kernel: Kernel, sets: list[str], site: Site, key: KeyPath, source: Source
 ) -> dict[str, str]:
-    """The variants that GPUs of the site's architecture cannot run, and why."""
+    """The variants that GPUs of the site's architecture cannot run -> the reason."""
     if site.architecture is None or kernel.refused_on is None:
         return {}
     left_out = {}
@@ -88,7 +88,7 @@ def _left_out(
             reason = kernel.refused_on(params, site.architecture)
         except KernelError as error:
             raise source.error(
-                at,
+                key,
                 f"cannot determine which variants {site.architecture}, the architecture of "
                 f"{site.name}, can run: {error}",
                 "or name no architecture: the node then records what it cannot run as failed",
@@ -97,7 +97,7 @@ def _left_out(
             left_out[text] = reason
     if len(left_out) == len(sets):
         raise source.error(
-            at,
+            key,
             f"{site.architecture}, the architecture of {site.name}, can run none of the "
             f"{len(sets):,} variants; the first: {reason}",
             "let smaller variants into the space",
@@ -108,21 +108,21 @@ def _left_out(
 def _with_variants(
     entry: KernelEntry, index: int, source: Source, site: Site | None, refused: Counter[str]
 ) -> Iterator[dict[str, Any]]:
-    """Every combination of the parameters with each variant of the entry's space."""
+    """All combinations of the parameters with the variants of the entry's space."""
     if entry.space is None or site is None:
         yield from _combinations(entry, index, source)
         return
-    for raw, found in space_variants(entry, index, source, site):
-        refused.update(dict(zip(entry.space.get(WHERE, []), found.refused, strict=True)))
-        for variant in found:
+    for raw, site_variants in space_variants(entry, index, source, site):
+        refused.update(dict(zip(entry.space.get(WHERE, []), site_variants.refused, strict=True)))
+        for variant in site_variants:
             yield raw | variant
 
 
 def space_variants(
     entry: KernelEntry, index: int, source: Source, site: Site
 ) -> Iterator[tuple[dict[str, Any], Variants]]:
-    """Each combination of the parameters beside an entry's space, and the variants of the space
-    with them, which the kernel has not checked.
+    """Each combination of an entry's parameters outside its space, and the variants of the space
+    for it, which the kernel has not checked.
 
     Raises:
         FileError: with the place and a remedy.
@@ -131,31 +131,31 @@ def space_variants(
 
     assert entry.space is not None  # noqa: S101
 
-    known = find_kernel(entry.kernel).params.model_fields
-    at: KeyPath = ("kernels", index, "space")
+    fields = find_kernel(entry.kernel).params.model_fields
+    key: KeyPath = ("kernels", index, "space")
     for name in entry.space:
-        if name not in known and name != WHERE:
+        if name not in fields and name != WHERE:
             raise source.error(
-                (*at, name),
+                (*key, name),
                 f"unknown parameter of {entry.kernel}",
-                known_names(name, sorted(known)),
+                known_names(name, sorted(fields)),
             )
     for raw in _combinations(entry, index, source):
         try:
             space = read_space(entry.space, list(raw), list(site.device))
-            found = variants(space, raw, site.device)
+            site_variants = variants(space, raw, site.device)
         except SpaceError as error:
             place = [part for part in (error.key, error.condition) if part not in ("", None)]
-            raise source.error((*at, *place), error.what, error.remedy) from None
-        yield raw, found
+            raise source.error((*key, *place), error.what, error.remedy) from None
+        yield raw, site_variants
 
 
 def _combinations(entry: KernelEntry, index: int, source: Source) -> Iterator[dict[str, Any]]:
-    known = set(find_kernel(entry.kernel).params.model_fields)
+    fields = set(find_kernel(entry.kernel).params.model_fields)
     axes: list[list[dict[str, Any]]] = []
     for name, value in entry.params.items():
         values = value if isinstance(value, list) and not _takes_list(entry, name) else [value]
-        axes.append([{name: one} for one in values])
+        axes.append([{name: item} for item in values])
     for z, table in enumerate(entry.zip):
         lengths = {len(values) for values in table.values()}
         if len(lengths) > 1:
@@ -171,8 +171,8 @@ def _combinations(entry: KernelEntry, index: int, source: Source) -> Iterator[di
                 f"parameter {min(twice)!r} is given twice",
                 "give it once, in params or in one zip table",
             )
-        together = zip(*table.values(), strict=True)
-        axes.append([dict(zip(table, row, strict=True)) for row in together])
+        rows = zip(*table.values(), strict=True)
+        axes.append([dict(zip(table, row, strict=True)) for row in rows])
     count = math.prod(map(len, axes))
     if count > MAX_POINTS:
         raise source.error(
@@ -181,20 +181,20 @@ def _combinations(entry: KernelEntry, index: int, source: Source) -> Iterator[di
             f"a campaign may have at most {MAX_POINTS} points: list fewer values",
         )
     for x, pattern in enumerate(entry.exclude):
-        stray = sorted(set(pattern) - known)
+        stray = sorted(set(pattern) - fields)
         if stray:
             raise source.error(
                 ("kernels", index, "exclude", x, stray[0]),
                 f"unknown parameter of {entry.kernel}",
-                known_names(stray[0], sorted(known), "known here"),
+                known_names(stray[0], sorted(fields), "known here"),
             )
     for chosen in itertools.product(*axes):
         yield {name: value for part in chosen for name, value in part.items()}
 
 
 def _takes_list(entry: KernelEntry, name: str) -> bool:
-    """Whether one value of this parameter is a list, such as a command's argv. A sweep over such
-    a parameter is a list of lists."""
+    """Whether this parameter has a list as its value, such as a command's argv, and is not swept. A
+    sweep over such a parameter is a list of lists."""
     field = find_kernel(entry.kernel).params.model_fields.get(name)
     value = entry.params[name]
     is_tuple = field is not None and "tuple" in str(field.annotation)
@@ -209,7 +209,7 @@ def _matches(raw: Mapping[str, Any], pattern: Mapping[str, Any]) -> bool:
 
 
 def place_of(name: str, entry: KernelEntry, index: int) -> KeyPath:
-    """The key of a parameter that stands in a kernel entry's space, or else in its params."""
+    """The key of a parameter in a kernel entry's space, or else in its params."""
     return ("kernels", index, "space" if name in (entry.space or {}) else "params", name)
 
 
@@ -238,5 +238,5 @@ def _params_error(
             what, remedy = getattr(error, "what", str(error)), getattr(error, "remedy", "")
             return source.error(key, what, remedy)
         case _:
-            found = f"found {first['input']!r}"
-            return source.error(key, found, value_remedy(first, kernel.params))
+            problem = f"found {first['input']!r}"
+            return source.error(key, problem, value_remedy(first, kernel.params))
