@@ -1,5 +1,4 @@
-"""What an import adds to a store: which of its rows are new, and what the store knows of their
-sites."""
+"""The rows that an import adds to a store, and the records of their sites."""
 
 from __future__ import annotations
 
@@ -31,18 +30,17 @@ from dvfs.setting import LegalVolts, Setting
 from dvfs.texts import Texts
 
 ATTEMPT = [POINT_ID, "attempt", "start_unix_s"]
-"""What a failed attempt is recognised by."""
+"""Columns that identify a failed attempt."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
-    """What an import did.
+    """The result of an import.
 
     ``new``: rows that the store did not hold, ``failed`` of which are failures; ``held``: rows that
-    it did. ``measurements``: all
-    that the store holds now. ``damage``: what was damaged in it, a line each.
-    ``disagreements``: rows whose energy is not their power times time, a line each. ``notes``:
-    what was recognised in the file, a sentence each.
+    it held. ``measurements``: all measurements of the store afterwards. ``damage``: a line for each
+    damaged part of the store. ``disagreements``: a line for each row whose energy is not its power
+    times time. ``notes``: what was recognised in the file, a sentence each.
     """
 
     new: int
@@ -57,8 +55,8 @@ class Imported:
 
 @dataclass(frozen=True)
 class Held:
-    """The points that a store holds: their ids, S24, sorted; the row of each, int64; and by row
-    its worth (:func:`campaign.table.points.worth_of`), energy (J) and time (s)."""
+    """The points of a store: sorted ids, S24; the row of each, int64; and by row the worth
+    (:func:`campaign.table.points.worth_of`), energy (J) and time (s)."""
 
     ids: np.ndarray
     rows: np.ndarray
@@ -68,8 +66,8 @@ class Held:
 
     @classmethod
     def of(cls, contents: StoreContents) -> Self:
-        """Those of a store without journals. By the states of all measurements: ids as texts would
-        take several times the memory."""
+        """The points of a store without journals, from the states of all measurements: ids as texts
+        would take several times the memory."""
         base = contents.generation
         states = np.empty(0, STATE) if base is None else base.states()
         worth = np.zeros(len(states), np.int64)
@@ -79,41 +77,41 @@ class Held:
         return cls(ids, rows, worth, held["energy_j"], held["time_s"])
 
     def find(self, checked: Checked) -> tuple[np.ndarray, np.ndarray]:
-        """int64, one a row: the row that the store has of its point, -1 without; and bool, whether
-        that has less worth: it is a failure, and the new one is complete.
+        """int64, by row: the store's row of the same point, -1 if there is none; and bool: whether
+        that one has less worth, as a failure has when the new row is complete.
 
         Raises:
             FileError: the store holds the point with another energy or time.
         """
         rows = checked.rows
         ids = np.asarray(rows[POINT_ID], f"S{ID_CHARS}")
-        at = np.searchsorted(self.ids, ids)
-        there = at < len(self.ids)
-        there[there] = self.ids[at[there]] == ids[there]
-        theirs = self.rows[at[there]]
+        position = np.searchsorted(self.ids, ids)
+        is_held = position < len(self.ids)
+        is_held[is_held] = self.ids[position[is_held]] == ids[is_held]
+        held_rows = self.rows[position[is_held]]
         status = rows["status"]
         assert isinstance(status, Texts)  # noqa: S101
-        worth, worth_held = worth_of(status)[there], self.worth[theirs]
-        values = np.column_stack([np.asarray(rows[n])[there] for n in ("energy_j", "time_s")])
-        values_held = np.column_stack([self.energy_j[theirs], self.time_s[theirs]])
-        same = (values == values_held) | (np.isnan(values) & np.isnan(values_held))
-        for i in np.flatnonzero(~same.all(axis=1) & (worth > 0) & (worth_held > 0))[:1]:
+        worth, worth_held = worth_of(status)[is_held], self.worth[held_rows]
+        values = np.column_stack([np.asarray(rows[n])[is_held] for n in ("energy_j", "time_s")])
+        values_held = np.column_stack([self.energy_j[held_rows], self.time_s[held_rows]])
+        is_equal = (values == values_held) | (np.isnan(values) & np.isnan(values_held))
+        for i in np.flatnonzero(~is_equal.all(axis=1) & (worth > 0) & (worth_held > 0))[:1]:
             raise FileError(
                 "the store holds this point with "
                 f"{_cost(values_held[i, 0], 'J')} and {_cost(values_held[i, 1], 's')}",
                 "give the new one another repeat, or import into another store",
-                f"{checked.path}:{checked.lines[there][i]}",
+                f"{checked.path}:{checked.lines[is_held][i]}",
             )
-        place = np.full(len(there), -1, np.int64)
-        place[there] = theirs
-        better = np.zeros(len(there), bool)
-        better[there] = worth > worth_held
+        place = np.full(len(is_held), -1, np.int64)
+        place[is_held] = held_rows
+        better = np.zeros(len(is_held), bool)
+        better[is_held] = worth > worth_held
         return place, better
 
 
 def compacted(store: Store) -> tuple[StoreContents, list[str]]:
-    """What a store holds, all of it in its index; and what was damaged, a line each. The caller
-    must hold the driver's lock."""
+    """Compact a store. Return its contents, and a line for each damaged part. The caller must hold
+    the driver's lock."""
     with writing(store):
         damage = compact(store).messages(writers_gone=True)
         damage += give_up_records(store)
@@ -125,17 +123,17 @@ def _cost(value: float, unit: str) -> str:
 
 
 def new_failures(failures: Rows, held: Mapping[str, np.ndarray]) -> Rows:
-    """The failed attempts that the store does not hold, in the order in which they began."""
-    known = set(zip(*(held[name].tolist() for name in ATTEMPT), strict=True))
+    """The failed attempts that the store does not hold, in the order of their start."""
+    held_attempts = set(zip(*(held[name].tolist() for name in ATTEMPT), strict=True))
     columns = {name: column(name, np.asarray(failures[name])) for name in FAILURE_COLUMNS}
     attempts = zip(*(columns[name].tolist() for name in ATTEMPT), strict=True)
-    new = np.flatnonzero([attempt not in known for attempt in attempts])
+    new = np.flatnonzero([attempt not in held_attempts for attempt in attempts])
     new = new[np.argsort(columns["start_unix_s"][new], kind="stable")]
     return {name: values[new] for name, values in columns.items()}
 
 
 def with_measurements(summary: Mapping[str, Any], rows: Rows) -> dict[str, Any]:
-    """The summary with the flags and times of measurements."""
+    """The summary updated by the flags and times of measurements."""
     measured = np.flatnonzero(np.asarray(rows["start_unix_s"]) > 0)
     names = ("site", "partition", "start_unix_s", "status", "setup", "provenance")
     accepted = (
@@ -154,7 +152,7 @@ def with_measurements(summary: Mapping[str, Any], rows: Rows) -> dict[str, Any]:
 
 
 def with_failures(summary: Mapping[str, Any], failures: Rows) -> dict[str, Any]:
-    """The summary with failed attempts."""
+    """The summary updated by failed attempts."""
     failed = (
         {"status": status, "text": text}
         for status, text in zip(
@@ -165,8 +163,7 @@ def with_failures(summary: Mapping[str, Any], failures: Rows) -> dict[str, Any]:
 
 
 def write_records(store: Store, rows: Rows, mapping: TableMap, sidecar: Sidecar) -> None:
-    """Write what a store does not know yet of the sites of imported rows, and how they were
-    measured."""
+    """Write the records of the imported rows' sites and set-ups that the store lacks."""
     for site, record in site_records(rows, mapping, sidecar).items():
         if not has_site_record(store, site):
             write_site_record(store, site, record)
@@ -177,8 +174,8 @@ def write_records(store: Store, rows: Rows, mapping: TableMap, sidecar: Sidecar)
 
 
 def site_records(rows: Rows, mapping: TableMap, sidecar: Sidecar) -> dict[str, SiteRecord]:
-    """What the store should know of each imported site: what stands beside the table, and the
-    classes' domains, the device and the legal settings that the map gives."""
+    """The record of each imported site: from the sidecar file, and the classes' domains, the device
+    and the legal settings of the map."""
     records = {}
     sites = rows["site"]
     assert isinstance(sites, Texts)  # noqa: S101
@@ -200,29 +197,30 @@ def site_records(rows: Rows, mapping: TableMap, sidecar: Sidecar) -> dict[str, S
 
 
 def _legal(rows: Rows, rows_of_site: np.ndarray, mapping: TableMap) -> LegalVolts:
-    """The map's legal settings, with their voltages by the map, else by ``rows_of_site``."""
+    """The map's legal settings, with voltages of the map, else of ``rows_of_site``."""
     if not mapping.legal:
         return {}
     volts: dict[str, dict[Any, float]] = {}
     second = (
         "mem_mhz" if np.isnan(np.asarray(rows["uncore_mhz"])[rows_of_site]).all() else "uncore_mhz"
     )
-    # Under a limit a lower clock may have been run at, and its voltage measured.
+    # A power limit may lower the clock, and then the voltage is that of the lower clock.
     unlimited = np.isnan(np.asarray(rows["power_limit_w"])[rows_of_site])
-    held = unlimited | ~unlimited.any()
+    is_usable = unlimited | ~unlimited.any()
     for name, clock, pairs in (
         ("core", "core_mhz", mapping.voltage.core),
         ("mem", second, mapping.voltage.mem),
     ):
         mhz, volt = (np.asarray(rows[column])[rows_of_site] for column in (clock, f"{name}_v"))
-        known = held & ~np.isnan(mhz) & ~np.isnan(volt)
-        clocks, of = np.unique(mhz[known], return_inverse=True)
+        has_volts = is_usable & ~np.isnan(mhz) & ~np.isnan(volt)
+        clocks, codes = np.unique(mhz[has_volts], return_inverse=True)
         volts[name] = {
-            clock: float(np.median(volt[known][of == i])) for i, clock in enumerate(clocks.tolist())
+            clock: float(np.median(volt[has_volts][codes == i]))
+            for i, clock in enumerate(clocks.tolist())
         } | dict(pairs)
     legal: dict[Setting, tuple[float | None, float | None]] = {}
-    for core_mhz, *others in mapping.legal:
-        mhz = others[0] if others else None
+    for core_mhz, *second_clock in mapping.legal:
+        mhz = second_clock[0] if second_clock else None
         setting = Setting.of_row({"core_mhz": core_mhz, second: mhz})
         legal[setting] = (volts["core"].get(core_mhz), volts["mem"].get(mhz))
     return legal

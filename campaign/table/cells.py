@@ -23,37 +23,37 @@ TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no"
 
 
 class TableCells:
-    """Goes through a table's columns, and keeps what is wrong in each, by row."""
+    """Converts a table's columns, and collects the errors of each by row."""
 
     def __init__(self, table: RawTable) -> None:
         self.table = table
         self._wrong: dict[str, dict[int, str]] = {}
         self.wrong_columns: list[str] = []
-        """What is wrong with columns as a whole."""
+        """The errors of columns as a whole."""
 
     @property
     def wrong(self) -> Mapping[str, Mapping[int, str]]:
-        """Column -> row -> what is wrong there first; in the order in which it was found."""
+        """Column -> row -> its first error; columns in the order in which errors were found."""
         return self._wrong
 
     @property
     def wrong_rows(self) -> set[int]:
-        """The rows in which something is wrong."""
+        """The rows with errors."""
         return set().union(*self._wrong.values())
 
     def note(self, row: int, column: str, text: str) -> None:
-        """Something wrong with a row's value in a column."""
+        """Record an error of a row's value in a column."""
         self._wrong.setdefault(column, {}).setdefault(row, text)
 
     def is_wrong(self, *columns: str) -> np.ndarray:
-        """bool, one a row: whether something is wrong in one of some columns."""
+        """bool, by row: whether one of the columns has an error."""
         noted = np.zeros(len(self.table.lines), bool)
         for column in columns:
             noted[list(self._wrong.get(column, ()))] = True
         return noted
 
     def messages(self) -> list[str]:
-        """What is wrong: columns as a whole, then the first row of each column, by line."""
+        """The errors of columns as a whole, then the first one of each column, by line."""
         path, lines = self.table.path, self.table.lines
         firsts = []
         for rows in self._wrong.values():
@@ -63,28 +63,28 @@ class TableCells:
         firsts.sort(key=lambda entry: entry[0])
         return [f"{path}: {text}" for text in self.wrong_columns] + [text for _, text in firsts]
 
-    def texts(self, name: str, made: Callable[[Any], Any]) -> Texts:
-        """A column, each distinct value through ``made``, which may refuse it (ValueError): then
-        it is the empty text."""
+    def texts(self, name: str, convert: Callable[[Any], Any]) -> Texts:
+        """A column, each distinct value converted. If ``convert`` raises ValueError, the error is
+        recorded, and the value is the empty text."""
         if name not in self.table.columns:
-            return Texts.same(made(None), len(self.table.lines))
+            return Texts.same(convert(None), len(self.table.lines))
         texts = self.table.texts(name)
-        known: list[Any] = []
+        converted: list[Any] = []
         refused: dict[int, str] = {}
         for code, value in enumerate(texts.values):
             try:
-                known.append(made(value))
+                converted.append(convert(value))
             except ValueError as error:
-                known.append("")
+                converted.append("")
                 refused[code] = str(error)
         if refused:
             for i in np.flatnonzero(np.isin(texts.codes, [*refused])).tolist():
                 self.note(i, name, refused[int(texts.codes[i])])
-        return texts.mapped(known)
+        return texts.mapped(converted)
 
     def numbers(self, name: str, needed: np.ndarray | bool = False) -> np.ndarray:
-        """float64, a column of numbers, NaN where there is none; a row where it is ``needed``
-        (bool, one or a row) is wrong without."""
+        """A column of numbers, float64, NaN if there is none. ``needed``: bool, one or by row: a
+        missing number is an error."""
         column = self.table.columns.get(name)
         if isinstance(column, Numbers):
             for i, (_, why) in column.refused.items():
@@ -98,7 +98,7 @@ class TableCells:
         return values
 
     def wholes(self, name: str, default: int, most: int = INT64 - 1) -> np.ndarray:
-        """int64, a column of whole numbers from 0 to ``most``; ``default`` where there is none."""
+        """A column of whole numbers from 0 to ``most``, int64; ``default`` if there is none."""
 
         def whole(value: Any) -> int:
             if not is_present(value):
@@ -118,7 +118,7 @@ class TableCells:
         return self._array(name, whole, np.int64)
 
     def truths(self, name: str) -> np.ndarray:
-        """bool, a column of true and false; False where there is none."""
+        """A column of true and false, bool; False if there is none."""
 
         def truth(value: Any) -> bool:
             try:
@@ -129,27 +129,27 @@ class TableCells:
 
         return self._array(name, truth, bool)
 
-    def _array(self, name: str, made: Callable[[Any], Any], dtype: type) -> np.ndarray:
-        """A column through ``made``; 0 where a value was refused."""
+    def _array(self, name: str, convert: Callable[[Any], Any], dtype: type) -> np.ndarray:
+        """A column of converted values; 0 for values with an error."""
         if name not in self.table.columns:
-            return np.broadcast_to(dtype(made(None)), len(self.table.lines))
-        texts = self.texts(name, made)
+            return np.broadcast_to(dtype(convert(None)), len(self.table.lines))
+        texts = self.texts(name, convert)
         return texts.array(dtype, [value or 0 for value in texts.values])
 
 
 def first_of(text: str, rows: int) -> str:
-    """What is wrong with the first of some rows, and how many others there are."""
-    others = rows - 1
-    more = f" (and {others} further row{'s' * (others > 1)})" if others else ""
+    """The error of the first of some rows, and the number of further ones."""
+    n_further = rows - 1
+    more = f" (and {n_further} further row{'s' * (n_further > 1)})" if n_further else ""
     return f"{text}{more}"
 
 
 def is_present(value: Any) -> bool:
-    """Whether there is a value: not None, empty or NaN."""
+    """Whether a value is neither None nor empty nor NaN."""
     return value not in (None, "") and not (isinstance(value, float) and math.isnan(value))
 
 
-def one_line(value: Any, what: str, exact: bool = False) -> str:
+def one_line(value: Any, name: str, exact: bool = False) -> str:
     """A name of one line, stripped unless ``exact``.
 
     Raises:
@@ -157,12 +157,12 @@ def one_line(value: Any, what: str, exact: bool = False) -> str:
     """
     text = str(value) if exact else str(value).strip()
     if not text or any(ord(c) < 32 for c in text) or len(text) > 200:
-        raise ValueError(f"{what}: found {text[:40]!r}; must be a name of one line")
+        raise ValueError(f"{name}: found {text[:40]!r}; must be a name of one line")
     return text
 
 
 def params_json(value: Any) -> str:
-    """A kernel's parameters as canonical JSON; what is no JSON object becomes one parameter."""
+    """A kernel's parameters as canonical JSON. A text that is no JSON object is one parameter."""
     if not is_present(value):
         return "{}"
     try:
@@ -175,19 +175,19 @@ def params_json(value: Any) -> str:
 
 
 def meters_json(value: Any) -> str:
-    """The text of what is kept of a row's meters, unchanged: an object for each channel.
+    """The JSON text of a row's meters, unchanged: an object for each channel.
 
     Raises:
-        ValueError: it has another shape.
+        ValueError: the text has another structure.
     """
     return _object_json(value, "meters", {}, _is_channel)
 
 
 def provenance_json(value: Any) -> str:
-    """The text of a row's provenance, unchanged.
+    """The JSON text of a row's provenance, unchanged.
 
     Raises:
-        ValueError: it has another shape than the parts that are read have.
+        ValueError: one of :data:`PROVENANCE` has another structure.
     """
     return _object_json(value, "provenance", PROVENANCE, lambda _: True)
 
@@ -227,31 +227,31 @@ PROVENANCE: dict[str, Callable[[Any], bool]] = {
     COUNTERS: _holds(_holds(_is_number)),
     METRICS: _holds(_is_number),
 }
-"""The parts of a measurement's provenance that something reads, and whether one is as expected."""
+"""A part of a measurement's provenance that is read -> the check of its structure."""
 
 
 def _object_json(
     value: Any,
-    what: str,
+    column: str,
     parts: Mapping[str, Callable[[Any], bool]],
     is_other: Callable[[Any], bool],
 ) -> str:
-    """The text of a JSON object, unchanged; ``{}`` where there is none.
+    """The text of a JSON object, unchanged; ``{}`` if there is none.
 
     Raises:
-        ValueError: it is no JSON object, or one of its parts is not as expected.
+        ValueError: the text is no JSON object, or one of its parts fails its check.
     """
     if not is_present(value):
         return "{}"
     try:
-        kept = json.loads(str(value))
+        parsed = json.loads(str(value))
     except (ValueError, RecursionError):
-        kept = None
-    if not isinstance(kept, dict):
-        raise ValueError(f"{what}: found {str(value)[:40]!r}; must be a JSON object")
-    for name, part in kept.items():
-        if not parts.get(name, is_other)(part):
+        parsed = None
+    if not isinstance(parsed, dict):
+        raise ValueError(f"{column}: found {str(value)[:40]!r}; must be a JSON object")
+    for key, part in parsed.items():
+        if not parts.get(key, is_other)(part):
             raise ValueError(
-                f"{what}: found {json.dumps({name: part})[:60]}; must be as export writes it"
+                f"{column}: found {json.dumps({key: part})[:60]}; must be as export writes it"
             )
     return str(value)

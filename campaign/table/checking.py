@@ -1,4 +1,4 @@
-"""Checking a table: every row becomes a row of the store, or is reported with what is wrong."""
+"""Checking a table: every row becomes a row of the store, or its error is reported."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ from dvfs.texts import Column, EqualLengths, Texts, group_codes
 
 MAX_ROWS_NAMED = 10
 CLOCK, ENERGY = (re.compile(words, re.I) for words in ("clock|freq|mhz", "energy|power|joule|watt"))
-"""What the names of columns of clocks, and of energies or powers, contain."""
+"""Words in the names of columns of clocks, and of energies or powers."""
 MAX_REPEAT = 2**53
-"""Up to here every whole number is a float64."""
+"""A float64 holds every whole number up to this one."""
 DISAGREE = 1.01
 """Energy and power times time disagree when they differ by more than this factor."""
 FEWEST_SAMPLES, EQUAL_STEPS = 6, 1.25
-"""So many rows, whose times rise by steps that differ by less than this factor, are a log."""
+"""At least this many rows whose times rise by steps within this factor are taken for a log."""
 AGREE = 0.05
-"""Achieved clocks this near to those asked for are taken for them, as their author states."""
+"""The relative difference up to which an achieved clock shows that the requested one was set."""
 
 
 Rows = dict[str, Column]
@@ -72,24 +72,24 @@ class Checked:
     rows: Rows
     """Columns of the measurements table, one row for each point."""
     failures: Rows
-    """The rows of failed attempts, some of which are in ``rows`` too."""
+    """The rows of failed attempts; some are in ``rows`` too."""
     lines: np.ndarray
     """int64: the line in the file of each of ``rows``."""
     disagreements: list[str]
-    """Rows whose energy is not their power times time, a line each."""
+    """A line for each row whose energy is not its power times time."""
     notes: list[str]
-    """What was recognised in the file, a sentence each."""
+    """Notes on what was recognised in the file."""
 
 
 def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
-    """Check every row and make it one of the store.
+    """Check every row and convert it to a row of the store.
 
-    A row with a ``point_id`` is one of a store: it is taken as it is, only that every value must
-    be one that a store may hold.
+    A row with a ``point_id`` was exported from a store. It stays unchanged, and every value must be
+    one that a store may hold.
 
     Raises:
-        FileError: columns in another unit; or rows with a value that is missing, no number, not
-            finite or out of range, or that are the same point: of each column the first one.
+        FileError: a column is in another unit; a value is missing, no number, not finite or out of
+            range; or rows are the same point. It names the first such row of each column.
     """
     cells = TableCells(table)
     kinds = kinds_of(cells)
@@ -100,21 +100,21 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
     if wrong := cells.messages():
         raise FileError("\n".join(wrong))
     frame[POINT_ID] = EqualLengths(ids)
-    every = len(measurements) == len(table.lines)
+    no_duplicates = len(measurements) == len(table.lines)
     lines = np.fromiter(table.lines, np.int64, len(table.lines))
     return Checked(
         table.path,
-        {name: column if every else column[measurements] for name, column in frame.items()},
+        {name: column if no_duplicates else column[measurements] for name, column in frame.items()},
         {name: column[failures] for name, column in frame.items()}
         | {POINT_ID: np.asarray(frame[POINT_ID][failures])},
-        lines if every else lines[measurements],
+        lines if no_duplicates else lines[measurements],
         disagreements(table, frame, power_w),
         table.notes,
     )
 
 
 class OfAllRows:
-    """The checks that need all rows of a table together. Here the table has all of them."""
+    """The checks that need all rows of a table; this class is for a table in memory."""
 
     def __init__(self, mapping: TableMap) -> None:
         self.mapping = mapping
@@ -127,8 +127,8 @@ class OfAllRows:
         keys: Mapping[str, Column],
         clocks: dict[str, np.ndarray],
     ) -> None:
-        """See :func:`campaign.table.grouping.group_settings`; of rows of no store, with nothing
-        wrong so far."""
+        """See :func:`campaign.table.grouping.group_settings`. Skip tables with rows of a store or
+        with errors so far."""
         if self.mapping.clocks != "grouped" or of_store.any() or cells.messages():
             return
         codes = [key.codes if isinstance(key, Texts) else np.asarray(key) for key in keys.values()]
@@ -153,24 +153,24 @@ class OfAllRows:
         power_w: np.ndarray,
         read_back: np.ndarray,
     ) -> None:
-        """See :func:`campaign.table.plausibility.note_power_caps`; of rows of no store."""
+        """See :func:`campaign.table.plausibility.note_power_caps`. Skip rows of a store."""
         if not of_store.any():
             note_power_caps(cells, core_mhz, power_w, read_back, self.mapping)
 
     def has_counts(self, name: str, counts: np.ndarray) -> bool:
-        """Whether a row has a count of a class."""
+        """Whether any row has a count of the class."""
         return bool(np.isfinite(counts).any())
 
     def number_repeats(self, cells: TableCells, frame: Rows) -> None:
-        """Number the rows of the same point, and note times that look like a log's."""
-        same = Groups(group_codes([frame[name] for name in SAME_POINT]))
-        frame["repeat"] = same.places()
-        _note_since_start(cells, np.asarray(frame["time_s"]), same)
+        """Number the rows of each point as repeats, and report times that look like a log's."""
+        points = Groups(group_codes([frame[name] for name in SAME_POINT]))
+        frame["repeat"] = points.places()
+        _note_since_start(cells, np.asarray(frame["time_s"]), points)
 
 
 def _note_since_start(cells: TableCells, time_s: np.ndarray, same_point: Groups) -> None:
-    """Note times that rise by equal steps from row to row of a point: those of a log, since its
-    start, and no run times of repeats."""
+    """Report times that rise by equal steps from row to row of a point: they are times since the
+    start of a log, not run times of repeats."""
     for repeats in same_point.rows():
         times = time_s[repeats]
         if len(times) < FEWEST_SAMPLES or not np.isfinite(times).all():
@@ -181,7 +181,7 @@ def _note_since_start(cells: TableCells, time_s: np.ndarray, same_point: Groups)
 
 
 def since_start(step_s: float) -> str:
-    """What is wrong with times of a log, which rise by ``step_s``."""
+    """The error message for times of a log, which rise by ``step_s``."""
     return (
         f"time_s: rises by {step_s:.3g} s from row to row, as the time since the start of a log "
         "does; a table has a row a measurement, with its run time: sum the energies of the log "
@@ -191,7 +191,7 @@ def since_start(step_s: float) -> str:
 
 @dataclass(frozen=True)
 class Kinds:
-    """Of every row: the id that it has of a store (S24; empty: none), its status, its worth."""
+    """By row: its id in a store (S24; empty if none), whether it has one, its status, its worth."""
 
     ids: np.ndarray
     of_store: np.ndarray
@@ -200,7 +200,7 @@ class Kinds:
 
 
 def kinds_of(cells: TableCells) -> Kinds:
-    """What every row of a table is."""
+    """The kinds of a table's rows."""
     ids = cells.texts(POINT_ID, _point_id)
     status = cells.texts("status", _status)
     of_store = ids.array(bool, [point_id != "" for point_id in ids.values])
@@ -208,7 +208,7 @@ def kinds_of(cells: TableCells) -> Kinds:
 
 
 def frame_of(cells: TableCells, kinds: Kinds, of_all: OfAllRows) -> tuple[Rows, np.ndarray]:
-    """The rows in the store's columns, without ids; and power (W, float64, NaN where not given)."""
+    """The rows in the store's columns, without ids; and their power (W, float64, NaN if none)."""
     table, mapping = cells.table, of_all.mapping
     exact = table.of_store
     of_store, complete = kinds.of_store, kinds.worth == WORTH[OK]
@@ -231,8 +231,8 @@ def frame_of(cells: TableCells, kinds: Kinds, of_all: OfAllRows) -> tuple[Rows, 
     uncore_mhz = cells.numbers("uncore_mhz")
     time_s = cells.numbers("time_s", needed=complete)
     energy_j = cells.numbers("energy_j")
-    given = ~np.isnan(energy_j) | cells.is_wrong("energy_j")
-    without = ~given & complete & ~of_store
+    has_energy = ~np.isnan(energy_j) | cells.is_wrong("energy_j")
+    without = ~has_energy & complete & ~of_store
     power_w = cells.numbers("power_w", needed=without & (not may_lack))
     with np.errstate(all="ignore"):
         product_j = power_w * time_s
@@ -273,8 +273,8 @@ def frame_of(cells: TableCells, kinds: Kinds, of_all: OfAllRows) -> tuple[Rows, 
     used_w = np.where(without, power_w, np.nan)
     given_numbers = numbers | counts | {"power_w": used_w}
     of_all.note_impossible(cells, given_numbers, of_store, failed)
-    made_j = np.where(without & ~cells.is_wrong("power_w", "time_s"), product_j, np.nan)
-    of_all.note_impossible(cells, {"power_w x time_s": made_j}, of_store, failed)
+    used_j = np.where(without & ~cells.is_wrong("power_w", "time_s"), product_j, np.nan)
+    of_all.note_impossible(cells, {"power_w x time_s": used_j}, of_store, failed)
     with np.errstate(all="ignore"):
         mean_w = np.where(without, power_w, energy_j / time_s)
     of_all.note_power_caps(cells, of_store, core_mhz, mean_w, read_back)
@@ -303,10 +303,10 @@ def frame_of(cells: TableCells, kinds: Kinds, of_all: OfAllRows) -> tuple[Rows, 
         **{name: n for name, n in counts.items() if exact or of_all.has_counts(name, n)},
     }
     frame["clock_proof"] = _clock_proofs(cells, clocks, has_profile, simulated, of_store)
-    power_w = np.where(given, power_w, np.nan)
-    kept = cells.texts("provenance", provenance_json)
+    power_w = np.where(has_energy, power_w, np.nan)
+    provenance = cells.texts("provenance", provenance_json)
     reasons = cells.texts(ESTIMATED, _estimated)
-    frame["provenance"] = _provenance(table, kept, power_w, reasons, of_store)
+    frame["provenance"] = _provenance(table, provenance, power_w, reasons, of_store)
     if mapping.numbers_repeats:
         of_all.number_repeats(cells, frame)
     return frame, power_w
@@ -315,11 +315,11 @@ def frame_of(cells: TableCells, kinds: Kinds, of_all: OfAllRows) -> tuple[Rows, 
 def _lacking(
     table: RawTable, rows: str, no_clock: bool, complete: np.ndarray, no_energy: np.ndarray
 ) -> list[str]:
-    """What a file of another tool lacks, a sentence each. ``rows``: what they are. ``complete``,
-    ``no_energy``: bool, one a row."""
+    """Notes on the clocks and energies that a file of another tool lacks. ``rows``: the noun for
+    its rows. ``complete``, ``no_energy``: bool, by row."""
     notes = []
     columns = list(table.labels)
-    clocks, energies = ([n for n in columns if like.search(n)] for like in (CLOCK, ENERGY))
+    clocks, energies = ([n for n in columns if pattern.search(n)] for pattern in (CLOCK, ENERGY))
     gives = "under [columns] or [constants] in the map"
     if no_clock and clocks:
         notes.append(
@@ -335,17 +335,17 @@ def _lacking(
         all_of_them = bool((no_energy == complete).all())
         count = "" if all_of_them else f" in {no_energy.sum()} of its {complete.sum()} {rows}"
         if energies and all_of_them:
-            what = (
+            advice = (
                 "no energy is taken; energy_j or power_w under [columns] in the map names one, if"
             )
-            notes.append(f"{table.path}: {what} it is among {', '.join(energies)}")
+            notes.append(f"{table.path}: {advice} it is among {', '.join(energies)}")
         else:
             notes.append(f"{table.path}: no energy was measured{count}, only times")
     return notes
 
 
 def listed(rows: list[str]) -> str:
-    """Messages about rows, a line each, the first ten of them."""
+    """The first ten messages about rows, a line each, and the number of further ones."""
     more = len(rows) - MAX_ROWS_NAMED
     return "\n".join(rows[:MAX_ROWS_NAMED] + ([f"and {more} further rows"] if more > 0 else []))
 
@@ -369,7 +369,7 @@ def _status(value: Any) -> str:
 
 
 def _estimated(value: Any) -> str:
-    """Why an energy was not measured; empty where it was."""
+    """The reason why an energy was not measured; empty if it was."""
     if not is_present(value):
         return ""
     is_true = TRUTHS.get(str(value).strip().lower())
@@ -396,7 +396,7 @@ def _volts(
     of_store: np.ndarray,
     mapping: TableMap,
 ) -> tuple[np.ndarray, np.ndarray, Texts]:
-    """The voltages of every row (V, float64, NaN where not known) and where they are from."""
+    """Each row's core and memory voltage (V, float64, NaN if not known), and their origin."""
     core_v, mem_v = cells.numbers("core_v"), cells.numbers("mem_v")
     measured = np.isfinite(core_v)
     of_row = cells.texts("voltage_origin", _text)
@@ -435,7 +435,7 @@ def _clock_proofs(
     simulated: np.ndarray,
     of_store: np.ndarray,
 ) -> Texts:
-    """How the setting was shown: as the row says; else by its achieved clocks, or stated."""
+    """How each row proves its setting: as it says, else by its achieved clocks, else stated."""
 
     def proof(value: Any) -> str:
         if is_present(value) and value not in CLOCK_PROOFS:
@@ -444,31 +444,31 @@ def _clock_proofs(
             )
         return _text(value)
 
-    given = cells.texts("clock_proof", proof)
+    stated_proofs = cells.texts("clock_proof", proof)
     limited = ~np.isnan(clocks["power_limit_w"])
     agree = ~limited | np.isfinite(clocks["core_mhz_achieved"])
     agree &= ~has_profile & np.isnan(clocks["uncore_mhz"])
     for name in ("core_mhz", "mem_mhz"):
-        asked, achieved = clocks[name], clocks[f"{name}_achieved"]
-        near = np.abs(achieved - asked) <= AGREE * asked
-        agree &= np.isnan(asked) | near | (limited & np.isfinite(achieved))
+        requested, achieved = clocks[name], clocks[f"{name}_achieved"]
+        is_close = np.abs(achieved - requested) <= AGREE * requested
+        agree &= np.isnan(requested) | is_close | (limited & np.isfinite(achieved))
     as_found = ~has_profile & np.all([np.isnan(clocks[name]) for name in NUMBERS], axis=0)
     usual = np.select([simulated, as_found, agree], [1, 0, 2], 3)
     if "clock_proof" in cells.table.columns:
         usual[of_store] = 0
-    return given.otherwise(Texts.coded(usual, ["", SIMULATED, READ_BACK, STATED]))
+    return stated_proofs.otherwise(Texts.coded(usual, ["", SIMULATED, READ_BACK, STATED]))
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """JSON of each row's line in the file (int64), and of its values that no column holds: the
-    power (float64, NaN without), and further parts. The texts are made where they are needed:
-    those of all rows take more memory than all other columns."""
+    """Each row's provenance as JSON: its line in the file (int64), and the values that no column
+    holds: the power (float64, NaN if none), and further parts. The texts are made on demand: those
+    of all rows would take more memory than all other columns."""
 
     lines: np.ndarray
     power_w: np.ndarray
     parts: tuple[Texts, ...]
-    """Each ``, "key": value``, or empty; all but the first are labels."""
+    """Texts ``, "key": value``, or empty; all but the first are labels."""
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -481,30 +481,30 @@ class Provenance:
         return iter(np.asarray(self).tolist())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        made = np.empty(len(self), object)
+        texts = np.empty(len(self), object)
         if self.says_only_lines:
-            made[:] = [f'{{"imported": true, "line": {line}}}' for line in self.lines.tolist()]
-            return made
-        known = np.isfinite(self.power_w).tolist()
-        rows = zip(self.lines.tolist(), self.power_w.tolist(), known, *self.parts, strict=True)
-        for i, (line, power_w, is_known, reason, *labels) in enumerate(rows):
-            watt = f', "power_w": {power_w!r}' if is_known else ""
+            texts[:] = [f'{{"imported": true, "line": {line}}}' for line in self.lines.tolist()]
+            return texts
+        has_power = np.isfinite(self.power_w).tolist()
+        rows = zip(self.lines.tolist(), self.power_w.tolist(), has_power, *self.parts, strict=True)
+        for i, (line, power_w, row_has_power, reason, *labels) in enumerate(rows):
+            watt = f', "power_w": {power_w!r}' if row_has_power else ""
             label_text = "".join(labels)
             text = f', "labels": {{{label_text[2:]}}}' if label_text else ""
-            made[i] = f'{{"imported": true, "line": {line}{watt}{reason}{text}}}'
-        return made
+            texts[i] = f'{{"imported": true, "line": {line}{watt}{reason}{text}}}'
+        return texts
 
     @property
     def says_only_lines(self) -> bool:
-        """Whether there is nothing but lines."""
+        """Whether no row has more than its line."""
         return not (np.isfinite(self.power_w).any() or any(any(p.values) for p in self.parts))
 
 
 def _provenance(
-    table: RawTable, given: Texts, power_w: np.ndarray, reasons: Texts, of_store: np.ndarray
+    table: RawTable, stored: Texts, power_w: np.ndarray, reasons: Texts, of_store: np.ndarray
 ) -> Provenance | np.ndarray:
-    """JSON of each row's line in the file, and of its values that no column holds. A row of a
-    store keeps its own, in which labels and power that were changed are changed."""
+    """Each row's provenance. A row of a store keeps its ``stored`` one, updated by the labels,
+    power and reason of the table."""
     labels = [
         column.mapped(
             f", {json.dumps(name)}: {json.dumps(str(v))}" if is_present(v) else ""
@@ -517,28 +517,29 @@ def _provenance(
     new = Provenance(lines, power_w, (why, *labels))
     if not of_store.any():
         return new
-    made = np.where(of_store, given.array(), np.asarray(new))
-    known = np.isfinite(power_w)
-    changed = of_store & (known | bool(labels) | reasons.array(bool, [*map(bool, reasons.values)]))
+    texts = np.where(of_store, stored.array(), np.asarray(new))
+    has_power = np.isfinite(power_w)
+    has_reason = reasons.array(bool, [*map(bool, reasons.values)])
+    changed = of_store & (has_power | bool(labels) | has_reason)
     for i in np.flatnonzero(changed).tolist():
-        row: dict[str, Any] = json.loads(given[i])
-        of_row = {k: str(v[i]) for k, v in table.labels.items() if is_present(v[i])}
+        row: dict[str, Any] = json.loads(stored[i])
+        row_labels = {k: str(v[i]) for k, v in table.labels.items() if is_present(v[i])}
         if isinstance(row.get("labels", {}), dict):
-            of_row = row.get("labels", {}) | of_row
-        kept = dict(row)
-        if known[i]:
-            kept["power_w"] = float(power_w[i])
+            row_labels = row.get("labels", {}) | row_labels
+        updated = dict(row)
+        if has_power[i]:
+            updated["power_w"] = float(power_w[i])
         if reasons[i]:
-            kept[ESTIMATED] = reasons[i]
-        if of_row:
-            kept["labels"] = of_row
-        if kept != row:
-            made[i] = json.dumps(kept)
-    return made
+            updated[ESTIMATED] = reasons[i]
+        if row_labels:
+            updated["labels"] = row_labels
+        if updated != row:
+            texts[i] = json.dumps(updated)
+    return texts
 
 
 def disagreements(table: RawTable, rows: Rows, power_w: np.ndarray) -> list[str]:
-    """Rows whose energy is not their power (W) times time, a line each."""
+    """A line for each row whose energy is not its power (W) times its time."""
     if np.isnan(power_w).all():
         return []
     energy_j, time_s = np.asarray(rows["energy_j"]), np.asarray(rows["time_s"])

@@ -61,8 +61,8 @@ Entity = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class CrateAbout:
-    """What only its authors can say of a data set. ``licence``: an SPDX identifier. ``authors``:
-    names, each with ``<https://orcid.org/...>`` after it where there is one."""
+    """The metadata that the authors of a data set supply. ``licence``: an SPDX identifier.
+    ``authors``: names, each followed by ``<https://orcid.org/...>`` if there is one."""
 
     title: str
     licence: str
@@ -72,7 +72,7 @@ class CrateAbout:
         """Check the licence and the authors.
 
         Raises:
-            ArgumentError: one of them is missing or no such name.
+            ArgumentError: one of them is missing or invalid.
         """
         if not SPDX_ID.fullmatch(self.licence):
             raise ArgumentError(
@@ -83,7 +83,7 @@ class CrateAbout:
 
 
 def write_crate(store: Store, folder: Path, about: CrateAbout) -> int:
-    """Write a crate; how many measurements it has.
+    """Write a crate, and return its number of measurements.
 
     Raises:
         OSError: it cannot be written, or ``folder`` exists and is not empty.
@@ -102,8 +102,8 @@ def write_crate(store: Store, folder: Path, about: CrateAbout) -> int:
             rmtree(folder / TRACES)
         setups = json.loads(sidecar.read_text(encoding="utf-8"))["setups"]
         graph = list(_graph(table, setups, sidecar, n_traces, about))
-        made = {"@context": f"{PROFILE}/context", "@graph": graph}
-        write_output(folder / METADATA, json.dumps(made, indent=1) + "\n")
+        metadata = {"@context": f"{PROFILE}/context", "@graph": graph}
+        write_output(folder / METADATA, json.dumps(metadata, indent=1) + "\n")
     except BaseException:
         rmtree(folder, ignore_errors=True)
         raise
@@ -123,8 +123,8 @@ def crate_table(path: Path) -> tuple[Path, Path | None]:
     except (ValueError, KeyError, TypeError, RecursionError):
         parts = set()
     if TABLE not in parts or not (path / TABLE).is_file():
-        what, remedy = f"has no {TABLE}", "name a crate that campaign export --crate wrote"
-        raise FileError(what, remedy, str(metadata))
+        cause, remedy = f"has no {TABLE}", "name a crate that campaign export --crate wrote"
+        raise FileError(cause, remedy, str(metadata))
     traces = path / TRACES
     return path / TABLE, traces if f"{TRACES}/" in parts and traces.is_dir() else None
 
@@ -132,7 +132,7 @@ def crate_table(path: Path) -> tuple[Path, Path | None]:
 def _graph(
     table: pd.DataFrame, setups: Mapping[str, Any], sidecar: Path, n_traces: int, about: CrateAbout
 ) -> Iterable[Entity]:
-    """The entities of the metadata file; those that another one names come after it."""
+    """The entities of the metadata file. An entity follows those that refer to it."""
     now = datetime.now(UTC).replace(microsecond=0).isoformat()
     authors = [_author(text) for text in about.authors]
     licence = {"@id": f"{SPDX}{about.licence}"}
@@ -232,12 +232,12 @@ def _one_or_all(references: list[Entity]) -> Entity | list[Entity]:
 
 
 def _column(name: str) -> Entity:
-    """A column as a PropertyValue, with its unit where it has one."""
+    """A column as a PropertyValue, with its unit if it has one."""
     entity: Entity = {"@id": f"#column-{quote(name)}", "@type": "PropertyValue", "name": name}
     if name.startswith(COUNT_PREFIX):
-        of = name.removeprefix(COUNT_PREFIX)
-        unit: str | None = class_unit(of)
-        entity["description"] = f"operations of the class {of} in an iteration"
+        class_name = name.removeprefix(COUNT_PREFIX)
+        unit: str | None = class_unit(class_name)
+        entity["description"] = f"operations of the class {class_name} in an iteration"
     else:
         unit = "W" if name == "power_w" else COLUMN_UNITS.get(name)
         entity["description"] = LONG_NAMES.get(name) or IMPORTED.get(name, "a label")
@@ -248,20 +248,20 @@ def _column(name: str) -> Entity:
 
 
 def _site(name: str, rows: pd.DataFrame, setups: Mapping[str, Any]) -> Entity:
-    """A site, with the hardware of its nodes as the set-ups have it."""
+    """A site, with the hardware of its nodes from the set-ups."""
     nodes = sorted({*rows["node"]} - {""})
     kinds = {True: "a simulated machine", False: "a machine"}
-    what = " and ".join(kinds[bool(kind)] for kind in sorted(set(rows["simulated"])))
+    description = " and ".join(kinds[bool(kind)] for kind in sorted(set(rows["simulated"])))
     measured = not rows["simulated"].all()
-    of_nodes = [s.get("node") or {} for s in setups.values() if s["site"]["name"] == name]
-    facts = [node[part] for node in of_nodes for part in HARDWARE if measured and node.get(part)]
+    records = [s.get("node") or {} for s in setups.values() if s["site"]["name"] == name]
+    facts = [node[part] for node in records for part in HARDWARE if measured and node.get(part)]
     hardware = sorted({", ".join(f) if isinstance(f, list) else str(f) for f in facts})
     return {
         "@id": f"#site-{quote(name)}",
         "@type": "Thing",
         "name": name,
         "description": "; ".join(
-            [f"{what}; {len(rows)} measurements on {len(nodes)} node(s)", *hardware]
+            [f"{description}; {len(rows)} measurements on {len(nodes)} node(s)", *hardware]
         ),
     }
 
@@ -274,12 +274,12 @@ def _author(text: str) -> Entity:
 
 
 def _times(table: pd.DataFrame) -> Entity:
-    """When the first and the last measurement began, where the table says it."""
-    began = table["start_unix_s"].to_numpy(float)
-    began = began[np.isfinite(began) & (began > 0)]
-    if not len(began):
+    """The start times of the first and the last measurement; empty if the table has none."""
+    starts = table["start_unix_s"].to_numpy(float)
+    starts = starts[np.isfinite(starts) & (starts > 0)]
+    if not len(starts):
         return {}
-    first, last = (datetime.fromtimestamp(s, UTC).isoformat() for s in (began.min(), began.max()))
+    first, last = (datetime.fromtimestamp(s, UTC).isoformat() for s in (starts.min(), starts.max()))
     return {"startTime": first, "endTime": last}
 
 

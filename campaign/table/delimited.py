@@ -35,29 +35,29 @@ from dvfs.input_files import FileError, readable
 from dvfs.texts import Texts
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "|"}
-"""What is recognised, and its name."""
+"""Delimiter -> its name in messages."""
 SAMPLE_ROWS, SAMPLE_CHARS = 50, 1 << 20
-"""What the delimiter is recognised by."""
+"""The size of the sample from which the delimiter is recognised."""
 BLOCK_ROWS = 1_000
-"""Rows that become columns at once: lists of many rows would cost the garbage collector more than
-reading them."""
+"""Rows that are converted to columns at once. The garbage collector takes longer over lists of more
+rows than reading takes."""
 MAX_VALUES = 50_000_000
-"""Lines, and rows times columns: a small compressed file can hold more than any memory."""
+"""The most lines, and rows times columns: a small compressed file can exceed any memory."""
 UNPACKED_BYTES = 1 << 20
-"""Unpacked at once as the size is counted."""
+"""The block size when the unpacked size is counted."""
 MAX_FIELD_CHARS = 1 << 24
 FIXED_ROWS = 3
-"""So many numbers with the same number of decimals were written with a fixed one."""
+"""This many numbers with equally many decimals show that the number of decimals is fixed."""
 JSON = re.compile(r"""\s*(\[\s*[\[{]|\{\s*"[^"]*"\s*:)""")
-"""How a list of lists or objects, or an object, begins."""
+"""The start of a list of lists or objects, or of an object."""
 HTML = re.compile(r"\s*<(!doctype|html|\?xml)", re.IGNORECASE)
-"""How a page or an XML document begins."""
+"""The start of a web page or an XML document."""
 COMPRESSED: dict[bytes, Callable[[BinaryIO], io.BufferedIOBase]] = {
     b"\x1f\x8b": lambda data: gzip.GzipFile(fileobj=data),
     b"BZh": bz2.BZ2File,
     b"\xfd7zXZ\x00": lzma.LZMAFile,
 }
-"""The first bytes of a compressed file, and what opens it."""
+"""The first bytes of a compressed file -> the function that opens it."""
 HDF5 = b"\x89HDF\r\n"
 AS_CSV = "write its table as CSV: {}.to_csv('new.csv')"
 NO_TABLE = (
@@ -78,21 +78,21 @@ NO_TABLE = (
     ),
     (HDF5, b"", "is HDF5, and no table", "export the table that it holds as CSV"),
 )
-"""The first bytes of a file, and what is near its beginning; what it is, and what to do."""
+"""The first bytes of a file, and a marker near its beginning; the cause and the remedy."""
 
 PART_BYTES = 1 << 22
-"""Of plain text, parsed at once."""
+"""The size of the parts in which plain text is parsed."""
 NOT_PLAIN = (b'"', b"#", b"\0")
 
 Columns = tuple[list[str], Sequence[int], Sequence[list[Any] | Texts | Numbers]]
 """The header, each row's line in the file, and the values of each column."""
 TextColumns = tuple[list[str], list[int], list[list[str]]]
 Parsed = Iterator[tuple[int, list[str]]]
-"""The line on which a row begins, and its fields; without comments and empty lines."""
+"""The line on which each row begins, and its fields; without comments and empty lines."""
 
 
 class TooLongError(FileError):
-    """Text is longer than is read at once."""
+    """The text is too long to be read at once."""
 
 
 @dataclass(frozen=True)
@@ -105,19 +105,19 @@ class PlainForm:
 
     @property
     def exact(self) -> bool:
-        """Whether texts keep the blanks round them."""
+        """Whether texts keep leading and trailing blanks."""
         return POINT_ID in self.header
 
 
 def read_delimited(path: Path, mapping: TableMap) -> tuple[Columns, str, list[str]]:
-    """A file of delimited text as columns of text; what delimits them; and what was recognised, a
-    sentence each.
+    """Return the columns of a file of delimited text, the delimiter, and notes on what was
+    recognised.
 
-    Fields are stripped, but not those of a table with a column ``point_id``, which are exact.
+    Fields are stripped, except in a table with a column ``point_id``, which is exact.
 
     Raises:
-        FileError: it cannot be read, has no header, a row with another number of fields, or a last
-            row that is cut off.
+        FileError: the file cannot be read, has no header, a row with another number of fields, or
+            a last row that is cut off.
     """
     if plain := _read_plain(path, mapping):
         return *plain, delimiter_note(path, mapping, plain[1])
@@ -142,32 +142,33 @@ def read_delimited(path: Path, mapping: TableMap) -> tuple[Columns, str, list[st
 
 
 def delimiter_note(path: Path, mapping: TableMap, delimiter: str) -> list[str]:
-    """What separates the columns, where that is no comma and no map states it."""
+    """A note that names the delimiter, unless it is a comma or the map states it."""
     if mapping.delimiter or delimiter == ",":
         return []
     return [f"{path}: its columns are separated by {DELIMITERS[delimiter]}"]
 
 
 def _read_plain(path: Path, mapping: TableMap) -> tuple[Columns, str] | None:
-    """A file in which every line after the header is a row without quotes or comments, and every
-    number has a decimal point or none: by Arrow, in a tenth of the time. Numbers become numbers.
+    """Read a file by Arrow, in a tenth of the time. Every line after the header must be a row
+    without quotes or comments, and no number may have a decimal comma. Columns of numbers are
+    :class:`Numbers`.
 
-    None where anything is otherwise, or Arrow is missing: then :func:`read_delimited` reads the
-    text by the rules for all files, and says what is wrong with it.
+    Return None for any other file, or without Arrow: :func:`read_delimited` then reads the text by
+    the rules for all files, and reports errors.
     """
     if not is_plain(mapping) or own_descriptor(path) is not None:
         return None
-    opened = []
+    openers = []
     try:
         with open_regular(path) as packed:
             magic = packed.read(max(map(len, COMPRESSED)))
             packed.seek(0)
-            opened = [made for start, made in COMPRESSED.items() if magic.startswith(start)]
-            file = opened[0](packed) if opened else packed
-            size = 0 if opened else os.fstat(packed.fileno()).st_size
+            openers = [opener for start, opener in COMPRESSED.items() if magic.startswith(start)]
+            file = openers[0](packed) if openers else packed
+            size = 0 if openers else os.fstat(packed.fileno()).st_size
             return _plain_columns(path, file, size, mapping)
     except TooLongError:
-        if opened:
+        if openers:
             return None
         raise
     except (ImportError, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError):
@@ -175,16 +176,16 @@ def _read_plain(path: Path, mapping: TableMap) -> tuple[Columns, str] | None:
 
 
 def is_plain(mapping: TableMap) -> bool:
-    """Whether a map states nothing that plain text has not."""
-    other = mapping.layout == "blocks" or mapping.fields or mapping.missing
-    return not other and mapping.decimal != ","
+    """Whether the map allows plain text: no blocks, fields, missing words or decimal commas."""
+    is_special = mapping.layout == "blocks" or mapping.fields or mapping.missing
+    return not is_special and mapping.decimal != ","
 
 
 def plain_form(first: bytes, part: bytes, mapping: TableMap) -> PlainForm:
-    """The form of plain text by its first line and the next ones.
+    """The form of plain text, from its first line and a part of the next ones.
 
     Raises:
-        ValueError: it is no such text.
+        ValueError: the text is not plain.
     """
     sample = (first + part).decode()[:SAMPLE_CHARS]
     delimiter = mapping.delimiter or _recognised(sample, mapping)
@@ -218,8 +219,8 @@ def _plain_columns(
     """The columns of plain text, and its delimiter. ``file_size``: in bytes, 0 if not known.
 
     Raises:
-        ValueError: it is no such text.
-        TooLongError: it is too long to be in memory at once.
+        ValueError: the text is not plain.
+        TooLongError: the text does not fit in memory.
     """
     first = file.readline(PART_BYTES).removeprefix(codecs.BOM_UTF8)
     part = next_lines(file)
@@ -227,20 +228,20 @@ def _plain_columns(
     header, names = form.header, form.names
     if file_size - len(first) - len(codecs.BOM_UTF8) > MAX_BYTES:
         raise TooLongError(f"has more than {MAX_BYTES >> 20} MiB", "divide it", str(path))
-    # Bytes that grow in place: arrays to be joined at the end would take the memory twice.
+    # Bytes that grow in place: joining arrays at the end would need twice the memory.
     data: dict[str, bytearray] = {name: bytearray() for name in header}
-    known: dict[str, dict[str, int]] = {name: {} for name in header}
+    codes_by_text: dict[str, dict[str, int]] = {name: {} for name in header}
     rows = size = 0
     while part:
-        read = by_arrow(part, form)
-        rows, size = rows + len(read[0]), size + len(part)
+        part_columns = by_arrow(part, form)
+        rows, size = rows + len(part_columns[0]), size + len(part)
         if size > MAX_BYTES or rows * len(header) > MAX_VALUES:
             raise TooLongError(f"has more than {MAX_VALUES} values", "divide it", str(path))
-        for name, column in zip(header, read, strict=True):
+        for name, column in zip(header, part_columns, strict=True):
             if isinstance(column, Texts):
-                code = known[name]
-                place = [code.setdefault(text, len(code)) for text in column.values]
-                values = np.array(place, np.int32)[column.codes]
+                text_codes = codes_by_text[name]
+                codes = [text_codes.setdefault(text, len(text_codes)) for text in column.values]
+                values = np.array(codes, np.int32)[column.codes]
             else:
                 values = column
             data[name] += values.data
@@ -250,20 +251,20 @@ def _plain_columns(
     columns = [
         Numbers(np.frombuffer(data[name]))
         if name in names
-        else Texts.same(next(iter(known[name])), rows)
-        if len(known[name]) == 1
-        else Texts(np.frombuffer(data[name], np.int32), list(known[name]))
+        else Texts.same(next(iter(codes_by_text[name])), rows)
+        if len(codes_by_text[name]) == 1
+        else Texts(np.frombuffer(data[name], np.int32), list(codes_by_text[name]))
         for name in header
     ]
     return (header, range(2, rows + 2), columns), form.delimiter
 
 
 def by_arrow(part: bytes, form: PlainForm) -> list[np.ndarray | Texts]:
-    """Lines of plain text as columns: float64, NaN without a number; or texts, of which some may
-    be equal.
+    """Lines of plain text as columns: float64, NaN for an empty cell; or texts, whose distinct
+    values may have duplicates.
 
     Raises:
-        ValueError: it is no such text.
+        ValueError: the text is not plain.
     """
     import pyarrow as pa  # noqa: PLC0415
     from pyarrow import csv as arrow_csv  # noqa: PLC0415
@@ -295,14 +296,14 @@ def by_arrow(part: bytes, form: PlainForm) -> list[np.ndarray | Texts]:
                 raise ValueError
             columns.append(values)
         else:
-            here = chunk.dictionary.to_pylist()
-            texts = here if form.exact else [text.strip() for text in here]
+            distinct = chunk.dictionary.to_pylist()
+            texts = distinct if form.exact else [text.strip() for text in distinct]
             columns.append(Texts(_values(chunk.indices, np.int32), texts))
     return columns
 
 
 def _values(array: Any, dtype: type) -> np.ndarray:
-    """An array of Arrow as one of NumPy, NaN where it has none. Arrow's way imports pandas."""
+    """A NumPy array of an Arrow array, NaN for nulls. Arrow's own conversion imports pandas."""
     present, data = array.buffers()
     rows = slice(array.offset, array.offset + len(array))
     values: np.ndarray = np.frombuffer(data, dtype)[rows]
@@ -321,54 +322,54 @@ def next_lines(file: io.BufferedIOBase) -> bytes:
 def _has_points(
     sample: str, delimiter: str, header: list[str], names: list[str], mapping: TableMap
 ) -> bool:
-    """Whether the first rows show that a point is the decimal mark, or the map states it."""
+    """Whether the decimal mark is a point, by the map or the first rows."""
     rows = [line.split(delimiter) for line in sample.split("\n")[1 : SAMPLE_ROWS + 1]]
     whole = [row for row in rows if len(row) == len(header)]
     decimal = mapping.decimal
     if POINT_ID in header and delimiter == "," and mapping.thousands is None:
         decimal = "."
-    at = [header.index(name) for name in names]
-    texts = {header[i]: [row[i].strip() for row in whole] for i in at}
+    number_indices = [header.index(name) for name in names]
+    texts = {header[i]: [row[i].strip() for row in whole] for i in number_indices}
     try:
         return read_numbers(texts, decimal, mapping.thousands)[1] == "."
     except UnclearNumbersError:
         return False
 
 
-def no_table(path: Path, what: str) -> FileError:
-    """The error for a file that is no table of text; it names the format that it is in."""
+def no_table(path: Path, cause: str) -> FileError:
+    """The error for a file that is no table of text; the remedy names its format if known."""
     name = recognised(path, head_of(path))
-    known = ", ".join(FORMATS)
+    names = ", ".join(FORMATS)
     remedy = (
-        f"give --from {name}" if name else f"save it as CSV or Parquet, or --from one of {known}"
+        f"give --from {name}" if name else f"save it as CSV or Parquet, or --from one of {names}"
     )
-    return FileError(what, remedy, str(path))
+    return FileError(cause, remedy, str(path))
 
 
 def head_of(path: Path) -> bytes:
     """The first bytes of a file, unpacked where it is compressed."""
     with readable(path), open_regular(path) as file:
         packed = file.read(HEAD_BYTES)
-    for magic, opened in COMPRESSED.items():
+    for magic, opener in COMPRESSED.items():
         if packed.startswith(magic):
             try:
-                return opened(io.BytesIO(packed)).read(HEAD_BYTES)
+                return opener(io.BytesIO(packed)).read(HEAD_BYTES)
             except (OSError, EOFError, zlib.error, lzma.LZMAError):
                 return b""  # cut off, or damaged: reading it says so
     return packed
 
 
 def _check_end(path: Path, columns: TextColumns) -> None:
-    """Refuse a file whose last row ends in the middle of a number, as far as that shows: its last
-    cell ends in a mark, is empty unlike all others, or has fewer decimals than all of them have."""
+    """Raise FileError if the last row seems to end in the middle of a number: its last cell ends in
+    a mark, is the only empty one in its column, or has fewer decimals than all others."""
     header, lines, values = columns
-    *others, last = values[-1]
-    decimals = {len(_decimals(text)) for text in others}
+    *earlier, last = values[-1]
+    decimals = {len(_decimals(text)) for text in earlier}
     if (
         re.fullmatch(r"[-+]?[0-9][0-9.,]*[.,eE]|.*[0-9][eE][-+]|[-+]", last)
-        or (others and not last and all(others))
+        or (earlier and not last and all(earlier))
         or (
-            len(others) >= FIXED_ROWS
+            len(earlier) >= FIXED_ROWS
             and len(decimals) == 1
             and len(_decimals(last)) < max(decimals)
         )
@@ -381,13 +382,13 @@ def _check_end(path: Path, columns: TextColumns) -> None:
 
 
 def _decimals(text: str) -> str:
-    """The digits behind the last mark of a number; none where it is no number."""
+    """The digits after the last mark of a number; empty if the text is no such number."""
     match = re.fullmatch(r"[-+]?[0-9]+[.,]([0-9]+)", text)
     return match[1] if match else ""
 
 
 def columns_of_text(path: Path, header: list[str], rows: Parsed) -> TextColumns:
-    """Rows as columns; their fields are stripped, but not those of a table of a store."""
+    """Rows as columns. Fields are stripped, except in a table that export wrote."""
     exact = POINT_ID in header
     lines: list[int] = []
     columns: list[list[str]] = [[] for _ in header]
@@ -402,21 +403,21 @@ def columns_of_text(path: Path, header: list[str], rows: Parsed) -> TextColumns:
 
 
 def read_table_text(path: Path) -> tuple[str, list[str]]:
-    """The text of a table, which may be compressed, and what was recognised, a sentence each.
+    """The text of a table, which may be compressed, and notes on what was recognised.
 
     Raises:
-        FileError: it cannot be read, or is no text in UTF-8 or, with a byte order mark, in UTF-16.
+        FileError: the file cannot be read, or is neither UTF-8 nor UTF-16 with a byte order mark.
     """
     with readable(path):
         data = read_input(path)
-    for magic, marker, what, remedy in NO_TABLE:
+    for magic, marker, cause, remedy in NO_TABLE:
         if data.startswith(magic) and marker in data[:HEAD_BYTES]:
             name = recognised(path, data[:HEAD_BYTES])
             advice = f"give --from {name}" if name else remedy.replace("FILE", path.name)
-            raise FileError(what, advice, str(path))
-    for magic, opened in COMPRESSED.items():
+            raise FileError(cause, advice, str(path))
+    for magic, opener in COMPRESSED.items():
         if data.startswith(magic):
-            data = _decompressed(path, data, opened)
+            data = _decompressed(path, data, opener)
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         try:
             return data.decode("utf-16"), [f"{path}: its text is UTF-16"]
@@ -428,14 +429,14 @@ def read_table_text(path: Path) -> tuple[str, list[str]]:
         line = data.count(b"\n", 0, error.start) + 1
         raise not_utf8(path, data[error.start], line) from None
     if "\0" in text.partition("\n")[0]:
-        what = "has zero bytes in its first line, as UTF-16 has"
-        raise FileError(what, "save it as UTF-8", str(path))
+        cause = "has zero bytes in its first line, as UTF-16 has"
+        raise FileError(cause, "save it as UTF-8", str(path))
     _check_values(path, text.count("\n"), "lines")
     return text, []
 
 
 def not_utf8(path: Path, byte: int, line: int) -> FileError:
-    """The error for text in another encoding, by a byte that is none of UTF-8."""
+    """The error for text in another encoding. ``byte``: the first one that is not UTF-8."""
     return FileError(
         f"byte 0x{byte:02x} is not UTF-8 text",
         f"save it as UTF-8; if its text is Latin-1: iconv -f LATIN1 -t UTF-8 {path.name} > new.csv",
@@ -446,12 +447,11 @@ def not_utf8(path: Path, byte: int, line: int) -> FileError:
 def rows_of(
     path: Path, text: str, remedy: str = "complete or remove this line", delimiter: str = ","
 ) -> tuple[list[str], Parsed]:
-    """The header of a tool's table, and its rows. Only fields between commas may be quoted.
-    ``remedy``: for a row of another width.
+    """The header of a tool's table, and its rows. Fields may be quoted if the delimiter is a comma.
+    ``remedy``: for a row with another number of fields.
 
     Raises:
-        FileError: when it is reached, a row that is no CSV, or with another number of fields than
-            the header.
+        FileError: on reaching a row that is not CSV, or has not as many fields as the header.
     """
     parsed = parsed_rows(path, text, delimiter, quoted=delimiter == ",")
     header = [name.strip() for name in next(parsed, (0, []))[1]]
@@ -462,7 +462,7 @@ def number_at(text: str, name: str, place: str) -> float:
     """A number with a decimal point. ``name`` and ``place``: its column and line, for the message.
 
     Raises:
-        FileError: it is not a number, or infinite.
+        FileError: the text is not a number, or is infinite.
     """
     try:
         value = float(text)
@@ -474,33 +474,33 @@ def number_at(text: str, name: str, place: str) -> float:
 
 
 def number_of(row: Mapping[str, Any], name: str, place: str) -> float:
-    """The number of a row in a column, as :func:`number_at` reads it; 0 where it has none."""
+    """A row's number in a column, read by :func:`number_at`; 0 if the row has none."""
     return number_at(row.get(name) or "0", name, place)
 
 
 def _decompressed(
-    path: Path, packed: bytes, opened: Callable[[BinaryIO], io.BufferedIOBase]
+    path: Path, packed: bytes, opener: Callable[[BinaryIO], io.BufferedIOBase]
 ) -> bytes:
-    """The whole text. It is unpacked twice: what is refused by its size takes no memory."""
+    """The unpacked bytes. They are unpacked twice, first to check the size without storing them."""
     size = lines = 0
     try:
-        with opened(io.BytesIO(packed)) as file:
+        with opener(io.BytesIO(packed)) as file:
             while part := file.read(UNPACKED_BYTES):
                 size += len(part)
                 lines += part.count(b"\n")
                 if size > MAX_BYTES:
-                    what = f"unpacks to more than {MAX_BYTES >> 20} MiB"
-                    raise FileError(what, "divide it", str(path))
+                    cause = f"unpacks to more than {MAX_BYTES >> 20} MiB"
+                    raise FileError(cause, "divide it", str(path))
                 _check_values(path, lines, "lines")
-        return opened(io.BytesIO(packed)).read()
+        return opener(io.BytesIO(packed)).read()
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise FileError(f"cannot be unpacked ({error})", "check the file", str(path)) from None
 
 
-def _check_values(path: Path, count: int, of_what: str) -> None:
+def _check_values(path: Path, count: int, unit: str) -> None:
     if count > MAX_VALUES:
-        what = f"has more than {MAX_VALUES} {of_what}"
-        raise TooLongError(what, "divide it", str(path))
+        cause = f"has more than {MAX_VALUES} {unit}"
+        raise TooLongError(cause, "divide it", str(path))
 
 
 def parsed_rows(
@@ -510,7 +510,7 @@ def parsed_rows(
     whether fields may be quoted.
 
     Raises:
-        FileError: when it is reached, a row that is no CSV.
+        FileError: on reaching a row that is not CSV.
     """
     # Lines keep their ends: quoted text can hold line breaks.
     file: Iterator[str]
@@ -535,13 +535,13 @@ def parsed_rows(
                 yield line, row
             line = first_line + reader.line_num
     except csv.Error as error:
-        what = f"is not CSV ({error})"
-        raise FileError(what, "correct the row that begins here", f"{path}:{line}") from None
+        cause = f"is not CSV ({error})"
+        raise FileError(cause, "correct the row that begins here", f"{path}:{line}") from None
 
 
 def _recognised(text: str, mapping: TableMap) -> str:
-    """The delimiter that gives the most names that are known, or the fields that the map lists."""
-    known = {*mapping.named, *(rule.column for rule in mapping.keep), POINT_ID}
+    """The delimiter that yields the most known column names, or the fields that the map lists."""
+    known_names = {*mapping.named, *(rule.column for rule in mapping.keep), POINT_ID}
 
     def score(delimiter: str) -> tuple[int, int]:
         try:
@@ -552,7 +552,7 @@ def _recognised(text: str, mapping: TableMap) -> str:
         if mapping.fields:
             return sum(len(row) == len(mapping.fields) for row in rows), 0
         header = [name.strip() for name in rows[0]] if rows else []
-        names = sum(name in known or is_table_column(name, COLUMNS) for name in header)
+        names = sum(name in known_names or is_table_column(name, COLUMNS) for name in header)
         like_header = sum(len(row) == len(header) for row in rows) if len(header) > 1 else 0
         return names, like_header
 
@@ -562,7 +562,7 @@ def _recognised(text: str, mapping: TableMap) -> str:
 def _table(
     path: Path, parsed: Parsed, mapping: TableMap, delimiter: str
 ) -> tuple[list[str], Parsed]:
-    """The header, and the rows, each checked to have as many fields."""
+    """The header, and the rows, each checked for the header's number of fields."""
     header = mapping.fields
     if header is None:
         _, first = next(parsed, (0, []))
@@ -577,10 +577,10 @@ def _table(
 def rows_of_width(
     path: Path, parsed: Parsed, n_fields: int, delimiter: str, remedy: str = ""
 ) -> Parsed:
-    """The rows, each checked to have ``n_fields`` fields. ``remedy``: where one has not.
+    """The rows, each checked for ``n_fields`` fields. ``remedy``: for a row that has not.
 
     Raises:
-        FileError: when it is reached, a row with another number of them.
+        FileError: on reaching a row with another number of fields.
     """
     for line, row in parsed:
         if len(row) != n_fields:
@@ -592,10 +592,10 @@ def rows_of_width(
         yield line, row
 
 
-def _fields_remedy(n_here: int, n_fields: int, delimiter: str) -> str:
+def _fields_remedy(n_row: int, n_fields: int, delimiter: str) -> str:
     if n_fields == 1:
         return "give the file a header line, or list its columns as fields in a map file"
-    if n_here > n_fields and delimiter == ",":
+    if n_row > n_fields and delimiter == ",":
         return (
             "correct this line; quote text that holds commas, and numbers with decimal commas, "
             "or separate the columns by semicolons"
@@ -605,8 +605,8 @@ def _fields_remedy(n_here: int, n_fields: int, delimiter: str) -> str:
 
 def _blocks(path: Path, parsed: Parsed, mapping: TableMap) -> tuple[list[str], Parsed]:
     if not mapping.fields:
-        what = 'layout = "blocks" needs fields in the map'
-        raise FileError(what, "list them in order", str(path))
+        cause = 'layout = "blocks" needs fields in the map'
+        raise FileError(cause, "list them in order", str(path))
     return ["kernel", *mapping.fields], _rows_of_blocks(path, parsed, len(mapping.fields))
 
 

@@ -1,4 +1,4 @@
-"""Exporting: everything that a store holds as a table that import reads, or as Extra-P's lines."""
+"""Exporting a store as a table that import reads, or as Extra-P's lines."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ FIRST = (
 )
 LAST = ("text", "setup", "meters", "provenance")
 COMPRESSION = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd", ".zip": "zip"}
-"""How a CSV file is compressed, by the end of its name."""
+"""Suffix of a CSV file -> its compression."""
 SHOWN = ("power_w", ESTIMATED)
-"""Parts of a provenance that are columns as well."""
+"""Parts of a provenance that are also columns."""
 ATTEMPT = [POINT_ID, "attempt", "start_unix_s", "status"]
-"""Columns in which a failed measurement and the record of its attempt are the same."""
+"""Columns that are equal in a failed measurement and the record of its attempt."""
 
 
 def export_table(store: Store) -> pd.DataFrame:
-    """Every measurement, and every failed attempt that a later one replaced, a row each.
+    """A row for every measurement, and for every failed attempt that a later one replaced.
 
-    Its columns: :data:`dvfs.dataset.MEASUREMENT_COLUMNS` and the counts; then, for
-    people, the labels and the power of imported rows, which ``provenance`` holds too.
+    The columns are :data:`dvfs.dataset.MEASUREMENT_COLUMNS` and the counts; then, for readers, the
+    labels and the power of imported rows, which are also in ``provenance``.
     """
     tables, tail = current_tables(store)
     frame = tables.measurements
@@ -68,30 +68,30 @@ def export_table(store: Store) -> pd.DataFrame:
     table = frame[[*FIRST, *middle, *counts, *LAST]]
     records = public_records(store, tail.setups)
     table = table.assign(setup=table["setup"].replace({n: setup_id(r) for n, r in records.items()}))
-    return table.assign(**_for_people(table["provenance"]))
+    return table.assign(**_readable_columns(table["provenance"]))
 
 
 def _replaced(measurements: pd.DataFrame, failures: pd.DataFrame) -> pd.DataFrame:
-    """The failed attempts at points whose measurement is another attempt, as measurements."""
+    """Rows of measurements for the failed attempts that are not their points' measurements."""
     if not len(failures):
         return measurements.iloc[:0]
     measured = pd.MultiIndex.from_frame(measurements[ATTEMPT])
     replaced = failures[~pd.MultiIndex.from_frame(failures[ATTEMPT]).isin(measured)]
-    of_point = measurements.set_index(POINT_ID).reindex(replaced[POINT_ID])
-    same = ("ranks", "repeat", "simulated", "imported")
+    measured_points = measurements.set_index(POINT_ID).reindex(replaced[POINT_ID])
+    same_for_attempts = ("ranks", "repeat", "simulated", "imported")
     rows = {
         name: replaced[name].to_numpy()
         if name in replaced
-        else column(name, of_point[name].to_numpy())
-        if name in same
+        else column(name, measured_points[name].to_numpy())
+        if name in same_for_attempts
         else missing_column(name, len(replaced))
         for name in measurements.columns
     }
     return pd.DataFrame(rows)
 
 
-def _for_people(provenances: Iterable[str]) -> dict[str, list[Any]]:
-    kept: dict[str, list[Any]] = {}
+def _readable_columns(provenances: Iterable[str]) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = {}
     texts = list(provenances)
     for i, text in enumerate(texts):
         if any(f'"{name}"' in text for name in ("labels", *SHOWN)):
@@ -100,32 +100,32 @@ def _for_people(provenances: Iterable[str]) -> dict[str, list[Any]]:
             labels = provenance.get("labels", {})
             for name, value in (labels | shown).items():
                 if name in SHOWN or not (name in OF_STORE or name.startswith(COUNT_PREFIX)):
-                    kept.setdefault(name, [None] * len(texts))[i] = value
-    return kept
+                    columns.setdefault(name, [None] * len(texts))[i] = value
+    return columns
 
 
 def of_one(table: pd.DataFrame, column: str, name: str | None) -> pd.DataFrame:
-    """The rows of one site or kernel, as ``column`` says: the named one, or the only one.
+    """The rows of one site or kernel. ``column``: which of the two. ``name``: default the only one.
 
     Raises:
-        ArgumentError: there is no such one, or there are several.
+        ArgumentError: there is no such name, or there are several and none is given.
     """
     names = sorted(set(table[column]))
     if name is None and len(names) > 1:
-        known = ", ".join(names)
-        raise ArgumentError(f"--{column}: name one of {known}: the file holds one {column}")
+        known_names = ", ".join(names)
+        raise ArgumentError(f"--{column}: name one of {known_names}: the file holds one {column}")
     if name is not None and name not in names:
         raise ArgumentError(f"--{column}: {unknown_name(column, name, names)}")
     return table if name is None else table[table[column] == name]
 
 
 def write_csv(table: pd.DataFrame, path: Path | None) -> None:
-    """Write a table as CSV; ``None``: to stdout. A number is written so that it is read the same.
+    """Write a table as CSV; ``None``: to stdout. Reading a number returns the same value.
 
     Raises:
         OSError: it cannot be written.
     """
-    # Fields with a carriage return are not quoted by themselves, and one alone ends a line.
+    # pandas does not quote fields with a carriage return, which would end a line.
     texts = table.select_dtypes(exclude=["number", "bool"])
     odd = any("\r" in text for name in texts for text in texts[name] if isinstance(text, str))
     quoting = csv.QUOTE_NONNUMERIC if odd else csv.QUOTE_MINIMAL
@@ -170,24 +170,23 @@ def write_netcdf(store: Store, path: Path) -> None:
         for name, variable in dataset.variables.items()
         if variable.dtype.kind in "if"
     }
-    # HDF5 goes back in what it has written, which a pipe cannot.
+    # HDF5 seeks in its output, which a pipe does not support.
     with TemporaryDirectory() as folder:
-        made = Path(folder) / "made.nc"
-        dataset.drop_encoding().to_netcdf(made, engine="h5netcdf", encoding=encoding)
-        with made.open("rb") as file, writing_output(path) as output:
+        temporary = Path(folder) / "made.nc"
+        dataset.drop_encoding().to_netcdf(temporary, engine="h5netcdf", encoding=encoding)
+        with temporary.open("rb") as file, writing_output(path) as output:
             copyfileobj(file, output)
 
 
 def extra_p_lines(table: pd.DataFrame, metric: str) -> str:
-    """The complete rows as Extra-P's JSON lines: one metric, a call path a kernel.
+    """The complete rows as Extra-P's JSON lines: one metric, and a call path for each kernel.
 
-    Parameters are the kernels' numbers, ``ranks``, and ``inverse_core_mhz`` (1/MHz) and the like of
-    each number of a setting, as far as they vary: Extra-P's default models grow with their
-    parameters.
+    Parameters are the kernels' numbers, ``ranks``, and the inverse of each number of a setting, as
+    ``inverse_core_mhz`` (1/MHz), if they vary: Extra-P's default models grow with their parameters.
     Other parameters and the profile are part of the call path.
 
     Raises:
-        ArgumentError: nothing varies, or kernels have other parameters.
+        ArgumentError: nothing varies, or kernels have different parameters.
     """
     rows = []
     for row in table[is_complete(table["status"])].to_dict("records"):
@@ -200,10 +199,10 @@ def extra_p_lines(table: pd.DataFrame, metric: str) -> str:
             f"inverse_{name}": 1.0 / row[name] for name in NUMBERS if math.isfinite(row[name])
         }
         numbers.setdefault("inverse_power_limit_w", 0.0)  # no limit is the highest
-        others = {n: v for n, v in params.items() if n not in numbers}
-        others |= {"profile": row["profile"]} if row["profile"] else {}
+        label_params = {n: v for n, v in params.items() if n not in numbers}
+        label_params |= {"profile": row["profile"]} if row["profile"] else {}
         if math.isfinite(value):
-            rows.append((KernelInstance(row["kernel"], others).label, numbers, value))
+            rows.append((KernelInstance(row["kernel"], label_params).label, numbers, value))
     names = dict.fromkeys(name for _, numbers, _ in rows for name in numbers)
     varying = [n for n in names if len({numbers.get(n) for _, numbers, _ in rows}) > 1]
     if not varying:

@@ -1,4 +1,4 @@
-"""Clocks as they were measured, with jitter, grouped into the settings that they mean."""
+"""Measured clocks with jitter, grouped into settings."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import numpy as np
 from dvfs.texts import Texts
 
 CLEARLY = 3.0
-"""Settings are apart by so many times the widest gap, and the width, of what is one setting."""
+"""The least distance of settings, as a multiple of one setting's widest gap, and of its width."""
 WIDEST = 0.03
-"""Relative: readings of one setting differ by no more."""
+"""The largest relative width of the readings of one setting."""
 MOST_SHARED = 0.5
-"""The share of a group's clocks at which one kernel may have been measured: of settings that are
-near each other it has all, of readings of one setting its own few."""
+"""The largest share of a group's clocks that one kernel may have: it has all of close settings, but
+only a few of one setting's readings."""
 ROUND_MHZ = (100.0, 50.0, 25.0, 10.0, 5.0, 1.0, 0.5, 0.1)
-"""A setting is named by the roundest clock among its readings."""
+"""A setting is the roundest clock among its readings."""
 TRIED = 8
-"""Widths of the gap between settings that are tried, the clearest first."""
+"""The number of gaps between settings that are tried, the clearest first."""
 FEWEST = 3
-"""Clocks that are grouped: 2600 and 2601 MHz, with and without turbo, are two settings."""
+"""The fewest clocks of a group: 2600 and 2601 MHz, with and without turbo, are two settings."""
 
 
 @dataclass(frozen=True)
 class Grouped:
-    """Clocks of the settings, float64 (rows,), and what was grouped, empty where nothing was."""
+    """The clocks of the settings, float64 (rows,), and a note; it is empty if none were grouped."""
 
     mhz: np.ndarray
     note: str = ""
@@ -38,16 +38,17 @@ def grouped_clocks(
 ) -> Grouped:
     """Group the clocks of one domain into settings.
 
-    Only where the jitter is clearly smaller than the distance between settings, and where a
-    kernel was not measured at each of the clocks: then they are steps of the device.
+    Clocks stay separate if the jitter is not clearly smaller than the distance between settings, or
+    if a kernel was measured at each of the clocks, which are then steps of the device.
 
     Args:
-        mhz: float64 (rows,), NaN where there is none.
-        keys: what a row is beside its clock: its kernel, parameters, node and repeat.
-        name: of the column, for the note.
-        repeats_unnumbered: rows of the same point are repeats without a number.
+        mhz: float64 (rows,), NaN if there is none.
+        keys: the other columns of a row: kernel, parameters, node and repeat.
+        name: the name of the column, for the note.
+        repeats_unnumbered: whether rows of the same point are repeats without a number.
     """
-    clocks, at, rows = np.unique(mhz[np.isfinite(mhz)], return_inverse=True, return_counts=True)
+    finite_mhz = mhz[np.isfinite(mhz)]
+    clocks, indices, rows = np.unique(finite_mhz, return_inverse=True, return_counts=True)
     groups = groups_of(clocks)
     if not groups:
         return Grouped(mhz)
@@ -56,16 +57,16 @@ def grouped_clocks(
     frame = pd.DataFrame(dict(enumerate(keys)))[np.isfinite(mhz)]
     key = frame.groupby(list(frame.columns), sort=False, dropna=False).ngroup().to_numpy()
     group_of = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
-    by_key = pd.DataFrame({"group": group_of[at], "key": key, "clock": at})
+    by_key = pd.DataFrame({"group": group_of[indices], "key": key, "clock": indices})
     clocks_of_a_key = by_key.groupby(["group", "key"])["clock"].nunique().groupby("group").mean()
     grouped = meant_clocks(
         clocks, rows, groups, clocks_of_a_key.to_numpy(), name, repeats_unnumbered
     )
     if not grouped.note:
         return Grouped(mhz)
-    now = mhz.copy()
-    now[np.isfinite(mhz)] = grouped.mhz[at]
-    return Grouped(now, grouped.note)
+    setting_mhz = mhz.copy()
+    setting_mhz[np.isfinite(mhz)] = grouped.mhz[indices]
+    return Grouped(setting_mhz, grouped.note)
 
 
 def meant_clocks(
@@ -80,10 +81,10 @@ def meant_clocks(
 
     Args:
         clocks: float64, sorted and distinct.
-        rows: int64, of each clock.
-        groups: of :func:`groups_of`.
-        clocks_of_a_key: float64, the clocks of a group that a kernel has in the mean, where it has
-            any.
+        rows: int64, the number of rows of each clock.
+        groups: the result of :func:`groups_of`.
+        clocks_of_a_key: float64, by group: the mean number of its clocks over the kernels that
+            have any.
         name: as for :func:`grouped_clocks`.
         repeats_unnumbered: as for :func:`grouped_clocks`.
     """
@@ -107,17 +108,17 @@ def meant_clocks(
 
 
 def groups_of(clocks: np.ndarray) -> list[np.ndarray]:
-    """Sorted clocks, divided at the gaps that are clearly wider than all others: indices; nothing
-    where that leaves all together, or each alone."""
+    """The indices of sorted clocks, divided at the gaps that are clearly wider than all others;
+    empty if no gap is, or if each clock would be alone."""
     if len(clocks) < 2 * FEWEST:
         return []
     gaps = np.diff(np.log(clocks))
     ordered = np.sort(gaps)
-    apart = ordered[1:] / np.maximum(ordered[:-1], 1e-9)
-    for at in np.argsort(-apart, kind="stable")[:TRIED].tolist():
-        if apart[at] < CLEARLY:
+    ratios = ordered[1:] / np.maximum(ordered[:-1], 1e-9)
+    for index in np.argsort(-ratios, kind="stable")[:TRIED].tolist():
+        if ratios[index] < CLEARLY:
             break
-        groups = np.split(np.arange(len(clocks)), np.flatnonzero(gaps > ordered[at]) + 1)
+        groups = np.split(np.arange(len(clocks)), np.flatnonzero(gaps > ordered[index]) + 1)
         widest = max(float(np.log(clocks[g[-1]] / clocks[g[0]])) for g in groups)
         nearest = min(float(np.log(clocks[b[0]] / clocks[a[-1]])) for a, b in pairwise(groups))
         if widest < WIDEST and nearest > CLEARLY * widest:
@@ -126,7 +127,7 @@ def groups_of(clocks: np.ndarray) -> list[np.ndarray]:
 
 
 def _round_mhz(low: float, high: float) -> float:
-    """The roundest clock from ``low`` to ``high`` that is nearest to their middle."""
+    """The roundest clock from ``low`` to ``high``, as close as possible to their middle."""
     middle = (low + high) / 2
     for step in ROUND_MHZ:
         mhz = round(middle / step) * step
@@ -141,26 +142,26 @@ def group_settings(
     clocks: dict[str, np.ndarray],
     repeats_unnumbered: bool,
 ) -> list[str]:
-    """Group the clocks of each site; what was grouped, a note each.
+    """Group the clocks of each site, and return the notes.
 
-    ``clocks``: ``core_mhz``, ``mem_mhz``, and the achieved ones, which take the rows' own values
-    where they have none; those that change are replaced. ``keys``: as for :func:`grouped_clocks`.
+    ``clocks``: ``core_mhz``, ``mem_mhz``, and the achieved ones. Rows without an achieved clock get
+    their measured one as such. Changed arrays are replaced. ``keys``: see :func:`grouped_clocks`.
     """
     notes = []
     for name in ("mem_mhz", "core_mhz"):
-        for code, one in enumerate(site.values):
+        for code, site_name in enumerate(site.values):
             achieved = clocks[f"{name}_achieved"]
             rows = np.flatnonzero((site.codes == code) & np.isnan(achieved))
             mhz = clocks[name][rows]
             if len(np.unique(mhz)) < 2 * FEWEST:
                 continue
-            beside = [key[rows] for key in keys]
+            other_columns = [key[rows] for key in keys]
             if name == "core_mhz":
-                beside.append(clocks["mem_mhz"][rows])
-            grouped = grouped_clocks(mhz, beside, name, repeats_unnumbered)
+                other_columns.append(clocks["mem_mhz"][rows])
+            grouped = grouped_clocks(mhz, other_columns, name, repeats_unnumbered)
             if grouped.note:
                 for changed, values in ((f"{name}_achieved", mhz), (name, grouped.mhz)):
                     clocks[changed] = clocks[changed].copy()
                     clocks[changed][rows] = values
-                notes.append(f"{one}: {grouped.note}")
+                notes.append(f"{site_name}: {grouped.note}")
     return notes

@@ -53,23 +53,23 @@ def import_table(
     constants: Mapping[str, str | float] = MappingProxyType({}),
     logs: PowerLogs | None = None,
 ) -> Imported:
-    """Read a table, check it, and put its rows into a store, which is made if it is not there.
+    """Read a table, check it, and add its rows to a store, which is created if it does not exist.
 
-    ``traces``: a folder of traces that export wrote with the table. ``site``: that of every row, in
-    place of the map's. ``layout``: the format that the file is in (campaign/table/formats), where
-    the map does not say it; without, it is recognised. ``constants``: values of columns for all
-    rows, in place of what file and map say. ``logs``: power logs, whose windows the rows are.
+    ``traces``: a folder of traces that export wrote with the table. ``site``: the site of every
+    row; it replaces the map's. ``layout``: the format of the file (campaign/table/formats), if the
+    map does not state it; by default it is recognised. ``constants``: column values for all rows;
+    they replace those of the file and the map. ``logs``: power logs; the rows are their windows.
 
     Raises:
         FileError: the table, the map file or the traces cannot be read, or a row is wrong.
-        NotAStoreError: ``store`` is there and is something else.
+        NotAStoreError: ``store`` exists and is not a store.
         StoreBusyError: a driver runs on the store.
     """
     mapping, constants = read_map(map_file), {**constants}
-    found = None if layout else recognised_layout(table, mapping)
+    layout_found = None if layout else recognised_layout(table, mapping)
     if site is not None:
         constants["site"] = site
-    mapping = with_arguments(mapping, layout or found, constants)
+    mapping = with_arguments(mapping, layout or layout_found, constants)
 
     def check_site(raw: RawTable) -> None:
         _check_site(raw, site, mapping, map_file)
@@ -91,28 +91,28 @@ def import_table(
         mapping = mapping.model_copy(update={"number_repeats": True})
     check_site(raw)
     checked = checked_rows(raw, mapping)
-    if found:
+    if layout_found:
         checked.notes.insert(
-            0, f"{table}: read as {FORMATS.load(found).ABOUT.tool}'s (--from {found})"
+            0, f"{table}: read as {FORMATS.load(layout_found).ABOUT.tool}'s (--from {layout_found})"
         )
     sidecar = read_sidecar(table)
     if sidecar != Sidecar():
         checked.notes.append(f"{sidecar_path(table)}: read with it")
-    of_points: Mapping[str, Sequence[Trace]] = {}
+    traces_by_point: Mapping[str, Sequence[Trace]] = {}
     if traces is not None:
         from campaign.table.trace_folder import TraceFolder  # noqa: PLC0415
 
-        of_points = TraceFolder(traces)
+        traces_by_point = TraceFolder(traces)
     elif raw.traces:
         point_ids = np.asarray(checked.rows[POINT_ID]).tolist()
         lines = zip(point_ids, checked.lines.tolist(), strict=True)
-        of_points = {point_id: raw.traces[line] for point_id, line in lines}
-    into = create_store(store.resolve(), store.name)
-    return import_rows(checked, into, mapping, sidecar, of_points)
+        traces_by_point = {point_id: raw.traces[line] for point_id, line in lines}
+    into_store = create_store(store.resolve(), store.name)
+    return import_rows(checked, into_store, mapping, sidecar, traces_by_point)
 
 
 def _check_site(raw: RawTable, site: str | None, mapping: TableMap, map_file: Path | None) -> None:
-    """Refuse a column site beside one that is given for all rows."""
+    """Raise FileError if the table has a column site and another site is stated for all rows."""
     fixed = mapping.constants.get("site")
     if fixed is None or {*raw.texts("site").values} <= {fixed, str(fixed)}:
         return
@@ -132,14 +132,14 @@ def import_rows(
     sidecar: Sidecar | None = None,
     traces: Mapping[str, Sequence[Trace]] = MappingProxyType({}),
 ) -> Imported:
-    """Put a table's rows into a store: all of them or none.
+    """Add a table's rows to a store: all of them or none.
 
-    They become a new generation of the index, which one rename commits: killed at any moment,
-    the store holds the table whole or not at all, and importing again completes it. A point that
-    the store holds as failed is replaced by one that is complete. ``traces``: of points, by id.
+    They become a new generation of the index, which one rename commits. If the import is killed,
+    the store holds the whole table or nothing of it; importing again completes it. A complete row
+    replaces the store's failed measurement of the same point. ``traces``: point id -> traces.
 
     Raises:
-        FileError: the table has no rows, or the store holds a point of it with another energy
+        FileError: the table has no rows, or the store holds one of its points with another energy
             or time.
         StoreBusyError: a driver runs on the store.
     """
@@ -153,21 +153,21 @@ def import_rows(
         contents, damage = compacted(store)
         held = Held.of(contents)
         place, better = held.find(checked)
-        there = place >= 0
-        new = ~there | better
+        is_held = place >= 0
+        new = ~is_held | better
         with writing(store):
             write_records(store, rows, mapping, sidecar)
             failures = new_failures(checked.failures, failure_columns(contents))
             if new.any() or len(failures[POINT_ID]):
                 added = rows if new.all() else {name: column[new] for name, column in rows.items()}
-                per_site = np.bincount(of_site.codes[~there], minlength=len(of_site.values))
+                per_site = np.bincount(of_site.codes[~is_held], minlength=len(of_site.values))
                 points = {s: n for s, n in zip(of_site.values, per_site.tolist(), strict=True) if n}
                 _add(store, contents.generation, added, points, failures, traces)
             equalize_generations(store)
         measurements = rows if not len(held.ids) else measurement_columns(read_contents(store))
-        said = measurements["provenance"]
-        if isinstance(said, Provenance) and said.says_only_lines:  # no check reads these
-            measurements = {**rows, "provenance": Texts.same('{"imported": true}', len(said))}
+        texts = measurements["provenance"]
+        if isinstance(texts, Provenance) and texts.says_only_lines:  # no check reads these
+            measurements = {**rows, "provenance": Texts.same('{"imported": true}', len(texts))}
     return Imported(
         new=int(new.sum()),
         failed=int((new & (worth_of(status) == 0)).sum()),
@@ -188,7 +188,7 @@ def _add(
     failures: Rows,
     traces: Mapping[str, Sequence[Trace]],
 ) -> None:
-    """Commit rows of points that the store does not hold, or holds as failed."""
+    """Commit rows whose points the store does not hold, or holds as failed."""
     now = base or Generation(store.index)
     trace_columns, now = _with_traces(store, now, np.asarray(rows[POINT_ID]), traces)
     summary = with_sites(with_failures(with_measurements(now.summary, rows), failures), new_points)
@@ -199,7 +199,7 @@ def _add(
 def _with_traces(
     store: Store, now: Generation, point_ids: np.ndarray, traces: Mapping[str, Sequence[Trace]]
 ) -> tuple[dict[str, np.ndarray], Generation]:
-    """Write the points' traces after the committed samples; the rows of the traces table."""
+    """Write the points' traces after the committed samples; return the rows of the traces table."""
     if not traces:
         return {}, now
     if now.samples_end:

@@ -1,5 +1,5 @@
-"""The checks that need all rows of a table, for one that is read in parts: of each part they keep
-what the answer for all parts needs."""
+"""The checks that need all rows of a table, for a table that is read in parts. They store of each
+part only what the result for all parts needs."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ TIMES = np.dtype(
         *((name, "f8") for name in ("first", "last", "first_step", "least_step", "most_step")),
     ]
 )
-"""A point so far: its hash, its rows, the line of the last one, and their times in s."""
+"""A point up to the current part: its hash, number of rows, last line, and their times in s."""
 
 
 def row_hashes(columns: Iterable[Column]) -> np.ndarray:
-    """uint64 (rows,): rows that are equal in all columns have the same. NaN equals NaN."""
-    made: np.ndarray | None = None
+    """The rows' hashes, uint64 (rows,), equal for rows with equal columns. NaN equals NaN."""
+    hashes: np.ndarray | None = None
     for column in columns:
         if isinstance(column, Texts):
             hashed = column.array(np.int64, list(map(_hash, column.values)))
@@ -55,45 +55,45 @@ def row_hashes(columns: Iterable[Column]) -> np.ndarray:
             if hashed.dtype.kind == "f":
                 hashed = np.where(np.isnan(hashed), np.nan, hashed + 0.0)  # -0.0 becomes 0.0
         values = np.ascontiguousarray(hashed).view(np.uint64)
-        made = values.copy() if made is None else made ^ values
+        hashes = values.copy() if hashes is None else hashes ^ values
         for factor in FACTORS:
-            made *= factor
-            made ^= made >> SHIFT
-    return np.zeros(0, np.uint64) if made is None else made
+            hashes *= factor
+            hashes ^= hashes >> SHIFT
+    return np.zeros(0, np.uint64) if hashes is None else hashes
 
 
 def _hash(text: str) -> int:
-    """The same in every process, unlike Python's own."""
+    """A hash that is the same in every process, unlike Python's."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
 
 
 class Distinct:
-    """How many distinct hashes each group has."""
+    """Counts the distinct hashes of each group."""
 
     def __init__(self) -> None:
-        self._kept = [(np.empty(0, np.uint64), np.empty(0, np.int32))]
+        self._stored = [(np.empty(0, np.uint64), np.empty(0, np.int32))]
 
     def add(self, hashes: np.ndarray, group: np.ndarray) -> None:
-        """Further ones, uint64, each with its group, int."""
+        """Add hashes, uint64, each with its group, int."""
         hashes, first = np.unique(hashes, return_index=True)
-        self._kept.append((hashes, group[first].astype(np.int32)))
-        # When they have doubled: each is sorted a few times, however many parts there are.
-        if sum(len(more) for more, _ in self._kept[1:]) > len(self._kept[0][0]):
+        self._stored.append((hashes, group[first].astype(np.int32)))
+        # Only when they have doubled, so that each is sorted a few times, for any number of parts.
+        if sum(len(more) for more, _ in self._stored[1:]) > len(self._stored[0][0]):
             self._join()
 
     def _join(self) -> None:
-        hashes, group = map(np.concatenate, zip(*self._kept, strict=True))
+        hashes, group = map(np.concatenate, zip(*self._stored, strict=True))
         hashes, first = np.unique(hashes, return_index=True)
-        self._kept = [(hashes, group[first])]
+        self._stored = [(hashes, group[first])]
 
     def counts(self, n_groups: int) -> np.ndarray:
-        """int64 (groups,)."""
+        """The number of distinct hashes by group, int64 (groups,)."""
         self._join()
-        return np.bincount(self._kept[0][1], minlength=n_groups)
+        return np.bincount(self._stored[0][1], minlength=n_groups)
 
 
 class Clocks:
-    """The clocks of a site in one column, as they were measured."""
+    """The measured clocks of a site in one column."""
 
     def __init__(self) -> None:
         self.mhz, self._rows = np.empty(0), np.empty(0, np.int64)
@@ -101,20 +101,20 @@ class Clocks:
         self._of_key, self._keys = Distinct(), Distinct()
 
     def add(self, mhz: np.ndarray) -> None:
-        """Those of further rows, none of them NaN."""
+        """Add the clocks of rows, without NaN."""
         clocks, rows = np.unique(mhz, return_counts=True)
-        self.mhz, at = np.unique(np.concatenate([self.mhz, clocks]), return_inverse=True)
-        self._rows = np.bincount(at, np.concatenate([self._rows, rows])).astype(np.int64)
+        self.mhz, clock_indices = np.unique(np.concatenate([self.mhz, clocks]), return_inverse=True)
+        self._rows = np.bincount(clock_indices, np.concatenate([self._rows, rows])).astype(np.int64)
 
     def add_keys(self, mhz: np.ndarray, keys: np.ndarray) -> None:
-        """Those of rows, with hashes of what the rows are besides."""
+        """Add the clocks of rows with the hashes of the rows' other columns."""
         group_of = np.repeat(np.arange(len(self.groups)), [len(group) for group in self.groups])
-        at = np.searchsorted(self.mhz, mhz)
-        self._of_key.add(row_hashes([keys.view(np.int64), at]), group_of[at])
-        self._keys.add(row_hashes([keys.view(np.int64), group_of[at]]), group_of[at])
+        indices = np.searchsorted(self.mhz, mhz)
+        self._of_key.add(row_hashes([keys.view(np.int64), indices]), group_of[indices])
+        self._keys.add(row_hashes([keys.view(np.int64), group_of[indices]]), group_of[indices])
 
     def grouped(self, name: str, repeats_unnumbered: bool) -> Grouped:
-        """The setting of each of them."""
+        """The setting of each clock."""
         n = len(self.groups)
         clocks_of_a_key = self._of_key.counts(n) / self._keys.counts(n)
         return meant_clocks(
@@ -123,10 +123,10 @@ class Clocks:
 
 
 class OfLongTable(OfAllRows):
-    """The checks that need all rows, of a table whose parts come one after the other.
+    """The checks that need all rows, for a table that is read in parts.
 
-    It sees all parts once. Clocks are grouped by what those before it have found: another one,
-    made by :meth:`again`, is needed as long as :meth:`needs_pass` says it.
+    One object is for one pass over all parts, and groups clocks by the results of earlier passes.
+    While :meth:`needs_pass` is true, another pass with the object of :meth:`again` is needed.
     """
 
     def __init__(self, mapping: TableMap) -> None:
@@ -135,7 +135,7 @@ class OfLongTable(OfAllRows):
         self._candidates: dict[ClocksOf, Clocks] = {}
         self.any_of_store = self._is_wrong_early = False
         self.counted: set[str] = set()
-        """The columns of counts in which a row has one."""
+        """The columns of counts that are not empty."""
         self._sites: dict[str, None] = {}
         self._clocks: dict[ClocksOf, Clocks] = {}
         self._times = np.empty(0, TIMES)
@@ -143,23 +143,23 @@ class OfLongTable(OfAllRows):
         self._draws: dict[float, tuple[int, list[np.ndarray]]] = {}
         self._n_rows = 0
         self._wrong: dict[tuple[str, bool], tuple[int, str, int]] = {}
-        """Column, and whether no device has its values -> the line of the first row, what is wrong
-        there, and how many rows."""
+        """Column, and whether no device has its values -> the line of the first wrong row, its
+        message, and the number of wrong rows."""
         self._order: dict[str, None] = {}
-        """The columns, in the order in which something was found in them."""
+        """The columns, in the order in which errors were found."""
         self._wrong_rows: dict[str, list[np.ndarray]] = {"": []}
-        """The numbers of rows with something wrong; by column those in which one of :data:`DEVICE`
-        has a value that no device has: all of the column may be in another unit."""
+        """The numbers of wrong rows. Those whose value of a column in :data:`DEVICE` no device has
+        are listed by column: the whole column may be in another unit."""
         self._of_device = False
 
     def again(self) -> OfLongTable:
-        """One that has seen no part, but knows how clocks are grouped."""
-        other = OfLongTable(self.mapping)
-        other._grouped, other._candidates = self._grouped, self._candidates
-        return other
+        """The checks for another pass, with the groups of clocks found so far."""
+        checks = OfLongTable(self.mapping)
+        checks._grouped, checks._candidates = self._grouped, self._candidates
+        return checks
 
     def end_part(self, cells: TableCells) -> None:
-        """Take what was found wrong in the rows of a part."""
+        """Record the errors in the rows of a part."""
         for column, rows in cells.wrong.items():
             first = min(rows)
             self.note(column, cells.table.lines[first], rows[first], len(rows))
@@ -168,17 +168,17 @@ class OfLongTable(OfAllRows):
         self._of_device = False
 
     def note(self, column: str, line: int, text: str, rows: int, of_device: bool = False) -> None:
-        """Something wrong with rows in a column, of which the first one is at a line."""
+        """Record an error of ``rows`` rows in a column; the first one is on ``line``."""
         self._order.setdefault(column)
-        first, said, before = self._wrong.get((column, of_device), (line, text, 0))
-        self._wrong[column, of_device] = first, said, before + rows
+        first, first_text, n_before = self._wrong.get((column, of_device), (line, text, 0))
+        self._wrong[column, of_device] = first, first_text, n_before + rows
 
     def needs_pass(self) -> bool:
-        """Whether another pass is needed, since clocks are grouped, or may have to be."""
+        """Whether another pass is needed, because clocks are, or may have to be, grouped."""
         for key, clocks in self._candidates.items():
             grouped = clocks.grouped(key[0], self.mapping.numbers_repeats)
             self._grouped[key] = clocks.mhz, grouped
-        found = any(self._grouped[key][1].note for key in self._candidates)
+        has_groups = any(self._grouped[key][1].note for key in self._candidates)
         self._candidates = {}
         if self.any_of_store or self._is_wrong_early:
             return False
@@ -188,24 +188,24 @@ class OfLongTable(OfAllRows):
                 self._candidates[key] = clocks
             else:
                 self._grouped[key] = clocks.mhz, Grouped(clocks.mhz)
-        # What a row is besides its core clock includes its memory clock as it is grouped.
+        # The other columns of a row's core clock include its grouped memory clock.
         first = {site for name, site in self._candidates if name == "mem_mhz"}
         for site in first:
             self._candidates.pop(("core_mhz", site), None)
-        return found or bool(self._candidates)
+        return has_groups or bool(self._candidates)
 
     def notes(self) -> list[str]:
-        """What was grouped, a sentence each."""
+        """Notes on the grouped clocks."""
         keys = [(name, site) for name in ("mem_mhz", "core_mhz") for site in self._sites]
         grouped = [
             (site, self._grouped[name, site][1])
             for name, site in keys
             if (name, site) in self._grouped
         ]
-        return [f"{site}: {found.note}" for site, found in grouped if found.note]
+        return [f"{site}: {clocks.note}" for site, clocks in grouped if clocks.note]
 
     def messages(self, path: Path) -> list[str]:
-        """What is wrong with the table, as :meth:`TableCells.messages` says it."""
+        """The errors of the table, in the form of :meth:`TableCells.messages`."""
         units = self._other_units()
         texts = [*units.values()]
         if not self.any_of_store and (caps := power_caps(self._most_drawn(), self.mapping)):
@@ -223,7 +223,7 @@ class OfLongTable(OfAllRows):
         ]
 
     def wrong_rows(self) -> np.ndarray:
-        """int64, sorted: the numbers of the rows with something wrong."""
+        """int64, sorted: the numbers of the wrong rows."""
         units = self._other_units()
         parts = [rows for name, rows in self._wrong_rows.items() if name not in units]
         return np.unique(
@@ -233,7 +233,7 @@ class OfLongTable(OfAllRows):
         )
 
     def _other_units(self) -> dict[str, str]:
-        """The columns that are in another unit as a whole, and what is wrong with each."""
+        """Column -> the message, for columns that are as a whole in another unit."""
         texts = {n: other_unit(n, extent, self.mapping) for n, extent in self._extents.items()}
         return {name: text for name, text in texts.items() if text}
 
@@ -252,15 +252,15 @@ class OfLongTable(OfAllRows):
         if self.mapping.clocks != "grouped":
             return
         for name in ("mem_mhz", "core_mhz"):
-            beside = [*keys.values(), *([clocks["mem_mhz"]] if name == "core_mhz" else [])]
-            for code, one in enumerate(site.values):
-                given = np.isfinite(clocks[name]) & np.isnan(clocks[f"{name}_achieved"])
-                rows = np.flatnonzero((site.codes == code) & given)
+            other_columns = [*keys.values(), *([clocks["mem_mhz"]] if name == "core_mhz" else [])]
+            for code, site_name in enumerate(site.values):
+                is_requested = np.isfinite(clocks[name]) & np.isnan(clocks[f"{name}_achieved"])
+                rows = np.flatnonzero((site.codes == code) & is_requested)
                 if not len(rows):
                     continue
-                mhz, key = clocks[name][rows], (name, one)
+                mhz, key = clocks[name][rows], (name, site_name)
                 if key in self._candidates:
-                    columns = [column[rows] for column in beside]
+                    columns = [column[rows] for column in other_columns]
                     self._candidates[key].add_keys(mhz, row_hashes(columns))
                 elif key not in self._grouped:
                     self._clocks.setdefault(key, Clocks()).add(mhz)
@@ -313,7 +313,7 @@ class OfLongTable(OfAllRows):
                 return
             own_w = drawn_w[(clocks == cap) & np.isfinite(drawn_w)]
             rows, reached = self._draws.setdefault(math.nan if math.isnan(cap) else cap, (0, []))
-            # Less than this is too little, however much it is.
+            # A power below this never reaches the cap.
             reached.append(own_w[own_w > AT_CAP[0] * cap])
             self._draws[math.nan if math.isnan(cap) else cap] = rows + len(own_w), reached
 
@@ -323,7 +323,7 @@ class OfLongTable(OfAllRows):
         return {cap: _draw_most(rows, reached) for cap, (rows, reached) in self._draws.items()}
 
     def has_counts(self, name: str, counts: np.ndarray) -> bool:
-        """See :meth:`OfAllRows.has_counts`; a part may have none."""
+        """See :meth:`OfAllRows.has_counts`. True, since a later part may have counts."""
         if np.isfinite(counts).any():
             self.counted.add(name)
         return True
@@ -341,8 +341,8 @@ class OfLongTable(OfAllRows):
             new[name] = np.nan
         times = np.concatenate([self._times, new])
         times.sort(order="key")
-        at = np.searchsorted(times["key"], keys)
-        so_far = times[at]
+        point_indices = np.searchsorted(times["key"], keys)
+        so_far = times[point_indices]
         places = np.empty(len(order), np.int64)
         places[order] = np.arange(len(order)) + np.repeat(so_far["rows"] - starts, sizes)
         frame["repeat"] = places
@@ -350,13 +350,13 @@ class OfLongTable(OfAllRows):
         steps = np.diff(time_s, prepend=np.nan)
         steps[starts] = time_s[starts] - so_far["last"]
         ends = starts + sizes - 1
-        # NaN where a time is missing; a point's first row has no step.
+        # Steps are NaN if a time is missing; a point's first row has no step.
         is_first = so_far["rows"] == 0
         second = np.minimum(starts + is_first, ends)
-        known = np.where(is_first & (sizes == 1), np.nan, steps[second])
+        first_step = np.where(is_first & (sizes == 1), np.nan, steps[second])
         has_one = so_far["rows"] + sizes > 1
         lacks = np.isnan(so_far["first_step"]) & has_one & (so_far["rows"] < 2)
-        so_far["first_step"] = np.where(lacks, known, so_far["first_step"])
+        so_far["first_step"] = np.where(lacks, first_step, so_far["first_step"])
         so_far["first"] = np.where(is_first, time_s[starts], so_far["first"])
         steps[starts[is_first]] = np.inf
         least = np.minimum.reduceat(steps, starts)
@@ -367,11 +367,11 @@ class OfLongTable(OfAllRows):
         so_far["last"] = time_s[ends]
         so_far["rows"] += sizes
         so_far["line"] = np.asarray(cells.table.lines)[order][ends]
-        times[at] = so_far
+        times[point_indices] = so_far
         self._times = times
 
     def note_since_start(self) -> None:
-        """Note times that look like a log's, as :meth:`OfAllRows.number_repeats` does."""
+        """Report times that look like a log's, as :meth:`OfAllRows.number_repeats` does."""
         with np.errstate(invalid="ignore"):
             of_log = self._times[
                 (self._times["rows"] >= FEWEST_SAMPLES)
@@ -386,8 +386,8 @@ class OfLongTable(OfAllRows):
 
 
 def _draw_most(rows: int, reached: list[np.ndarray]) -> float:
-    """What the rows that draw most draw in W, of so many; 0 where that is less than any of those
-    that were kept."""
-    kept = np.sort(np.concatenate(reached))
-    place = int(draw_most(np.arange(rows))) - (rows - len(kept)) if rows else -1
-    return float(kept[place]) if place >= 0 else 0.0
+    """The power (W) of the rows that draw most (:func:`draw_most`), of ``rows`` rows; 0 if it is
+    below all powers in ``reached``."""
+    reached_w = np.sort(np.concatenate(reached))
+    place = int(draw_most(np.arange(rows))) - (rows - len(reached_w)) if rows else -1
+    return float(reached_w[place]) if place >= 0 else 0.0

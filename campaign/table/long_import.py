@@ -1,4 +1,4 @@
-"""Importing a table that is too long to be in memory: its rows go into a store part by part, all of
+"""Importing a table that does not fit in memory: its rows are added to a store part by part, all of
 them or none."""
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from dvfs.input_files import FileError
 from dvfs.texts import Column, EqualLengths, Texts
 
 SAMPLE_ROWS = 1 << 19
-"""So many rows or fewer are looked at by the checks of the data, which have theirs in memory."""
+"""The most rows that the checks of the data get, since they need them in memory."""
 OF_SITE = ("site", "core_mhz", "core_v", "mem_mhz", "uncore_mhz", "mem_v", "power_limit_w")
-"""The columns that tell what a store should know of a site."""
+"""The columns from which a site's record is made."""
 
 
 class _Added:
-    """The rows of a table as they are added, and what is kept of them."""
+    """Adds the rows of a table part by part, and collects what the end of the import needs."""
 
     def __init__(self, table: LongTable, mapping: TableMap, held: Held) -> None:
         self._mapping, self.held = mapping, held
-        # Twice as many as on the average, since kernels may have more repeats than others.
+        # For half of SAMPLE_ROWS, since some kernels may have more repeats than others.
         self._one_of = -(-2 * len(table) // SAMPLE_ROWS) if len(table) > SAMPLE_ROWS else 1
         self.new = self.failed = self.known = self.n_sample = 0
         self.points: Counter[str] = Counter()
-        """Site -> points that the store does not hold."""
+        """Site -> number of points that the store does not hold."""
         self.sites: dict[str, None] = {}
         self.summary: dict[str, object] = {}
         self.of_sites: list[Rows] = []
@@ -59,33 +59,33 @@ class _Added:
     def part(self, checked: Checked) -> NewPart:
         """The rows of a part that the store does not hold, or holds as failed."""
         rows = checked.rows
-        at, better = self.held.find(checked)
+        held_rows, better = self.held.find(checked)
         status, site = rows["status"], rows["site"]
         assert isinstance(status, Texts) and isinstance(site, Texts)  # noqa: S101
-        n_new = np.bincount(site.codes[at < 0], minlength=len(site.values)).tolist()
+        n_new = np.bincount(site.codes[held_rows < 0], minlength=len(site.values)).tolist()
         self.points.update({name: n for name, n in zip(site.values, n_new, strict=True) if n})
-        new = np.flatnonzero((at < 0) | better)
+        new = np.flatnonzero((held_rows < 0) | better)
         self.new += len(new)
-        self.known += len(at) - len(new)
+        self.known += len(held_rows) - len(new)
         self.failed += int((worth_of(status)[new] == 0).sum())
         sites = site.present()
-        kept = np.arange(len(site)) if self._mapping.legal else _first_with_clocks(rows)
-        self.of_sites.append({name: rows[name][kept] for name in OF_SITE})
+        site_rows = np.arange(len(site)) if self._mapping.legal else _first_with_clocks(rows)
+        self.of_sites.append({name: rows[name][site_rows] for name in OF_SITE})
         self.sites.update(dict.fromkeys(sites))
         failures = checked.failures
         self.failures.append({name: np.asarray(failures[name]) for name in FAILURE_COLUMNS})
         series = row_hashes([rows[name] for name in ("kernel", "params", "repeat")])
-        looked_at = np.flatnonzero(series % np.uint64(self._one_of) == 0)
-        looked_at = looked_at[: SAMPLE_ROWS - self.n_sample]
-        self.n_sample += len(looked_at)
-        self.sample.append({name: values[looked_at] for name, values in rows.items()})
+        sample_rows = np.flatnonzero(series % np.uint64(self._one_of) == 0)
+        sample_rows = sample_rows[: SAMPLE_ROWS - self.n_sample]
+        self.n_sample += len(sample_rows)
+        self.sample.append({name: values[sample_rows] for name, values in rows.items()})
         added = {name: values[new] for name, values in rows.items()}
         self.summary = with_measurements(self.summary, added)
-        return NewPart(added, at[new])
+        return NewPart(added, held_rows[new])
 
 
 def _first_with_clocks(rows: Rows) -> np.ndarray:
-    """The first row of each site, and the first that has a memory and that has an uncore clock."""
+    """Each site's first row, and its first rows with a memory and with an uncore clock."""
     site = rows["site"]
     assert isinstance(site, Texts)  # noqa: S101
     has = [np.isfinite(np.asarray(rows[name])) for name in ("mem_mhz", "uncore_mhz")]
@@ -96,11 +96,11 @@ def _first_with_clocks(rows: Rows) -> np.ndarray:
 
 
 def import_long_table(table: LongTable, store: Store, mapping: TableMap) -> Imported:
-    """Put a table's rows into a store: all of them or none, as
+    """Add a table's rows to a store: all of them or none, as
     :func:`campaign.table.importing.import_rows` does.
 
     Raises:
-        FileError: the table has no rows, or has changed, or the store holds a point of it with
+        FileError: the table has no rows, or has changed, or the store holds one of its points with
             another energy or time.
         StoreBusyError: a driver runs on the store.
     """
@@ -147,7 +147,7 @@ def import_long_table(table: LongTable, store: Store, mapping: TableMap) -> Impo
 
 
 def _joined(parts: Sequence[Rows]) -> Rows:
-    """Rows one below the other."""
+    """The parts' rows, concatenated."""
     return {name: _column([part[name] for part in parts]) for name in parts[0]}
 
 

@@ -1,8 +1,8 @@
-"""A table that is too long to be in memory, checked: it is read once for that, again where clocks
-were measured with jitter, and once more as its rows go into a store.
+"""A checked table that does not fit in memory. It is read once for the checks, again if clocks have
+jitter, and once more when its rows are added to a store.
 
-Of each row its id is kept, 12 bytes; of rows of a store, the attempt too. All else is of one part,
-or of the distinct sites, clocks and points.
+The object stores 12 bytes per row, the id, and for rows of a store the attempt. All other data are
+of one part, or of the distinct sites, clocks and points.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from dvfs.input_files import FileError
 from dvfs.texts import EqualLengths, group_codes
 
 MOST_LISTED = 10_000
-"""Rows whose energy is not their power times time, a line each."""
+"""The most lines about rows whose energy is not their power times time."""
 
 
 ATTEMPT = np.dtype([("is_of_store", "?"), ("worth", "u1"), ("attempt", "i8")])
 
 
 class _Part(NamedTuple):
-    """Some rows: columns of the store without ids, power (W), and what each row is."""
+    """Some rows: columns of the store without ids, power (W), and the kind of each row."""
 
     table: RawTable
     rows: Rows
@@ -42,10 +42,10 @@ class _Part(NamedTuple):
 
 
 class LongTable:
-    """A checked table. ``check_part``: raises FileError for what is wrong with some of its rows.
+    """A checked table. ``check_part``: a further check of a part; it raises FileError.
 
     Raises:
-        FileError: what is wrong, as :func:`campaign.table.checking.checked_rows` says it.
+        FileError: as :func:`campaign.table.checking.checked_rows`.
     """
 
     def __init__(
@@ -72,20 +72,20 @@ class LongTable:
         del self._attempts
 
     def __len__(self) -> int:
-        """Its rows."""
+        """The number of rows."""
         return len(self._ids) // PACKED_ID.itemsize
 
     @property
     def disagreements(self) -> list[str]:
-        """Rows whose energy is not their power times time, a line each."""
+        """A line for each row whose energy is not its power times time."""
         more = self._n_disagree - len(self._disagree)
         return self._disagree + [f"{self.path}: and {more} further rows"] * (more > 0)
 
     def parts(self) -> Iterator[Checked]:
-        """Its rows as the store keeps them, some after the other.
+        """The rows as the store keeps them, part by part.
 
         Raises:
-            FileError: when it is reached, the file has changed.
+            FileError: the file has changed.
         """
         start = 0
         for part in self._parts(self._of_all.again()):
@@ -105,7 +105,7 @@ class LongTable:
         return map(part, read_long_table(self._text, self._map_file))
 
     def _read(self) -> None:
-        """Learn what all rows are, one part after the other."""
+        """Read all parts, and record the ids, lines and attempts of the rows."""
         self._ids = bytearray()
         self._lines: list[Sequence[int]] = []
         self._attempts: list[np.ndarray] = []
@@ -134,8 +134,8 @@ class LongTable:
         self._disagree += disagree[: max(MOST_LISTED - len(self._disagree), 0)]
 
     def _other_attempts(self) -> np.ndarray:
-        """int64, sorted: the numbers of rows that are attempts at points which others measure. Rows
-        that are the same point as others are noted as wrong."""
+        """int64, sorted: the numbers of the rows that are attempts, but not the measurement, of
+        their point. Other rows of the same point are reported as errors."""
         ids = np.frombuffer(self._ids, PACKED_ID)
         first = ids["first"].astype(np.uint64)
         first.sort()
@@ -152,19 +152,19 @@ class LongTable:
         )
         wrong = np.isin(rows, self._of_all.wrong_rows())
         best: dict[Hashable, int] = {}
-        n_same, same = 0, None
-        given, worth, attempt = (attempts[name] for name in ATTEMPT.names or ())
-        for pair in same_points(codes, given, worth, attempt, wrong, best):
-            n_same, same = n_same + 1, same or pair
-        if same:
-            self._note_same_point(int(rows[same[0]]), int(rows[same[1]]), n_same)
+        n_same, first_pair = 0, None
+        of_store, worth, attempt = (attempts[name] for name in ATTEMPT.names or ())
+        for pair in same_points(codes, of_store, worth, attempt, wrong, best):
+            n_same, first_pair = n_same + 1, first_pair or pair
+        if first_pair:
+            self._note_same_point(int(rows[first_pair[0]]), int(rows[first_pair[1]]), n_same)
         return np.delete(rows, sorted(best.values()))
 
-    def _note_same_point(self, row: int, other: int, rows: int) -> None:
-        """Note the first of some rows that are the same point as one before."""
-        line, other_line = (
+    def _note_same_point(self, row: int, earlier_row: int, rows: int) -> None:
+        """Report the first of ``rows`` rows that are the same point as an earlier one."""
+        line, earlier_line = (
             int(part[rows_of_part[0]])
-            for number in (row, other)
+            for number in (row, earlier_row)
             for part, rows_of_part in zip(
                 self._lines, self._by_part(np.array([number])), strict=True
             )
@@ -172,11 +172,11 @@ class LongTable:
         )
         for part in self._parts(self._of_all.again()):
             for i in np.flatnonzero(np.asarray(part.table.lines) == line).tolist():
-                self._of_all.note("point", line, same_point(other_line, part.rows, i), rows)
+                self._of_all.note("point", line, same_point(earlier_line, part.rows, i), rows)
                 return
 
     def _by_part(self, rows: np.ndarray) -> list[np.ndarray]:
-        """The rows (int64, sorted) of each part, counted from its first one."""
+        """The rows (int64, sorted) by part, each counted from the part's first row."""
         starts = np.cumsum([0, *map(len, self._lines)])
         places = np.searchsorted(rows, starts)
         return [
@@ -202,6 +202,6 @@ class LongTable:
         failures[POINT_ID] = np.asarray(failures[POINT_ID])
         first, end = np.searchsorted(self._dropped, [start, start + len(lines)])
         if end > first:
-            kept = np.delete(np.arange(len(lines)), self._dropped[first:end] - start)
-            lines, rows = lines[kept], {name: column[kept] for name, column in rows.items()}
+            indices = np.delete(np.arange(len(lines)), self._dropped[first:end] - start)
+            lines, rows = lines[indices], {name: column[indices] for name, column in rows.items()}
         return Checked(self.path, rows, failures, lines, [], [])

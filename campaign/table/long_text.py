@@ -1,4 +1,4 @@
-"""Plain text that is too long to be in memory, as columns of some of its rows after the other."""
+"""Plain text that does not fit in memory, read as columns part by part."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from dvfs.input_files import FileError, readable
 from dvfs.texts import Texts
 
 PART_ROWS = 1 << 18
-"""In memory at once: whole chunks of the store."""
+"""Rows in memory at once: whole chunks of the store."""
 
 Block = tuple[np.ndarray, list[Texts | Numbers]]
-"""The line of each row, int64, and the columns of some lines."""
+"""The line of each row, int64, and the columns of these rows."""
 
 
 @dataclass(frozen=True)
 class LongText:
-    """A file of plain text. ``state``: its size (bytes) and when it was written (ns)."""
+    """A file of plain text. ``state``: its size (bytes) and modification time (ns)."""
 
     path: Path
     mapping: TableMap
@@ -49,28 +49,28 @@ class LongText:
     state: tuple[int, int]
 
     def notes(self) -> list[str]:
-        """What was recognised, a sentence each."""
+        """Notes on what was recognised."""
         return delimiter_note(self.path, self.mapping, self.form.delimiter)
 
     def parts(self) -> Iterator[Columns]:
-        """The columns of :data:`PART_ROWS` rows after the other, each as
-        :func:`campaign.table.delimited.read_delimited` gives those of a file.
+        """The columns of parts of :data:`PART_ROWS` rows, in the form of
+        :func:`campaign.table.delimited.read_delimited`.
 
-        Lines with quotes or comments, without fields, or with a number that is none, are read by
-        the rules for all files, with a decimal point.
+        Blocks with quotes, comments, empty lines or invalid numbers are read by the rules for all
+        files, with a decimal point.
 
         Raises:
-            FileError: when it is reached, a row that cannot be read, or a last one without an end;
-                or the file has changed.
+            FileError: on reaching a row that cannot be read, or a last line without an end; or the
+                file has changed.
         """
         blocks: list[Block] = []
         for block in self._blocks():
             blocks.append(block)
             del block
             while sum(len(lines) for lines, _ in blocks) >= PART_ROWS:
-                yield self.form.header, *_taken(blocks)
+                yield self.form.header, *_pop_rows(blocks)
         if any(len(lines) for lines, _ in blocks):
-            yield self.form.header, *_taken(blocks)
+            yield self.form.header, *_pop_rows(blocks)
 
     def _blocks(self) -> Iterator[Block]:
         with open_regular(self.path) as file:
@@ -85,8 +85,8 @@ class LongText:
                 returns = part.count(b"\r") - part.count(b"\r\n")
                 line += part.count(b"\n") + returns
             if _state(file) != self.state:
-                what = "has changed while it was read"
-                raise FileError(what, "import it again", str(self.path))
+                cause = "has changed while it was read"
+                raise FileError(cause, "import it again", str(self.path))
 
     def _without_end(self, part: bytes, line: int, is_last: bool) -> FileError:
         line += part.count(b"\n")
@@ -100,7 +100,7 @@ class LongText:
         """Lines as columns. ``line``: the number of the first."""
         try:
             columns = by_arrow(part, self.form)
-        except ValueError:  # Arrow's errors are that
+        except ValueError:  # Arrow's errors are ValueErrors
             return self._by_rules(part, line)
         lines = np.arange(line, line + part.count(b"\n"))
         return lines, [c if isinstance(c, Texts) else Numbers(c) for c in columns]
@@ -125,7 +125,7 @@ class LongText:
 
 
 def long_text(path: Path, mapping: TableMap) -> LongText | None:
-    """A file as long text; None where its first lines are not plain, or it is compressed."""
+    """A file as long text; None if its first lines are not plain, or it is compressed."""
     if not is_plain(mapping) or own_descriptor(path) is not None:
         return None
     with readable(path), open_regular(path) as file:
@@ -140,12 +140,12 @@ def long_text(path: Path, mapping: TableMap) -> LongText | None:
 
 
 def _state(file: BinaryIO) -> tuple[int, int]:
-    found = os.fstat(file.fileno())
-    return found.st_size, found.st_mtime_ns
+    status = os.fstat(file.fileno())
+    return status.st_size, status.st_mtime_ns
 
 
-def _taken(blocks: list[Block]) -> tuple[list[int], list[Texts | Numbers]]:
-    """The lines and columns of the first rows, which are removed from ``blocks``."""
+def _pop_rows(blocks: list[Block]) -> tuple[list[int], list[Texts | Numbers]]:
+    """Remove the first :data:`PART_ROWS` rows from ``blocks``. Return their lines and columns."""
     lines = np.concatenate([lines for lines, _ in blocks])
     columns = list(map(_joined, zip(*(columns for _, columns in blocks), strict=True)))
     later = np.arange(PART_ROWS, len(lines))
@@ -157,7 +157,7 @@ def _taken(blocks: list[Block]) -> tuple[list[int], list[Texts | Numbers]]:
 
 
 def _joined(columns: Sequence[Texts | Numbers]) -> Texts | Numbers:
-    """Columns one below the other."""
+    """The columns, concatenated."""
     values: list[np.ndarray] = []
     refused: dict[int, tuple[str, str]] = {}
     start = 0
@@ -172,7 +172,7 @@ def _joined(columns: Sequence[Texts | Numbers]) -> Texts | Numbers:
 
 
 def _copied(column: Texts | Numbers, rows: np.ndarray) -> Texts | Numbers:
-    """These rows of it, without the texts of others."""
+    """A copy of these rows of a column, without texts that only other rows have."""
     if isinstance(column, Numbers):
         return column[rows]
     distinct, codes = np.unique(column.codes[rows], return_inverse=True)

@@ -34,27 +34,27 @@ NUMBER_COLUMNS = (
     "start_unix_s",
 )
 COLUMNS = (*TEXT_COLUMNS, *NUMBER_COLUMNS, "simulated")
-"""What a table of measurements may have; further ``n_<class>``."""
+"""The standard columns of a table of measurements, in addition to ``n_<class>``."""
 MAPPED_COLUMNS = (*COLUMNS, "partition", "ranks")
-"""What a map may name: these two change which point a row is, and other people's tables use the
-names for other things."""
+"""The columns that a map may name. The last two are part of a row's point, and other tables use
+these names for other things."""
 POINT_ID = "point_id"
 """The first column of what export writes. A table with it may have every column of the store."""
 OF_STORE = {*COLUMNS, *MEASUREMENT_COLUMNS}
-"""What a table with a column ``point_id``, which export wrote, may have; further ``n_<class>``."""
+"""The columns of a table with ``point_id``, which export wrote, in addition to ``n_<class>``."""
 REQUIRED = ("site", "kernel", "core_mhz", "time_s")
 
 
 def is_number_column(name: str) -> bool:
-    """Whether one of our columns holds numbers."""
+    """Whether a standard column holds numbers."""
     return name in NUMBER_COLUMNS or name.startswith(COUNT_PREFIX)
 
 
 def check_possible(name: str, value: float) -> None:
-    """Refuse a value that no device has; see :data:`dvfs.dataset.POSSIBLE`.
+    """Check that a device can have a value; see :data:`dvfs.dataset.POSSIBLE`.
 
     Raises:
-        BadValueError: it is beyond the bounds.
+        BadValueError: the value is out of bounds.
     """
     low, high, unit = POSSIBLE[name]
     if not low <= value <= high:
@@ -106,7 +106,7 @@ class ColumnSource(FileModel):
         return self.unit is not None and UNITS[self.unit].read is not None
 
     def scale(self, ours: str) -> float:
-        """What a value is multiplied by to be one of our column ``ours``."""
+        """The factor from the values to the unit of the standard column ``ours``."""
         return UNITS[self.unit].factors[quantity_of(ours)] if self.unit else self.factor
 
     @property
@@ -260,9 +260,9 @@ class TableMap(FileModel):
     def _of_right_unit(cls, value: dict[str, ColumnSource]) -> dict[str, ColumnSource]:
         for name, source in value.items():
             if source.unit and quantity_of(name) not in UNITS[source.unit].factors:
-                fit = [unit for unit, of in UNITS.items() if quantity_of(name) in of.factors]
-                known = f"its units are {', '.join(fit)}" if fit else "leave unit out"
-                raise BadValueError(f"{name} in the unit {source.unit!r}", known, (name, "unit"))
+                fit = [unit for unit, entry in UNITS.items() if quantity_of(name) in entry.factors]
+                remedy = f"its units are {', '.join(fit)}" if fit else "leave unit out"
+                raise BadValueError(f"{name} in the unit {source.unit!r}", remedy, (name, "unit"))
             if name in TEXT_COLUMNS and (
                 source.reciprocal or source.factor != 1.0 or source.offset
             ):
@@ -276,11 +276,11 @@ class TableMap(FileModel):
         for name, source in value.items():
             if source.model_fields_set & {"unit", "factor", "reciprocal"}:
                 continue
-            for theirs in source.names:
-                if unit := unit_in_name(theirs, quantity_of(name)):
+            for file_column in source.names:
+                if unit := unit_in_name(file_column, quantity_of(name)):
                     raise BadValueError(
-                        f"{theirs!r} seems to be in {unit}",
-                        f'state its unit: {name} = {{ column = "{theirs}", unit = "{unit}" }}',
+                        f"{file_column!r} seems to be in {unit}",
+                        f'state its unit: {name} = {{ column = "{file_column}", unit = "{unit}" }}',
                         (name,),
                     )
         return value
@@ -312,28 +312,28 @@ class TableMap(FileModel):
 
     @property
     def given(self) -> set[str]:
-        """The standard columns that it names or gives a value."""
+        """The standard columns for which the map names a column or gives a value."""
         return {*self.columns, *self.constants}
 
     @property
     def named(self) -> set[str]:
-        """The columns of the table from which it takes standard ones."""
+        """The columns of the table that are sources of standard ones."""
         return {name for source in self.columns.values() for name in source.names}
 
     @property
     def imported(self) -> bool:
-        """Whether it is in a format of another tool. Its rows may lack clocks and energy, and may
-        be failures."""
+        """Whether the table is in another tool's format. Its rows may lack clocks and energy, and
+        may be failures."""
         return self.layout not in LAYOUTS
 
     @property
     def rows(self) -> str:
-        """What the rows are, for messages."""
+        """The noun for the rows in messages."""
         return str(FORMATS.load(self.layout).ABOUT.rows) if self.imported else "rows"
 
     @property
     def numbers_repeats(self) -> bool:
-        """Whether rows of the same point are numbered: as the map says, else as its format does."""
+        """Whether to number rows of the same point: by the map, else by the format."""
         if not self.imported or "number_repeats" in self.model_fields_set:
             return self.number_repeats
         return bool(FORMATS.load(self.layout).ABOUT.repeats) and "repeat" not in self.given
@@ -345,7 +345,7 @@ class TableMap(FileModel):
 
     @property
     def style(self) -> NumberStyle | None:
-        """How numbers are written, where one of the marks is stated."""
+        """The style of the numbers; None if the map states neither mark."""
         if self.decimal is None and self.thousands is None:
             return None
         thousands = self.thousands or ""
@@ -353,15 +353,15 @@ class TableMap(FileModel):
 
     @model_validator(mode="after")
     def _no_text_keys(self) -> Self:
-        given = [
+        text_keys = [
             n
             for n in ("fields", "delimiter", "decimal", "thousands", "params")
             if n in self.model_fields_set
         ]
-        if self.imported and given:
+        if self.imported and text_keys:
             raise BadValueError(
-                f"{given[0]} with layout {self.layout}, whose file names its fields itself",
-                f"leave out {given[0]}",
+                f"{text_keys[0]} with layout {self.layout}, whose file names its fields itself",
+                f"leave out {text_keys[0]}",
             )
         return self
 
@@ -383,11 +383,11 @@ def read_map(path: Path | None) -> TableMap:
 def with_arguments(
     mapping: TableMap, layout: str | None, constants: Mapping[str, str | float]
 ) -> TableMap:
-    """The map with what the command line says: the file's format, and constants, which take the
-    place of its columns and constants.
+    """The map with the arguments of the command line: the file's format, and constants, which
+    replace columns and constants of the map.
 
     Raises:
-        ArgumentError: the map says otherwise, or a constant is none.
+        ArgumentError: the map states another format, or a constant is invalid.
     """
     if layout is not None and layout not in FORMATS:
         raise ArgumentError(f"--from: {unknown_name('format', layout, sorted(FORMATS))}")
@@ -395,14 +395,14 @@ def with_arguments(
         raise ArgumentError(
             f"--from {layout}: the map file says layout = {mapping.layout!r}; leave out one of them"
         )
-    said = mapping.model_dump(exclude_unset=True, exclude={"voltage"})
-    said["columns"] = {
-        name: source for name, source in said.get("columns", {}).items() if name not in constants
+    fields = mapping.model_dump(exclude_unset=True, exclude={"voltage"})
+    fields["columns"] = {
+        name: source for name, source in fields.get("columns", {}).items() if name not in constants
     }
-    said["constants"] = said.get("constants", {}) | dict(constants)
+    fields["constants"] = fields.get("constants", {}) | dict(constants)
     try:
-        made = TableMap.model_validate(said | ({"layout": layout} if layout else {}))
-        return made.model_copy(update={"voltage": mapping.voltage})
+        merged = TableMap.model_validate(fields | ({"layout": layout} if layout else {}))
+        return merged.model_copy(update={"voltage": mapping.voltage})
     except ValidationError as error:
         cause = error.errors()[0]
         detail = cause.get("ctx", {}).get("error", cause["msg"])
@@ -414,19 +414,19 @@ def with_arguments(
 def is_table_column(name: str, columns: Container[str] = COLUMNS) -> bool:
     """Whether a column is one of ``columns``, or ``n_<class>``."""
     # The class's name becomes the name of a file in the store.
-    of = name.removeprefix(COUNT_PREFIX)
-    return name in columns or (of != name and re.fullmatch(NAME, of) is not None)
+    class_name = name.removeprefix(COUNT_PREFIX)
+    return name in columns or (class_name != name and re.fullmatch(NAME, class_name) is not None)
 
 
 def number_columns(header: Iterable[str], mapping: TableMap) -> list[str]:
-    """The columns of a table that are read as numbers."""
+    """The names of a table's columns that are read as numbers."""
     header = list(header)
     standard = OF_STORE if POINT_ID in header else {*COLUMNS}
-    taken = {*mapping.params, *mapping.named}
+    mapped = {*mapping.params, *mapping.named}
     names = [
         name
         for name in header
-        if name not in taken and is_table_column(name, standard) and is_number_column(name)
+        if name not in mapped and is_table_column(name, standard) and is_number_column(name)
     ]
     for ours, source in mapping.columns.items():
         if is_number_column(ours) and not source.join and not source.is_text:

@@ -1,8 +1,8 @@
 """Numbers as people and programs write them: 1234.5, 1.234,5, 1 234,5, 1'234.5.
 
 A number is read by the grammar of a style: its decimal mark, and the mark between groups of three
-digits. Nothing is deleted from a text to make it a number. The style of a file is stated, or found
-from all of its numbers by what each of them rules out; a text that may mean two numbers is refused.
+digits. The reader deletes nothing from a text to get a number. The style of a file is stated, or
+inferred from all its numbers, each of which excludes some styles. An ambiguous text is refused.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ GROUPS = {
     SPACE: "[ \u00a0\u2009\u202f]",
     APOSTROPHE: "['\u2019]",
 }
-"""A mark of thousands, as a map file states it -> what stands for it in a text: French tables have
+"""A mark of thousands in a map file -> a pattern of its characters in a text: French tables have
 narrow and no-break spaces, Swiss ones either apostrophe."""
 DECIMALS = (".", ",")
 OTHER = {".": ",", ",": "."}
 PLAIN = frozenset("0123456789+-eE\n")
 WORDS_FOR_NOTHING = {"nan", "na", "n/a", "-", "--", "?", "null", "none", "unknown", "missing"}
-"""What tables often have where there is no value; a map file states it, since it may be a slip."""
+"""Frequent words for a missing value. A map file must state them, as they may be mistakes."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class NumberStyle:
     thousands: str = ""
 
     def number(self, text: str) -> float | None:
-        """The number; None where the text is none in this style."""
+        """The number; None if the text is not a number in this style."""
         match = _grammar(self).fullmatch(text)
         if match is None:
             return None
@@ -71,14 +71,14 @@ def _grammar(style: NumberStyle) -> re.Pattern[str]:
 
 
 def readings(text: str) -> dict[NumberStyle, float]:
-    """Every style in which a text is a number, and that number."""
-    read = {style: style.number(text) for style in STYLES}
-    return {style: number for style, number in read.items() if number is not None}
+    """Style -> number, for every style in which the text is a number."""
+    numbers = {style: style.number(text) for style in STYLES}
+    return {style: number for style, number in numbers.items() if number is not None}
 
 
 class UnclearNumbersError(ValueError):
-    """The numbers of a file do not show how they are written. ``what`` was found, and ``remedy``;
-    ``column`` and ``row``: where."""
+    """The style of a file's numbers is ambiguous. ``what``: what was found at ``column`` and
+    ``row``; ``remedy``: how to correct it."""
 
     def __init__(self, column: str, row: int, what: str, remedy: str) -> None:
         super().__init__(f"{what}; {remedy}")
@@ -87,14 +87,14 @@ class UnclearNumbersError(ValueError):
 
 @dataclass(frozen=True)
 class Numbers:
-    """A column of numbers: float64, NaN where there is none; and by row each text that is refused,
-    with the reason."""
+    """A column of numbers. ``values``: float64, NaN if there is none. ``refused``: row -> a text
+    that is no number, and the reason."""
 
     values: np.ndarray
     refused: dict[int, tuple[str, str]] = field(default_factory=dict)
 
     def __getitem__(self, rows: np.ndarray) -> Self:
-        """These rows of it (int64), in their order."""
+        """The column of these rows (int64), in their order."""
         place = {row: i for i, row in enumerate(rows.tolist())} if self.refused else {}
         refused = {place[row]: why for row, why in self.refused.items() if row in place}
         return type(self)(self.values[rows], refused)
@@ -107,15 +107,15 @@ def read_numbers(
     missing: Collection[str] = (),
     one_writer: bool = False,
 ) -> tuple[dict[str, Numbers], str]:
-    """Columns of numbers, texts and None as numbers; and the decimal mark of the texts, empty where
-    none has any mark.
+    """Columns of numbers, texts and None as numbers; and the decimal mark of the texts, empty if no
+    text has a mark.
 
-    ``decimal``, ``thousands``: the marks, where the reader's user states them. ``missing``: words
-    that stand for no value, as the empty text does. ``one_writer``: one program wrote all of them,
-    so that the mark that is not the decimal one groups digits; without it, a column must show that.
+    ``decimal``, ``thousands``: the marks, if the user states them. ``missing``: words for no value,
+    in addition to the empty text. ``one_writer``: one program wrote all texts, so that the other
+    mark than the decimal one groups digits; otherwise a column must prove that.
 
     Raises:
-        UnclearNumbersError: the decimal mark cannot be found, or columns have different ones.
+        UnclearNumbersError: the decimal mark is ambiguous, or columns have different ones.
     """
     words = {*missing}
     cells = {name: _Cells(values, words) for name, values in columns.items()}
@@ -125,23 +125,23 @@ def read_numbers(
 
 
 def only_number(text: str, style: NumberStyle | None) -> float:
-    """One number, in a style or, without one, in every style in which it is a number.
+    """The number that a text is in a style; without a style, in all styles that can read it.
 
     Raises:
-        ValueError: it is none, or may be two.
+        ValueError: it is no number, or may be several.
     """
-    read = readings(text) if style is None else {style: style.number(text)}
-    values = {*read.values()} - {None}
+    numbers = readings(text) if style is None else {style: style.number(text)}
+    values = {*numbers.values()} - {None}
     if len(values) == 1 and math.isfinite(value := float(values.pop() or 0.0)):
         return value
     raise ValueError(_refusal(text, style or PLAIN_STYLE))
 
 
 def number(text: str) -> float:
-    """One number as programs write it, with a decimal point.
+    """A number with a decimal point, as programs write it.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is no finite number.
     """
     value = PLAIN_STYLE.number(text.strip())
     if value is None or math.isinf(value):
@@ -150,7 +150,7 @@ def number(text: str) -> float:
 
 
 def number_or_text(text: Any) -> Any:
-    """The number or truth value that a text is in JSON; else the text."""
+    """The number or truth value that a text is in JSON; otherwise the text."""
     try:
         value = json.loads(text)
         return value if isinstance(value, int | float) and math.isfinite(value) else text
@@ -163,8 +163,8 @@ def _decimal_mark(cells: Mapping[str, _Cells]) -> str:
     for name, cell in cells.items():
         if not cell.marks & ({","} if "." in proofs else {",", "."}):
             continue
-        if found := cell.first(lambda text: len({s.decimal for s in readings(text)}) == 1):
-            row, text = found
+        if match := cell.first(lambda text: len({s.decimal for s in readings(text)}) == 1):
+            row, text = match
             proofs.setdefault(next(iter(readings(text))).decimal, (name, row, text))
     if len(proofs) == 2:
         (name, row, comma), (_, _, point) = proofs[","], proofs["."]
@@ -179,20 +179,20 @@ def _decimal_mark(cells: Mapping[str, _Cells]) -> str:
     for name, cell in cells.items():
         if not cell.marks & {",", "."}:
             continue
-        if found := cell.first(lambda text: len(set(readings(text).values())) > 1):
-            row, text = found
+        if match := cell.first(lambda text: len(set(readings(text).values())) > 1):
+            row, text = match
             mark = "," if "," in text else "."
             raise UnclearNumbersError(
                 name,
                 row,
-                f"found {text!r}, which may be {_both(text)}, and no other number shows which",
+                f"found {text!r}, which may be {_either(text)}, and no other number shows which",
                 f'state decimal = "{mark}" or thousands = "{mark}" in a map file',
             )
     return ""
 
 
 class _Cells:
-    """The texts of a column, with the rows that they stand in; other values are numbers or None."""
+    """The texts of a column and their rows; the column's other values are numbers or None."""
 
     def __init__(self, values: Sequence[Any], words: Collection[str]) -> None:
         self._values = np.full(len(values), np.nan)
@@ -203,14 +203,14 @@ class _Cells:
         except TypeError:  # not all are texts
             numbers = {i for i, v in enumerate(values) if type(v) in (int, float)}
             self._values[[*numbers]] = [_as_float(values[i]) for i in numbers]
-            kept = [i for i, v in enumerate(values) if v is not None and i not in numbers]
-            self._rows = np.array(kept, np.int64)
-            texts = [str(values[i]) for i in kept]
+            rows = [i for i, v in enumerate(values) if v is not None and i not in numbers]
+            self._rows = np.array(rows, np.int64)
+            texts = [str(values[i]) for i in rows]
             joined = "\n".join(texts)
         if words or not joined or "\n\n" in joined or "\n" in (joined[0], joined[-1]):
-            kept = [i for i, text in enumerate(texts) if text and text not in words]
-            self._rows = np.array(kept, np.int64) if self._rows is None else self._rows[kept]
-            texts = [texts[i] for i in kept]
+            rows = [i for i, text in enumerate(texts) if text and text not in words]
+            self._rows = np.array(rows, np.int64) if self._rows is None else self._rows[rows]
+            texts = [texts[i] for i in rows]
             joined = "\n".join(texts)
         self._texts = texts
         if joined.isascii():
@@ -219,18 +219,18 @@ class _Cells:
         else:
             characters = set(joined)
         self.marks = characters - PLAIN
-        """The characters that are no digit, sign or exponent."""
+        """The characters except digits, signs and exponents."""
 
-    def first(self, wanted: Callable[[str], bool]) -> tuple[int, str] | None:
-        """The first row and text for which something is true."""
+    def first(self, condition: Callable[[str], bool]) -> tuple[int, str] | None:
+        """The first row and text for which the condition is true."""
         for i, text in enumerate(self._texts):
-            if wanted(text.strip()):
+            if condition(text.strip()):
                 return (i if self._rows is None else int(self._rows[i])), text.strip()
         return None
 
     def numbers(self, decimal: str, thousands: str | None, usual: str) -> Numbers:
-        """The column, with this decimal mark; ``thousands``: as stated, else as some text of the
-        column shows it, else as is ``usual``."""
+        """The column as numbers. The mark of thousands is the stated one, else the one that a text
+        of the column proves, else ``usual``."""
         rows = slice(None) if self._rows is None else self._rows
         plain = self._plainly(decimal)
         if plain is not None:
@@ -244,16 +244,15 @@ class _Cells:
             for text, value in distinct.items()
             if value is None or math.isinf(value)
         }
-        at = range(len(self._texts)) if self._rows is None else self._rows.tolist()
-        refused = {
-            row: (text, why[text]) for row, text in zip(at, self._texts, strict=True) if text in why
-        }
+        text_rows = range(len(self._texts)) if self._rows is None else self._rows.tolist()
+        row_texts = zip(text_rows, self._texts, strict=True)
+        refused = {row: (text, why[text]) for row, text in row_texts if text in why}
         self._values[list(refused)] = np.nan
         return Numbers(self._values, refused)
 
     def _plainly(self, decimal: str) -> np.ndarray | None:
-        """The texts by Python's own reader, where they have no other mark than the decimal one:
-        the same numbers, sooner. None where one of them is none."""
+        """The numbers by Python's reader, which is faster, if the texts have no mark but the
+        decimal one. None if a text has another mark or is no number."""
         if not self.marks <= {decimal}:
             return None
         texts = self._texts
@@ -266,17 +265,17 @@ class _Cells:
         return values if np.isfinite(values).all() else None
 
     def _proven_thousands(self, decimal: str) -> str:
-        """The mark of thousands that some text of the column has and can only have as such."""
+        """The mark of thousands that a text of the column proves; empty if none does."""
         marks = [mark for mark in "., '\u00a0\u2009\u202f\u2019" if mark in self.marks]
 
         def proves(text: str) -> bool:
             if all(mark == decimal or mark not in text for mark in marks):
                 return False
-            read = readings(text)
-            return len(set(read.values())) == 1 and all(style.thousands for style in read)
+            numbers = readings(text)
+            return len(set(numbers.values())) == 1 and all(style.thousands for style in numbers)
 
-        found = self.first(proves)
-        return "" if found is None else next(iter(readings(found[1]))).thousands
+        proof = self.first(proves)
+        return "" if proof is None else next(iter(readings(proof[1]))).thousands
 
 
 def _as_float(value: float) -> float:
@@ -286,25 +285,25 @@ def _as_float(value: float) -> float:
         return math.inf
 
 
-def _both(text: str) -> str:
+def _either(text: str) -> str:
     return " or ".join(f"{value:.10g}" for value in sorted(set(readings(text).values())))
 
 
 def _refusal(text: str, style: NumberStyle) -> str:
-    """Why a text is no number of a style."""
-    found, read = f"found {text[:40]!r}", readings(text.strip())
-    if any(map(math.isinf, read.values())):
-        return f"{found}; must be finite"
-    if len(set(read.values())) > 1:
+    """The reason why a text is not a number in a style."""
+    cause, numbers = f"found {text[:40]!r}", readings(text.strip())
+    if any(map(math.isinf, numbers.values())):
+        return f"{cause}; must be finite"
+    if len(set(numbers.values())) > 1:
         return (
-            f"{found}, which may be {_both(text.strip())}; state thousands = "
+            f"{cause}, which may be {_either(text.strip())}; state thousands = "
             f'"{OTHER[style.decimal]}" in a map file if the mark groups digits, or correct it'
         )
-    if read:
-        return f"{found}; must be a number with the decimal mark {style.decimal!r}"
+    if numbers:
+        return f"{cause}; must be a number with the decimal mark {style.decimal!r}"
     if text.strip().lower() in WORDS_FOR_NOTHING:
         return (
-            f"{found}; must be a number; if it stands for a missing value, set missing = "
+            f"{cause}; must be a number; if it stands for a missing value, set missing = "
             f"[{json.dumps(text.strip())}] in a map file"
         )
-    return f"{found}; must be a number"
+    return f"{cause}; must be a number"

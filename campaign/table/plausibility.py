@@ -1,4 +1,4 @@
-"""Values that no device has: refused, with the factor that would make them right."""
+"""Errors for values that no device has, with the factor that would correct them."""
 
 from __future__ import annotations
 
@@ -19,23 +19,22 @@ UNITS = {
     "V": ((1e-3, "1e-3", "mV"), (1e-6, "1e-6", "uV")),
     "W": ((1e-3, "1e-3", "mW"), (1e3, "1e3", "kW"), (1e-6, "1e-6", "uW")),
 }
-"""Unit of a column -> the factors to it, as a map file has them, and the units that they are
-from."""
+"""Unit of a column -> the factors from other units, as a map file has them, and these units."""
 DEVICE = (*NUMBERS, "core_v", "mem_v")
-"""Columns of which every value is one that a device is set to, also in a store."""
+"""Columns of values that a device is set to, also in a store."""
 AT_CAP = (0.88, 1.1)
-"""Power over cap of the rows that draw most, where the cap binds: meters and controllers are this
-exact."""
+"""The range of power over cap, for the rows that draw most, if the cap limits them. It allows for
+the errors of meters and controllers."""
 DRAW_MOST = 0.9
-"""The quantile of the rows of a cap that reach it: others need less."""
+"""The quantile of a cap's powers that is compared with the cap: most rows need less."""
 MOSTLY = 0.6
-"""The share of caps that are reached; the largest ones may be beyond what any row needs."""
+"""The share of caps that must be reached; rows may need less than the largest ones."""
 FEWEST_CAPS, WIDE, MOST_CAPS = 3, 1.25, 200
-"""So many caps, and the ratio of the largest to the least: one clock may draw its number in W."""
+"""The fewest caps, the ratio of largest to least, and the most caps: one may match by chance."""
 MOST_CAP_W = 3000.0
-"""Caps of a node of several GPUs are below this, or are given by GPU."""
+"""The highest cap: caps of a node of several GPUs are below this, or are stated by GPU."""
 SLURM_CLOCKS = {"ReqCPUFreq", "ReqCPUFreqMin", "ReqCPUFreqMax", "AveCPUFreq", "CPUFrequency"}
-"""Slurm's columns of clocks: what was asked for, and running means, whatever rows draw."""
+"""Slurm's columns of requested and mean clocks, which are never power caps."""
 CAP_WORDS = {"power", "pwr", "cap", "powercap", "powerlimit", "tdp", "tgp", "watt", "watts"}
 CLOCK_WORDS = {"clock", "clk", "freq", "frequency", "mhz", "ghz", "khz", "hz"}
 
@@ -47,11 +46,11 @@ def note_impossible(
     failed: np.ndarray,
     mapping: TableMap,
 ) -> None:
-    """Note the columns whose values (float64, NaN where there is none) are all in another unit, and
-    the rows whose value no device has; see :data:`dvfs.dataset.POSSIBLE`.
+    """Report columns whose values (float64, NaN if there is none) are all in another unit, and rows
+    with a value that no device has; see :data:`dvfs.dataset.POSSIBLE`.
 
-    ``of_store``, ``failed``: bool, one a row. A store may hold a 0 that a meter or a clock gave,
-    and of a failed measurement any number from 0 on.
+    ``of_store``, ``failed``: bool, by row. A store may hold a 0 from a meter or a clock, and any
+    number from 0 on for a failed measurement.
     """
     for name, values in columns.items():
         rows, least = impossible_rows(name, values, of_store, failed)
@@ -68,22 +67,22 @@ def note_impossible(
 def impossible_rows(
     name: str, values: np.ndarray, of_store: np.ndarray, failed: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """int64: the rows of a column whose value no device has; float64 (all rows): the least that
-    one has."""
+    """int64: the rows of a column with a value that no device has; float64 (all rows): the lowest
+    possible value."""
     low, high, _ = _bounds(name)
     least = np.where(failed | (of_store & (name not in DEVICE)), 0.0, low)
     return np.flatnonzero((values < least) | (values > high)), least
 
 
 def impossible(name: str, value: float, least: float) -> str:
-    """What is wrong with a value that no device has."""
-    return f"{name}: found {value:g}; {_wanted(name, value, least)}"
+    """The error message for a value that no device has."""
+    return f"{name}: found {value:g}; {_remedy(name, value, least)}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Extent:
-    """A column's values that are of no store (``present``), and those that no device has
-    (``wrong``): how many, the least and the most of each, NaN without."""
+    """The number, lowest and highest of a column's values that are not from a store (``present``),
+    and of those that no device has (``wrong``); NaN if there are none."""
 
     n_present: int
     present: tuple[float, float]
@@ -92,7 +91,7 @@ class Extent:
 
     @classmethod
     def of(cls, values: np.ndarray, rows: np.ndarray, of_store: np.ndarray) -> Extent:
-        """``values``: all of the column; ``rows``: those that no device has."""
+        """The extent of a column. ``rows``: those with a value that no device has."""
         present = values[~np.isnan(values) & ~of_store]
         return cls(
             n_present=len(present),
@@ -101,14 +100,14 @@ class Extent:
             wrong=_range(values[rows]),
         )
 
-    def with_(self, other: Extent) -> Extent:
-        """That of the values of both."""
-        pairs = [(self.present, other.present), (self.wrong, other.wrong)]
+    def with_(self, extent: Extent) -> Extent:
+        """The extent of the values of both."""
+        pairs = [(self.present, extent.present), (self.wrong, extent.wrong)]
         present, wrong = ((np.fmin(a[0], b[0]), np.fmax(a[1], b[1])) for a, b in pairs)
         return Extent(
-            n_present=self.n_present + other.n_present,
+            n_present=self.n_present + extent.n_present,
             present=present,
-            n_wrong=self.n_wrong + other.n_wrong,
+            n_wrong=self.n_wrong + extent.n_wrong,
             wrong=wrong,
         )
 
@@ -118,16 +117,15 @@ def _range(values: np.ndarray) -> tuple[float, float]:
 
 
 def other_unit(name: str, extent: Extent, mapping: TableMap) -> str:
-    """What is wrong with a column whose values are all in another unit; empty where they are
-    not."""
+    """The error message for a column that is as a whole in another unit; empty if it is not."""
     low, high, unit = _bounds(name)
     if name not in DEVICE or not 0 < extent.n_wrong == extent.n_present:
         return ""
-    for factor, text, theirs in UNITS.get(unit, ()):
+    for factor, text, file_unit in UNITS.get(unit, ()):
         if low <= extent.present[0] * factor and extent.present[1] * factor <= high:
             return (
-                f"{name}{_called(name, mapping)}: {_found(*extent.wrong)} devices have {low:g} to "
-                f"{high:,g} {unit}; {_advice(name, factor, text, theirs, mapping)}"
+                f"{name}{_alias(name, mapping)}: {_shown(*extent.wrong)} devices have {low:g} to "
+                f"{high:,g} {unit}; {_advice(name, factor, text, file_unit, mapping)}"
             )
     return ""
 
@@ -138,8 +136,8 @@ def _bounds(name: str) -> tuple[float, float, str]:
     return POSSIBLE["energy_j" if name == "power_w x time_s" else name]
 
 
-def _wanted(name: str, value: float, least: float) -> str:
-    """What a value should be that is beyond the bounds of its column."""
+def _remedy(name: str, value: float, least: float) -> str:
+    """The remedy for a value beyond the bounds of its column."""
     low, high, unit = _bounds(name)
     if np.isinf(value):
         return "must be finite"
@@ -148,8 +146,8 @@ def _wanted(name: str, value: float, least: float) -> str:
     if name not in DEVICE:
         return f"must be from {low:g} to {high:g} {unit}".rstrip() + "; check the unit"
     seems = [
-        f"in {theirs} it would be {value * factor:g} {unit}: "
-        for factor, _, theirs in UNITS[unit]
+        f"in {file_unit} it would be {value * factor:g} {unit}: "
+        for factor, _, file_unit in UNITS[unit]
         if low <= value * factor <= high
     ]
     return (
@@ -158,32 +156,32 @@ def _wanted(name: str, value: float, least: float) -> str:
     )
 
 
-def _found(least: float, most: float) -> str:
+def _shown(least: float, most: float) -> str:
     if least == most:
         return f"found {least:.10g} in every row, and"
     return f"found {least:.10g} to {most:.10g}, and"
 
 
-def _called(name: str, mapping: TableMap) -> str:
-    """The table's own name of a column, where it is another one."""
+def _alias(name: str, mapping: TableMap) -> str:
+    """The table's name of a column in brackets, if it differs from the standard one."""
     source = mapping.columns.get(name)
     if source is None or source.names == [name]:
         return ""
     return f" ({', '.join(map(repr, source.names))} in the table)"
 
 
-def _advice(name: str, factor: float, text: str, theirs: str, mapping: TableMap) -> str:
-    """What to write in the map file, so that a column has the right unit."""
+def _advice(name: str, factor: float, text: str, unit: str, mapping: TableMap) -> str:
+    """The remedy for a column in another unit: the line of the map file."""
     source = mapping.columns.get(name)
     if name in mapping.constants:
         right = float(mapping.constants[name]) * factor
         line = f"{name} = {right:g}"
-        return f"it seems to be in {theirs}: write {line} under [constants] in the map file"
+        return f"it seems to be in {unit}: write {line} under [constants] in the map file"
     if source is None or source.model_fields_set == {"column"}:
         column = json.dumps(name if source is None else source.column, ensure_ascii=False)
         where = "the map file" if source is not None else "a map file, which --map names"
         return (
-            f"it seems to be in {theirs}: write {name} = {{ column = {column}, factor = {text} }} "
+            f"it seems to be in {unit}: write {name} = {{ column = {column}, factor = {text} }} "
             f"under [columns] in {where}"
         )
     return f"set factor = {source.factor * factor:g} for {name} under [columns] in the map file"
@@ -196,18 +194,18 @@ def note_power_caps(
     read_back: np.ndarray,
     mapping: TableMap,
 ) -> None:
-    """Note a column of clocks that holds power caps in W: its own name says so, or the rows that
-    draw most draw as many W as their "clock" is. ``power_w``: float64, the mean of each row;
-    ``read_back``: bool, the rows whose clock a reading agrees with."""
-    of_all = {} if read_back.all() else _most_drawn(core_mhz[~read_back], power_w[~read_back])
-    if wrong := power_caps(of_all, mapping):
+    """Report a column of clocks that holds power caps in W: its name says so, or the "clocks" equal
+    the power in W of the rows that draw most. ``power_w``: float64, the mean of each row;
+    ``read_back``: bool, the rows whose clock agrees with a reading."""
+    most_w = {} if read_back.all() else _most_drawn(core_mhz[~read_back], power_w[~read_back])
+    if wrong := power_caps(most_w, mapping):
         cells.wrong_columns.append(wrong)
 
 
 def power_caps(most_w: Mapping[float, float], mapping: TableMap) -> str:
-    """What is wrong with a column of clocks that holds power caps in W; empty where it does not.
-    ``most_w``: each of its clocks, or none of too many, and what the rows that draw most draw
-    there."""
+    """The error message for a column of clocks that holds power caps in W; empty if it does not.
+    ``most_w``: clock -> power (W) of the rows that draw most; empty if there are too many clocks.
+    """
     source = mapping.columns.get("core_mhz")
     names = [] if source is None else source.names
     if SLURM_CLOCKS & {*names}:
@@ -216,41 +214,41 @@ def power_caps(most_w: Mapping[float, float], mapping: TableMap) -> str:
     reached_w = _reached_caps(most_w)
     if not named and not reached_w:
         return ""
-    seen = ""
+    proof = ""
     if reached_w:
-        seen = ": rows draw " + " and ".join(
+        proof = ": rows draw " + " and ".join(
             f"{reached_w[cap]:.3g} W at {cap:g}" for cap in (min(reached_w), max(reached_w))
         )
     return (
-        f"core_mhz{_called('core_mhz', mapping)}: is a power cap (power limit) in W, not a clock"
-        f"{seen}; name it power_limit_w under [columns] in the map, and the clocks that were read "
+        f"core_mhz{_alias('core_mhz', mapping)}: is a power cap (power limit) in W, not a clock"
+        f"{proof}; name it power_limit_w under [columns] in the map, and the clocks that were read "
         "core_mhz_achieved"
     )
 
 
 def _most_drawn(core_mhz: np.ndarray, power_w: np.ndarray) -> dict[float, float]:
-    """Each "clock", and what the rows that draw most draw in W, 0 where no row has a power; nothing
-    where there are too many."""
-    known = np.isfinite(power_w)
+    """ "Clock" -> power (W) of the rows that draw most, 0 if no row has a power; empty if there are
+    too few or too many clocks."""
+    has_power = np.isfinite(power_w)
     caps = np.unique(core_mhz)
     if not FEWEST_CAPS <= len(caps) <= MOST_CAPS:
         return {}
-    of_caps = ((cap, power_w[(core_mhz == cap) & known]) for cap in caps.tolist())
-    return {cap: draw_most(own_w) if len(own_w) else 0.0 for cap, own_w in of_caps}
+    powers = ((cap, power_w[(core_mhz == cap) & has_power]) for cap in caps.tolist())
+    return {cap: draw_most(cap_w) if len(cap_w) else 0.0 for cap, cap_w in powers}
 
 
 def draw_most(power_w: np.ndarray) -> float:
-    """What the rows that draw most draw."""
+    """The power of the rows that draw most: the quantile :data:`DRAW_MOST`."""
     return float(np.quantile(power_w, DRAW_MOST, method="higher"))
 
 
 def _reached_caps(most_w: Mapping[float, float]) -> dict[float, float]:
-    """Each "clock" whose number the rows that draw most draw in W, and what they draw; nothing
-    where these are few of them, or so near to each other that it may be by chance."""
+    """The entries of ``most_w`` whose "clock" equals the power; empty if they are few, or so close
+    to each other that they may be equal by chance."""
     reached_w = {
-        cap: own_w
-        for cap, own_w in most_w.items()
-        if AT_CAP[0] * cap < own_w < AT_CAP[1] * cap and cap <= MOST_CAP_W
+        cap: drawn_w
+        for cap, drawn_w in most_w.items()
+        if AT_CAP[0] * cap < drawn_w < AT_CAP[1] * cap and cap <= MOST_CAP_W
     }
     enough = len(reached_w) >= max(FEWEST_CAPS, MOSTLY * len(most_w))
     return reached_w if enough and max(reached_w) >= WIDE * min(reached_w) else {}

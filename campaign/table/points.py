@@ -1,4 +1,4 @@
-"""Which rows of a table are the same point: its id, its repeats and its attempts."""
+"""Rows of a table that are the same point: ids, repeats and attempts."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from dvfs.setting import AXES, Setting
 from dvfs.texts import Column, Texts
 
 SAME_POINT = ["site", "partition", "kernel", "params", "ranks", *AXES]
-"""Rows that are equal in these are repeats of one another."""
+"""Rows that are equal in these columns are repeats."""
 MIX = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
 WORTH = dict.fromkeys(COMPLETE, 2) | {DAMAGED: 1}
 
 
-def point_ids_of(content: Mapping[str, Column], given: np.ndarray) -> np.ndarray:
-    """The id of every row's point, S24: ``given``, where that is not empty, else of its content."""
-    if (given != b"").all():
-        return given
+def point_ids_of(content: Mapping[str, Column], stored_ids: np.ndarray) -> np.ndarray:
+    """The id of every row's point, S24: its stored id, or if that is empty, one of its content."""
+    if (stored_ids != b"").all():
+        return stored_ids
     columns = {}
     for name in (*SAME_POINT, "repeat"):
         column = content[name]
@@ -34,25 +34,25 @@ def point_ids_of(content: Mapping[str, Column], given: np.ndarray) -> np.ndarray
         values = [None if np.isnan(value) else value for value in distinct.tolist()]
         columns[name] = Texts(np.broadcast_to(codes.astype(np.int32), len(numbers)), values)
     columns["label"] = columns.pop("kernel")
-    columns["kernel"] = Texts.same("import", len(given))
-    made = point_ids({name: (column.codes, column.values) for name, column in columns.items()})
-    return np.where(given == b"", made, given)
+    columns["kernel"] = Texts.same("import", len(stored_ids))
+    new_ids = point_ids({name: (column.codes, column.values) for name, column in columns.items()})
+    return np.where(stored_ids == b"", new_ids, stored_ids)
 
 
 def measurements_of(
     cells: TableCells,
     frame: Mapping[str, Column],
     ids: np.ndarray,
-    given: np.ndarray,
+    stored_ids: np.ndarray,
     worth: np.ndarray,
 ) -> np.ndarray:
-    """int64: the rows that are measurements, one a point.
+    """int64: the rows that are measurements, one per point.
 
-    Rows with the same id of a store are attempts at one point. Its measurement is the one that is
-    complete, else the one with a damaged trace, else the last. Of other rows, one that is the same
-    point as one before it is wrong. ``ids``: of the rows; ``given``: those that are of a store.
+    Rows with the same stored id are attempts at one point. Its measurement is the complete one,
+    else the one with a damaged trace, else the last. A second row of a point without a stored id is
+    an error. ``ids``: all rows' ids; ``stored_ids``: ids from a store, empty for other rows.
     """
-    # A hash of 64 bits in place of the text: sorting it is ten times as fast.
+    # Sorting 64-bit hashes is ten times as fast as sorting the texts.
     mixed = np.ascontiguousarray(ids).view(np.uint64).reshape(-1, 3) @ MIX
     mixed.sort()
     if (mixed[1:] != mixed[:-1]).all():
@@ -61,39 +61,39 @@ def measurements_of(
     wrong[[*cells.wrong_rows]] = True
     best: dict[Hashable, int] = {}
     attempt = np.asarray(frame["attempt"])
-    for i, other in same_points(ids.tolist(), given != b"", worth, attempt, wrong, best):
-        cells.note(i, "point", same_point(cells.table.lines[other], frame, i))
+    for i, earlier in same_points(ids.tolist(), stored_ids != b"", worth, attempt, wrong, best):
+        cells.note(i, "point", same_point(cells.table.lines[earlier], frame, i))
     return np.array(sorted(best.values()), np.int64)
 
 
 def same_points(
     ids: Iterable[Hashable],
-    given: np.ndarray,
+    of_store: np.ndarray,
     worth: np.ndarray,
     attempt: np.ndarray,
     wrong: np.ndarray,
     best: dict[Hashable, int],
 ) -> Iterator[tuple[int, int]]:
-    """Each row that is the same point as one before it, and that row; but no attempts of a store.
+    """Each row that is the same point as an earlier one, and that row; without attempts of a store.
 
-    ``given``, ``wrong``: bool, the rows of a store, and those that are wrong, which are left out.
-    ``best``: becomes id -> the row that is its measurement.
+    ``of_store``: bool, the rows of a store. ``wrong``: bool, rows with errors, which are skipped.
+    ``best``: is filled with id -> the row that is its measurement.
     """
     for i, point_id in enumerate(ids):
         if wrong[i]:
             continue
-        other = best.setdefault(point_id, i)
-        if other == i:
+        earlier = best.setdefault(point_id, i)
+        if earlier == i:
             continue
-        if given[i] and given[other] and min(worth[i], worth[other]) == 0:
-            if (worth[i], attempt[i]) >= (worth[other], attempt[other]):
+        if of_store[i] and of_store[earlier] and min(worth[i], worth[earlier]) == 0:
+            if (worth[i], attempt[i]) >= (worth[earlier], attempt[earlier]):
                 best[point_id] = i
             continue
-        yield i, other
+        yield i, earlier
 
 
 def same_point(line: int, frame: Mapping[str, Column], row: int) -> str:
-    """What is wrong with a row of the frame that is the same point as that of a line."""
+    """The error message for a row of the frame that is the same point as the row on a line."""
     setting = Setting.of(*(frame[name][row] for name in AXES))
     kernel, repeat = frame["kernel"][row], frame["repeat"][row]
     return (

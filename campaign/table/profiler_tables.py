@@ -1,14 +1,13 @@
-r"""What a profiler's file holds: each counter's value over the whole run, summed over kernels.
+r"""The counters in a profiler's file: the value of each over the whole run, summed over kernels.
 
-A reader for each layout. Times are given in s and sizes in bytes, whatever unit the file has.
-Numbers are read in the style of the file, which depends on the locale of the run.
+Each layout has a reader. It converts times to s and sizes to bytes. It reads numbers in the style
+of the file, which depends on the locale of the run.
 
 - ``perf-stat``: ``perf stat -x\;`` (or ``-x,`` where no event has a comma in its name): value,
   unit, event, time counted, share counted; or ``perf stat -j``, one JSON object a line.
 - ``likwid``: ``likwid-perfctr -O``: tables of events and of metrics by hardware thread, summed
-  over threads; of a time, the longest is taken, of a clock the mean. ``region`` selects a marker
-  region. Of several groups of events, each has a time of its own: the one that has the map's
-  counters is read.
+  over threads; of times the longest is taken, of clocks the mean. ``region`` selects a marker
+  region. Groups of events have separate times: only the group that has the map's counters is read.
 - ``ncu``: ``ncu --csv``, with or without ``--page raw``: a metric of a kernel's launch.
 - ``nsys``: ``nsys stats --report cuda_gpu_kern_sum --format csv``: times alone.
 - ``nvprof``: ``nvprof --csv --events ... --metrics ...``: means over a kernel's launches.
@@ -36,11 +35,11 @@ UNIT_FACTORS = {
     **{"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30},
     **{"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KBytes": 1e3, "MBytes": 1e6, "GBytes": 1e9},
 }
-"""Unit of a file -> factor to s or bytes. Any other unit is kept as it is."""
+"""Unit of a file -> factor to s or bytes. Values in any other unit are unchanged."""
 MULTIPLEXED_PCT = 99.9
 NOT_A_VALUE = ("-", "nan", "NaN", "n/a", "N/A", "no data", "inf")
 NOT_COUNTED = ("<not counted>", "<not supported>")
-"""What perf writes in place of a value."""
+"""Texts that perf writes in place of a value."""
 PERF_FIELDS = re.compile(
     r"(?P<where>(?:\s*[0-9]+\.[0-9]{9};)?(?:[A-Z][^;]*;(?:[0-9]+;)?)?)"
     r"(?P<value>[^;]*);(?P<unit>[^0-9;][^;]*|);(?P<event>[^;]*[A-Za-z][^;]*);"
@@ -56,8 +55,8 @@ PERF_MEMBER = re.compile(r'"([^"]*)"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|([^"]*?))\s*(?
 
 @dataclass
 class Counted:
-    """Counter -> value, and sentences about what may be wrong with them; counters that the profiler
-    names and did not count, with its words for that. ``name``: of the group of counters, where a
+    """``values``: counter -> value. ``notes``: possible errors, a sentence each. ``not_counted``:
+    counter -> the profiler's text in place of a value. ``name``: of the group of counters, if a
     file has several."""
 
     values: dict[str, float] = field(default_factory=dict)
@@ -72,7 +71,7 @@ class Counted:
 
 @dataclass(frozen=True)
 class Selection:
-    """What of a file is read: kernels whose name matches, or a marker region; all by default."""
+    """The part of a file to read: kernels whose name matches, or a marker region; default all."""
 
     kernel: re.Pattern[str] | None = None
     region: str | None = None
@@ -83,14 +82,14 @@ class Selection:
 
 
 def read_counted(
-    path: Path, layout: str, selection: Selection, wanted: Collection[str] = ()
+    path: Path, layout: str, selection: Selection, needed: Collection[str] = ()
 ) -> Counted:
-    """The counters of a profiler's file. ``wanted``: those that are needed, by which one of several
-    groups of counters is chosen.
+    """The counters of a profiler's file. ``needed``: the map's counters, by which one of several
+    groups is chosen.
 
     Raises:
-        FileError: it cannot be read, has nothing of this layout and selection, or its numbers may
-            mean several things.
+        FileError: the file cannot be read, has no counters of this layout and selection, or has
+            ambiguous numbers.
     """
     if path.suffix == ".toml":
         raise FileError(
@@ -105,12 +104,12 @@ def read_counted(
             f"check the file, --kernel and --region, and the map's layout: {', '.join(LAYOUTS)}",
             str(path),
         )
-    return groups[0] if len(groups) == 1 else _one_group(path, groups, {*wanted})
+    return groups[0] if len(groups) == 1 else _one_group(path, groups, {*needed})
 
 
-def _one_group(path: Path, groups: Sequence[Counted], wanted: set[str]) -> Counted:
-    """The group that has all counters that are wanted and in the file."""
-    has = [wanted & group.values.keys() for group in groups]
+def _one_group(path: Path, groups: Sequence[Counted], map_counters: set[str]) -> Counted:
+    """The group that has all of the map's counters that are in the file."""
+    has = [map_counters & group.values.keys() for group in groups]
     needed = set().union(*has)
     whole = [group for group, counters in zip(groups, has, strict=True) if counters == needed]
     if len(whole) == 1:
@@ -130,24 +129,23 @@ def _one_group(path: Path, groups: Sequence[Counted], wanted: set[str]) -> Count
 
 
 def _numbers(path: Path, texts: Sequence[str], lines: Sequence[int]) -> list[float]:
-    """Numbers of one program, NaN where it has no value. ``lines``: of the file, for messages."""
+    """Numbers that one program wrote, NaN for no value. ``lines``: their lines, for messages."""
     try:
-        read, _ = read_numbers({"": texts}, missing=NOT_A_VALUE, one_writer=True)
+        columns, _ = read_numbers({"": texts}, missing=NOT_A_VALUE, one_writer=True)
     except UnclearNumbersError as error:
-        what, place = error.what, f"{path}:{lines[error.row]}"
-        raise FileError(what, "run the profiler again with LC_ALL=C", place) from None
-    for row, (_, why) in read[""].refused.items():
+        cause, place = error.what, f"{path}:{lines[error.row]}"
+        raise FileError(cause, "run the profiler again with LC_ALL=C", place) from None
+    for row, (_, why) in columns[""].refused.items():
         raise FileError(
             why.partition(";")[0],
             "must be a number; run the profiler again with LC_ALL=C",
             f"{path}:{lines[row]}",
         )
-    return [float(value) for value in read[""].values]
+    return [float(value) for value in columns[""].values]
 
 
 def _table(lines: Sequence[str], *columns: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """The rows below the first line that has these columns, each with its line; what stands before
-    it is left out."""
+    """The rows of the table with these columns, and their lines. Lines before it are skipped."""
     for i, line in enumerate(lines):
         header = next(csv.reader([line]), [])
         if set(columns) <= set(header):
@@ -160,21 +158,21 @@ def _table(lines: Sequence[str], *columns: str) -> Iterator[tuple[int, dict[str,
 
 
 def counted_by_perf(path: Path, lines: Sequence[str], _: Selection) -> list[Counted]:
-    """The counters of one run of perf stat -x or -j; parts of the machine and intervals are summed.
-    An event that was asked for twice, as by groups of metrics, is counted once.
+    """The counters of one run of perf stat -x or -j, summed over intervals and parts of the
+    machine. An event that was requested twice, as by groups of metrics, is counted once.
 
     Raises:
-        FileError: a line cannot be read, or an event was counted in ways that overlap.
+        FileError: a line cannot be read, or counts of an event overlap.
     """
-    found = list(_perf_json(lines) if is_json(lines) else _perf_rows(path, lines))
+    rows = list(_perf_json(lines) if is_json(lines) else _perf_rows(path, lines))
     counted = Counted()
-    values = [row.value for row in found if row.value not in NOT_COUNTED]
-    shares = [row.share for row in found]
-    at = [row.line for row in found if row.value not in NOT_COUNTED] + [row.line for row in found]
-    numbers = iter(_numbers(path, values + shares, at))
-    read = [(math.nan if row.value in NOT_COUNTED else next(numbers)) for row in found]
+    values = [row.value for row in rows if row.value not in NOT_COUNTED]
+    shares = [row.share for row in rows]
+    places = [row.line for row in rows if row.value not in NOT_COUNTED] + [row.line for row in rows]
+    numbers = iter(_numbers(path, values + shares, places))
+    row_counts = [(math.nan if row.value in NOT_COUNTED else next(numbers)) for row in rows]
     counts: list[tuple[str, str, float]] = []
-    for row, value, share_pct in zip(found, read, numbers, strict=True):
+    for row, value, share_pct in zip(rows, row_counts, numbers, strict=True):
         name = _event(row.event)
         if row.value in NOT_COUNTED:
             counted.not_counted[name] = row.value
@@ -195,10 +193,10 @@ def counted_by_perf(path: Path, lines: Sequence[str], _: Selection) -> list[Coun
 def summed_once(
     counts: Iterable[tuple[str, str, float]],
 ) -> tuple[dict[str, float], list[str]]:
-    """Event -> its sum over intervals and parts of the machine, and what was noticed.
+    """Event -> its sum over intervals and parts of the machine; and notes.
 
     ``counts``: the interval and part as text, the event, its count. perf prints an event that was
-    asked for twice in two lines with one count, of which the first is taken.
+    requested twice in two lines, of which the first counts.
     """
     first: dict[tuple[str, str], float] = {}
     again: dict[str, str] = {}
@@ -214,7 +212,7 @@ def summed_once(
 
 
 def is_json(lines: Iterable[str]) -> bool:
-    """Whether the first line that is no comment begins an object."""
+    """Whether the first line that is no comment begins a JSON object."""
     return next((line for line in lines if line.strip() and line[0] != "#"), "").startswith("{")
 
 
@@ -264,8 +262,8 @@ def _event(name: str) -> str:
 
 
 def _whole(path: Path, name: str, values: Mapping[str, float]) -> float:
-    """An event's count from those by its modifiers: those of user, kernel and hypervisor together,
-    unless one of them has all."""
+    """An event's count from its counts by modifier: their sum over user, kernel and hypervisor,
+    unless one of them covers all."""
     modes = {event: _modes(event) for event in values}
     every = set().union(*modes.values())
     for event, counted in modes.items():
@@ -280,7 +278,7 @@ def _whole(path: Path, name: str, values: Mapping[str, float]) -> float:
 
 
 def _modes(event: str) -> set[str]:
-    """The modes of the processor in which an event was counted: all where none is named."""
+    """The processor modes (user, kernel, hypervisor) of an event; all if it names none."""
     modifiers = MODIFIERS.search(event)
     return set("ukh") & set(modifiers.group() if modifiers else "") or set("ukh")
 
@@ -289,7 +287,7 @@ def counted_by_likwid(path: Path, lines: Sequence[str], selection: Selection) ->
     """A group of counters for each table of events.
 
     Raises:
-        FileError: a number may mean several.
+        FileError: a number is ambiguous.
     """
     groups: list[Counted] = []
     kind = ""
@@ -299,10 +297,11 @@ def counted_by_likwid(path: Path, lines: Sequence[str], selection: Selection) ->
             continue
         if row[0] == "TABLE":
             region = row[1].removeprefix("Region ") if row[1].startswith("Region ") else None
-            at = next((i for i, part in enumerate(row) if part.startswith("Group ")), 0)
-            kind = row[at] if region == selection.region and at and "STAT" not in row[at] else ""
+            index = next((i for i, part in enumerate(row) if part.startswith("Group ")), 0)
+            selected = region == selection.region and index and "STAT" not in row[index]
+            kind = row[index] if selected else ""
             if kind.endswith("Raw"):
-                groups.append(Counted(name=row[at + 1] if len(row) > at + 1 else ""))
+                groups.append(Counted(name=row[index + 1] if len(row) > index + 1 else ""))
         elif groups and kind.endswith("Raw") and row[0] not in ("Event", "Region Info"):
             if numbers := _finite(path, row[2:], reader.line_num):
                 groups[-1].add(row[0], sum(numbers))
@@ -314,8 +313,8 @@ def counted_by_likwid(path: Path, lines: Sequence[str], selection: Selection) ->
 
 
 def _over_threads(numbers: Sequence[float], unit: str) -> float:
-    """A metric of LIKWID of all hardware threads. An uncore clock is at one thread of a socket, and
-    0 at the others."""
+    """A metric of LIKWID over all hardware threads. An uncore clock is listed for one thread of a
+    socket, with 0 for the others."""
     if unit == "s":
         return max(numbers)
     if unit == "MHz":
@@ -326,38 +325,38 @@ def _over_threads(numbers: Sequence[float], unit: str) -> float:
 def _finite(path: Path, texts: Sequence[str], line: int) -> list[float]:
     """The numbers of a line of LIKWID, which writes them with decimal points in every locale."""
     try:
-        read, _ = read_numbers({"": texts}, ".", missing=NOT_A_VALUE)
+        columns, _ = read_numbers({"": texts}, ".", missing=NOT_A_VALUE)
     except UnclearNumbersError:
         return []
-    return [value for value in read[""].values.tolist() if math.isfinite(value)]
+    return [value for value in columns[""].values.tolist() if math.isfinite(value)]
 
 
 def _ncu(path: Path, lines: Sequence[str], selection: Selection) -> list[Counted]:
-    found = [
+    entries = [
         (line, row["Metric Name"], row.get("Metric Unit", ""), row["Metric Value"])
         for line, row in _table(lines, "Kernel Name", "Metric Name", "Metric Value")
         if selection.has(row["Kernel Name"])
     ]
-    if not found:
+    if not entries:
         rows = iter(_table(lines, "Kernel Name", "ID"))
         _, units = next(rows, (0, {}))
-        found = [
+        entries = [
             (line, name, units.get(name, ""), text)
             for line, row in rows
             if selection.has(row["Kernel Name"])
             for name, text in row.items()
             if "__" in name
         ]
-    return [_added(path, found)]
+    return [_summed(path, entries)]
 
 
-def _added(path: Path, found: Sequence[tuple[int, str, str, str]]) -> Counted:
-    """The sums of counters: line, name, unit and text of each value. A text that is no number, as
-    the name of a unit, is none of them."""
-    found = [entry for entry in found if re.match(r"\s*[-+.,]?[0-9]", entry[3])]
+def _summed(path: Path, entries: Sequence[tuple[int, str, str, str]]) -> Counted:
+    """The sums of counters. ``entries``: line, name, unit and text of each value; texts that are no
+    numbers, such as units, are skipped."""
+    entries = [entry for entry in entries if re.match(r"\s*[-+.,]?[0-9]", entry[3])]
     counted = Counted()
-    numbers = _numbers(path, [text for *_, text in found], [line for line, *_ in found])
-    for (_, name, unit, _), value in zip(found, numbers, strict=True):
+    numbers = _numbers(path, [text for *_, text in entries], [line for line, *_ in entries])
+    for (_, name, unit, _), value in zip(entries, numbers, strict=True):
         if not math.isnan(value):
             counted.add(name, value * _factor(unit))
     return counted
@@ -365,7 +364,7 @@ def _added(path: Path, found: Sequence[tuple[int, str, str, str]]) -> Counted:
 
 def _nsys(path: Path, lines: Sequence[str], selection: Selection) -> list[Counted]:
     rows = list(_table(lines, "Total Time (ns)", "Instances", "Name"))
-    found = [
+    entries = [
         (line, name, unit, row[column])
         for line, row in rows
         if selection.has(row["Name"])
@@ -374,23 +373,23 @@ def _nsys(path: Path, lines: Sequence[str], selection: Selection) -> list[Counte
             ("Instances", "", "Instances"),
         )
     ]
-    return [_added(path, found)]
+    return [_summed(path, entries)]
 
 
 def _nvprof(path: Path, lines: Sequence[str], selection: Selection) -> list[Counted]:
-    found = [
+    entries = [
         (line, row[name], row["Avg"], row["Invocations"])
         for name in ("Event Name", "Metric Name")
         for line, row in _table(lines, "Kernel", "Invocations", name, "Avg")
         if selection.has(row["Kernel"]) and re.match(r"[0-9]", row["Avg"])
     ]
-    at = [line for line, *_ in found]
+    places = [line for line, *_ in entries]
     numbers = _numbers(
-        path, [avg for *_, avg, _ in found] + [calls for *_, calls in found], at + at
+        path, [avg for *_, avg, _ in entries] + [calls for *_, calls in entries], places + places
     )
     counted = Counted()
     for (_, name, _, _), mean, calls in zip(
-        found, numbers[: len(found)], numbers[len(found) :], strict=True
+        entries, numbers[: len(entries)], numbers[len(entries) :], strict=True
     ):
         if math.isfinite(mean * calls):
             counted.add(name, mean * calls)
@@ -408,4 +407,4 @@ LAYOUTS: dict[str, Callable[[Path, Sequence[str], Selection], list[Counted]]] = 
     "nsys": _nsys,
     "nvprof": _nvprof,
 }
-"""Layout -> its reader, which gives the groups of counters that were counted together."""
+"""Layout -> its reader, which returns the groups of counters that were counted together."""

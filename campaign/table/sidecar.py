@@ -1,4 +1,4 @@
-"""What a table of measurements cannot hold, in a file beside it: ``TABLE.sites.json``.
+"""The data that a table of measurements cannot hold, in a file next to it: ``TABLE.sites.json``.
 
 The sites' records (the classes' domains, the device, the legal settings and their voltages), and
 how the measurements were made.
@@ -30,8 +30,8 @@ SUFFIX = ".sites.json"
 
 @dataclass(frozen=True)
 class Sidecar:
-    """The records of sites, by name; the set-ups, by id; and, by site, what is known of
-    measurements without a set-up of their own."""
+    """``sites``: name -> record. ``setups``: id -> set-up. ``earlier``: site -> the set-up of
+    measurements that do not name one."""
 
     sites: dict[str, SiteRecord] = field(default_factory=dict)
     setups: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -39,19 +39,19 @@ class Sidecar:
 
 
 def sidecar_path(table: Path) -> Path:
-    """The file that belongs to a table."""
+    """The path of a table's sidecar file."""
     return table.with_name(table.name + SUFFIX)
 
 
 def write_sidecar(store: Store, sites: list[str], table: Path) -> Path:
-    """Write what a store holds of these sites, and its set-ups, beside a table; the file's path.
+    """Write a store's records of these sites, and its set-ups, next to a table. Return the path.
 
     Raises:
         OSError: it cannot be written.
-        DamagedStoreError: a record of the store is not what was written.
+        DamagedStoreError: a record of the store is damaged.
     """
     records = public_records(store, read_contents(store).tail.setups)
-    kept = {
+    contents = {
         "sites": {site: as_json(read_site_record(store, site)) for site in sites},
         "setups": {setup_id(record): record for record in records.values()},
         "earlier": {
@@ -61,12 +61,12 @@ def write_sidecar(store: Store, sites: list[str], table: Path) -> Path:
         },
     }
     path = sidecar_path(table)
-    write_output(path, json.dumps(kept, indent=1) + "\n")
+    write_output(path, json.dumps(contents, indent=1) + "\n")
     return path
 
 
 def _is_possible(record: SiteRecord) -> bool:
-    """Whether the clocks and voltages of its settings are such that a device can have them."""
+    """Whether a device can have the clocks and voltages of the record's settings."""
     names = (*NUMBERS, "core_v", "mem_v")
     return all(
         value is None or (type(value) is not bool and POSSIBLE[n][0] <= value <= POSSIBLE[n][1])
@@ -76,7 +76,7 @@ def _is_possible(record: SiteRecord) -> bool:
 
 
 def read_sidecar(table: Path) -> Sidecar:
-    """What stands beside a table; nothing where there is no such file.
+    """A table's sidecar file; an empty :class:`Sidecar` if there is none.
 
     Raises:
         FileError: the file is not one that :func:`write_sidecar` writes.
@@ -85,12 +85,12 @@ def read_sidecar(table: Path) -> Sidecar:
     if not path.is_file():
         return Sidecar()
     try:
-        kept = json.loads(read_text(path))
-        records = {site: record_of(record) for site, record in kept["sites"].items()}
-        setups = {name: dict(record) for name, record in kept["setups"].items()}
+        contents = json.loads(read_text(path))
+        records = {site: record_of(record) for site, record in contents["sites"].items()}
+        setups = {name: dict(record) for name, record in contents["setups"].items()}
         earlier = {
             site: SetupUse(dict(use["record"]), int(use["points"]))
-            for site, use in kept["earlier"].items()
+            for site, use in contents["earlier"].items()
         }
         if not all(record and _is_possible(record) for record in records.values()) or any(
             setup_id(setups[name]) != name for name in setups

@@ -39,11 +39,11 @@ WHOLES = ("row_start", "row_size")
 BATCH_SAMPLES = 1 << 22
 MAX_TRACES = 50_000_000
 MAX_TRACE_SAMPLES = 1 << 26
-"""Of one trace, which is held in memory: 18 hours at 1 kHz."""
+"""The most samples of a trace, which is held in memory: 18 hours at 1 kHz."""
 MAX_CHUNK_BYTES = 64 << 20
-"""Of a chunk once it is unpacked; those that export writes have half a MiB."""
+"""The most bytes of an unpacked chunk; export writes chunks of half a MiB."""
 CODECS = (BytesCodec, VLenUTF8Codec, ZstdCodec)
-"""Those of the arrays that export writes."""
+"""The codecs of the arrays that export writes."""
 ZSTD_MAGIC = 0xFD2FB528
 CONVENTIONS = "CF-1.11"
 ATTRIBUTES: dict[str, dict[str, Any]] = {
@@ -59,21 +59,21 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
 
 
 def write_traces(store: Store, folder: Path) -> int:
-    """Write every trace of a store that is compacted; how many they are.
+    """Write all traces of a compacted store, and return their number.
 
     Raises:
         OSError: it cannot be written, or ``folder`` exists and is not empty.
         DamagedStoreError: a sample cannot be read.
     """
-    kept = read_traces(store)
-    order = np.argsort(kept["row_start"], kind="stable")
-    starts, sizes = (kept[name][order] for name in WHOLES)
+    stored = read_traces(store)
+    order = np.argsort(stored["row_start"], kind="stable")
+    starts, sizes = (stored[name][order] for name in WHOLES)
     new_starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     columns: dict[str, np.ndarray] = {
-        name: kept[f"trace_{name}"][order].astype(object) for name in TEXTS[1:]
+        name: stored[f"trace_{name}"][order].astype(object) for name in TEXTS[1:]
     }
-    owners = kept["trace_measurement"][order]
-    columns["point_id"] = kept["point_id"][owners].astype(object)
+    owners = stored["trace_measurement"][order]
+    columns["point_id"] = stored["point_id"][owners].astype(object)
     columns |= {"row_start": new_starts[:-1], "row_size": sizes.astype(np.int64)}
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
@@ -87,10 +87,10 @@ def write_traces(store: Store, folder: Path) -> int:
             array.resize((int(new_starts[-1]),))
             for first, last in _batches(sizes):
                 low, high = int(starts[first]), int(starts[last - 1] + sizes[last - 1])
-                block = kept[name][low:high]
-                at = zip(starts[first:last] - low, sizes[first:last], strict=True)
+                block = stored[name][low:high]
+                spans = zip(starts[first:last] - low, sizes[first:last], strict=True)
                 array[int(new_starts[first]) : int(new_starts[last])] = np.concatenate(
-                    [block[begin : begin + size] for begin, size in at]
+                    [block[begin : begin + size] for begin, size in spans]
                 )
         with warnings.catch_warnings():  # it is not in Zarr's specification yet
             warnings.simplefilter("ignore")
@@ -118,7 +118,7 @@ def _create(group: zarr.Group, name: str, dimension: str, values: np.ndarray) ->
 
 
 def _batches(sizes: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Traces from (the first, to the one after the last) of about a batch of samples."""
+    """Ranges of traces (first, after the last) of about :data:`BATCH_SAMPLES` samples."""
     first, total = 0, 0
     for i, size in enumerate(sizes.tolist()):
         total += size
@@ -128,18 +128,18 @@ def _batches(sizes: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 class BoundedStore(WrapperStore[LocalStore]):
-    """A folder of Zarr arrays of others: regular files only, whose chunks are of a bounded size."""
+    """A folder of untrusted Zarr arrays: only regular files, with chunks of a bounded size."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(LocalStore(folder, read_only=True))
         self.most_bytes: int | None = MAX_BYTES
-        """Of all chunks that are read from now on."""
+        """The most bytes of all chunks that are still to be read."""
 
-    async def get(self, key: str, *how: Any, **options: Any) -> Buffer | None:
+    async def get(self, key: str, *arguments: Any, **options: Any) -> Buffer | None:
         """See :meth:`zarr.abc.store.Store.get`.
 
         Raises:
-            NotRegularError, TooLargeError: what is there is not such a file.
+            NotRegularError, TooLargeError: the file is not regular, or is too large.
         """
         path = self._store.root / key
         if path.exists():
@@ -147,7 +147,7 @@ class BoundedStore(WrapperStore[LocalStore]):
                 raise NotRegularError(path)
             if path.stat().st_size > MAX_CHUNK_BYTES:
                 raise TooLargeError(path, MAX_CHUNK_BYTES)
-        data = await super().get(key, *how, **options)
+        data = await super().get(key, *arguments, **options)
         if data is not None and not key.endswith("zarr.json"):
             size = zstd_bytes(data.to_bytes())
             if size is None or size > MAX_CHUNK_BYTES:
@@ -160,23 +160,23 @@ class BoundedStore(WrapperStore[LocalStore]):
 
 
 def zstd_bytes(packed: bytes) -> int | None:
-    """How many bytes a frame of Zstandard unpacks to, by its header (RFC 8878, section 3.1.1.1);
-    None where that does not say so."""
+    """The unpacked size in bytes of a Zstandard frame, from its header (RFC 8878, section 3.1.1.1);
+    None if the header does not state it."""
     head = packed[:18].ljust(18, b"\0")
     magic, descriptor = struct.unpack_from("<IB", head)
     if magic != ZSTD_MAGIC:
         return None
     single = bool(descriptor & 0x20)
     width = (1 if single else 0, 2, 4, 8)[descriptor >> 6]
-    at = 5 + (not single) + (0, 1, 2, 4)[descriptor & 3]
+    offset = 5 + (not single) + (0, 1, 2, 4)[descriptor & 3]
     if not width:
         return None
-    size = int.from_bytes(head[at : at + width], "little")
+    size = int.from_bytes(head[offset : offset + width], "little")
     return size + 256 if width == 2 else size
 
 
 class TraceFolder(Mapping[str, Sequence[Trace]]):
-    """The traces of each point of a folder that export wrote; read fastest in its order."""
+    """Point id -> traces, in a folder that export wrote. Its own order is the fastest to read."""
 
     def __init__(self, folder: Path) -> None:
         """Open and check the folder.

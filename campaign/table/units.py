@@ -31,10 +31,9 @@ Reader = Callable[[str, str, NumberStyle | None], float]
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit, or a way of writing numbers. ``factors``: quantity -> what a value of it is
-    multiplied by to give the standard unit. ``read``: makes a value of a text, given the quantity,
-    and the style of the file's numbers where that is stated, and raises ValueError with the reason
-    where it is none. ``reads``: the texts that it takes."""
+    """A unit, or a way of writing numbers. ``factors``: quantity -> the factor to its standard
+    unit. ``read``: converts a text, given the quantity, and the style of the file's numbers if it
+    is stated; raises ValueError with the reason. ``reads``: the texts that it converts."""
 
     factors: Mapping[str, float]
     reads: str = ""
@@ -42,7 +41,7 @@ class Unit:
 
 
 def quantity_of(column: str) -> str:
-    """The quantity of one of our columns of numbers; empty where it has no unit."""
+    """The quantity of a standard column of numbers; empty if it has no unit."""
     if column.startswith(COUNT_PREFIX):
         return "count"
     for ending, quantity in {
@@ -57,15 +56,14 @@ def quantity_of(column: str) -> str:
 
 
 def unit_in_name(name: str, quantity: str) -> str:
-    """The unit that the last word of a column's name is, where that is another than the standard
-    one of a time, an energy or a power; else empty. Clocks and voltages show theirs by their size.
-    """
+    """The unit that a column's name ends with, for times, energies and powers; empty if there is
+    none or it is the standard one. Clocks and voltages show their unit by their size."""
     if quantity not in ("time", "energy", "power"):
         return ""
     word = re.split(r"[^A-Za-z\u00b5]+", name.rstrip(")] "))[-1].replace("\u00b5", "u")
-    known = [n for n, unit in UNITS.items() if quantity in unit.factors and not unit.read]
+    candidates = [n for n, unit in UNITS.items() if quantity in unit.factors and not unit.read]
     # min is the least value as often as minutes.
-    named = [n for n in known if n.lower() == word.lower() and n != "min"]
+    named = [n for n in candidates if n.lower() == word.lower() and n != "min"]
     if not named or STANDARD[quantity].lower() == word.lower():
         return ""
     return word if word in named else named[0]
@@ -103,16 +101,16 @@ def _suffixed(base: float) -> Reader:
 
 
 def with_unit(text: str, quantity: str, style: NumberStyle | None = None) -> float:
-    """A number and its unit, 61.05 W, in the standard unit of a quantity.
+    """A number with its unit, as 61.05 W, in the standard unit of a quantity.
 
     Raises:
-        ValueError: it is something else, or the unit is one of another quantity.
+        ValueError: the text has another form, or the unit is of another quantity.
     """
     match = WITH_UNIT.fullmatch(text)
     unit = UNITS.get(match[2].replace("\u00b5", "u")) if match else None
     if match is None or unit is None or unit.read or quantity not in unit.factors:
-        known = ", ".join(n for n, u in UNITS.items() if quantity in u.factors and not u.read)
-        raise ValueError(f"found {text[:40]!r}; must be a number and one of the units {known}")
+        names = ", ".join(n for n, u in UNITS.items() if quantity in u.factors and not u.read)
+        raise ValueError(f"found {text[:40]!r}; must be a number and one of the units {names}")
     return only_number(match[1], style) * unit.factors[quantity]
 
 
@@ -160,11 +158,11 @@ UNITS: dict[str, Unit] = {
         with_unit,
     ),
 }
-"""Name -> unit. Those with a reader of their own come last."""
+"""Name -> unit. Units with a reader come last."""
 
 
 def suggested_unit(column: str, texts: Iterable[str]) -> str:
-    """The unit that reads all of these texts, as plausible values of a column; empty where none
+    """The unit that converts all of these texts to plausible values of a column; empty if none
     does."""
     quantity, texts = quantity_of(column), list(texts)
     low, high, _ = POSSIBLE.get(column, (0.0, float("inf"), ""))

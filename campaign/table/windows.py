@@ -1,4 +1,4 @@
-"""A table of windows and power logs as measurements: what ran from when to when, and its energy.
+"""Measurements from a table of windows, which has the start and end of each run, and power logs.
 
 A row has ``start`` and ``end`` instead of ``time_s`` and ``energy_j``. With N ``iterations``
 (default 1), the time is (end - start) / N, and the energy is the sum over all channels that are not
@@ -25,23 +25,23 @@ from dvfs.input_files import FileError, raise_all
 
 START, END, ITERATIONS, DEVICE, NODE = "start", "end", "iterations", "device", "node"
 TAKEN = (START, END, DEVICE)
-"""The columns in whose place the measurement comes."""
+"""The columns that the measurement replaces."""
 READ = (*TAKEN, ITERATIONS, NODE)
 MARGIN_PERIODS = 20
-"""Of a log, what is taken before and after a window: what :func:`channel_energy` looks at."""
+"""The periods of a log before and after a window that :func:`channel_energy` needs."""
 LONGEST_GAP = 5.0
-"""Readings further apart, in short steps of the log (and more than a second), are a gap."""
+"""A longer step between readings, in short steps of the log (and over a second), is a gap."""
 LEAST_GAP_S = 1.0
 SHORT_PCT = 10
-"""Which percentile of a log's steps is a short one."""
+"""The percentile of a log's steps that is a short step."""
 FEWEST_READINGS = 2
-"""Of a power, within a window: fewer say nothing of what lies between them."""
+"""The fewest readings of power in a window: fewer do not show the power between them."""
 MEASURED = ("time_s", "energy_j", "energy_std_j", "start_unix_s")
 
 
 @dataclass(frozen=True)
 class PowerLogs:
-    """Channels of logs, and the zone of local times in the table."""
+    """Channels of logs, and the time zone of local times in the table."""
 
     channels: Sequence[LoggedChannel]
     zone: tzinfo | None = None
@@ -49,8 +49,8 @@ class PowerLogs:
 
 @dataclass(frozen=True)
 class Windows:
-    """What logs say of a table's windows. ``columns``: measured column -> float64 (rows,), NaN
-    where a row has none. ``traces``: each row's. ``notes``: what was noticed, a sentence each."""
+    """The measurements of a table's windows. ``columns``: measured column -> float64 (rows,), NaN
+    if a row has none. ``traces``: the traces of each row. ``notes``: a sentence each."""
 
     columns: dict[str, np.ndarray]
     traces: list[list[Trace]]
@@ -60,59 +60,59 @@ class Windows:
 def measured_windows(
     path: Path, columns: Mapping[str, Sequence[Any]], lines: Sequence[int], logs: PowerLogs
 ) -> Windows:
-    """The measurements of a table's rows. ``columns``: the table's, of which :data:`READ` are
-    texts.
+    """The measurements of a table's rows. ``columns``: the table's columns; those in :data:`READ`
+    are texts.
 
     Raises:
-        FileError: it has no columns ``start`` and ``end``, or times of its own; or rows are wrong,
-            or windows are not in the logs: all of them.
+        FileError: the table has no columns ``start`` and ``end``, or has a measured column; or
+            rows are wrong, or windows are not in the logs: all of them.
     """
     for name in (START, END):
         if name not in columns:
-            what = f"no column {name!r}: a table of windows has {START} and {END}"
-            raise FileError(what, f"it has {', '.join(columns)}", f"{path}:1")
-    if given := next((name for name in (*MEASURED, "power_w") if name in columns), None):
-        what = f"has a column {given!r}, but the power log gives its values"
-        raise FileError(what, "remove the column, or leave --power-log out", f"{path}:1")
+            cause = f"no column {name!r}: a table of windows has {START} and {END}"
+            raise FileError(cause, f"it has {', '.join(columns)}", f"{path}:1")
+    if measured_name := next((name for name in (*MEASURED, "power_w") if name in columns), None):
+        cause = f"has a column {measured_name!r}, but the power log gives its values"
+        raise FileError(cause, "remove the column, or leave --power-log out", f"{path}:1")
     nodes = {str(node) for node in columns.get(NODE, ()) if node}
-    if len(nodes) > 1 and not all(each.node for each in logs.channels):
-        what = "rows of several nodes, and a power log that does not name its node"
-        raise FileError(what, "name the node of each log: --power-log NODE=LOG", str(path))
+    if len(nodes) > 1 and not all(logged.node for logged in logs.channels):
+        cause = "rows of several nodes, and a power log that does not name its node"
+        raise FileError(cause, "name the node of each log: --power-log NODE=LOG", str(path))
     rows: list[dict[str, float]] = []
     traces: list[list[Trace]] = []
     spans: list[tuple[int, int, set[str]]] = []
     wrong: list[FileError] = []
-    read = {name: columns[name] for name in READ if name in columns}
+    texts = {name: columns[name] for name in READ if name in columns}
     for i, line in enumerate(lines):
-        row = {name: str(column[i]) for name, column in read.items() if column[i] is not None}
+        row = {name: str(column[i]) for name, column in texts.items() if column[i] is not None}
         try:
             start_ns, end_ns = _span_ns(row, logs.zone)
             channels = _channels(row, logs.channels)
-            measured, of_row = _measured(row, start_ns, end_ns, channels)
+            measured, row_traces = _measured(row, start_ns, end_ns, channels)
         except ValueError as error:
-            what, _, remedy = str(error).partition("; ")
-            wrong.append(FileError(what, remedy, f"{path}:{line}"))
+            cause, _, remedy = str(error).partition("; ")
+            wrong.append(FileError(cause, remedy, f"{path}:{line}"))
             continue
-        spans.append((start_ns, end_ns, {trace.channel for trace in of_row}))
+        spans.append((start_ns, end_ns, {trace.channel for trace in row_traces}))
         rows.append(measured)
-        traces.append(of_row)
+        traces.append(row_traces)
     raise_all(wrong)
     names = dict.fromkeys(name for row in rows for name in row)
-    made = {name: np.array([row.get(name, np.nan) for row in rows]) for name in names}
+    measured_columns = {name: np.array([row.get(name, np.nan) for row in rows]) for name in names}
     notes = [_summary(path, logs)]
     if pair := _overlap(spans):
-        one, other = (lines[i] for i in pair)
+        first, second = (lines[i] for i in pair)
         notes.append(
-            f"{path}:{other}: the window overlaps with that of line {one} (and so may others): the "
-            "energy of the overlap is in both rows"
+            f"{path}:{second}: the window overlaps with that of line {first} (and so may others): "
+            "the energy of the overlap is in both rows"
         )
-    return Windows(made, traces, notes)
+    return Windows(measured_columns, traces, notes)
 
 
 def _summary(path: Path, logs: PowerLogs) -> str:
-    counted = [each for each in logs.channels if each.channel.inside is None]
-    names = dict.fromkeys(f"{each.node} {each.channel.name}".strip() for each in counted)
-    first, last = (_said(time_ns) for time_ns in _range(logs.channels))
+    counted = [logged for logged in logs.channels if logged.channel.inside is None]
+    names = dict.fromkeys(f"{logged.node} {logged.channel.name}".strip() for logged in counted)
+    first, last = (_utc(time_ns) for time_ns in _range(logs.channels))
     return f"{path}: energies from {', '.join(names)}, logged from {first} to {last}"
 
 
@@ -120,7 +120,7 @@ def _range(channels: Sequence[LoggedChannel]) -> tuple[int, int]:
     return max(int(c.time_ns[0]) for c in channels), min(int(c.time_ns[-1]) for c in channels)
 
 
-def _said(time_ns: int) -> str:
+def _utc(time_ns: int) -> str:
     moment = datetime.fromtimestamp(time_ns / NS, UTC)
     return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
@@ -142,11 +142,11 @@ def _span_ns(row: Mapping[str, str], zone: tzinfo | None) -> tuple[int, int]:
 def _overlap(spans: Sequence[tuple[int, int, set[str]]]) -> tuple[int, int] | None:
     """The first two windows (start, end, names of channels) that overlap on a channel."""
     latest: dict[str, tuple[int, int]] = {}
-    for i, (start_ns, end_ns, names) in sorted(enumerate(spans), key=lambda each: each[1][0]):
+    for i, (start_ns, end_ns, names) in sorted(enumerate(spans), key=lambda entry: entry[1][0]):
         for name in names:
-            until_ns, other = latest.get(name, (start_ns, i))
+            until_ns, previous = latest.get(name, (start_ns, i))
             if until_ns > start_ns:
-                return min(i, other), max(i, other)
+                return min(i, previous), max(i, previous)
             latest[name] = end_ns, i
     return None
 
@@ -156,18 +156,18 @@ def _measured(
 ) -> tuple[dict[str, float], list[Trace]]:
     """A row's measurement. Raises ValueError: cause, "; " and remedy."""
     iterations = _iterations(row.get(ITERATIONS, ""))
-    names = {each.channel.name for each in channels}
+    names = {logged.channel.name for logged in channels}
     energies, traces = [], []
-    for each in channels:
-        _check_covered(each, start_ns, end_ns)
-        trace = _trace(each, start_ns, end_ns)
+    for logged in channels:
+        _check_covered(logged, start_ns, end_ns)
+        trace = _trace(logged, start_ns, end_ns)
         traces.append(trace)
-        if each.channel.inside not in names:
-            energies.append(channel_energy(trace, each.channel, 0, end_ns - start_ns))
+        if logged.channel.inside not in names:
+            energies.append(channel_energy(trace, logged.channel, 0, end_ns - start_ns))
     measured = {
         "time_s": (end_ns - start_ns) / NS / iterations,
         "energy_j": sum(energy.energy_j for energy in energies) / iterations,
-        # Added up, not squared: a load that starts on all devices falls on one edge in all of them.
+        # A plain sum: a load that starts on all devices causes correlated errors in all of them.
         "energy_std_j": sum(energy.std_j for energy in energies) / iterations,
         "start_unix_s": start_ns / NS,
     }
@@ -183,41 +183,41 @@ def _iterations(text: str) -> int:
 
 
 def _channels(row: Mapping[str, str], channels: Sequence[LoggedChannel]) -> list[LoggedChannel]:
-    """Those of the row's node and device."""
+    """The channels of the row's node and device. Raises ValueError: cause, "; " and remedy."""
     node, device = row.get(NODE, ""), row.get(DEVICE, "")
-    nodes = {each.node for each in channels} - {""}
+    nodes = {logged.node for logged in channels} - {""}
     if node and nodes and node not in nodes:
         raise ValueError(
             f"node: found {node!r}; the logs have the nodes {', '.join(sorted(nodes))}"
         )
-    found = [each for each in channels if not node or each.node in ("", node)]
+    of_node = [logged for logged in channels if not node or logged.node in ("", node)]
     if not device:
-        return found
-    devices = {each.device for each in found}
+        return of_node
+    devices = {logged.device for logged in of_node}
     if device not in devices:
         raise ValueError(f"device: found {device!r}; the logs have {', '.join(sorted(devices))}")
-    return [each for each in found if each.device == device]
+    return [logged for logged in of_node if logged.device == device]
 
 
-def _check_covered(each: LoggedChannel, start_ns: int, end_ns: int) -> None:
-    """Whether the log has readings all over the window."""
-    name, time_ns = each.channel.name, each.time_ns
+def _check_covered(logged: LoggedChannel, start_ns: int, end_ns: int) -> None:
+    """Raise ValueError (cause, "; " and remedy) unless the log covers the window."""
+    name, time_ns = logged.channel.name, logged.time_ns
     if start_ns < time_ns[0] or end_ns > time_ns[-1]:
         raise ValueError(
-            f"the log of {name} does not cover the window from {_said(start_ns)} to "
-            f"{_said(end_ns)}: "
-            f"it is from {_said(int(time_ns[0]))} to {_said(int(time_ns[-1]))}; check --time-zone, "
+            f"the log of {name} does not cover the window from {_utc(start_ns)} to "
+            f"{_utc(end_ns)}: "
+            f"it is from {_utc(int(time_ns[0]))} to {_utc(int(time_ns[-1]))}; check --time-zone, "
             "or remove the row"
         )
     first, last = np.searchsorted(time_ns, [start_ns, end_ns])
     inside = slice(max(int(first) - 1, 0), int(last) + 1)
-    if not np.isfinite(each.value[inside]).all():
+    if not np.isfinite(logged.value[inside]).all():
         raise ValueError(f"{name} has no value in the window; remove the row")
-    if each.channel.kind == "energy" and (np.diff(each.value[inside]) < 0).any():
+    if logged.channel.kind == "energy" and (np.diff(logged.value[inside]) < 0).any():
         raise ValueError(
             f"{name} began again at 0 in the window; remove the row, or log the counter's range"
         )
-    if each.channel.kind == "power" and last - first < FEWEST_READINGS:
+    if logged.channel.kind == "power" and last - first < FEWEST_READINGS:
         raise ValueError(
             f"{name} has {last - first} readings within the window, and {FEWEST_READINGS} are "
             "needed; log more often, or remove the row"
@@ -230,32 +230,32 @@ def _check_covered(each: LoggedChannel, start_ns: int, end_ns: int) -> None:
         )
 
 
-def _trace(each: LoggedChannel, start_ns: int, end_ns: int) -> Trace:
-    """The readings around the window, from its start."""
-    step_ns = float(np.median(np.diff(each.time_ns)))
-    margin_ns = MARGIN_PERIODS * max(step_ns, each.channel.period_s * NS)
-    first, last = np.searchsorted(each.time_ns, [start_ns - margin_ns, end_ns + margin_ns])
-    time_ns, value = each.time_ns[first:last], each.value[first:last]
-    kept = np.isfinite(value)
-    if each.channel.kind == "energy":  # without what was counted before or after it began again
-        begun = np.cumsum(np.diff(value, prepend=value[0]) < 0)
-        kept &= begun == begun[np.searchsorted(time_ns, start_ns)]
-    channel = each.channel
+def _trace(logged: LoggedChannel, start_ns: int, end_ns: int) -> Trace:
+    """The readings around the window, with times from its start."""
+    step_ns = float(np.median(np.diff(logged.time_ns)))
+    margin_ns = MARGIN_PERIODS * max(step_ns, logged.channel.period_s * NS)
+    first, last = np.searchsorted(logged.time_ns, [start_ns - margin_ns, end_ns + margin_ns])
+    time_ns, value = logged.time_ns[first:last], logged.value[first:last]
+    is_kept = np.isfinite(value)
+    if logged.channel.kind == "energy":  # without readings before or after a restart of the counter
+        restarts = np.cumsum(np.diff(value, prepend=value[0]) < 0)
+        is_kept &= restarts == restarts[np.searchsorted(time_ns, start_ns)]
+    channel = logged.channel
     return Trace(
-        f"{each.node}/{channel.name}" if each.node else channel.name,
+        f"{logged.node}/{channel.name}" if logged.node else channel.name,
         channel.domain,
         "W" if channel.kind == "power" else "J",
-        time_ns[kept] - start_ns,
-        value[kept] - (value[kept][0] if channel.kind == "energy" else 0.0),
+        time_ns[is_kept] - start_ns,
+        value[is_kept] - (value[is_kept][0] if channel.kind == "energy" else 0.0),
     )
 
 
 def _achieved(channels: Sequence[LoggedChannel], start_ns: int, end_ns: int) -> dict[str, float]:
     """The mean of each clock over the window and the devices."""
-    found: dict[str, list[float]] = {}
-    for each in channels:
-        inside = (each.time_ns >= start_ns) & (each.time_ns <= end_ns)
-        for name, mhz in each.clocks_mhz.items():
+    clocks: dict[str, list[float]] = {}
+    for logged in channels:
+        inside = (logged.time_ns >= start_ns) & (logged.time_ns <= end_ns)
+        for name, mhz in logged.clocks_mhz.items():
             if np.isfinite(mhz[inside]).any():
-                found.setdefault(f"{name}_achieved", []).append(float(np.nanmean(mhz[inside])))
-    return {name: float(np.mean(means)) for name, means in found.items()}
+                clocks.setdefault(f"{name}_achieved", []).append(float(np.nanmean(mhz[inside])))
+    return {name: float(np.mean(means)) for name, means in clocks.items()}

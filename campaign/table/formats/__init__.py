@@ -2,15 +2,15 @@
 (:mod:`dvfs.registry`).
 
 Each module has ``ABOUT``, a :class:`FormatDescription`; ``recognises(path, head) -> bool``, which
-is True only where the file has a marker of the tool, ``head`` being its first :data:`HEAD_BYTES`
-bytes, unpacked; and ``read(path, mapping) -> (Columns, notes)``: its measurements as columns, of
-which those of the table (docs/import-export.md) have our names and units, and all others are
-labels under the tool's own names, and what was noticed, a sentence each. It leaves out no field,
-and raises :class:`~dvfs.input_files.FileError` for a file that it cannot read.
+is True only if the file has a marker of the tool, where ``head`` is its first :data:`HEAD_BYTES`
+bytes, unpacked; and ``read(path, mapping) -> (Columns, notes)``: the measurements as columns, and
+notes, a sentence each. Standard columns (docs/import-export.md) have the standard names and units;
+all other fields are labels under the tool's names. ``read`` leaves out no field, and raises
+:class:`~dvfs.input_files.FileError` for a file that it cannot read.
 
-What a map or the command line says of a column takes the place of what ``read`` gives. Of our
-columns ``core_mhz`` and the energy may be missing; ``status`` and ``text`` say what failed, and
-``estimated`` why an energy was not measured.
+A column of the map or the command line replaces that of ``read``. ``core_mhz`` and the energy may
+be missing; ``status`` and ``text`` say what failed, and ``estimated`` why an energy was not
+measured.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ Columns = tuple[list[str], list[int], list[list[Any]]]
 @dataclass(frozen=True, kw_only=True)
 class FormatDescription:
     """A format for messages and the docs. ``versions``: those of the tool whose files were read, or
-    :data:`UNTRIED`. ``reads``: what of it. ``needs``: our columns that the file does not have,
-    beside ``site``. ``traps``: what is easily taken for something else. ``rows``: what its rows
-    are. ``repeats``: whether those of one kernel at one setting are repeats of each other, in the
-    order of the file."""
+    :data:`UNTRIED`. ``reads``: the files and parts that are read. ``needs``: standard columns that
+    the file lacks, in addition to ``site``. ``traps``: what is easily misread. ``rows``: the noun
+    for its rows. ``repeats``: whether rows of one kernel at one setting are repeats, in the order
+    of the file."""
 
     name: str
     tool: str
@@ -62,14 +62,14 @@ class FormatDescription:
 
 
 def recognised(path: Path, head: bytes) -> str | None:
-    """The format whose marker a file has; None where no format has it, or several do."""
-    found = [name for name in FORMATS if FORMATS.load(name).recognises(path, head)]
-    return found[0] if len(found) == 1 else None
+    """The format whose marker a file has; None if it has no marker, or several."""
+    matches = [name for name in FORMATS if FORMATS.load(name).recognises(path, head)]
+    return matches[0] if len(matches) == 1 else None
 
 
 def columns_of(lines: Sequence[int], records: Sequence[Mapping[str, Any]]) -> Columns:
-    """Records, each from a line, as columns; None where a record lacks one. What is None in all of
-    them is no column."""
-    given = (name for record in records for name, value in record.items() if value is not None)
-    header = list(dict.fromkeys(given))
+    """Records as columns, None if a record lacks a field. ``lines``: their lines. A field that is
+    None in all records is left out."""
+    names = (name for record in records for name, value in record.items() if value is not None)
+    header = list(dict.fromkeys(names))
     return header, list(lines), [[record.get(name) for record in records] for name in header]

@@ -41,16 +41,16 @@ ABOUT = FormatDescription(
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    """Whether it is a table of Hatchet's nodes, or a profile itself."""
+    """Whether the file is a table of Hatchet's nodes, or a profile of Caliper."""
     return head.startswith(PROFILE) or MARKER.match(head) is not None
 
 
 def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
-    """Regions as columns, with all columns of the table as labels, ``node`` as ``region``; and what
-    was noticed.
+    """The regions as columns, with all columns of the table as labels, ``node`` as ``region``; and
+    notes.
 
     Raises:
-        FileError: it is no such table, has a row a rank, or the map names none of its times.
+        FileError: the file is no such table, has a row per rank, or the map names no time.
     """
     text, notes = read_table_text(path)
     if text.startswith(PROFILE.decode()):
@@ -70,11 +70,11 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     chosen = mapping.columns["time_s"].names if "time_s" in mapping.columns else []
     if not chosen and "time_s" not in mapping.constants:
         sums = ", ".join(name for name, is_sum in times.items() if is_sum)
-        one = next((name for name in times if name == "Max time/rank"), next(iter(times), "time"))
+        usual = next((name for name in times if name == "Max time/rank"), next(iter(times), "time"))
         raise FileError(
             f"which of its times is the run time is not known ({', '.join(times)})"
             + (f"; summed over ranks and threads: {sums}" * bool(sums)),
-            f'give a map file: layout = "caliper", and under [columns] time_s = "{one}"',
+            f'give a map file: layout = "caliper", and under [columns] time_s = "{usual}"',
             f"{path}:1",
         )
     notes += [

@@ -1,5 +1,5 @@
-"""CodeCarbon's emissions.csv as rows: a run of a tracker is a measurement; or a file of tasks, of
-which each is one.
+"""CodeCarbon's emissions.csv, or its file of tasks, as rows: a tracker's run or a task is a
+measurement.
 
 The file does not say whether the CPU's energy was read (RAPL) or computed from the load and a TDP.
 Energies that RAPL's counter gave are whole numbers of microjoules; computed ones are not. RAM is
@@ -23,17 +23,17 @@ from dvfs.input_files import FileError
 MARKER = b"timestamp,project_name,run_id"
 TASK = "task_name"
 AGAIN = re.compile(r"(?<=.)_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
-"""What CodeCarbon adds to the name of a task that the tracker has already."""
+"""The suffix that CodeCarbon adds to a repeated name of a task."""
 KWH_J = 3.6e6
 UJ_KWH = 2.77778e-13
 """CodeCarbon's factor from microjoules to kWh (codecarbon/core/units.py, 3.3.2)."""
 WHOLE_UJ = 1e-3
-"""So near to a whole number is one that a counter gave."""
+"""A reading of a counter is at most this far from a whole number."""
 COUNTER_UJ = 2.6e11
-"""A counter's largest reading: its differences are as exact as it is."""
+"""A counter's largest reading, which sets the rounding error of differences."""
 SAMPLE_S = 1.0
 SURE_UJ = 0.05
-"""Beyond this error a whole number does not show."""
+"""With a larger rounding error, whole numbers cannot be recognised."""
 ESTIMATES = dict.fromkeys(("energy_consumed", "ram_energy"), "CodeCarbon estimates RAM")
 OF_LOAD = "CodeCarbon without RAPL: its CPU energy is computed from the load"
 TOO_LARGE = "CodeCarbon does not say whether the CPU's energy was read"
@@ -51,17 +51,17 @@ ABOUT = FormatDescription(
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    """Whether its header is CodeCarbon's."""
+    """Whether the file's header is CodeCarbon's."""
     header = head.partition(b"\n")[0].removeprefix(b"\xef\xbb\xbf")
-    is_its = header.removeprefix(f"{TASK},".encode()).startswith(MARKER)
-    return is_its and b"cpu_energy" in header
+    has_marker = header.removeprefix(f"{TASK},".encode()).startswith(MARKER)
+    return has_marker and b"cpu_energy" in header
 
 
 def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
-    """Runs or tasks as columns; and what was noticed. All of CodeCarbon's columns are labels.
+    """The runs or tasks as columns; and notes. All of CodeCarbon's columns are labels.
 
     Raises:
-        FileError: it is no such file, or a row is not like the header.
+        FileError: the file is not of CodeCarbon, or a row does not match the header.
     """
     text, notes = read_table_text(path)
     header, table = rows_of(path, text, "rows of one version a file: divide it")
@@ -72,7 +72,7 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     for line, fields in table:
         n_read += 1
         row = dict(zip(header, fields, strict=True))
-        # A later row of a run counts from the run's start again.
+        # Each row of a run covers the time from the run's start: only the last one counts.
         run = str(line) if TASK in row else row.get("run_id") or str(line)
         runs[run] = line, _row(row, f"{path}:{line}", mapping)
     if n_left := n_read - len(runs):
@@ -85,25 +85,25 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     return columns_of([line for line, _ in ordered], [row for _, row in ordered]), notes
 
 
-def _row(kept: dict[str, str], place: str, mapping: TableMap) -> dict[str, Any]:
-    duration_s, cpu_kwh = (number_of(kept, name, place) for name in ("duration", "cpu_energy"))
-    gpu_kwh = number_of(kept, "gpu_energy", place)
-    pue = number_of(kept, "pue", place) or 1.0
+def _row(row: dict[str, str], place: str, mapping: TableMap) -> dict[str, Any]:
+    duration_s, cpu_kwh = (number_of(row, name, place) for name in ("duration", "cpu_energy"))
+    gpu_kwh = number_of(row, "gpu_energy", place)
+    pue = number_of(row, "pue", place) or 1.0
     source = mapping.columns.get("energy_j")
     names = {"cpu_energy", "gpu_energy"} if source is None else {*source.names}
-    why = [reason for name, reason in ESTIMATES.items() if name in names]
+    reasons = [reason for name, reason in ESTIMATES.items() if name in names]
     if names & {"cpu_energy", "energy_consumed"} and cpu_kwh:
-        why.append(_origin(cpu_kwh / pue, duration_s))
-    return dict(kept) | {
-        "kernel": AGAIN.sub("", kept[TASK]) if kept.get(TASK) else kept["project_name"],
+        reasons.append(_origin(cpu_kwh / pue, duration_s))
+    return dict(row) | {
+        "kernel": AGAIN.sub("", row[TASK]) if row.get(TASK) else row["project_name"],
         "time_s": duration_s,
         "energy_j": (cpu_kwh + gpu_kwh) / pue * KWH_J or None,
-        ESTIMATED: "; ".join(filter(None, why)) or None,
+        ESTIMATED: "; ".join(filter(None, reasons)) or None,
     }
 
 
 def _origin(cpu_kwh: float, duration_s: float) -> str:
-    """Why a CPU's energy is taken for an estimate; empty where RAPL's counter gave it."""
+    """The reason why a CPU's energy is an estimate; empty if it is from RAPL's counter."""
     energy_uj = cpu_kwh / UJ_KWH
     error_uj = 2.0**-52 * max(COUNTER_UJ, energy_uj) * math.sqrt(duration_s / SAMPLE_S + 1)
     if error_uj > SURE_UJ:

@@ -1,4 +1,4 @@
-"""EAR's accounting as rows: a step of a job is a measurement; or a loop of one on a node.
+"""EAR's accounting as rows: a measurement is a step of a job, or a loop of a step on a node.
 
 ``eacct -l -c FILE`` and the report plugin csv_ts write a row a node and step, or a node and loop
 (``-r``), with mean powers of the node and times; its energy is their product. Columns and their
@@ -22,11 +22,11 @@ LOOP, PROGRAM = "LOOPID", "JOBNAME"
 NEEDED = ("JOBID", "STEPID", "NODENAME", "DC_NODE_POWER_W")
 STEP = ("JOBID", "STEPID", "APPID")
 TIMES = {"ITER_TIME_SEC": "", "TIME_SEC": "", "NODEMGR_TIME_SEC": "NODEMGR_"}
-"""A time, and what the names of its power and clocks begin with. That of a loop, of the library,
-which is 0 where it was not loaded, and of the node manager."""
+"""A time -> the prefix of the names of its power and clocks. The times are those of a loop, of the
+library, which is 0 if it was not loaded, and of the node manager."""
 BATCH = "SLURM_BATCH_SCRIPT"
 FIRST_SPECIAL = 2**32 - 16
-"""From here on are Slurm's numbers of batch scripts and other steps that are none of srun."""
+"""The first of the numbers that Slurm gives to batch scripts and other steps without srun."""
 MAKE_IT = "write it by eacct -l -c FILE, or eacct -r -c FILE"
 ABOUT = FormatDescription(
     name="ear",
@@ -43,16 +43,16 @@ ABOUT = FormatDescription(
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    """Whether its first line is a header of EAR."""
+    """Whether the file's first line is a header of EAR."""
     return {*NEEDED} <= {*head.partition(b"\n")[0].decode("utf-8", "replace").strip().split(";")}
 
 
 def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
-    """Steps or loops as columns; and what was noticed. All of EAR's columns are labels.
+    """The steps or loops as columns; and notes. All of EAR's columns are labels.
 
     Raises:
-        FileError: it is no such table, a row is not like the header, has no time, or a value is no
-            number.
+        FileError: the file is no such table, a row does not match the header or has no time, or a
+            value is no number.
     """
     text, notes = read_table_text(path)
     names, table = rows_of(path, text, "no name may have a semicolon: correct it", ";")
@@ -65,13 +65,13 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
         row: dict[str, Any] = dict(zip(names, fields, strict=True))
         key = (str(line),) if LOOP in names else tuple(row.get(name, "") for name in STEP)
         steps[key].append(row | {"_line": line})
-    kept = [rows for key, rows in steps.items() if LOOP in names or _is_measured(key, steps)]
-    rows = [_row(nodes, path) for nodes in kept]
+    measured = [rows for key, rows in steps.items() if LOOP in names or _is_measured(key, steps)]
+    rows = [_row(nodes, path) for nodes in measured]
     if LOOP not in names:
-        if len(kept) < len(steps):
-            n_left = len(steps) - len(kept)
+        if len(measured) < len(steps):
+            n_left = len(steps) - len(measured)
             notes.append(f"{path}: {n_left} batch steps count joules of others again: left out")
-        if all(len(nodes) == 1 for nodes in kept):
+        if all(len(nodes) == 1 for nodes in measured):
             notes.append(f"{path}: a row a step: where it had several nodes, use eacct -l")
         uses = [(row["start_unix_s"], row["_end_s"], row["_nodes"]) for row in rows]
         for i in sharing(uses):
@@ -84,7 +84,7 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
 
 
 def _is_measured(key: tuple[str, ...], steps: Iterable[tuple[str, ...]]) -> bool:
-    """Whether a step is none of Slurm's for a batch script, or all of its job's are."""
+    """Whether a step is not Slurm's step of a batch script, or its job has no other steps."""
     return not _is_special(key[1]) or all(_is_special(s[1]) for s in steps if s[0] == key[0])
 
 
@@ -93,20 +93,20 @@ def _is_special(step: str) -> bool:
 
 
 def _row(nodes: Sequence[dict[str, Any]], path: Path) -> dict[str, Any]:
-    """A step's rows, one a node, as one: energies are summed, and the longest time is taken."""
+    """One row of a step's rows, one per node: the sum of the energies, and the longest time."""
     first = nodes[0]
     parts = [_measured(node, f"{path}:{node['_line']}") for node in nodes]
-    times, energies, asked, average = zip(*parts, strict=True)
+    times, energies, requested_mhz, average_mhz = zip(*parts, strict=True)
     labels = {name: ",".join(dict.fromkeys(str(node[name]) for node in nodes)) for name in first}
-    # A job's start is not that of its loops, which may run in other hours.
+    # Loops may run hours after the job's start.
     names = ("TIMESTAMP" if LOOP in first else "JOB_START_TIME", "JOB_END_TIME")
     start_s, end_s = (number_of(first, name, f"{path}:{first['_line']}") for name in names)
     return labels | {
         "kernel": f"loop {first[LOOP]}" if LOOP in first else first[PROGRAM],
         "time_s": max(times),
         "energy_j": sum(energies) if all(energies) else None,
-        "core_mhz": asked[0] if asked[0] and len({*asked}) == 1 else None,
-        "core_mhz_achieved": sum(average) / len(average) if all(average) else None,
+        "core_mhz": requested_mhz[0] if requested_mhz[0] and len({*requested_mhz}) == 1 else None,
+        "core_mhz_achieved": sum(average_mhz) / len(average_mhz) if all(average_mhz) else None,
         "node": first["NODENAME"] if len(nodes) == 1 else None,
         "start_unix_s": start_s,
         "_end_s": end_s,
@@ -116,7 +116,7 @@ def _row(nodes: Sequence[dict[str, Any]], path: Path) -> dict[str, Any]:
 
 
 def _measured(row: dict[str, Any], place: str) -> tuple[float, float, float, float]:
-    """A node's time (s), energy (J), and clocks (MHz), asked for and average; 0 where none is."""
+    """A node's time (s), energy (J), requested clock and average clock (MHz); 0 if not known."""
     times = {name: number_of(row, name, place) for name in TIMES}
     name = next((name for name, time_s in times.items() if time_s > 0), "TIME_SEC")
     start_s, end_s = (number_of(row, name, place) for name in ("JOB_START_TIME", "JOB_END_TIME"))

@@ -1,15 +1,15 @@
-"""Kernel Tuner's files as rows, and rows as its T4 files: a record is a variant, or a failed one.
+"""Kernel Tuner's files as rows, and rows as its T4 files. A record is a variant, failed or not.
 
 A cache is one JSON object: ``tune_params_keys`` names the tuned parameters, and ``cache`` maps each
 variant to its record: its parameters, ``time`` in ms and whatever else was observed. Kernel Tuner
 appends a line a record and closes the object at the end (github.com/KernelTuner/kernel_tuner,
 kernel_tuner/util.py). Its schemas 1.0.0 and 1.1.0 and the files before them, without
-``schema_version``, are alike in what is read here. From 1.5 on a failed variant has ``__error__``
-in place of its time. What ``store_output_file`` writes, the T4 format of results, has a list
+``schema_version``, have the same form of what is read here. From 1.5 on a failed variant has
+``__error__`` in place of its time. ``store_output_file`` writes the T4 format of results: a list
 ``results`` whose entries have a ``configuration`` and ``measurements``, and no name of a kernel.
 
-A cache is read up to where it was written so far: the ``json`` module reads no object without its
-closing brace, and keeps one of two members of the same name; this keeps both, with their lines.
+An unfinished cache is read up to its end. The ``json`` module reads no object without its closing
+brace, and keeps one of two members of the same name; this reader keeps both, with their lines.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NAME, RECORDS, CACHE_KEY = "kernel_name", "cache", "tune_params_keys"
 RESULTS = "results"
 ERROR = "__error__"
 NO_COLUMNS = {NAME, CACHE_KEY, RECORDS, RESULTS, ERROR, "tune_params"}
-"""What becomes no column of its own; the values in ``tune_params`` are those of the records."""
+"""Members without a column; the values in ``tune_params`` repeat those of the records."""
 TIMES = {
     "runtimes": "times",
     "compilation": "compile_time",
@@ -50,14 +50,14 @@ TIMES = {
     "search_algorithm": "strategy_time",
     "validation": "verification_time",
 }
-"""A T4 result's times, and their names in a cache."""
+"""A time of a T4 result -> its name in a cache."""
 OF_RESULT = ("timestamp", "correctness", "objectives")
-"""What else a T4 result says."""
+"""Further members of a T4 result."""
 AS_WRITTEN = "measurements as written"
-"""A label: the measurements of a T4 result that a label each cannot hold, as they were."""
+"""The label with the measurements of a T4 result that labels by name cannot hold unchanged."""
 MILLISECONDS = ("", "ms", "milliseconds")
 FAILED_TIME = 1e20
-"""From here a time is none: earlier versions of Kernel Tuner wrote 1e20 for a failed variant."""
+"""Times from this one on mean a failure: earlier versions of Kernel Tuner wrote 1e20 for it."""
 WHAT = "is not a file of Kernel Tuner"
 REMEDY = "name one that tune_kernel(..., cache=FILE) or store_output_file wrote, or another format"
 OURS = {
@@ -71,17 +71,17 @@ OURS = {
     "energy_j": ("nvml_energy", 1.0),
     "power_w": ("nvml_power", 1.0),
 }
-"""Our column -> the field that it is taken from where the map names none, and the factor. Other
-energies (``ps_energy``, those of PMT's sensors) are of what was connected: the map names them."""
+"""Standard column -> its default field, and the factor. Other energies (``ps_energy``, those of
+PMT's sensors) depend on what was connected: the map must name them."""
 INVALIDITIES = {
     "CompilationFailedConfig": "compile",
     "RuntimeFailedConfig": "runtime",
     "InvalidConfig": "constraints",
     **{name: name for name in ("timeout", "compile", "runtime", "correctness", "constraints")},
 }
-"""Why a variant failed, in a cache or a T4 file -> T4's word."""
+"""The reason of a failure in a cache or a T4 file -> T4's word."""
 OF_FILE = ("schema_version", "metadata", "objective")
-"""What a file of Kernel Tuner says of all its results."""
+"""Members of a file that apply to all its results."""
 BY_STATUS = {TIMED_OUT: "timeout", WRONG_RESULT: "correctness"}
 ABOUT = FormatDescription(
     name="kernel-tuner",
@@ -97,8 +97,8 @@ ABOUT = FormatDescription(
 
 @dataclass(frozen=True)
 class JsonRecords:
-    """An object's members, but for the one that holds the records; the records, each with its line
-    in the file; and what was noticed, a sentence each."""
+    """An object's members, with None for the one that holds the records; the records, and the line
+    of each in the file; and notes."""
 
     members: dict[str, Any] = field(default_factory=dict)
     lines: list[int] = field(default_factory=list)
@@ -107,56 +107,57 @@ class JsonRecords:
 
 
 def read_json_records(path: Path, text: str, name: str) -> JsonRecords | None:
-    """The object in ``text`` with its records, the values of its member ``name``, an object or a
-    list; None where the text is no JSON object.
+    """The object in ``text``. Its records are the values of its member ``name``, an object or a
+    list. None if the text is no JSON object.
 
     Raises:
-        FileError: it is damaged elsewhere than at its end, or a record is no object.
+        FileError: the text is damaged before its end, or a record is no object.
     """
     scan = _Scan(path, text)
     if scan.mark() != "{":
         return None
-    read = JsonRecords()
+    contents = JsonRecords()
     try:
         for _, key in scan.names():
             if key == name and scan.mark() in ("{", "["):
-                read.members[key] = None
+                contents.members[key] = None
                 for line, _ in scan.names() if scan.mark() == "{" else scan.items():
                     record = scan.value()
                     if not isinstance(record, dict):
                         raise scan.damaged("is a record, but no JSON object", line)
-                    read.lines.append(line)
-                    read.records.append(record)
+                    contents.lines.append(line)
+                    contents.records.append(record)
             else:
-                read.members[key] = scan.value()
+                contents.members[key] = scan.value()
         if scan.mark():
             raise scan.damaged("has text after the end of the object", scan.line())
     except EOFError:
-        read.notes.append(f"{path}: is not closed, as while it is still written; read to its end")
+        notes = contents.notes
+        notes.append(f"{path}: is not closed, as while it is still written; read to its end")
         if line := scan.cut_off():
-            read.notes.append(f"{path}:{line}: its last record is cut off, and left out")
-    return read
+            notes.append(f"{path}:{line}: its last record is cut off, and left out")
+    return contents
 
 
 class _Scan:
-    """Where the reading of a text is. What comes to the text's end too early raises EOFError."""
+    """A JSON reader with its position in a text. Methods raise EOFError at an early end."""
 
     def __init__(self, path: Path, text: str) -> None:
         self._path, self._text = path, text
         self._decoder = json.JSONDecoder()
         self._at = 0
         self._complete = 0
-        """Up to here all members are complete."""
+        """The position up to which all members are complete."""
         self._counted = (0, 1)
 
     def mark(self) -> str:
-        """The next character that is no space; empty at the end."""
+        """Skip spaces, and return the next character; empty at the end."""
         space = SPACE.match(self._text, self._at)
         self._at = space.end() if space else self._at
         return self._text[self._at : self._at + 1]
 
     def names(self) -> Iterator[tuple[int, str]]:
-        """Each member's line and name, in an object that begins here; its value comes next."""
+        """The line and name of each member of the object at the position. Read its value next."""
         self._at += 1
         while True:
             self._complete = self._at
@@ -175,7 +176,7 @@ class _Scan:
         self._at += 1
 
     def items(self) -> Iterator[tuple[int, str]]:
-        """The line of each item of a list that begins here; the item comes next."""
+        """The line of each item of the list at the position. Read the item next."""
         self._at += 1
         while self.mark() != "]":
             self._complete = self._at
@@ -188,7 +189,7 @@ class _Scan:
         self._at += 1
 
     def value(self) -> Any:
-        """The value that begins here."""
+        """Read the value at the position."""
         self.mark()
         try:
             value, self._at = self._decoder.raw_decode(self._text, self._at)
@@ -202,19 +203,19 @@ class _Scan:
         return value
 
     def line(self) -> int:
-        """The line of the file."""
-        at, line = self._counted
-        self._counted = self._at, line + self._text.count("\n", at, self._at)
+        """The line of the position."""
+        start, line = self._counted
+        self._counted = self._at, line + self._text.count("\n", start, self._at)
         return self._counted[1]
 
     def cut_off(self) -> int:
-        """The line of what began behind the last complete member; 0 where nothing did."""
-        rest = self._text[self._complete :].lstrip(" \t\r\n,")
-        return self._text.count("\n", 0, len(self._text) - len(rest)) + 1 if rest else 0
+        """The line of the incomplete text after the last complete member; 0 if there is none."""
+        cut_text = self._text[self._complete :].lstrip(" \t\r\n,")
+        return self._text.count("\n", 0, len(self._text) - len(cut_text)) + 1 if cut_text else 0
 
-    def damaged(self, what: str, line: int) -> FileError:
-        """The error for a file that is damaged at a line."""
-        return FileError(what, "correct this line", f"{self._path}:{line}")
+    def damaged(self, cause: str, line: int) -> FileError:
+        """The error for a damaged line."""
+        return FileError(cause, "correct this line", f"{self._path}:{line}")
 
     def _mark_before_end(self) -> str:
         if not (mark := self.mark()):
@@ -223,70 +224,70 @@ class _Scan:
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    """Whether it has the keys of a cache, or those of a T4 file's first result."""
+    """Whether the file has the keys of a cache, or those of a T4 file's first result."""
     keys = (CACHE_KEY, "tune_params"), (RESULTS, "configuration", "invalidity")
     return head.lstrip()[:1] == b"{" and any(
-        all(f'"{name}"'.encode() in head for name in of_kind) for of_kind in keys
+        all(f'"{name}"'.encode() in head for name in kind_keys) for kind_keys in keys
     )
 
 
 def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
-    """A file, which may be compressed, as columns; and what was noticed, a sentence each.
+    """The columns of a file, which may be compressed; and notes.
 
-    ``kernel`` is the file's ``kernel_name`` unless the map gives one; times, clocks and energies
-    are those of :data:`OURS` that it does not name; ``params`` has the tuned parameters that are
-    none of these; a failed variant has ``status`` and ``text``. Every other field of the records
-    and key of the file is a column of its own. A power or energy of 0 was not measured.
+    ``kernel`` is the file's ``kernel_name`` unless the map gives one. Times, clocks and energies
+    are those of :data:`OURS` that the map does not name. ``params`` has the other tuned parameters.
+    A failed variant has ``status`` and ``text``. Every other field of the records and key of the
+    file is a separate column. A power or energy of 0 was not measured.
 
     Raises:
-        FileError: it is no such file, it is damaged, or a record lacks a tuned parameter.
+        FileError: the file is not of Kernel Tuner or damaged, or a record lacks a tuned parameter.
     """
     text, notes = read_table_text(path)
     is_cache = f'"{CACHE_KEY}"' in text or f'"{RESULTS}"' not in text
-    read = read_json_records(path, text, RECORDS if is_cache else RESULTS)
-    if read is None:
+    contents = read_json_records(path, text, RECORDS if is_cache else RESULTS)
+    if contents is None:
         raise FileError(f"{WHAT}: it is no JSON object", REMEDY, str(path))
     if not is_cache:
-        _as_cache(path, read, mapping)
+        _as_cache(path, contents, mapping)
     for name in (NAME, CACHE_KEY, RECORDS) if is_cache else ():
-        if name not in read.members:
+        if name not in contents.members:
             raise FileError(f"{WHAT}: it has no {name!r}", REMEDY, str(path))
-    if not read.records:
+    if not contents.records:
         raise FileError("has no records", "nothing to import", str(path))
-    tuned = read.members[CACHE_KEY]
+    tuned = contents.members[CACHE_KEY]
     if not isinstance(tuned, list) or not all(isinstance(name, str) for name in tuned):
         raise FileError(f"{WHAT}: its {CACHE_KEY!r} is no list of names", REMEDY, str(path))
-    _check_parameters(path, read, tuned)
-    usual = _usual(read, mapping)
+    _check_parameters(path, contents, tuned)
+    usual = _usual(contents, mapping)
     mapping = mapping.model_copy(
         update={
-            "columns": mapping.columns | {n: ColumnSource(column=of) for n, of in usual.items()}
+            "columns": mapping.columns | {n: ColumnSource(column=key) for n, key in usual.items()}
         }
     )
-    reasons = _reasons(read, mapping)
-    theirs = _fields(read, tuned, mapping, reasons)
-    scaled = {name: _scaled(theirs[of], OURS[name][1]) for name, of in usual.items()}
-    for of in usual.values():
-        if of in tuned:
-            del theirs[of]
-        else:  # as it is, beside ours
-            theirs[of] = [_cell(record.get(of)) for record in read.records]
-    ours = scaled | {
-        "params": _params(read, tuned, mapping),
+    reasons = _reasons(contents, mapping)
+    columns = _fields(contents, tuned, mapping, reasons)
+    scaled = {name: _scaled(columns[key], OURS[name][1]) for name, key in usual.items()}
+    for key in usual.values():
+        if key in tuned:
+            del columns[key]
+        else:  # unchanged, in addition to the standard column
+            columns[key] = [_cell(record.get(key)) for record in contents.records]
+    standard = scaled | {
+        "params": _params(contents, tuned, mapping),
         "status": [KERNEL_FAILED if reason else OK for reason in reasons],
         "text": reasons,
     }
     if all(reasons):
-        ours.setdefault("time_s", [None] * len(reasons))
+        standard.setdefault("time_s", [None] * len(reasons))
     if "kernel" not in mapping.given:
-        ours["kernel"] = [read.members[NAME]] * len(reasons)
-    header, values = [*theirs, *ours], [*theirs.values(), *ours.values()]
-    return (header, read.lines, values), notes + read.notes
+        standard["kernel"] = [contents.members[NAME]] * len(reasons)
+    header, values = [*columns, *standard], [*columns.values(), *standard.values()]
+    return (header, contents.lines, values), notes + contents.notes
 
 
-def _check_parameters(path: Path, read: JsonRecords, tuned: list[str]) -> None:
-    """Refuse a record without a tuned parameter."""
-    for line, record in zip(read.lines, read.records, strict=True):
+def _check_parameters(path: Path, contents: JsonRecords, tuned: list[str]) -> None:
+    """Raise FileError if a record lacks a tuned parameter."""
+    for line, record in zip(contents.lines, contents.records, strict=True):
         if missing := [name for name in tuned if name not in record]:
             raise FileError(
                 f"a record without the parameter {missing[0]!r}, which {CACHE_KEY} names",
@@ -295,16 +296,16 @@ def _check_parameters(path: Path, read: JsonRecords, tuned: list[str]) -> None:
             )
 
 
-def _usual(read: JsonRecords, mapping: TableMap) -> dict[str, str]:
-    """Our column -> the field of it in the file, where the map says nothing of either."""
-    fields = {name for record in read.records for name in record}
-    given = mapping.given
-    if {"energy_j", "power_w"} & given:
-        given |= {"energy_j", "power_w"}
+def _usual(contents: JsonRecords, mapping: TableMap) -> dict[str, str]:
+    """Standard column -> its default field in the file, for those that the map does not mention."""
+    fields = {name for record in contents.records for name in record}
+    given_columns = mapping.given
+    if {"energy_j", "power_w"} & given_columns:
+        given_columns |= {"energy_j", "power_w"}
     return {
-        ours: theirs
-        for ours, (theirs, _) in OURS.items()
-        if ours not in given and theirs in fields - mapping.named
+        name: key
+        for name, (key, _) in OURS.items()
+        if name not in given_columns and key in fields - mapping.named
     }
 
 
@@ -312,8 +313,8 @@ def _scaled(values: list[Any], factor: float) -> list[Any]:
     return [v * factor if isinstance(v, int | float) and factor != 1.0 else v for v in values]
 
 
-def _as_cache(path: Path, read: JsonRecords, mapping: TableMap) -> None:
-    """Give results of the T4 format the form that they have in a cache."""
+def _as_cache(path: Path, contents: JsonRecords, mapping: TableMap) -> None:
+    """Convert results of the T4 format to the form of a cache, in place."""
     if "kernel" not in mapping.given:
         raise FileError(
             "does not name its kernel",
@@ -321,62 +322,65 @@ def _as_cache(path: Path, read: JsonRecords, mapping: TableMap) -> None:
             str(path),
         )
     with_unit = {
-        name for of in mapping.columns.values() if of.unit or of.factor != 1.0 for name in of.names
+        name
+        for source in mapping.columns.values()
+        if source.unit or source.factor != 1.0
+        for name in source.names
     } - {OURS["time_s"][0]}
-    for i, (line, result) in enumerate(zip(read.lines, read.records, strict=True)):
+    for i, (line, result) in enumerate(zip(contents.lines, contents.records, strict=True)):
         try:
             params = dict(result["configuration"])
             measured = result.get("measurements", [])
-            record = params | {str(one["name"]): one["value"] for one in measured}
-            units = {one["name"]: one.get("unit", "") for one in measured}
-            if unusual := [one for one in measured if not _is_usual(one)]:
+            record = params | {str(entry["name"]): entry["value"] for entry in measured}
+            units = {entry["name"]: entry.get("unit", "") for entry in measured}
+            if unusual := [entry for entry in measured if not _is_usual(entry)]:
                 record[AS_WRITTEN] = unusual
             times = result.get("times", {})
             record |= {ours: times[name] for name, ours in TIMES.items() if name in times}
             record |= {name: result[name] for name in OF_RESULT if name in result}
         except (TypeError, KeyError, ValueError):
-            what = "is a result without its configuration or with other measurements"
-            raise FileError(what, "correct or remove it", f"{path}:{line}") from None
+            cause = "is a result without its configuration or with other measurements"
+            raise FileError(cause, "correct or remove it", f"{path}:{line}") from None
         for ours, (name, _) in OURS.items():
-            known = MILLISECONDS if ours == "time_s" else ("", STANDARD[quantity_of(ours)])
-            if (unit := units.get(name, "")) not in known and name not in with_unit:
+            allowed = MILLISECONDS if ours == "time_s" else ("", STANDARD[quantity_of(ours)])
+            if (unit := units.get(name, "")) not in allowed and name not in with_unit:
                 raise FileError(
                     f"its {name} is in {unit!r}",
-                    f"change it to {known[1]}, which Kernel Tuner writes",
+                    f"change it to {allowed[1]}, which Kernel Tuner writes",
                     f"{path}:{line}",
                 )
         record.pop(ERROR, None)
         if (why := result.get("invalidity", "correct")) != "correct":
             record[ERROR] = why
-        read.records[i] = record
-        read.members.setdefault(CACHE_KEY, list(params))
+        contents.records[i] = record
+        contents.members.setdefault(CACHE_KEY, list(params))
 
 
-def _params(read: JsonRecords, tuned: list[str], mapping: TableMap) -> list[str]:
+def _params(contents: JsonRecords, tuned: list[str], mapping: TableMap) -> list[str]:
     params = [name for name in tuned if name not in mapping.named]
-    return [json.dumps({name: record[name] for name in params}) for record in read.records]
+    return [json.dumps({name: record[name] for name in params}) for record in contents.records]
 
 
 def _fields(
-    read: JsonRecords, tuned: list[str], mapping: TableMap, reasons: list[str]
+    contents: JsonRecords, tuned: list[str], mapping: TableMap, reasons: list[str]
 ) -> dict[str, list[Any]]:
-    """The keys of the file and the fields of the records that are columns of their own. In a failed
-    record, what the map takes for a number and is none is missing."""
+    """The columns of the file's keys and the records' fields. In a failed record, a text that the
+    map takes for a number is None."""
     shown = mapping.named | {rule.column for rule in mapping.keep}
     columns: dict[str, list[Any]] = {
         name: [_cell(value)] * len(reasons)
-        for name, value in read.members.items()
+        for name, value in contents.members.items()
         if name not in NO_COLUMNS or (name == NAME and name in shown)
     }
-    for name in dict.fromkeys(name for record in read.records for name in record):
+    for name in dict.fromkeys(name for record in contents.records for name in record):
         if (name not in tuned or name in shown) and name not in NO_COLUMNS:
-            columns[name] = [_cell(record.get(name)) for record in read.records]
+            columns[name] = [_cell(record.get(name)) for record in contents.records]
     for ours in ("energy_j", "power_w"):
         for name in mapping.columns[ours].names if ours in mapping.columns else ():
             if name in columns:
                 columns[name] = [None if value == 0 else value for value in columns[name]]
     numbers = {n for source in mapping.columns.values() if not source.join for n in source.names}
-    for name in numbers & columns.keys() - {*tuned, *read.members}:
+    for name in numbers & columns.keys() - {*tuned, *contents.members}:
         columns[name] = [
             None if reason and not _is_measured(value) else value
             for value, reason in zip(columns[name], reasons, strict=True)
@@ -384,25 +388,25 @@ def _fields(
     return columns
 
 
-def _reasons(read: JsonRecords, mapping: TableMap) -> list[str]:
-    """Of each record why it has no time, empty where it has one: the text that stands in its place,
-    or in that of the objective."""
+def _reasons(contents: JsonRecords, mapping: TableMap) -> list[str]:
+    """Each record's reason for having no time, empty if it has one: the text in place of the time
+    or of the objective."""
     source = mapping.columns.get("time_s")
     names = [] if source is None else source.names
-    objective = read.members.get("objective")
+    objective = contents.members.get("objective")
     if isinstance(objective, list):
         objective = next(iter(objective), None)
     reasons = []
-    for record in read.records:
+    for record in contents.records:
         missing = [name for name in names if not _is_measured(record.get(name))]
-        of_objective = record.get(objective) if isinstance(objective, str) else None
+        objective_value = record.get(objective) if isinstance(objective, str) else None
         reason = ""
         if ERROR in record:
             reason = str(record[ERROR]) or "failed"
         elif missing and isinstance(record.get(missing[0]), str):
             reason = record[missing[0]] or f"{missing[0]} is empty"
-        elif missing and isinstance(of_objective, str):
-            reason = of_objective
+        elif missing and isinstance(objective_value, str):
+            reason = objective_value
         elif missing:
             value = record.get(missing[0])
             reason = f"{missing[0]} is {'missing' if value is None else _cell(value)}"
@@ -430,18 +434,18 @@ def _usual_unit(name: str) -> str:
 
 
 def _is_usual(measurement: Mapping[str, Any]) -> bool:
-    """Whether it has the unit that Kernel Tuner gives it, and no text that reads as a number."""
+    """Whether a measurement has the unit that Kernel Tuner gives it, and is no number as text."""
     name, value = measurement["name"], measurement["value"]
     is_text = not isinstance(value, str) or isinstance(_value(value), str)
     return is_text and measurement.get("unit", "") == _usual_unit(name)
 
 
 def kernel_tuner_results(table: pd.DataFrame) -> str:
-    """The rows of a kernel as Kernel Tuner's T4 file of results (schema 1.0.0), failures too.
+    """The rows of a kernel, with failures, as Kernel Tuner's T4 file of results (schema 1.0.0).
 
-    The clocks, the power limit (``nvml_gr_clock`` ...), the profile and numbers of ranks are
-    parameters; times are in ms. What an import of Kernel Tuner's files kept as labels is a
-    measurement again, as it was. Repeats are one result, as Kernel Tuner has them.
+    The clocks, the power limit (``nvml_gr_clock`` ...), the profile and the number of ranks are
+    parameters; times are in ms. Labels from an import of Kernel Tuner's files are measurements
+    again, unchanged. Repeats are one result, as Kernel Tuner has them.
     """
     with_ranks = bool((table["ranks"] != 1).any())
     repeats: dict[str, list[dict[str, Any]]] = {}
@@ -459,7 +463,7 @@ def kernel_tuner_results(table: pd.DataFrame) -> str:
 
 def _result(row: Mapping[Any, Any], with_ranks: bool) -> dict[str, Any]:
     provenance = json.loads(row["provenance"])
-    kept = {name: _value(text) for name, text in provenance.get("labels", {}).items()}
+    labels = {name: _value(text) for name, text in provenance.get("labels", {}).items()}
     ok = bool(is_complete(row["status"]))
     setting = {
         OURS[name][0]: int(row[name]) if row[name].is_integer() else row[name]
@@ -468,11 +472,11 @@ def _result(row: Mapping[Any, Any], with_ranks: bool) -> dict[str, Any]:
     }
     setting |= {"profile": row["profile"]} if row["profile"] else {}
     setting |= {"ranks": row["ranks"]} if with_ranks else {}
-    as_written = {one["name"]: one for one in kept.pop(AS_WRITTEN, ())}
+    as_written = {entry["name"]: entry for entry in labels.pop(AS_WRITTEN, ())}
     elsewhere = {*TIMES.values(), *OF_RESULT, *OF_FILE}
-    measured = {name: value for name, value in kept.items() if name not in elsewhere}
+    measured = {name: value for name, value in labels.items() if name not in elsewhere}
     if ok:
-        made = {
+        values = {
             "time": row["time_s"] * 1e3,
             OURS["energy_j"][0]: row["energy_j"],
             OURS["power_w"][0]: provenance.get("power_w"),
@@ -480,55 +484,56 @@ def _result(row: Mapping[Any, Any], with_ranks: bool) -> dict[str, Any]:
             OURS["mem_mhz_achieved"][0]: row["mem_mhz_achieved"],
         }
         with_power = any(made_of in measured for made_of in ("nvml_power", "nvml_energy"))
-        for name, value in made.items():
+        for name, value in values.items():
             has_value = value is not None and math.isfinite(value)
             if has_value and not (with_power and name == OURS["energy_j"][0]):
                 measured.setdefault(name, value)
     else:
         measured[ERROR] = ""
-    times = {theirs: kept[ours] for theirs, ours in TIMES.items() if ours in kept}
+    times = {t4_name: labels[ours] for t4_name, ours in TIMES.items() if ours in labels}
     why = BY_STATUS.get(row["status"], "runtime")
     return {
-        **{name: kept[name] for name in ("timestamp",) if name in kept},
+        **{name: labels[name] for name in ("timestamp",) if name in labels},
         "configuration": json.loads(row["params"]) | setting,
         "times": {"runtimes": []} | times,
         "invalidity": "correct" if ok else INVALIDITIES.get(row["text"], why),
-        "correctness": kept.get("correctness", 1),
+        "correctness": labels.get("correctness", 1),
         "measurements": [
             as_written.get(name) or {"name": name, "value": value, "unit": _usual_unit(name)}
             for name, value in measured.items()
         ],
-        "objectives": kept.get("objectives", ["time"]),
+        "objectives": labels.get("objectives", ["time"]),
     }
 
 
 def _mean_result(repeats: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The repeats of a configuration as one result: the means of their numbers, and all run times;
-    those that failed are left out beside others."""
-    good = [one for one in repeats if one["invalidity"] == "correct"]
+    """The repeats of a configuration as one result: the means of their numbers, and all run times.
+    Failed repeats are left out, unless all failed."""
+    good = [result for result in repeats if result["invalidity"] == "correct"]
     if len(good) < 2:
         return (good or repeats)[0]
-    values = [{m["name"]: m["value"] for m in one["measurements"]} for one in good]
+    values = [{m["name"]: m["value"] for m in result["measurements"]} for result in good]
     runtimes = [
         time_ms
-        for one, measured in zip(good, values, strict=True)
-        for time_ms in one["times"]["runtimes"] or [measured["time"]]
+        for result, measured in zip(good, values, strict=True)
+        for time_ms in result["times"]["runtimes"] or [measured["time"]]
     ]
 
     def mean(name: str, value: Any) -> Any:
-        numbers = [of[name] for of in values if type(of.get(name)) in (int, float)]
+        numbers = [row[name] for row in values if type(row.get(name)) in (int, float)]
         return statistics.fmean(numbers) if type(value) in (int, float) else value
 
     return good[0] | {
         "times": good[0]["times"] | {"runtimes": runtimes},
         "measurements": [
-            one | {"value": mean(one["name"], one["value"])} for one in good[0]["measurements"]
+            entry | {"value": mean(entry["name"], entry["value"])}
+            for entry in good[0]["measurements"]
         ],
     }
 
 
 def _value(text: str) -> Any:
-    """A label as the number or list that it was written from; else its text."""
+    """The number or list that a label's text is in JSON; else the text."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

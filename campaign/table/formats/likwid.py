@@ -32,12 +32,12 @@ ABOUT = FormatDescription(
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    """Whether it has the heading of one of LIKWID's tables."""
+    """Whether the file has the heading of one of LIKWID's tables."""
     return MARKER.search(head) is not None
 
 
 def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
-    """Regions as columns, with all metrics as labels; and what was noticed.
+    """The regions as columns, with all metrics as labels; and notes.
 
     Raises:
         FileError: it has no table with a runtime.
@@ -49,7 +49,7 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
         for i, line in enumerate(lines)
         if MARKER.match(line.encode()) and (parts := line.split(","))
     ]
-    at, rows = [], []
+    row_lines, rows = [], []
     for region in dict.fromkeys(region for _, region in starts):
         starts_of_region = [line for line, name in starts if name == region]
         groups = counted_by_likwid(path, lines, Selection(region=region))
@@ -65,7 +65,7 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
                 "energy_j": sum(energies) if energies else None,
                 "core_mhz_achieved": group.values.get(CLOCK) or None,
             }
-            at.append(line)
+            row_lines.append(line)
             rows.append(row)
     if not rows:
         raise FileError(
@@ -73,4 +73,4 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
             "write it by likwid-perfctr -O -g ENERGY",
             str(path),
         )
-    return columns_of(at, rows), notes
+    return columns_of(row_lines, rows), notes

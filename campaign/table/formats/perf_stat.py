@@ -52,15 +52,15 @@ ABOUT = FormatDescription(
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    """Whether it has perf's heading, or a line of its energy events."""
+    """Whether the file has perf's heading, or a line of its energy events."""
     return MARKER.search(head) is not None
 
 
 def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
-    """Runs as columns; and what was noticed. All events are labels.
+    """The runs as columns; and notes. All events are labels.
 
     Raises:
-        FileError: it has no event, an energy was not counted, or the time is not known.
+        FileError: the file has no event, an energy was not counted, or the time is not known.
     """
     text, notes = read_table_text(path)
     lines, rows = [], []
@@ -88,7 +88,7 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
 
 
 def _runs(lines: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    """The line of each run, and its lines, with empty ones for those before it."""
+    """The first line's number, and the lines, of each run; lines before it are empty."""
     starts = [i for i, line in enumerate(lines) if line.startswith(STARTED)] or [0]
     starts[0] = 0
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
@@ -96,7 +96,7 @@ def _runs(lines: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _events(path: Path, run: Sequence[str]) -> tuple[dict[str, float], set[str], list[str]]:
-    """Event -> value in J or s, or as it is; those without one; and what was noticed."""
+    """Event -> value, of energies in J, of times in s; the events without a value; and notes."""
     if not any(IS_TEXT.match(line) for line in run):
         (counted,) = counted_by_perf(path, run, Selection())
         return counted.values, {*counted.not_counted}, [f"{path}: {n}" for n in counted.notes]
@@ -106,13 +106,13 @@ def _events(path: Path, run: Sequence[str]) -> tuple[dict[str, float], set[str],
     for line in run:
         if elapsed := ELAPSED.fullmatch(line):
             elapsed_s = float(elapsed["value"].replace(",", "."))
-        elif (found := TEXT_FIELDS.fullmatch(line)) is None:
+        elif (match := TEXT_FIELDS.fullmatch(line)) is None:
             continue
-        elif found["value"].startswith("<"):
-            without.add(found["event"])
+        elif match["value"].startswith("<"):
+            without.add(match["event"])
         else:
-            value = _number(found["value"]) * FACTORS.get(found["unit"], 1.0)
-            counts.append((found["where"], found["event"], value))
+            value = _number(match["value"]) * FACTORS.get(match["unit"], 1.0)
+            counts.append((match["where"], match["event"], value))
     values, notes = summed_once(counts)
     if elapsed_s is not None:
         values.setdefault(DURATION, elapsed_s)
@@ -120,8 +120,8 @@ def _events(path: Path, run: Sequence[str]) -> tuple[dict[str, float], set[str],
 
 
 def _number(text: str) -> float:
-    """A number of perf's text: with two decimals behind the last mark, or whole; other marks are
-    between groups of digits."""
+    """A number of perf's text. It is whole or has two decimals after the last mark; all other marks
+    group digits."""
     whole, fraction = re.fullmatch(r"(.*?)(?:[.,]([0-9]{2}))?\s*", text).groups()  # type: ignore[union-attr]
     return float(re.sub("[^0-9]", "", whole) + (f".{fraction}" if fraction else ""))
 

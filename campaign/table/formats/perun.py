@@ -1,8 +1,8 @@
 """perun's results as rows: a run of a program is a measurement, and a region of a run is one.
 
-perun keeps what it measured in an HDF5 file, which ``perun export F.hdf5 json`` writes as JSON. It
-is a tree: the program, groups of runs with a run id each, runs, nodes, devices, sensors. A run has
-energies; a region, which is a decorated function, has the mean power and time of its calls.
+perun writes its measurements to an HDF5 file, which ``perun export F.hdf5 json`` converts to JSON.
+It is a tree: the program, groups of runs with a run id each, runs, nodes, devices, sensors. A run
+has energies; a region, which is a decorated function, has the mean power and time of its calls.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from dvfs.input_files import FileError, readable
 
 MARKER = b"perun_version"
 FAILED = "failed"
-"""The id of a run that did not end well, and before ``_`` in the name of its program."""
+"""The id of a run that failed; also the prefix, before ``_``, of the name of its program."""
 NO_LABELS = ("type", "n_runs", "benchmarking.", "post-processing.")
-"""How names of metadata begin that are no labels: the kind of a node, how many runs its group has,
-which would be taken for a count, and the settings of reports."""
+"""Prefixes of metadata that are no labels: the kind of a node, the number of runs of its group,
+which looks like an operation count, and the settings of reports."""
 SAMPLES = 20
-"""perun gives powers between two samples by interpolation: of a run or region of fewer periods than
-this, what it gives can be off by more than 5 %."""
+"""perun interpolates powers between samples: its energies of runs and regions with fewer sampling
+periods can be wrong by more than 5 %."""
 REMEDY = "name the HDF5 file in perun_results, or one of perun export FILE json"
 ABOUT = FormatDescription(
     name="perun",
@@ -47,18 +47,18 @@ Node = Mapping[str, Any]
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    """Whether it is HDF5 or JSON with perun's version."""
+    """Whether the file is HDF5 or JSON with perun's version."""
     is_json = head.startswith(b'{"id": ') and b'"last_execution_dt"' in head
     return is_json or (head.startswith(HDF5) and MARKER in head)
 
 
 def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
-    """Runs and regions as columns; and what was noticed. All metrics, in units without a prefix,
-    and perun's metadata are labels, without samples and settings of reports.
+    """The runs and regions as columns; and notes. All metrics, in units without a prefix, and
+    perun's metadata, except samples and settings of reports, are labels.
 
     Raises:
-        FileError: it is no such file.
-        MissingExtraError: it is HDF5, and h5py is not installed.
+        FileError: the file is not of perun.
+        MissingExtraError: the file is HDF5, and h5py is not installed.
     """
     with readable(path), open_regular(path) as file:
         is_hdf5 = file.read(len(HDF5)) == HDF5
@@ -84,16 +84,16 @@ def _hdf5_rows(path: Path) -> list[dict[str, Any]]:
         return {
             "id": group.name.rpartition("/")[2],
             "metadata": dict(group.attrs),
-            "metrics": {name: dict(one.attrs) for name, one in group["metrics"].items()},
+            "metrics": {name: dict(item.attrs) for name, item in group["metrics"].items()},
             "nodes": group["nodes"],
-            "regions": {name: region(one) for name, one in group.get("regions", {}).items()},
+            "regions": {name: region(item) for name, item in group.get("regions", {}).items()},
         }
 
     def region(group: Any) -> Node:
         return {
             "id": group.attrs["id"],
             "runs_per_rank": group["N_RUNS"].attrs,
-            "metrics": [dict(one.attrs) for one in group["metrics"].values()],
+            "metrics": [dict(metric.attrs) for metric in group["metrics"].values()],
         }
 
     with open_regular(path) as file, h5py.File(file, "r") as tree:
@@ -102,7 +102,7 @@ def _hdf5_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _rows(program: Node, inside: Callable[[Any], Mapping[str, Node]]) -> Iterator[dict[str, Any]]:
-    """A program's runs and their regions. ``inside``: the nodes of what a node has as ``nodes``."""
+    """A program's runs and their regions. ``inside``: returns the nodes of a node's ``nodes``."""
     for group in inside(program["nodes"]).values():
         settings = group["metadata"]
         pue = float(settings["post-processing.pue"])
@@ -129,7 +129,7 @@ def _rows(program: Node, inside: Callable[[Any], Mapping[str, Node]]) -> Iterato
             for region in (run["regions"] or {}).values():
                 metrics = _metrics(region["metrics"])
                 calls = region["runs_per_rank"]["mean"]
-                # Each rank reports its node's power; of several nodes the others' is not known.
+                # A region has the power of one node only: of several nodes, it is not known.
                 energy_j = metrics.get("power", 0) * metrics["runtime"] if len(hosts) == 1 else 0
                 measured = _measured(region["id"], metrics, energy_j, sample_s, failed)
                 yield labels | {"calls_per_rank": calls} | metrics | measured
@@ -138,21 +138,21 @@ def _rows(program: Node, inside: Callable[[Any], Mapping[str, Node]]) -> Iterato
 def _measured(
     kernel: str, metrics: Mapping[str, float], energy_j: float, sample_s: float, failed: bool
 ) -> dict[str, Any]:
-    """Our columns; without a time and an energy where the program failed."""
+    """The standard columns, without time and energy if the program failed."""
     time_s = metrics["runtime"]
-    few = energy_j > 0 and time_s < SAMPLES * sample_s
+    is_short = energy_j > 0 and time_s < SAMPLES * sample_s
     return {
         "kernel": kernel,
         "time_s": None if failed else time_s,
         "energy_j": energy_j if energy_j > 0 and not failed else None,
-        ESTIMATED: f"perun: less than {SAMPLES} of its sampling periods" if few else None,
+        ESTIMATED: f"perun: less than {SAMPLES} of its sampling periods" if is_short else None,
     }
 
 
 def _metrics(metrics: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Name -> value, or the mean of the calls, in the unit without its prefix."""
+    """Name -> value, or mean over the calls, in the unit without a prefix."""
     return {
-        one["type"]: float(one["value" if "value" in one else "mean"])
-        * float(one.get("metric_md", one)["mag"])
-        for one in metrics
+        metric["type"]: float(metric["value" if "value" in metric else "mean"])
+        * float(metric.get("metric_md", metric)["mag"])
+        for metric in metrics
     }

@@ -1,7 +1,7 @@
 """ReFrame's performance logs as rows: a run of a test is a measurement, passed or failed.
 
-A log (``perflogs/SYSTEM/PARTITION/TEST.log``) has a header, and of each performance variable a
-value and its unit. Which is the time and which the energy, their units say.
+A log (``perflogs/SYSTEM/PARTITION/TEST.log``) has a header, and a value and a unit for each
+performance variable. The unit shows which variable is the time and which the energy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dvfs.setting import NUMBERS
 FIRST = ("result", "job_completion_time")
 VALUE, UNIT = "_value", "_unit"
 OURS = {"time_s": "time", "energy_j": "energy", "power_w": "power"}
-"""Our column -> the quantity of its units."""
+"""Standard column -> the quantity of its units."""
 PASSED = "pass"
 BUILTIN = "builtin"
 """ReFrame's environment of a site that names none."""
@@ -42,18 +42,17 @@ ABOUT = FormatDescription(
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    """Whether it has the header of a log."""
+    """Whether the file has the header of a log."""
     header = head.partition(b"\n")[0]
     return header.startswith("|".join(FIRST).encode()) and b"|unique_name" in header
 
 
 def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
-    """Runs as columns; and what was noticed. All of ReFrame's columns but the parameters are
-    labels.
+    """The runs as columns; and notes. All of ReFrame's columns except the parameters are labels.
 
     Raises:
-        FileError: it is no such log, a row has other fields than the header, or several variables
-            are times.
+        FileError: the file is no such log, a row has other fields than the header, or several
+            variables are times.
     """
     text, notes = read_table_text(path)
     header, table = rows_of(
@@ -76,48 +75,48 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     return columns_of(lines, rows), notes
 
 
-def _row(kept: Mapping[str, str], place: str, mapping: TableMap) -> dict[str, Any]:
-    passed = kept["result"] == PASSED
-    name, *parameters = kept["name"].split(" %")
+def _row(row: Mapping[str, str], place: str, mapping: TableMap) -> dict[str, Any]:
+    passed = row["result"] == PASSED
+    name, *parameters = row["name"].split(" %")
     params = dict(parameter.partition("=")[::2] for parameter in parameters)
     setting = {p: number_at(v, p, place) for p, v in params.items() if p in NUMBERS}
-    # A log has a test's runs in all of its programming environments.
-    environment = kept.get("environ", BUILTIN)
-    others: dict[str, Any] = {} if environment == BUILTIN else {"environ": environment}
-    others |= {p: number_or_text(v) for p, v in params.items() if p not in setting}
-    nodes = expand_nodes(kept.get("job_nodelist", "").replace("null", ""), place)
-    labels = {n: v for n, v in kept.items() if v not in ("", "null", "None") and n not in COLUMNS}
-    measured = _measured(kept, place, mapping) if passed else {}
+    # A log contains a test's runs in all programming environments.
+    environment = row.get("environ", BUILTIN)
+    params_kept: dict[str, Any] = {} if environment == BUILTIN else {"environ": environment}
+    params_kept |= {p: number_or_text(v) for p, v in params.items() if p not in setting}
+    nodes = expand_nodes(row.get("job_nodelist", "").replace("null", ""), place)
+    labels = {n: v for n, v in row.items() if v not in ("", "null", "None") and n not in COLUMNS}
+    measured = _measured(row, place, mapping) if passed else {}
     return (
         labels
         | measured
         | setting
         | {
             "kernel": name,
-            "params": json.dumps(others),
+            "params": json.dumps(params_kept),
             "node": nodes[0] if len(nodes) == 1 else None,
             "status": OK if passed else KERNEL_FAILED,
-            "text": "" if passed else f"ReFrame: {kept['result']}",
+            "text": "" if passed else f"ReFrame: {row['result']}",
         }
     )
 
 
-def _measured(kept: Mapping[str, str], place: str, mapping: TableMap) -> dict[str, float]:
-    """The variables whose unit is one of time, energy or power, in our units."""
-    found: dict[str, dict[str, float]] = {}
-    for name, text in kept.items():
-        unit = UNITS.get(kept.get(name.removesuffix(VALUE) + UNIT, ""))
+def _measured(row: Mapping[str, str], place: str, mapping: TableMap) -> dict[str, float]:
+    """The variables with a unit of time, energy or power, in standard units."""
+    by_column: dict[str, dict[str, float]] = {}
+    for name, text in row.items():
+        unit = UNITS.get(row.get(name.removesuffix(VALUE) + UNIT, ""))
         if not name.endswith(VALUE) or unit is None or unit.read or text == "None":
             continue
-        for ours, quantity in OURS.items():
+        for column, quantity in OURS.items():
             if quantity in unit.factors:
                 value = number_at(text, name, place) * unit.factors[quantity]
-                found.setdefault(ours, {})[name] = value
-    for ours, values in found.items():
-        if len(values) > 1 and ours not in mapping.given:
+                by_column.setdefault(column, {})[name] = value
+    for column, values in by_column.items():
+        if len(values) > 1 and column not in mapping.given:
             raise FileError(
-                f"several variables may be {ours}: {', '.join(values)}",
-                f'name one under [columns] in a map file: {ours} = "{next(iter(values))}"',
+                f"several variables may be {column}: {', '.join(values)}",
+                f'name one under [columns] in a map file: {column} = "{next(iter(values))}"',
                 place,
             )
-    return {ours: value for ours, values in found.items() for value in values.values()}
+    return {column: value for column, values in by_column.items() for value in values.values()}

@@ -1,7 +1,7 @@
-"""Slurm's accounting as rows: a job is a measurement, or each of its steps that asked for clocks.
+"""Slurm's accounting as rows: a measurement is a job, or a step if steps requested clocks.
 
-A table that ``sacct --parsable2`` wrote. Which of a job's rows has its energy, and why the others
-count the same joules again, is in :mod:`campaign.policy.accounting`.
+The input is a table that ``sacct --parsable2`` wrote. :mod:`campaign.policy.accounting` says which
+of a job's rows has its energy, and why other rows repeat the same joules.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WANTED = (
 )
 MAKE_IT = f"make it so: sacct --parsable2 --format={','.join(WANTED)}"
 STATUSES = {"COMPLETED": OK, "TIMEOUT": TIMED_OUT, "NODE_FAIL": NODE_LOST}
-"""State -> status; other ends are failures of the kernel."""
+"""State -> status; all other final states are failures of the kernel."""
 NOT_ENDED = {"PENDING", "RUNNING", "REQUEUED", "RESIZING", "SUSPENDED", "CONFIGURING"}
 ABOUT = FormatDescription(
     name="sacct",
@@ -49,20 +49,20 @@ ABOUT = FormatDescription(
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    """Whether its first line is a header of sacct."""
+    """Whether the file's first line is a header of sacct."""
     header = head.partition(b"\n")[0].decode("utf-8", "replace").strip()
     names = header.split(header[5:6]) if header[5:6] and not header[5].isalnum() else [""]
     return names[0] == "JobID" and bool({"Elapsed", "ElapsedRaw"} & {*names})
 
 
 def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
-    """A table of sacct as columns; and what was noticed.
+    """The jobs or steps as columns; and notes.
 
-    ``kernel`` is the job's or step's name, ``core_mhz`` what its steps asked for, ``node`` the node
-    where it is one. All of sacct's columns are labels.
+    ``kernel`` is the job's or step's name, ``core_mhz`` the clock that its steps requested,
+    ``node`` the node if there is only one. All of sacct's columns are labels.
 
     Raises:
-        FileError: it is no such table, or a row cannot be read.
+        FileError: the file is no such table, or a row cannot be read.
     """
     text, notes = read_table_text(path)
     runs = job_rows(text, str(path), ("JobID", "JobName"), MAKE_IT)
@@ -83,7 +83,7 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
 
 
 def _measurements(run: Sequence[dict[str, str]], path: Path) -> list[dict[str, Any]]:
-    """A job as a row, or its steps where they asked for several clocks."""
+    """A row for a job, or for each of its steps if they requested different clocks."""
     run = [_with_raw_energy(row, path) for row in run]
     job, *steps = run
     numbered = [step for step in steps if step["JobID"].partition(".")[2].isdigit()]
@@ -105,7 +105,7 @@ def _row(
     path: Path,
     failed: str = "",
 ) -> dict[str, Any]:
-    """``failed``: the step that failed of a job that ended well."""
+    """The measurement of a job or step. ``failed``: the failed step of a completed job."""
     state = _state(row) or "COMPLETED"
     status, text = STATUSES.get(state, KERNEL_FAILED), row.get("State", "")
     if status == OK and failed:
@@ -152,12 +152,12 @@ def _clock(step: dict[str, str]) -> float | None:
 
 
 def _with_raw_energy(row: dict[str, str], path: Path) -> dict[str, str]:
-    """The row with a ConsumedEnergyRaw, where it has a ConsumedEnergy such as 4.58M."""
+    """The row with ConsumedEnergyRaw, computed from a ConsumedEnergy such as 4.58M."""
     if "ConsumedEnergyRaw" in row:
         return row
-    text, read = row.get("ConsumedEnergy", ""), UNITS["sacct-number"].read
+    text, reader = row.get("ConsumedEnergy", ""), UNITS["sacct-number"].read
     try:
-        joules = read(text, "energy", None) if read and text else 0.0
+        joules = reader(text, "energy", None) if reader and text else 0.0
     except ValueError as error:
         if "no reading" not in str(error):
             place = f"{path}:{row['_line']}"

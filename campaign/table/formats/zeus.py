@@ -31,7 +31,7 @@ ABOUT = FormatDescription(
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    """Whether it has the header of the log, or the keys of the profile."""
+    """Whether the file has the header of the log, or the keys of the profile."""
     if head.startswith(MARKER):
         return True
     keys = (b'"measurements"', *(f'"{name}"'.encode() for name in LIMIT))
@@ -39,10 +39,10 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
-    """Windows or power limits as columns; and what was noticed.
+    """The windows or power limits as columns; and notes.
 
     Raises:
-        FileError: it is neither of the two files, or a value is no number.
+        FileError: the file is neither of the two, or a value is no number.
     """
     text, notes = read_table_text(path)
     if text.lstrip().startswith("{"):
@@ -54,18 +54,18 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     lines: list[int] = []
     rows: list[dict[str, Any]] = []
     for line, fields in table:
-        place, kept = f"{path}:{line}", dict(zip(header, fields, strict=True))
-        energies = [number_at(kept[name], name, place) for name in gpus]
+        place, row = f"{path}:{line}", dict(zip(header, fields, strict=True))
+        energies = [number_at(row[name], name, place) for name in gpus]
         if 0.0 in energies:
             notes.append(f"{place}: 0 J: the window was shorter than the counter's period")
         lines.append(line)
         rows.append(
-            {name: kept[name] for name in (*gpus, "start_time", "window_name", "elapsed_time")}
+            {name: row[name] for name in (*gpus, "start_time", "window_name", "elapsed_time")}
             | {
-                "kernel": kept["window_name"],
-                "time_s": number_at(kept["elapsed_time"], "elapsed_time", place),
+                "kernel": row["window_name"],
+                "time_s": number_at(row["elapsed_time"], "elapsed_time", place),
                 "energy_j": None if 0.0 in energies else sum(energies),
-                "start_unix_s": number_at(kept["start_time"], "start_time", place),
+                "start_unix_s": number_at(row["start_time"], "start_time", place),
             }
         )
     return columns_of(lines, rows), notes
@@ -76,14 +76,14 @@ def _profile(path: Path, text: str) -> Columns:
         measured = json.loads(text)["measurements"]
         rows: list[dict[str, Any]] = [
             {
-                "power_limit_w": float(one["power_limit"]),
-                "time_s": float(one["time"]),
-                "energy_j": float(one["energy"]),
+                "power_limit_w": float(entry["power_limit"]),
+                "time_s": float(entry["time"]),
+                "energy_j": float(entry["energy"]),
             }
-            for one in measured
+            for entry in measured
         ]
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        what = "is no profile of Zeus' GlobalPowerLimitOptimizer"
-        raise FileError(what, "give the file of its profile_path", str(path)) from None
-    at = [i + 1 for i, line in enumerate(text.splitlines()) if '"power_limit"' in line]
-    return columns_of(at if len(at) == len(rows) else [1] * len(rows), rows)
+        cause = "is no profile of Zeus' GlobalPowerLimitOptimizer"
+        raise FileError(cause, "give the file of its profile_path", str(path)) from None
+    entry_lines = [i + 1 for i, line in enumerate(text.splitlines()) if '"power_limit"' in line]
+    return columns_of(entry_lines if len(entry_lines) == len(rows) else [1] * len(rows), rows)

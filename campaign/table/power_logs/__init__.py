@@ -90,40 +90,40 @@ def read_power_logs(logs: Sequence[tuple[str, Path]], zone: tzinfo | None) -> li
             twice, or some logs have a node and some have none.
     """
     channels: list[LoggedChannel] = []
-    known = set()
+    devices = set()
     paths: dict[str, Path] = {}
     for node, path in logs:
-        for each in _read_one(path, zone):
-            channel = replace(each, node=each.node or node)
+        for logged in _read_one(path, zone):
+            channel = replace(logged, node=logged.node or node)
             device = channel.node, channel.device
-            if device in known:
-                what = f"{channel.device} is logged twice, so that its energy would count twice"
+            if device in devices:
+                cause = f"{channel.device} is logged twice, so that its energy would count twice"
                 remedy = "leave one out, or name the node of each log: NODE=LOG"
-                raise FileError(what, remedy, str(path))
-            known.add(device)
+                raise FileError(cause, remedy, str(path))
+            devices.add(device)
             paths.setdefault(channel.node, path)
             channels.append(channel)
     if "" in paths and len(paths) > 1:
-        what = f"has no node, and other logs are of {', '.join(sorted({*paths} - {''}))}"
-        raise FileError(what, "name the node of each log: NODE=LOG", str(paths[""]))
+        cause = f"has no node, and other logs are of {', '.join(sorted({*paths} - {''}))}"
+        raise FileError(cause, "name the node of each log: NODE=LOG", str(paths[""]))
     return _nested(channels)
 
 
 def _read_one(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
     kind = recognised_log(head_of(path))
     if kind is None:
-        known = "; ".join(POWER_LOGS.load(name).ABOUT.made_by for name in POWER_LOGS)
-        raise FileError("is not a known power log", f"use the output of: {known}", str(path))
+        commands = "; ".join(POWER_LOGS.load(name).ABOUT.made_by for name in POWER_LOGS)
+        raise FileError("is not a known power log", f"use the output of: {commands}", str(path))
     channels: list[LoggedChannel] = POWER_LOGS.load(kind).read(path, zone)
     if not channels:
         raise FileError("has no power or energy readings", "log them as well", str(path))
-    for each in channels:
-        name = each.channel.name
-        if len(each.time_ns) < 2:
+    for logged in channels:
+        name = logged.channel.name
+        if len(logged.time_ns) < 2:
             raise FileError(f"{name} has fewer than two readings", "log for longer", str(path))
-        if (np.diff(each.time_ns) <= 0).any():
-            what = f"{name}: the times are not increasing"
-            raise FileError(what, "give each run of the tool its own file", str(path))
+        if (np.diff(logged.time_ns) <= 0).any():
+            cause = f"{name}: the times are not increasing"
+            raise FileError(cause, "give each run of the tool its own file", str(path))
     return channels
 
 
@@ -134,18 +134,19 @@ def recognised_log(head: bytes) -> str | None:
 
 def _nested(channels: Sequence[LoggedChannel]) -> list[LoggedChannel]:
     """The channels with ``inside`` set: see :func:`read_power_logs`."""
-    made = []
-    for each in channels:
-        outer = each.channel.inside or next(
+    nested = []
+    for logged in channels:
+        outer = logged.channel.inside or next(
             (
-                other.channel.name
-                for other in channels
-                if other.node == each.node and contains(other.channel.domain, each.channel.domain)
+                candidate.channel.name
+                for candidate in channels
+                if candidate.node == logged.node
+                and contains(candidate.channel.domain, logged.channel.domain)
             ),
             None,
         )
-        made.append(replace(each, channel=replace(each.channel, inside=outer)))
-    return made
+        nested.append(replace(logged, channel=replace(logged.channel, inside=outer)))
+    return nested
 
 
 def read_zone(text: str) -> tzinfo:

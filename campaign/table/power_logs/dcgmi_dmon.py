@@ -35,7 +35,7 @@ CLOCKS = {"core_mhz": "SMCLK", "mem_mhz": "MMCLK"}
 
 
 def recognises(head: bytes) -> bool:
-    """Whether it has the header of dmon."""
+    """Whether the file has the header of dmon."""
     return MARKER.match(head) is not None
 
 
@@ -43,7 +43,7 @@ def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
     """A channel for each GPU.
 
     Raises:
-        FileError: lines have no time, or another number of values than the header.
+        FileError: a line has no time, or not as many values as the header.
     """
     text, _ = read_table_text(path)
     names: list[str] = []
@@ -55,8 +55,8 @@ def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
         elif row := ROW.match(words):
             values = row["values"].split()
             if len(values) != len(names):
-                what = f"{len(values)} values where the header has {len(names)}"
-                raise FileError(what, "complete or remove this line", place)
+                cause = f"{len(values)} values where the header has {len(names)}"
+                raise FileError(cause, "complete or remove this line", place)
             try:
                 time_ns = unix_ns(row["time"], zone)
             except ValueError as error:
@@ -65,15 +65,15 @@ def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
             rows.setdefault(entity, []).append((time_ns, dict(zip(names, values, strict=True))))
         elif UNTIMED.match(words):
             raise FileError("a line without a time", f"make it by: {ABOUT.made_by}", place)
-    found = next((name for name in ("TOTEC", "POWER") if name in names), "")
-    if not found:
+    field = next((name for name in ("TOTEC", "POWER") if name in names), "")
+    if not field:
         raise FileError("has neither TOTEC nor POWER", f"make it by: {ABOUT.made_by}", str(path))
-    # GPU-I and GPU-CI, a GPU's MIG instances, have no energy beside its own.
-    return [_channel(entity, found, of) for entity, of in rows.items() if entity[:4] == "GPU "]
+    # GPU-I and GPU-CI, a GPU's MIG instances, have no separate energy.
+    return [_channel(gpu, field, readings) for gpu, readings in rows.items() if gpu[:4] == "GPU "]
 
 
 def _channel(entity: str, name: str, rows: Sequence[tuple[int, dict[str, str]]]) -> LoggedChannel:
-    known = [(time_ns, row) for time_ns, row in rows if _number(row[name]) is not None]
+    valid_rows = [(time_ns, row) for time_ns, row in rows if _number(row[name]) is not None]
     factor = 1e-3 if name == "TOTEC" else 1.0
     channel = Channel(
         name=f"gpu-{entity[4:]}/{'energy' if name == 'TOTEC' else 'power'}",
@@ -87,12 +87,12 @@ def _channel(entity: str, name: str, rows: Sequence[tuple[int, dict[str, str]]])
     )
     return LoggedChannel(
         channel,
-        np.array([time_ns for time_ns, _ in known], np.int64),
-        np.array([_number(row[name]) for _, row in known], float) * factor,
+        np.array([time_ns for time_ns, _ in valid_rows], np.int64),
+        np.array([_number(row[name]) for _, row in valid_rows], float) * factor,
         {
-            ours: np.array([_number(row[theirs]) for _, row in known], float)
-            for ours, theirs in CLOCKS.items()
-            if known and theirs in known[0][1]
+            ours: np.array([_number(row[field]) for _, row in valid_rows], float)
+            for ours, field in CLOCKS.items()
+            if valid_rows and field in valid_rows[0][1]
         },
     )
 

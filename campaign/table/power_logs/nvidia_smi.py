@@ -50,12 +50,12 @@ CLOCKS = {
 Rows = list[tuple[float, ...]]
 """Time in ns, power in W, and clocks."""
 SHORT_PCT, LONG_PCT = 45, 90
-"""Of the steps from line to line of several GPUs, at least a half are those between GPUs."""
+"""Percentiles of the steps between lines: with several GPUs, at least half are short ones."""
 UNKNOWN = re.compile(r"\[.*\]|N/A")
 
 
 def recognises(head: bytes) -> bool:
-    """Whether its header has a time stamp and a power of nvidia-smi."""
+    """Whether the header has a time stamp and a power of nvidia-smi."""
     return MARKER.match(head) is not None
 
 
@@ -63,7 +63,7 @@ def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
     """A channel for each GPU.
 
     Raises:
-        FileError: a row has another number of fields, or a value is none.
+        FileError: a row has not as many fields as the header, or a value is no number.
     """
     text, _ = read_table_text(path)
     with_units, table = rows_of(path, text)
@@ -73,9 +73,9 @@ def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
         raise FileError("has no power.draw", f"make it by: {ABOUT.made_by}", f"{path}:1")
     device = next((name for name in DEVICES if name in header), "")
     clocks = {
-        ours: found
+        ours: column
         for ours, names in CLOCKS.items()
-        if (found := next((name for name in names if name in header), ""))
+        if (column := next((name for name in names if name in header), ""))
     }
     rows: dict[str, Rows] = {}
     names: dict[str, str] = {}
@@ -84,27 +84,27 @@ def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
         row = dict(zip(header, map(str.strip, fields), strict=True))
         if UNKNOWN.fullmatch(row[power]):
             continue
-        which = row.get(device, "0")
-        names[which] = row.get("name", "")
+        gpu = row.get(device, "0")
+        names[gpu] = row.get("name", "")
         values = (_number(row, name, place) for name in (power, *clocks.values()))
-        rows.setdefault(which, []).append((_time_ns(row["timestamp"], zone, place), *values))
+        rows.setdefault(gpu, []).append((_time_ns(row["timestamp"], zone, place), *values))
     if not device:
         steps = np.diff([row[0] for row in rows.get("0", ())])
         if len(steps) and np.percentile(steps, SHORT_PCT) < np.percentile(steps, LONG_PCT) / 4:
-            what = "its times come in groups: it seems to cover several GPUs"
-            raise FileError(what, "query index as well", f"{path}:1")
-    return [_channel(which, names[which], power, clocks, of) for which, of in rows.items()]
+            cause = "its times come in groups: it seems to cover several GPUs"
+            raise FileError(cause, "query index as well", f"{path}:1")
+    return [_channel(gpu, names[gpu], power, clocks, gpu_rows) for gpu, gpu_rows in rows.items()]
 
 
 def _channel(
-    which: str, name: str, power: str, clocks: Mapping[str, str], rows: Rows
+    gpu: str, name: str, power: str, clocks: Mapping[str, str], rows: Rows
 ) -> LoggedChannel:
     time_ns, value, *mhz = (np.array(column) for column in zip(*rows, strict=True))
-    # Of readings with the same time stamp, the first one is kept.
+    # Of readings with equal time stamps, only the first one is used.
     new = np.append(True, np.diff(time_ns) > 0)
     is_partly_seen = PARTLY_SEEN.search(name) is not None
     channel = Channel(
-        name=f"gpu-{which}/power",
+        name=f"gpu-{gpu}/power",
         domain="gpu",
         kind="power",
         resolution=0.01,

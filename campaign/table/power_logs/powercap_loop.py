@@ -41,12 +41,12 @@ KINDS: tuple[Literal["energy", "power"], ...] = ("energy", "power")
 
 
 def recognises(head: bytes) -> bool:
-    """Whether its header has a time and units of energy or power in brackets."""
+    """Whether the header has a time and units of energy or power in brackets."""
     return HEADER.match(head) is not None
 
 
 def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
-    """A channel for each column but ``time``.
+    """A channel for each column except ``time``.
 
     Raises:
         FileError: a column's name or unit is not known, or a value is no number.
@@ -67,7 +67,7 @@ def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
     period_s = float(np.median(np.diff(time_ns))) / NS if len(stamps) > 1 else 1.0
     ranges = {
         name: read_values[:, i] * factor
-        for i, (name, of, factor, is_range) in enumerate(columns)
+        for i, (name, _, factor, is_range) in enumerate(columns)
         if is_range
     }
     return [
@@ -91,7 +91,7 @@ def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
 
 
 def _column(header: str, place: str) -> tuple[str, Literal["energy", "power"], float, bool]:
-    """A column's name, what it is, the factor to J or W, and whether it is a range."""
+    """A column's name, its kind, the factor to J or W, and whether it is a range."""
     match = COLUMN.fullmatch(header)
     if match is None or not _domain(match["name"]):
         raise FileError(
@@ -103,17 +103,17 @@ def _column(header: str, place: str) -> tuple[str, Literal["energy", "power"], f
     for kind in KINDS:
         if kind in factors:
             return match["name"], kind, factors[kind], bool(match["range"])
-    known = [n for n, unit in UNITS.items() if {*KINDS} & unit.factors.keys() and not unit.read]
-    raise FileError(f"column {header!r}", f"its units are {', '.join(known)}", place)
+    names = [n for n, unit in UNITS.items() if {*KINDS} & unit.factors.keys() and not unit.read]
+    raise FileError(f"column {header!r}", f"its units are {', '.join(names)}", place)
 
 
 def _domain(name: str) -> str:
-    """The longest domain that a name begins with; empty where there is none."""
+    """The longest domain that is a prefix of a name; empty if there is none."""
     return max((domain for domain in CONTAINS if name.startswith(domain)), key=len, default="")
 
 
 def _unwrapped(joules: np.ndarray, ranges_j: np.ndarray | None) -> np.ndarray:
-    """A counter, with its range added where it began again, if the range is known."""
+    """A counter, with its range added at each restart, if the range is known."""
     if ranges_j is None:
         return joules
     total: np.ndarray = joules + np.cumsum(np.append(0, np.diff(joules) < 0)) * ranges_j

@@ -1,8 +1,8 @@
-"""Slurm's HDF5 profile of a job, as ``sh5util`` merges it: a power a node, a second at a time.
+"""Slurm's HDF5 profile of a job, merged by ``sh5util``: the power of each node, once a second.
 
-``/Steps/STEP/Nodes/NODE/Energy`` has ``EpochTime``, whole seconds cut off, and ``Power``, whole
-watts. All steps of a job record the same node, so that a time is taken once. ``CPUFrequency``,
-where there is one, is a running mean from 0 and never read.
+``/Steps/STEP/Nodes/NODE/Energy`` has ``EpochTime``, truncated to seconds, and ``Power``, in whole
+watts. All steps of a job record the same node, so only one reading per time is used.
+``CPUFrequency``, if there is one, is a running mean from 0 and is not read.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ ABOUT = LogDescription(
     traps="times are whole seconds, powers whole watts. Each step has the node's whole power",
 )
 SECOND_S = 1.0
-"""Within which a reading was taken: its stamp is cut off to whole seconds."""
+"""The resolution of time stamps, which are truncated to seconds."""
 
 
 def recognises(head: bytes) -> bool:
-    """Whether it is HDF5 with the groups of a profile."""
+    """Whether the file is HDF5 with the groups of a profile."""
     return head.startswith(HDF5) and b"Steps" in head
 
 
@@ -40,12 +40,12 @@ def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
     """A channel for each node.
 
     Raises:
-        FileError: it is no merged profile.
+        FileError: the file is no merged profile.
         MissingExtraError: h5py is not installed.
     """
     with explain_missing():
         import h5py  # noqa: PLC0415
-    found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+    steps_by_node: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
     with readable(path):
         file = open_regular(path)
     try:
@@ -53,11 +53,11 @@ def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
             for step in profile["Steps"].values():
                 for node, series in step["Nodes"].items():
                     if "Energy" in series:
-                        found.setdefault(node, []).append(_series(series["Energy"]))
+                        steps_by_node.setdefault(node, []).append(_series(series["Energy"]))
     except Exception as error:  # h5py may raise anything
-        what = f"is no profile of Slurm ({type(error).__name__}: {error})"
-        raise FileError(what, f"make it by: {ABOUT.made_by}", str(path)) from None
-    return [_channel(node, steps) for node, steps in found.items()]
+        cause = f"is no profile of Slurm ({type(error).__name__}: {error})"
+        raise FileError(cause, f"make it by: {ABOUT.made_by}", str(path)) from None
+    return [_channel(node, steps) for node, steps in steps_by_node.items()]
 
 
 def _series(data: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -77,5 +77,5 @@ def _channel(node: str, steps: list[tuple[np.ndarray, np.ndarray]]) -> LoggedCha
         averaging_s=SECOND_S,
         stamped=True,
     )
-    # On average a stamp is half a second old; as the end of a mean over one second it is there.
+    # A reading is from the second after its stamp: it is entered as the mean of that second.
     return LoggedChannel(channel, distinct * NS + NS, power_w[first], node=node)

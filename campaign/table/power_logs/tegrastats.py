@@ -38,7 +38,7 @@ STAMP = "%m-%d-%Y %H:%M:%S"
 
 
 def recognises(head: bytes) -> bool:
-    """Whether its first line is one of tegrastats."""
+    """Whether the first line is one of tegrastats."""
     return MARKER.match(head) is not None
 
 
@@ -69,11 +69,11 @@ def read(path: Path, zone: tzinfo | None) -> list[LoggedChannel]:
             )
         except ValueError as error:
             raise FileError(f"time: {error}", "correct or remove this line", place) from None
-        found = {m["name"]: float(m["now_mw"]) for m in RAIL.finditer(match["rest"])}
-        for name, of_rail in (rails or {name: [] for name in found if name in RAILS}).items():
-            if name not in found:
+        powers_mw = {m["name"]: float(m["now_mw"]) for m in RAIL.finditer(match["rest"])}
+        for name, of_rail in (rails or {name: [] for name in powers_mw if name in RAILS}).items():
+            if name not in powers_mw:
                 raise FileError(f"no rail {name}", "complete or remove this line", place)
-            of_rail.append(found[name] * 1e-3)
+            of_rail.append(powers_mw[name] * 1e-3)
             rails[name] = of_rail
         clock = GPU_CLOCK.search(match["rest"])
         core_mhz.append(float(clock["mhz"]) if clock else np.nan)
