@@ -1,12 +1,12 @@
-"""Jobs that ran, as Slurm's accounting has them (sacct): their arms, energies and times.
+"""Jobs from Slurm's accounting (sacct): their arms, energies and times.
 
 Measured with Slurm 22.05 (docs/policy.md has the traps):
 
-- A job's energy comes from its ``.extern`` row (PrologFlags=Contain), otherwise of ``.batch``,
-  which is the first node's alone, otherwise of its only step. The allocation's row sums steps.
+- A job's energy is that of its ``.extern`` row (PrologFlags=Contain), otherwise of ``.batch``,
+  which is of the first node alone, otherwise of its only step. The allocation's row sums steps.
 - Empty and 0 mean that nothing was read. A counter that was reset gives almost 2^64.
-- A node's energy is the whole node's: jobs that share one have no energy of their own.
-- ReqCPUFreqMax is what a step asked for, of steps of srun alone; AveCPUFreq is no clock.
+- An energy is that of whole nodes: jobs that share a node have no separate energy.
+- ReqCPUFreqMax is the requested clock, only of steps of srun; AveCPUFreq is no clock.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from dvfs.input_files import FileError, read_text
 from sites.slurm_environment import run_slurm, slurm_environment
 
 MARK = "dvfs="
-"""Begins the word of a job's comment that records the entry, the setting and the arm."""
+"""Prefix of the word in a job's comment that records the entry, the setting and the arm."""
 COLUMNS = (
     *("JobID", "User", "JobName", "State", "Start", "End", "ElapsedRaw"),
     *("ConsumedEnergyRaw", "ReqCPUFreqMax", "NNodes", "NodeList", "Comment"),
 )
-"""What is read; a table may have more."""
+"""The required columns; a table may have more."""
 MORE_COLUMNS = ("JobIDRaw", "SubmitLine")
-"""What is read where it is there: SLURM_JOB_ID of an array's task, and what tells inputs apart."""
+"""Optional columns: SLURM_JOB_ID of an array's task, and the command, which identifies inputs."""
 MAKE_IT = "make it so: sacct --allusers --parsable2 --format={}"
 DELIMITER = "\x1f"
-"""Between sacct's columns where it is asked here: comments may hold what it uses by default."""
+"""The delimiter of our calls of sacct: comments may contain the default one."""
 SACCT_S = 600.0
 MOST_J = 2**63
-"""A reading from here on is a counter that was reset."""
+"""Readings from this one on come from a counter that was reset."""
 MOST_NODES = 100_000
 SHARED = "shared a node"
 FAILED_STEPS = ("FAILED", "OUT_OF_MEMORY", "NODE_FAIL", "TIMEOUT", "DEADLINE", "BOOT_FAIL")
-"""States of a step whose work is not whole. A script may cancel a step on purpose, as a monitor."""
+"""States of an incomplete step. CANCELLED is none: a script may cancel a step, as a monitor."""
 CLOCK_DIGITS = 0.006
 """Slurm shows clocks with three digits: 2.13G may be 2133 MHz."""
 
@@ -51,11 +51,11 @@ CLOCK_DIGITS = 0.006
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """A job that ran. ``mark``: the entry and setting of its comment, ``arm``: the arm; both empty
-    where the policy did not touch it. ``why_not``: why it cannot be compared, empty where it can.
-    ``energy_j``: None where there is none, and ``no_energy`` says why."""
+    if no policy was applied. ``why_not``: why it cannot be compared, empty if it can.
+    ``energy_j``: None if there is none, for the reason ``no_energy``."""
 
     id: str
-    """As sacct shows it."""
+    """The id that sacct shows."""
     raw_id: str
     """SLURM_JOB_ID in the job."""
     user: str
@@ -70,40 +70,40 @@ class Job:
     no_energy: str = ""
     why_not: str = ""
     asked_mhz: tuple[float, ...] = ()
-    """The core clocks that its steps asked for."""
+    """The core clocks that its steps requested."""
     proven: bool | None = None
-    """Whether its clocks were read back; None where nothing says so."""
+    """Whether its clocks were read back; None if not known."""
 
 
 def ask_sacct(since: str) -> str:
-    """What sacct has of all users' jobs since a date.
+    """Sacct's table of all users' jobs since a date.
 
     Raises:
-        ArgumentError: sacct is not here, fails, or gives no answer.
+        ArgumentError: sacct is not installed, fails, or times out.
     """
     argv = (
         *("sacct", "--allusers", "--parsable2", f"--delimiter={DELIMITER}", "--starttime", since),
         *("--endtime", "now", f"--format={','.join((*COLUMNS, *MORE_COLUMNS))}"),
     )
     try:
-        done = run_slurm(argv, slurm_environment(), SACCT_S)
+        process = run_slurm(argv, slurm_environment(), SACCT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ArgumentError(
             f"--since: sacct cannot be asked here ({error}); give its table: --jobs F"
         ) from None
-    if done.returncode:
+    if process.returncode:
         raise ArgumentError(
-            f"--since: sacct ended with {done.returncode}: {done.stderr.strip()[-300:]}; give its "
-            f"table: --jobs F"
+            f"--since: sacct ended with {process.returncode}: {process.stderr.strip()[-300:]}; "
+            f"give its table: --jobs F"
         )
-    return done.stdout
+    return process.stdout
 
 
 def read_jobs_file(path: Path) -> list[Job]:
     """The jobs of a table that ``sacct --parsable2`` wrote.
 
     Raises:
-        FileError: it cannot be read, or is no such table.
+        FileError: the file cannot be read, or is no such table.
     """
     return read_jobs(read_text(path), str(path))
 
@@ -122,8 +122,8 @@ def read_jobs(text: str, where: str = "sacct") -> list[Job]:
 def job_rows(
     text: str, where: str, needed: Sequence[str], make_it: str
 ) -> list[list[dict[str, str]]]:
-    """The rows of each job, its own first and then its steps', by column; ``_line`` is their line.
-    ``needed``: columns that the table must have. ``make_it``: the remedy for another table.
+    """For each job a list of rows: the job's, then its steps'. A row is column -> text, and
+    ``_line`` -> its line. ``needed``: required columns. ``make_it``: the remedy for other tables.
 
     Raises:
         FileError: a column is missing, or a row cannot be read.
@@ -145,7 +145,7 @@ def job_rows(
 
 
 def _rows(text: str, where: str, needed: Sequence[str], make_it: str) -> Iterator[dict[str, str]]:
-    """Rows by column; ``_line`` is their line. A value with a line end is put together again."""
+    """The rows, column -> text, and ``_line`` -> line. Values with line breaks are joined again."""
     lines = text.splitlines()
     header = lines[0] if lines else ""
     delimiter = header[5:6] if header.startswith("JobID") else ""
@@ -168,13 +168,13 @@ def _rows(text: str, where: str, needed: Sequence[str], make_it: str) -> Iterato
                 f"{where}:1",
             )
     begins = re.compile(rf"\d[\w+.,\[\]%-]*{re.escape(delimiter)}")
-    whole: list[tuple[int, str]] = []
+    records: list[tuple[int, str]] = []
     for number, line in enumerate(lines[1:], 2):
-        if begins.match(line) or not whole:
-            whole.append((number, line))
+        if begins.match(line) or not records:
+            records.append((number, line))
         else:  # a name or comment of several lines
-            whole[-1] = (whole[-1][0], f"{whole[-1][1]}\n{line}")
-    for number, line in whole:
+            records[-1] = (records[-1][0], f"{records[-1][1]}\n{line}")
+    for number, line in records:
         fields = line.split(delimiter, len(names) - 1)  # the last one may hold the delimiter
         if len(fields) < len(names):
             raise FileError(
@@ -217,8 +217,8 @@ def _job(rows: Sequence[dict[str, str]], where: str) -> Job:
 
 
 def failed_step(steps: Sequence[dict[str, str]]) -> str:
-    """The step of srun that failed, and how; empty where none did. The state of a job is that of
-    its script, which may go on after a step and end well."""
+    """The step of srun that failed, and its state; empty if none failed. The state of a job is that
+    of its script, which may continue after a failed step and succeed."""
     for step in steps:
         number, state = step["JobID"].partition(".")[2], step.get("State", "").partition(" ")[0]
         if number.isdigit() and state in FAILED_STEPS:
@@ -227,7 +227,7 @@ def failed_step(steps: Sequence[dict[str, str]]) -> str:
 
 
 def marked(comment: str) -> tuple[str, str]:
-    """The entry's mark and the arm that a comment records; the last one counts."""
+    """The entry's mark and the arm in a comment; the last ones if there are several."""
     for word in reversed(comment.split()):
         if word.startswith(MARK):
             mark, _, arm = word.removeprefix(MARK).rpartition(":")
@@ -236,7 +236,7 @@ def marked(comment: str) -> tuple[str, str]:
 
 
 def job_energy(job: dict[str, str], steps: Sequence[dict[str, str]]) -> tuple[float | None, str]:
-    """The energy of a job in J, or why there is none."""
+    """The energy of a job in J, or None and the reason."""
     by_step = {step["JobID"].partition(".")[2]: step for step in steps}
     if "extern" in by_step:
         row = by_step["extern"]
@@ -252,7 +252,7 @@ def job_energy(job: dict[str, str], steps: Sequence[dict[str, str]]) -> tuple[fl
 
 
 def row_energy(row: dict[str, str]) -> tuple[float | None, str]:
-    """The energy of a row in J, or why there is none."""
+    """The energy of a row in J, or None and the reason."""
     value = _number(row["ConsumedEnergyRaw"])
     if not value:
         return None, "no energy was read"
@@ -262,7 +262,7 @@ def row_energy(row: dict[str, str]) -> tuple[float | None, str]:
 
 
 def without_shared(jobs: Sequence[Job]) -> list[Job]:
-    """The jobs; those that shared a node with another one have no energy of their own."""
+    """The jobs, without the energies of those that shared a node with another job."""
     shared = sharing([(job.start_s, job.end_s, job.nodes) for job in jobs])
     return [
         replace(job, energy_j=None, no_energy=SHARED) if i in shared else job
@@ -271,20 +271,20 @@ def without_shared(jobs: Sequence[Job]) -> list[Job]:
 
 
 def sharing(uses: Sequence[tuple[float, float, Sequence[str]]]) -> set[int]:
-    """Which uses of nodes, each with its start and end in s, share a node with another one."""
+    """The indices of uses (start in s, end in s, nodes) that share a node with another one."""
     by_node: dict[str, list[int]] = defaultdict(list)
     for i, (*_, nodes) in enumerate(uses):
         for node in nodes:
             by_node[node].append(i)
     shared: set[int] = set()
-    for on_node in by_node.values():
-        on_node.sort(key=lambda i: uses[i][0])
-        last = -1
-        for i in on_node:
-            if last >= 0 and uses[i][0] < uses[last][1]:
-                shared |= {i, last}
-            if last < 0 or uses[i][1] > uses[last][1]:
-                last = i
+    for node_uses in by_node.values():
+        node_uses.sort(key=lambda i: uses[i][0])
+        latest = -1
+        for i in node_uses:
+            if latest >= 0 and uses[i][0] < uses[latest][1]:
+                shared |= {i, latest}
+            if latest < 0 or uses[i][1] > uses[latest][1]:
+                latest = i
     return shared
 
 
@@ -293,7 +293,7 @@ def _number(text: str) -> float | None:
 
 
 def time_of(row: dict[str, str], name: str, where: str) -> float:
-    """A local time of sacct in s; of a job that still runs the present one."""
+    """A local time of sacct as Unix time in s; the present time for a job that still runs."""
     text = row[name]
     if text in ("Unknown", "None", ""):
         return datetime.datetime.now().timestamp()
@@ -309,11 +309,11 @@ def time_of(row: dict[str, str], name: str, where: str) -> float:
 
 
 def clock_mhz(text: str) -> float | None:
-    """A clock as sacct shows it, in MHz: ``2.40G``, ``852M``; None where it shows none."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG]?)", text)
-    if found is None or float(found[1]) == 0.0:
+    """The clock in MHz in a text of sacct (``2.40G``, ``852M``); None if there is none."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG]?)", text)
+    if match is None or float(match[1]) == 0.0:
         return None
-    return float(found[1]) * {"": 1e-3, "K": 1e-3, "M": 1.0, "G": 1e3}[found[2]]
+    return float(match[1]) * {"": 1e-3, "K": 1e-3, "M": 1.0, "G": 1e3}[match[2]]
 
 
 def expand_nodes(text: str, where: str = "NodeList") -> list[str]:

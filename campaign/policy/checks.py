@@ -1,4 +1,4 @@
-"""Whether a policy can be applied: by its dates, its site's legal settings, and this cluster."""
+"""Checks that a policy can be applied: its dates, its site's legal settings, and this cluster."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from sites.slurm_clocks import ask_here, read_configuration, slurm_clocks
 
 @dataclass(frozen=True)
 class Cluster:
-    """What Slurm says here. ``configuration``: of ``scontrol show config``; ``partitions``: their
-    names. Both are empty where there is no Slurm."""
+    """The Slurm on this host. ``configuration``: from ``scontrol show config``; ``partitions``:
+    names. Both are empty if there is no Slurm."""
 
     configuration: Mapping[str, str]
     partitions: Sequence[str]
@@ -34,8 +34,7 @@ def this_cluster() -> Cluster:
 
 
 def site_of(policy: Policy, file: Path, named: str | None) -> Site:
-    """The site that is ``named`` (a built-in's name or a path), by default the policy's: a built-in
-    one.
+    """The site ``named`` (a built-in's name or a path); by default the policy's.
 
     Raises:
         FileError: there is no such site file, or it is wrong.
@@ -46,10 +45,10 @@ def site_of(policy: Policy, file: Path, named: str | None) -> Site:
 
 
 def check_dates(policy: Policy, source: Source, today: datetime.date) -> None:
-    """Refuse a policy that has expired.
+    """Check that a policy has not expired.
 
     Raises:
-        FileError: it has.
+        FileError: it has expired.
     """
     if policy.until < today:
         raise source.error(
@@ -58,10 +57,10 @@ def check_dates(policy: Policy, source: Source, today: datetime.date) -> None:
 
 
 def check_legal(policy: Policy, source: Source, site: Site) -> None:
-    """Refuse settings that are not legal at a site, and another site's policy.
+    """Check that a policy is for a site, and that its settings are legal there.
 
     Raises:
-        FileError: it is another site's, or an entry's setting is not legal.
+        FileError: the policy is for another site, or an entry's setting is not legal.
     """
     if site.name != policy.site:
         raise source.error(
@@ -69,17 +68,17 @@ def check_legal(policy: Policy, source: Source, site: Site) -> None:
         )
     for entry in policy.all_entries:
         if entry.clocks.clocks not in {setting.clocks for setting in site.settings}:
-            near = sorted(site.settings, key=lambda one: _distance(entry, one.clocks))[:3]
+            nearest = sorted(site.settings, key=lambda s: _distance(entry, s.clocks))[:3]
             raise source.error(
                 (*_key(policy, entry), "setting"),
                 f"entry {entry.name!r}: {entry.clocks}: not a legal setting of {site.name}",
-                f"the nearest: {'; '.join(map(str, near))}",
+                f"the nearest: {'; '.join(map(str, nearest))}",
             )
 
 
 def _distance(entry: Entry, clocks: tuple[float | None, float | None]) -> float:
     pairs = zip(entry.clocks.clocks, clocks, strict=True)
-    return sum(abs((one or 0.0) - (other or 0.0)) for one, other in pairs)
+    return sum(abs((entry_mhz or 0.0) - (legal_mhz or 0.0)) for entry_mhz, legal_mhz in pairs)
 
 
 def _key(policy: Policy, entry: Entry) -> tuple[str | int, ...]:
@@ -88,16 +87,16 @@ def _key(policy: Policy, entry: Entry) -> tuple[str | int, ...]:
 
 
 def check_cluster(policy: Policy, source: Source, cluster: Cluster) -> None:
-    """Refuse another cluster's policy, and entries whose partitions are not there.
+    """Check that a policy is for this cluster, and that its partitions exist.
 
     Raises:
-        FileError: see above.
+        FileError: the policy is for another cluster, or no partition matches an entry.
     """
-    here = cluster.configuration.get("ClusterName")
-    if here and policy.cluster and here.lower() != policy.cluster.lower():
+    cluster_name = cluster.configuration.get("ClusterName")
+    if cluster_name and policy.cluster and cluster_name.lower() != policy.cluster.lower():
         raise source.error(
             ("cluster",),
-            f"the policy is for cluster {policy.cluster!r}, and this is {here!r}",
+            f"the policy is for cluster {policy.cluster!r}, and this is {cluster_name!r}",
             "check it there, or correct the name",
         )
     for entry in policy.entries if cluster.partitions else ():
@@ -111,22 +110,24 @@ def check_cluster(policy: Policy, source: Source, cluster: Cluster) -> None:
 
 
 def obstacles(policy: Policy, cluster: Cluster, root: Path = Path("/")) -> list[str]:
-    """What of this cluster's configuration keeps a policy from being applied or verified, a
-    sentence each; none where there is no Slurm."""
+    """The obstacles in this cluster's configuration to applying or verifying a policy, a sentence
+    each; empty if there is no Slurm."""
     configuration = cluster.configuration
     if not configuration:
         return []
-    found = list(slurm_clocks(configuration, policy.device, root).obstacles)
+    problems = list(slurm_clocks(configuration, policy.device, root).obstacles)
     filters = configuration.get("CliFilterPlugins", "(null)")
     if "lua" not in filters:
-        found.append(f"CliFilterPlugins={filters}: the form slurm-cli-filter needs cli_filter/lua")
+        problems.append(
+            f"CliFilterPlugins={filters}: the form slurm-cli-filter needs cli_filter/lua"
+        )
     flags = configuration.get("AccountingStoreFlags", "(null)")
     if "job_comment" not in flags.lower():
-        found.append(
+        problems.append(
             f"AccountingStoreFlags={flags}: without job_comment sacct does not have the comments "
             "by which campaign verify knows control jobs"
         )
-    return found
+    return problems
 
 
 def check_policy(
@@ -136,10 +137,10 @@ def check_policy(
     site: Site | None,
     cluster: Cluster,
 ) -> None:
-    """Refuse a policy that cannot be applied; ``site``: where its file is known.
+    """Check that a policy can be applied. ``site``: None if its file is not known.
 
     Raises:
-        FileError: with all that is wrong.
+        FileError: all errors together.
     """
     checks = [
         partial(check_dates, policy, source, today),

@@ -1,8 +1,8 @@
-"""What `campaign exec` needs of its site file and policy, checked, in plain values.
+"""The checked values of the site file and the policy that `campaign exec` needs.
 
-To read and check the files takes longer than all else that `exec` does. So the outcome is kept for
-the day in the user's cache, a file for each pair of files, and taken while both files have the same
-text. It is read only where it is this user's alone.
+Reading and checking the files takes longer than the rest of `exec`. The result is therefore cached
+for the day, with a cache file for each pair of files, and is valid while both have the same text.
+It is read only if it belongs to this user alone.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class NodeMeter:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSite:
-    """What setting and measuring need of a site."""
+    """The parts of a site that setting clocks and measuring need."""
 
     name: str
     is_simulated: bool
@@ -72,9 +72,9 @@ class NodeSite:
 
 
 def checked_inputs(site: str | None, policy: str | None) -> tuple[NodeSite, Orders | None]:
-    """The site, and what the policy orders where one is named and may be applied here today.
-
-    ``site``: a built-in's name or a path; None: the policy's. ``policy``: its path.
+    """The site, and the orders of the policy, if one is named, after checking that it may be
+    applied here today. ``site``: a built-in's name or a path; None: the policy's. ``policy``: its
+    path.
 
     Raises:
         FileError: with file, line, key, what was found and what would be right.
@@ -82,18 +82,18 @@ def checked_inputs(site: str | None, policy: str | None) -> tuple[NodeSite, Orde
     cluster = os.environ.get("SLURM_CLUSTER_NAME", "")
     place = str(Path(site).absolute()) if site is not None and site.endswith(".toml") else site
     pair = [place, None if policy is None else str(Path(policy).absolute()), cluster]
-    given = [*pair, str(datetime.date.today()), FORMAT]
+    stamped = [*pair, str(datetime.date.today()), FORMAT]
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
     folder = Path(home, "dvfs-campaign", "exec")
     name = hashlib.sha256(json.dumps(pair).encode()).hexdigest()[:24] + ".json"
     with contextlib.suppress(OSError, OwnershipError, ValueError, KeyError, TypeError):
-        kept = json.loads(_read_kept(folder, name))
-        if kept["stamp"] == _stamp(given, kept["files"]):
-            return _taken(kept)
+        record = json.loads(_read_cache(folder, name))
+        if record["stamp"] == _stamp(stamped, record["files"]):
+            return _from_cache(record)
     node, orders, files = _check(site, policy, cluster)
     document = {
         "files": files,
-        "stamp": _stamp(given, files),
+        "stamp": _stamp(stamped, files),
         "controls": {node.clocks.control: CONTROLS[node.clocks.control]},
         "meters": {meter.kind: METERS[meter.kind] for meter in node.meters},
         "site": asdict(node),
@@ -109,24 +109,24 @@ def checked_inputs(site: str | None, policy: str | None) -> tuple[NodeSite, Orde
     return node, orders
 
 
-def _stamp(given: Sequence[Any], files: Sequence[str]) -> str:
-    """What changes when a new check is due."""
-    stamp = hashlib.sha256(json.dumps(given).encode())
+def _stamp(stamped: Sequence[Any], files: Sequence[str]) -> str:
+    """A hash that differs if a new check is needed."""
+    stamp = hashlib.sha256(json.dumps(stamped).encode())
     for path in files:
         stamp.update(hashlib.sha256(Path(path).read_bytes()).digest())
     return stamp.hexdigest()
 
 
-def _read_kept(folder: Path, name: str) -> str:
-    opened = open_folder(folder)
+def _read_cache(folder: Path, name: str) -> str:
+    descriptor = open_folder(folder)
     try:
-        return read_owned(opened, folder, name)
+        return read_owned(descriptor, folder, name)
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
-def _taken(kept: Mapping[str, Any]) -> tuple[NodeSite, Orders | None]:
-    site, clocks, orders = kept["site"], kept["site"]["clocks"], kept["orders"]
+def _from_cache(record: Mapping[str, Any]) -> tuple[NodeSite, Orders | None]:
+    site, clocks, orders = record["site"], record["site"]["clocks"], record["orders"]
     voltage = clocks["core_voltage"] and CoreVoltage(**clocks["core_voltage"])
     node = NodeSite(
         name=site["name"],
@@ -137,18 +137,18 @@ def _taken(kept: Mapping[str, Any]) -> tuple[NodeSite, Orders | None]:
     )
     if orders is not None:
         entries = (
-            Order(**one | {"setting": Setting(**one["setting"])}) for one in orders["entries"]
+            Order(**order | {"setting": Setting(**order["setting"])}) for order in orders["entries"]
         )
         orders = Orders(**orders | {"entries": tuple(entries)})
-    CONTROLS.checked |= kept["controls"]
-    METERS.checked |= kept["meters"]
+    CONTROLS.checked |= record["controls"]
+    METERS.checked |= record["meters"]
     return node, orders
 
 
 def _check(
     named: str | None, policy: str | None, cluster: str
 ) -> tuple[NodeSite, Orders | None, list[str]]:
-    """Both, and the files that were read."""
+    """The site, the orders, and the files that were read."""
     from sites.site_reading import find_site, read_site  # noqa: PLC0415
 
     if policy is None:
@@ -158,22 +158,22 @@ def _check(
     from campaign.policy.policy_file import read_policy  # noqa: PLC0415
 
     path = Path(policy)
-    read, source = read_policy(path)
-    file = find_site(read.site, path.parent) if named is None else find_site(named, Path())
+    checked, source = read_policy(path)
+    file = find_site(checked.site, path.parent) if named is None else find_site(named, Path())
     site, today = read_site(file), datetime.date.today()
-    here = Cluster({"ClusterName": cluster} if cluster else {}, ())
-    check_policy(read, source, today, site, here)
+    local = Cluster({"ClusterName": cluster} if cluster else {}, ())
+    check_policy(checked, source, today, site, local)
     files = [str(file.absolute()), str(path.absolute())]
-    return node_site(site), _as_site_has(read.orders(today), site), files
+    return node_site(site), _with_site_settings(checked.orders(today), site), files
 
 
-def _as_site_has(orders: Orders, site: Site) -> Orders:
-    """With the names that the site has for the second clock: a policy calls it ``mem_mhz``."""
-    of_site = {
+def _with_site_settings(orders: Orders, site: Site) -> Orders:
+    """The orders with the site's name of the second clock: a policy calls it ``mem_mhz``."""
+    settings = {
         setting.clocks: replace(setting, power_limit_w=None, profile=None)
         for setting in site.settings
     }
-    entries = (replace(one, setting=of_site[one.setting.clocks]) for one in orders.entries)
+    entries = (replace(order, setting=settings[order.setting.clocks]) for order in orders.entries)
     return replace(orders, entries=tuple(entries))
 
 

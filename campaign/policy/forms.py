@@ -1,6 +1,6 @@
-"""What an administrator copies to apply a policy: a form for each way of setting clocks.
+"""The files that an administrator copies to apply a policy: a form for each way to set clocks.
 
-A form is a function from a policy and a day to files: name -> text. It has the clocks of every
+A form is a function from a policy and a day to files: name -> text. They have the clocks of every
 entry that holds on that day, the most specific first.
 """
 
@@ -24,17 +24,17 @@ CLI_FILTER = Path(__file__).with_name("cli_filter.lua")
 
 @dataclass(frozen=True)
 class Form:
-    """A way to apply a policy. ``summary``: for people. ``known``: the keys of a match that it
-    knows. ``files``: the function. ``empty``: whether it can be written without entries, which
-    ends a policy that is installed."""
+    """A way to apply a policy. ``summary``: a description for users. ``match_keys``: the supported
+    keys of a match. ``files``: the function. ``empty``: whether files without entries, which end an
+    installed policy, can be written."""
 
     summary: str
-    known: Collection[str]
+    match_keys: Collection[str]
     files: Callable[[Policy, datetime.date], dict[str, str]]
     empty: bool = False
 
 
-def _held(policy: Policy, today: datetime.date) -> list[Entry]:
+def _active_entries(policy: Policy, today: datetime.date) -> list[Entry]:
     return list(policy.in_order(today))
 
 
@@ -72,7 +72,7 @@ def slurm_cli_filter(policy: Policy, today: datetime.date) -> dict[str, str]:
         f"  opt_out_variable = {_lua(policy.opt_out.variable)},",
         "  entries = {",
     ]
-    for entry in _held(policy, today):
+    for entry in _active_entries(policy, today):
         option, value = _flag(policy, entry)
         match = {} if entry.match is None else entry.match.given
         pairs = ", ".join(f"{key} = {_lua(pattern)}" for key, pattern in match.items())
@@ -170,7 +170,7 @@ JOB_VARIABLES = {
 def environment(policy: Policy, today: datetime.date) -> dict[str, str]:
     """A file of POSIX shell that a job script reads, for sites without the filter."""
     choices = ""
-    for entry in _held(policy, today):
+    for entry in _active_entries(policy, today):
         option, value = _flag(policy, entry)
         apply = f"dvfs_apply {shlex.quote(entry.mark)} {VARIABLES[option]} {shlex.quote(value)}"
         last = _last(policy, entry)
@@ -183,14 +183,14 @@ def environment(policy: Policy, today: datetime.date) -> dict[str, str]:
         ]
         condition = " && ".join(tests) or "true"
         choices += f"    if {condition}; then\n        {apply}\n        return 0\n    fi\n"
-    other = ""
+    guard = ""
     if policy.cluster:
-        other = f'    [ "${{SLURM_CLUSTER_NAME:-}}" = {shlex.quote(policy.cluster)} ] || return 0\n'
+        guard = f'    [ "${{SLURM_CLUSTER_NAME:-}}" = {shlex.quote(policy.cluster)} ] || return 0\n'
     text = ENVIRONMENT.format(
         until=policy.until,
         opt_out=policy.opt_out.variable,
         opt_out_word=shlex.quote(policy.opt_out.comment),
-        other_cluster=other,
+        other_cluster=guard,
         choices=choices,
         seed=policy.seed,
         threshold=policy.control_threshold,
@@ -260,7 +260,7 @@ def geopm(policy: Policy, today: datetime.date) -> dict[str, str]:
         ArgumentError: the clocks are a GPU's, which the agent sets beside a CPU clock alone.
     """
     files = {}
-    for entry in _held(policy, today):
+    for entry in _active_entries(policy, today):
         core_mhz, mem_mhz = entry.clocks.clocks
         if policy.device != "cpu" or core_mhz is None:
             raise ArgumentError(
@@ -282,7 +282,7 @@ def ear(policy: Policy, today: datetime.date) -> dict[str, str]:
         ArgumentError: the clocks are not a CPU's core clock alone.
     """
     lines = ["# Jobs -> options of srun and sbatch, for users whom ear.conf authorises", ""]
-    for entry in _held(policy, today):
+    for entry in _active_entries(policy, today):
         core_mhz, mem_mhz = entry.clocks.clocks
         if policy.device != "cpu" or core_mhz is None or mem_mhz is not None:
             raise ArgumentError(
@@ -329,12 +329,12 @@ def install(policy: Policy, form: str, folder: Path, today: datetime.date) -> li
             folder cannot be written.
     """
     chosen = FORMS[form]
-    if not _held(policy, today) and not chosen.empty:
+    if not _active_entries(policy, today) and not chosen.empty:
         raise ArgumentError(f"no entry holds on {today}; write a new policy, or correct `until`")
-    for entry, key in _unknown(policy, chosen.known, today):
+    for entry, key in _unknown(policy, chosen.match_keys, today):
         raise ArgumentError(
             f"entry {entry.name!r}: matches by {key}, which {form} does not know; it knows "
-            f"{', '.join(chosen.known)}: edit the match"
+            f"{', '.join(chosen.match_keys)}: edit the match"
         )
     files = chosen.files(policy, today)
     try:
@@ -349,9 +349,9 @@ def install(policy: Policy, form: str, folder: Path, today: datetime.date) -> li
 
 
 def _unknown(
-    policy: Policy, known: Collection[str], today: datetime.date
+    policy: Policy, match_keys: Collection[str], today: datetime.date
 ) -> Iterator[tuple[Entry, str]]:
-    for entry in _held(policy, today):
+    for entry in _active_entries(policy, today):
         for key in entry.match.given if entry.match is not None else ():
-            if key not in known:
+            if key not in match_keys:
                 yield entry, key

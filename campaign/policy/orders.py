@@ -1,4 +1,4 @@
-"""What a policy orders today, in plain values: what `campaign exec` applies, and keeps as JSON."""
+"""A policy's orders of a day in plain values, which `campaign exec` applies and stores as JSON."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dvfs.errors import ArgumentError
 from dvfs.setting import Setting
 
 POLICY, CONTROL = "policy", "control"
-"""The arms: jobs that get their entry's setting, and jobs that are left at the cluster's
-defaults, which the first are compared with."""
+"""The arms: jobs that get their entry's setting, and the jobs at the cluster's defaults with which
+they are compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,8 @@ class Order:
 
 @dataclass(frozen=True, kw_only=True)
 class Orders:
-    """The entries, the most specific first, and who is left alone: see :class:`Policy`."""
+    """The entries, the most specific first, and the rules for control jobs and opting out: see
+    :class:`Policy`."""
 
     entries: tuple[Order, ...]
     seed: int
@@ -38,10 +39,10 @@ class Orders:
     variable: str
 
     def order(self, kernel: str | None, job: Mapping[str, str]) -> Order | None:
-        """The entry of a name or kernel, by default that of a job.
+        """The entry of a name or kernel; by default the job's.
 
         Raises:
-            ArgumentError: none has the name, or it holds no more.
+            ArgumentError: no entry has the name, or it is no longer applied.
         """
         if kernel is None:
             held = (entry for entry in self.entries if entry.holds)
@@ -67,7 +68,7 @@ class Orders:
 
 
 def fits(match: Mapping[str, str], job: Mapping[str, str]) -> bool:
-    """Whether a job with these values matches; a value that is not known matches nothing."""
+    """Whether a job with these values matches; an unknown value does not."""
     return all(
         name in job and fnmatch.fnmatchcase(job[name], pattern) for name, pattern in match.items()
     )

@@ -1,4 +1,4 @@
-"""The policy file: which setting each job of a cluster gets, and what that is to save.
+"""The policy file: the setting of each job of a cluster, and the saving that it promises.
 
 A TOML file that `campaign policy` writes and a person edits. An entry has a match, a setting and a
 promise. Of the entries that match a job, the most specific is applied: the one with the most keys
@@ -76,13 +76,13 @@ class Match(FileModel):
 
     @property
     def given(self) -> dict[str, str]:
-        """The keys that are given, with their patterns."""
-        found = {name: getattr(self, name) for name in MATCH_KEYS}
-        return {name: pattern for name, pattern in found.items() if pattern is not None}
+        """Key -> pattern, for the keys that the match has."""
+        patterns = {name: getattr(self, name) for name in MATCH_KEYS}
+        return {name: pattern for name, pattern in patterns.items() if pattern is not None}
 
     @property
     def specificity(self) -> tuple[int, int]:
-        """How many keys are given, and how many of their characters are no wildcard."""
+        """The number of keys, and of the characters in their patterns that are no wildcard."""
         return len(self.given), sum(len(re.sub("[*?]", "", p)) for p in self.given.values())
 
     def fits(self, job: Mapping[str, str]) -> bool:
@@ -119,10 +119,10 @@ class Promise(FileModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _pairs(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        return {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
+    def _pairs(cls, fields: Any) -> Any:
+        if not isinstance(fields, dict):
+            return fields
+        return {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -162,7 +162,7 @@ class Entry(FileModel):
 
     @property
     def specificity(self) -> tuple[int, int]:
-        """Of the match; the default entry's is the least."""
+        """The specificity of the match; the least one for the default entry."""
         return (0, 0) if self.match is None else self.match.specificity
 
     @property
@@ -270,7 +270,7 @@ class Policy(FileModel):
         return arm_of(self.seed, self.control_threshold, job_id)
 
     def orders(self, today: datetime.date) -> Orders:
-        """What is applied on a day; entries that hold no more are the last."""
+        """The orders of a day; entries that are not applied come last."""
         held = list(self.in_order(today))
         return Orders(
             entries=tuple(
@@ -282,7 +282,7 @@ class Policy(FileModel):
                     mark=entry.mark,
                     holds=entry in held,
                 )
-                for entry in [*held, *(one for one in self.all_entries if one not in held)]
+                for entry in [*held, *(entry for entry in self.all_entries if entry not in held)]
             ),
             seed=self.seed,
             control_threshold=self.control_threshold,

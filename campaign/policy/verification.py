@@ -1,4 +1,4 @@
-"""Whether a policy keeps what it promises: its jobs beside control jobs that ran."""
+"""Checks of a policy's promises: its jobs are compared with control jobs."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from dvfs.input_files import FileError, read_text
 
 KEPT, BROKEN, OPEN, NO_PROMISE = "kept", "not kept", "open", "no promise"
 FEWEST_USERS = 6
-"""From so many users on, jobs of one user are taken for alike in what they gain; with fewer, jobs
-of one user and input."""
+"""With at least this many users, a cluster of the estimate is the jobs of one user; with fewer, the
+jobs of one user and input."""
 MOST_MORE = 1e7
 FALSE_ALARMS = 0.05
-"""How often a policy whose promises are all kept may be called not kept."""
+"""The probability that a policy that keeps all promises is called not kept."""
 LEAST_CHANGE_PCT = -100.0 + 1e-6
 """The logarithm of a ratio needs one above 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EntryVerdict:
-    """What became of an entry. ``saving_pct`` and ``slowdown_pct``: delivered, with 95 % intervals
-    (low, high), None where nothing can be compared. ``because``: which of the two decides, or is
-    not sure yet. ``policy_jobs``, ``control_jobs``, ``users``: of the jobs that are compared.
-    ``more_jobs``: how many more jobs of the same mix would decide, None where that is not known or
-    not needed. ``apart``: reason -> jobs of the entry that are not compared."""
+    """The verdict on an entry. ``saving_pct`` and ``slowdown_pct``: measured, with 95 % intervals
+    (low, high), None if nothing can be compared. ``because``: which of the two decides, or is still
+    uncertain. ``policy_jobs``, ``control_jobs``, ``users``: numbers of the compared jobs.
+    ``more_jobs``: how many more jobs of the same mix would decide, None if not known or not needed.
+    ``apart``: reason -> number of the entry's jobs that are not compared."""
 
     entry: str
     kernel: str | None
@@ -57,7 +57,7 @@ class EntryVerdict:
 
     @property
     def is_kept(self) -> bool | None:
-        """Whether the promise was kept; None where that is open, or nothing was promised."""
+        """Whether the promise was kept; None if that is open, or nothing was promised."""
         return {KEPT: True, BROKEN: False}.get(self.verdict)
 
     def as_dict(self) -> dict[str, Any]:
@@ -70,29 +70,29 @@ class EntryVerdict:
 
 @dataclass(frozen=True)
 class Verification:
-    """The verdict of each entry, and the marks of jobs that no entry has (another policy's, or of
-    a setting that was changed since) with how many jobs have them."""
+    """The verdict on each entry. ``other_marks``: mark -> number of jobs, for marks of no entry:
+    another policy's, or of a setting that was changed since."""
 
     verdicts: tuple[EntryVerdict, ...]
     other_marks: dict[str, int]
 
 
 def verify(policy: Policy, jobs: Iterable[Job]) -> Verification:
-    """Compare what each entry promises with its jobs, which their comments or records name."""
+    """Compare each entry's promise with its jobs, whose comments or records have its mark."""
     by_mark: dict[str, list[Job]] = defaultdict(list)
     for job in jobs:
         by_mark[job.mark].append(job)
     by_mark.pop("", None)
     delivered = [_delivered(policy, e, by_mark.pop(e.mark, [])) for e in policy.all_entries]
-    broken = _surely_broken([one.p_kept for one in delivered])
-    promises = sum(one.p_kept is not None for one in delivered)
-    verdicts = [_verdict(one, number in broken, promises) for number, one in enumerate(delivered)]
+    broken = _surely_broken([entry.p_kept for entry in delivered])
+    promises = sum(entry.p_kept is not None for entry in delivered)
+    verdicts = [_verdict(entry, i in broken, promises) for i, entry in enumerate(delivered)]
     return Verification(tuple(verdicts), {mark: len(jobs) for mark, jobs in by_mark.items()})
 
 
 def _surely_broken(p_kept: Sequence[float | None]) -> set[int]:
-    """Which promises are surely not kept: with all entries together at most 5 % false alarms (Holm
-    1979). None is no promise, or one without jobs."""
+    """The indices of the promises that are not kept, with at most 5 % false alarms over all entries
+    (Holm 1979). ``p_kept``: None for no promise, or no jobs."""
     by_p = sorted((p, number) for number, p in enumerate(p_kept) if p is not None)
     broken: set[int] = set()
     for rank, (p, number) in enumerate(by_p):
@@ -104,7 +104,7 @@ def _surely_broken(p_kept: Sequence[float | None]) -> set[int]:
 
 @dataclass(frozen=True)
 class _Delivered:
-    """An entry, its jobs that are compared, the changes of energy and time, and the jobs apart."""
+    """An entry, its compared jobs, their changes of energy and time, and the jobs left out."""
 
     entry: Entry
     jobs: Sequence[Job]
@@ -114,73 +114,73 @@ class _Delivered:
 
     @property
     def limits(self) -> dict[str, tuple[ArmChange, float]]:
-        """What is compared with the promise, and the most that it may change, in %."""
+        """Name -> the change to compare with the promise, and its promised upper limit in %."""
         promise = self.entry.promise
         if promise is None:
             return {}
         most_energy_pct = max(-promise.saving_pct_95[0], LEAST_CHANGE_PCT)
         most_time_pct = max(promise.slowdown_pct_95[1], LEAST_CHANGE_PCT)
-        both = {"saving": (self.energy, most_energy_pct), "slowdown": (self.time, most_time_pct)}
-        return {name: (one, most) for name, (one, most) in both.items() if one is not None}
+        pairs = {"saving": (self.energy, most_energy_pct), "slowdown": (self.time, most_time_pct)}
+        return {name: (change, most) for name, (change, most) in pairs.items() if change}
 
     @property
     def p_each(self) -> dict[str, float]:
-        """The p of a saving and of a slowdown that are as promised."""
+        """The p-values of the hypotheses that the saving, and the slowdown, are as promised."""
         return {name: change.p_at_most(most) for name, (change, most) in self.limits.items()}
 
     @property
     def p_kept(self) -> float | None:
-        """The p of a promise that is kept, by the less likely of the two (Bonferroni)."""
+        """The p-value of the hypothesis that the promise is kept (Bonferroni)."""
         return 2.0 * min(self.p_each.values()) if self.limits else None
 
 
 def _delivered(policy: Policy, entry: Entry, jobs: Sequence[Job]) -> _Delivered:
-    apart: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
     followed: list[Job] = []
     for job in jobs:
         why = job.why_not or _did_not_follow(policy, entry, job)
         if why:
-            apart[why] += 1
+            reasons[why] += 1
         else:
             followed.append(job)
     compared = _in_both_arms(followed)
-    apart["no job of the other arm by the same user with the same input"] += len(followed) - len(
+    reasons["no job of the other arm by the same user with the same input"] += len(followed) - len(
         compared
     )
     with_energy = _in_both_arms([job for job in compared if job.energy_j is not None])
-    apart.update(job.no_energy for job in compared if job.energy_j is None)
+    reasons.update(job.no_energy for job in compared if job.energy_j is None)
     return _Delivered(
         entry,
         compared,
         _change(with_energy, lambda job: job.energy_j or math.nan),
         _change(compared, lambda job: job.time_s),
-        {why: count for why, count in apart.items() if count},
+        {why: count for why, count in reasons.items() if count},
     )
 
 
-def _verdict(one: _Delivered, is_broken: bool, promises: int) -> EntryVerdict:
-    energy, time = one.energy, one.time
-    verdict, because, more = _judged(one, is_broken, promises)
+def _verdict(delivered: _Delivered, is_broken: bool, promises: int) -> EntryVerdict:
+    energy, time = delivered.energy, delivered.time
+    verdict, because, more = _judge(delivered, is_broken, promises)
     return EntryVerdict(
-        entry=one.entry.name,
-        kernel=one.entry.kernel,
+        entry=delivered.entry.name,
+        kernel=delivered.entry.kernel,
         verdict=verdict,
         because=because,
-        policy_jobs=sum(job.arm == POLICY for job in one.jobs),
-        control_jobs=sum(job.arm == CONTROL for job in one.jobs),
-        users=len({job.user for job in one.jobs}),
-        promise=one.entry.promise,
+        policy_jobs=sum(job.arm == POLICY for job in delivered.jobs),
+        control_jobs=sum(job.arm == CONTROL for job in delivered.jobs),
+        users=len({job.user for job in delivered.jobs}),
+        promise=delivered.entry.promise,
         saving_pct=None if energy is None else -energy.change_pct,
         saving_pct_95=None if energy is None else (-energy.high_pct, -energy.low_pct),
         slowdown_pct=None if time is None else time.change_pct,
         slowdown_pct_95=None if time is None else (time.low_pct, time.high_pct),
         more_jobs=more,
-        apart=one.apart,
+        apart=delivered.apart,
     )
 
 
 def _in_both_arms(jobs: Sequence[Job]) -> list[Job]:
-    """Those whose user and input have jobs of both arms."""
+    """The jobs whose user and input have jobs in both arms."""
     arms: dict[tuple[str, str], set[str]] = defaultdict(set)
     for job in jobs:
         arms[job.user, job.input].add(job.arm)
@@ -188,7 +188,7 @@ def _in_both_arms(jobs: Sequence[Job]) -> list[Job]:
 
 
 def _did_not_follow(policy: Policy, entry: Entry, job: Job) -> str:
-    """Why a job was not at the clocks of its arm; empty where it was, or where nothing says so."""
+    """The reason why a job did not run at its arm's clocks; empty if it did or nothing shows it."""
     if job.arm not in (POLICY, CONTROL):
         return f"arm {job.arm or '-'}"
     if job.proven is not None:
@@ -196,15 +196,15 @@ def _did_not_follow(policy: Policy, entry: Entry, job: Job) -> str:
     core_mhz = entry.clocks.core_mhz
     if policy.device != "cpu" or core_mhz is None:
         return ""  # sacct does not show a GPU's clocks
-    asked = [abs(mhz / core_mhz - 1.0) <= CLOCK_DIGITS for mhz in job.asked_mhz]
+    as_asked = [abs(mhz / core_mhz - 1.0) <= CLOCK_DIGITS for mhz in job.asked_mhz]
     if job.arm == CONTROL:
         return "a control job whose steps asked for a clock" if job.asked_mhz else ""
-    return "" if asked and all(asked) else "no step asked for the clock"
+    return "" if as_asked and all(as_asked) else "no step asked for the clock"
 
 
 def _change(jobs: Sequence[Job], value: Callable[[Job], float]) -> ArmChange | None:
-    """The change by the policy: blocks are users and inputs, clusters users where there are
-    enough."""
+    """The change by the policy. Blocks are pairs of user and input; clusters are users if there are
+    enough, else blocks."""
     if not jobs:
         return None
     users = [job.user for job in jobs]
@@ -223,15 +223,15 @@ def _numbered(keys: Sequence[Any]) -> np.ndarray:
     return np.array([number.setdefault(key, len(number)) for key in keys], np.int64)
 
 
-def _judged(one: _Delivered, is_broken: bool, promises: int) -> tuple[str, str, int | None]:
-    """The verdict, what decides it, and how many more jobs would decide an open one.
+def _judge(delivered: _Delivered, is_broken: bool, promises: int) -> tuple[str, str, int | None]:
+    """The verdict, the changes that decide it, and how many more jobs would decide an open one.
 
-    Not kept: see :func:`_surely_broken`. Kept: by their 95 % intervals the saving is not below the
-    promised interval and the slowdown not above it. Else open.
+    Not kept: see :func:`_surely_broken`. Kept: the 95 % interval of the saving is not below the
+    promised one, and that of the slowdown not above it. Otherwise open.
     """
-    if one.entry.promise is None:
+    if delivered.entry.promise is None:
         return NO_PROMISE, "", None
-    limits = one.limits
+    limits = delivered.limits
     if is_broken:
         return (
             BROKEN,
@@ -254,15 +254,16 @@ def _judged(one: _Delivered, is_broken: bool, promises: int) -> tuple[str, str, 
 
 
 def _more(change: ArmChange, limit_pct: float, promises: int) -> int | None:
-    """So many more jobs of the same mix decide, if the estimate stays: the interval's part on the
-    limit's side falls with the root of the number of jobs, and for a promise that is not kept it is
-    that of a level for all promises. None where the estimate is at the limit."""
+    """How many more jobs of the same mix decide, if the estimate stays: the side of the interval
+    towards the limit shrinks with the root of the number of jobs. For a promise that is not kept,
+    its level is corrected for all promises. None if the estimate is at the limit."""
     gap = change.change_pct - limit_pct
     side = change.high_pct - change.change_pct
     if gap > 0:
-        one, all_of_them = (1.0 - FALSE_ALARMS / 2 / n for n in (1, promises))
-        wider = special.stdtrit(change.freedom, all_of_them) / special.stdtrit(change.freedom, one)
-        side = (change.change_pct - change.low_pct) * wider
+        level_one, level_all = (1.0 - FALSE_ALARMS / 2 / n for n in (1, promises))
+        freedom = change.freedom
+        ratio = special.stdtrit(freedom, level_all) / special.stdtrit(freedom, level_one)
+        side = (change.change_pct - change.low_pct) * ratio
     if abs(gap) < 1e-9:
         return None
     more = change.jobs * ((side / gap) ** 2 - 1.0)
@@ -270,7 +271,7 @@ def _more(change: ArmChange, limit_pct: float, promises: int) -> int | None:
 
 
 class Record(BaseModel):
-    """A line that ``campaign exec`` appended, as far as it is used here; see
+    """The fields used here of a line that ``campaign exec`` appended; see
     :mod:`campaign.measure.program_run`."""
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
@@ -292,21 +293,21 @@ class Record(BaseModel):
 
 
 def read_records(paths: Iterable[Path]) -> list[Job]:
-    """The jobs of files that ``campaign exec`` appended to; a line that is in several counts once.
+    """The jobs of files that ``campaign exec`` appended to. A line in several files counts once.
 
-    The records of the nodes of one step are one job. A program that ran several times in a job is
-    several. Runs that shared a node have no energy of their own, whichever the policy is for.
+    The records of one step's nodes are one job. A program that ran several times in a job is
+    several jobs. Runs that shared a node have no energy, for policies of CPUs and of GPUs.
 
     Raises:
         FileError: a line is not such a record.
     """
-    seen: set[str] = set()
+    lines_read: set[str] = set()
     runs: dict[tuple[str | None, ...], list[list[Record]]] = defaultdict(list)
     for path in paths:
         for number, line in enumerate(read_text(path).splitlines(), 1):
-            if line in seen:
+            if line in lines_read:
                 continue
-            seen.add(line)
+            lines_read.add(line)
             try:
                 record = Record.model_validate_json(line)
             except ValidationError as error:
@@ -323,14 +324,14 @@ def read_records(paths: Iterable[Path]) -> list[Job]:
 
 
 def _add_to_run(runs: list[list[Record]], record: Record) -> None:
-    """Add a record to the run of its step that other nodes recorded at the same time; else it is a
-    run of its own."""
-    ends = record.start + datetime.timedelta(seconds=record.time_s)
+    """Add a record to the run of its step that other nodes recorded at the same time, or as a new
+    run if there is none."""
+    end = record.start + datetime.timedelta(seconds=record.time_s)
     for run in runs if record.job_id else ():
-        if record.node not in {other.node for other in run} and all(
-            other.start < ends
-            and record.start < other.start + datetime.timedelta(seconds=other.time_s)
-            for other in run
+        if record.node not in {recorded.node for recorded in run} and all(
+            recorded.start < end
+            and record.start < recorded.start + datetime.timedelta(seconds=recorded.time_s)
+            for recorded in run
         ):
             run.append(record)
             return
@@ -338,25 +339,25 @@ def _add_to_run(runs: list[list[Record]], record: Record) -> None:
 
 
 def _job_of_records(records: Sequence[Record]) -> Job:
-    """Several nodes of a step: their energies add up where every node has one, the longest time
-    counts. A node where the policy could not be read has no mark."""
-    one = next((record for record in records if record.mark and record.arm), records[0])
+    """The job of the records of a step's nodes: the sum of the energies if every node has one, and
+    the longest time. A node that could not read the policy has no mark."""
+    marked_record = next((record for record in records if record.mark and record.arm), records[0])
     energies = [record.energy_j or 0.0 for record in records]
     no_energy = "" if all(energy > 0.0 for energy in energies) else "no energy was read"
-    if len(records) < (one.nodes or 1):
+    if len(records) < (marked_record.nodes or 1):
         no_energy = "not every node has a record"
     time_s = max(record.time_s for record in records)
     failed = [record.exit for record in records if record.exit != 0]
     why = f"exit {failed[0]}" if failed else "" if time_s > 0.0 else "no time"
     return Job(
-        id=one.job_id or "",
-        raw_id=one.job_id or "",
-        user=one.user,
-        input=one.input,
-        mark=one.mark or "",
-        arm=one.arm or "",
-        start_s=one.start.timestamp(),
-        end_s=one.start.timestamp() + time_s,
+        id=marked_record.job_id or "",
+        raw_id=marked_record.job_id or "",
+        user=marked_record.user,
+        input=marked_record.input,
+        mark=marked_record.mark or "",
+        arm=marked_record.arm or "",
+        start_s=marked_record.start.timestamp(),
+        end_s=marked_record.start.timestamp() + time_s,
         time_s=time_s,
         nodes=tuple(record.node for record in records),
         energy_j=None if no_energy else sum(energies),
@@ -367,8 +368,8 @@ def _job_of_records(records: Sequence[Record]) -> Job:
 
 
 def joined(jobs: Sequence[Job], records: Sequence[Job]) -> list[Job]:
-    """Jobs of the accounting and of records; a job that has both counts by its record, and has no
-    energy where the accounting shows that it shared a node."""
+    """Jobs of the accounting and of records. A job in both is that of the record, without energy if
+    the accounting shows that it shared a node."""
     measured = {job.raw_id for job in records if job.raw_id}
     shared = {job.raw_id for job in jobs if job.no_energy == SHARED}
     return [
@@ -383,42 +384,42 @@ def joined(jobs: Sequence[Job], records: Sequence[Job]) -> list[Job]:
 METRICS: dict[str, tuple[str, Callable[[EntryVerdict], float | None]]] = {
     "promised_saving_percent": (
         "Energy that the entry promises to save.",
-        lambda one: None if one.promise is None else one.promise.saving_pct,
+        lambda verdict: None if verdict.promise is None else verdict.promise.saving_pct,
     ),
-    "saving_percent": ("Energy that its jobs saved.", lambda one: one.saving_pct),
+    "saving_percent": ("Energy that its jobs saved.", lambda verdict: verdict.saving_pct),
     "saving_low_percent": (
         "The lower end of the 95 % interval.",
-        lambda one: one.saving_pct_95 and one.saving_pct_95[0],
+        lambda verdict: verdict.saving_pct_95 and verdict.saving_pct_95[0],
     ),
     "saving_high_percent": (
         "The upper end of the 95 % interval.",
-        lambda one: one.saving_pct_95 and one.saving_pct_95[1],
+        lambda verdict: verdict.saving_pct_95 and verdict.saving_pct_95[1],
     ),
     "promised_slowdown_percent": (
         "Time that the entry promises to add at most.",
-        lambda one: None if one.promise is None else one.promise.slowdown_pct_95[1],
+        lambda verdict: None if verdict.promise is None else verdict.promise.slowdown_pct_95[1],
     ),
-    "slowdown_percent": ("Time that its jobs took more.", lambda one: one.slowdown_pct),
+    "slowdown_percent": ("Time that its jobs took more.", lambda verdict: verdict.slowdown_pct),
     "slowdown_low_percent": (
         "The lower end of the 95 % interval.",
-        lambda one: one.slowdown_pct_95 and one.slowdown_pct_95[0],
+        lambda verdict: verdict.slowdown_pct_95 and verdict.slowdown_pct_95[0],
     ),
     "slowdown_high_percent": (
         "The upper end of the 95 % interval.",
-        lambda one: one.slowdown_pct_95 and one.slowdown_pct_95[1],
+        lambda verdict: verdict.slowdown_pct_95 and verdict.slowdown_pct_95[1],
     ),
-    "policy_jobs": ("Jobs at the entry's setting.", lambda one: one.policy_jobs),
-    "control_jobs": ("Jobs left at the defaults.", lambda one: one.control_jobs),
+    "policy_jobs": ("Jobs at the entry's setting.", lambda verdict: verdict.policy_jobs),
+    "control_jobs": ("Jobs left at the defaults.", lambda verdict: verdict.control_jobs),
     "promise_kept": (
         "1 where the promise was kept, 0 where not; without a value it is open.",
-        lambda one: one.is_kept,
+        lambda verdict: verdict.is_kept,
     ),
 }
-"""Name -> help text, and the value of an entry."""
+"""Name -> help text, and the function from a verdict to the value."""
 
 
 def metrics_text(policy: Policy, verdicts: Sequence[EntryVerdict]) -> str:
-    """The verdicts in Prometheus's text format; what is not known has no line."""
+    """The verdicts in Prometheus's text format; unknown values have no line."""
     lines = []
     for name, (about, value_of) in METRICS.items():
         lines += [f"# HELP dvfs_policy_{name} {about}", f"# TYPE dvfs_policy_{name} gauge"]
