@@ -15,12 +15,12 @@ from sites.site_file import Site
 
 JOB_MINUTES = 10
 JOB_TIMEOUT_S = 1800.0
-"""How long the job may take, in the queue and on its node."""
+"""The most time of the job, in the queue and on its node."""
 MAX_OUTPUT_CHARS = 500
 
 
 def examine_partition(site: Site, site_path: Path, partition_name: str) -> NodeExamination:
-    """What a node of a partition can measure and set.
+    """Examine the meters and clocks of a node of a partition.
 
     Args:
         site: the site.

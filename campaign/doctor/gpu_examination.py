@@ -49,56 +49,59 @@ def examine_gpus(root: Path = Path("/")) -> GpuExamination | None:
         )
     finally:
         library.close()
-    found = GpuExamination(
+    examined = GpuExamination(
         gpus=[gpu.name for gpu in gpus],
         uuids=[gpu.uuid for gpu in gpus],
         architectures=architectures,
         driver=driver,
     )
-    return examine_packages(found)
+    return examine_packages(examined)
 
 
-def examine_packages(found: GpuExamination) -> GpuExamination:
-    """Whether the packages of CUDA are there and go with the driver and the architectures."""
-    fitting = [major for major, oldest in NEEDED_DRIVERS.items() if is_from(found.driver, oldest)]
+def examine_packages(examined: GpuExamination) -> GpuExamination:
+    """Check that packages of CUDA are installed that fit the driver and the architectures."""
+    driver = examined.driver
+    fitting = [major for major, oldest in NEEDED_DRIVERS.items() if is_from(driver, oldest)]
     if not fitting:
         needed = NEEDED_DRIVERS[min(NEEDED_DRIVERS)]
-        problem = f"the driver {found.driver} is too old: GPU kernels need {needed} or later"
-        return replace(found, problem=problem, remedy="ask for a newer driver")
+        problem = f"the driver {driver} is too old: GPU kernels need {needed} or later"
+        return replace(examined, problem=problem, remedy="ask for a newer driver")
     install = f"pip install 'dvfs-campaign[cuda{max(fitting)}]'"
     try:
         major = cuda_major()
         import cuda.core  # noqa: F401, PLC0415
 
-        known = known_architectures()
+        supported = known_architectures()
     except (ImportError, RuntimeError) as error:
         problem = f"the packages of CUDA for GPU kernels cannot be used ({error})"
-        return replace(found, problem=problem, remedy=install)
-    found = replace(found, cuda=major)
+        return replace(examined, problem=problem, remedy=install)
+    examined = replace(examined, cuda=major)
     if major not in fitting:
         needed = NEEDED_DRIVERS.get(major, f"of CUDA {major}")
         problem = f"the packages of CUDA {major} need driver {needed} or later"
-        return replace(found, problem=problem, remedy=f"{install}, or ask for a newer driver")
-    unknown = [name for name in found.architectures if name not in known]
+        return replace(examined, problem=problem, remedy=f"{install}, or ask for a newer driver")
+    unknown = [name for name in examined.architectures if name not in supported]
     if unknown:
         problem = (
-            f"the compiler does not know {', '.join(unknown)}; it knows {known[0]} to {known[-1]}"
+            f"the compiler does not know {', '.join(unknown)}; "
+            f"it knows {supported[0]} to {supported[-1]}"
         )
-        return replace(found, problem=problem, remedy=_other_compiler(unknown[0], known, install))
-    return found
+        remedy = _other_compiler(unknown[0], supported, install)
+        return replace(examined, problem=problem, remedy=remedy)
+    return examined
 
 
-def _other_compiler(unknown: str, known: list[str], install: str) -> str:
-    if _number(unknown) < _number(known[0]):
+def _other_compiler(unknown: str, supported: list[str], install: str) -> str:
+    if _number(unknown) < _number(supported[0]):
         return "this GPU needs an older compiler: pip install 'dvfs-campaign[cuda12]'"
     return f"this GPU needs a newer compiler: {install} --upgrade"
 
 
 def known_architectures() -> list[str]:
-    """What the installed compiler makes machine code for, in order: ``["sm_75", ...]``.
+    """The architectures that the installed compiler supports, in order: ``["sm_75", ...]``.
 
     Raises:
-        ImportError, RuntimeError: it is not installed.
+        ImportError, RuntimeError: no compiler is installed.
     """
     from cuda.bindings import nvrtc  # noqa: PLC0415
 
@@ -109,7 +112,7 @@ def known_architectures() -> list[str]:
 
 
 def is_from(driver: str, oldest: str) -> bool:
-    """Whether a driver's version is the oldest one needed, or later. One that cannot be read is."""
+    """Whether a driver's version is at least ``oldest``. True if it cannot be parsed."""
     with suppress(ValueError):
         numbers = [int(part) for part in driver.split(".")]
         return numbers >= [int(part) for part in oldest.split(".")]

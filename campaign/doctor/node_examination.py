@@ -1,4 +1,4 @@
-"""What this node can measure and set, as ``campaign doctor`` reports it.
+"""The meters and clocks that work on this node, for ``campaign doctor``.
 
 ``python -m campaign.doctor.node_examination SITE.toml`` prints it as JSON.
 """
@@ -48,7 +48,7 @@ from sites.slurm_clocks import ask_here, read_configuration, slurm_clocks
 
 SHORT = Protocol(idle_s=0.0, warm_up_s=0.1, min_duration_s=0.3, timeout_s=120.0)
 KERNELS = {"cpu": "int_mad", "gpu": "idle"}
-"""What runs meanwhile: no kernel of this project keeps a GPU busy."""
+"""Device -> the kernel of a trial. The one for GPUs leaves them idle."""
 NEEDS = (
     "ask the administrators for a Slurm that sets clocks (cpufreq, TaskPlugin and CpuFreqGovernors "
     "for --cpu-freq, a plugin for the GPUs for --gpu-freq), or use another control"
@@ -59,9 +59,9 @@ OBSERVED_S = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class ClockTrial:
-    """A setting that was asked for, and what came of it. Clocks in MHz, None where not known.
+    """A requested setting and its result. Clocks in MHz, None if not known.
 
-    ``followed``: whether the clock was shown to be the one that was asked for, ``proof``: by what.
+    ``followed``: whether the clock was shown to be the requested one; ``proof``: the proof of that.
     """
 
     asked: str
@@ -74,7 +74,7 @@ class ClockTrial:
 
 
 def extreme_settings(site: Site) -> list[Setting]:
-    """The lowest and the highest of the site's settings; one where there is only one."""
+    """The lowest and the highest of the site's settings, without duplicates."""
     return list(dict.fromkeys([min(site.settings), max(site.settings)]))
 
 
@@ -101,19 +101,19 @@ def _try(runner: SubprocessRunner, site: Site, name: str, setting: Setting) -> C
         setting=setting,
         repeat=0,
     )
-    done = decode(runner.measure(point, 0))
+    measured = decode(runner.measure(point, 0))
     return ClockTrial(
         asked=str(setting),
-        core_mhz=_known(done.core_mhz_achieved),
-        mem_mhz=_known(done.mem_mhz_achieved),
-        core_mhz_timed=_known(done.core_mhz_timed),
-        followed=done.status == OK and bool(done.clock_proof),
-        proof=done.clock_proof,
-        text=done.text if done.status == OK else f"{done.status}: {done.text}",
+        core_mhz=_none_if_nan(measured.core_mhz_achieved),
+        mem_mhz=_none_if_nan(measured.mem_mhz_achieved),
+        core_mhz_timed=_none_if_nan(measured.core_mhz_timed),
+        followed=measured.status == OK and bool(measured.clock_proof),
+        proof=measured.clock_proof,
+        text=measured.text if measured.status == OK else f"{measured.status}: {measured.text}",
     )
 
 
-def _known(mhz: float) -> float | None:
+def _none_if_nan(mhz: float) -> float | None:
     return None if math.isnan(mhz) else mhz
 
 
@@ -122,9 +122,9 @@ class MeterExamination:
     """A meter of the site file.
 
     ``channels``: the fields of each :class:`sites.meters.Channel`, and ``measured_period_s`` and
-    ``measured_step`` (None where the reading did not change often enough). ``counts``: the names
-    of the channels that count in a measurement's energy. ``read_s``: the median time of a reading.
-    ``package``: the installed package that the meter is of, None for this project's.
+    ``measured_step`` (None if the reading changed too rarely). ``counts``: the names of the
+    channels that are part of a measurement's energy. ``read_s``: the median time of a reading.
+    ``package``: the installed package that has the meter, None for this project.
     """
 
     meter: str
@@ -139,8 +139,8 @@ class MeterExamination:
 
 @dataclass(frozen=True)
 class ProbedMeter:
-    """A kind of meter that the site file does not name: its channels on this node, or why not.
-    ``absent``: nothing of it is there."""
+    """A kind of meter that the site file does not name: its channels on this node, or the problem.
+    ``absent``: whether the node has no such meter."""
 
     meter: str
     channels: list[str]
@@ -151,8 +151,8 @@ class ProbedMeter:
 
 @dataclass(frozen=True, kw_only=True)
 class PowerLimitExamination:
-    """The site's control of the power limit on this node, and the range that the device offers, in
-    W; None where it does not report it."""
+    """The site's control of the power limit on this node, and the device's range in W, None if it
+    does not report it."""
 
     control: str
     can_set: bool | None
@@ -164,8 +164,8 @@ class PowerLimitExamination:
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileExamination:
-    """The site's control of the profile on this node. ``now``: the one in force, None where it
-    cannot be read."""
+    """The site's control of the profile on this node. ``now``: the current one, None if it cannot
+    be read."""
 
     control: str
     can_set: bool | None
@@ -178,17 +178,17 @@ class ProfileExamination:
 class ClockExamination:
     """The site's clock control on this node.
 
-    ``settings``: the number of settings in the site file; ``offered``: of settings that the
-    hardware offers; ``not_offered``: those of the site file that it does not offer. ``others``:
-    the controls that could set clocks here, where the site file names none. ``package``: the
-    installed package that the control is of, None for this project's. ``can_set``: None
-    where only a trial could show it, and there was none. ``power_limits_w``: the limits in force
-    (:func:`sites.power_limits.power_limits_w`); ``power_limit``, ``profile``: None where no control
+    ``settings``: the number of settings in the site file; ``offered``: the number that the hardware
+    offers; ``not_offered``: those of the site file that it does not offer. ``others``: the controls
+    that could set clocks here, if the site file names none. ``package``: the installed package that
+    has the control, None for this project. ``can_set``: None if only a trial could show it, and
+    there was none. ``power_limits_w``: the current limits
+    (:func:`sites.power_limits.power_limits_w`); ``power_limit``, ``profile``: None if no control
     sets it.
 
-    Of the control ``slurm``: ``slurm_version`` is what ``srun --version`` prints, ``flags_set``
-    what its option sets, ``obstacles`` why it sets nothing by Slurm's configuration, ``remarks``
-    what else it does, and ``trials`` what came of steps at the lowest and the highest setting.
+    For the control ``slurm``: ``slurm_version`` is the output of ``srun --version``, ``flags_set``
+    what its option sets, ``obstacles`` the parts of Slurm's configuration that prevent it,
+    ``remarks`` its further effects, and ``trials`` the results at the lowest and highest setting.
     """
 
     control: str
@@ -217,11 +217,11 @@ class ClockExamination:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeExamination:
-    """What a node can measure and set.
+    """The meters and clocks of a node.
 
-    ``meters_elsewhere``: meters that the site file does not name, tried where no energy can be
-    measured. ``partition``: None where no Slurm job was needed. ``gpu``: whether GPU kernels can
-    run; None on a node without NVIDIA GPUs.
+    ``meters_elsewhere``: meters that the site file does not name, tried if no energy can be
+    measured. ``partition``: None if no Slurm job was needed. ``gpu``: whether GPU kernels can run;
+    None on a node without NVIDIA GPUs.
     """
 
     site: str
@@ -240,7 +240,7 @@ class NodeExamination:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> NodeExamination:
-        """The examination of :meth:`as_dict`."""
+        """The examination whose :meth:`as_dict` is ``fields``."""
         limit, profile = (fields["clocks"].get(name) for name in ("power_limit", "profile"))
         parts = {
             "meters": [MeterExamination(**meter) for meter in fields["meters"]],
@@ -259,11 +259,11 @@ class NodeExamination:
 
 
 def examine_node(site: Site, root: Path = Path("/")) -> NodeExamination:
-    """Open and observe the site's meters on this node, and ask its clock control.
+    """Open and observe the site's meters on this node, and query its clock control.
 
-    Which channels count is decided by the rule of a measurement
-    (:func:`campaign.measure.energy.counted_channels`) over all meters together. A measurement
-    needs every meter of the site file: if one cannot be read, no energy can be measured.
+    The rule for measurements (:func:`campaign.measure.energy.counted_channels`), over all meters
+    together, decides which channels count. A measurement needs every meter of the site file: if one
+    cannot be read, no energy can be measured.
 
     Args:
         site: the site.
@@ -331,7 +331,7 @@ def _examine_meter(entry: MeterEntry, root: Path) -> _Examined:
 
 
 def _with_counts(examined: list[_Examined]) -> list[MeterExamination]:
-    """The meters with the channels of each that count, by the rule for all of them together."""
+    """The meters with ``counts`` set, by the rule for all of them together."""
     every_channel = [channel for _, channels in examined for channel in channels]
     counted = {id(channel) for channel in counted_channels(every_channel)}
     return [
@@ -341,7 +341,7 @@ def _with_counts(examined: list[_Examined]) -> list[MeterExamination]:
 
 
 def probe_meters(named: set[str], root: Path) -> list[ProbedMeter]:
-    """The kinds of meters that the site file does not name: whether they can be read here."""
+    """Try to read the kinds of meters that the site file does not name."""
     probed = []
     for about in describe_meters():
         if not about.probed or about.kind in named:
@@ -382,11 +382,9 @@ def _examine_clocks(site: Site, root: Path) -> ClockExamination:
         remedy = "correct clocks.options in the site file"
         return replace(examined, can_set=False, why=str(error), remedy=remedy)
     if offered is not None:
-        known = {(one.clocks, one.power_limit_w, one.profile) for one in offered}
+        offers = {(s.clocks, s.power_limit_w, s.profile) for s in offered}
         missing = [
-            str(one)
-            for one in site.settings
-            if (one.clocks, one.power_limit_w, one.profile) not in known
+            str(s) for s in site.settings if (s.clocks, s.power_limit_w, s.profile) not in offers
         ]
         examined = replace(examined, offered=len(offered), not_offered=missing)
     if site.clocks.in_steps:
@@ -436,7 +434,7 @@ def _examine_profile(site: Site, root: Path) -> ProfileExamination | None:
 
 
 def _examine_slurm(site: Site, examined: ClockExamination, root: Path) -> ClockExamination:
-    """Slurm's version, what its option sets, and whether a step's clock follows it.
+    """Add Slurm's version, what its option sets, and whether a step's clock follows it.
 
     Without a job there is no trial: :mod:`campaign.doctor.examination_job` starts one.
     """
@@ -463,8 +461,8 @@ def _examine_slurm(site: Site, examined: ClockExamination, root: Path) -> ClockE
         return replace(examined, can_set=None, why=why, remedy=remedy)
     trials = try_settings(site)
     if all(trial.followed for trial in trials):
-        by = " and ".join(sorted({trial.proof for trial in trials}))
-        why = f"the clock followed at {' and at '.join(trial.asked for trial in trials)} ({by})"
+        proofs = " and ".join(sorted({trial.proof for trial in trials}))
+        why = f"the clock followed at {' and at '.join(trial.asked for trial in trials)} ({proofs})"
         return replace(examined, can_set=True, why=why, trials=trials)
     idle = any(trial.core_mhz is not None for trial in trials) and site.clocks.device == "gpu"
     return replace(

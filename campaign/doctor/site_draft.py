@@ -70,12 +70,12 @@ def draft_sites(
     Args:
         name: the site's name (default: the cluster's, or the node's).
         root: the folder under which the node's files are.
-        path: of the first file (default: by its name); the others get a partition's name added.
+        path: the first file (default: from the site's name); the others add a partition's name.
 
-    The first is for the kind of nodes that this one is most like: that of the partition whose job
-    this is, or that has GPUs as this node does. Only it has the clocks and meters that were found.
-    Nothing is set and no job is started. The texts are valid (:mod:`sites.site_file`); what could
-    not be found is a comment that says how to fill it in.
+    The first file is for the kind of nodes most similar to this one: that of the current job's
+    partition, or one that has GPUs if this node has. Only this file has the clocks and meters that
+    were found. Nothing is set and no job is started. The texts are valid (:mod:`sites.site_file`);
+    comments say how to add what could not be found.
     """
     cluster = read_sinfo(ask_here(*SINFO))
     configuration = read_configuration(ask_here("scontrol", "show", "config"))
@@ -83,7 +83,7 @@ def draft_sites(
     node = node_name()
     cluster_name = configuration.get("ClusterName") or node
     site_name = name or _as_name(cluster_name)
-    kinds = _most_like_here_first(cluster.kinds, any(found.device == "gpu" for found in clocks))
+    kinds = _most_like_here_first(cluster.kinds, any(control.device == "gpu" for control in clocks))
     names = _names_of_kinds(site_name, kinds)
     first = path or Path(f"{site_name}.toml")
     paths = [
@@ -92,14 +92,14 @@ def draft_sites(
     ]
     meters = probe_meters(set(), root)
     drafts = []
-    for i, (own_path, (_, own_name)) in enumerate(zip(paths, names, strict=True)):
+    for i, (site_path, (_, draft_name)) in enumerate(zip(paths, names, strict=True)):
         parts = [
             f"# Drafted by `campaign init` on {printable(node)}. Check each part, then run "
-            f"`campaign doctor {printable(str(own_path))}`.",
+            f"`campaign doctor {printable(str(site_path))}`.",
         ]
         if i == 0:
             parts += _lines_about_others(cluster, kinds, paths)
-        parts.append(f'name = "{own_name}"')
+        parts.append(f'name = "{draft_name}"')
         parts += _partition_lines(kinds[i] if kinds else None, cluster)
         if i == 0:
             parts += _clock_lines(clocks, bool(kinds), root, configuration)
@@ -107,8 +107,8 @@ def draft_sites(
         else:
             parts += _unseen_lines(kinds[i])
         text = "\n".join(parts) + "\n"
-        parse(str(own_path), text, Site)
-        drafts.append(SiteDraft(own_path, text))
+        parse(str(site_path), text, Site)
+        drafts.append(SiteDraft(site_path, text))
     return drafts
 
 
@@ -123,8 +123,7 @@ def _most_like_here_first(kinds: Sequence[Kind], gpus_here: bool) -> list[Kind]:
 
 
 def _names_of_kinds(site_name: str, kinds: Sequence[Kind]) -> list[tuple[str, str]]:
-    """What a kind's file adds to the name of the first, and the name of its site: by the first of
-    the kind's partitions."""
+    """For each kind the suffix of its file's name, and its site's name, by its first partition."""
     names = [("", site_name)]
     for kind in kinds[1:]:
         partition = _as_name(kind.partitions[0].partition)[:24]
@@ -139,7 +138,7 @@ def _names_of_kinds(site_name: str, kinds: Sequence[Kind]) -> list[tuple[str, st
 def _lines_about_others(
     cluster: Cluster, kinds: Sequence[Kind], paths: Sequence[Path]
 ) -> Iterator[str]:
-    """Comments on what sinfo lists and this file does not have."""
+    """Comments on the nodes that sinfo lists and this file does not have."""
     if len(kinds) > 1:
         yield "# A fit pools the nodes of a site. For nodes of other hardware, `campaign init -o`"
         yield "# writes other files:"
@@ -156,7 +155,7 @@ def _as_name(text: str) -> str:
 
 
 def _found_clocks(root: Path) -> Iterator[FoundClocks]:
-    """What each control that sets clocks of the node by itself reads here."""
+    """The clocks that each control reads here, for controls that set clocks of the node."""
     steps = [float(mhz) for mhz in range(STEP_MHZ, HIGHEST_MHZ + 1, STEP_MHZ)]
     for about in describe_controls():
         if not about.sets_clocks:
@@ -189,7 +188,7 @@ def _partition_lines(kind: Kind | None, cluster: Cluster) -> Iterator[str]:
         yield f'\n[slurm]\nconf = "{conf}"' if _plain(conf) else "\n# [slurm]\n# conf = ..."
     for nodes in kind.partitions:
         limit = LONGEST_S if nodes.limit_s is None else max(60, min(LONGEST_S, nodes.limit_s))
-        options, others = constraints(nodes, cluster)
+        options, other_nodes = constraints(nodes, cluster)
         yield f"\n[partitions.{_key(nodes.partition)}]"
         if nodes.state != "up":
             yield _comment(f"sinfo: this partition is {nodes.state}")
@@ -200,9 +199,9 @@ def _partition_lines(kind: Kind | None, cluster: Cluster) -> Iterator[str]:
                 f"Its nodes differ in {in_what}. A fit would pool them: where their hardware "
                 "differs, keep to one kind by --constraint=FEATURE or --exclude=NODES in directives"
             )
-        for other in others:
+        for group in other_nodes:
             yield _comment(
-                f"Jobs can also get {other.count} nodes of this partition with {other}, which a "
+                f"Jobs can also get {group.count} nodes of this partition with {group}, which a "
                 "fit would pool: no feature keeps them away; add --exclude=NODES to directives"
             )
         yield 'scheduler = "slurm"'
@@ -222,7 +221,7 @@ def _partition_lines(kind: Kind | None, cluster: Cluster) -> Iterator[str]:
 
 
 def _key(name: str) -> str:
-    """A name as TOML's key; what a partition may be called needs no escapes."""
+    """A name as a key in TOML; names of partitions need no escapes."""
     return name if re.fullmatch("[A-Za-z0-9_-]+", name) else f'"{name}"'
 
 
@@ -237,10 +236,10 @@ def _unseen_lines(kind: Kind) -> Iterator[str]:
 
 
 def _clock_lines(
-    found: Sequence[FoundClocks], slurm: bool, root: Path, configuration: Mapping[str, str]
+    controls: Sequence[FoundClocks], slurm: bool, root: Path, configuration: Mapping[str, str]
 ) -> Iterator[str]:
-    settable = [clocks for clocks in found if clocks.can_set]
-    used = next(iter([*settable, *found]), None)
+    settable = [clocks for clocks in controls if clocks.can_set]
+    used = next(iter([*settable, *controls]), None)
     if used is None:
         yield "\n# No clock of this node can be read. On a node where one can, run `campaign init`"
         yield "# there; otherwise list the legal clocks here:"
@@ -270,7 +269,7 @@ def _clock_lines(
         yield _comment(f"left out: {means_turbo(mhz)}")
     yield f'control = "{control}"'
     yield f'device = "{used.device}"'
-    if used.control == "cpufreq" and any(clocks.control == "uncore" for clocks in found):
+    if used.control == "cpufreq" and any(clocks.control == "uncore" for clocks in controls):
         yield "# options = { uncore = true }  # sets the uncore clock too, as [domains.mem]"
     if not mem:
         yield "\n[classes]"
@@ -299,9 +298,9 @@ def _domain_lines(
             yield f"frequencies_mhz = [{_listed(clocks)}]"
             yield "# voltage_v = [[MHz, V], ...]  # where known; otherwise a fit estimates it"
     for mhz in mem:
-        there = [s.core_mhz for s in settings if s.mem_mhz == mhz and s.core_mhz is not None]
-        if core and sorted(there) != core:
-            yield f"\n[[legal]]\nmem_mhz = {mhz:g}\ncore_mhz = [{_listed(sorted(there))}]"
+        legal_core = [s.core_mhz for s in settings if s.mem_mhz == mhz and s.core_mhz is not None]
+        if core and sorted(legal_core) != core:
+            yield f"\n[[legal]]\nmem_mhz = {mhz:g}\ncore_mhz = [{_listed(sorted(legal_core))}]"
 
 
 def _listed(clocks: Sequence[float]) -> str:

@@ -16,26 +16,26 @@ SINFO = (
     "--noconvert",  # 1024 CPUs, not "1K"
     "--format=%R|%D|%c|%m|%l|%G|%f|%z|%a",
 )
-"""The command that :func:`read_sinfo` reads, the same from Slurm 20.11 to 26.05."""
+"""The command whose output :func:`read_sinfo` parses, the same from Slurm 20.11 to 26.05."""
 FIELDS = 9
 LEAST_FIELDS = 6
 LIKE_MEMORY = 1.15
-"""Nodes of one kind may differ by this factor in memory: the same modules, of which more or less is
-reserved. Jobs for more memory do not get the others (see :attr:`Nodes.asked_mb`)."""
+"""Nodes of one kind may differ by this factor in memory: the modules are equal, but the reserved
+shares differ. A job gets no node with less memory than it requests (:attr:`Nodes.asked_mb`)."""
 PLAIN = re.compile(r"[\w.-]+", re.ASCII)
-"""Names of features and of types of GPUs that mean nothing else in Slurm's options."""
+"""Names of features and of types of GPUs without special characters of Slurm's options."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Nodes:
-    """Nodes of a partition that are alike.
+    """Equal nodes of a partition.
 
-    ``count``: how many; ``cpus``: of each, hardware threads where Slurm schedules these;
-    ``layout``: sockets:cores:threads, empty where not known; ``memory_mb``: None where Slurm was
-    not given it; ``limit_s``: of the partition's jobs, None where there is none; ``gpus``: type
-    (empty where it has none) and number of each; ``features``: those that all of them have,
-    ``some_features``: that some have; ``mixed``: whether sinfo says that more than their features
-    differ; ``state``: of the partition.
+    ``count``: their number; ``cpus``: CPUs of a node, hardware threads if Slurm schedules these;
+    ``layout``: sockets:cores:threads, empty if not known; ``memory_mb``: None if Slurm does not
+    know it; ``limit_s``: time limit of the partition's jobs, None if there is none; ``gpus``: type
+    (empty if it has none) and number of each; ``features``: those of all nodes, ``some_features``:
+    those of any node; ``mixed``: whether more than the features differ according to sinfo;
+    ``state``: state of the partition.
     """
 
     partition: str
@@ -51,7 +51,7 @@ class Nodes:
     state: str
 
     def __str__(self) -> str:
-        """The hardware, for a comment."""
+        """The hardware, for comments in site files."""
         parts = [f"{self.cpus} CPUs"]
         parts += [f"{self.memory_mb} MB"] if self.memory_mb is not None else []
         parts += [":".join(filter(None, ("gpu", kind, str(number)))) for kind, number in self.gpus]
@@ -59,13 +59,13 @@ class Nodes:
 
     @property
     def asked_mb(self) -> int:
-        """The memory that a job asks for: most of a node's, as Slurm may reserve some."""
+        """The memory that a job requests: most of a node's, as Slurm may reserve some."""
         return 0 if self.memory_mb is None else max(1, self.memory_mb * 9 // 10)
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Nodes of one hardware, partition by partition: what a site file may pool."""
+    """Nodes with the same hardware, by partition. One site file may have them all."""
 
     partitions: tuple[Nodes, ...]
 
@@ -76,8 +76,8 @@ class Kind:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What sinfo lists. ``nodes``: of every partition, a line each; ``kinds``: the same by their
-    hardware; ``left_out``: partition -> why it has no place in a site file."""
+    """The nodes that sinfo lists. ``nodes``: by partition and hardware; ``kinds``: the same by
+    hardware; ``left_out``: partition -> the reason why no site file has it."""
 
     nodes: tuple[Nodes, ...]
     kinds: tuple[Kind, ...]
@@ -85,8 +85,8 @@ class Cluster:
 
 
 def read_sinfo(printed: str) -> Cluster:
-    """What the command ``SINFO`` printed. Lines that do not have its form are skipped."""
-    read: list[Nodes] = []
+    """Parse the output of the command :data:`SINFO`. Lines of another form are skipped."""
+    groups: list[Nodes] = []
     left_out: dict[str, str] = {}
     for line in printed.splitlines():
         fields = [field.strip() for field in line.split("|")]
@@ -102,7 +102,7 @@ def read_sinfo(printed: str) -> Cluster:
             left_out[name] = "Slurm lists no CPUs of its nodes"
         else:
             memory_mb = _number(memory)
-            read.append(
+            groups.append(
                 Nodes(
                     partition=name,
                     count=_number(nodes) or 1,
@@ -117,16 +117,16 @@ def read_sinfo(printed: str) -> Cluster:
                     state=state or "up",
                 )
             )
-    for nodes_of in read:
-        left_out.pop(nodes_of.partition, None)
-    classes = _memory_classes(read)
+    for group in groups:
+        left_out.pop(group.partition, None)
+    classes = _memory_classes(groups)
     hardware: dict[tuple[object, ...], Nodes] = {}
-    for one in read:
-        key = (one.partition, one.cpus, one.layout, one.gpus, classes[one.memory_mb])
-        hardware[key] = _together(hardware[key], one) if key in hardware else one
+    for group in groups:
+        key = (group.partition, group.cpus, group.layout, group.gpus, classes[group.memory_mb])
+        hardware[key] = _merged(hardware[key], group) if key in hardware else group
     kinds: dict[tuple[object, ...], list[Nodes]] = {}
-    for (_, *same), alike in hardware.items():
-        kinds.setdefault((*same, alike.features), []).append(alike)
+    for (_, *kind_key), alike in hardware.items():
+        kinds.setdefault((*kind_key, alike.features), []).append(alike)
     return Cluster(
         tuple(hardware.values()), tuple(Kind(tuple(k)) for k in kinds.values()), left_out
     )
@@ -138,86 +138,86 @@ def limit_seconds(text: str) -> int | None:
 
 
 def read_gpus(gres: str) -> tuple[tuple[str, int], ...]:
-    """The GPUs in a node's generic resources, such as ``nic:1,gpu:a100:4(S:0-1)``: type (empty
-    where it has none) and number of each, sorted."""
+    """The GPUs in a node's generic resources, such as ``nic:1,gpu:a100:4(S:0-1)``: type (empty if
+    it has none) and number of each, sorted."""
     numbers: dict[str, int] = {}
     for entry in _words(re.sub(r"\([^)]*\)", "", gres)):
-        name, *rest = entry.split(":")
+        name, *fields = entry.split(":")
         if name != "gpu":
             continue
-        number = _number(rest.pop()) if rest and re.fullmatch(r"\d+[KMG]?", rest[-1]) else 1
-        kind = next((word for word in rest if word != "no_consume"), "")
+        number = _number(fields.pop()) if fields and re.fullmatch(r"\d+[KMG]?", fields[-1]) else 1
+        kind = next((word for word in fields if word != "no_consume"), "")
         numbers[kind] = numbers.get(kind, 0) + (number or 0)
     return tuple(sorted((kind, number) for kind, number in numbers.items() if number))
 
 
 def constraints(nodes: Nodes, cluster: Cluster) -> tuple[list[str], list[Nodes]]:
-    """The options of sbatch that keep jobs of a partition on these nodes, and the other nodes of
-    the partition that they can still get."""
-    others = [
-        other
-        for other in cluster.nodes
-        if other.partition == nodes.partition and other != nodes and _can_take(other, nodes)
+    """The options of sbatch that keep a partition's jobs on these nodes, and the partition's other
+    nodes that jobs can still get."""
+    reachable = [
+        group
+        for group in cluster.nodes
+        if group.partition == nodes.partition and group != nodes and _can_take(group, nodes)
     ]
     options = []
     if nodes.gpus:
-        elsewhere = {kind for other in others for kind, _ in other.gpus}
+        elsewhere = {kind for group in reachable for kind, _ in group.gpus}
         only_here = [k for k, _ in nodes.gpus if PLAIN.fullmatch(k) and k not in elsewhere]
-        if others and only_here:
+        if reachable and only_here:
             options.append(f"--gres=gpu:{only_here[0]}:1")
-            others = []
+            reachable = []
         else:
             options.append("--gres=gpu:1")
     features = sorted(filter(PLAIN.fullmatch, nodes.features))
-    wanted: list[str] = []
-    for other in list(others):
-        lacking = next((f for f in [*wanted, *features] if f not in other.some_features), None)
+    required: list[str] = []
+    for group in list(reachable):
+        lacking = next((f for f in [*required, *features] if f not in group.some_features), None)
         if lacking is not None:
-            wanted += [lacking] if lacking not in wanted else []
-            others.remove(other)
-    if wanted:
-        options.append(f"--constraint={'&'.join(wanted)}")
-    return options, others
+            required += [lacking] if lacking not in required else []
+            reachable.remove(group)
+    if required:
+        options.append(f"--constraint={'&'.join(required)}")
+    return options, reachable
 
 
-def _can_take(other: Nodes, nodes: Nodes) -> bool:
-    """Whether Slurm may run a job for some nodes on others."""
+def _can_take(group: Nodes, nodes: Nodes) -> bool:
+    """Whether Slurm may run a job for ``nodes`` on the nodes ``group``."""
     return (
-        other.cpus >= nodes.cpus
-        and (other.memory_mb or 0) >= nodes.asked_mb
-        and (bool(other.gpus) or not nodes.gpus)
+        group.cpus >= nodes.cpus
+        and (group.memory_mb or 0) >= nodes.asked_mb
+        and (bool(group.gpus) or not nodes.gpus)
     )
 
 
-def _together(one: Nodes, other: Nodes) -> Nodes:
-    """Nodes of one hardware in one partition: what all of them have."""
-    memory = [mb for mb in (one.memory_mb, other.memory_mb) if mb is not None]
+def _merged(first: Nodes, second: Nodes) -> Nodes:
+    """Two groups of nodes with the same hardware in one partition as one group."""
+    memory = [mb for mb in (first.memory_mb, second.memory_mb) if mb is not None]
     return replace(
-        one,
-        count=one.count + other.count,
+        first,
+        count=first.count + second.count,
         memory_mb=min(memory, default=None),
-        features=one.features & other.features,
-        some_features=one.some_features | other.some_features,
-        mixed=one.mixed or other.mixed,
+        features=first.features & second.features,
+        some_features=first.some_features | second.some_features,
+        mixed=first.mixed or second.mixed,
     )
 
 
-def _memory_classes(read: Iterable[Nodes]) -> dict[int | None, int]:
-    """Memory -> a number for all sizes that are so near that they are the same modules."""
+def _memory_classes(groups: Iterable[Nodes]) -> dict[int | None, int]:
+    """Memory -> the number of its class. Nodes with sizes in one class have the same modules."""
     classes: dict[int | None, int] = {None: 0}
-    before = 0
-    for mb in sorted({nodes.memory_mb for nodes in read if nodes.memory_mb is not None}):
-        classes[mb] = max(classes.values()) + (mb > before * LIKE_MEMORY)
-        before = mb
+    previous_mb = 0
+    for mb in sorted({nodes.memory_mb for nodes in groups if nodes.memory_mb is not None}):
+        classes[mb] = max(classes.values()) + (mb > previous_mb * LIKE_MEMORY)
+        previous_mb = mb
     return classes
 
 
 def _number(text: str) -> int | None:
-    """A number as sinfo prints it (``128``, ``128+``, ``1K``); None where it prints none."""
+    """A number that sinfo prints (``128``, ``128+``, ``1K``); None if there is none."""
     match = re.match(r"(\d{1,18})([KMG]?)", text, re.ASCII)
     return int(match[1]) * 1024 ** " KMG".index(match[2] or " ") if match else None
 
 
 def _words(text: str) -> Sequence[str]:
-    """The words of a list with commas; none where Slurm prints that there is none."""
+    """The words of a list with commas; empty for Slurm's texts for an empty list."""
     return [] if text in ("", "(null)", "n/a") else [w for w in text.split(",") if w]

@@ -1,5 +1,5 @@
-"""``campaign run --adaptive``: measures a campaign's points in batches, each chosen from what all
-before it have shown, until picks are expected to lose little."""
+"""``campaign run --adaptive``: measures a campaign's points in batches, each chosen by the results
+of the earlier ones, until the expected loss of picks is small."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from dvfs.dataset import COMPLETE
 Names = tuple[str, str]
 """A site and a partition of it."""
 Chosen = dict[int, int]
-"""Candidate of a partition -> how often it is measured."""
+"""Candidate of a partition -> number of measurements."""
 CHOSEN = "adaptive.json"
-"""The file of a store with the points that were chosen."""
+"""The file in a store with the chosen points."""
 LEAST_BATCH = 5
 KERNELS_A_BATCH = 2
 """A batch has a cell for every second kernel, at least five cells, and one for each node."""
@@ -35,16 +35,15 @@ KERNELS_A_BATCH = 2
 class Adaptive:
     """Chooses the points of a plan (:class:`campaign.launch.chooser.Chooser`).
 
-    What it chooses follows from the plan and the store alone: a run that was interrupted goes on
-    with the points that it had chosen. A cell is a kernel at a setting, with all its repeats; one
-    that was measured may be measured again, once more than before. No more points are measured
-    than the plan has.
+    The choice depends on the plan and the store alone: an interrupted run continues with the points
+    that it had chosen. A cell is a kernel at a setting, with all its repeats; a measured one may be
+    measured again, one more time. No more points are measured than the plan has.
 
     Args:
         plan: the campaign's points.
         store: its store.
-        objective: what picks minimise.
-        enough: the expected loss, a fraction, that is small enough.
+        objective: the quantity that picks minimise.
+        enough: the expected loss, a fraction, at which no further points are chosen.
     """
 
     command = "run --adaptive"
@@ -55,18 +54,18 @@ class Adaptive:
         self._parts = {(part.site, part.partition): part for part in plan.points.parts}
         self._chosen = self._read_chosen()
         self.now: dict[Names, AdaptiveState] = {}
-        """What was found when the partition's cells were last chosen."""
+        """The state when the partition's cells were last chosen."""
 
     def _read_chosen(self) -> dict[Names, Chosen]:
-        kept = (self.store.read_json(CHOSEN) or {}).get("points", {})
+        recorded = (self.store.read_json(CHOSEN) or {}).get("points", {})
         chosen = {}
         for names, part in self._parts.items():
-            known = set(kept.get("/".join(names), []))
+            stored = set(recorded.get("/".join(names), []))
             ids = ids_by_code(part)
-            is_known = np.isin(ids[:, 0], np.array(sorted(known), dtype="S")) & (ids[:, 0] != b"")
+            is_known = np.isin(ids[:, 0], np.array(sorted(stored), dtype="S")) & (ids[:, 0] != b"")
             repeats = (ids != b"").sum(axis=1)
             chosen[names] = {
-                code: _known_repeats(part, code, int(repeats[code]), known)
+                code: _known_repeats(part, code, int(repeats[code]), stored)
                 for code in np.flatnonzero(is_known).tolist()
             }
         return chosen
@@ -96,7 +95,7 @@ class Adaptive:
         return len(self._parts[names]) - self._ended(names, point_states(self.store))
 
     def _ended(self, names: Names, states: dict[str, State]) -> int:
-        """How many points of a partition are measured or have failed for good."""
+        """The number of a partition's points that were measured or will not be tried again."""
         ids = {*self._parts[names].ids.tolist(), *self._chosen_part(names).ids.tolist()}
         return sum(self._has_ended(states.get(point_id.decode(), NEVER)) for point_id in ids)
 
@@ -108,8 +107,8 @@ class Adaptive:
         )
 
     def _choose(self, names: Names) -> bool:
-        """Choose the next cells of a partition where none is waiting, and keep the choice; whether
-        there are any."""
+        """Choose and store the next cells of a partition, unless some are waiting. Return whether
+        there are new ones."""
         states = point_states(self.store)
         ended = self._ended(names, states)
         before = self.now.get(names)
@@ -164,20 +163,20 @@ class Adaptive:
         return part.with_repeats(chosen)
 
 
-def _known_repeats(part: PartitionPoints, code: int, planned: int, known: set[str]) -> int:
-    """How many repeats of a candidate were chosen: the ``planned`` ones and those ``known``."""
+def _known_repeats(part: PartitionPoints, code: int, planned: int, chosen_ids: set[str]) -> int:
+    """The number of a candidate's repeats: the planned ones, and further ones in ``chosen_ids``."""
     repeats = planned
-    while part.point_id(code, repeats) in known:
+    while part.point_id(code, repeats) in chosen_ids:
         repeats += 1
     return repeats
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveState:
-    """``ended``: the points that were measured or had failed for good; ``settled``: whether nothing
-    was left to choose, and ``why``: as
-    :class:`~analysis.choice.next_measurements.NextMeasurements`; ``lost_pct``: what picks are
-    expected to lose, None where nothing is known; ``cells``: how many there are in all."""
+    """``ended``: the number of points that were measured or will not be tried again; ``settled``:
+    whether no cell was chosen, and ``why``: as
+    :class:`~analysis.choice.next_measurements.NextMeasurements`; ``lost_pct``: the expected loss of
+    picks, None if nothing is known; ``cells``: the number of all cells."""
 
     ended: int
     settled: bool

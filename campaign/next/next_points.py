@@ -24,7 +24,7 @@ from dvfs.setting import AXES, NUMBERS, Setting
 from sites.site_reading import built_in_sites, find_site
 
 MORE_H = 1.0
-"""The further node-hours of which ``next`` says what they would buy."""
+"""The additional node-hours whose benefit ``next`` reports."""
 
 
 def next_file(
@@ -36,9 +36,9 @@ def next_file(
 ) -> str:
     """The text of a campaign file with the cells of a partition: (kernel, setting) -> repeats.
 
-    ``campaign``, ``file``: where the points come from; the text keeps its name, seed, repeats,
-    protocol and retries, so that the points are those that it would have planned. ``beside``: the
-    folder of the new file.
+    ``campaign``, ``file``: the source of the points; the text keeps its name, seed, repeats,
+    protocol and retries, so that the points have the same ids. ``beside``: the folder of the new
+    file.
     """
     import tomlkit  # noqa: PLC0415
 
@@ -46,14 +46,14 @@ def next_file(
     site = entry.site
     if not _is_built_in(site):
         site = _relative(find_site(site, file.parent), beside)
-    kept = campaign.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+    fields = campaign.model_dump(mode="json", exclude_unset=True, exclude_none=True)
     content: dict[str, Any] = {
         "name": campaign.name,
         "seed": campaign.seed,
         "repeats": campaign.repeats,
         "part_of": _relative(file, beside),
         "sites": [{"site": site, "partitions": [part.partition]}],
-        **{name: kept[name] for name in ("protocol", "retries") if name in kept},
+        **{name: fields[name] for name in ("protocol", "retries") if name in fields},
         "kernels": _kernels(part, cells, campaign.repeats),
     }
     return tomlkit.dumps(content)
@@ -77,21 +77,20 @@ def _relative(path: Path, folder: Path) -> str:
 def _kernels(
     part: PartitionPoints, cells: Mapping[tuple[int, int], int], usual: int
 ) -> list[dict[str, Any]]:
-    """The [[kernels]] tables: those with the same settings (:func:`_together`), repeats and names
-    of parameters in one.
-    ``usual``: the campaign's repeats."""
+    """The [[kernels]] tables, each of the inputs with equal settings (:func:`_shared`), repeats
+    and names of parameters. ``usual``: the campaign's repeats."""
     settings: dict[tuple[int, int, tuple[str, float]], list[int]] = defaultdict(list)
     for (kernel, setting), repeats in cells.items():
-        settings[kernel, repeats, _together(part.settings[setting])].append(setting)
-    alike: dict[tuple[str, str, int, tuple[str, ...], int, tuple[int, ...]], list[Input]]
-    alike = defaultdict(list)
+        settings[kernel, repeats, _shared(part.settings[setting])].append(setting)
+    grouped: dict[tuple[str, str, int, tuple[str, ...], int, tuple[int, ...]], list[Input]]
+    grouped = defaultdict(list)
     for kernel, repeats, together in sorted(settings):
         entry = part.inputs[kernel]
         names = tuple(_values(entry))
-        at = tuple(sorted(settings[kernel, repeats, together]))
-        alike[entry.kernel, entry.label, entry.ranks, names, repeats, at].append(entry)
+        codes = tuple(sorted(settings[kernel, repeats, together]))
+        grouped[entry.kernel, entry.label, entry.ranks, names, repeats, codes].append(entry)
     tables = []
-    for (kernel_name, label, ranks, names, repeats, at), inputs in alike.items():
+    for (kernel_name, label, ranks, names, repeats, codes), inputs in grouped.items():
         table: dict[str, Any] = {"kernel": kernel_name}
         if label != kernel_name:
             table["label"] = label
@@ -100,16 +99,16 @@ def _kernels(
         if repeats != usual:
             table["repeats"] = repeats
         values = [_values(entry) for entry in inputs]
-        # A value that is a list itself stands in a list, as one value of the sweep.
-        same = {name: values[0][name] for name in names if _all_same(values, name)}
-        if same:
+        # A value that is a list becomes the only item of a list, as one value of the sweep.
+        constant = {name: values[0][name] for name in names if _all_same(values, name)}
+        if constant:
             table["params"] = {
-                name: [value] if isinstance(value, list) else value for name, value in same.items()
+                name: [v] if isinstance(v, list) else v for name, v in constant.items()
             }
-        varied = [name for name in names if name not in same]
+        varied = [name for name in names if name not in constant]
         if varied:
             table["zip"] = [{name: [params[name] for params in values] for name in varied}]
-        table["settings"] = _listed([part.settings[s] for s in at])
+        table["settings"] = _listed([part.settings[s] for s in codes])
         tables.append(table)
     return tables
 
@@ -119,40 +118,40 @@ def _all_same(values: Sequence[dict[str, Any]], name: str) -> bool:
 
 
 def _values(entry: Input) -> dict[str, Any]:
-    """Parameters with a value; one without is the kernel's default, which a file leaves out."""
+    """The parameters with a value; None means the kernel's default, which a file leaves out."""
     values = json.loads(entry.params)
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _together(setting: Setting) -> tuple[str, float]:
-    """What settings of one table have in common: the profile; and the power limit where a clock is
-    missing, for then no list of pairs can name it."""
+def _shared(setting: Setting) -> tuple[str, float]:
+    """The values that the settings of one table share: the profile; and, if a clock is missing, the
+    power limit, since no list of pairs can then state it."""
     limit_w = setting.power_limit_w if None in setting.clocks else None
     return setting.profile or "", limit_w or 0.0
 
 
 def _listed(settings: Sequence[Setting]) -> dict[str, Any]:
-    """The table of a campaign file that chooses these settings (:func:`_together`)."""
+    """The table of a campaign file that chooses these settings (:func:`_shared`)."""
     profile = settings[0].profile
     chosen: dict[str, Any] = {} if profile is None else {"profile": [profile]}
     if any(None in setting.clocks for setting in settings):
-        values = {name: [getattr(one, name) for one in settings] for name in NUMBERS}
-        given = {
-            name: dict.fromkeys(v for v in distinct if v is not None)
-            for name, distinct in values.items()
+        values = {name: [getattr(setting, name) for setting in settings] for name in NUMBERS}
+        distinct = {
+            name: list(dict.fromkeys(v for v in numbers if v is not None))
+            for name, numbers in values.items()
         }
-        return chosen | {name: list(distinct) for name, distinct in given.items() if distinct}
-    pairs = [(*one.clocks, one.power_limit_w) for one in settings]
+        return chosen | {name: numbers for name, numbers in distinct.items() if numbers}
+    pairs = [(*setting.clocks, setting.power_limit_w) for setting in settings]
     listed = [[float(value) for value in pair if value is not None] for pair in pairs]
     return chosen | {"choose": "pairs", "pairs": listed}
 
 
 @dataclass(frozen=True, kw_only=True)
 class NextPoint:
-    """A kernel at a setting, in the order in which it was chosen. ``node_hours``: with all its
-    repeats. ``why``: ``spread``, to have settings far from each other, ``pick``, for what it should
-    improve, ``repeat``, for that too, but it was measured before, ``anchor``, to show a drift since
-    it was measured, or ``like``, to tell how the site differs from a known one."""
+    """A kernel at a setting. ``node_hours``: with all its repeats. ``why`` it was chosen:
+    ``spread``, to have distant settings; ``pick``, to improve picks; ``repeat``, the same with a
+    cell that was measured before; ``anchor``, to show a drift since it was measured; or ``like``,
+    to show how the site differs from a known one."""
 
     kernel: str
     params: dict[str, Any]
@@ -167,16 +166,16 @@ class NextPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class NextPoints:
-    """What to measure next.
+    """The points to measure next, in the order of choice.
 
-    ``kernels``, ``settings``: how many there are; ``planned``, ``measured``: of how many points
-    (repeats not counted), and how many of these were measured.
-    ``expected_loss_pct``: what picks are expected to lose on average, now; ``then_``: after these
-    points; ``more_``: after one node-hour more; None where nothing is known yet. ``ended``: why
-    there are no more points: ``budget``, ``enough`` (the loss is small), ``settled`` (nothing would
-    change a pick), ``spread`` (these come first) or ``like`` (these tell how the site differs from
-    the known site ``like``). ``error_ratio``: then what a fit from these is expected to err, over
-    what one of all points would. ``campaign``: the text of a campaign file.
+    ``kernels``, ``settings``: their numbers; ``planned``, ``measured``: the numbers of all points
+    (repeats not counted), and of measured ones.
+    ``expected_loss_pct``: the expected mean loss of picks now; ``then_``: after these points;
+    ``more_``: after one node-hour more; None if nothing is known yet. ``ended``: the reason for no
+    further points: ``budget``, ``enough`` (the loss is small), ``settled`` (nothing would change a
+    pick), ``spread`` (these come first) or ``like`` (these show how the site differs from the known
+    site ``like``). ``error_ratio``: for ``like``, the expected error of a fit from these points
+    over that of a fit from all. ``campaign``: the text of a campaign file.
     """
 
     site: str
@@ -225,17 +224,17 @@ def next_points(
         site: the site.
         budget_h: the most node-hours that they may take.
         most: the most points, repeats not counted.
-        partition: where they are measured (default: the first of the campaign).
+        partition: the partition to measure on (default: the first of the campaign).
         kernels: only kernels of these names.
-        objective: what picks minimise.
-        enough_pct: an expected loss that is small enough.
+        objective: the quantity that picks minimise.
+        enough_pct: the expected loss at which no further points are chosen.
         only_planned: choose among the settings of the campaign file, not all legal ones.
-        like: a site of the same chip or family that has a fit: choose the points that tell most of
-            how this site differs from it, which ``fit`` then starts from.
-        anchors: at most so many points that were measured before are measured again, so that a
-            drift since then shows; they are at most a tenth of all.
-        campaign_file: where kernels and protocol come from (default: the one that was run last).
-        beside: the folder that the new campaign file will be in (default: the current one).
+        like: a site of the same chip or family that has a fit: choose the points that best show how
+            this site differs from it; ``fit`` then starts from its fit.
+        anchors: the most measured points to measure again, to show a drift since then; they are at
+            most a tenth of all.
+        campaign_file: the source of kernels and protocol (default: the one that was run last).
+        beside: the folder of the new campaign file (default: the current one).
 
     Raises:
         ArgumentError: no campaign file, or one without the site, the partition or the kernels.
@@ -255,13 +254,13 @@ def next_points(
     states = point_states(results.store)
     if like is not None:
         check_like(site, Request(like=like))
-        known = results.known_site(like)
-        offer = offered(plan, part, states, known.data)
+        known_site = results.known_site(like)
+        offer = offered(plan, part, states, known_site.data)
         chosen = measurements_like(
-            known.data,
-            known.fit,
+            known_site.data,
+            known_site.fit,
             offer.cells,
-            known.volts,
+            known_site.volts,
             budget_h=budget_h,
             most=most,
         )
@@ -335,17 +334,17 @@ def _campaign_file(results: Results, named: Path | None) -> Path:
     """
     if named is not None:
         return named
-    kept = (results.store.read_json("campaign.json") or {}).get("file")
-    if kept is None:
+    recorded = (results.store.read_json("campaign.json") or {}).get("file")
+    if recorded is None:
         raise ArgumentError(
             f"{results.path}: does not say which campaign file it was measured by; name one that "
             f"has these kernels: --campaign C.toml"
         )
-    if not Path(kept).is_file():
+    if not Path(recorded).is_file():
         raise ArgumentError(
-            f"{results.path}: its campaign file {kept} is not there; name it: --campaign C.toml"
+            f"{results.path}: its campaign file {recorded} is not there; name it: --campaign C.toml"
         )
-    return Path(kept)
+    return Path(recorded)
 
 
 def _part(plan: Plan, file: Path, site: str, partition: str | None) -> PartitionPoints:
@@ -354,7 +353,7 @@ def _part(plan: Plan, file: Path, site: str, partition: str | None) -> Partition
             f"{file}: has no site {site!r}; {known_names(site, plan.sites, 'it has')}; for another "
             f"campaign file: --campaign C.toml"
         )
-    partitions = [name for at, name in plan.partitions if at == site]
+    partitions = [name for site_name, name in plan.partitions if site_name == site]
     if partition is not None and partition not in partitions:
         raise ArgumentError(
             f"--partition: {file} does not measure on partition {partition!r} of {site}; "

@@ -1,4 +1,4 @@
-"""What may be measured next on a partition, and what is chosen of it."""
+"""The cells of a partition that may be measured next, and the choice among them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from dvfs.dataset import COMPLETE
 @dataclass(frozen=True, kw_only=True)
 class Offered:
     """``part``: the points of a partition; ``cells``: its kernels at its settings. A cell (kernel,
-    setting) has the code kernel * len(settings) + setting. ``planned``: how many cells there are;
-    ``repeats``: int (K, M), how often each will have been measured once it is as offered."""
+    setting) has the code kernel * len(settings) + setting. ``planned``: the number of cells;
+    ``repeats``: int (K, M), the total measurements of each cell after the offered ones."""
 
     part: PartitionPoints
     cells: MeasuredCells
@@ -36,7 +36,7 @@ class Offered:
 
     @property
     def measured(self) -> int:
-        """How many cells have been measured."""
+        """The number of measured cells."""
         return int(self.cells.measured.sum())
 
     def code(self, cell: tuple[int, int]) -> int:
@@ -46,8 +46,8 @@ class Offered:
 
 
 def all_legal(plan: Plan, site: str, partition: str) -> PartitionPoints:
-    """The points of a partition's kernels at all legal settings of its site, as often as each is
-    measured; of a kernel that stands twice, as often as where it stands first."""
+    """The points of a partition's kernels at all legal settings of its site, with the kernel's
+    repeats; for a kernel that is listed twice, those of the first."""
     part = plan.of_partition(site, partition)
     planned = (ids_by_code(part) != b"").sum(axis=1).reshape(len(part.inputs), -1).max(axis=1)
     repeats: dict[Input, int] = {}
@@ -80,7 +80,7 @@ def offered(
     *,
     again: bool = False,
 ) -> Offered:
-    """The cells of a partition that were not measured and have not failed for good.
+    """The cells of a partition that were not measured and may be tried (again).
 
     ``states``: of the store's points; ``data``: the site's measurements, which name its kernels.
     ``again``: whether cells that were measured may be measured once more.
@@ -104,15 +104,15 @@ def offered(
         if not point_ids[0]:
             continue
         place = divmod(code, len(part.settings))
-        now = [states.get(point_id.decode(), NEVER) for point_id in point_ids if point_id]
-        repeats[place] = len(now)
-        left = sum(status not in COMPLETE for status, _ in now)
-        measured[place] = not left
-        if left:
-            missing[place] = left
-            free[place] = not any(map(failed, now))
+        repeat_states = [states.get(point_id.decode(), NEVER) for point_id in point_ids if point_id]
+        repeats[place] = len(repeat_states)
+        n_missing = sum(status not in COMPLETE for status, _ in repeat_states)
+        measured[place] = not n_missing
+        if n_missing:
+            missing[place] = n_missing
+            free[place] = not any(map(failed, repeat_states))
         elif again:
-            repeats[place], state = _one_more(part, code, len(now), states)
+            repeats[place], state = _one_more(part, code, len(repeat_states), states)
             free[place] = not failed(state)
     labels = _labels(part.inputs, data)
 
@@ -142,8 +142,8 @@ def offered(
 def _one_more(
     part: PartitionPoints, code: int, repeats: int, states: dict[str, State]
 ) -> tuple[int, State]:
-    """How often a cell will have been measured with its next repeat, and that repeat's state;
-    ``repeats``: how many of them are known to be measured."""
+    """The number of measurements of a cell with its next repeat, and that repeat's state.
+    ``repeats``: the number that is known to be measured."""
     while True:
         state = states.get(part.point_id(code, repeats), NEVER)
         repeats += 1
@@ -152,14 +152,14 @@ def _one_more(
 
 
 def _labels(inputs: Sequence[Input], data: Observations | None) -> list[str | None]:
-    """The label of each input among the measurements; None where it was never measured."""
+    """The label of each input in the measurements; None if it was never measured."""
     if data is None:
         return [None] * len(inputs)
-    known = {}
+    label_of = {}
     for label in kernel_names(data):
         instance = data.instance(label)
-        known[instance.name, canonical_json(dict(instance.params))] = label
-    return [known.get((entry.label, _without_none(entry.params))) for entry in inputs]
+        label_of[instance.name, canonical_json(dict(instance.params))] = label
+    return [label_of.get((entry.label, _without_none(entry.params))) for entry in inputs]
 
 
 def _without_none(params: str) -> str:
@@ -168,10 +168,10 @@ def _without_none(params: str) -> str:
 
 
 def site_data(results: Results, site: str) -> Observations | None:
-    """A site's measurements as the model takes them; None where none has an energy.
+    """A site's measurements in the form for the model; None if none has an energy.
 
     Raises:
-        ArgumentError: no fit can be true to them.
+        ArgumentError: no fit can represent them.
     """
     try:
         data, _ = results.usable_data(site, accept_unproven=False)
@@ -193,14 +193,14 @@ def choose_next(
     more_h: float = 0.0,
     anchors: int = 0,
 ) -> NextMeasurements:
-    """What to measure next (:func:`analysis.choice.next_measurements.next_measurements`), by the
-    posterior of the site's measurements."""
-    found = None
+    """The next measurements (:func:`analysis.choice.next_measurements.next_measurements`), chosen
+    by the posterior of the site's measurements."""
+    posterior = None
     if data is not None:
-        found = site_posterior(data, {**results.setting_volts(site), **measured_volts(data)})
+        posterior = site_posterior(data, {**results.setting_volts(site), **measured_volts(data)})
     return next_measurements(
         data,
-        found,
+        posterior,
         cells,
         objective,
         budget_h=budget_h,

@@ -1,7 +1,7 @@
 """A profile of an application, from one or several files of profilers, by a map of counters.
 
-A map says which of a profiler's counters make an operation class, and the time. It is a TOML file,
-one of those in ``campaign/profiles/maps`` or a user's own::
+A map lists the profiler's counters of each operation class, and of the time. It is a TOML file,
+one of those in ``campaign/profiles/maps`` or a user's::
 
     description = "..."
     layout = "ncu"
@@ -112,10 +112,10 @@ def read_application(
     counted_in: dict[str, Path] = {}
     notes: list[str] = []
     maps = [(path, read_counter_map(map_name)) for path, map_name in sources]
-    # A file of times alone is given for its time, wherever it stands: counting slows a run down.
-    for path, counter_map in sorted(maps, key=lambda one: bool(one[1].counts)):
-        wanted = {*counter_map.time_s, *(n for of in counter_map.counts.values() for n in of)}
-        counted = read_counted(path, counter_map.layout, selection, wanted)
+    # A file of times alone comes first, wherever it is listed: counting slows a run down.
+    for path, counter_map in sorted(maps, key=lambda source: bool(source[1].counts)):
+        needed = {*counter_map.time_s}.union(*counter_map.counts.values())
+        counted = read_counted(path, counter_map.layout, selection, needed)
         for class_name, count in _counts(counter_map, counted, path).items():
             if class_name in counts:
                 raise FileError(
@@ -146,9 +146,9 @@ def _key(name: str) -> str:
 
 
 def _counts(counter_map: CounterMap, counted: Counted, path: Path) -> dict[str, float]:
-    """Class -> count, of the classes of which the file has every counter.
+    """Class -> count, for the classes of which the file has every counter.
 
-    A class of which it has none is left out: it was not counted, which is not zero.
+    A class without any counter in the file is left out: it was not counted, which is not zero.
     """
     counts = {}
     for name, factors in counter_map.counts.items():
