@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -85,10 +86,11 @@ CLOCK_OF_WORK = """\
 import sys
 from pathlib import Path
 from campaign.measure.program_run import RunRequest, run_program
+from sites import perf_event
 from sites.clocks.shared import core_clock
 from sites.site_file import Site
 root = Path(sys.argv[1])
-core_clock.MSR_EVENTS = root  # with an event that every x86 has in place of aperf
+perf_event.SOURCES = root  # with an event that every x86 has in place of aperf
 core_clock.LEAST_NS = 20_000_000  # more than this process works between two readings
 site = Site.model_validate({"name": "here", "partitions": {"p": {}}})
 sys.exit(run_program(sys.argv[2:], RunRequest(site=site), root / "records.jsonl"))
@@ -101,9 +103,8 @@ def test_the_clock_that_is_read_is_that_of_the_program(tmp_path: Path) -> None:
     if os.getuid() != 0 or not msr.is_dir():
         return
     assert (msr / "events/tsc").exists()  # on every x86
-    (tmp_path / "events").mkdir()
-    (tmp_path / "events/aperf").write_text((msr / "events/tsc").read_text())
-    (tmp_path / "type").write_text((msr / "type").read_text())
+    shutil.copytree(msr, tmp_path / "msr", symlinks=True, ignore=shutil.ignore_patterns("power"))
+    (tmp_path / "msr/events/aperf").write_text((msr / "events/tsc").read_text())
     spin = "import time\nuntil = time.time() + 1\nwhile time.time() < until: pass"
     argv = [sys.executable, "-c", CLOCK_OF_WORK, str(tmp_path), sys.executable, "-c", spin]
     subprocess.run(argv, check=True)
