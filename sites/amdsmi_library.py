@@ -37,7 +37,7 @@ TWO_DIES = re.compile(r"\bMI250X?\b")
 
 _LOCK = threading.RLock()
 _USERS: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
-"""How often each package is open: the library itself does not count, and a shut-down ends all."""
+"""Package -> how often it is open: the library does not count, and one shut-down ends all uses."""
 
 
 class AmdsmiError(GpuError):
@@ -75,15 +75,15 @@ class AmdsmiLibrary:
                     self.amdsmi.amdsmi_shut_down()
 
     @contextmanager
-    def explained(self, what: str, remedy: str = OTHER_REMEDY) -> Iterator[None]:
-        """Turn the package's errors in the body into :class:`AmdsmiError`, about ``what``."""
+    def explained(self, subject: str, remedy: str = OTHER_REMEDY) -> Iterator[None]:
+        """Turn the package's errors in the body into :class:`AmdsmiError`, about ``subject``."""
         try:
             yield
         except self.amdsmi.AmdSmiException as error:
             code = error.get_error_code() if hasattr(error, "get_error_code") else None
             if code == NO_PERMISSION:
                 remedy = PERMISSION_REMEDY
-            raise AmdsmiError(f"{what}: {' '.join(str(error).split())}", remedy, code) from error
+            raise AmdsmiError(f"{subject}: {' '.join(str(error).split())}", remedy, code) from error
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class AmdGpu:
 
 
 def open_library() -> AmdsmiLibrary:
-    """Load AMD SMI and initialise it; to be closed with :meth:`AmdsmiLibrary.close`.
+    """Load AMD SMI and initialise it; close it with :meth:`AmdsmiLibrary.close`.
 
     Raises:
         AmdsmiError: the package is missing, or the library does not start.
@@ -110,8 +110,8 @@ def open_library() -> AmdsmiLibrary:
     try:
         import amdsmi  # noqa: PLC0415
     except Exception as error:  # Importing it loads its library, which may raise anything.
-        what = f"the Python package amdsmi cannot be imported: {error}"
-        raise AbsentAmdsmiError(what, PACKAGE_REMEDY) from error
+        problem = f"the Python package amdsmi cannot be imported: {error}"
+        raise AbsentAmdsmiError(problem, PACKAGE_REMEDY) from error
     library = AmdsmiLibrary(amdsmi)
     with _LOCK:
         if _USERS.get(amdsmi, 0) == 0:
@@ -129,7 +129,8 @@ def find_gpus(library: AmdsmiLibrary, indices: Sequence[int] | None = None) -> t
 
     Args:
         library: from :func:`open_library`.
-        indices: None: all. The library ignores ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES.
+        indices: of the GPUs; None: all. The library ignores ROCR_VISIBLE_DEVICES and
+            HIP_VISIBLE_DEVICES.
 
     Raises:
         AmdsmiError: there is no GPU, or not the selected one.
@@ -139,11 +140,11 @@ def find_gpus(library: AmdsmiLibrary, indices: Sequence[int] | None = None) -> t
         handles = list(amdsmi.amdsmi_get_processor_handles())
     if not handles:
         raise AbsentAmdsmiError("AMD SMI lists no GPU", START_REMEDY)
-    there = ", ".join(str(index) for index in range(len(handles)))
+    listed = ", ".join(str(index) for index in range(len(handles)))
     gpus = []
     for index in range(len(handles)) if indices is None else indices:
         if index >= len(handles):
-            raise AmdsmiError(f"there is no AMD GPU {index}", f"the AMD GPUs are: {there}")
+            raise AmdsmiError(f"there is no AMD GPU {index}", f"the AMD GPUs are: {listed}")
         with library.explained(f"AMD GPU {index}"):
             asic = amdsmi.amdsmi_get_gpu_asic_info(handles[index])
         gpu = AmdGpu(index, str(asic.get("market_name", "unknown")), handles[index])
@@ -164,8 +165,8 @@ def parse_devices(options: Mapping[str, Any]) -> list[int] | None:
     Raises:
         ValueError: it has a wrong value.
     """
-    what = "a list of different indices, such as [0, 1]"
-    devices = list_option(options, "devices", what, lambda i: type(i) is int and i >= 0)
+    expected = "a list of different indices, such as [0, 1]"
+    devices = list_option(options, "devices", expected, lambda i: type(i) is int and i >= 0)
     if devices is not None and len(set(devices)) < len(devices):
-        raise ValueError(f"devices is {what}, not {devices!r}")
+        raise ValueError(f"devices is {expected}, not {devices!r}")
     return devices

@@ -22,20 +22,20 @@ def check_module_options(module: ModuleType, options: Mapping[str, Any]) -> None
 def list_option(
     options: Mapping[str, Any],
     name: str,
-    what: str,
+    expected: str,
     fits: Callable[[Any], bool] = lambda element: True,
 ) -> list[Any] | None:
     """An option that is a list of elements that fit; None where it is not given.
 
     Raises:
-        ValueError: it is something else or empty; the text says ``what`` it is.
+        ValueError: it is something else or empty; the message says what is ``expected``.
     """
     value = options.get(name)
     if value is None:
         return None
     is_list = isinstance(value, Sequence) and not isinstance(value, str)
     if not is_list or not value or not all(map(fits, value)):
-        raise ValueError(f"{name} is {what}, not {value!r}")
+        raise ValueError(f"{name} is {expected}, not {value!r}")
     return list(value)
 
 

@@ -1,4 +1,4 @@
-"""What the libraries of GPUs' vendors report as wrong."""
+"""Errors that the libraries of GPUs' vendors report."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class GpuError(Exception):
 
     @property
     def is_illegal(self) -> bool:
-        """Whether the GPU does not offer the value that it was to be set to."""
+        """Whether the GPU does not offer the requested value."""
         return self.code in self.ILLEGAL
 
     @property
     def is_gone(self) -> bool:
-        """Whether the driver or the GPU is gone, and what was set with it. A GPU that is not listed
+        """Whether the driver or the GPU is gone, and its settings with it. A GPU that is not listed
         may be hidden from this process (by Slurm or a container) and still be set."""
         return self.code in self.GONE
 
@@ -51,7 +51,7 @@ class Closable(Protocol):
 
 @contextmanager
 def closed_on_error(library: Closable) -> Iterator[None]:
-    """Close a library if the body fails, such as a search for its GPUs."""
+    """Close a library if the body fails, for example while it searches for GPUs."""
     try:
         yield
     except BaseException:

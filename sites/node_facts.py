@@ -1,6 +1,6 @@
-"""What a node is, as far as its files say: for the record of how a measurement was made.
+"""Facts about a node, for the record of how a measurement was made.
 
-Nothing is opened or started: the names and versions are those that the kernel shows in /proc and
+No library is opened and no program started: the kernel shows the names and versions in /proc and
 /sys (Linux: Documentation/filesystems/proc.rst; NVIDIA's driver: README, "The /proc interface").
 """
 
@@ -27,10 +27,11 @@ AMD_DRIVER = "sys/module/amdgpu/version"
 
 
 def node_facts(root: Path = Path("/")) -> dict[str, Any]:
-    """The node's processor, GPUs and kernel; a fact that nothing shows is left out.
+    """The node's processor, GPUs and kernel, without facts that no file shows.
 
-    ``cpu``: its model; ``cores``: logical ones; ``gpus``: their models; ``gpu_driver``: its
-    version; ``board``: of an embedded system; ``os_kernel``: the release of Linux.
+    ``cpu``: its model; ``cores``: the number of logical cores; ``gpus``: their models;
+    ``gpu_driver``: its version; ``board``: the model of an embedded system; ``os_kernel``: the
+    release of Linux.
     """
     facts = {
         "cpu": _cpu(optional_text(root, "proc/cpuinfo")),
@@ -44,7 +45,7 @@ def node_facts(root: Path = Path("/")) -> dict[str, Any]:
 
 
 def slurm_facts() -> dict[str, str]:
-    """The cluster, job and partition of the Slurm job that this process is in; else empty."""
+    """The cluster, job and partition of this process's Slurm job; empty outside a job."""
     return {
         name: os.environ[variable]
         for name, variable in SLURM_FACTS.items()

@@ -83,20 +83,20 @@ class NvmlLibrary:
             self.nvml.nvmlShutdown()
 
     @contextmanager
-    def explained(self, what: str) -> Iterator[None]:
-        """Turn pynvml's errors in the body into :class:`NvmlError`, about ``what``."""
+    def explained(self, subject: str) -> Iterator[None]:
+        """Turn pynvml's errors in the body into :class:`NvmlError`, about ``subject``."""
         try:
             yield
         except self.nvml.NVMLError as error:
-            raise self.error(what, error.value) from error
+            raise self.error(subject, error.value) from error
         except self.nvml.NVMLLibraryMismatchError as error:
-            raise NvmlError(f"{what}: {error}", OLD_DRIVER_REMEDY, 13) from error
+            raise NvmlError(f"{subject}: {error}", OLD_DRIVER_REMEDY, 13) from error
 
-    def error(self, what: str, code: int) -> NvmlError:
-        """The error for an NVML return code, such as a field's own."""
+    def error(self, subject: str, code: int) -> NvmlError:
+        """The error for an NVML return code, such as that of a field."""
         text = str(self.nvml.NVMLError(code)).rstrip(".")
         remedy = REMEDIES.get(code, OTHER_REMEDY)
-        return NvmlError(f"{what}: {text} (NVML error {code})", remedy, code)
+        return NvmlError(f"{subject}: {text} (NVML error {code})", remedy, code)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Gpu:
 
 
 def open_library(root: Path) -> NvmlLibrary:
-    """Load NVML and initialise it; to be closed with :meth:`NvmlLibrary.close`.
+    """Load NVML and initialise it; close it with :meth:`NvmlLibrary.close`.
 
     Args:
         root: ``/``: the library that the dynamic linker finds; otherwise
@@ -148,7 +148,7 @@ def open_library(root: Path) -> NvmlLibrary:
 
 
 def _copy_of_pynvml(source: str) -> Any:
-    """A separate copy of the module pynvml, with its own variables."""
+    """A separate copy of the module pynvml, with separate variables."""
     # The module looks itself up by name while it is executed, so the copy has a temporary name.
     spec = spec_from_file_location("_copy_of_pynvml", source)
     if spec is None or spec.loader is None:

@@ -16,7 +16,7 @@ from sites.nvml_library import Gpu, NvmlError, NvmlLibrary, find_gpus, open_libr
 
 
 def power_models(root: Path = Path("/")) -> list[dict[str, Any]]:
-    """The model of each GPU that this process may use and that has one, as plain JSON.
+    """The power model of each usable GPU that has one, as plain JSON.
 
     ``gpu``: its UUID; ``best_core_mhz``, ``best_power_w``: the point of the best performance per
     watt; ``core_mhz``, ``power_w``: lists of the same length, the estimated power at each clock.
@@ -37,7 +37,7 @@ def _power_model(library: NvmlLibrary, gpu: Gpu) -> dict[str, Any] | None:
     try:
         with library.explained(f"the power model of {gpu.label}"):
             nvml.nvmlDevicePerfMetricsGetSamples_v1(gpu.handle, samples)
-    except NvmlError:  # what is only recorded must not end a campaign
+    except NvmlError:  # The model is only recorded: its absence must not end a campaign.
         return None
     last = None
     for sample in samples.samples[: samples.numSamples]:
@@ -49,12 +49,12 @@ def _power_model(library: NvmlLibrary, gpu: Gpu) -> dict[str, Any] | None:
                 last = model
     if last is None:
         return None
-    of_core = nvml.NVML_PERF_METRICS_PWR_MODEL_SCALE_METRICS_PFPP_1X_GPCCLK_IDX
+    core_index = nvml.NVML_PERF_METRICS_PWR_MODEL_SCALE_METRICS_PFPP_1X_GPCCLK_IDX
     points = last.estimatedMetrics[: last.numVfPoints]
     return {
         "gpu": gpu.uuid,
         "best_core_mhz": last.maxPerfPerWattPoint.freqkHz / 1e3,
         "best_power_w": last.maxPerfPerWattPoint.pwrmW / 1e3,
-        "core_mhz": [point.freqkHz[of_core] / 1e3 for point in points],
+        "core_mhz": [point.freqkHz[core_index] / 1e3 for point in points],
         "power_w": [point.estTgpPwrmW / 1e3 for point in points],
     }

@@ -72,7 +72,7 @@ class EventError(UserError):
 
 @dataclass(frozen=True)
 class EventSpec:
-    """An event as perf_event_open takes it."""
+    """The arguments of perf_event_open for an event."""
 
     name: str
     source_type: int
@@ -82,10 +82,10 @@ class EventSpec:
 
 
 def find_event(root: Path, name: str) -> EventSpec:
-    """The event of a name, by the event sources under ``root`` (``/`` or a recorded tree).
+    """The event ``name``, from the event sources under ``root`` (``/`` or a recorded tree).
 
     Raises:
-        EventError: the name is not one, or the machine does not have it.
+        EventError: ``name`` is not an event's name, or the machine does not have the event.
     """
     if name in GENERIC:
         return EventSpec(name, *GENERIC[name])

@@ -16,13 +16,15 @@ from sites.nvml_library import NvmlError, find_gpus, open_library
 
 
 def power_limits_w(root: Path = Path("/")) -> dict[str, float]:
-    """Device -> its limit in W: of each GPU that this process may use (``gpu-N``) the one that NVML
-    enforces, or the power cap of AMD SMI; of each processor package (``package-N``) RAPL's
-    long-term one. A device whose limit cannot be read, or that has none in force, is left out."""
-    return (_of_gpus(root) or _of_amd_gpus()) | _of_packages(root)
+    """Device -> its power limit in W.
+
+    A usable GPU (``gpu-N``) has the limit that NVML enforces, or AMD SMI's power cap; a processor
+    package (``package-N``) has RAPL's long-term limit. Devices without a readable limit in force
+    are left out."""
+    return (_nvidia_limits_w(root) or _amd_limits_w()) | _package_limits_w(root)
 
 
-def _of_gpus(root: Path) -> dict[str, float]:
+def _nvidia_limits_w(root: Path) -> dict[str, float]:
     limits = {}
     with suppress(NvmlError), closing(open_library(root)) as library:
         for gpu in find_gpus(library):
@@ -31,7 +33,7 @@ def _of_gpus(root: Path) -> dict[str, float]:
     return limits
 
 
-def _of_amd_gpus() -> dict[str, float]:
+def _amd_limits_w() -> dict[str, float]:
     limits: dict[str, float] = {}
     with suppress(AmdsmiError), closing(open_amdsmi()) as library:
         for gpu in find_amd_gpus(library):
@@ -40,8 +42,8 @@ def _of_amd_gpus() -> dict[str, float]:
     return limits
 
 
-def _of_packages(root: Path) -> dict[str, float]:
+def _package_limits_w(root: Path) -> dict[str, float]:
     with suppress(ClocksError):
-        found = {one.package: one.in_force_w(root) for one in find_packages(root)}
-        return {package: limit_w for package, limit_w in found.items() if limit_w is not None}
+        limits_w = {limit.package: limit.in_force_w(root) for limit in find_packages(root)}
+        return {package: limit_w for package, limit_w in limits_w.items() if limit_w is not None}
     return {}

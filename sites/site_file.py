@@ -1,4 +1,4 @@
-"""What a site file says: a machine or cluster, its partitions, domains, clock control, meters."""
+"""The model of a site file: a machine, its partitions, clock domains, clock control and meters."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ NAME_CHECK = matching(
 )
 Name = Annotated[str, NAME_CHECK]
 PARTITION_NAME = r"\w[\w.:+@=~%&*!()-]{0,63}"
-"""What Slurm accepts, without what separates names, paths and words (comma, slash, space), and what
-shells, job scripts and terminals treat specially."""
+"""The names that Slurm accepts, without characters that separate names, paths and words (comma,
+slash, space), and those that shells, job scripts and terminals treat specially."""
 PARTITION_NAME_CHECK = matching(
     PARTITION_NAME,
     "must be 1 to 64 letters, digits, _ . : + @ = ~ % & * ! ( ) -, beginning with a letter, digit "
@@ -98,7 +98,7 @@ Participation = Literal["measured", "estimated", "none"]
 
 
 def voltage_pairs(value: Any) -> Any:
-    """A list of [MHz, V] from a file as pairs; anything else is left for the model to refuse.
+    """Return a file's list of [MHz, V] as pairs; the model refuses anything else.
 
     Raises:
         ValueError: an entry does not have two elements.
@@ -114,11 +114,11 @@ def voltage_pairs(value: Any) -> Any:
 LEAST_MHZ = 10.0
 MOST_MHZ = 1e4
 MOST_MEM_MHZ = 3e4
-"""Clocks that devices have; the same as those of imported tables (dvfs.dataset.POSSIBLE)."""
+"""Limits of the clocks that devices have; as for imported tables (dvfs.dataset.POSSIBLE)."""
 
 
 def _possible_clocks(values: list[float], most_mhz: float) -> None:
-    """Refuse clocks that no device has: they were given in another unit."""
+    """Refuse clocks that no device has: they are in another unit."""
     for mhz in values:
         if not LEAST_MHZ <= mhz <= most_mhz:
             unit = "GHz" if mhz < LEAST_MHZ else "kHz" if mhz < 1e8 else "Hz"
@@ -354,9 +354,9 @@ class Partition(FileModel):
     @model_validator(mode="after")
     def _local_workers_have_no_job(self) -> Self:
         for name in ("modules", "python"):
-            if not self.has_jobs and (given := getattr(self.environment, name)):
+            if not self.has_jobs and (value := getattr(self.environment, name)):
                 raise BadValueError(
-                    f'found {given!r}, but workers of scheduler = "local" start in no job',
+                    f'found {value!r}, but workers of scheduler = "local" start in no job',
                     "remove it, and run campaign where it is loaded",
                     ("environment", name),
                 )
@@ -398,16 +398,16 @@ class Energy(FileModel):
     @field_validator("price_per_kwh", "co2e_kg_per_kwh", mode="before")
     @classmethod
     def _one_or_by_hour(cls, value: Any, info: ValidationInfo) -> Any:
-        """One error, where a union of types would give one for each."""
+        """Raise one error; a union of types would raise one for each type."""
         if value is None:
             return value
         by_hour, free = isinstance(value, list), info.field_name == "co2e_kg_per_kwh"
-        for i, one in enumerate(value if by_hour else [value]):
-            number = isinstance(one, int | float) and not isinstance(one, bool)
-            if not (number and math.isfinite(one) and (one > 0 or (one == 0 and free))):
+        for i, price in enumerate(value if by_hour else [value]):
+            number = isinstance(price, int | float) and not isinstance(price, bool)
+            if not (number and math.isfinite(price) and (price > 0 or (price == 0 and free))):
                 least = ">= 0" if free else "> 0"
                 raise BadValueError(
-                    f"found {one!r}",
+                    f"found {price!r}",
                     f"must be a number {least}, without quotes, or a list of 24",
                     (i,) if by_hour else (),
                 )
@@ -424,9 +424,9 @@ class Energy(FileModel):
             ("co2e_kg_per_kwh", ("co2e_source", "co2e_year")),
         ):
             for fact in facts:
-                for given, other in ((factor, fact), (fact, factor)):
-                    if getattr(self, given) is not None and getattr(self, other) is None:
-                        raise BadValueError(f"{given} without {other}", "give both", (other,))
+                for present, absent in ((factor, fact), (fact, factor)):
+                    if getattr(self, present) is not None and getattr(self, absent) is None:
+                        raise BadValueError(f"{present} without {absent}", "give both", (absent,))
         by_hour = [
             name
             for name in ("price_per_kwh", "co2e_kg_per_kwh")
@@ -611,11 +611,11 @@ class Site(FileModel):
 
     @property
     def counter_groups(self) -> dict[str, CounterGroup]:
-        """The groups of hardware counters, by name, once the site's files are read."""
+        """Name -> group of hardware counters, once the site's files are read."""
         return {n: group for n, group in self.counters.items() if isinstance(group, CounterGroup)}
 
     def class_of(self, counted: str) -> str:
-        """The site's class for what a kernel counts as ``counted``."""
+        """The site's class for the operations that a kernel counts as ``counted``."""
         for name, entry in self.classes.items():
             if counted in entry.counted_as:
                 return name

@@ -1,4 +1,4 @@
-"""Find and read a site file, and check what its keys say of each other."""
+"""Find and read a site file, and check that its keys agree."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ def read_site(path: Path) -> Site:
     return site.model_copy(update={"counters": _read_groups(site, source, path.parent)})
 
 
-def _read_groups(site: Site, source: Source, beside: Path) -> dict[str, CounterGroup]:
-    """The groups of hardware counters, with those of files read."""
+def _read_groups(site: Site, source: Source, folder: Path) -> dict[str, CounterGroup]:
+    """Name -> group of hardware counters; groups named by file are read, from ``folder`` or
+    built in."""
     groups = {}
     events: dict[str, str] = {}
     derived: dict[str, dict[str, float]] = {}
@@ -41,7 +42,7 @@ def _read_groups(site: Site, source: Source, beside: Path) -> dict[str, CounterG
             groups[name] = entry
         else:
             try:
-                path = find_file(entry, beside, BUILT_IN_GROUPS, "counter group")
+                path = find_file(entry, folder, BUILT_IN_GROUPS, "counter group")
             except FileError as error:
                 raise source.error(("counters", name), error.what, error.remedy) from None
             groups[name] = read_group(path)
@@ -147,8 +148,8 @@ def _check_power_limit(site: Site, source: Source) -> None:
     if not site.is_simulated:
         limiting = [name for name in CONTROLS if _axis(name) == "power_limit_w"]
         if limit.control not in limiting:
-            what = "missing" if limit.control is None else f"{limit.control!r} sets no power limit"
-            raise source.error(key, what, f"name one of {', '.join(limiting)}")
+            error = "missing" if limit.control is None else f"{limit.control!r} sets no power limit"
+            raise source.error(key, error, f"name one of {', '.join(limiting)}")
 
 
 def _axis(control: str) -> str:
@@ -166,8 +167,8 @@ def _check_profiles(site: Site, source: Source) -> None:
         raise source.error(("profiles",), "a simulated machine has no profiles", "leave them out")
     setting = [name for name in CONTROLS if _axis(name) == "profile"]
     if profiles.control not in setting:
-        what = f"{profiles.control!r} sets no profile"
-        raise source.error(("profiles", "control"), what, f"name one of {', '.join(setting)}")
+        problem = f"{profiles.control!r} sets no profile"
+        raise source.error(("profiles", "control"), problem, f"name one of {', '.join(setting)}")
 
 
 def _check_options(site: Site, source: Source) -> None:
@@ -188,9 +189,9 @@ def _check_options(site: Site, source: Source) -> None:
             check(name, options)
         except ValueError as error:
             named = [option for option in options if option in str(error)]
-            what, _, remedy = str(error).partition("; ")
+            problem, _, remedy = str(error).partition("; ")
             remedy = remedy or "see the page Meters and clocks of the documentation"
-            raise source.error((*key, "options", *named[:1]), what, remedy) from None
+            raise source.error((*key, "options", *named[:1]), problem, remedy) from None
 
 
 def _check_legal(site: Site, source: Source) -> None:
@@ -239,8 +240,8 @@ def _check_simulated(site: Site, source: Source) -> None:
                 f"name classes of rate_per_cycle: {', '.join(machine.rate_per_cycle)}",
             )
     if site.domains.uncore is not None:
-        what = "a simulated machine has no uncore clock"
-        raise source.error(("domains", "uncore"), what, "leave it out")
+        problem = "a simulated machine has no uncore clock"
+        raise source.error(("domains", "uncore"), problem, "leave it out")
     for name in ("core", "mem"):
         domain = getattr(site.domains, name)
         if domain is None or not domain.volts:
@@ -260,13 +261,14 @@ CHECKS: list[Check] = [
     (["clocks", "power_limit", "profiles", "meters"], _check_options),
     (["simulated", "classes", "domains"], _check_simulated),
 ]
-"""What the keys of a site file must agree on."""
+"""Keys -> the check that they agree."""
 
 
-def find_site(name: str, beside: Path) -> Path:
-    """The path of a site that a campaign file names: a built-in's name, or a path beside it.
+def find_site(name: str, folder: Path) -> Path:
+    """The path of a site that a campaign file in ``folder`` names: a built-in site's name, or a
+    path in that folder.
 
     Raises:
         FileError: it is neither.
     """
-    return find_file(name, beside, BUILT_IN_SITES, "site")
+    return find_file(name, folder, BUILT_IN_SITES, "site")

@@ -1,4 +1,4 @@
-"""What a cluster's Slurm does with its options for clocks, by its configuration and this node."""
+"""What a cluster's Slurm does with its options for clocks: from its configuration and this node."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ WRITES_LIMITS = (23, 11)
 
 @dataclass(frozen=True)
 class SlurmClocks:
-    """``obstacles``: why Slurm's option sets no clock, ``remarks``: what else it does; sentences
-    without a full stop."""
+    """Sentences without a full stop. ``obstacles``: why Slurm's option sets no clock; ``remarks``:
+    how else it differs from the request."""
 
     obstacles: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
 
 def ask_here(*argv: str) -> str:
-    """What one of Slurm's commands prints on this host; nothing where it is not here, fails, or
-    gives no answer."""
+    """The output of one of Slurm's commands on this host; empty where it is not installed, fails,
+    or does not answer."""
     try:
-        done = run_slurm(argv, slurm_environment(), NO_ANSWER_S)
+        result = run_slurm(argv, slurm_environment(), NO_ANSWER_S)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout if done.returncode == 0 else ""
+    return result.stdout if result.returncode == 0 else ""
 
 
 def read_configuration(printed: str) -> dict[str, str]:
-    """Key -> value of what ``scontrol show config`` printed."""
+    """Key -> value in the output of ``scontrol show config``."""
     return dict(re.findall(r"^(\w+)[ \t]*=[ \t]*(.*?)[ \t]*$", printed, re.MULTILINE))
 
 
 def slurm_clocks(configuration: Mapping[str, str], device: str, root: Path) -> SlurmClocks:
-    """What ``--cpu-freq`` (device ``cpu``) or ``--gpu-freq`` (``gpu``) does at a cluster.
+    """The effects of ``--cpu-freq`` (device ``cpu``) or ``--gpu-freq`` (``gpu``) on a cluster.
 
     Args:
-        configuration: of :func:`read_configuration`. Without a key nothing is said of it.
+        configuration: from :func:`read_configuration`; a missing key counts as Slurm's default.
         device: whose clocks are set.
-        root: the folder under which the files of a node of the cluster are.
+        root: the folder with the files of a node of the cluster.
 
     Source: src/common/cpu_frequency.c and src/plugins/task of Slurm, 20.11 to 26.05.
     """

@@ -1,10 +1,10 @@
-"""The environment in which Slurm's commands run: what of the user's variables they may see.
+"""The environment in which Slurm's commands run: which of the user's variables they see.
 
 Each command takes options from variables (section INPUT ENVIRONMENT VARIABLES of its manual):
 ``SBATCH_PARTITION`` moves a job to another partition, ``SQUEUE_STATES`` hides it, and
-``SLURM_CPU_BIND`` of an interactive job makes every step of another job fail. So a command gets
-none of these variables but those that say how Slurm is reached (:data:`KEPT`): its options come
-from the site file alone.
+``SLURM_CPU_BIND`` of an interactive job makes every step of another job fail. So of these variables
+a command gets only those that say how to reach Slurm (:data:`KEPT`): its options come from the site
+file alone.
 """
 
 from __future__ import annotations
@@ -26,61 +26,60 @@ KEPT = {
     "SLURM_SACK_JWKS": "the file of auth/slurm's keys",
     "SLURM_SACK_KEY": "the file of auth/slurm's key",
 }
-"""Variable of Slurm -> what it says. Slurm's commands see these and no others."""
+"""Slurm's variable -> its meaning. Of Slurm's variables, its commands see only these."""
 LAUNCHER = ("PMI_", "PMIX_")
-"""Variables by which an MPI launcher gives a process its rank: those of the driver are no worker's.
-``PMIX_MCA_...`` are settings of PMIx, which people make."""
+"""Variables by which an MPI launcher gives a process its rank; the driver's are wrong in a worker.
+``PMIX_MCA_...`` are users' settings of PMIx."""
 DEVICES = (
     *("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES"),
     "ZE_AFFINITY_MASK",
 )
-"""Which GPUs Slurm has given to a job: in a job, these are the job's alone."""
+"""Variables with the GPUs of a Slurm job; in a job, they hold for that job alone."""
 IN_JOB = "SLURM_JOB_ID"
 _SLURMS = re.compile(rf"(?:{'|'.join(PREFIXES)})_")
 
 
 def is_slurms(name: str) -> bool:
-    """Whether a variable would change what one of Slurm's commands does."""
+    """Whether a variable would change the behaviour of one of Slurm's commands."""
     return _SLURMS.match(name) is not None and name not in KEPT
 
 
 def slurm_environment(
     environment: Mapping[str, str] | None = None, conf: str | None = None
 ) -> dict[str, str]:
-    """The environment for a command that asks Slurm or submits a job.
+    """The environment for a command that queries Slurm or submits a job.
 
-    A job inherits it, so that it has no variable of the launcher or the job that this process may
-    run in.
+    A job inherits it, so it lacks the variables of a launcher or job in which this process runs.
 
     Args:
-        environment: the one to begin with (default: this process's).
+        environment: the variables to filter (default: this process's).
         conf: the path of the cluster's slurm.conf, where it is not the default of this host.
     """
-    given = os.environ if environment is None else environment
-    dropped = DEVICES if IN_JOB in given else ()
-    kept = {
+    variables = os.environ if environment is None else environment
+    dropped = DEVICES if IN_JOB in variables else ()
+    passed_on = {
         name: value
-        for name, value in given.items()
+        for name, value in variables.items()
         if not is_slurms(name)
         and name not in dropped
         and (not name.startswith(LAUNCHER) or name.startswith("PMIX_MCA_"))
     }
-    return kept if conf is None else kept | {"SLURM_CONF": conf}
+    return passed_on if conf is None else passed_on | {"SLURM_CONF": conf}
 
 
 def step_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment for ``srun`` inside a job, and so for the program that it starts: the job's
-    id, and all variables of this process that are not Slurm's or a launcher's. Slurm adds the
-    step's."""
-    given = os.environ if environment is None else environment
-    job = {name: value for name, value in given.items() if name in (IN_JOB, *DEVICES)}
-    return slurm_environment(given) | job
+    """The environment for ``srun`` inside a job, and for the program that it starts: the job's id,
+    and all variables of this process that are not Slurm's or a launcher's. Slurm adds the step's
+    variables."""
+    variables = os.environ if environment is None else environment
+    job = {name: value for name, value in variables.items() if name in (IN_JOB, *DEVICES)}
+    return slurm_environment(variables) | job
 
 
 def run_slurm(
     argv: Sequence[str], environment: Mapping[str, str], timeout_s: float, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run one of Slurm's commands to its end, with a text as its input; bytes in its output that
+    """Run one of Slurm's commands to its end, with ``stdin`` as its input; bytes of the output that
     are not UTF-8 are replaced.
 
     Raises:
@@ -104,5 +103,5 @@ REMOTE = (
     f'{"|".join(KEPT)}) ;; {"|".join(f"{prefix}_*" for prefix in PREFIXES)}) unset "$name" ;; '
     'esac; done; exec "$@"'
 )
-"""The same for a command that runs where this process cannot state its environment: a script for
-``sh -c``, which starts its arguments."""
+"""The same filter where this process cannot set a command's environment: a script for ``sh -c``,
+which starts its arguments."""

@@ -1,13 +1,13 @@
-"""Counting events of a process, its threads and what it starts, around a window.
+"""Count events of a process, its threads and its child processes, around a window.
 
-One file descriptor an event, opened before the kernel is prepared, so that threads and processes
-that the kernel starts are counted too (``inherit``). The kernel counts as many events at once as
-the processor has counters, and takes turns where there are more (multiplexing): it then gives the
-time that an event was enabled and the time that it was counted, and the count is scaled by their
-ratio. See perf_event_open(2).
+Each event has a file descriptor, opened before the kernel is prepared, so that threads and
+processes that the kernel starts are counted too (``inherit``). Linux counts as many events at once
+as the processor has counters, and takes turns where there are more (multiplexing): it then reports
+the time that an event was enabled and the time that it was counted, and the count is scaled by
+their ratio. See perf_event_open(2).
 
 In a recorded tree, ``perf/counters/NAME`` has a line for each reading: count, ns enabled, ns
-counted, as read(2) gives them.
+counted, in the order of read(2).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DISABLED, INHERIT, EXCLUDE_KERNEL, EXCLUDE_HYPERVISOR = 1 << 0, 1 << 1, 1 << 5, 
 ENABLE, DISABLE = 0x2400, 0x2401
 """The requests of ioctl(2): PERF_EVENT_IOC_ENABLE and _DISABLE."""
 COUNTED_SHARE = 0.999
-"""Below this share of the time an event counts as multiplexed."""
+"""An event that was counted for less than this share of the time is multiplexed."""
 
 
 class CountersError(UserError):
@@ -76,7 +76,7 @@ class Event(Protocol):
 
 
 class KernelEvent:
-    """An event that the kernel counts for this process and what it starts from now on.
+    """An event that Linux counts for this process and those that it starts from now on.
 
     Raises:
         CountersError: the kernel refuses it.
@@ -103,7 +103,7 @@ class KernelEvent:
         return EventReading(*READING.unpack(os.read(self._descriptor, READING.size)))
 
     def close(self) -> None:
-        """Release it; closing again does nothing."""
+        """Release the event; closing again does nothing."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -143,7 +143,7 @@ class RecordedEvent:
 
 
 class Counters:
-    """Open events, by the names that the groups give them. Not for several threads at once."""
+    """Open events, by their names in the groups. For one thread only."""
 
     def __init__(self, events: Mapping[str, Event]) -> None:
         self._events = dict(events)
@@ -156,9 +156,9 @@ class Counters:
             event.enable()
 
     def end(self) -> dict[str, EventCount]:
-        """Stop, and give the counts since :meth:`begin`.
+        """Stop counting, and return the counts since :meth:`begin`.
 
-        An event that was never counted is left out: it is missing, and not zero.
+        An event that was never counted is left out: its count is unknown, not zero.
         """
         for event in self._events.values():
             event.disable()
@@ -187,7 +187,7 @@ def count_between(before: EventReading, after: EventReading) -> EventCount | Non
 
 
 def open_counters(events: Mapping[str, str], root: Path = Path("/")) -> Counters:
-    """Open events: name -> event as :func:`sites.perf_event.find_event` takes it.
+    """Open events. ``events``: name -> argument of :func:`sites.perf_event.find_event`.
 
     Raises:
         CountersError: one of them cannot be counted here.

@@ -1,6 +1,6 @@
-"""Counter groups: the events that are counted together, and what is derived from them.
+"""Counter groups: the events that are counted together, and the counts derived from them.
 
-A group is a TOML file, one of those in ``sites/counters/groups`` or a site's own::
+A group is a TOML file, in ``sites/counters/groups`` or of a site::
 
     description = "..."
     [events]
@@ -39,10 +39,10 @@ class CounterGroup(FileModel):
     """Class -> event -> factor: l2 = { fills = 64 } counts bytes from events of 64 bytes."""
 
     def derive(self, counts: Mapping[str, float]) -> dict[str, float]:
-        """Class -> count, of the classes whose events were all counted.
+        """Class -> count, for the classes whose events were all counted.
 
-        ``counts``: event -> count. A difference below zero is not given: the events do not fit
-        together, and zero would be a wrong answer.
+        ``counts``: event -> count. A negative sum is left out: the events do not fit together, and
+        zero would be wrong.
         """
         derived = {}
         for name, factors in self.derived.items():
@@ -64,8 +64,8 @@ def read_group(path: Path) -> CounterGroup:
     return group
 
 
-def check_derived(group: CounterGroup, source: Source, at: KeyPath = ()) -> None:
-    """Refuse a derived count of an event that the group, whose key is ``at``, does not have.
+def check_derived(group: CounterGroup, source: Source, key: KeyPath = ()) -> None:
+    """Refuse a derived count of an event that the group, at ``key`` in the file, does not have.
 
     Raises:
         FileError: with the place and a remedy.
@@ -74,7 +74,7 @@ def check_derived(group: CounterGroup, source: Source, at: KeyPath = ()) -> None
         unknown = [event for event in factors if event not in group.events]
         if unknown:
             raise source.error(
-                (*at, "derived", name),
+                (*key, "derived", name),
                 f"no event {unknown[0]!r}",
                 f"use those of [events]: {', '.join(group.events)}",
             )

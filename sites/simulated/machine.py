@@ -18,9 +18,9 @@ from sites.meters.shared.meter import Channel
 from sites.site_file import Site
 
 BISECTIONS = 40
-"""Of the core clock under a power limit."""
+"""Steps of the search for the core clock under a power limit."""
 WAITS_FOR_CORE = 1.0 / 3.0
-"""The share of the waits of ``attained`` that are cycles of the core clock, at the highest."""
+"""The share of the waits of ``attained`` that are core cycles, at the highest clocks."""
 
 
 class SimulationError(Exception):
@@ -84,13 +84,13 @@ def iteration_s(site: Site, counts: Mapping[str, float], setting: Setting) -> fl
 
 
 def phases_s(site: Site, phases: Mapping[str, Mapping[str, float]], setting: Setting) -> np.ndarray:
-    """Noise-free seconds of each phase of an iteration of consecutive phases, which is launched
-    once: float64 (phases,). With the waits of ``attained`` in the site file."""
+    """Noise-free seconds of each phase of an iteration, which is launched once: float64 (phases,).
+    Includes the waits of ``attained`` in the site file."""
     machine = site.simulated
     assert machine is not None  # noqa: S101
     phase_s = []
     for name, counts in phases.items():
-        own_s = iteration_s(site, counts, setting) - machine.launch_s
+        time_s = iteration_s(site, counts, setting) - machine.launch_s
         if name in machine.attained:
             top = max(site.settings)
             fastest_s = iteration_s(site, counts, top) - machine.launch_s
@@ -99,14 +99,14 @@ def phases_s(site: Site, phases: Mapping[str, Mapping[str, float]], setting: Set
                 for highest, mhz in zip(top.clocks, setting.clocks, strict=True)
             )
             waits_s = (1.0 / machine.attained[name] - 1.0) * fastest_s
-            own_s += waits_s * (WAITS_FOR_CORE * core + (1.0 - WAITS_FOR_CORE) * memory)
-        phase_s.append(own_s)
+            time_s += waits_s * (WAITS_FOR_CORE * core + (1.0 - WAITS_FOR_CORE) * memory)
+        phase_s.append(time_s)
     phase_s[0] += machine.launch_s
     return np.array(phase_s)
 
 
 def volts(site: Site, setting: Setting) -> tuple[float, float]:
-    """The core and memory voltage at a setting, in V: straight between the clocks of the table."""
+    """The core and memory voltage at a setting, in V; the core's interpolated linearly."""
     core, mem = site.domains.core, site.domains.mem
     assert core is not None and mem is not None  # noqa: S101
     assert setting.core_mhz is not None and setting.mem_mhz is not None  # noqa: S101
@@ -122,19 +122,19 @@ def mean_w(site: Site, phases: Mapping[str, Mapping[str, float]], setting: Setti
 
 
 def under_limit(site: Site, phases: Mapping[str, Mapping[str, float]], setting: Setting) -> Setting:
-    """The clocks at which a kernel runs at a setting: under a power limit the highest core clock up
-    to the one asked for at which the mean power is within the limit; the lowest legal clock where
-    it is at none."""
-    asked, limit_w = setting.two_clocks, setting.power_limit_w
-    assert site.domains.core is not None and asked.core_mhz is not None  # noqa: S101
-    if limit_w is None or mean_w(site, phases, asked) <= limit_w:
-        return asked
-    low, high = min(site.domains.core.frequencies_mhz), asked.core_mhz
+    """The clocks at which a kernel runs at a setting. Under a power limit the core clock is the
+    highest one, up to the requested one, that keeps the mean power within the limit; the lowest
+    legal clock where none does."""
+    requested, limit_w = setting.two_clocks, setting.power_limit_w
+    assert site.domains.core is not None and requested.core_mhz is not None  # noqa: S101
+    if limit_w is None or mean_w(site, phases, requested) <= limit_w:
+        return requested
+    low, high = min(site.domains.core.frequencies_mhz), requested.core_mhz
     for _ in range(BISECTIONS):
         middle = (low + high) / 2.0
-        within = mean_w(site, phases, Setting(middle, asked.mem_mhz)) <= limit_w
+        within = mean_w(site, phases, Setting(middle, requested.mem_mhz)) <= limit_w
         low, high = (middle, high) if within else (low, middle)
-    return Setting(low, asked.mem_mhz)
+    return Setting(low, requested.mem_mhz)
 
 
 def constant_w(site: Site, setting: Setting, leakage_gain: float = 1.0) -> float:
@@ -160,9 +160,9 @@ def run(
 ) -> SimulatedRun:
     """Simulate ``iterations`` of a kernel at a setting, as the simulated meter shows it.
 
-    ``phases``: phase -> its counts, if an iteration consists of consecutive phases; each then has
-    its own time and power. They add up to ``counts``. ``leakage_gain``: the factor of the
-    leakage during the whole window, for a warm node.
+    ``phases``: phase -> its counts, if an iteration consists of consecutive phases with separate
+    times and powers; they add up to ``counts``. ``leakage_gain``: the factor of the leakage during
+    the whole window, for a warm node.
     """
     machine = site.simulated
     assert machine is not None  # noqa: S101
@@ -206,9 +206,9 @@ def _dynamic_j(site: Site, counts: Mapping[str, float], setting: Setting) -> flo
     machine = site.simulated
     assert machine is not None  # noqa: S101
     core_v, mem_v = volts(site, setting)
-    of = {"core": core_v, "mem": mem_v}
+    volts_of = {"core": core_v, "mem": mem_v}
     return sum(
-        n * machine.energy_pj_per_v2[name] * 1e-12 * of[site.classes[name].domain] ** 2
+        n * machine.energy_pj_per_v2[name] * 1e-12 * volts_of[site.classes[name].domain] ** 2
         for name, n in counts.items()
     )
 
@@ -232,6 +232,6 @@ def _mean_power_w(
     return np.asarray((until_j(high_s) - until_j(low_s)) / np.maximum(high_s - low_s, 1e-12))
 
 
-def _generator(what: str, seed: str) -> np.random.Generator:
-    digest = hashlib.sha256(f"{what} {seed}".encode()).digest()
+def _generator(purpose: str, seed: str) -> np.random.Generator:
+    digest = hashlib.sha256(f"{purpose} {seed}".encode()).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "big")))
