@@ -65,6 +65,6 @@ def rights(root: Path) -> Right:
     return right_to_write("devfreq", root, f"{FOLDER}/*/max_freq")
 
 
-def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
+def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:
     """Restore what a killed process left; see :mod:`sites.clocks.shared.journal`."""
-    return put_back_entries(root, found, (rf"{FOLDER}/[^/]+/(min|max)_freq",))
+    return put_back_entries(root, entries, (rf"{FOLDER}/[^/]+/(min|max)_freq",))

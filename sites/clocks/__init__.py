@@ -2,10 +2,10 @@
 (:mod:`dvfs.registry`).
 
 Each module has ``ABOUT``, a :class:`ControlDescription`,
-``open_control(site, root: Path) -> ClockControl`` and ``rights(root: Path) -> Right``; one that
-writes to the hardware also has ``put_back(root, found)``, with which a journal is replayed.
-``parse_options(options)``, where there is one, raises ValueError for options with a wrong value,
-without touching the hardware. One with an ``ABOUT.axis`` sets that of a setting instead:
+``open_control(site, root: Path) -> ClockControl`` and ``rights(root: Path) -> Right``. A module
+that writes to the hardware also has ``put_back(root, entries)``, which replays a journal.
+``parse_options(options)``, if the module has it, raises ValueError for options with a wrong value,
+without access to the hardware. A module with ``ABOUT.axis`` sets this axis instead of clocks:
 ``open_control(site.power_limit, root) -> LimitControl``, or
 ``open_control(site.profiles, root) -> ClockControl``.
 """
@@ -56,11 +56,11 @@ def open_control(site: ControlledSite, root: Path = Path("/")) -> ClockControl:
     ``root``."""
     control: ClockControl = CONTROLS.load(site.clocks.control).open_control(site, root)
     set_first = {"profile": open_profile, "power_limit_w": open_power_limit}
-    opened = {axis: open_one(site, root) for axis, open_one in set_first.items()}
-    others = {axis: other for axis, other in opened.items() if other is not None}
+    opened = {axis: open_axis(site, root) for axis, open_axis in set_first.items()}
+    axes = {axis: of_axis for axis, of_axis in opened.items() if of_axis is not None}
     voltage = site.clocks.core_voltage
     file = None if voltage is None else find_input(root, voltage.chip, voltage.label)
-    return Together(control, others, file) if others or file else control
+    return Together(control, axes, file) if axes or file else control
 
 
 def open_profile(site: ControlledSite, root: Path = Path("/")) -> ClockControl | None:
@@ -90,13 +90,13 @@ def check_options(control: str, options: Mapping[str, Any]) -> None:
 
 
 def device_of(clocks: ClockEntry) -> str:
-    """Whose clock a site's core clock is: ``cpu`` or ``gpu``."""
+    """The device that a site's core clock belongs to: ``cpu`` or ``gpu``."""
     about: ControlDescription = CONTROLS.load(clocks.control).ABOUT
     return about.device or clocks.device
 
 
 def describe_controls() -> list[ControlDescription]:
-    """The description of every registered control. No vendor's library is loaded for it."""
+    """The description of every registered control, without loading a vendor's library."""
     return [CONTROLS.load(name).ABOUT for name in CONTROLS]
 
 

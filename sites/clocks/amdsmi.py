@@ -7,13 +7,13 @@ amdsmi_get_gpu_od_volt_info, which shows the limits). What Linux's amdgpu does w
 
 - Both limits of the core clock are set to it; of the memory clock only the upper one can be.
 - Setting a limit sets the performance level to manual. Back at auto, an Instinct has its default
-  limits again; a Radeon keeps them. So the limits found are restored first, then the level. A GPU
-  at any other level than these two is refused, because what belongs to it is not reported.
-- Limits are soft: an idle GPU runs below them, and so does one at its power cap. Setting reads back
-  the limits, and that no clock is above them; what a point ran at is shown by amdsmi_get_clock_info
-  in its windows.
+  limits again; a Radeon keeps the changed ones. So the limits found are restored first, then the
+  level. A GPU at any other level is refused, because the library does not report its settings.
+- Limits are soft: an idle GPU runs below them, and so does a GPU at its power cap. Setting checks
+  the limits, and that no clock is above them; amdsmi_get_clock_info shows the clocks of a point in
+  its windows.
 
-The dies of an MI250 have clocks of each, of which the control would set one: it is refused.
+An MI250 is refused: each of its two dies has separate clocks, and the control would set only one.
 """
 
 from __future__ import annotations
@@ -112,37 +112,37 @@ class GpuClockLimits:
         return Limits(level.removeprefix(LEVEL), core[0], core[1], mem)
 
     def found(self) -> Limits:
-        """Those to be restored."""
-        found = self.read()
-        if found.level not in LEVELS:
+        """The limits to restore later."""
+        limits = self.read()
+        if limits.level not in LEVELS:
             raise AmdsmiError(
-                f"{self.label}: its performance level is {found.level}, which could not be "
+                f"{self.label}: its performance level is {limits.level}, which could not be "
                 "restored",
                 "as root: `amd-smi set --perf-level auto`",
             )
-        return found
+        return limits
 
-    def entry(self, found: Limits) -> Entry:
-        """They, as the journal has them."""
-        return {"gpu": self.device, **vars(found)}
+    def entry(self, limits: Limits) -> Entry:
+        """The journal's entry for these limits."""
+        return {"gpu": self.device, **vars(limits)}
 
     def memory_mhz(self) -> list[int]:
-        """The memory clocks that it has."""
+        """The memory clocks that the GPU offers."""
         amdsmi = self.library.amdsmi
         with self.library.explained(f"{self.label}: its memory clocks"):
             shown = amdsmi.amdsmi_get_clk_freq(self.gpu.handle, amdsmi.AmdSmiClkType.MEM)
-        return [mhz for one in shown["frequency"] if (mhz := _mhz(one)) is not None]
+        return [mhz for clock in shown["frequency"] if (mhz := _mhz(clock)) is not None]
 
-    def write(self, wanted: Limits) -> None:
-        """Set those that differ; in an order in which no lower limit is above its upper one."""
-        found = self.read()
-        ends = [("sclk", "max", found.core_max, wanted.core_max)]
+    def write(self, requested: Limits) -> None:
+        """Set the limits that differ; the order keeps each lower limit below its upper one."""
+        present = self.read()
+        ends = [("sclk", "max", present.core_max, requested.core_max)]
         ends.insert(
-            1 if wanted.core_max >= found.core_min else 0,
-            ("sclk", "min", found.core_min, wanted.core_min),
+            1 if requested.core_max >= present.core_min else 0,
+            ("sclk", "min", present.core_min, requested.core_min),
         )
-        if wanted.mem_max is not None:
-            ends.append(("mclk", "max", found.mem_max or 0, wanted.mem_max))
+        if requested.mem_max is not None:
+            ends.append(("mclk", "max", present.mem_max or 0, requested.mem_max))
         amdsmi = self.library.amdsmi
         for clock, end, is_mhz, mhz in ends:
             if is_mhz != mhz:
@@ -150,24 +150,24 @@ class GpuClockLimits:
                     f"{self.label}: setting its {clock} {end} to {mhz} MHz"
                 ):
                     amdsmi.amdsmi_set_gpu_clk_limit(self.gpu.handle, clock, end, mhz)
-        if wanted.level != self.read().level:
+        if requested.level != self.read().level:
             with self.library.explained(f"{self.label}: setting its performance level"):
-                level = getattr(amdsmi.AmdSmiDevPerfLevel, wanted.level)
+                level = getattr(amdsmi.AmdSmiDevPerfLevel, requested.level)
                 amdsmi.amdsmi_set_gpu_perf_level(self.gpu.handle, level)
 
-    def put_back(self, found: Limits) -> list[GpuError]:
-        """Set what was found and read it back; returns the failure."""
+    def put_back(self, limits: Limits) -> list[GpuError]:
+        """Set the recorded limits and read them back; returns the failure."""
         try:
-            self.write(found)
-            taken = self.read()
+            self.write(limits)
+            read_back = self.read()
         except GpuError as error:
             return [error]
-        if taken != found:
-            return [GpuError(f"{self.label}: {found} were found, and {taken} are now", SEE)]
+        if read_back != limits:
+            return [GpuError(f"{self.label}: {limits} were found, and {read_back} are now", SEE)]
         return []
 
     def clocks_mhz(self) -> Setting:
-        """The present clocks; None where it does not report one."""
+        """The present clocks; None for one that the GPU does not report."""
         kinds = self.library.amdsmi.AmdSmiClkType
         return Setting(self._clock_mhz(kinds.SYS), self._clock_mhz(kinds.MEM))
 
@@ -182,7 +182,7 @@ SEE = "see `amd-smi static --clock` and `amd-smi metric --clock`"
 
 
 def _mhz(shown: Any) -> int | None:
-    """Of a clock in Hz, or MHz in some releases; None where there is none."""
+    """A clock in MHz, from Hz, or MHz in some releases; None where it is not reported."""
     if type(shown) is not int or shown <= 0:
         return None
     return shown if shown < 10**6 else round(shown / 10**6)
@@ -217,8 +217,8 @@ class Amdsmi:
             self.restore()
             return
         try:
-            # What is legal is known once no other process has other limits set.
-            found = [held.record(held.gpu.found, held.gpu.entry) for held in self.gpus]
+            # The legal range is known only once no other process has changed the limits.
+            limits_found = [held.record(held.gpu.found, held.gpu.entry) for held in self.gpus]
             refusal = self._refusal(setting)
             if refusal:
                 raise IllegalClockError(refusal)
@@ -227,7 +227,7 @@ class Amdsmi:
                 self.restore()
             raise
         self._set = setting
-        for held, limits in zip(self.gpus, found, strict=True):
+        for held, limits in zip(self.gpus, limits_found, strict=True):
             _limit(held.gpu, setting, limits)
         deadline_s = time.monotonic() + SETTLE_S
         for held in self.gpus:
@@ -237,10 +237,10 @@ class Amdsmi:
         with as_clocks_unavailable():
             shown = [held.gpu.clocks_mhz().clocks for held in self.gpus]
         values: list[float | None] = []
-        for clocks, asked in zip(zip(*shown, strict=True), self._set.clocks, strict=True):
-            known = [mhz for mhz in clocks if mhz is not None]
-            is_known = len(known) == len(clocks)
-            values.append(value_of_all(known, asked) if is_known else None)
+        for clocks, requested in zip(zip(*shown, strict=True), self._set.clocks, strict=True):
+            reported = [mhz for mhz in clocks if mhz is not None]
+            is_known = len(reported) == len(clocks)
+            values.append(value_of_all(reported, requested) if is_known else None)
         return ClockState(Setting(*values), source="AMD SMI")
 
     def restore(self) -> None:
@@ -248,19 +248,19 @@ class Amdsmi:
         self._set = AS_FOUND
 
     def _refusal(self, setting: Setting) -> str:
-        """Why a setting is illegal; empty where it is not."""
+        """The reason why a setting is illegal; empty for a legal one."""
         core, mem = setting.clocks
         with as_clocks_unavailable():
             for held in self.gpus:
-                found = held.found or held.gpu.read()
-                if core is not None and not found.core_min <= core <= found.core_max:
+                limits = held.found or held.gpu.read()
+                if core is not None and not limits.core_min <= core <= limits.core_max:
                     return (
-                        f"core {core:g} MHz: {held.gpu.label} offers {found.core_min} to "
-                        f"{found.core_max} MHz"
+                        f"core {core:g} MHz: {held.gpu.label} offers {limits.core_min} to "
+                        f"{limits.core_max} MHz"
                     )
                 if mem is None:
                     continue
-                offered = [mhz for mhz in held.gpu.memory_mhz() if mhz <= (found.mem_max or 0)]
+                offered = [mhz for mhz in held.gpu.memory_mhz() if mhz <= (limits.mem_max or 0)]
                 if mem not in offered:
                     shown = ", ".join(map(str, sorted(offered))) or "none that can be set"
                     return f"memory {mem:g} MHz: {held.gpu.label} offers {shown}"
@@ -272,8 +272,8 @@ class Amdsmi:
             with as_clocks_unavailable():
                 limits, shown = gpu.read(), gpu.clocks_mhz()
             wrong = [
-                f"{name} {mhz:g} MHz was requested, and {what} {is_mhz}"
-                for name, mhz, what, is_mhz in (
+                f"{name} {mhz:g} MHz was requested, and {property_is} {is_mhz}"
+                for name, mhz, property_is, is_mhz in (
                     ("core", core, "its lower limit is", limits.core_min),
                     ("core", core, "its upper limit is", limits.core_max),
                     ("memory", mem, "its upper limit is", limits.mem_max),
@@ -296,16 +296,16 @@ class Amdsmi:
 
 
 def _limit(gpu: GpuClockLimits, setting: Setting, found: Limits) -> None:
-    """Set the limits of what is requested, and those found of what is not."""
+    """Set the limits of requested clocks, and restore the ``found`` limits of the others."""
     core, mem = setting.clocks
-    wanted = Limits(
+    limits = Limits(
         "MANUAL",
         found.core_min if core is None else round(core),
         found.core_max if core is None else round(core),
         found.mem_max if mem is None else round(mem),
     )
     try:
-        gpu.write(wanted)
+        gpu.write(limits)
     except GpuError as error:
         if error.is_illegal:
             raise IllegalClockError(error.what) from None
@@ -313,7 +313,7 @@ def _limit(gpu: GpuClockLimits, setting: Setting, found: Limits) -> None:
 
 
 def rights(root: Path) -> Right:
-    """Whether this user may limit GPU clocks: the driver lets only root do so."""
+    """Whether this user may limit GPU clocks: the driver allows it only to root."""
     return right_of_root(
         ABOUT.control,
         root,
@@ -342,15 +342,15 @@ def parse_options(options: Mapping[str, Any]) -> list[int] | None:
     return parse_devices(options)
 
 
-def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
+def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:
     """See :func:`sites.clocks.shared.journal.restore_left_over`.
 
     Raises:
         KeyError, TypeError: an entry that this control cannot have written.
     """
     del root  # AMD SMI finds its library itself.
-    entries = []
-    for entry in found:
+    checked = []
+    for entry in entries:
         device = entry["gpu"]
         limits = Limits(*(entry[name] for name in ("level", "core_min", "core_max", "mem_max")))
         numbers = (limits.core_min, limits.core_max, limits.mem_max or 0)
@@ -364,5 +364,5 @@ def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
         def restore(library: Any, gpu: Any, limits: Limits = limits) -> list[GpuError]:
             return GpuClockLimits(library, gpu).put_back(limits)
 
-        entries.append((device, restore, "its clock limits are those found"))
-    return put_back_gpus(reopened, entries)
+        checked.append((device, restore, "its clock limits are those found"))
+    return put_back_gpus(reopened, checked)

@@ -63,7 +63,7 @@ class AmdsmiLimit:
 
 
 def rights(root: Path) -> Right:
-    """Whether this user may set power caps of GPUs: the driver lets only root do so."""
+    """Whether this user may set power caps of GPUs: the driver allows it only to root."""
     return right_of_root(
         ABOUT.control,
         root,
@@ -92,11 +92,11 @@ def parse_options(options: Mapping[str, Any]) -> list[int] | None:
     return parse_devices(options)
 
 
-def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
+def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:
     """See :func:`sites.clocks.shared.journal.restore_left_over`.
 
     Raises:
         KeyError, TypeError: an entry that this control cannot have written.
     """
     del root  # AMD SMI finds its library itself.
-    return put_back_limits(AMDSMI, found, reopened, AmdsmiLimit)
+    return put_back_limits(AMDSMI, entries, reopened, AmdsmiLimit)

@@ -1,13 +1,13 @@
 """Clocks that programs of the site set, show and restore: geopmwrite, likwid-setFrequencies,
-nvidia-smi through sudo. A power limit and a profile likewise, each with a control of its own.
+nvidia-smi through sudo. Separate controls set a power limit and a profile in the same way.
 
-A command is a list of words, run without a shell. In its words, ``{core_mhz}`` and the like stand
-for the clocks to set, in ``restore`` for those that ``read`` gave before. Only programs that nobody
-but root and this user can change are run.
+A command is a list of words, run without a shell. Placeholders such as ``{core_mhz}`` in its words
+stand for the clocks to set, in ``restore`` for the clocks that ``read`` showed before. A program is
+run only if no user but root and this one can change it.
 
-Before a clock is set, the commands and the clocks that were found are recorded
-(:mod:`sites.clocks.shared.journal`), as the site file had them. Restored is what ``restore`` names;
-where it has a clock in it, ``read`` must then show that clock again.
+Before a clock is set, the site file's commands and the present clocks are recorded
+(:mod:`sites.clocks.shared.journal`). ``restore`` sets the clocks that it names; ``read`` must then
+show them again.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ HZ = {"GHz": 1e9, "MHz": 1e6, "kHz": 1e3, "Hz": 1.0}
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 NAME = re.compile(r"[A-Za-z0-9_.:+-]{1,64}")
-"""A profile."""
+"""The name of a profile."""
 SETTLE_S = 2.0
-"""How long the hardware may take until ``read`` shows what was set."""
+"""How long the hardware may take until ``read`` shows a new value."""
 WAIT_S = 0.05
 ABOUT = ControlDescription(
     control="command",
@@ -74,22 +74,22 @@ ABOUT = ControlDescription(
 
 @dataclass(frozen=True, kw_only=True)
 class Quantities:
-    """What the commands of a control set."""
+    """The kind of value that the commands of a control set: clocks, a power limit or a profile."""
 
     about: ControlDescription
     noun: str
     groups: Mapping[str, str]
     """The groups of ``pattern``, and the fields of a setting that they show."""
     units: Mapping[str, float]
-    """Unit -> how many of the smallest one it is; empty where the values are names."""
+    """Unit -> its size in the smallest unit; empty where the values are names."""
     unit: str
-    """That of a setting's fields."""
+    """The unit of a setting's fields."""
     placeholders: Mapping[str, tuple[str, float]]
-    """Placeholder -> the field that it stands for, and its unit as in ``units``."""
+    """Placeholder -> the field that it stands for, and the size of its unit as in ``units``."""
     listed: str
-    """Where the site file lists what is legal."""
+    """The place of the legal values in the site file."""
     options: str
-    """Where the site file has the options."""
+    """The place of the options in the site file."""
 
     @property
     def correct(self) -> str:
@@ -100,7 +100,7 @@ class Quantities:
         return value if isinstance(value, str) else f"{value:g} {self.unit}"
 
     def is_value(self, text: str) -> bool:
-        """Whether a text that was read is a number above 0, or a name."""
+        """Whether a text that was read is a number above 0; without units, a name."""
         if not self.units:
             return NAME.fullmatch(text) is not None
         return NUMBER.fullmatch(text) is not None and float(text) > 0.0
@@ -134,7 +134,7 @@ Words = tuple[str, ...]
 class Options:
     """The checked options; see ABOUT."""
 
-    of: Quantities
+    kind: Quantities
     set: tuple[Words, ...]
     read: tuple[Words, ...]
     restore: tuple[Words, ...]
@@ -149,37 +149,37 @@ class Command:
     def __init__(
         self,
         root: Path,
-        of: Quantities,
+        kind: Quantities,
         options: Mapping[str, Any],
         settings: Sequence[Setting],
         tolerance_pct: float,
     ) -> None:
         self.root = root
-        self._options = check(of, options)
+        self._options = check(kind, options)
         self._given = dict(options)
         self._settings = settings
         self._tolerance = tolerance_pct
-        self._journal = Journal(root, of.about.control)
+        self._journal = Journal(root, kind.about.control)
         self._entries: list[dict[str, Any]] = []
         self._set = AS_FOUND
-        at_last(self, _give_up, self._journal, of, root, self._entries)
+        at_last(self, _give_up, self._journal, kind, root, self._entries)
 
     def range_w(self) -> tuple[None, None]:
-        """Of a power limit: programs do not report it."""
+        """(None, None): programs do not report the range of a power limit."""
         return None, None
 
     def legal(self) -> list[Setting]:
         return list(self._settings)
 
     def set(self, setting: Setting) -> None:
-        of = self._options.of
+        kind = self._options.kind
         pairs = []
-        for name in of.groups.values():
+        for name in kind.groups.values():
             value = getattr(setting, name)
             pairs.append((getattr(self._set, name), value))
             if value is not None and value not in {getattr(s, name) for s in self._settings}:
                 raise IllegalClockError(
-                    f"{name} {of.text(value)} is not in the site file's {of.listed}"
+                    f"{name} {kind.text(value)} is not in the site file's {kind.listed}"
                 )
         if any(before is not None and value is None for before, value in pairs):
             self.restore()
@@ -187,60 +187,60 @@ class Command:
             return
         with signals_wait():
             self._record()
-            found = _found(of, self._entries[0])
+            present = _found(kind, self._entries[0])
             self._set = setting
-            for words in _filled(of, self._options.set, setting, found):
+            for words in _filled(kind, self._options.set, setting, present):
                 _run(self.root, words, self._options)
         self._read_back(setting)
 
     def state(self) -> ClockState:
         readings = _read(self.root, self._options)
         source = f"`{' '.join(self._options.read[0])}`"
-        if not self._options.of.units:
+        if not self._options.kind.units:
             (shown,) = readings.values()
             return ClockState(
                 Setting(profile=_name_of_all(shown, self._set.profile)), source=source
             )
-        # A limit is the one that is furthest from the request: it has no apart_pct to show it.
-        asked = self._set.power_limit_w
+        # For a limit, the value furthest from the request: apart_pct covers clocks only.
+        requested = self._set.power_limit_w
         values: dict[str, Any] = {
-            name: value_of_all(shown, asked) for name, shown in readings.items()
+            name: value_of_all(shown, requested) for name, shown in readings.items()
         }
-        apart = [(max(shown) - min(shown)) / max(shown) * 100.0 for shown in readings.values()]
-        return ClockState(Setting(**values), source=source, apart_pct=max(apart))
+        apart_pct = [(max(shown) - min(shown)) / max(shown) * 100.0 for shown in readings.values()]
+        return ClockState(Setting(**values), source=source, apart_pct=max(apart_pct))
 
     def restore(self) -> None:
         if not self._journal.held:
             return
         with signals_wait():
-            back = put_back_by(self._options.of, self.root, self._entries)
+            back = put_back_by(self._options.kind, self.root, self._entries)
             if not back.failed:
                 self._entries.clear()
                 self._set = AS_FOUND
                 self._journal.forget()
         if back.failed:
             raise ClocksError(
-                f"not restored: {'; '.join(back.failed)}", self._options.of.state_unknown
+                f"not restored: {'; '.join(back.failed)}", self._options.kind.state_unknown
             )
 
     def _record(self) -> None:
-        """Hold the journal, and record what is found before anything is set."""
+        """Hold the journal, and record the present values before the first change."""
         if self._journal.held:
             return
         self._journal.hold()
         try:
-            readings, of = _read(self.root, self._options), self._options.of
-            found = {
-                name: value_of_all(shown, None) if of.units else _name_of_all(shown, None)
+            readings, kind = _read(self.root, self._options), self._options.kind
+            values = {
+                name: value_of_all(shown, None) if kind.units else _name_of_all(shown, None)
                 for name, shown in readings.items()
             }
             for name in _placeholders(self._options.restore):
-                if of.placeholders[name][0] not in found:
+                if kind.placeholders[name][0] not in values:
                     raise ClocksError(
                         f"restore needs {{{name}}}, which `read` does not show",
-                        f"{of.correct}; no {of.noun} was changed",
+                        f"{kind.correct}; no {kind.noun} was changed",
                     )
-            entry = {"options": self._given, "found": found, "tolerance_pct": self._tolerance}
+            entry = {"options": self._given, "found": values, "tolerance_pct": self._tolerance}
             self._journal.write([entry])
             self._entries.append(entry)
         except BaseException:
@@ -253,92 +253,92 @@ class Command:
             raise IllegalClockError(wrong)
 
 
-def _unlike(root: Path, options: Options, wanted: Setting, tolerance_pct: float) -> str:
-    """What is not shown as it should be, a clause; empty where all is, in time."""
+def _unlike(root: Path, options: Options, requested: Setting, tolerance_pct: float) -> str:
+    """The values that differ from ``requested``, a clause; empty once none differs, in time."""
     deadline_s = time.monotonic() + SETTLE_S
     while True:
         readings = _read(root, options)
         wrong = []
-        for name in options.of.groups.values():
-            value, of = getattr(wanted, name), options.of
+        for name in options.kind.groups.values():
+            value, kind = getattr(requested, name), options.kind
             shown = readings.get(name, [])
             if value is None:
                 continue
             if not shown:
                 return f"{name}: `read` does not show it"
             off = [
-                one
-                for one in shown
-                if (abs(one - value) > tolerance_pct / 100.0 * value if of.units else one != value)
+                v
+                for v in shown
+                if (abs(v - value) > tolerance_pct / 100.0 * value if kind.units else v != value)
             ]
             if off:
                 wrong.append(
-                    f"{name}: {of.text(value)} was asked for, and {of.text(off[0])} is shown"
+                    f"{name}: {kind.text(value)} was asked for, and {kind.text(off[0])} is shown"
                 )
         if not wrong or time.monotonic() >= deadline_s:
             return "; ".join(wrong)
         time.sleep(WAIT_S)
 
 
-def _name_of_all(shown: Sequence[str], asked: str | None) -> str:
-    """The profile of several devices: the first that is another than asked for, so that it is
+def _name_of_all(shown: Sequence[str], requested: str | None) -> str:
+    """The profile of several devices: the first that differs from the requested one, so that it is
     noticed."""
-    return next((name for name in shown if name != asked), shown[0])
+    return next((name for name in shown if name != requested), shown[0])
 
 
 def _read(root: Path, options: Options) -> dict[str, list[Any]]:
-    """What is shown, in a setting's unit: one value, or one of each device."""
-    of = options.of
+    """Field -> the values that the commands show, in a setting's unit: one, or one per device."""
+    kind = options.kind
     outputs = [_run(root, words, options) for words in options.read]
     if options.pattern is None:
-        fields = zip(of.groups.values(), outputs, strict=False)
+        fields = zip(kind.groups.values(), outputs, strict=False)
         texts = {name: [out.strip()] for name, out in fields}
     else:
-        found = list(options.pattern.finditer("\n".join(outputs)))
+        matches = list(options.pattern.finditer("\n".join(outputs)))
         texts = {
-            of.groups[group]: [text for one in found if (text := one[group]) is not None]
+            kind.groups[group]: [text for match in matches if (text := match[group]) is not None]
             for group in options.pattern.groupindex
         }
     readings: dict[str, list[Any]] = {}
     for name, found_texts in texts.items():
-        if not found_texts or not all(map(of.is_value, found_texts)):
+        if not found_texts or not all(map(kind.is_value, found_texts)):
             shown = shown_text("; ".join(outputs)) or "nothing"
             raise ClocksError(
-                f"`{' '.join(options.read[0])}`: no {of.noun} {name} in its output: {shown}",
-                f"correct `read` and `pattern` in [{of.options}]",
+                f"`{' '.join(options.read[0])}`: no {kind.noun} {name} in its output: {shown}",
+                f"correct `read` and `pattern` in [{kind.options}]",
             )
         readings[name] = list(found_texts)
-        if of.units:
-            scale = of.units[options.unit], of.units[of.unit]
+        if kind.units:
+            scale = kind.units[options.unit], kind.units[kind.unit]
             readings[name] = [float(number) * scale[0] / scale[1] for number in found_texts]
     return readings
 
 
 def _filled(
-    of: Quantities, commands: Iterable[Words], setting: Setting, found: Setting
+    kind: Quantities, commands: Iterable[Words], setting: Setting, found: Setting
 ) -> list[Words]:
-    """Commands with their values: of the setting, where it has none as found. A command whose
-    values are all left as found is left out.
+    """The commands with values from ``setting``, or from ``found`` where it has none. A command
+    without a value from ``setting`` is left out.
 
     Raises:
         IllegalClockError: a value is needed that ``read`` does not show.
     """
     filled = []
     for words in commands:
-        names = {of.placeholders[name][0] for word in words for name in PLACEHOLDER.findall(word)}
+        names = {kind.placeholders[name][0] for word in words for name in PLACEHOLDER.findall(word)}
         if names and all(getattr(setting, name) is None for name in names):
             continue
         filled_words = list(words)
-        for name, (field, per) in of.placeholders.items():
+        for name, (field, per) in kind.placeholders.items():
             value = getattr(setting, field)
             value = getattr(found, field) if value is None else value
             if value is None and field in names:
                 raise IllegalClockError(f"`{words[0]}` needs {field}, which `read` does not show")
             if value is not None:
                 text = str(value)
-                if of.units:
-                    scaled = value * of.units[of.unit] / per
-                    text = f"{scaled:.10g}" if per >= of.units[of.unit] else str(round(scaled))
+                if kind.units:
+                    scaled = value * kind.units[kind.unit] / per
+                    text = f"{scaled:.10g}" if per >= kind.units[kind.unit] else str(round(scaled))
                 filled_words = [word.replace(f"{{{name}}}", text) for word in filled_words]
         filled.append(tuple(filled_words))
     return filled
@@ -351,7 +351,7 @@ def _run(root: Path, words: Words, options: Options) -> str:
         ClocksError: there is no such program, others can change it, or it fails or takes too long.
     """
     program = find_program(words[0], root)
-    remedy = f"run it by hand as this user, and {options.of.correct}"
+    remedy = f"run it by hand as this user, and {options.kind.correct}"
     if program is None:
         raise ClocksError(f"`{words[0]}`: no such program", remedy)
     for path in (Path(program).resolve(), *Path(program).resolve().parents):
@@ -369,7 +369,7 @@ def _run(root: Path, words: Words, options: Options) -> str:
 
 
 def rights(root: Path) -> Right:
-    """Which programs there are is the site file's to say."""
+    """Unknown: the site file names the programs."""
     del root
     return Right("command", None, "programs that the site file names set them")
 
@@ -382,8 +382,8 @@ def open_control(site: ControlledSite, root: Path) -> Command:
     """
     parse_options(site.clocks.options)
     log_left_over(root)
-    others = {"power_limit_w": None, "profile": None}
-    settings = list(dict.fromkeys(replace(setting, **others) for setting in site.settings))
+    not_clocks = {"power_limit_w": None, "profile": None}
+    settings = list(dict.fromkeys(replace(setting, **not_clocks) for setting in site.settings))
     return Command(root, CLOCKS, site.clocks.options, settings, site.clocks.tolerance_pct)
 
 
@@ -392,30 +392,31 @@ def parse_options(options: Mapping[str, Any]) -> Options:
     return check(CLOCKS, options)
 
 
-def check(of: Quantities, options: Mapping[str, Any]) -> Options:
+def check(kind: Quantities, options: Mapping[str, Any]) -> Options:
     """Check a site's options.
 
     Raises:
         ValueError: an unknown option, one that is missing, or one with a wrong value.
     """
-    of.about.check_options(options)
+    kind.about.check_options(options)
     commands = {name: _commands(options, name) for name in ("set", "read", "restore")}
     for name in ("set", "restore"):
         for placeholder in _placeholders(commands[name]):
-            if placeholder not in of.placeholders:
-                known = ", ".join(f"{{{one}}}" for one in of.placeholders)
-                raise ValueError(f"{name}: unknown {{{placeholder}}}; known: {known}")
+            if placeholder not in kind.placeholders:
+                names = ", ".join(f"{{{p}}}" for p in kind.placeholders)
+                raise ValueError(f"{name}: unknown {{{placeholder}}}; known: {names}")
     if not _placeholders(commands["set"]):
-        field = f"{{{next(iter(of.groups.values()))}}}"
-        raise ValueError(f"set has no {of.noun} in it; write {field} where the {of.noun} stands")
-    unit = options.get("unit", of.unit)
-    if of.units and unit not in of.units:
-        raise ValueError(f"unit = {unit!r}; give one of {', '.join(of.units)}")
-    pattern = None if "pattern" not in options else _pattern(of, options["pattern"])
-    if pattern is None and len(commands["read"]) > min(len(of.groups), 2):
-        raise ValueError(f"read has more commands than {of.noun}s; give pattern as well")
+        field = f"{{{next(iter(kind.groups.values()))}}}"
+        noun = kind.noun
+        raise ValueError(f"set has no {noun} in it; write {field} where the {noun} stands")
+    unit = options.get("unit", kind.unit)
+    if kind.units and unit not in kind.units:
+        raise ValueError(f"unit = {unit!r}; give one of {', '.join(kind.units)}")
+    pattern = None if "pattern" not in options else _pattern(kind, options["pattern"])
+    if pattern is None and len(commands["read"]) > min(len(kind.groups), 2):
+        raise ValueError(f"read has more commands than {kind.noun}s; give pattern as well")
     return Options(
-        of=of,
+        kind=kind,
         **commands,
         pattern=pattern,
         unit=unit,
@@ -439,41 +440,41 @@ def _placeholders(commands: Iterable[Words]) -> list[str]:
     return [name for words in commands for word in words for name in PLACEHOLDER.findall(word)]
 
 
-def _pattern(of: Quantities, text: Any) -> re.Pattern[str]:
+def _pattern(kind: Quantities, text: Any) -> re.Pattern[str]:
     try:
         pattern = re.compile(text, re.MULTILINE)
     except (TypeError, re.error) as error:
         raise ValueError(f"pattern = {text!r} is no regular expression: {error}") from None
-    if not pattern.groupindex or not of.groups.keys() >= pattern.groupindex.keys():
-        names = list(of.groups)
+    if not pattern.groupindex or not kind.groups.keys() >= pattern.groupindex.keys():
+        names = list(kind.groups)
         raise ValueError(
             f"pattern = {text!r}; name its groups {' or '.join(names)}: (?P<{names[0]}>[0-9]+)"
         )
     return pattern
 
 
-def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
+def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:
     """See :func:`sites.clocks.shared.journal.restore_left_over`.
 
     Raises:
         KeyError, TypeError, ValueError: an entry that this control cannot have written.
     """
-    return put_back_by(CLOCKS, root, found)
+    return put_back_by(CLOCKS, root, entries)
 
 
-def put_back_by(of: Quantities, root: Path, found: Iterable[Entry]) -> PutBack:
-    """:func:`put_back` of a control that sets these quantities."""
-    entries = [
-        (check(of, entry["options"]), _found(of, entry), float(entry["tolerance_pct"]))
-        for entry in found
+def put_back_by(kind: Quantities, root: Path, entries: Iterable[Entry]) -> PutBack:
+    """:func:`put_back` for a control that sets this kind of value."""
+    checked = [
+        (check(kind, entry["options"]), _found(kind, entry), float(entry["tolerance_pct"]))
+        for entry in entries
     ]
-    done, failed = [], []
-    for options, before, tolerance_pct in entries:
+    restored, failed = [], []
+    for options, before, tolerance_pct in checked:
         named = f"`{' '.join(options.restore[0])}`"
         try:
-            for words in _filled(of, options.restore, before, before):
+            for words in _filled(kind, options.restore, before, before):
                 _run(root, words, options)
-            fields = {of.placeholders[name][0] for name in _placeholders(options.restore)}
+            fields = {kind.placeholders[name][0] for name in _placeholders(options.restore)}
             again = Setting(**{name: getattr(before, name) for name in fields})
             wrong = _unlike(root, options, again, tolerance_pct) if fields else ""
         except (ClocksError, IllegalClockError) as error:
@@ -481,28 +482,28 @@ def put_back_by(of: Quantities, root: Path, found: Iterable[Entry]) -> PutBack:
         if wrong:
             failed.append(f"{named}: {wrong}")
         else:
-            done.append(f"{named} has run")
-    return PutBack(tuple(done), (), tuple(failed))
+            restored.append(f"{named} has run")
+    return PutBack(tuple(restored), (), tuple(failed))
 
 
-def _found(of: Quantities, entry: Entry) -> Setting:
-    """What was found, of an entry of the journal."""
-    found = entry["found"]
-    if not isinstance(found, dict) or not all(
+def _found(kind: Quantities, entry: Entry) -> Setting:
+    """The setting that an entry of the journal recorded."""
+    values = entry["found"]
+    if not isinstance(values, dict) or not all(
         type(value) is float and value > 0
-        if of.units
+        if kind.units
         else isinstance(value, str) and NAME.fullmatch(value)
-        for value in found.values()
+        for value in values.values()
     ):
-        raise TypeError(f"a {of.noun} that this control cannot have found")
-    return Setting(**found)
+        raise TypeError(f"a {kind.noun} that this control cannot have found")
+    return Setting(**values)
 
 
-def _give_up(journal: Journal, of: Quantities, root: Path, entries: Sequence[Entry]) -> None:
+def _give_up(journal: Journal, kind: Quantities, root: Path, entries: Sequence[Entry]) -> None:
     if not journal.held:
         return
     with signals_wait():
-        if put_back_by(of, root, entries).failed:
+        if put_back_by(kind, root, entries).failed:
             journal.let_go()
         else:
             journal.forget()

@@ -1,5 +1,5 @@
 """A power limit that programs of the site set, show and restore: geopmwrite, nvidia-smi or amd-smi
-through sudo. As the clocks of :mod:`sites.clocks.command`, and with its options."""
+through sudo. Works and has options like :mod:`sites.clocks.command`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LIMIT = Quantities(
 
 
 def rights(root: Path) -> Right:
-    """Which programs there are is the site file's to say."""
+    """Unknown: the site file names the programs."""
     del root
     return Right(ABOUT.control, None, "programs that the site file names set it")
 
@@ -65,6 +65,6 @@ def parse_options(options: Mapping[str, Any]) -> Options:
     return check(LIMIT, options)
 
 
-def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
+def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:
     """See :func:`sites.clocks.shared.journal.restore_left_over`."""
-    return put_back_by(LIMIT, root, found)
+    return put_back_by(LIMIT, root, entries)

@@ -1,5 +1,5 @@
 """A profile that programs of the site set, show and restore: tuned-adm, powerprofilesctl, a GPU's
-power profile through sudo. As the clocks of :mod:`sites.clocks.command`, and with its options."""
+power profile through sudo. Works and has options like :mod:`sites.clocks.command`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PROFILE = Quantities(
 
 
 def rights(root: Path) -> Right:
-    """Which programs there are is the site file's to say."""
+    """Unknown: the site file names the programs."""
     del root
     return Right(ABOUT.control, None, "programs that the site file names set it")
 
@@ -62,6 +62,6 @@ def parse_options(options: Mapping[str, Any]) -> Options:
     return check(PROFILE, options)
 
 
-def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
+def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:
     """See :func:`sites.clocks.shared.journal.restore_left_over`."""
-    return put_back_by(PROFILE, root, found)
+    return put_back_by(PROFILE, root, entries)

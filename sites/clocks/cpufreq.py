@@ -91,7 +91,7 @@ class Options:
     """The checked options; see ABOUT."""
 
     cpus: str | None
-    """``all`` that are online, a list, or None for the CPUs that this process may run on."""
+    """``all`` (that are online), a list, or None for the CPUs that this process may run on."""
     uncore: bool
     domain_ids: tuple[int, ...] | None
 
@@ -102,8 +102,7 @@ class Policy:
 
     folder: str
     table_khz: tuple[int, ...] | None
-    """The clocks that the driver lists, turbo not among them; None if it accepts any in the
-    range."""
+    """The clocks that the driver lists, without turbo; None if it accepts any in the range."""
     turbo_khz: int | None
     """The listed clock that stands for turbo."""
     lowest_khz: int
@@ -188,7 +187,7 @@ class Cpufreq:
         return [mhz for mhz in self._site_core_mhz if lowest <= round(mhz * 1000) <= highest]
 
     def _core_values(self, mhz: float | None) -> list[Value]:
-        """What to write for a core clock, checked for all policies before anything is written."""
+        """The values to write for a core clock, checked for all policies before the first write."""
         if mhz is None:
             return []
         khz = round(mhz * 1000)
@@ -197,8 +196,8 @@ class Cpufreq:
             if khz == policy.turbo_khz:
                 raise IllegalClockError(means_turbo(mhz))
             if table is not None and khz not in table:
-                near = sorted(table, key=lambda listed: abs(listed - khz))[:2]
-                offered = " and ".join(f"{listed / 1000:g}" for listed in sorted(near))
+                nearest = sorted(table, key=lambda listed: abs(listed - khz))[:2]
+                offered = " and ".join(f"{listed / 1000:g}" for listed in sorted(nearest))
                 raise IllegalClockError(
                     f"core {mhz:g} MHz: {policy.folder} lists no such clock; the nearest: {offered}"
                 )
@@ -261,7 +260,7 @@ def open_control(site: ControlledSite, root: Path) -> Cpufreq:
 
 
 def turbo_mhz(root: Path) -> float | None:
-    """The clock that the first CPU's driver lists and that stands for turbo."""
+    """The listed clock of the first CPU's driver that stands for turbo; None if none does."""
     try:
         khz = find_policies(root, {min(find_cpus(root, "all"))})[0].turbo_khz
     except ClocksError:
@@ -270,7 +269,7 @@ def turbo_mhz(root: Path) -> float | None:
 
 
 def means_turbo(mhz: float) -> str:
-    """Why a clock that the driver lists is not legal, a clause."""
+    """The reason why the listed clock that stands for turbo is not legal, a clause."""
     return (
         f"core {mhz:g} MHz stands for turbo in acpi-cpufreq's list: the CPU then runs at any clock "
         "above the nominal one"
@@ -388,7 +387,7 @@ def _read_policy(root: Path, folder: str, boosts: bool) -> Policy:
 
 
 def _turbo_khz(root: Path, folder: str, table: tuple[int, ...], boosts: bool) -> int | None:
-    """The highest of the listed clocks where it stands for turbo."""
+    """The highest listed clock if it stands for turbo; otherwise None."""
     driver = optional_text(root, f"{folder}/scaling_driver")
     highest, *below = sorted(table, reverse=True)
     if driver not in ("", "acpi-cpufreq") or not below:
@@ -402,6 +401,6 @@ def _is_amd(root: Path) -> bool:
     return re.search("AuthenticAMD|HygonGenuine", optional_text(root, "proc/cpuinfo")) is not None
 
 
-def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
+def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:
     """See :func:`sites.clocks.shared.journal.restore_left_over`."""
-    return put_back_entries(root, found, WRITES)
+    return put_back_entries(root, entries, WRITES)

@@ -1,10 +1,10 @@
 """The energy preference of CPUs (EPP) as a profile, through Linux's cpufreq.
 
 Format: the kernel's Documentation/admin-guide/pm/intel_pstate.rst and amd-pstate.rst beside it. The
-files ``energy_performance_preference`` of all policies are written; what they take is listed in
-``energy_performance_available_preferences``. ``default`` is not among the profiles: the file then
-shows what the driver took for it. Under the governor ``performance`` drivers refuse every other
-preference.
+files ``energy_performance_preference`` of all policies are written; their values are listed in
+``energy_performance_available_preferences``. ``default`` is no profile: the file then shows the
+preference that the driver took for it. Under the governor ``performance`` drivers refuse every
+other preference.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class EnergyPreference:
 
 
 def in_force(root: Path) -> str:
-    """The energy preferences of all CPUs, and "" where there is none or it cannot be read."""
+    """The energy preferences of all CPUs; empty where there are none or they cannot be read."""
     folders = sorted(path.relative_to(root) for path in root.glob(FOLDERS))
     shown = {optional_text(root, f"{folder}/{PREFERENCE}") for folder in folders}
     return ", ".join(sorted(shown - {""}))
@@ -101,6 +101,6 @@ def open_control(profiles: ProfilesEntry, root: Path) -> EnergyPreference:
     return EnergyPreference(root, folders, profiles.names)
 
 
-def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
+def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:
     """See :func:`sites.clocks.shared.journal.restore_left_over`."""
-    return put_back_entries(root, found, WRITES)
+    return put_back_entries(root, entries, WRITES)

@@ -1,4 +1,4 @@
-"""Clocks as found: nothing is set, and the clock is recorded as far as the node shows it."""
+"""Clocks as found: no clock is set, and those that the node shows are recorded."""
 
 from __future__ import annotations
 

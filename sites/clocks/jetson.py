@@ -88,7 +88,7 @@ class Emc:
     """The files of the memory clock (EMC), and its rates, in Hz."""
 
     switches: tuple[str, ...]
-    """Files that must be set to 1 before a rate is accepted."""
+    """Files that must hold 1 before the clock accepts a rate."""
     rate: str
     current: str
     rates_hz: tuple[int, ...] | None
@@ -174,8 +174,8 @@ class Jetson:
 
 
 def _not_offered(domain: str, mhz: float, clocks_hz: tuple[int, ...]) -> IllegalClockError:
-    near = sorted(clocks_hz, key=lambda hz: abs(hz - mhz * HZ_PER_MHZ))[:2]
-    words = " and ".join(f"{hz / HZ_PER_MHZ:.10g}" for hz in sorted(near))
+    nearest = sorted(clocks_hz, key=lambda hz: abs(hz - mhz * HZ_PER_MHZ))[:2]
+    words = " and ".join(f"{hz / HZ_PER_MHZ:.10g}" for hz in sorted(nearest))
     return IllegalClockError(f"{domain} {mhz:g} MHz is not offered; the nearest: {words}")
 
 
@@ -217,9 +217,9 @@ def find_gpu(root: Path, name: str | None) -> JetsonGpu:
     devices = sorted(path.name for path in (root / DEVFREQ).glob("*"))
     names = [d for d in devices if (KNOWN_GPU.fullmatch(d) if name is None else d == name)]
     if len(names) != 1:
-        what = f"{len(names)} GPUs with a known name" if name is None else f"no {name}"
+        problem = f"{len(names)} GPUs with a known name" if name is None else f"no {name}"
         raise ClocksError(
-            f"{root / DEVFREQ} has {what}, among: {', '.join(devices) or 'nothing'}", ABSENT_GPU
+            f"{root / DEVFREQ} has {problem}, among: {', '.join(devices) or 'nothing'}", ABSENT_GPU
         )
     folder = f"{DEVFREQ}/{names[0]}"
     path = f"{folder}/available_frequencies"
@@ -270,6 +270,6 @@ def _is_there(path: Path) -> bool:
         return False
 
 
-def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
+def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:
     """See :func:`sites.clocks.shared.journal.restore_left_over`."""
-    return put_back_entries(root, found, WRITES)
+    return put_back_entries(root, entries, WRITES)

@@ -3,13 +3,13 @@
 Functions and bits: NVIDIA's NVML API reference (nvmlDeviceSetGpuLockedClocks and
 nvmlDeviceSetMemoryLockedClocks, which need root; the latter Ampere or later).
 
-- The legal core clocks depend on the memory clock, so the GPU is asked for both lists.
+- The legal core clocks depend on the memory clock, so both lists are read from the GPU.
 - A lock is a target for the GPU: power caps, heat and idling take precedence, and the state then
   has the reasons. If a clock differs without a reason, the GPU did not take the setting.
 - **Restoring removes the locks.** NVML does not report earlier locks, so locks that others set
-  (``nvidia-smi -lgc``) are lost and would have to be set again.
+  (``nvidia-smi -lgc``) are lost and must be set again.
 
-All selected GPUs are set to the same clocks. Every GPU has its own journal and lock, so jobs on
+All selected GPUs are set to the same clocks. Every GPU has a separate journal and lock, so jobs on
 other GPUs of the node do not interfere.
 """
 
@@ -141,11 +141,11 @@ class Nvml:
         else:
             core = frozenset().union(*table.values())
         if setting.core_mhz not in core:
-            near = sorted(core, key=lambda mhz: abs(mhz - (setting.core_mhz or 0.0)))[:2]
-            at = "" if setting.mem_mhz is None else f" at memory {setting.mem_mhz:g} MHz"
+            nearest = sorted(core, key=lambda mhz: abs(mhz - (setting.core_mhz or 0.0)))[:2]
+            at_memory = "" if setting.mem_mhz is None else f" at memory {setting.mem_mhz:g} MHz"
             raise IllegalClockError(
-                f"core {setting.core_mhz:g} MHz is not offered{at}; the nearest: "
-                f"{' and '.join(str(mhz) for mhz in sorted(near))}"
+                f"core {setting.core_mhz:g} MHz is not offered{at_memory}; the nearest: "
+                f"{' and '.join(str(mhz) for mhz in sorted(nearest))}"
             )
 
     def _lock(self, locked: SetGpu[Gpu, Locks], setting: Setting) -> None:
@@ -186,9 +186,9 @@ class Nvml:
             raise
         locked.found = locks
 
-    def _call(self, gpu: Gpu, what: str, function: Any, mhz: int) -> None:
+    def _call(self, gpu: Gpu, request: str, function: Any, mhz: int) -> None:
         try:
-            with self.library.explained(f"{gpu.label}: locking {what}"):
+            with self.library.explained(f"{gpu.label}: locking {request}"):
                 function(gpu.handle, mhz, mhz)
         except NvmlError as error:
             if error.is_illegal:
@@ -203,20 +203,20 @@ class Nvml:
             if requested is None:
                 continue
             allowed = self.tolerance_pct / 100 * requested
-            while abs((taken := self.clocks.clock_mhz(gpu, kind)) - requested) > allowed:
+            while abs((present_mhz := self.clocks.clock_mhz(gpu, kind)) - requested) > allowed:
                 if time.monotonic() >= deadline_s:
                     reasons = frozenset(self.clocks.reasons(gpu)) - {"applications clocks"}
-                    if taken < requested and reasons:
+                    if present_mhz < requested and reasons:
                         break  # The GPU took it and is throttled; the state has the reasons.
                     raise IllegalClockError(
                         f"{gpu.label}: {name} {requested:g} MHz was requested, and it runs at "
-                        f"{taken:g} MHz"
+                        f"{present_mhz:g} MHz"
                     )
                 time.sleep(WAIT_S)
 
 
 def rights(root: Path) -> Right:
-    """Whether this user may lock GPU clocks: NVML lets only root do so."""
+    """Whether this user may lock GPU clocks: NVML allows it only to root."""
     return right_of_root(
         "nvml",
         root,
@@ -243,23 +243,23 @@ def parse_options(options: Mapping[str, Any]) -> list[int | str] | None:
     return parse_devices(ABOUT, options)
 
 
-def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
+def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:
     """See :func:`sites.clocks.shared.journal.restore_left_over`.
 
     Raises:
         KeyError, TypeError: an entry that this control cannot have written.
     """
-    entries = []
-    for entry in found:
+    checked = []
+    for entry in entries:
         uuid, core, mem = entry["gpu"], entry["core"], entry["mem"]
         if not isinstance(uuid, str) or not isinstance(core, bool) or not isinstance(mem, bool):
             raise TypeError("a GPU that is not text")
-        entries.append((uuid, partial(_reset, locks=(core, mem)), "its clocks are unlocked"))
-    return put_back_gpus(partial(reopened, root), entries)
+        checked.append((uuid, partial(_reset, locks=(core, mem)), "its clocks are unlocked"))
+    return put_back_gpus(partial(reopened, root), checked)
 
 
 def _reset(library: NvmlLibrary, gpu: Gpu, locks: Locks) -> list[GpuError]:
-    """Remove the locks; each is tried, and the failures are returned."""
+    """Remove the locks; a failure does not stop the others. Returns the failures."""
     errors: list[GpuError] = []
     nvml = library.nvml
     functions = nvml.nvmlDeviceResetGpuLockedClocks, nvml.nvmlDeviceResetMemoryLockedClocks

@@ -70,7 +70,7 @@ class NvmlLimit:
 
 
 def rights(root: Path) -> Right:
-    """Whether this user may set power limits of GPUs: NVML lets only root do so."""
+    """Whether this user may set power limits of GPUs: NVML allows it only to root."""
     return right_of_root(
         ABOUT.control,
         root,
@@ -98,10 +98,10 @@ def parse_options(options: Mapping[str, Any]) -> list[int | str] | None:
     return parse_devices(ABOUT, options)
 
 
-def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
+def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:
     """See :func:`sites.clocks.shared.journal.restore_left_over`.
 
     Raises:
         KeyError, TypeError: an entry that this control cannot have written.
     """
-    return put_back_limits(NVML, found, partial(reopened, root), NvmlLimit)
+    return put_back_limits(NVML, entries, partial(reopened, root), NvmlLimit)

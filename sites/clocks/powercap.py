@@ -55,9 +55,9 @@ ABOUT = ControlDescription(
 )
 
 UNIT_UW = 125_000
-"""The coarsest power unit: what is read back may be so far from what was written."""
+"""The coarsest power unit: the largest difference between a written and a read-back limit."""
 WINDOW_SHARE = 0.2
-"""A time window may be rounded by this share of it."""
+"""The largest rounding of a time window, as a share of it."""
 WRITES = (
     rf"{POWERCAP}(/intel-rapl(-mmio)?(:\d+)*)+/constraint_\d+_(power_limit_uw|time_window_us)",
 )
@@ -66,7 +66,7 @@ ABSENT = "load the driver with `modprobe intel_rapl_msr`; virtual machines have 
 
 @dataclass(frozen=True)
 class PackageLimit:
-    """The long-term constraint of a package. ``files``: how its files begin, below the root;
+    """The long-term constraint of a package. ``files``: the prefix of its files, below the root;
     ``highest_w``: None where it is not reported."""
 
     package: str
@@ -109,7 +109,7 @@ class Powercap:
 
     def range_w(self) -> tuple[None, float | None]:
         """The lowest limit, which RAPL does not have, and the highest of all packages, in W."""
-        highest_w = [one.highest_w for one in self.packages if one.highest_w is not None]
+        highest_w = [p.highest_w for p in self.packages if p.highest_w is not None]
         return None, min(highest_w, default=None)
 
     def legal(self) -> list[Setting]:
@@ -129,22 +129,22 @@ class Powercap:
 
     def state(self) -> ClockState:
         limits_w = [package.in_force_w(self.root) for package in self.packages]
-        known = [limit_w for limit_w in limits_w if limit_w is not None]
-        if len(known) < len(limits_w):
+        reported = [limit_w for limit_w in limits_w if limit_w is not None]
+        if len(reported) < len(limits_w):
             return ClockState()
-        return ClockState(Setting(power_limit_w=value_of_all(known, self.asked_w)))
+        return ClockState(Setting(power_limit_w=value_of_all(reported, self.asked_w)))
 
     def restore(self) -> None:
         self.asked_w = None
         self.files.restore()
 
     def _values(self, limit_uw: int) -> list[File]:
-        values = [File(one.limit_file, f"{limit_uw}\n", within=UNIT_UW) for one in self.packages]
+        values = [File(p.limit_file, f"{limit_uw}\n", within=UNIT_UW) for p in self.packages]
         if self.window_us is not None:
             within = round(WINDOW_SHARE * self.window_us)
             text = f"{self.window_us}\n"
             values += [
-                File(f"{one.files}_time_window_us", text, within=within) for one in self.packages
+                File(f"{p.files}_time_window_us", text, within=within) for p in self.packages
             ]
         return values
 
@@ -171,8 +171,8 @@ def open_control(limit: PowerLimitEntry, root: Path) -> Powercap:
     for package in packages:
         if read_number(root, package.enabled_file, ABSENT) != 1:
             path = root / package.enabled_file
-            what = f"{path} is not 1: the power limit is not in force"
-            raise ClocksError(what, f"as root: `echo 1 > {path}`")
+            problem = f"{path} is not 1: the power limit is not in force"
+            raise ClocksError(problem, f"as root: `echo 1 > {path}`")
     return Powercap(root, packages, limit.limits_w, window_s)
 
 
@@ -210,7 +210,7 @@ def find_packages(root: Path) -> tuple[PackageLimit, ...]:
 
 
 def _long_term(root: Path, folder: str) -> str:
-    """How the names of the files of a zone's long-term constraint begin."""
+    """The prefix of the files of a zone's long-term constraint."""
     for path in sorted((root / folder).glob("constraint_*_name")):
         if re.fullmatch(r"constraint_\d+_name", path.name):
             name = str(path.relative_to(root))
@@ -222,6 +222,6 @@ def _long_term(root: Path, folder: str) -> str:
     )
 
 
-def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
+def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:
     """See :func:`sites.clocks.shared.journal.restore_left_over`."""
-    return put_back_entries(root, found, WRITES)
+    return put_back_entries(root, entries, WRITES)

@@ -1,10 +1,10 @@
-"""Slurm's own clock control: the points of a setting are measured in a job step that requests it.
+"""Slurm's clock control: the points of a setting are measured in a job step that requests it.
 
 ``srun --cpu-freq`` takes kHz and ``--gpu-freq`` MHz (srun's manual). Slurm silently sets the next
 higher clock that the node lists, and ignores the request if the node has no cpufreq, or no plugin
-for its GPUs. The step's environment has the request all the same: it proves nothing. So the clock
-is read inside the step, as the other controls read it, and what srun and its helper slurmstepd
-print is searched for refusals.
+for its GPUs. The step's environment has the request even then: it proves nothing. So the clock is
+read inside the step, as the other controls read it, and the output of srun and its helper
+slurmstepd is searched for refusals.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def refusal(output: str) -> str | None:
 def step_flags(setting: Setting, device: str) -> list[str]:
     """The srun options that request a setting on a ``cpu`` or ``gpu`` site; none for AS_FOUND.
 
-    For a GPU both clocks are always requested, the one that the setting does not have as ``high``,
-    Slurm's default (slurm.conf's manual, GpuFreqDef): several versions of Slurm set nothing where
+    For a GPU both clocks are always requested; one that the setting lacks is requested as ``high``,
+    Slurm's default (slurm.conf's manual, GpuFreqDef): several versions of Slurm set no clock where
     one is missing (src/plugins/gpu/nvml; repaired in 23.02.3 and 26.05 by their changelogs).
     """
     if device == "gpu":
@@ -66,7 +66,7 @@ LOCKS_CLOCKS = (26, 5)
 
 
 def what_flags_set(version: str, device: str) -> str:
-    """What srun's option for clocks sets, a sentence, by what ``srun --version`` says."""
+    """The effect of srun's option for clocks, a sentence; ``version``: from ``srun --version``."""
     if device == "cpu":
         return "--cpu-freq writes the governor and clocks of cpufreq for the step's CPUs"
     number = re.search(r"(\d+)\.(\d+)", version)
@@ -85,7 +85,7 @@ class SlurmStep(ReadClocks):
     """
 
     def legal(self) -> None:
-        """What the node offers is not known."""
+        """None: the legal settings of the node are unknown."""
 
     def set(self, setting: Setting) -> None:
         flags = step_flags(setting, self.device)
@@ -102,7 +102,7 @@ class SlurmStep(ReadClocks):
 
 
 def rights(root: Path) -> Right:
-    """Slurm sets the clocks with its own rights; whether it does, only a step shows."""
+    """Granted: Slurm sets the clocks with its rights; only a step shows whether it does."""
     return Right("slurm", True, "srun asks for a clock with each step")
 
 
@@ -113,12 +113,12 @@ def open_control(site: ControlledSite, root: Path) -> SlurmStep:
 
 
 def slurm_flags(setting: Setting, device: str) -> str:
-    """The flags of ``srun`` that ask for a setting."""
+    """The flags of ``srun`` that request a setting."""
     return " ".join(step_flags(setting, device))
 
 
 def slurm_cannot_set(setting: Setting, device: str) -> str:
-    """What srun has no option for: the ``profile`` of a setting, its ``power_limit_w``, or of a CPU
-    its ``uncore_mhz`` or ``mem_mhz``. Empty where srun can set all of it."""
+    """The first field of a setting that srun cannot set: ``profile``, ``power_limit_w``, or of a
+    CPU ``uncore_mhz`` or ``mem_mhz``. Empty where srun can set the whole setting."""
     axes = ("profile", "power_limit_w", *(("uncore_mhz", "mem_mhz") if device == "cpu" else ()))
     return next((axis for axis in axes if getattr(setting, axis) is not None), "")

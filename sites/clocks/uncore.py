@@ -1,4 +1,4 @@
-"""Intel's uncore clock: that of the last level cache, the mesh and the memory controllers.
+"""Intel's uncore clock: of the last level cache, the mesh and the memory controllers.
 
 Format: the kernel's Documentation/admin-guide/pm/intel_uncore_frequency_scaling.rst, and
 drivers/platform/x86/intel/uncore-frequency/ for the steps of 100 MHz. Below
@@ -165,7 +165,7 @@ def legal_mhz(domains: tuple[UncoreDomain, ...]) -> list[float]:
 
 
 def limits_for(mhz: float | None, domains: tuple[UncoreDomain, ...]) -> list[Limits]:
-    """What to write for a memory clock; nothing if it is None.
+    """The limits to write for a memory clock; empty if it is None.
 
     Raises:
         IllegalClockError: not all domains offer it.
@@ -193,10 +193,10 @@ def instead_of(domains: tuple[UncoreDomain, ...]) -> dict[str, str]:
 def current_mhz(root: Path, domains: tuple[UncoreDomain, ...]) -> float | None:
     """The mean clock of the domains, in MHz; None if one does not report it."""
     khz = [optional_number(root, f"{domain.folder}/current_freq_khz") for domain in domains]
-    known = [value for value in khz if value is not None]
-    return sum(known) / len(known) / 1000 if known and len(known) == len(khz) else None
+    reported = [value for value in khz if value is not None]
+    return sum(reported) / len(reported) / 1000 if reported and len(reported) == len(khz) else None
 
 
-def put_back(root: Path, found: Iterable[Entry]) -> PutBack:
+def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:
     """See :func:`sites.clocks.shared.journal.restore_left_over`."""
-    return put_back_entries(root, found, WRITES)
+    return put_back_entries(root, entries, WRITES)

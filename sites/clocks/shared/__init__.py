@@ -1,1 +1,1 @@
-"""What several clock controls share: what a control is, the journal, files that are restored."""
+"""Code that clock controls share: the interface of a control, the journal, restored files."""

@@ -1,4 +1,4 @@
-"""What a clock control is, what it needs to know of a site, and what is said about it."""
+"""The interface of a clock control, its description, and the parts of a site that it uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dvfs.setting import AS_FOUND, Setting
 
 @dataclass(frozen=True)
 class ControlDescription:
-    """What `campaign doctor`, error messages and documentation say about a clock control."""
+    """The description of a clock control in `campaign doctor`, messages and documentation."""
 
     control: str
     """Its name in a site file and in :data:`sites.clocks.CONTROLS`."""
@@ -23,9 +23,9 @@ class ControlDescription:
     options: Mapping[str, str] = field(default_factory=dict)
     """Name -> meaning, with the default where there is one."""
     device: str = ""
-    """Whose clocks it sets, ``cpu`` or ``gpu``; empty: what the site file's ``device`` says."""
+    """The device whose clocks it sets, ``cpu`` or ``gpu``; empty: the site file's ``device``."""
     axis: str = ""
-    """What it sets in place of clocks: ``power_limit_w`` or ``profile``."""
+    """The field of a setting that it sets instead of clocks: ``power_limit_w`` or ``profile``."""
     sets_clocks: bool = True
     """Whether it sets clocks of the node by itself: doctor suggests it where none are set yet."""
 
@@ -37,18 +37,18 @@ class ControlDescription:
         """
         unknown = sorted(set(options) - set(self.options))
         if unknown:
-            known = ", ".join(self.options) or "none"
+            names = ", ".join(self.options) or "none"
             raise ValueError(
-                f"control {self.control!r} has no option {unknown[0]!r}; known: {known}"
+                f"control {self.control!r} has no option {unknown[0]!r}; known: {names}"
             )
 
 
 @dataclass(frozen=True)
 class Right:
-    """Whether this user can set clocks with a control on this node, found without setting any.
+    """Whether this user can set clocks with a control on this node; finding this out sets none.
 
-    ``can_set``: None where only setting one shows it. ``why``: what allows it, or what is missing;
-    ``remedy``: how to get it, where that is known.
+    ``can_set``: None where only setting a clock shows it. ``why``: what allows it, or what is
+    missing; ``remedy``: how to get it, where that is known.
     """
 
     control: str
@@ -69,12 +69,12 @@ class ClocksError(UserError):
 
 @dataclass(frozen=True)
 class ClockState:
-    """What the hardware reports about its clocks at one time; None where it reports nothing.
+    """The clocks that the hardware reports at one time; None where it reports none.
 
-    A clock that was only asked for, or that a driver repeats, is not reported. ``source``: from
-    where the core clock was read, a phrase. ``apart_pct``: how far the clocks of several devices
-    are apart, in %. ``throttled``: the reasons, in the hardware's words, why it runs slower than
-    requested. ``temperature_c``: of the device whose clocks these are. ``core_v``: the core
+    A clock that was only requested, or that a driver repeats, is left out. ``source``: what the
+    core clock was read from, a phrase. ``apart_pct``: the largest difference between the clocks of
+    several devices, in %. ``throttled``: the reasons, in the hardware's words, why it runs slower
+    than requested. ``temperature_c``: of the device with these clocks. ``core_v``: the core
     voltage.
     """
 
@@ -87,7 +87,7 @@ class ClockState:
 
 
 class VoltageInput(Protocol):
-    """Which of hwmon's inputs shows the core voltage."""
+    """The hwmon input that shows the core voltage."""
 
     @property
     def chip(self) -> str: ...
@@ -133,7 +133,7 @@ class ProfilesEntry(Protocol):
 
 
 class ControlledSite(Protocol):
-    """What a control needs of a site (:class:`sites.site_file.Site` has it)."""
+    """The parts of a site that a control uses (:class:`sites.site_file.Site` has them)."""
 
     @property
     def clocks(self) -> ClockEntry: ...

@@ -1,6 +1,6 @@
-"""The clock at which CPUs run, as the hardware counted or reported it.
+"""The clock at which CPUs run, as the hardware counts or reports it.
 
-In this order, the first that this node lets the user read:
+The first of these sources that this user can read on this node:
 
 1. APERF, the register that counts a core's cycles through perf or /dev/cpu/N/msr.
 2. ``cpuinfo_avg_freq``: the hardware's mean over a period (Linux 6.14 and later).
@@ -9,19 +9,19 @@ In this order, the first that this node lets the user read:
 4. ``cpuinfo_cur_freq``, on other machines than x86: "obtained from the hardware". On x86 it is
    left out: acpi-cpufreq reads the register with the request.
 
-``scaling_setspeed``, the limits, and ``scaling_cur_freq`` elsewhere are what was asked for. They
+``scaling_setspeed``, the limits, and ``scaling_cur_freq`` elsewhere repeat the request. They
 prove nothing and are not read. Format: the kernel's Documentation/admin-guide/pm/cpufreq.rst, and
-drivers/cpufreq/cpufreq.c for what the files show.
+drivers/cpufreq/cpufreq.c for the content of the files.
 
-A CPU without work shows any clock, often a nominal one. So the clocks are weighted by how long
-each CPU has worked since the last reading (``/proc/stat``).
+An idle CPU shows any clock, often a nominal one. So each CPU's clock is weighted by the time that
+it has worked since the last reading (``/proc/stat``).
 
 APERF is read in two ways:
 
 - perf: the event source ``msr`` with the event ``aperf`` (arch/x86/events/msr.c in the Linux
   source). It is opened for this process, or that of :func:`work_in`, and counts in all threads and
-  processes that it starts afterwards, while they run: cycles over that time are the clock at which
-  they ran. It needs root, CAP_PERFMON or kernel.perf_event_paranoid of at most 1.
+  processes that it starts afterwards, while they run: cycles over that time are their clock.
+  It needs root, CAP_PERFMON or kernel.perf_event_paranoid of at most 1.
 - ``/dev/cpu/N/msr``: APERF counts a CPU's cycles, MPERF those at the rate of the TSC, both only
   while it is not halted (Intel SDM volume 3, Hardware duty cycling and MPERF/APERF; AMD's manual
   volume 2 alike). APERF over MPERF, times the TSC's rate, is the clock. It needs root.
@@ -46,18 +46,18 @@ from sites.perf_event import EventError, find_event, open_event
 INHERIT = 1 << 1
 """Flag: threads and processes that are started afterwards are counted, too."""
 TOTAL_TIME_RUNNING = 1 << 1
-"""Read format: beside the count, for how many ns it was counted."""
+"""Read format: the count, and the ns in which it was counted."""
 TSC, MPERF, APERF = 0x10, 0xE7, 0xE8
 LEAST_NS = 100_000
-"""Work of less than this says nothing about the clock."""
+"""The least work from which a clock is computed."""
 THIS_PROCESS = 0
 _process: ContextVar[int | None] = ContextVar("process", default=THIS_PROCESS)
 
 
 @contextmanager
 def work_in(process: int | None) -> Iterator[None]:
-    """For clocks that are opened in the body: the process that works, or starts what works, where
-    it is not this one. None: this process neither is nor knows it, as where Slurm starts it."""
+    """Set the process that works, or starts the workers, for clocks opened in the body; the default
+    is this process. None: this process does not know it, as where Slurm starts it."""
     token = _process.set(process)
     try:
         yield
@@ -66,7 +66,7 @@ def work_in(process: int | None) -> Iterator[None]:
 
 
 class ProcessCycles:
-    """The mean clock of a process and those that it starts, from an open event."""
+    """The mean clock of a process and its children, from an open event."""
 
     source = "APERF through perf"
 
@@ -86,8 +86,8 @@ class ProcessCycles:
 
 
 def count_in_process(event: str = "aperf") -> ProcessCycles | None:
-    """The cycles of :func:`work_in`'s process through perf; None where there is none, or the kernel
-    or the user's rights lack it."""
+    """The cycles of :func:`work_in`'s process through perf; None where there is no process, or the
+    kernel or this user's rights do not allow it."""
     process = _process.get()
     if process is None:
         return None
@@ -133,7 +133,7 @@ def count_on_cpus(root: Path, cpus: set[int]) -> CpuCycles | None:
     try:
         for cpu in sorted(cpus):
             descriptors.append(os.open(root / f"dev/cpu/{cpu}/msr", os.O_RDONLY | os.O_CLOEXEC))
-            if not all(any(os.pread(descriptors[-1], 8, at)) for at in (APERF, MPERF, TSC)):
+            if not all(any(os.pread(descriptors[-1], 8, offset)) for offset in (APERF, MPERF, TSC)):
                 raise OSError("a register that does not count")
     except OSError:
         for descriptor in descriptors:
@@ -143,12 +143,12 @@ def count_on_cpus(root: Path, cpus: set[int]) -> CpuCycles | None:
 
 
 class CoreClock(Protocol):
-    """Reads the core clock. ``source``: what is read, a phrase; empty where nothing can be."""
+    """Reads the core clock. ``source``: what is read, a phrase; empty where no source can be."""
 
     source: str
 
     def mhz(self) -> float | None:
-        """The mean clock since the last call; None where nothing ran or nothing can be read."""
+        """The mean clock since the last call; None where no work ran or no source can be read."""
 
 
 class CpufreqClock:
@@ -184,7 +184,7 @@ class CpufreqClock:
 
 
 class NoClock:
-    """Where nothing can be read."""
+    """The clock where no source can be read."""
 
     source = ""
 
@@ -206,7 +206,7 @@ def open_core_clock(root: Path, cpus: set[int]) -> CoreClock:
 
 
 def _proving_files(root: Path) -> list[str]:
-    """The files of cpufreq that show what the hardware did, on this processor."""
+    """The files of cpufreq that show the hardware's clock on this processor."""
     try:
         text = (root / "proc/cpuinfo").read_text()
     except OSError:

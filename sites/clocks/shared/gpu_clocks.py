@@ -1,7 +1,7 @@
 """The clocks of NVIDIA GPUs as NVML reports them. Any user may read them.
 
 Functions and bits: NVIDIA's NVML API reference (nvmlDeviceGetClockInfo gives the present clock,
-not the one that was asked for).
+not the requested one).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class GpuClocks:
             return float(self.library.nvml.nvmlDeviceGetClockInfo(gpu.handle, kind))
 
     def reasons(self, gpu: Gpu) -> list[str]:
-        """Why the clocks are what they are, in words."""
+        """The reasons that NVML gives for the present clocks, in words."""
         nvml = self.library.nvml
         for name in ("Event", "Throttle"):  # drivers before 535 have only the older name
             function: Any = getattr(nvml, f"nvmlDeviceGetCurrentClocks{name}Reasons", None)
@@ -81,9 +81,9 @@ class GpuClocks:
                 if error.is_unsupported:
                     continue
                 raise ClocksError(error.what, error.remedy) from None
-            known = [word for bit, word in REASONS.items() if bits & bit]
-            other = bits & ~sum(REASONS)
-            return [*known, f"reason {other:#x}"] if other else known
+            words = [word for bit, word in REASONS.items() if bits & bit]
+            unnamed = bits & ~sum(REASONS)
+            return [*words, f"reason {unnamed:#x}"] if unnamed else words
         return []
 
     def _temperature_c(self, gpu: Gpu) -> float | None:
@@ -93,7 +93,7 @@ class GpuClocks:
 
 
 def _apart_pct(mhz: Sequence[float]) -> float:
-    """How far clocks are apart, in % of the highest."""
+    """The difference between the lowest and the highest clock, in % of the highest."""
     return 100.0 * (1.0 - min(mhz) / max(mhz)) if max(mhz) else 0.0
 
 

@@ -1,7 +1,7 @@
 """The power limit of GPUs, whatever library sets it.
 
-The limits found are kept to the library's unit and restored. Every GPU has its own journal and
-lock, so jobs on other GPUs of the node do not interfere.
+The limits before the first change are recorded in the library's unit and restored. Every GPU has a
+separate journal and lock, so jobs on other GPUs of the node do not interfere.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class GpuLimit(Protocol):
     """The power limit of a GPU, in the library's unit. Its methods raise GpuError."""
 
     device: str
-    """What the GPU is found by again."""
+    """The key that finds the GPU again."""
     label: str
 
     def range(self) -> tuple[int, int]:
@@ -48,7 +48,7 @@ class GpuLimit(Protocol):
 
 @dataclass(frozen=True)
 class LimitLibrary:
-    """What a library calls a limit, and how it is set by hand."""
+    """A library's unit of limits, and the commands that set and show a limit by hand."""
 
     control: str
     unit: str
@@ -61,7 +61,7 @@ class LimitLibrary:
 
 
 class GpuPowerLimits:
-    """Sets the power limit of some GPUs, each to the same. ``close``: called at the end."""
+    """Sets some GPUs to the same power limit. ``close``: called at the end."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class GpuPowerLimits:
 
     def _limit(self, held: SetGpu[GpuLimit, int], value: int) -> None:
         limit, key = held.gpu, f"found_{self.library.unit}"
-        held.record(limit.found, lambda found: {"gpu": limit.device, key: found})
+        held.record(limit.found, lambda before: {"gpu": limit.device, key: before})
         try:
             limit.set(value)
         except GpuError as error:
@@ -144,17 +144,17 @@ class GpuPowerLimits:
 
 def put_back_limits(
     library: LimitLibrary,
-    found: Iterable[Entry],
+    recorded: Iterable[Entry],
     reopen: Reopen,
     limit_of: Callable[[Any, Any], GpuLimit],
 ) -> PutBack:
-    """Restore limits of a journal. ``limit_of``: of a library and a GPU, as ``reopen`` gives them.
+    """Restore a journal's limits. ``limit_of``: (library, GPU), as ``reopen`` gives them -> limit.
 
     Raises:
         KeyError, TypeError: an entry that the control cannot have written.
     """
     entries = []
-    for entry in found:
+    for entry in recorded:
         device, value = entry["gpu"], entry[f"found_{library.unit}"]
         if not isinstance(device, str) or type(value) is not int:
             raise TypeError("a GPU that is not text, or a limit that is not a whole number")
@@ -167,16 +167,16 @@ def put_back_limits(
 
 
 def _put_back(library: LimitLibrary, limit: GpuLimit, value: int) -> list[GpuError]:
-    """Set the limit that was found and read it back; returns the failure."""
+    """Set the recorded limit and read it back; returns the failure."""
     try:
         if limit.found() == value:
             return []
         limit.set(value)
-        taken = limit.found()
+        read_back = limit.found()
     except GpuError as error:
         return [error]
-    if taken != value:
-        was_w, is_w = library.in_w(value), library.in_w(taken)
-        what = f"{limit.label}: its power limit was {was_w:g} W and is {is_w:g} W now"
-        return [GpuError(what, library.see)]
+    if read_back != value:
+        was_w, is_w = library.in_w(value), library.in_w(read_back)
+        problem = f"{limit.label}: its power limit was {was_w:g} W and is {is_w:g} W now"
+        return [GpuError(problem, library.see)]
     return []

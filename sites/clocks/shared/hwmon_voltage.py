@@ -17,7 +17,7 @@ REMEDY = "see /sys/class/hwmon/*/name and in*_label, or leave clocks.core_voltag
 
 
 def find_input(root: Path, chip: str, label: str) -> Path:
-    """A chip's labelled input.
+    """The voltage input of a chip with this label.
 
     Raises:
         ClocksError: there is no such input, or several.

@@ -101,7 +101,7 @@ class Journal:
     Args:
         root: ``/``, or a recorded tree.
         control: its name in :data:`sites.clocks.CONTROLS`.
-        device: which of several devices, if each has its own clocks (a GPU's UUID).
+        device: which of several devices with separate clocks (a GPU's UUID).
         also: other controls to lock out, because this control writes their files.
     """
 
@@ -111,7 +111,7 @@ class Journal:
         self.root = root
         self.control = control
         self._stem = _stem(control, device)
-        self._stems = sorted({self._stem, *(_stem(other, "") for other in also)})
+        self._stems = sorted({self._stem, *(_stem(also_locked, "") for also_locked in also)})
         self._folder: tuple[int, Path] | None = None
         self._locks: list[int] = []
         self._pid: int | None = None
@@ -122,7 +122,7 @@ class Journal:
         return self._pid == os.getpid()
 
     def hold(self) -> None:
-        """Take the lock and restore what a killed process left; what was done is logged.
+        """Take the lock, restore what a killed process left, and log what was restored.
 
         Raises:
             ClocksInUseError: another process holds it.
@@ -151,8 +151,8 @@ class Journal:
                 raise
             self._folder, self._locks, self._pid = (folder, path), locks, os.getpid()
 
-    def write(self, found: Sequence[Entry]) -> None:
-        """Record the values ``found`` before any is changed; replaces the journal's content.
+    def write(self, entries: Sequence[Entry]) -> None:
+        """Record ``entries`` before any value is changed; replaces the journal's content.
 
         Raises:
             ClocksError: it cannot be written.
@@ -166,7 +166,7 @@ class Journal:
                 "control": self.control,
                 "pid": os.getpid(),
                 "boot": _boot(self.root),
-                "found": list(found),
+                "found": list(entries),
             }
         )
         new, name = f"{self._stem}.new", f"{self._stem}.json"
@@ -215,7 +215,7 @@ def restore_left_over(root: Path = Path("/")) -> list[str]:
     that a running process has set are left alone.
 
     Returns:
-        What was done and what failed, one line each; empty if nothing was left.
+        A line for each restored value and for each failure; empty if no journal was left.
     """
     lines: list[str] = []
     for path in _folders(root):
@@ -243,14 +243,14 @@ def restore_left_over(root: Path = Path("/")) -> list[str]:
 def at_last(owner: object, put_back: Callable[..., None], *arguments: Any) -> None:
     """Call ``put_back(*arguments)`` when ``owner`` is deleted or the interpreter ends.
 
-    A last resort: a signal can arrive between the ``finally`` of a caller and ``restore``.
+    This is a last resort: a signal can arrive between a caller's ``finally`` and ``restore``.
     """
     _LAST[:] = [finalizer for finalizer in _LAST if finalizer.alive]
     _LAST.append(weakref.finalize(owner, put_back, *arguments))
 
 
 def put_back_held() -> None:
-    """Restore everything that this process still has set.
+    """Restore all values that this process has set.
 
     Call it before ``os._exit``, which skips the interpreter's cleanup.
     """
@@ -259,7 +259,7 @@ def put_back_held() -> None:
 
 
 def log_left_over(root: Path) -> None:
-    """:func:`restore_left_over`, its lines as warnings of this module's logger."""
+    """Run :func:`restore_left_over` and log its lines as warnings."""
     _log(restore_left_over(root))
 
 
@@ -284,7 +284,7 @@ def _restore_one(root: Path, folder: int, path: Path, stem: str) -> list[str]:
 
 
 def _replay(root: Path, folder: int, path: Path, stem: str) -> tuple[list[str], bool]:
-    """Replay a journal whose lock is held: (what was done, whether the journal must stay)."""
+    """Replay a journal whose lock is held: (lines for the user, whether the journal must stay)."""
     name = f"{stem}.json"
     try:
         text = read_owned(folder, path, name)
@@ -293,13 +293,13 @@ def _replay(root: Path, folder: int, path: Path, stem: str) -> tuple[list[str], 
     except (OwnershipError, OSError) as error:
         return [f"{path / name}: {error}: not replayed; remove it"], True
     try:
-        control, boot, found = _parse(text)
+        control, boot, entries = _parse(text)
         if control != _control_of(stem):
             raise DamagedJournalError(f"is of control {control!r}, unlike its name")
         if boot != _boot(root):
             os.unlink(name, dir_fd=folder)
             return [f"{path / name}: dropped, because a reboot has reset the clocks since"], False
-        back = _put_back(root, control, found)
+        back = _put_back(root, control, entries)
     except DamagedJournalError as error:
         os.rename(name, f"{stem}.damaged", src_dir_fd=folder, dst_dir_fd=folder)
         return [
@@ -316,12 +316,12 @@ def _replay(root: Path, folder: int, path: Path, stem: str) -> tuple[list[str], 
     return lines, False
 
 
-def _put_back(root: Path, control: str, found: list[Entry]) -> PutBack:
+def _put_back(root: Path, control: str, entries: list[Entry]) -> PutBack:
     module = CONTROLS.load(control) if control in CONTROLS else None
     if not hasattr(module, "put_back"):
         raise DamagedJournalError(f"names a control {control!r} that writes nothing")
     try:
-        back: PutBack = module.put_back(root, found)  # type: ignore[union-attr]
+        back: PutBack = module.put_back(root, entries)  # type: ignore[union-attr]
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedJournalError(f"holds what {control} does not write ({error})") from None
     return back
@@ -330,17 +330,17 @@ def _put_back(root: Path, control: str, found: list[Entry]) -> PutBack:
 def _parse(text: str) -> tuple[str, str | None, list[Entry]]:
     try:
         fields = json.loads(text)
-        version, control, boot, found = (
+        version, control, boot, entries = (
             fields[key] for key in ("version", "control", "boot", "found")
         )
     except (ValueError, KeyError, TypeError, RecursionError):
         raise DamagedJournalError("is damaged") from None
     if version != VERSION:
         raise DamagedJournalError(f"has version {version!r} and not {VERSION}")
-    shape = isinstance(control, str) and isinstance(found, list)
-    if not shape or not all(isinstance(entry, dict) for entry in found):
+    shape = isinstance(control, str) and isinstance(entries, list)
+    if not shape or not all(isinstance(entry, dict) for entry in entries):
         raise DamagedJournalError("is damaged")
-    return control, boot, found
+    return control, boot, entries
 
 
 def _node() -> str:
@@ -353,7 +353,7 @@ def _stem(control: str, device: str) -> str:
 
 
 def _control_of(stem: str) -> str:
-    """The control of a journal's name, which the device may follow."""
+    """The control in a journal's name, in which a device may follow it."""
     named = stem.partition("@")[0]
     return max(
         (name for name in CONTROLS if f"{named}-".startswith(f"{name}-")), key=len, default=""

@@ -88,7 +88,7 @@ def cpu_list(text: str) -> set[int]:
 
 
 def offline_cpus(root: Path, cpus: set[int]) -> set[int]:
-    """Those of these CPUs that are offline. Their files are there, and cannot be read (EBUSY).
+    """The offline ones of ``cpus``. Their files exist, and cannot be read (EBUSY).
 
     Format: the kernel's Documentation/admin-guide/cputopology.rst.
     """
@@ -113,23 +113,24 @@ def write_text(path: Path, text: str) -> None:
         os.close(file)
 
 
-def is_taken(text: str, wanted: str, within: int = 0) -> bool:
+def is_taken(text: str, requested: str, within: int = 0) -> bool:
     """Whether a file holds what was written, or a whole number that is at most ``within`` off."""
-    if text.strip() == wanted.strip():
+    if text.strip() == requested.strip():
         return True
     is_number = within > 0 and re.fullmatch(r"[0-9]{1,18}\s*", text) is not None
-    return is_number and abs(int(text) - int(wanted)) <= within
+    return is_number and abs(int(text) - int(requested)) <= within
 
 
 def settled(
-    read: Callable[[], str], wanted: str, bound_s: float = SETTLE_S, within: int = 0
+    read_file: Callable[[], str], requested: str, bound_s: float = SETTLE_S, within: int = 0
 ) -> str:
-    """What ``read`` returns once it is ``wanted`` (see :func:`is_taken`), or after ``bound_s``."""
+    """The text from ``read_file`` once it is ``requested`` (see :func:`is_taken`), or after
+    ``bound_s``."""
     deadline_s = time.monotonic() + bound_s
     wait_s = FIRST_WAIT_S
     while True:
-        text = read()
-        if is_taken(text, wanted, within) or time.monotonic() >= deadline_s:
+        text = read_file()
+        if is_taken(text, requested, within) or time.monotonic() >= deadline_s:
             return text
         time.sleep(wait_s)
         wait_s = min(2 * wait_s, LONGEST_WAIT_S)
@@ -165,7 +166,7 @@ def not_a_value(path: Path, text: str) -> tuple[str, str]:
 def unavailable(
     path: Path, error: OSError | UnicodeDecodeError, absent: str, access: str
 ) -> ClocksError:
-    """The error of reading (``access`` "r") or writing ("w") a file, with the remedy that fits."""
+    """The error of reading (``access`` "r") or writing ("w") a file, with its remedy."""
     if isinstance(error, UnicodeDecodeError):
         return ClocksError(f"{path} does not hold text", CHECK_DRIVER)
     if error.errno in GONE:

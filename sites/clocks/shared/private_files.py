@@ -29,7 +29,7 @@ class ClocksInUseError(ClocksError):
 
 
 class OwnershipError(Exception):
-    """A folder or file that does not belong to this user alone."""
+    """A folder or file that is not this user's alone."""
 
 
 def open_folder(path: Path) -> int:
@@ -115,7 +115,7 @@ def _locked(lock: int) -> bool:
 
 
 def _has_ended(pid: bytes) -> bool:
-    """Whether a process is there no more, or is a zombie; False where its number is not known."""
+    """Whether a process has ended or is a zombie; False where ``pid`` is not a number."""
     try:
         return pid.isdigit() and b") Z " in Path(f"/proc/{int(pid)}/stat").read_bytes()
     except OSError:
@@ -125,8 +125,8 @@ def _has_ended(pid: bytes) -> bool:
 def take_lock(folder: int, path: Path, stem: str) -> int:
     """Lock ``stem.lock`` in an open folder and return its descriptor.
 
-    A process that was killed while it started a program may have left a child that holds the lock
-    for a moment more: that is waited for.
+    A child of a process that was killed while it started a program may hold the lock for a moment:
+    this waits for it.
 
     Raises:
         ClocksInUseError: another process holds the lock.

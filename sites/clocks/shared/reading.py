@@ -1,4 +1,4 @@
-"""Reading the clocks of a node whose control does not set them itself: as found, or Slurm's."""
+"""Read the clocks of a node whose control does not set them: as found, or set by Slurm."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sites.clocks.shared.core_clock import open_core_clock
 
 
 def open_reading(device: str, root: Path) -> Callable[[], ClockState]:
-    """What reads the present clocks of a device, ``cpu`` or ``gpu``, as far as the node shows them.
+    """Return a function that reads the present clocks of a device, ``cpu`` or ``gpu``.
 
-    The state is empty where nothing can be read; this is no error.
+    The state is empty where no clock can be read; this is no error.
     """
     if device == "gpu":
         from sites.clocks.shared.gpu_clocks import open_gpu_clocks  # noqa: PLC0415
@@ -39,7 +39,7 @@ def open_reading(device: str, root: Path) -> Callable[[], ClockState]:
 
 
 class ReadClocks:
-    """What a control does that sets no clocks of the node itself: it reads them."""
+    """Reads the clocks, for controls that do not set them."""
 
     def __init__(self, root: Path, device: str = "cpu") -> None:
         self.device = device

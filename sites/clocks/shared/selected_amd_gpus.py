@@ -16,7 +16,7 @@ Limit = TypeVar("Limit")
 def open_gpus(
     indices: list[int] | None, limit_of: Callable[[AmdsmiLibrary, AmdGpu], Limit]
 ) -> tuple[AmdsmiLibrary, list[Limit]]:
-    """AMD SMI, to be closed, and the limits of the selected GPUs.
+    """AMD SMI, which the caller closes, and the limits of the selected GPUs.
 
     Raises:
         ClocksError: there is no AMD SMI, or not the selected GPU, or it has no such limits.
@@ -43,7 +43,7 @@ def reopened(address: str) -> Iterator[tuple[AmdsmiLibrary, AmdGpu]]:
 
 
 def bus_address(library: AmdsmiLibrary, gpu: AmdGpu) -> str:
-    """Where the GPU is on the bus, such as 0000:c1:00.0: the same until the next boot.
+    """The GPU's address on the bus, such as 0000:c1:00.0; it holds until the next boot.
 
     Raises:
         AmdsmiError: the library does not report it.

@@ -1,4 +1,4 @@
-"""The GPUs that a control sets: which, who may set them, and what a killed process left."""
+"""The GPUs that a control sets: selection, rights, and restoring, also after a killed process."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from sites.nvml_library import Gpu, NvmlLibrary, find_gpus, open_library
 DEVICES = {
     "devices": "indices or UUIDs (default: CUDA_VISIBLE_DEVICES, or all)",
 }
-"""The option that selects them, for a control's description."""
+"""The option that selects GPUs, for a control's description."""
 AnyGpu = TypeVar("AnyGpu")
 Found = TypeVar("Found")
 Reopen = Callable[[str], AbstractContextManager[tuple[Any, Any]]]
-"""Of a GPU's name in a journal: its library, opened, and the GPU, which has a ``label``."""
+"""A GPU's name in a journal -> its open library, and the GPU, which has a ``label``."""
 
 
 def parse_devices(about: ControlDescription, options: Mapping[str, Any]) -> list[int | str] | None:
@@ -41,7 +41,7 @@ def parse_devices(about: ControlDescription, options: Mapping[str, Any]) -> list
 
 
 def open_gpus(root: Path, names: list[int | str] | None) -> tuple[NvmlLibrary, tuple[Gpu, ...]]:
-    """NVML, to be closed, and the selected GPUs.
+    """NVML, which the caller closes, and the selected GPUs.
 
     Raises:
         ClocksError: there is no NVML, or not the selected GPU.
@@ -54,7 +54,7 @@ def open_gpus(root: Path, names: list[int | str] | None) -> tuple[NvmlLibrary, t
 
 @contextmanager
 def reopened(root: Path, uuid: str) -> Iterator[tuple[NvmlLibrary, Gpu]]:
-    """NVML, as long as the context lasts, and the GPU with this UUID.
+    """NVML, closed after the body, and the GPU with this UUID.
 
     Raises:
         NvmlError: there is no NVML, or no such GPU.
@@ -65,34 +65,34 @@ def reopened(root: Path, uuid: str) -> Iterator[tuple[NvmlLibrary, Gpu]]:
 
 NVIDIA = ("dev/nvidia[0-9]*", "dev/nvidia0", "NVML")
 AMD = ("dev/kfd", "dev/kfd", "amdgpu")
-"""A vendor's device files, one of them, and who decides what others than root may do."""
+"""A vendor's device files (a glob pattern), one of them, and the driver that checks for root."""
 
 
 def right_of_root(
-    control: str, root: Path, what: str, remedy: str, vendor: tuple[str, str, str] = NVIDIA
+    control: str, root: Path, action: str, remedy: str, vendor: tuple[str, str, str] = NVIDIA
 ) -> Right:
-    """Whether this user may do ``what`` (a phrase), which the driver lets only root do."""
-    devices, one, driver = vendor
+    """Whether this user may do ``action`` (a phrase), which the driver allows only to root."""
+    devices, device_file, driver = vendor
     if not any(root.glob(devices)):
         name = "NVIDIA" if vendor is NVIDIA else "AMD"
-        return Right(control, False, f"{root / one} does not exist: no {name} GPU")
+        return Right(control, False, f"{root / device_file} does not exist: no {name} GPU")
     if os.geteuid() != 0:
-        return Right(control, False, f"{driver} lets only root {what}", remedy)
-    return Right(control, True, f"root may {what}")
+        return Right(control, False, f"{driver} lets only root {action}", remedy)
+    return Right(control, True, f"root may {action}")
 
 
 @dataclass
 class SetGpu(Generic[AnyGpu, Found]):
-    """A GPU that a control sets. ``found``: what it had before; None while this process set
-    nothing. ``put_back`` restores that, and returns the failures."""
+    """A GPU that a control sets. ``found``: its values before; None while this process has set
+    none. ``put_back`` restores them, and returns the failures."""
 
     gpu: AnyGpu
     journal: Journal
     put_back: Callable[[Found], list[GpuError]]
     found: Found | None = None
 
-    def record(self, read: Callable[[], Found], entry: Callable[[Found], Entry]) -> Found:
-        """Hold the journal, and record what is found before the first change.
+    def record(self, read_value: Callable[[], Found], entry: Callable[[Found], Entry]) -> Found:
+        """Hold the journal, record the GPU's value before the first change, and return it.
 
         Raises:
             ClocksError: it cannot be read or recorded, or another process has set the GPU.
@@ -102,12 +102,12 @@ class SetGpu(Generic[AnyGpu, Found]):
             if self.found is None:
                 try:
                     with as_clocks_unavailable():
-                        found = read()
-                    self.journal.write([entry(found)])
+                        value = read_value()
+                    self.journal.write([entry(value)])
                 except BaseException:
                     self.journal.forget()
                     raise
-                self.found = found
+                self.found = value
             return self.found
 
     def restore(self) -> list[GpuError]:
@@ -122,10 +122,10 @@ class SetGpu(Generic[AnyGpu, Found]):
 
 
 def restore_gpus(gpus: Iterable[SetGpu[Any, Any]], by_hand: str) -> None:
-    """Restore the GPUs; every one is tried.
+    """Restore the GPUs; a failure does not stop the others.
 
     Raises:
-        ClocksError: some could not be restored; ``by_hand``: how a user can.
+        ClocksError: some could not be restored; ``by_hand``: how the user restores them.
     """
     with signals_wait():
         failed = [error.what for gpu in gpus for error in gpu.restore()]
@@ -134,7 +134,7 @@ def restore_gpus(gpus: Iterable[SetGpu[Any, Any]], by_hand: str) -> None:
 
 
 def give_up(gpus: Sequence[SetGpu[Any, Any]], close: Callable[[], None]) -> None:
-    """Restore the GPUs, leave what fails to the next start, and close the library."""
+    """Restore the GPUs, leave those that fail to the next start, and close the library."""
     with signals_wait():
         for gpu in gpus:
             if gpu.restore():
@@ -143,19 +143,19 @@ def give_up(gpus: Sequence[SetGpu[Any, Any]], close: Callable[[], None]) -> None
 
 
 def put_back_gpus(
-    reopen: Reopen, found: Iterable[tuple[str, Callable[[Any, Any], list[GpuError]], str]]
+    reopen: Reopen, entries: Iterable[tuple[str, Callable[[Any, Any], list[GpuError]], str]]
 ) -> PutBack:
-    """Restore GPUs: of each its name, what restores it and returns the failures, and what is said
-    once it is done."""
+    """Restore GPUs. ``entries``: for each its name, a function that restores it and returns the
+    failures, and the message on success."""
     done: list[str] = []
     gone: list[str] = []
     failed: list[str] = []
-    for name, restore, said in found:
+    for name, restore, result in entries:
         try:
             with reopen(name) as (library, gpu):
                 errors = restore(library, gpu)
                 if not errors:
-                    done.append(f"{gpu.label}: {said}")
+                    done.append(f"{gpu.label}: {result}")
                 for failure in errors:
                     (gone if failure.is_gone else failed).append(failure.what)
         except GpuError as error:

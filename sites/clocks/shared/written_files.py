@@ -36,7 +36,7 @@ from sites.clocks.shared.kernel_files import (
 )
 
 VALUE = re.compile(r"[A-Za-z0-9_<>.-]{1,64}\n?")
-"""What such a file may hold: a number or a name. A journal cannot write anything else."""
+"""The content of such a file: a number or a name. A journal cannot write other text."""
 UNSUPPORTED = "<unsupported>"
 """The content of scaling_setspeed under governors without one. The kernel refuses to write it, and
 restores it with the governor."""
@@ -45,10 +45,10 @@ REFUSED = (errno.EINVAL, errno.ERANGE, errno.EOPNOTSUPP)
 
 @dataclass(frozen=True)
 class File:
-    """A file below the root, and the text that it held or shall hold.
+    """A file below the root, and its text: to be written, or found before.
 
-    ``follows``: the hardware changes it by itself, so a restored value is not read back.
-    ``within``: how far a number that the hardware rounds may be from the one written.
+    ``follows``: the hardware changes it, so a restored value is not read back.
+    ``within``: the largest difference between a written number and the hardware's rounded one.
     """
 
     path: str
@@ -63,7 +63,8 @@ class File:
 
 @dataclass(frozen=True)
 class Limits:
-    """The files of a lower and an upper limit, whole numbers, and what they held or shall hold."""
+    """The files of a lower and an upper limit (whole numbers), and their texts: to be written, or
+    found before."""
 
     low: str
     high: str
@@ -83,8 +84,8 @@ class WrittenFiles:
 
     Args:
         root: ``/``, or a recorded tree.
-        journal: the control's.
-        absent: how to get a missing file, for messages.
+        journal: of the control.
+        absent: the remedy in messages about a missing file.
         instead: path -> the file whose text is restored if that of ``path`` cannot be read.
     """
 
@@ -102,25 +103,25 @@ class WrittenFiles:
         self.found: dict[tuple[str, ...], Value] = {}
         at_last(self, _give_up, journal, root, self.found)
 
-    def write(self, wanted: Sequence[Value]) -> None:
-        """Write these values in order, and restore files written before that are not among them.
+    def write(self, values: Sequence[Value]) -> None:
+        """Write these values in order, and restore files written before that ``values`` lack.
 
         Raises:
             IllegalClockError: a value was refused, or the hardware took another one.
             ClocksError: a file is missing or forbidden, or another process has set them.
         """
-        if wanted:
-            self._keep_found(wanted)
-        for value in wanted:
+        if values:
+            self._keep_found(values)
+        for value in values:
             _write(self.root, value, self.absent)
-        for value in wanted:
+        for value in values:
             self._read_back(value)
-        kept = {value.paths for value in wanted}
-        rest = [value for paths, value in self.found.items() if paths not in kept]
-        _raise_failed(put_back_values(self.root, rest))
+        written = {value.paths for value in values}
+        left_out = [value for paths, value in self.found.items() if paths not in written]
+        _raise_failed(put_back_values(self.root, left_out))
 
     def restore(self) -> None:
-        """Restore all files; every file is tried.
+        """Restore all files; a failure does not stop the others.
 
         Raises:
             ClocksError: some could not be restored; the journal keeps them, and a further
@@ -136,7 +137,7 @@ class WrittenFiles:
         _raise_failed(back)
 
     def as_found(self, path: str) -> str:
-        """The text of a file before the first write, also if there was none yet.
+        """The text of a file before the first write, or now if it was not written yet.
 
         Raises:
             ClocksError: it cannot be read.
@@ -146,11 +147,11 @@ class WrittenFiles:
                 return dict(_texts(value))[path]
         return read_text(self.root, path, self.absent)
 
-    def _keep_found(self, wanted: Sequence[Value]) -> None:
-        """Hold the journal and record in it what these files hold now."""
+    def _keep_found(self, values: Sequence[Value]) -> None:
+        """Hold the journal and record in it the present values of these files."""
         with signals_wait():
             self.journal.hold()
-            new = [value for value in wanted if value.paths not in self.found]
+            new = [value for value in values if value.paths not in self.found]
             if not new:
                 return
             try:
@@ -164,15 +165,15 @@ class WrittenFiles:
                     self.journal.forget()
                 raise
 
-    def _read_found(self, wanted: Value) -> Value:
-        texts = [self._read_restorable(path) for path in wanted.paths]
-        if isinstance(wanted, File):
-            if wanted.within:
-                whole_number(texts[0], self.root / wanted.path)
-            return File(wanted.path, texts[0], wanted.follows)
-        for path, text in zip(wanted.paths, texts, strict=True):
+    def _read_found(self, requested: Value) -> Value:
+        texts = [self._read_restorable(path) for path in requested.paths]
+        if isinstance(requested, File):
+            if requested.within:
+                whole_number(texts[0], self.root / requested.path)
+            return File(requested.path, texts[0], requested.follows)
+        for path, text in zip(requested.paths, texts, strict=True):
             whole_number(text, self.root / path)
-        return Limits(*wanted.paths, *texts)
+        return Limits(*requested.paths, *texts)
 
     def _read_restorable(self, path: str) -> str:
         try:
@@ -185,24 +186,24 @@ class WrittenFiles:
             text = read_text(self.root, self.instead[path], self.absent)
         return text
 
-    def _read_back(self, wanted: Value) -> None:
-        within = wanted.within if isinstance(wanted, File) else 0
-        for path, text in _texts(wanted):
-            taken = settled(partial(read_text, self.root, path, self.absent), text, within=within)
-            if not is_taken(taken, text, within):
+    def _read_back(self, requested: Value) -> None:
+        within = requested.within if isinstance(requested, File) else 0
+        for path, text in _texts(requested):
+            shown = settled(partial(read_text, self.root, path, self.absent), text, within=within)
+            if not is_taken(shown, text, within):
                 raise IllegalClockError(
                     f"{self.root / path}: {text.strip()} was requested, and the hardware took "
-                    f"{taken.strip() or 'nothing'}"
+                    f"{shown.strip() or 'nothing'}"
                 )
 
 
-def put_back_values(root: Path, found: Sequence[Value]) -> PutBack:
-    """Restore the values that were found, the last written first."""
+def put_back_values(root: Path, values: Sequence[Value]) -> PutBack:
+    """Restore values, the last written first."""
     done: list[str] = []
     gone: list[str] = []
     failed: list[str] = []
     deadline_s = time.monotonic() + SETTLE_S  # for all of them: a node may have hundreds
-    for value in reversed(found):
+    for value in reversed(values):
         try:
             changed = _put_back_one(root, value, deadline_s)
         except OSError as error:
@@ -215,12 +216,12 @@ def put_back_values(root: Path, found: Sequence[Value]) -> PutBack:
     return PutBack(tuple(done), tuple(gone), tuple(failed))
 
 
-def put_back_entries(root: Path, found: Iterable[Entry], writes: Sequence[str]) -> PutBack:
-    """Restore the values of a journal, after a check of all of them.
+def put_back_entries(root: Path, entries: Iterable[Entry], writes: Sequence[str]) -> PutBack:
+    """Check all values of a journal, then restore them.
 
     Args:
         root: ``/``, or a recorded tree.
-        found: the journal's entries.
+        entries: of the journal.
         writes: patterns of the paths, below the root, of all files that the control can write.
 
     Raises:
@@ -228,7 +229,7 @@ def put_back_entries(root: Path, found: Iterable[Entry], writes: Sequence[str]) 
             restored.
     """
     values = []
-    for entry in found:
+    for entry in entries:
         value = _value(entry)
         for path, text in _texts(value):
             _check(root, path, text, writes)
@@ -245,27 +246,27 @@ def _check(root: Path, path: str, text: str, writes: Sequence[str]) -> None:
         raise ValueError(f"{path!r} leads out of sys")
 
 
-def _put_back_one(root: Path, found: Value, deadline_s: float) -> bool:
+def _put_back_one(root: Path, value: Value, deadline_s: float) -> bool:
     """Restore a value and read it back; False if the file already held it.
 
     Raises:
         OSError: it failed, with the file's name.
     """
-    if all(_reads(root / path) == text for path, text in _texts(found)):
+    if all(_reads(root / path) == text for path, text in _texts(value)):
         return False
-    if isinstance(found, File):
-        if found.text.strip() == UNSUPPORTED:
+    if isinstance(value, File):
+        if value.text.strip() == UNSUPPORTED:
             return False
-        write_text(root / found.path, found.text)
-        if found.follows:
+        write_text(root / value.path, value.text)
+        if value.follows:
             return True
     else:
-        _write_limits(root, found)
-    for path, text in _texts(found):
+        _write_limits(root, value)
+    for path, text in _texts(value):
         left_s = deadline_s - time.monotonic()
-        taken = settled(partial(_reads_or_nothing, root / path), text, left_s)
-        if taken != text:
-            raise OSError(errno.EINVAL, f"it holds {taken.strip()!r} now", str(root / path))
+        shown = settled(partial(_reads_or_nothing, root / path), text, left_s)
+        if shown != text:
+            raise OSError(errno.EINVAL, f"it holds {shown.strip()!r} now", str(root / path))
     return True
 
 
