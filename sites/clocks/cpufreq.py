@@ -334,9 +334,9 @@ def check_online(root: Path, cpus: set[int]) -> None:
     """
     offline = sorted(offline_cpus(root, cpus))
     if offline:
-        what = f"CPU {offline[0]}" if len(offline) == 1 else f"CPUs {', '.join(map(str, offline))}"
+        named = f"CPU {offline[0]}" if len(offline) == 1 else f"CPUs {', '.join(map(str, offline))}"
         raise ClocksError(
-            f"{what}: offline, so that no clock can be set ({root / CPUS / 'online'})",
+            f"{named}: offline, so that no clock can be set ({root / CPUS / 'online'})",
             f"as root, `echo 1 > {root / CPUS}/cpu{offline[0]}/online`, or name other CPUs in the "
             "option `cpus`",
         )

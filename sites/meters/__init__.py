@@ -4,9 +4,9 @@
 Each module has ``ABOUT``, a :class:`MeterDescription` with the options, and
 ``open_meter(root: Path, options: Mapping) -> Meter``. ``root`` is ``/`` on a machine, and a folder
 with recorded files in a test; programs are then looked for in its usr/bin and usr/sbin. It raises
-MeterError where the meter, or something that an option names, is missing or cannot be read,
-and ValueError for an unknown option or one with a wrong value. So does ``parse_options(options)``,
-where there is one, without opening anything.
+MeterError where the meter, or a device or file that an option names, is missing or cannot be read,
+and ValueError for an unknown option or one with a wrong value. ``parse_options(options)``, if the
+module has it, raises the same ValueError without opening the meter.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def check_options(kind: str, options: Mapping[str, Any]) -> None:
 
 
 def describe_meters() -> list[MeterDescription]:
-    """The description of every registered meter. No vendor's library is loaded for it."""
+    """The description of every registered meter, without loading a vendor's library."""
     return [METERS.load(name).ABOUT for name in METERS]
 
 

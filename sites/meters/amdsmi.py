@@ -14,9 +14,9 @@ amdsmi_get_processor_handles():
 **0 is not a reading.** A GPU that is on has used some energy and draws some power, so a value of 0
 at opening means "not available", and 0 W later is an error.
 
-**MI250 and MI250X**: the even die reports the whole card (:mod:`sites.amdsmi_library`). A counter
-that stopped until the node was rebooted was seen (ROCm/amdsmi, issue 22); the power beside it shows
-this.
+**MI250 and MI250X**: the even die reports the whole card (:mod:`sites.amdsmi_library`). An energy
+counter was seen to stop until the node was rebooted (ROCm/amdsmi, issue 22); a comparison with the
+power shows this.
 
 GPUs: all, or those in the option ``devices``. The library ignores ROCR_VISIBLE_DEVICES and
 HIP_VISIBLE_DEVICES.
@@ -61,7 +61,7 @@ ABOUT = MeterDescription(
 
 ENERGY_KEYS = ("energy_accumulator", "power")
 POWER_KEYS = {"current_socket_power": 0.0, "socket_power": 0.0, "average_socket_power": 1.0}
-"""Key -> averaging time of the power in s; that of the last is not documented but assumed."""
+"""Key -> averaging time of the power in s; the last one is assumed, not documented."""
 NO_VALUE = 65535
 
 PERIOD_S = 0.01
@@ -72,16 +72,16 @@ GAIN_PCT = 5.0
 
 @dataclass(frozen=True)
 class ReadGpu:
-    """A GPU that is read, and the values that it offers."""
+    """A GPU and the values that it offers."""
 
     gpu: AmdGpu
     resolution_uj: Fraction | None
-    """Of its energy counter; None: it has none."""
+    """The unit of its energy counter; None: it has no counter."""
     power_key: str | None
 
 
 def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
-    """Open the GPUs that AMD SMI lists; its library finds them itself, whatever ``root`` is."""
+    """Open the GPUs that AMD SMI lists, for any ``root``: its library finds them."""
     indices = parse_options(options)
     try:
         library = open_library()
@@ -96,7 +96,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
 
 
 def _unreadable(error: AmdsmiError, unsupported: str) -> MeterError:
-    """``unsupported``: the remedy where the GPU does not offer the value."""
+    """Convert an error; ``unsupported``: the remedy where the GPU does not offer the value."""
     kind = AbsentMeterError if isinstance(error, AbsentAmdsmiError) else MeterError
     return kind(error.what, unsupported if error.is_unsupported else error.remedy)
 
@@ -104,17 +104,17 @@ def _unreadable(error: AmdsmiError, unsupported: str) -> MeterError:
 def _make_meter(library: AmdsmiLibrary, gpus: Sequence[ReadGpu]) -> OpenMeter:
     counters: list[Counter | None] = []
     channels: list[Channel] = []
-    for read in gpus:
+    for source in gpus:
         energy = None
-        if read.resolution_uj is not None:
-            energy = f"gpu-{read.gpu.index}/energy"
-            joules_per_unit = read.resolution_uj / 10**6
-            counters.append(Counter(f"the energy of {read.gpu.label}", joules_per_unit))
+        if source.resolution_uj is not None:
+            energy = f"gpu-{source.gpu.index}/energy"
+            joules_per_unit = source.resolution_uj / 10**6
+            counters.append(Counter(f"the energy of {source.gpu.label}", joules_per_unit))
             channels.append(_channel(energy, "energy", float(joules_per_unit)))
-        if read.power_key is not None:
+        if source.power_key is not None:
             counters.append(None)
-            power = _channel(f"gpu-{read.gpu.index}/power", "power", 1.0)
-            averaging_s = POWER_KEYS[read.power_key]
+            power = _channel(f"gpu-{source.gpu.index}/power", "power", 1.0)
+            averaging_s = POWER_KEYS[source.power_key]
             channels.append(replace(power, same_as=energy, averaging_s=averaging_s))
     resources = ExitStack()
     resources.callback(library.close)
@@ -134,24 +134,24 @@ def _channel(name: str, kind: Literal["energy", "power"], resolution: float) -> 
 
 
 def _read_all(library: AmdsmiLibrary, gpus: Sequence[ReadGpu]) -> list[float]:
-    """Of each GPU the ticks of its counter and its power in W, as far as it has them."""
+    """For each GPU, the ticks of its counter and its power in W, where it offers them."""
     values: list[float] = []
-    for read in gpus:
-        label = read.gpu.label
+    for source in gpus:
+        label = source.gpu.label
         try:
-            if read.resolution_uj is not None:
-                ticks, resolution_uj = _read_energy(library, read.gpu)
-                if resolution_uj != read.resolution_uj:
+            if source.resolution_uj is not None:
+                ticks, resolution_uj = _read_energy(library, source.gpu)
+                if resolution_uj != source.resolution_uj:
                     raise MeterError(
                         f"the energy counter of {label} changed its unit from "
-                        f"{float(read.resolution_uj):g} to {float(resolution_uj):g} uJ",
+                        f"{float(source.resolution_uj):g} to {float(resolution_uj):g} uJ",
                         OTHER_REMEDY,
                     )
                 values.append(ticks)
-            if read.power_key is not None:
-                watts = _read_powers(library, read.gpu).get(read.power_key)
+            if source.power_key is not None:
+                watts = _read_powers(library, source.gpu).get(source.power_key)
                 if watts is None:
-                    raise MeterError(f"{label} has no {read.power_key} any more", OTHER_REMEDY)
+                    raise MeterError(f"{label} has no {source.power_key} any more", OTHER_REMEDY)
                 values.append(watts)
         except AmdsmiError as error:
             raise MeterError(error.what, error.remedy) from error
@@ -185,20 +185,20 @@ def _probe(library: AmdsmiLibrary, gpu: AmdGpu) -> ReadGpu:
 
 def _read_energy(library: AmdsmiLibrary, gpu: AmdGpu) -> tuple[int, Fraction]:
     """Ticks of the counter, and uJ per tick."""
-    what = f"the energy of {gpu.label}"
-    with library.explained(what):
+    subject = f"the energy of {gpu.label}"
+    with library.explained(subject):
         answer = library.amdsmi.amdsmi_get_energy_count(gpu.handle)
     ticks = next((answer[key] for key in ENERGY_KEYS if key in answer), "N/A")
     resolution_uj = answer.get("counter_resolution", "N/A")
     if not isinstance(ticks, int) or not isinstance(resolution_uj, int | float):
-        raise unsupported(f"{what} is {ticks!r} in units of {resolution_uj!r} uJ")
+        raise unsupported(f"{subject} is {ticks!r} in units of {resolution_uj!r} uJ")
     if not 0 < resolution_uj < float("inf"):
-        raise unsupported(f"{what} has units of {resolution_uj!r} uJ")
+        raise unsupported(f"{subject} has units of {resolution_uj!r} uJ")
     return ticks, Fraction(resolution_uj)
 
 
 def _read_powers(library: AmdsmiLibrary, gpu: AmdGpu) -> dict[str, float]:
-    """The powers that are available, in W."""
+    """Key -> power in W, for the available powers."""
     with library.explained(f"the power of {gpu.label}"):
         answer = library.amdsmi.amdsmi_get_power_info(gpu.handle)
     return {

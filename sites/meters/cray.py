@@ -6,8 +6,8 @@ Management software. A file is one line, ``VALUE UNIT TIMESTAMP us``, such as
 updates all files together, ``raw_scan_hz`` times a second (10 Hz).
 
 **Channels.** ``node`` is the energy of the whole node, including accelerators. It contains ``cpu``,
-``memory`` and ``accelN``; ``cpu`` contains ``cpuN``. Files that do not exist are left out. Sidecar
-each counter is its instantaneous power, such as ``node/power``: the same energy by other means.
+``memory`` and ``accelN``; ``cpu`` contains ``cpuN``. Files that do not exist are left out. Each
+counter has an instantaneous power, such as ``node/power``: another measure of the same energy.
 
 **One scan.** ``freshness`` counts the scans. It is read before and after the other files, which are
 read again if it changed, so that all values belong to one scan.
@@ -15,12 +15,12 @@ read again if it changed, so that all values belong to one scan.
 **Restart.** ``startup`` changes when the controller restarts: the energies then no longer have a
 common start, so every further reading is an error.
 
-**Time.** The stamps are microseconds since 1970 of the controller's own clock. They are mapped to
-CLOCK_MONOTONIC by an offset, which the first reading determines: that of this node's
-CLOCK_REALTIME, if it makes the first stamp between 0 and 1 s old. Otherwise the clocks differ, and
-the stamp is assumed as recent as possible: the end of the reading. No stamp can be later than the
-end of its reading; a reading for which it would be corrects the offset. If the clocks differ, a
-time is up to one scan (0.1 s) late at first, and less with each reading of a newer scan.
+**Time.** The stamps are microseconds since 1970 of the controller's clock. They are mapped to
+CLOCK_MONOTONIC by an offset, which the first reading determines: the offset of this node's
+CLOCK_REALTIME, if the first stamp is then between 0 and 1 s old. Otherwise the clocks differ, and
+the stamp is assumed to be as recent as possible: at the end of the reading. No stamp can be later
+than the end of its reading; a reading that contradicts this corrects the offset. If the clocks
+differ, a time is up to one scan (0.1 s) late at first, and less with each reading of a newer scan.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ UNITS = {"energy": b"J", "power": b"W"}
 SCAN_HZ = 10
 """The documented rate, used where ``raw_scan_hz`` does not exist."""
 STALE_S = 5.0
-"""How long freshness may stay the same: 50 scans. A restart of the controller takes longer."""
+"""The longest time without a new freshness: 50 scans. The controller's restart takes longer."""
 SYNCED_S = 1.0
 """A stamp is at most a few scans old; if it seems older, the two clocks are not synchronised."""
 ATTEMPTS = 10
-"""How often reading one scan is tried: a reading takes well under a tenth of a scan."""
+"""The most attempts to read one scan: a reading takes well under a tenth of a scan."""
 
 REMEDIES = Remedies(
     denied="these files are normally readable by all users: ask for `chmod a+r {path}`",
@@ -81,7 +81,7 @@ OPEN_AGAIN = "discard the measurement and open the meter again"
 
 
 class StampClock:
-    """Maps the controller's time stamps to CLOCK_MONOTONIC, as the module describes."""
+    """Maps the controller's time stamps to CLOCK_MONOTONIC; see the module's docstring."""
 
     def __init__(self, path: str, stale_s: float) -> None:
         self._path = path
@@ -90,16 +90,16 @@ class StampClock:
         self._last_ns = 0
 
     def map(self, stamp_us: int, end_ns: int) -> int:
-        """A stamp's time in CLOCK_MONOTONIC; ``end_ns`` is when its reading had ended.
+        """A stamp's time in CLOCK_MONOTONIC; ``end_ns``: the end of its reading.
 
         Raises:
             MeterError: the controller's clock was set, or the stamp is too old.
         """
         greatest_ns = end_ns - stamp_us * 1000
         if self._offset_ns is None:
-            own_ns = time.monotonic_ns() - time.time_ns()
-            is_synced = 0 <= greatest_ns - own_ns <= SYNCED_S * 1e9
-            self._offset_ns = own_ns if is_synced else greatest_ns
+            realtime_offset_ns = time.monotonic_ns() - time.time_ns()
+            is_synced = 0 <= greatest_ns - realtime_offset_ns <= SYNCED_S * 1e9
+            self._offset_ns = realtime_offset_ns if is_synced else greatest_ns
         old_ns = greatest_ns - self._offset_ns
         if not -SYNCED_S * 1e9 <= old_ns <= self._stale_ns:
             raise MeterError(
@@ -127,7 +127,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> CrayMeter:
 
 
 class CrayMeter(OpenMeter):
-    """The open counters of a node: ``files`` are freshness, startup, and one for each channel."""
+    """The open counters of a node. ``files``: freshness, startup, and one file per channel."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class CrayMeter(OpenMeter):
 
         Raises:
             MeterError: a file cannot be read, the controller restarted or no longer updates
-                them, a counter went back, or the meter is closed.
+                the files, a counter decreased, or the meter is closed.
         """
         self.refuse_closed()
         for _ in range(ATTEMPTS):
@@ -195,7 +195,7 @@ class CrayMeter(OpenMeter):
             )
 
     def take(self, raw: Sequence[bytes], start_ns: int, end_ns: int) -> Reading:
-        """What :meth:`read` returns for these texts of one scan."""
+        """The result of :meth:`read` for these texts of one scan."""
         parsed = [
             _parse_value(file.path, text, UNITS[channel.kind])
             for file, text, channel in zip(self._values, raw, self.channels, strict=True)

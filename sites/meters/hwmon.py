@@ -2,12 +2,12 @@
 
 Files and units: Documentation/hwmon/sysfs-interface.rst in the Linux source. ``powerN_average``
 and ``powerN_input`` are uW, ``energyN_input`` is uJ, ``powerN_average_interval`` and
-``update_interval`` are ms. Of a sensor with both powers the average is read, because it covers all
-of the time. ACPI's power meters have their label in ``powerN_oem_info``, and older kernels keep
+``update_interval`` are ms. Of a sensor with both powers the average is read, because it covers the
+whole time. ACPI's power meters have their label in ``powerN_oem_info``, and older kernels have
 their files in ``device`` (drivers/hwmon/acpi_power_meter.c).
 
-**Sensors** are identified by the name of their chip and their label, never by an index, which
-changes between boots.
+**Sensors** are identified by the name of their chip and their label, not by an index, which changes
+between boots.
 
 **Without options** these are read:
 
@@ -18,10 +18,10 @@ changes between boots.
   since): ``EsocketN``. Its driver unwraps the 32 bits of the hardware.
 - Intel's discrete GPUs (Documentation/ABI/testing/sysfs-driver-intel-i915-hwmon and
   sysfs-driver-intel-xe-hwmon): energy 1 of chip ``i915`` is the entire device (chips ``i915_gtN``
-  are parts of it); energy 1 of ``xe`` is the card, and energy 2 its package, which some devices
-  have alone. Both drivers unwrap the 32 bits of the hardware.
+  are parts of it); energy 1 of ``xe`` is the card, and energy 2 its package; some devices have only
+  energy 2. Both drivers unwrap the 32 bits of the hardware.
 
-**Wraps**: the values have 64 bits, so a counter that goes back was reset.
+**Wraps**: the values have 64 bits, so a counter whose value decreases was reset.
 """
 
 from __future__ import annotations
@@ -82,11 +82,11 @@ INTEL_CHIPS = ("i915", "xe")
 RESOLUTIONS = {GRACE_CHIP: 1e-3, AMD_CHIP: 2.0**-16}
 """In W or J. ACPI's power meters report whole mW; AMD's unit of energy is 15.3 uJ."""
 RESOLUTION = UNIT
-"""Of other chips: the unit of the files, uW or uJ."""
+"""The resolution of other chips: the unit of the files, uW or uJ."""
 PERIODS_S = {AMD_CHIP: 1e-3}
 """RAPL's counters are updated about every millisecond."""
 PERIOD_S = 1.0
-"""Of chips that do not report their interval: a common interval of hwmon drivers."""
+"""The period of chips that do not report their interval: common among hwmon drivers."""
 
 
 @dataclass(frozen=True)
@@ -144,9 +144,7 @@ def find_sensors(root: Path) -> tuple[Sensor, ...]:
                         chip, read_text(path, REMEDIES), number, kind, device.resolve().name, value
                     )
                     sensors.setdefault((chip_directory.name, kind, number), sensor)
-    return tuple(
-        sorted(sensors.values(), key=lambda one: (one.chip, one.device, one.kind, one.number))
-    )
+    return tuple(sorted(sensors.values(), key=lambda s: (s.chip, s.device, s.kind, s.number)))
 
 
 def _kind(text: str) -> Literal["energy", "power"]:
@@ -172,11 +170,11 @@ def _list(directory: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class ChosenSensor:
-    """A sensor to be read: an entry of the option ``sensors``, or one of the defaults."""
+    """A sensor to read: an entry of the option ``sensors``, or a default."""
 
     chip: str
     key: str | int
-    """A label, or a number of a sensor without one."""
+    """The sensor's label, or its number if it has none."""
     domain: str
     inside: str | int | None = None
     """The label or number of another chosen sensor."""
@@ -188,7 +186,7 @@ class ChosenSensor:
         return name if self.device is None else f"{self.device}/{name}"
 
     def fits(self, sensor: Sensor) -> bool:
-        """Whether this entry means the sensor."""
+        """Whether this entry names the sensor."""
         key = sensor.label if isinstance(self.key, str) else sensor.number
         return (sensor.chip, key) == (self.chip, self.key) and self.device in (None, sensor.device)
 
@@ -196,9 +194,9 @@ class ChosenSensor:
 def open_meter(root: Path, options: Mapping[str, Any]) -> FileMeter:
     """Open the sensors below ``root``.
 
-    In an entry of ``sensors``, ``inside`` is the label or number of the sensor in the list whose
-    energy includes it, and ``device`` the name of the chip's device, if several chips have the same
-    name.
+    In an entry of ``sensors``, ``inside`` is the label or number of the listed sensor whose energy
+    includes this one's, and ``device`` the name of the chip's device, if several chips have the
+    same name.
     """
     choices = parse_options(options)
     sensors = find_sensors(root)
@@ -226,8 +224,8 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> FileMeter:
             Counter(file.path, Fraction(1, 10**6)) if channel.kind == "energy" else None
             for file, channel in zip(files, channels, strict=True)
         ]
-        kept = resources.pop_all()
-        return FileMeter(ABOUT.kind, channels, counters, files, kept, units_per_w=1e6)
+        file_stack = resources.pop_all()
+        return FileMeter(ABOUT.kind, channels, counters, files, file_stack, units_per_w=1e6)
 
 
 def parse_options(options: Mapping[str, Any]) -> tuple[ChosenSensor, ...] | None:
@@ -266,12 +264,12 @@ def _parse_entry(entry: Any) -> ChosenSensor:
 
 
 def _find_outer(choice: ChosenSensor, choices: Sequence[ChosenSensor]) -> ChosenSensor:
-    """The chosen sensor whose energy includes that of ``choice``: one of its own device first."""
-    others = [other for other in choices if other is not choice]
-    outer = [o for o in others if o.key == choice.inside and o.device == choice.device]
-    outer = outer or [o for o in others if o.key == choice.inside]
+    """The chosen sensor whose energy includes that of ``choice``, preferably of the same device."""
+    candidates = [c for c in choices if c is not choice]
+    outer = [c for c in candidates if c.key == choice.inside and c.device == choice.device]
+    outer = outer or [c for c in candidates if c.key == choice.inside]
     if len(outer) != 1 or outer[0].inside == choice.key:
-        keys = ", ".join(str(other.key) for other in others)
+        keys = ", ".join(str(c.key) for c in candidates)
         raise ValueError(
             f"{choice.key} is inside {choice.inside}, which is not one of the other sensors: "
             f"{keys or 'none'}"
@@ -291,7 +289,7 @@ def _choose_known(sensors: Sequence[Sensor]) -> tuple[ChosenSensor, ...]:
             if grace_part != part or label is None:
                 continue
             outer = GRACE_INSIDE.get(part, GRACE_INSIDE["CPU"])
-            inside = next((grace[one, socket] for one in outer if (one, socket) in grace), None)
+            inside = next((grace[p, socket] for p in outer if (p, socket) in grace), None)
             choices.append(ChosenSensor(GRACE_CHIP, label, domain, inside))
     for sensor in sensors:
         if sensor.chip == AMD_CHIP and AMD_LABEL.fullmatch(sensor.label or ""):
@@ -300,9 +298,9 @@ def _choose_known(sensors: Sequence[Sensor]) -> tuple[ChosenSensor, ...]:
 
 
 def _intel_gpus(sensors: Sequence[Sensor]) -> list[ChosenSensor]:
-    """The energy of each Intel GPU: of the card, or of its package where there is no other."""
+    """The energy of each Intel GPU: of the card, or of its package where the card has none."""
     gpus: dict[str, Sensor] = {}
-    for sensor in sensors:  # those of a chip are in the order of their numbers
+    for sensor in sensors:  # a chip's sensors are in the order of their numbers
         if sensor.chip in INTEL_CHIPS and sensor.kind == "energy" and sensor.number <= 2:
             gpus.setdefault(sensor.device, sensor)
     return [
@@ -360,7 +358,7 @@ def _make_channel(sensor: Sensor, choice: ChosenSensor, inside: str | None) -> C
 
 
 def _read_s(path: Path) -> float | None:
-    """An interval in a file in ms, in s; None where the driver has none, or it is 0."""
+    """The interval of a file in ms, in s; None where the file does not exist or holds 0."""
     try:
         text = path.read_bytes()
     except OSError:

@@ -46,7 +46,7 @@ ABOUT = MeterDescription(
 
 DRIVERS = Path("sys/bus/i2c/drivers")
 NAMES = ("ina3221", "ina3221x")
-"""The driver in Linux, and that of older Jetson kernels."""
+"""The driver's names in Linux and in older Jetson kernels."""
 LABEL_FILE = re.compile(r"in([123])_label")
 SIGNED = re.compile(rb"(-?\d+)\n?")
 
@@ -75,11 +75,11 @@ RAILS = {
     "SYS5V": "board",
 }
 """Rail -> domain: Orin NX, Nano and AGX, Thor, TX2, Nano, and AGX Xavier. A rail of the SoC or of
-accelerators is beside that of the CPU, and so no uncore, which a package has in it."""
+accelerators is not part of the CPU's rail, and so not uncore, which is part of a package."""
 WHOLE = ("node", "module")
 """Domains whose rail contains all others of the board."""
 FED_BY = {"VDDQ_VDD2_1V8AO": "VIN_SYS_5V0"}
-"""Rails that a rail other than the module's feeds (AGX Orin)."""
+"""Rail -> the rail that feeds it, where that is not the module's (AGX Orin)."""
 NO_RAIL = ("NC", "")
 
 BUS_STEP_V, SHUNT_STEP_V = 8e-3, 40e-6
@@ -90,7 +90,7 @@ GAIN_PCT = 0.25
 SHUNT_OHM = 5e-3
 """Used where ``shuntN_resistor`` does not exist: the shunt of most Jetson rails."""
 CONVERSION_S = 1.1e-3
-"""The chip's default for each of the two voltages of a channel."""
+"""The chip's default conversion time of each of the two voltages of a channel."""
 RECTANGULAR = 3**-0.5
 """The standard deviation of a value uniform within +/- a limit, as a share of the limit."""
 
@@ -117,7 +117,7 @@ class LabelledRail:
 
 
 def open_meter(root: Path, options: Mapping[str, Any]) -> Ina3221Meter:
-    """Open the rails below ``root``: those that ``rails`` names, or those in RAILS."""
+    """Open the rails below ``root`` that the option ``rails`` names, or those in RAILS."""
     domains = parse_options(options)
     rails = find_rails(root)
     chosen = _choose(root, rails, domains)
@@ -162,13 +162,13 @@ def find_rails(root: Path) -> tuple[LabelledRail, ...]:
 
 
 class Ina3221Meter(FileMeter):
-    """The open rails, of each its voltage in mV and its current in mA."""
+    """The open rails: the voltage in mV and the current in mA of each."""
 
     def _read_files(self) -> list[int]:
         return [_read_signed(file) for file in self._files]
 
     def take(self, raw: Sequence[int], start_ns: int, end_ns: int) -> Reading:
-        """What :meth:`read` returns for these numbers, one for each descriptor.
+        """The result of :meth:`read` for these numbers, one for each descriptor.
 
         Raises:
             MeterError: the meter is closed, or a voltage is 0: the rail is off, or the chip
@@ -208,37 +208,37 @@ def parse_options(options: Mapping[str, Any]) -> dict[str, str] | None:
 def _choose(
     root: Path, rails: Sequence[LabelledRail], domains: Mapping[str, str] | None
 ) -> tuple[LabelledRail, ...]:
-    there = ", ".join(rail.label for rail in rails)
+    rail_labels = ", ".join(rail.label for rail in rails)
     if domains is None:
         chosen = tuple(rail for rail in rails if rail.label in RAILS and rail.is_enabled)
         if not chosen:
             raise MeterError(
                 f"{root / DRIVERS} has no rail whose domain is known",
-                f"give domains in the meter's option `rails`; the rails are {there}",
+                f"give domains in the meter's option `rails`; the rails are {rail_labels}",
             )
     else:
         missing = [label for label in domains if label not in [rail.label for rail in rails]]
         if missing:
             raise MeterError(
-                f"{root / DRIVERS} has no rail {', '.join(missing)}", f"the rails are {there}"
+                f"{root / DRIVERS} has no rail {', '.join(missing)}", f"the rails are {rail_labels}"
             )
         chosen = tuple(rail for rail in rails if rail.label in domains)
-    labels: dict[str, LabelledRail] = {}
+    by_label: dict[str, LabelledRail] = {}
     for rail in chosen:
         if not rail.is_enabled:
             path = rail.directory / f"in{rail.number}_enable"
             raise MeterError(f"{path} is 0", f"switch it on, as root: `echo 1 > {path}`")
-        other = labels.setdefault(rail.label, rail)
-        if other is not rail:
+        first = by_label.setdefault(rail.label, rail)
+        if first is not rail:
             raise MeterError(
-                f"{other.directory} and {rail.directory} both have a rail {rail.label}",
+                f"{first.directory} and {rail.directory} both have a rail {rail.label}",
                 "leave it out with the option `rails`",
             )
     return chosen
 
 
 def rail_around(label: str, domains: Mapping[str, str]) -> str | None:
-    """The rail whose power has that of another in it, among rails with their domains."""
+    """The rail whose power includes that of rail ``label``; ``domains``: rail -> domain."""
     if (feeding := FED_BY.get(label)) in domains:
         return feeding
     whole = next((name for name, domain in domains.items() if domain in WHOLE), None)
@@ -255,12 +255,12 @@ def _make_channel(rail: LabelledRail, domains: Mapping[str, str], voltage: KeptF
         name=rail.label,
         domain=domains[rail.label],
         kind="power",
-        # One step of the shunt voltage, in whole mA; a step of the supply voltage adds far less.
+        # A step of the shunt voltage, in whole mA; a step of the supply voltage adds far less.
         resolution=supply_v * max(SHUNT_STEP_V / shunt_ohm, 1e-3),
         period_s=period_s,
         inside=rail_around(rail.label, domains),
         averaging_s=period_s if _samples(rail.directory) > 1 else 0.0,
-        # The channels are converted one after the other, half of the time for the current.
+        # The chip converts its channels in turn, and spends half of the time on the current.
         seen=1 / (2 * turns),
         gain_pct=2**0.5 * GAIN_PCT * RECTANGULAR,
         offset_w=supply_v * SHUNT_OFFSET_V / shunt_ohm * RECTANGULAR,
@@ -273,7 +273,7 @@ def _is_enabled(directory: Path, number: int) -> bool:
 
 
 def _turns(directory: Path) -> int:
-    """How many channels of a chip are converted in turn: all enabled ones, labelled or not."""
+    """The number of channels that a chip converts in turn: all enabled ones, labelled or not."""
     numbers = [n for n in (1, 2, 3) if (directory / f"in{n}_input").exists()]
     return max(1, sum(_is_enabled(directory, number) for number in numbers))
 

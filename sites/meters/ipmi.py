@@ -1,6 +1,6 @@
-"""The node's power as reported by its management controller (BMC): DCMI over IPMI, in W.
+"""The node's power from its management controller (BMC): DCMI over IPMI, in W.
 
-Two programs can request it; the first one that is installed is run:
+Two programs can request it; the first installed one is run:
 
 - ``ipmi-dcmi --get-system-power-statistics`` (FreeIPMI, man page ipmi-dcmi(8)), which prints
   ``Current Power : 164 Watts`` and ``Power Measurement : Active``;
@@ -11,10 +11,10 @@ Both send DCMI's Get Power Reading (network function 0x2C, command 0x02; DCMI 1.
 to ``/dev/ipmi0``, which only root can open. The BMC determines averaging and delay, so use this
 meter as a check, not for the energy of short runs.
 
-**A thread** runs the program again and again, because an answer takes 0.01 s to several seconds.
+**A thread** runs the program repeatedly, because an answer takes 0.01 s to several seconds.
 :meth:`IpmiMeter.read` returns the last answer and never waits. The time of a reading is the middle
 of the program's run; the BMC's value may be a second older. If the last run failed, reading is an
-error until one succeeds.
+error until a run succeeds.
 
 An answer of 0 W is an error: a running node draws power, and BMCs without a sensor answer 0.
 """
@@ -61,7 +61,7 @@ COMMANDS = (
 )
 LIMIT_S = 10.0
 PERIOD_S = 1.0
-"""How often BMCs take a sample: they report statistics over a period of 1 s."""
+"""The sampling period of BMCs: they report statistics over a period of 1 s."""
 GAIN_PCT = 5.0
 """Assumed: few vendors document the accuracy of a BMC's sensor, and it differs."""
 
@@ -102,10 +102,10 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> IpmiMeter:
 
 
 def parse_options(options: Mapping[str, Any]) -> tuple[list[str] | None, float, float]:
-    """The command, None where it is not given, ``limit_s`` and ``period_s``."""
+    """``command`` (None where it is not set), ``limit_s`` and ``period_s``."""
     ABOUT.check_options(options)
-    what = 'a list of words such as ["sudo", "-n", "COMMAND"]'
-    command = list_option(options, "command", what, lambda w: isinstance(w, str) and bool(w))
+    expected = 'a list of words such as ["sudo", "-n", "COMMAND"]'
+    command = list_option(options, "command", expected, lambda w: isinstance(w, str) and bool(w))
     limit_s = seconds_option(options, "limit_s", LIMIT_S)
     return command, limit_s, seconds_option(options, "period_s", PERIOD_S)
 
@@ -159,7 +159,7 @@ class IpmiMeter:
             return answer
         if answer is None:
             raise MeterError("the BMC has not answered yet", "wait for the first answer")
-        # A new exception: one that is raised twice collects the tracebacks of both.
+        # A new exception: one that is raised twice collects both tracebacks.
         raise MeterError(answer.what, answer.remedy)
 
     def close(self) -> None:
@@ -187,13 +187,13 @@ def parse_watts(output: str, command: str) -> float:
     """The power in the output of either program.
 
     Raises:
-        MeterError: there is none, it is 0, or the BMC reports that it does not measure.
+        MeterError: there is no power, it is 0, or the BMC reports that it does not measure.
     """
     remedy = PARSE_REMEDY.format(command=command)
     states = [state.strip() for state in STATE.findall(output)]
-    other = [state for state in states if state.lower() not in ACTIVE]
-    if other:
-        state = shown_text(other[0])
+    inactive = [state for state in states if state.lower() not in ACTIVE]
+    if inactive:
+        state = shown_text(inactive[0])
         raise MeterError(f"`{command}`: the BMC's power measurement is {state}", remedy)
     powers = WATTS.findall(output)
     if len(powers) != 1:

@@ -3,15 +3,15 @@
 Functions, fields and scopes: NVIDIA's NVML API reference. The channels of GPU N:
 
 - ``gpu-N/energy``: nvmlDeviceGetTotalEnergyConsumption, mJ since the driver was loaded, 64 bits. It
-  never wraps, so a reading below the last one means that the driver was reloaded. Volta and later.
+  never wraps, so a reading below the last one shows that the driver was reloaded. Volta and later.
 - ``gpu-N/power``: mW, the first of these that the GPU offers: the field
   NVML_FI_DEV_POWER_INSTANT (186), NVML_FI_DEV_POWER_AVERAGE (185, a mean over 1 s),
   nvmlDeviceGetPowerUsage (a mean over 1 s on Ampere and later except GA100, instantaneous before).
   It measures the same energy as the counter, if there is one.
 - ``gpu-N/memory-power``: mW, the field 186 or 185 at the scope NVML_POWER_SCOPE_MEMORY, where the
   GPU and its driver have it. Its energy is part of the GPU's. A driver that does not know the scope
-  may refuse it, or ignore it and give the power of the whole GPU: a value that is 0 or not below
-  the GPU's is not taken for the memory's.
+  may refuse it, or ignore it and return the power of the whole GPU: a value that is 0 or not below
+  the GPU's is not used.
 
 **GH200.** Its energy counter covers the whole module, including the processor and its memory, as
 users found by comparison (ml-energy/zeus, pull request 172); NVIDIA does not document it. Its
@@ -22,10 +22,10 @@ its name. On other superchips the counter is assumed to be the GPU's, which is n
 **Partial sampling.** The power of an A100 or H100 is a mean over 25 ms of every 100 ms
 (Yang, Adamek & Armour, Part-time power measurements, arXiv 2312.02741), so that a load with a
 period near 100 ms is misread: make runs long, repeat them, and start them at various phases. The
-GPUs are recognised by their names. The energy counter of an H100 adds up all of the time, so its
+GPUs are recognised by their names. The energy counter of an H100 covers the whole time, so its
 ``seen`` is 1 (measured in November 2026 by benchmarks/gpu_energy_counter.py: loads with periods of
 20 to 400 ms, begun at two phases; between these the counter differs by at most 3.8 %, the power by
-up to 37 %). On an A100 nobody has shown it.
+up to 37 %). For an A100 this is not shown.
 
 **Calibration.** NVIDIA states +/- 5 % (nvmlDeviceGetPowerUsage in the API reference) or +/- 5 W
 (manual of nvidia-smi). Five boards compared with an external meter (tests/data/gpu_power_traces:
@@ -33,7 +33,7 @@ RTX 3090, RTX 4090, A5000, A100, K40m) have similar gain errors and larger offse
 through NVML's readings has slopes of 0.96 to 1.07 and intercepts of -1 to 20 W, root mean square
 9 W, mostly because of the RTX 4090. (One of the two A100 traces is not usable for this, because its
 load beats with the sampling.) So the standard uncertainties are taken as 5 % and 9 W, also for the
-energy counter, which nobody compared.
+energy counter, for which no comparison is known.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ MODULES = re.compile(r"\bGH200\b")
 
 @dataclass(frozen=True)
 class PowerSource:
-    """How a power is read: a field at a scope, or nvmlDeviceGetPowerUsage (field None)."""
+    """The source of a power: a field at a scope, or nvmlDeviceGetPowerUsage (field None)."""
 
     field: int | None
     scope: int
@@ -106,7 +106,7 @@ class PowerSource:
 
 @dataclass(frozen=True)
 class Signal:
-    """What is read for a channel: a power, or the energy counter if ``source`` is None."""
+    """The signal of a channel: a power, or the energy counter if ``source`` is None."""
 
     gpu: Gpu
     source: PowerSource | None
@@ -159,10 +159,10 @@ def parse_options(options: Mapping[str, Any]) -> Sequence[int | str] | None:
 
 
 def _find_channels(library: NvmlLibrary, gpu: Gpu) -> list[tuple[Channel, Signal]]:
-    """The channels that a GPU offers, each with the signal that is read for it.
+    """The channels that a GPU offers, each with its signal.
 
     Raises:
-        NvmlError: it offers none, or an error other than "not supported" occurred.
+        NvmlError: it offers no channel, or an error other than "not supported" occurred.
     """
     is_module = MODULES.search(gpu.name) is not None
     energy = f"gpu-{gpu.index}/energy" if _has_energy(library, gpu) else None
@@ -236,7 +236,7 @@ def _has_energy(library: NvmlLibrary, gpu: Gpu) -> bool:
 def _find_power(
     library: NvmlLibrary, gpu: Gpu, scope: int, *, has_usage: bool
 ) -> PowerSource | None:
-    """The first source of a power that the GPU offers; None if it offers none."""
+    """The first source of the power at a scope that the GPU offers; None if it offers none."""
     instant_s = PARTLY_SEEN_AVERAGING_S if PARTLY_SEEN.search(gpu.name) else 0.0
     sources = [
         PowerSource(POWER_INSTANT, scope, instant_s),
@@ -257,7 +257,7 @@ def _find_power(
 
 
 def _find_memory_power(library: NvmlLibrary, gpu: Gpu, whole: PowerSource) -> PowerSource | None:
-    """The first source of the memory's own power; None where the GPU has none."""
+    """The first source of the memory's power; None where the GPU has none."""
     try:
         memory = _find_power(library, gpu, SCOPE_MEMORY, has_usage=False)
     except NvmlError as error:
@@ -266,12 +266,12 @@ def _find_memory_power(library: NvmlLibrary, gpu: Gpu, whole: PowerSource) -> Po
         raise
     if memory is None:
         return None
-    of_memory, of_gpu = (_read_signal(library, Signal(gpu, source)) for source in (memory, whole))
-    return memory if 0 < of_memory < of_gpu else None
+    memory_mw, gpu_mw = (_read_signal(library, Signal(gpu, source)) for source in (memory, whole))
+    return memory if 0 < memory_mw < gpu_mw else None
 
 
 def _is_usage_instant(library: NvmlLibrary, gpu: Gpu) -> bool:
-    """Whether nvmlDeviceGetPowerUsage is instantaneous; if the GPU does not say, it is not."""
+    """Whether nvmlDeviceGetPowerUsage is instantaneous; False if the GPU does not tell."""
     try:
         with library.explained(gpu.label):
             architecture: int = library.nvml.nvmlDeviceGetArchitecture(gpu.handle)
@@ -286,25 +286,25 @@ def _read_signal(library: NvmlLibrary, signal: Signal) -> int:
     """The reading of a signal in mJ or mW.
 
     Raises:
-        NvmlError: the call or the field's own return code is an error.
+        NvmlError: the call or the field's return code is an error.
     """
     nvml, gpu, source = library.nvml, signal.gpu, signal.source
     if source is None:
         with library.explained(f"the energy of {gpu.label}"):
             return int(nvml.nvmlDeviceGetTotalEnergyConsumption(gpu.handle))
-    what = f"the power of {gpu.label}"
-    with library.explained(what):
+    subject = f"the power of {gpu.label}"
+    with library.explained(subject):
         if source.field is None:
             return int(nvml.nvmlDeviceGetPowerUsage(gpu.handle))
         (answer,) = nvml.nvmlDeviceGetFieldValues(gpu.handle, [(source.field, source.scope)])
     # The call succeeds even if a field fails, and the field's value is then undefined.
     if answer.nvmlReturn != nvml.NVML_SUCCESS:
-        raise library.error(f"{what}, field {source.field}", answer.nvmlReturn)
+        raise library.error(f"{subject}, field {source.field}", answer.nvmlReturn)
     if answer.valueType == nvml.NVML_VALUE_TYPE_UNSIGNED_INT:
         return int(answer.value.uiVal)
     if answer.valueType == nvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG:
         return int(answer.value.ullVal)
     raise NvmlError(
-        f"{what}, field {source.field}, has the unexpected type {answer.valueType}",
+        f"{subject}, field {source.field}, has the unexpected type {answer.valueType}",
         "report this with the version of the driver",
     )

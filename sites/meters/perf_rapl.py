@@ -6,11 +6,11 @@ package (or die), and ``events/energy-pkg`` is an event, with J per count in ``.
 in ``.unit``. perf_event_open(2) opens one event per CPU.
 
 Counts have 64 bits, because the kernel unwraps the 32 bits of the hardware with a timer. So no gap
-between readings is too long, and nothing wraps.
+between readings is too long, and no count wraps.
 
 ``energy-pkg`` is a package, which contains ``energy-cores`` and ``energy-gpu`` (the integrated
-GPU); ``energy-ram`` is outside it. AMD has only the package. ``energy-psys`` is not read: what it
-covers differs between boards. The meter powercap reads it if its option ``zones`` names it.
+GPU); ``energy-ram`` is outside it. AMD has only the package. ``energy-psys`` is not read: its
+coverage differs between boards. The meter powercap reads it if its option ``zones`` names it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ ABOUT = MeterDescription(
 
 POWER = Path("sys/bus/event_source/devices/power")
 RECORDED = Path("perf/power")
-"""Where a recorded tree has the counts: ``EVENT/cpuN``, one decimal number. Not a kernel path."""
+"""The folder of a recorded tree's counts: ``EVENT/cpuN``, one decimal number. No kernel path."""
 DOMAINS = {
     "energy-pkg": "package",
     "energy-ram": "dram",
@@ -64,7 +64,7 @@ EVENT_CONFIG = re.compile(r"event=(0x[0-9a-f]+|\d+)")
 
 RESOLUTION_J = 2.0**-14
 """The energy unit of most Intel processors. Counts are finer (2^-32 J) and do not show the unit;
-that of AMD and of the dram of servers is a quarter of this."""
+the unit of AMD and of servers' dram is a quarter of this."""
 PERIOD_S = 1e-3
 """RAPL counters are updated about every millisecond (Intel SDM volume 3, RAPL interfaces)."""
 
@@ -85,7 +85,7 @@ REMEDIES = Remedies(
 
 @dataclass(frozen=True)
 class RaplEvent(EventSpec):
-    """An event of the source ``power``, as the kernel describes it."""
+    """An event of the kernel's source ``power``."""
 
     joules_per_count: Fraction = Fraction(1)
 
@@ -131,9 +131,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
         package = _channel_name("energy-pkg", unit)
         for spec in specs:
             domain = DOMAINS[spec.name]
-            is_inside = contains("package", domain) and "energy-pkg" in [
-                other.name for other in specs
-            ]
+            is_inside = contains("package", domain) and "energy-pkg" in [s.name for s in specs]
             channel = Channel(
                 name=_channel_name(spec.name, unit),
                 domain=domain,
@@ -182,19 +180,19 @@ def _find_events(root: Path, names: Sequence[str] | None) -> tuple[RaplEvent, ..
     power = root / POWER
     if not power.is_dir():
         raise AbsentMeterError(f"{power} does not exist", ABSENT_REMEDY)
-    there = [name for name in DOMAINS if (power / "events" / name).exists()]
-    if not there:
+    listed = [name for name in DOMAINS if (power / "events" / name).exists()]
+    if not listed:
         raise AbsentMeterError(f"{power / 'events'} has no energy event", ABSENT_REMEDY)
-    missing = [name for name in names or () if name not in there]
+    missing = [name for name in names or () if name not in listed]
     if missing:
         raise MeterError(
             f"{power / 'events'} has no event {', '.join(missing)}",
-            f"this machine has {', '.join(there)}",
+            f"this machine has {', '.join(listed)}",
         )
     source_type = read_once(power / "type", REMEDIES)
     return tuple(
         _read_event(power / "events" / name, source_type)
-        for name in there
+        for name in listed
         if names is None or name in names
     )
 
@@ -220,7 +218,7 @@ def _read_event(path: Path, source_type: int) -> RaplEvent:
 
 
 def _find_units(root: Path) -> dict[int, str]:
-    """CPU -> package that it counts: ``package-0``, or ``package-0-die-1`` with several dies."""
+    """CPU -> the package that it counts: ``package-0``, or with dies ``package-0-die-1``."""
     path = root / POWER / "cpumask"
     text = read_text(path, REMEDIES)
     try:

@@ -6,27 +6,27 @@ processors, which therefore appear as ``intel-rapl`` too.
 
 **Channels** are called ``package-0``, ``package-0/dram``, ``package-0/core``, ``package-0/uncore``
 and ``psys``; with several dies, ``package-0-die-1``. A zone with another name is not read, because
-it is not known what it overlaps.
+its overlap with other zones is unknown.
 
-**Nothing is summed twice.** A total adds the channels that are inside no other:
+**No energy is summed twice.** A total adds the channels that are inside no other channel:
 
 - ``core`` and ``uncore`` are inside their package; ``dram`` is outside it. AMD has only package and
   core, and its core zone is the core of one CPU.
 - ``psys`` overlaps all others, depending on how the board's maker wired and calibrated it: on some
-  boards it never moves, and on servers it counts whole joules. It is therefore left out unless
-  ``zones`` names it, so that a total means packages and memory at every site. If it is named, all
-  others are inside it, and the total is psys alone. It is not documented whether several psys zones
-  overlap, so only one of them can be read, and on its own.
+  boards it never changes, and on servers it counts whole joules. So it is left out unless ``zones``
+  names it: a total is packages and memory at every site. If it is named, all other channels are
+  inside it, and the total is psys alone. It is not documented whether several psys zones overlap,
+  so only one of them can be read, and without other zones.
 - ``intel-rapl-mmio`` (and any ``amd-rapl``) shows the same package through another interface: it is
   read only where ``intel-rapl`` lacks that domain of that package.
 - On AMD processors with several dies, older kernels show the package's single counter once per die.
   If the counters of two dies agree when read in alternation, they are the same counter, and the
-  later one is inside the earlier one.
+  later zone is inside the earlier one.
 
-**Replacement.** The files are kept open. Before each reading the path is looked up, and a file
-that was replaced is opened again, so a recorded tree may be replayed by a program that renames
-files or directories into place. If a program truncates a file before writing it, the empty file is
-an error, as on a real machine.
+**Replacement.** The files stay open. Before each reading the path is looked up, and a replaced file
+is opened again, so a program may replay a recorded tree by renaming files or directories into
+place. If a program truncates a file before writing it, the empty file is an error, as on a real
+machine.
 
 **Wraps**: see :mod:`sites.meters.shared.counter`. The kernel's range is the counter's last value
 before it restarts at zero, so each wrap loses one step of the hardware (61 uJ of 262 kJ).
@@ -62,10 +62,10 @@ ABOUT = MeterDescription(
 PERIOD_S = 1e-3
 """RAPL counters are updated about every millisecond (Intel SDM volume 3, RAPL interfaces)."""
 LAG_S = 0.1
-"""How late an energy may appear: psys is slower than the others, and SMIs delay updates. It may be
-generous: it only adds 100 J at 1 kW to the bound that separates a wrap from a reset."""
+"""The longest delay of an update: psys is slower than the others, and SMIs delay updates. A large
+value costs little: it adds 100 J at 1 kW to the bound that separates a wrap from a reset."""
 COUNTER_STEPS = 2**32 - 1
-"""The hardware's counters have 32 bits in any unit: the range gives the size of a step."""
+"""The hardware's counters have 32 bits in any unit: range / this is the size of a step."""
 MAX_POWER_W = {"package": 1e3, "dram": 1e3, "core": 1e3, "uncore": 1e3, "psys": 1e4}
 """More than any such zone draws: in 2025, the largest packages are rated at 500 W."""
 LIMIT_FACTOR = 4.0
@@ -75,7 +75,7 @@ LIMIT_FACTOR = 4.0
 def open_meter(root: Path, options: Mapping[str, Any]) -> FileMeter:
     """Open the RAPL zones below ``root``.
 
-    Without ``max_power_w``, the limit is the larger of MAX_POWER_W and four times the zone's own
+    Without ``max_power_w``, the limit is the larger of MAX_POWER_W and four times the zone's
     constraint_0_max_power_uw.
     """
     names, max_power_w = parse_options(options)
@@ -98,7 +98,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> FileMeter:
             )
             for zone, range_uj in zip(chosen, ranges_uj, strict=True)
         ]
-        kept = resources.pop_all()
+        file_stack = resources.pop_all()
     channels = tuple(
         Channel(
             name=zone.channel,
@@ -111,13 +111,13 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> FileMeter:
         )
         for zone, range_uj in zip(chosen, ranges_uj, strict=True)
     )
-    return FileMeter(ABOUT.kind, channels, counters, files, kept)
+    return FileMeter(ABOUT.kind, channels, counters, files, file_stack)
 
 
 def parse_options(options: Mapping[str, Any]) -> tuple[tuple[str, ...] | None, float | None]:
     ABOUT.check_options(options)
-    what = "a list of channel names such as package-0"
-    names = list_option(options, "zones", what, lambda name: isinstance(name, str))
+    expected = "a list of channel names such as package-0"
+    names = list_option(options, "zones", expected, lambda name: isinstance(name, str))
     max_power_w = options.get("max_power_w")
     if max_power_w is not None and not (
         isinstance(max_power_w, int | float)
@@ -130,23 +130,23 @@ def parse_options(options: Mapping[str, Any]) -> tuple[tuple[str, ...] | None, f
 
 def _choose_zones(zones: Sequence[Zone], names: Sequence[str] | None) -> tuple[Zone, ...]:
     if names is None:
-        # If there is only psys, there is nothing that it overlaps.
+        # If psys is the only zone, it overlaps no other.
         chosen = tuple(zone for zone in zones if zone.domain != "psys") or tuple(zones)
     else:
-        there = [zone.channel for zone in zones]
-        missing = [name for name in names if name not in there]
+        listed = [zone.channel for zone in zones]
+        missing = [name for name in names if name not in listed]
         if missing:
             raise MeterError(
                 f"powercap has no zone {', '.join(missing)}",
-                f"this machine has {', '.join(there)}",
+                f"this machine has {', '.join(listed)}",
             )
         chosen = tuple(zone for zone in zones if zone.channel in names)
     directories: dict[str, Path] = {}
     for zone in chosen:
-        other = directories.setdefault(zone.channel, zone.directory)
-        if other != zone.directory:
+        first = directories.setdefault(zone.channel, zone.directory)
+        if first != zone.directory:
             raise MeterError(
-                f"{other} and {zone.directory} are both {zone.channel}",
+                f"{first} and {zone.directory} are both {zone.channel}",
                 "they may be one counter: leave them out with the option zones",
             )
     return chosen
@@ -162,7 +162,7 @@ def _refuse_psys_with_others(chosen: Sequence[Zone]) -> None:
 
 
 def _find_mirrors(zones: Sequence[Zone], files: Sequence[KeptFile]) -> dict[str, str]:
-    """Channel -> channel of the earlier die whose counter it shows again.
+    """Channel -> channel of the earlier die with the same counter.
 
     The first file is read, then the second, then the first again. If the values do not decrease,
     the two are one counter: two different 32-bit counters would have to agree to within a few
@@ -186,13 +186,13 @@ def _find_mirrors(zones: Sequence[Zone], files: Sequence[KeptFile]) -> dict[str,
 def _agree(first: KeptFile, second: KeptFile) -> bool:
     before_uj, between_uj = first.read_number(), second.read_number()
     after_uj = first.read_number()
-    # Counters that never moved agree at zero without being one.
+    # Two different counters that never changed agree at zero.
     return 0 < before_uj <= between_uj <= after_uj
 
 
 def _find_outer(zone: Zone, chosen: Sequence[Zone], mirrors: Mapping[str, str]) -> str | None:
-    """The nearest of the chosen channels whose energy includes this zone's; None without one."""
-    by_channel = {other.channel: other for other in chosen}
+    """The innermost chosen channel whose energy includes this zone's; None if there is none."""
+    by_channel = {z.channel: z for z in chosen}
     if zone.channel in mirrors:
         return mirrors[zone.channel]
     parent = by_channel.get(zone.parent or "")
@@ -200,7 +200,7 @@ def _find_outer(zone: Zone, chosen: Sequence[Zone], mirrors: Mapping[str, str]) 
         return parent.channel
     if zone.domain == "psys":
         return None
-    return next((other.channel for other in chosen if other.domain == "psys"), None)
+    return next((z.channel for z in chosen if z.domain == "psys"), None)
 
 
 def _read_range_uj(zone: Zone) -> int:
@@ -217,7 +217,7 @@ def _greatest_power_w(zone: Zone) -> float:
     try:
         text = path.read_bytes()
     except OSError:
-        return floor_w  # Many zones have none, or one that cannot be read ("no data").
+        return floor_w  # Many zones have no such file, or an unreadable one ("no data").
     return max(floor_w, LIMIT_FACTOR * parse_number(str(path), text, REMEDIES) / 1e6)
 
 

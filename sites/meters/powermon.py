@@ -5,19 +5,19 @@ integrated power monitoring for commodity computer systems", IEEE SoutheastCon 2
 channels, each a digital monitor of voltage and current; up to 1,024 samples a second on one
 channel and 3,072 in all; a USB serial line to another machine, the logger.
 
-**What is not certain.** The firmware's byte format is not in that paper, and its host program was
-not available. This meter therefore reads the stream of text lines that is defined in
-:mod:`sites.meters.shared.powermon_lines`, from a serial device or from a logger that relays them at
-``tcp://HOST:PORT``. With a board at hand, only that module has to be corrected. The option
-``start`` is the text that starts the stream.
+**Assumptions.** The firmware's byte format is not in that paper, and its host program was not
+available. So this meter reads the stream of text lines that
+:mod:`sites.meters.shared.powermon_lines` defines, from a serial device or from a logger that relays
+them at ``tcp://HOST:PORT``. If a real board differs, only that module must be corrected. The
+option ``start`` is the text that starts the stream.
 
-**Time.** Lines carry time stamps of the logger's clock, which are aligned to CLOCK_MONOTONIC by
-:mod:`sites.meters.shared.clock_alignment`. A reading's time never goes back and is never after the
-arrival of its lines.
+**Time.** Lines have time stamps of the logger's clock, which
+:mod:`sites.meters.shared.clock_alignment` aligns to CLOCK_MONOTONIC. The times of readings never
+decrease, and are never after the arrival of their lines.
 
-**Losses.** The line has no flow control. A garbled line is dropped together with the scan to which
-it belongs; the time stamps of the other scans show the gap. Sixteen garbled lines in a row are an
-error (a wrong baud rate causes them), and so is silence; both messages say how much was dropped. A
+**Losses.** The serial line has no flow control. A garbled line is dropped together with its scan;
+the time stamps of the other scans show the gap. Sixteen garbled lines in a row are an error (a
+wrong baud rate causes them), and so is silence; both messages give the number of dropped lines. A
 thread receives the bytes, because the system buffers only a few kilobytes; they are parsed when
 they are fetched.
 """
@@ -60,12 +60,12 @@ HOST = re.compile(r"tcp://([^:/]+|\[[0-9a-fA-F:.]+\]):(\d{1,5})")
 BAUD = 1_000_000
 SILENCE_S = 2.0
 POLL_S = 0.005
-"""The time between two receptions. Most lines of a reception were waiting, but the last was not,
-and the clock alignment uses only the least delay."""
+"""The time between two receptions. Most lines of a reception have waited, but the last has not, and
+the clock alignment uses only the least delay."""
 MOST_BYTES = 2**26
-"""The most bytes that may wait to be fetched: ten minutes at the highest rate."""
+"""The most bytes that are buffered until they are fetched: ten minutes at the highest rate."""
 MOST_SCANS = 2**20
-"""The most scans that may wait to be drained: a quarter of an hour at the highest rate."""
+"""The most scans that are buffered until they are drained: 15 minutes at the highest rate."""
 MOST_GARBLED_LINES = 16
 CLOCK_STEP_NS = 10**9
 
@@ -171,7 +171,7 @@ class PowermonMeter:
         return self._reader.garbled, self._reader.incomplete
 
     def alignment(self) -> Alignment:
-        """The alignment of the logger's clock to this machine's, by what was fetched so far."""
+        """The alignment of the logger's clock to this machine's, from the scans fetched so far."""
         return self._clock.current()
 
     def wait_for_scan(self) -> None:
@@ -181,7 +181,7 @@ class PowermonMeter:
             self._stop.wait(POLL_S)
 
     def read(self) -> Reading:
-        """The newest scan, in W; it stays among those that ``drain`` returns.
+        """The newest scan, in W; ``drain`` returns it too.
 
         Raises:
             MeterError: the stream is lost, silent or garbled, or the meter is closed.
@@ -193,7 +193,7 @@ class PowermonMeter:
         return reading
 
     def drain(self) -> list[Reading]:
-        """All scans since the last call, by the present clock alignment; raises as ``read``."""
+        """All scans since the last call, timed by the present alignment; raises as ``read``."""
         self._fetch()
         scans, self._scans = self._scans, deque(maxlen=MOST_SCANS)
         lost, self._lost_scans = self._lost_scans, 0
@@ -221,7 +221,7 @@ class PowermonMeter:
         return Reading(max(time_ns, last_ns), scan.watts)
 
     def _fetch(self) -> None:
-        """Parse the bytes that were received."""
+        """Parse the received bytes."""
         if self._stop.is_set():
             raise MeterError("internal error: the powermon meter is closed", "please report it")
         with self._lock:
@@ -258,7 +258,7 @@ class PowermonMeter:
         return f"({lines} garbled lines and {scans} incomplete scans dropped since it was opened)"
 
     def _clock_was_set(self, scan: Scan, alignment: Alignment | None) -> bool:
-        """Whether the scan's stamp goes back, or is further ahead than a delay can explain."""
+        """Whether the scan's stamp decreases, or is further ahead than a delay can explain."""
         if alignment is None or self._newest is None:
             return False
         ahead_ns = alignment.monotonic_ns(scan.stamp_s) - scan.arrived_ns

@@ -46,7 +46,7 @@ UNITS: dict[str, dict[str, float]] = {
 """Kind of a channel -> unit -> its value in J or W."""
 NS_PER_S = 10**9
 MAX_LENGTH_S = 1e9
-"""30 years: the nanoseconds of a longer time do not fit into 64 bits."""
+"""The longest recording, 30 years: the nanoseconds of a longer one do not fit into 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class RecordedColumn:
 
 
 def open_meter(root: Path, options: Mapping[str, Any]) -> RecordedMeter:
-    """Read the recording and start the replay; ``channels`` names the columns that count."""
+    """Read the recording and start the replay of the columns that ``channels`` names."""
     path, columns = parse_options(options, root)
     times_s, values = read_recording(path, [column.name for column in columns])
     rows = [
@@ -93,7 +93,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> RecordedMeter:
 
 
 class RecordedMeter:
-    """A recording that is replayed from the moment it was opened."""
+    """A recording, replayed from the time at which it was opened."""
 
     name = "recorded"
 
@@ -118,30 +118,31 @@ class RecordedMeter:
         self._is_open = True
 
     def read(self) -> Reading:
-        """The last row whose time has come.
+        """The last row whose time has passed.
 
         Raises:
             MeterError: the recording has ended, or the meter is closed.
         """
-        happened = self._happened()
+        row_count = self._count_passed()
         if time.monotonic_ns() > self._end_ns:
             raise self._ended()
-        return self._readings[happened - 1]
+        return self._readings[row_count - 1]
 
     def drain(self) -> list[Reading]:
-        """The rows whose time came since the last call; raises as ``read`` after the last row."""
-        happened = self._happened()
-        if happened == self._drained and time.monotonic_ns() > self._end_ns:
+        """The rows whose time passed since the last call; raises as ``read`` after the last row."""
+        row_count = self._count_passed()
+        if row_count == self._drained and time.monotonic_ns() > self._end_ns:
             raise self._ended()
-        readings = self._readings[self._drained : happened]
-        self._drained = happened
+        readings = self._readings[self._drained : row_count]
+        self._drained = row_count
         return readings
 
     def close(self) -> None:
         """Stop the replay; closing again does nothing."""
         self._is_open = False
 
-    def _happened(self) -> int:
+    def _count_passed(self) -> int:
+        """The number of rows whose time has passed."""
         if not self._is_open:
             raise MeterError("internal error: the recorded meter is closed", "please report it")
         return bisect_right(self._times_ns, time.monotonic_ns())
@@ -155,7 +156,7 @@ class RecordedMeter:
 
 
 def read_recording(path: Path, names: Sequence[str]) -> tuple[list[float], list[list[float]]]:
-    """The times in s, which increase, and the values of these columns at each time.
+    """The increasing times in s, and the values of these columns at each time.
 
     Raises:
         MeterError: as :func:`open_meter`.
@@ -167,19 +168,19 @@ def read_recording(path: Path, names: Sequence[str]) -> tuple[list[float], list[
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise MeterError(f"{path} cannot be read: {error}", remedy) from error
     header = [word.strip() for word in lines[0]] if lines else []
-    wanted = ["time_s", *names]
-    for name in wanted:
+    column_names = ["time_s", *names]
+    for name in column_names:
         if header.count(name) != 1:
             count = "no column" if name not in header else "several columns"
             raise MeterError(f"{path} has {count} {name}", remedy)
-    indices = [header.index(name) for name in wanted]
+    indices = [header.index(name) for name in column_names]
     times_s: list[float] = []
     values: list[list[float]] = []
     for number, line in enumerate(lines[1:], start=2):
         if not line:
             continue
         row = []
-        for name, index in zip(wanted, indices, strict=True):
+        for name, index in zip(column_names, indices, strict=True):
             text = line[index] if index < len(line) else ""
             try:
                 value = float(text)
@@ -211,7 +212,7 @@ def _check_rising(path: Path, name: str, values: Sequence[float]) -> None:
 
 
 def _step(values: Sequence[float], to_si: float) -> float:
-    """The least difference of two neighbours: the resolution of the recorded meter."""
+    """The least difference of two successive values: the resolution of the recorded meter."""
     steps = [abs(after - before) for before, after in pairwise(values) if after != before]
     return min(steps, default=to_si)
 
@@ -233,13 +234,13 @@ def parse_options(
         )
     columns = [_parse_column(str(name), entry) for name, entry in channels.items()]
     for column in columns:
-        for other in (column.inside, column.same_as):
-            if other is not None and (other not in channels or other == column.name):
+        for reference in (column.inside, column.same_as):
+            if reference is not None and (reference not in channels or reference == column.name):
                 raise ValueError(
-                    f"channel {column.name} refers to {other!r}, which is not another channel: "
+                    f"channel {column.name} refers to {reference!r}, which is not another channel: "
                     f"{', '.join(channels)}"
                 )
-    # An absolute path is also meant to be below `root`.
+    # An absolute path, too, is below `root`.
     return root / path.lstrip("/"), columns
 
 

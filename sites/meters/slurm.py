@@ -1,4 +1,4 @@
-"""The energy that Slurm's accounting records for a job step: of whole nodes, in J; for a check.
+"""The energy of whole nodes that Slurm's accounting records for a job step, in J; for a check.
 
 ``ConsumedEnergyRaw`` of ``sstat -n -P -o JobID,ConsumedEnergyRaw -j JOB.STEP`` while the step runs,
 and of ``sacct`` with the same arguments once it has ended (man pages sstat(1), sacct(1)). Slurm's
@@ -8,13 +8,13 @@ JobAcctGatherFrequency's ``energy`` seconds, 30 unless set otherwise.
 - It is the energy of the step's **whole nodes**, including other jobs: use it for exclusive jobs.
 - Steps that run at the same time each count the whole node, so they are never summed: one step is
   read, ``batch`` unless the option ``step`` names another. A batch step is on the job's first node.
-- An empty value, 0, or Slurm's number for "no value" means that no energy is gathered. It is an
-  error. A step younger than the gathering interval looks the same.
+- An empty value, 0, or Slurm's number for "no value" shows that no energy is gathered. It is an
+  error. A step younger than the gathering interval has the same values.
 - A counter that was reset during the step gives almost 2^64: an error too.
 
-A reading runs a command that asks the nodes, which takes 0.01 s to several seconds: read before and
-after a run, not during it. The time of a reading is the middle of the command; the energy is older
-by up to the gathering interval.
+A reading runs a command that queries the nodes, which takes 0.01 s to several seconds: read before
+and after a run, not during it. The time of a reading is the middle of the command; the energy is
+older by up to the gathering interval.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ ABOUT = MeterDescription(
 
 LIMIT_S = 30.0
 PERIOD_S = 30.0
-"""AcctGatherNodeFreq and JobAcctGatherFrequency: what most sites set (slurm.conf(5))."""
+"""AcctGatherNodeFreq and JobAcctGatherFrequency at most sites (slurm.conf(5))."""
 GAIN_PCT = 5.0
-"""Assumed: the node's own meter determines it, and Slurm does not name that meter."""
+"""Assumed: it depends on the node's meter, which Slurm does not name."""
 NO_VALUES = (0, 2**32 - 2)
 """No energy was gathered; NO_VAL of slurm.h."""
 RESET_J = 2**63
-"""A reading from here on is NO_VAL64, or 2^64 less what was lost when a counter was reset."""
+"""A reading of this or more is NO_VAL64, or 2^64 less the energy lost when a counter was reset."""
 
 ABSENT_REMEDY = "run it on a node of the cluster, with Slurm's programs on PATH"
 COMMAND_REMEDY = "check the job's number with `squeue -j {job}`, and `sacctmgr show cluster`"
@@ -66,7 +66,7 @@ NOTHING_REMEDY = (
 
 
 def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
-    """Open the accounting of a step. Nothing is read yet."""
+    """Open the accounting of a step, without a first reading."""
     job, step, limit_s = parse_options(options)
     if job is None:
         raise MeterError(
@@ -93,7 +93,7 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
 
 
 def _read_energy_j(sstat: str, sacct: str, step: str, limit_s: float) -> list[int]:
-    """Runs a command and waits for it.
+    """Run sstat, or sacct once the step has ended, and return the step's energy in J.
 
     Raises:
         MeterError: Slurm does not know the step, gathers no energy, or a command fails.
@@ -111,8 +111,8 @@ def _read_energy_j(sstat: str, sacct: str, step: str, limit_s: float) -> list[in
         value = parse_energy(run_command([program, *words], limit_s, remedy), step)
     if value is None:
         raise MeterError(f"`{program}` does not know step {step}", remedy)
-    known = re.fullmatch("[0-9]{1,20}", value) and int(value) not in NO_VALUES
-    if not known or int(value) >= RESET_J:
+    is_energy = re.fullmatch("[0-9]{1,20}", value) and int(value) not in NO_VALUES
+    if not is_energy or int(value) >= RESET_J:
         raise MeterError(
             f"`{program}` has no energy of step {step}: ConsumedEnergyRaw is {value[:40]!r}",
             NOTHING_REMEDY,
@@ -130,7 +130,7 @@ def parse_energy(output: str, step: str) -> str | None:
 
 
 def parse_options(options: Mapping[str, Any]) -> tuple[str | None, str, float]:
-    """The job, None where it is not known, the step and ``limit_s``."""
+    """The job (None where it is unknown), the step and ``limit_s``."""
     ABOUT.check_options(options)
     limit_s = seconds_option(options, "limit_s", LIMIT_S)
     job = options.get("job", os.environ.get("SLURM_JOB_ID"))

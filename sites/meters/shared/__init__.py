@@ -1,1 +1,1 @@
-"""What several meters share: what a meter is, counters that wrap, files kept open, commands."""
+"""Code that meters share: the interface of a meter, counters that wrap, open files, commands."""

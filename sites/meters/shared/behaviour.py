@@ -11,13 +11,13 @@ from itertools import pairwise
 from sites.meters.shared.meter import Buffered, Meter, Reading
 
 UPDATES = 30
-"""How many changes of every channel to wait for, at most."""
+"""The most changes of each channel to wait for."""
 NS_PER_S = 1e9
 
 
 @dataclass(frozen=True)
 class Behaviour:
-    """Of one channel; None where it changed too seldom.
+    """The behaviour of a channel; None where it changed too seldom.
 
     ``period_s``: the median time between two changes of the value. ``step``: the smallest
     change, in J or W. ``read_s``: the median time that a reading of the whole meter takes.
@@ -32,10 +32,10 @@ def observe(meter: Meter, seconds: float) -> list[Behaviour]:
     """Read a meter repeatedly for ``seconds``, or until every channel changed UPDATES times.
 
     Returns:
-        One for each channel of the meter.
+        The behaviour of each channel.
 
     Raises:
-        MeterError: it cannot be read.
+        MeterError: the meter cannot be read.
     """
     readings: list[Reading] = []
     costs_s: list[float] = []
@@ -43,20 +43,20 @@ def observe(meter: Meter, seconds: float) -> list[Behaviour]:
     end_ns = time.monotonic_ns() + round(seconds * NS_PER_S)
     while time.monotonic_ns() < end_ns and min(changes, default=UPDATES) < UPDATES:
         begin_ns = time.monotonic_ns()
-        more = meter.drain() if isinstance(meter, Buffered) else [meter.read()]
+        new = meter.drain() if isinstance(meter, Buffered) else [meter.read()]
         costs_s.append((time.monotonic_ns() - begin_ns) / NS_PER_S)
-        for reading in more:
+        for reading in new:
             if readings:
                 for i, value in enumerate(reading.values):
                     changes[i] += value != readings[-1].values[i]
             readings.append(reading)
-        if not more:
+        if not new:
             time.sleep(0.001)
     read_s = statistics.median(costs_s)
-    return [_of_channel(readings, i, read_s) for i in range(len(meter.channels))]
+    return [_channel_behaviour(readings, i, read_s) for i in range(len(meter.channels))]
 
 
-def _of_channel(readings: list[Reading], i: int, read_s: float) -> Behaviour:
+def _channel_behaviour(readings: list[Reading], i: int, read_s: float) -> Behaviour:
     times_ns: list[int] = []
     steps: list[float] = []
     for before, after in pairwise(readings):

@@ -1,19 +1,19 @@
 """Convert the time stamps of another machine's clock to CLOCK_MONOTONIC of this machine.
 
-Each message carries the time at which it was written, by the other clock, and arrives at a time of
-this clock. The difference is the offset of the clocks plus a delay, which is never negative. The
-offset is therefore the lower envelope of the differences, and a difference in rate tilts it. Of all
-lines below every difference, the closest one in sum is the edge of their lower convex hull at
-their mean time (Moon, Skelly & Towsley, Estimation and removal of clock skew from network delay
+Each message has a time stamp of the other clock, and arrives at a time of this clock. The
+difference is the offset of the clocks plus a delay, which is never negative. So the offset is the
+lower envelope of the differences, and a difference in rate tilts it. Of all lines below every
+difference, the line with the least sum of distances is the edge of their lower convex hull at their
+mean time (Moon, Skelly & Towsley, Estimation and removal of clock skew from network delay
 measurements, IEEE INFOCOM 1999).
 
-Only the least difference of each second is kept, for the last five minutes, so that a rate that
-changes with temperature is followed. The rates are assumed equal until the stream is ten seconds
-long.
+Only the least difference of each second is stored, for the last five minutes, so that the alignment
+follows a rate that changes with temperature. The rates are assumed equal until the stream is ten
+seconds long.
 
-A delay that every message has cannot be separated from the offset: stamps are late by it. On a USB
-serial line it is about a millisecond, and up to 16 ms where the adapter collects bytes for so long
-(`cat /sys/bus/usb-serial/devices/*/latency_timer`).
+A delay that all messages have cannot be separated from the offset: stamps are late by it. On a USB
+serial line it is about a millisecond, and up to 16 ms where the adapter collects bytes for that
+time (`cat /sys/bus/usb-serial/devices/*/latency_timer`).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from itertools import pairwise
 
 NS_PER_S = 10**9
 KEPT = 300
-"""How many seconds of the stream are kept."""
+"""The number of seconds of the stream that are stored."""
 DRIFT_AFTER_S = 10.0
-"""How long a stream must be before its tilt is used."""
+"""The shortest stream whose tilt is used."""
 UNKNOWN_DRIFT_PPM = 50.0
 """The rate error of an ordinary quartz, assumed while the tilt is not used."""
 
@@ -40,10 +40,10 @@ class Alignment:
     """The stamp to which ``offset_ns`` belongs."""
     offset_ns: int
     drift_ppm: float
-    """How much faster this clock runs than the other, in parts per million."""
+    """The rate of this clock relative to the other, less 1, in parts per million."""
     uncertainty_s: float
-    """Of the difference of two times: the scatter of the least delays, plus the drift since the
-    start while it is unknown. A delay that all messages have is not included."""
+    """Uncertainty of the difference of two times: the scatter of the least delays, plus the drift
+    since the start while it is unknown. Excludes a delay that all messages have."""
 
     def monotonic_ns(self, stamp_s: float) -> int:
         """CLOCK_MONOTONIC at the other clock's ``stamp_s``."""
@@ -63,7 +63,7 @@ class ClockAlignment:
         self._known: Alignment | None = None
 
     def add(self, stamp_s: float, arrived_ns: int) -> None:
-        """Add a message: its time stamp, and when it arrived. Stamps come in order."""
+        """Add a message: its time stamp and its arrival. Stamps come in order."""
         difference_ns = arrived_ns - round(stamp_s * NS_PER_S)
         if self._least and int(stamp_s) == int(self._least[-1][0]):
             if difference_ns >= self._least[-1][1]:
@@ -74,10 +74,10 @@ class ClockAlignment:
         self._known = None
 
     def current(self) -> Alignment:
-        """The alignment by the messages so far.
+        """The alignment from the messages so far.
 
         Raises:
-            ValueError: there was no message.
+            ValueError: no message was added.
         """
         if not self._least:
             raise ValueError("no message arrived, so the clocks cannot be aligned")
@@ -96,7 +96,7 @@ def align(least: Sequence[tuple[float, int]]) -> Alignment:
         return Alignment(last_s, lowest_ns, 0.0, scatter_s + span_s * UNKNOWN_DRIFT_PPM * 1e-6)
     # Small numbers, so that floats keep the nanoseconds.
     points = [(stamp - first_s, float(difference - lowest_ns)) for stamp, difference in least]
-    mean_s = sum(at for at, _ in points) / len(points)
+    mean_s = sum(t for t, _ in points) / len(points)
     (x0, y0), (x1, y1) = _edge_at(_lower_hull(points), mean_s)
     tilt = (y1 - y0) / (x1 - x0)
     above = [y - (y0 + tilt * (x - x0)) for x, y in points]
@@ -124,7 +124,7 @@ def _lower_hull(points: Sequence[tuple[float, float]]) -> list[tuple[float, floa
 def _edge_at(
     hull: Sequence[tuple[float, float]], at_s: float
 ) -> tuple[tuple[float, float], tuple[float, float]]:
-    for left, right in pairwise(hull):
-        if at_s <= right[0]:
-            return left, right
+    for start, end in pairwise(hull):
+        if at_s <= end[0]:
+            return start, end
     return hull[-2], hull[-1]

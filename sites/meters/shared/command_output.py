@@ -20,11 +20,11 @@ PROGRAM_FOLDERS = (Path("usr/bin"), Path("usr/sbin"), Path("bin"), Path("sbin"))
 PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 STEP_S = 0.1
-"""How long a command that is to be stopped may still run."""
+"""The longest time until a command that must stop is killed."""
 
 
 def find_program(name: str, root: Path) -> str | None:
-    """The path of a program, or None: on PATH and in sbin, or below a root that is not ``/``."""
+    """The path of a program on PATH or in sbin, or below a root that is not ``/``; or None."""
     if root == Path("/"):
         folders = [
             os.environ.get("PATH", os.defpath),
@@ -47,17 +47,17 @@ def run_command(
 
     Args:
         command: its words.
-        limit_s: how long it may take; then it and its child processes are killed.
+        limit_s: after this time, it and its child processes are killed.
         remedy: how to fix a failure.
-        stop: when it is set, the command is killed.
-        dies_with_us: the kernel kills it where the thread that waits for it is killed.
+        stop: when this event is set, the command is killed.
+        dies_with_us: the kernel kills it if the thread that waits for it is killed.
 
     Raises:
         MeterError: it cannot be started, fails, or takes too long.
     """
     shown = " ".join(command)
     try:
-        # In its own session, so that its child processes can be killed with it.
+        # In a new session, so that its child processes can be killed with it.
         process = subprocess.Popen(
             list(command),
             stdin=subprocess.DEVNULL,
@@ -73,14 +73,14 @@ def run_command(
         raise MeterError(f"`{shown}` cannot be run: {error.strerror}", remedy) from error
     end = time.monotonic() + limit_s
     while True:
-        left_s = end - time.monotonic()
+        remaining_s = end - time.monotonic()
         is_stopped = stop is not None and stop.is_set()
-        if left_s <= 0 or is_stopped:
+        if remaining_s <= 0 or is_stopped:
             _kill(process)
             why = "was stopped" if is_stopped else f"took more than {limit_s:g} s"
             raise MeterError(f"`{shown}` {why}", remedy)
         try:
-            output, errors = process.communicate(timeout=min(STEP_S, left_s))
+            output, errors = process.communicate(timeout=min(STEP_S, remaining_s))
             break
         except subprocess.TimeoutExpired:
             continue
@@ -94,7 +94,7 @@ def run_command(
 
 def _die_with(parent: int) -> None:
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it was killed before
+    if os.getppid() != parent:  # the parent was killed before the call
         os._exit(1)
 
 

@@ -1,19 +1,19 @@
-"""Energy counters, unwrapped: raw readings go in, joules that never go back come out.
+"""Unwrap energy counters: from raw readings to joules that never decrease.
 
-A hardware energy counter is an integer that restarts at zero when it reaches its range. Every
-meter that reads one passes its readings through :class:`Counter`, so the rules are written once:
+A hardware energy counter is an integer that restarts at zero when it reaches its range. All meters
+pass the readings of counters through :class:`Counter`, so the rules are written once:
 
 - A reading that is not less than the last one adds the difference.
 - A reading that is less than the last one is a wrap: it adds ``reading + range - last``. Without
   a known range it is an error.
-- Where the greatest possible power is known, no step may exceed what it allows in the time between
+- Where the greatest possible power is known, no step may exceed this power times the time between
   the two readings. This bound distinguishes a wrap from a reset: after a reset the step through the
   wrap would be too large, unless the counter was within the bound of its range. In that case the
-  two cannot be separated, and the step, which is plausible, is taken for a wrap.
-- If that bound is as large as the range, one wrap could hide another, so the reading is refused,
-  whatever its value.
-- After an error the counter stays in error until its meter is opened again, because later readings
-  would look right while an unknown energy is missing.
+  two cannot be separated, and the step, which is plausible, counts as a wrap.
+- If that bound is as large as the range, one wrap could hide another, so the reading is refused for
+  any value.
+- After an error every update fails until the meter is opened again, because later readings would
+  look right while an unknown energy is missing.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Counter:
     """An energy counter, unwrapped in integers; only the result is rounded, to a float.
 
     Args:
-        name: what is read, for messages: the path of a file, or a device and its field.
+        name: the source, for messages: the path of a file, or a device and its field.
         joules_per_unit: J per unit of a reading, exactly.
-        range_units: the reading at which the counter restarts at zero, in its own units; a
+        range_units: the reading at which the counter restarts at zero, in the counter's units; a
             reading of exactly the range is the same as zero. None: it never wraps.
         max_power_w: the greatest power that the hardware can draw, in W; None: unknown, and
             then every step back is a wrap, and several wraps between two readings look like one.
-        lag_s: how old a reading can be when it is read, in s: energy used up to this long before
-            the last reading may appear only in this one.
+        lag_s: the greatest age of a reading when it is read, in s: energy used up to this time
+            before the last reading may appear only in the present one.
         step_units: the smallest step of the hardware's counter, in units of a reading.
 
     Raises:
@@ -80,7 +80,7 @@ class Counter:
 
     @property
     def total_units(self) -> int:
-        """The energy since the first reading, in the counter's own units, exactly."""
+        """The energy since the first reading, in the counter's units, exactly."""
         return self._total_units
 
     @property
@@ -95,16 +95,16 @@ class Counter:
         """Take a reading and return the energy since the first one, in J.
 
         Args:
-            raw: the reading, in the counter's own units.
+            raw: the reading, in the counter's units.
             start_ns, end_ns: CLOCK_MONOTONIC before and after the reading was taken. Both are
                 needed, because the reader may be interrupted between reading the counter and
                 reading the clock, and the elapsed time must not be underestimated.
 
         Raises:
-            MeterError: the counter went back, was reset, or jumped; the reading is outside
-                the range; more than one wrap is possible since the last reading; or it already
-                raised.
-            ValueError: the times go back.
+            MeterError: the counter decreased, was reset, or jumped; the reading is outside the
+                range; more than one wrap is possible since the last reading; or an earlier
+                update raised.
+            ValueError: the times decrease.
         """
         if self._failure is not None:
             raise MeterError(*self._failure)
@@ -140,13 +140,13 @@ class Counter:
             step += self.range_units
         if most is not None and step > most:
             if raw >= last_raw:
-                what = f"jumped from {last_raw} to {raw}"
+                change = f"jumped from {last_raw} to {raw}"
             elif raw <= most:
-                what = f"was reset: it went from {last_raw} to {raw}, near zero,"
+                change = f"was reset: it went from {last_raw} to {raw}, near zero,"
             else:
-                what = f"went back from {last_raw} to {raw}"
+                change = f"went back from {last_raw} to {raw}"
             self._fail(
-                f"{self.name} {what} within {elapsed_ns / NS_PER_S:.6g} s, which at up to "
+                f"{self.name} {change} within {elapsed_ns / NS_PER_S:.6g} s, which at up to "
                 f"{self.max_power_w:g} W no wrap can explain"
             )
         return step
@@ -158,6 +158,6 @@ class Counter:
         numerator, denominator = self._units_per_ns.as_integer_ratio()
         return -(-(elapsed_ns + self._lag_ns) * numerator // denominator) + self._step_units
 
-    def _fail(self, what: str, remedy: str = OPEN_AGAIN) -> NoReturn:
-        self._failure = (what, remedy)
-        raise MeterError(what, remedy)
+    def _fail(self, problem: str, remedy: str = OPEN_AGAIN) -> NoReturn:
+        self._failure = (problem, remedy)
+        raise MeterError(problem, remedy)

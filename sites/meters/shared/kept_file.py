@@ -16,7 +16,7 @@ from sites.meters.shared.meter import MeterError
 
 @dataclass(frozen=True)
 class Remedies:
-    """How to fix a file that cannot be read, by what happened; ``{path}`` stands for its path."""
+    """How to fix a file that cannot be read, for each error; ``{path}`` stands for its path."""
 
     denied: str
     gone: str
@@ -24,7 +24,7 @@ class Remedies:
 
 
 class KeptFile:
-    """A small file of sysfs that is kept open, and opened again if another file took its path.
+    """A small file of sysfs that stays open, and is opened again if it was replaced.
 
     Raises:
         MeterError: it cannot be opened.
@@ -50,7 +50,7 @@ class KeptFile:
         self._identity = (status.st_dev, status.st_ino)
 
     def read(self) -> bytes:
-        """The file's first 64 bytes, now.
+        """The present first 64 bytes of the file.
 
         Raises:
             MeterError: it is gone or forbidden.
@@ -64,7 +64,7 @@ class KeptFile:
             raise explain(self.path, error, self.remedies) from error
 
     def read_number(self) -> int:
-        """The non-negative integer that the file holds now.
+        """The non-negative integer in the file at present.
 
         Raises:
             MeterError: as :meth:`read`; or the file holds something else.
@@ -121,11 +121,11 @@ def read_text(path: Path, remedies: Remedies) -> str:
 
 
 def explain(path: str, error: OSError, remedies: Remedies) -> MeterError:
-    """The error of opening or reading a file as MeterError, with the remedy that fits."""
+    """The error of opening or reading a file as MeterError, with its remedy."""
     if isinstance(error, PermissionError):
-        what, remedy = f"{path} is not readable by this user", remedies.denied
+        problem, remedy = f"{path} is not readable by this user", remedies.denied
     elif error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENODEV):
-        what, remedy = f"{path} is not there", remedies.gone
+        problem, remedy = f"{path} is not there", remedies.gone
     else:
-        what, remedy = f"{path}: {error.strerror}", remedies.other
-    return MeterError(what, remedy.replace("{path}", path))
+        problem, remedy = f"{path}: {error.strerror}", remedies.other
+    return MeterError(problem, remedy.replace("{path}", path))

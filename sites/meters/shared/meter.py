@@ -1,4 +1,4 @@
-"""What a meter is: channels with their units, domains and properties, and readings."""
+"""The interface of meters: channels with their units, domains and properties, and readings."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ CONTAINS: dict[str, tuple[str, ...]] = {
     "board": (),
     "network": (),
 }
-"""Domain -> the domains whose energy is part of its own.
+"""Domain -> the domains whose energy is part of its energy.
 
 ``node``: everything that the node's power supply feeds. ``module``: a superchip with its memory
-(GH200, or a Jetson's whole module). ``psys``: what Intel's platform counter covers. ``package``: a
-CPU socket; ``dram``: its memory; ``gpu``: a whole accelerator with its memory. ``board``: the rest
-of a board, such as regulators and I/O chips; ``network``: network adapters.
+(GH200, or a Jetson's whole module). ``psys``: the parts that Intel's platform counter covers.
+``package``: a CPU socket; ``dram``: its memory; ``gpu``: a whole accelerator with its memory.
+``board``: other parts of a board, such as regulators and I/O chips; ``network``: network adapters.
 """
 
 
@@ -42,17 +42,17 @@ class MeterError(UserError):
 
 
 class AbsentMeterError(MeterError):
-    """Nothing of what the meter reads is on this node: no such hardware, driver or program."""
+    """The node lacks the hardware, driver or program that the meter reads."""
 
 
 @dataclass(frozen=True)
 class MeterDescription:
-    """What `campaign doctor`, error messages and documentation say about a kind of meter."""
+    """The description of a kind of meter in `campaign doctor`, messages and documentation."""
 
     kind: str
     """Its name in a site file and in :data:`sites.meters.METERS`."""
     reads: str
-    """What is read, and from where: a phrase."""
+    """The quantities that it reads, and their source: a phrase."""
     domains: str
     """The domains that its channels measure."""
     needs: str
@@ -60,9 +60,9 @@ class MeterDescription:
     options: Mapping[str, str] = field(default_factory=dict)
     """Name -> meaning, with the default where there is one."""
     probed: bool = True
-    """Whether opening it without options shows that a node has it, so that doctor tries it."""
+    """Whether doctor tries it: opening it without options then shows whether a node has it."""
     is_check: bool = False
-    """Whether a node's other meters are better for the energy: a drafted site file takes these."""
+    """Whether other meters measure energy better: a drafted site file then prefers those."""
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Refuse an option that this meter does not have.
@@ -82,12 +82,11 @@ class MeterDescription:
 class Channel:
     """One signal of a meter.
 
-    ``kind`` is what a reading means: ``energy`` is joules since some past instant, already
-    unwrapped by the meter, so that it never goes back; ``power`` is watts. ``domain`` is one of
-    :data:`CONTAINS`. ``inside`` names the channel of the same meter
-    whose energy includes this channel's; ``same_as`` names the channel that measures the same
-    energy by other means, such as a counter beside a power. A total counts a channel only if both
-    are None.
+    ``kind`` is the quantity of a reading: ``energy`` is joules since some past instant, unwrapped
+    by the meter, so that it never decreases; ``power`` is watts. ``domain`` is one of
+    :data:`CONTAINS`. ``inside`` names the channel of the same meter whose energy includes this
+    channel's; ``same_as`` names another channel that measures the same energy, such as the counter
+    for a power. A total counts a channel only if both are None.
     """
 
     name: str
@@ -106,7 +105,7 @@ class Channel:
     seen: float = 1.0
     """The share of the time that the meter samples (NVML power of an A100: 0.25)."""
     gain_pct: float = 0.0
-    """Standard uncertainty of the meter's own calibration, in % of a reading."""
+    """Standard uncertainty of the meter's calibration, in % of a reading."""
     offset_w: float = 0.0
     """Standard uncertainty of the meter's zero, in W."""
     wraps_at_j: float | None = None
@@ -118,12 +117,12 @@ class Reading:
     """All channels of a meter, read together: ``values[i]`` belongs to ``channels[i]``."""
 
     time_ns: int
-    """CLOCK_MONOTONIC: the middle of the reading, or the meter's own time stamp converted to it."""
+    """CLOCK_MONOTONIC: the middle of the reading, or the meter's time stamp converted to it."""
     values: tuple[float, ...]
 
 
 class Meter(Protocol):
-    """An open meter. ``read`` raises :class:`MeterError`; it never returns a made-up value."""
+    """An open meter. ``read`` returns measured values only; otherwise it raises MeterError."""
 
     name: str
     channels: tuple[Channel, ...]
@@ -137,7 +136,7 @@ class Meter(Protocol):
 
 @runtime_checkable
 class Buffered(Protocol):
-    """A meter that samples at its own rate and keeps its readings until they are fetched."""
+    """A meter that samples at a fixed rate and stores its readings until they are fetched."""
 
     def drain(self) -> list[Reading]:
         """All readings since the last call, in order of their time; raises as ``read``."""
@@ -151,7 +150,7 @@ class FromFiles(Protocol):
         """The open files, each to be read from its start."""
 
     def take(self, raw: Sequence[int], start_ns: int, end_ns: int) -> Reading:
-        """What ``read`` returns for these numbers, read between two times of CLOCK_MONOTONIC.
+        """The result of ``read`` for these numbers, read between two times of CLOCK_MONOTONIC.
 
         Call it in the order in which the numbers were read; raises as ``read``.
         """

@@ -1,4 +1,4 @@
-"""What most open meters have in common: readings between two times, counters, and closing."""
+"""Code that most open meters share: readings between two times, counters, and closing."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from sites.meters.shared.meter import Channel, MeterError, Reading
 
 
 class OpenMeter:
-    """An open meter of counters and powers. Not for several threads at once.
+    """An open meter of counters and powers. For one thread only.
 
     Args:
         name: its kind.
-        channels: what it measures.
-        counters: of each channel, what unwraps its energy; None: it is a power.
-        read_raw: reads all channels, in order: counters in their own units, powers as
-            ``units_per_w`` has them; raises MeterError.
-        resources: what is closed with the meter.
-        units_per_w: units of a raw power in a watt.
+        channels: its channels.
+        counters: for each channel, the counter that unwraps its energy; None for a power.
+        read_raw: reads all channels, in order: counters and powers in their raw units; raises
+            MeterError.
+        resources: closed with the meter.
+        units_per_w: raw units of power in a watt.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class OpenMeter:
     def read(self) -> Reading:
         """All channels: energies in J since the first reading, powers in W.
 
-        All are read before any counter is updated, so that no energy is lost if one of them
-        cannot be read now but can be read later.
+        All are read before any counter is updated, so that no energy is lost if a channel cannot
+        be read now but can be read later.
 
         Raises:
-            MeterError: one cannot be read, a counter has no plausible energy since the last
+            MeterError: a channel cannot be read, a counter has no plausible energy since the last
                 reading, or the meter is closed.
         """
         self.refuse_closed()
@@ -59,7 +59,7 @@ class OpenMeter:
         return self.take(raw, start_ns, time.monotonic_ns())
 
     def take(self, raw: Sequence[Any], start_ns: int, end_ns: int) -> Reading:
-        """What :meth:`read` returns for these raw values, read between the two times."""
+        """The result of :meth:`read` for these raw values, read between the two times."""
         self.refuse_closed()
         values = tuple(
             value / self._units_per_w
@@ -75,7 +75,7 @@ class OpenMeter:
             raise MeterError(f"internal error: the {self.name} meter is closed", "please report it")
 
     def close(self) -> None:
-        """Release what the meter holds; closing again does nothing."""
+        """Release the meter's resources; closing again does nothing."""
         self._is_open = False
         self._resources.close()
 
@@ -109,9 +109,9 @@ class FileMeter(OpenMeter):
         return super().take(raw, start_ns, end_ns)
 
     def descriptors(self) -> tuple[int, ...]:
-        """The open files, in the order of the channels, as the last :meth:`read` had them.
+        """The open files of the last :meth:`read`, in the order of the channels.
 
-        A file that is replaced later is not noticed; this does not happen on a real machine.
+        A later replacement of a file is not noticed; it does not happen on a real machine.
 
         Raises:
             MeterError: the meter is closed.

@@ -16,7 +16,7 @@ from sites.meters.shared.meter import AbsentMeterError, MeterError
 
 POWERCAP = Path("sys/class/powercap")
 CONTROL_TYPES = ("intel-rapl", "amd-rapl", "intel-rapl-mmio")
-"""The control types with RAPL zones. If several show a domain, that of the first one is read."""
+"""The control types with RAPL zones. If several show a domain, the first one's zone is read."""
 ZONE_ID = re.compile(rf"({'|'.join(CONTROL_TYPES)})(:\d+)+")
 PACKAGE_NAME = re.compile(r"package-(\d+)(?:-die-(\d+))?")
 PSYS_NAME = re.compile(r"psys(?:-(\d+))?")

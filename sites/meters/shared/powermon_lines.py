@@ -7,7 +7,7 @@ all bytes before the ``*`` in hexadecimal, as in NMEA 0183. After the first line
 line without one is refused. Lines that start with ``#`` are comments.
 
 Without a checksum, a lost byte may leave a valid line: ``2.0410`` for ``12.0410``. The rail's
-nominal voltage detects some of these.
+nominal voltage detects some of these errors.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class ScanReader:
         """Scans that were dropped because a sensor was missing."""
         self._nominal_v = dict(nominal_v)
         self._rest: bytes | None = None
-        """The start of a line; None before the first newline, since a stream is joined midway."""
+        """The start of a line; None before the first newline: reading may start within a line."""
         self._needs_checksum = False
         self._has_scanned = False
         self._samples: dict[int, Sample] = {}
@@ -118,7 +118,7 @@ class ScanReader:
         if sample.sensor not in self._nominal_v:
             return None
         if self._samples and sample.sensor <= max(self._samples):
-            # The stream may have been joined within a scan.
+            # Reading may have started within a scan.
             self.incomplete += self._has_scanned
             self._samples = {}
         self._samples[sample.sensor] = sample
@@ -136,7 +136,7 @@ class ScanReader:
         if self._needs_checksum and not sample.has_checksum:
             return False
         if self._last is not None and not 0 <= sample.stamp_s - self._last.stamp_s < 60:
-            # A time stamp that jumps counts as garbled, unless the next line agrees with it.
+            # A stamp that jumps counts as garbled; the next line is then compared with no other.
             self._last = None
             return False
         nominal_v = self._nominal_v.get(sample.sensor)

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from sites.meters.shared.meter import Channel
 
 LEAST_PERIODS = {"energy": 20, "power": 50}
-"""How many updates in a row may show the same value. More for a power, which can be steady."""
+"""The most updates in a row that may show the same value. More for a power, which can be steady."""
 LEAST_S = 0.2
-"""A nominal period of 1 ms means little below this: SMIs delay RAPL's updates by a few periods."""
+"""The shortest stretch that counts: SMIs delay RAPL's updates by a few nominal periods of 1 ms."""
 LEAST_POWER_W = 1.0
-"""Every powered domain draws this much, so a coarse counter (psys: 1 J) has time to move."""
+"""The least power of a powered domain, so that a coarse counter (psys: 1 J) has time to change."""
 FINE = 1e-3
-"""A power with a resolution below this share of its value is never steady: noise moves it."""
+"""A power with a resolution below this share of its value is never steady: noise changes it."""
 UNIT = 1e-6
-"""The resolution of a sensor of which no more is known than the unit of its file, in W or J."""
+"""The resolution of a sensor of which only the unit of its file is known, in W or J."""
 STEPS_W = (1.0, 0.1, 0.01, 1e-3)
 """The step of such a power: the largest of these of which all its readings are multiples."""
 NS_PER_S = 10**9
@@ -31,18 +31,18 @@ def stopped(channel: Channel, time_ns: Sequence[int], value: Sequence[float]) ->
 
     Args:
         channel: the channel that was read.
-        time_ns: CLOCK_MONOTONIC of the readings, in order. For a meter with its own time stamps,
-            when it was read: a stamp stops with its counter.
+        time_ns: CLOCK_MONOTONIC of the readings, in order. For a meter with time stamps, the times
+            at which it was read: a stamp stops with its counter.
         value: the readings, in J or W.
 
     Returns:
         A sentence about the longest stretch of equal readings, if it lasts at least 0.2 s and 20
-        nominal periods of an energy (50 of a power), and a change was to be expected in it: for an
-        energy, within the time in which 1 W adds one step of its resolution; for a power, only if
-        its resolution is below 1e-3 of its value. None otherwise.
+        nominal periods of an energy (50 of a power), and should contain a change: for an energy,
+        within the time in which 1 W adds one step of its resolution; for a power, only if its
+        resolution is below 1e-3 of its value. None otherwise.
 
     Raises:
-        ValueError: the numbers of times and readings differ, or the times go back.
+        ValueError: the numbers of times and readings differ, or the times decrease.
     """
     if len(time_ns) != len(value):
         raise ValueError(f"{channel.name}: {len(time_ns)} times of {len(value)} readings")
