@@ -21,7 +21,7 @@ MAX_DEPTH = 50
 DEVICE = "device"
 """``device.NAME`` is a number of the site's ``[device]`` table."""
 
-Columns = Mapping[str, np.ndarray]
+ColumnValues = Mapping[str, np.ndarray]
 """Name -> values (N,)."""
 
 
@@ -41,7 +41,7 @@ class Expression:
     tree: ast.expr
     names: frozenset[str]
 
-    def values(self, columns: Columns, size: int) -> np.ndarray:
+    def values(self, columns: ColumnValues, size: int) -> np.ndarray:
         """The values (size,) for columns (size,): int64, float64 or bool; text only if the
         expression is one name.
 
@@ -113,7 +113,7 @@ def _parts(node: ast.expr, names: set[str]) -> Sequence[ast.expr]:
 class _Evaluation:
     """Evaluates a tree on columns of one length."""
 
-    def __init__(self, columns: Columns, size: int) -> None:
+    def __init__(self, columns: ColumnValues, size: int) -> None:
         self.columns, self.size = columns, size
 
     def of(self, node: ast.expr) -> np.ndarray:

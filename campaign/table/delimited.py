@@ -84,7 +84,7 @@ PART_BYTES = 1 << 22
 """The size of the parts in which plain text is parsed."""
 NOT_PLAIN = (b'"', b"#", b"\0")
 
-Columns = tuple[list[str], Sequence[int], Sequence[list[Any] | Texts | Numbers]]
+TableColumns = tuple[list[str], Sequence[int], Sequence[list[Any] | Texts | Numbers]]
 """The header, each row's line in the file, and the values of each column."""
 TextColumns = tuple[list[str], list[int], list[list[str]]]
 Parsed = Iterator[tuple[int, list[str]]]
@@ -109,7 +109,7 @@ class PlainForm:
         return POINT_ID in self.header
 
 
-def read_delimited(path: Path, mapping: TableMap) -> tuple[Columns, str, list[str]]:
+def read_delimited(path: Path, mapping: TableMap) -> tuple[TableColumns, str, list[str]]:
     """Return the columns of a file of delimited text, the delimiter, and notes on what was
     recognised.
 
@@ -148,7 +148,7 @@ def delimiter_note(path: Path, mapping: TableMap, delimiter: str) -> list[str]:
     return [f"{path}: its columns are separated by {DELIMITERS[delimiter]}"]
 
 
-def _read_plain(path: Path, mapping: TableMap) -> tuple[Columns, str] | None:
+def _read_plain(path: Path, mapping: TableMap) -> tuple[TableColumns, str] | None:
     """Read a file by Arrow, in a tenth of the time. Every line after the header must be a row
     without quotes or comments, and no number may have a decimal comma. Columns of numbers are
     :class:`Numbers`.
@@ -215,7 +215,7 @@ def plain_form(first: bytes, part: bytes, mapping: TableMap) -> PlainForm:
 
 def _plain_columns(
     path: Path, file: io.BufferedIOBase, file_size: int, mapping: TableMap
-) -> tuple[Columns, str]:
+) -> tuple[TableColumns, str]:
     """The columns of plain text, and its delimiter. ``file_size``: in bytes, 0 if not known.
 
     Raises:

@@ -14,8 +14,8 @@ import numpy as np
 from campaign.table.delimited import (
     COMPRESSED,
     PART_BYTES,
-    Columns,
     PlainForm,
+    TableColumns,
     by_arrow,
     columns_of_text,
     delimiter_note,
@@ -52,7 +52,7 @@ class LongText:
         """Notes on what was recognised."""
         return delimiter_note(self.path, self.mapping, self.form.delimiter)
 
-    def parts(self) -> Iterator[Columns]:
+    def parts(self) -> Iterator[TableColumns]:
         """The columns of parts of :data:`PART_ROWS` rows, in the form of
         :func:`campaign.table.delimited.read_delimited`.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from campaign.table.delimited import MAX_VALUES, Columns, head_of, read_delimited
+from campaign.table.delimited import MAX_VALUES, TableColumns, head_of, read_delimited
 from campaign.table.formats import FORMATS, recognised
 from campaign.table.map_file import (
     COLUMNS,
@@ -137,7 +137,7 @@ def read_long_table(text: LongText, map_file: Path | None = None) -> Iterator[Ra
     )
     node_rows: dict[tuple[Any, ...], None] = {}
 
-    def raw_table(numbered: tuple[int, Columns]) -> RawTable:
+    def raw_table(numbered: tuple[int, TableColumns]) -> RawTable:
         part, table = numbered
         if names:
             file_columns = dict(zip(table[0], table[2], strict=True))
@@ -155,7 +155,7 @@ def read_long_table(text: LongText, map_file: Path | None = None) -> Iterator[Ra
 
 def _raw_table(
     path: Path,
-    table: Columns,
+    table: TableColumns,
     mapping: TableMap,
     map_file: Path | None,
     decimal: str | None,
@@ -269,7 +269,7 @@ def recognised_layout(path: Path, mapping: TableMap) -> str | None:
     return recognised(path, head)
 
 
-def _format_table(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
+def _format_table(path: Path, mapping: TableMap) -> tuple[TableColumns, list[str]]:
     """A file in another tool's format, without the standard columns that the map replaces."""
     (header, lines, values), notes = FORMATS.load(mapping.layout).read(path, mapping)
     if not lines:
