@@ -1,7 +1,7 @@
-"""What runs on a node, and what it counts.
+"""The kernels that run on a node, and their operation counts.
 
-A kernel has parameters, operation counts by class, and a way to run. Nothing here depends on
-sites, meters, Dask or Zarr.
+A kernel has parameters, operation counts by class, and a function that prepares its run. Nothing
+here depends on sites, meters, Dask or Zarr.
 """
 
 OWNER = "dvfs-campaign"  # campaign/verbs/command_line.py looks for this

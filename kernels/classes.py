@@ -1,6 +1,6 @@
 """The classes of operations that the kernels here count, each with its meaning.
 
-``dvfs.dataset`` has the unit of each class. A command may count classes of its own.
+``dvfs.dataset`` has the unit of each class. A command may count other classes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Any program, started without a shell, with given or reported operation counts."""
+"""Any program, started without a shell; the campaign file or the program gives its counts."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from kernels.kernel import Counts, Kernel, KernelError, Params, ResultError
 
 COUNTS_VARIABLE = "CAMPAIGN_COUNTS_FILE"
 LAUNCHER_END_S = 1.5
-"""Less than what a process that is ended has (GRACE_S in campaign.measure.forkserver)."""
+"""Less than the time in which a process must end (GRACE_S in campaign.measure.point_server)."""
 
 CLASS = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
-"""The name of a class, which is also part of the name of a column and a file."""
+"""The pattern of a class's name, which is also part of the names of a column and a file."""
 Word = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
 ClassName = Annotated[str, StringConstraints(pattern=f"^{CLASS}$")]
 Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -70,9 +70,9 @@ class _Command:
             raise
 
     def _unhide_programs(self) -> None:
-        """Put a folder first on PATH that has the site's MPI programs where the wheel hides them.
+        """Put the site's MPI programs that the wheel hides first on PATH, in a separate folder.
 
-        Only these: the environment's other programs, such as python, stay where they are.
+        The environment's other programs, such as python, are still found where they were.
         """
         search = self.environment.get("PATH", os.defpath)
         if hidden := hidden_programs(search):
@@ -83,7 +83,7 @@ class _Command:
             self.environment["PATH"] = f"{programs}{os.pathsep}{search}"
 
     def _check_ranks(self, launcher: Launcher) -> None:
-        """Refuse ranks that would each be a world of their own: nothing else would show it."""
+        """Refuse ranks that would each form a separate COMM_WORLD: no other error shows it."""
         program = self.params.argv[0]
         library = mpi_library(program, self.environment, self.params.cwd)
         sizes = world_sizes(launcher, library, self.environment) if library else ()
@@ -140,7 +140,7 @@ class _Command:
             self._end(process)
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
-        """A launcher ends its ranks when it gets SIGTERM; if it is killed, they may run on."""
+        """End a process; a launcher first by SIGTERM: if it is killed, its ranks may run on."""
         if process.poll() is None and self.launcher:
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -171,7 +171,7 @@ def read_counts(path: Path) -> dict[str, float]:
     """The counts that a program reported: a JSON object of class to a number >= 0.
 
     Raises:
-        KernelError: there is no such file, or it contains something else.
+        KernelError: there is no such file, or its content is not such an object.
     """
     try:
         reported = json.loads(path.read_text())
@@ -191,7 +191,7 @@ def read_counts(path: Path) -> dict[str, float]:
                 "letters, digits, _, . and -, and begins with a letter or digit"
             )
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        # Larger whole numbers cannot become a float.
+        # A larger integer may exceed the range of a float.
         if not number or not 0 <= value < 2**1023:
             raise KernelError(
                 f"the reported count of {name!r} is {str(value)[:40]!r}, not a number >= 0"
@@ -201,7 +201,7 @@ def read_counts(path: Path) -> dict[str, float]:
 
 
 class _OnOtherNode:
-    """On the other nodes of a program, whose meters are read while it runs: nothing to start."""
+    """The kernel on a program's other nodes, whose meters are read meanwhile: it does nothing."""
 
     def run(self, iterations: int) -> None:
         pass
@@ -217,7 +217,7 @@ class _OnOtherNode:
 
 
 def _prepare(params: CommandParams, team: Team) -> _Command | _OnOtherNode:
-    """The first rank starts the program, on all nodes."""
+    """Rank 0 starts the program, on all nodes."""
     return _Command(params, team) if team.rank == 0 else _OnOtherNode()
 
 

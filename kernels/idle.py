@@ -12,7 +12,7 @@ from kernels.kernel import Counts, Kernel, Params
 
 
 class IdleParams(Params):
-    """How long nothing is done."""
+    """The time that the kernel sleeps."""
 
     sleep_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """seconds to sleep in one iteration"""

@@ -1,4 +1,4 @@
-"""What every kernel has: parameters, operation counts, and a way to prepare and run it."""
+"""The interface of kernels: parameters, operation counts, and functions to prepare and run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class KernelError(Exception):
 
 
 def not_compiled(error: Exception) -> KernelError:
-    """What to raise where Numba is missing, or finds no directory for its machine code."""
+    """The error to raise where Numba is missing, or finds no directory for its machine code."""
     return KernelError(
         f"cannot compile the kernel: {error} (set NUMBA_CACHE_DIR to a writable directory for the "
         f"machine code)"
@@ -33,8 +33,8 @@ class ResultError(Exception):
 
 
 class ParameterError(ValueError):
-    """What a check of several parameters raises: the ``parameter`` that is wrong beside the
-    others, ``what`` was found, and the ``remedy``."""
+    """An error in a combination of parameters. ``parameter``: the wrong one; ``what``: the error;
+    ``remedy``: its remedy."""
 
     def __init__(self, parameter: str, what: str, remedy: str) -> None:
         super().__init__(f"{parameter}: {what}; {remedy}")
@@ -42,7 +42,7 @@ class ParameterError(ValueError):
 
 
 class Params(BaseModel):
-    """A kernel's parameters. An unknown or mistyped one is an error of the campaign file.
+    """A kernel's parameters. An unknown name or a wrong type is an error of the campaign file.
 
     The text below each field is shown in the documentation.
     """
@@ -51,10 +51,10 @@ class Params(BaseModel):
 
 
 class Prepared(Protocol):
-    """A kernel that is compiled, has its data in memory, and can be run and measured."""
+    """A compiled kernel with its data in memory, ready to be run and measured."""
 
     def run(self, iterations: int) -> None:
-        """Run ``iterations`` times. Releases the GIL, so that a sampler thread keeps time."""
+        """Run ``iterations`` times, without the GIL, so that a sampler thread keeps its period."""
 
     def counts(self) -> Counts | None:
         """Operations of one iteration on this rank; None where they are unknown."""
@@ -68,7 +68,7 @@ class Prepared(Protocol):
 
 @dataclass(frozen=True)
 class Mark:
-    """When a phase of a kernel ran: from ``begin_ns`` to ``end_ns``, CLOCK_MONOTONIC."""
+    """The time of a phase of a kernel: from ``begin_ns`` to ``end_ns``, CLOCK_MONOTONIC."""
 
     phase: str
     begin_ns: int
@@ -77,7 +77,7 @@ class Mark:
 
 @runtime_checkable
 class Marked(Protocol):
-    """A prepared kernel that records when each of its phases ran."""
+    """A prepared kernel that records the time of each of its phases."""
 
     def marks(self) -> Sequence[Mark]:
         """The phases of the last run on this rank, or of its first iterations, in time order."""
@@ -85,31 +85,31 @@ class Marked(Protocol):
 
 @runtime_checkable
 class WithMetrics(Protocol):
-    """A prepared kernel that knows more about its variant than the parameters say."""
+    """A prepared kernel with metrics of its variant that do not follow from the parameters."""
 
     def metrics(self) -> Mapping[str, float]:
-        """Further numbers that a measurement records, by name, beside those of
-        :attr:`Kernel.metrics`: registers by the compiler of this node, for example."""
+        """Name -> number that a measurement records in addition to :attr:`Kernel.metrics`: the
+        registers that this node's compiler uses, for example."""
 
 
 @runtime_checkable
 class Flagged(Protocol):
-    """A prepared kernel that knows what may be wrong with its measurement."""
+    """A prepared kernel with warnings about its measurement."""
 
     def flags(self) -> Sequence[str]:
-        """Sentences that a measurement records."""
+        """The warnings that a measurement records, as sentences."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
     """A kernel in the registry.
 
-    ``summary`` and ``counted`` say in words what it runs and what it counts, for help and
-    documentation; ``classes``: every class of operations that it may count, of
-    :data:`kernels.classes.CLASSES`. ``counts`` gives the operations of one iteration on one rank
-    as a pure function of the parameters, so that a plan and a simulated machine can use it; None
-    where only a run can know. ``prepare`` runs on the node, on every rank; None where the kernel is
-    counted but has no program, so that only a simulated machine can run it.
+    ``summary``, ``counted``: what it runs and what it counts, in words, for help and documentation.
+    ``classes``: every class of operations that it may count, of
+    :data:`kernels.classes.CLASSES`. ``counts``: the operations of one iteration on one rank, a pure
+    function of the parameters, so that a plan and a simulated machine can use it; it returns None
+    where only a run can count. ``prepare`` runs on the node, on every rank; None where the kernel
+    has counts but no program, so that only a simulated machine can run it.
     """
 
     name: str
@@ -120,21 +120,21 @@ class Kernel:
     counts: Callable[[Any], Counts | None]
     prepare: Callable[[Any, Team], Prepared] | None
     needs: tuple[str, ...] = ()
-    """What a node must have to run it, beyond a host's processor, in words."""
+    """The hardware and software that it needs in addition to a host's processor, in words."""
     imports: tuple[str, ...] = ()
-    """Modules that ``prepare`` imports and that take long to import. A process that starts many
-    measurements imports them once."""
+    """The modules that ``prepare`` imports slowly. A process that starts many measurements imports
+    them once."""
     phases: Callable[[Any], Mapping[str, Counts]] | None = None
-    """For a kernel whose phases follow one another: the counts of each, by name and in order."""
+    """For a kernel with successive phases: phase -> counts, in order."""
     metrics: Callable[[Any], Mapping[str, float]] | None = None
-    """Further numbers about a variant, by name, that a measurement records: how many registers it
-    needs, for example."""
+    """Name -> number about a variant that a measurement records: the registers that it needs, for
+    example."""
     refused_on: Callable[[Any, str], str] | None = None
-    """Of a GPU's kernel: why GPUs of an architecture, such as ``sm_90``, cannot run a variant, as
-    far as the compiler tells; empty where they can. No GPU is needed."""
+    """For a GPU's kernel: the reason why GPUs of an architecture, such as ``sm_90``, cannot run a
+    variant, from the compiler; empty where they can. No GPU is needed."""
     timed: tuple[str, ...] = ()
-    """The metrics that are numbers of things that take time, as the counts are: the time of a
-    variant is then modelled as a sum over both. Empty where it is not such a sum."""
+    """The metrics that, like the counts, are numbers of operations that take time: a variant's time
+    is then modelled as a sum over both. Empty where it is not such a sum."""
     starts_ranks: bool = False
-    """Whether it runs a program whose MPI ranks it starts itself, by :attr:`Team.launcher`: it is
-    then prepared once, in a team of one."""
+    """Whether it starts the MPI ranks of its program itself, by :attr:`Team.launcher`: it is then
+    prepared once, in a team of one."""

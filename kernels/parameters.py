@@ -1,4 +1,4 @@
-"""The parameters of a kernel with their texts, as help and documentation list them."""
+"""The parameters of a kernel and their descriptions, for help and documentation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kernels.kernel import Kernel
 
 
 def field_texts(model: type[BaseModel]) -> dict[str, str]:
-    """Field -> the text below it, on one line, also of the classes that the model extends.
+    """Field -> the text below it, on one line, including the fields of the model's base classes.
 
     Read from the source when the documentation is written, so that importing a model costs nothing.
     """
@@ -40,7 +40,7 @@ def field_texts(model: type[BaseModel]) -> dict[str, str]:
 class ParameterDescription:
     """A parameter of a kernel.
 
-    ``values``: the values allowed, in words; ``default``: None also where it is ``required``.
+    ``values``: the allowed values, in words; ``default``: None too where it is ``required``.
     """
 
     name: str
@@ -51,7 +51,7 @@ class ParameterDescription:
 
 
 def parameters_of(kernel: Kernel) -> tuple[ParameterDescription, ...]:
-    """A kernel's parameters, in their order."""
+    """A kernel's parameters, in the order of their declaration."""
     schemas = kernel.params.model_json_schema()["properties"]
     texts = field_texts(kernel.params)
     return tuple(

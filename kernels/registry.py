@@ -1,5 +1,5 @@
-"""The kernels by name: one line each, and those of installed packages (:mod:`dvfs.registry`).
-A kernel's module is imported when it is asked for."""
+"""The registry of kernels: those of this project and of installed packages
+(:mod:`dvfs.registry`). A kernel's module is imported when the kernel is first used."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def find_kernel(name: str) -> Kernel:
     """The kernel registered as ``name``.
 
     Raises:
-        KeyError: there is none.
-        UserError: an installed package gives it, and it cannot be loaded.
+        KeyError: there is no such kernel.
+        UserError: the kernel is of an installed package and cannot be loaded.
     """
     kernel: Kernel = KERNELS.load(name)
     return kernel

@@ -1,11 +1,11 @@
 """The identity of a kernel: a hash of the code that it runs.
 
-It is of the syntax trees of all definitions that the kernel's own one reaches by name, in whatever
-module, and of the CUDA sources that these name; without comments, docstrings and the places in
-files. So an edit elsewhere in the same files changes nothing. What is reached is rather too much
-than too little: a name counts wherever it stands in a definition; of a module that is used as a
-value, or imported under a name that only a run knows, everything counts; and so do the statements
-of an imported module that bind no name, and the functions that a decorator hands to a registry.
+The hash covers the syntax trees of all definitions that the kernel's definition reaches by name, in
+any module, and the CUDA sources that these name, without comments, docstrings and positions in
+files. So an edit of other definitions in the same files does not change it. In doubt, code counts:
+a name counts anywhere in a definition; of a module that is used as a value, or imported under a
+name that only a run knows, everything counts; and so do the statements of an imported module that
+bind no name, and the functions that a decorator registers.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from kernels.registry import KERNELS
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("kernels", "dvfs")
-"""The packages that this project's kernels are made of. Of a kernel of an installed package it is
-that package too."""
+"""The packages whose code counts; for a kernel of an installed package, that package counts
+too."""
 HASH_CHARS = 12
 KEEPS_NO_FUNCTION = {
     *("cache", "cached_property", "contextmanager", "dataclass", "field_validator", "guvectorize"),
     *("intrinsic", "jit", "lru_cache", "model_validator", "njit", "override", "runtime_checkable"),
     *("total_ordering", "vectorize", "wraps"),
 }
-"""Decorators that return a function or class to its name only: it runs where the name is used."""
+"""Decorators that do not register the function or class: it runs only where its name is used."""
 EVERYTHING, EFFECTS = "*", ""
-"""In place of a definition's name: all of a module; its statements that bind no name."""
+"""Stand-ins for a definition's name: all of a module; its statements that bind no name."""
 C_COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 Node = tuple[str, str]
-"""A module and a name that it defines."""
+"""(module, name that it defines)."""
 
 
 @dataclass(frozen=True)
 class Module:
-    """A module's definitions: name -> the statements that bind it; and the statements that have
-    effects of their own. ``imported``: name -> what it stands for, as a dotted name."""
+    """A module's statements. ``defined``: name -> the statements that bind it; ``effects``: the
+    statements with other effects. ``imported``: name -> the dotted name that it refers to."""
 
     name: str
     is_package: bool
@@ -86,13 +86,13 @@ def reached_by(name: str) -> frozenset[Node]:
 
 
 def _next(node: Node) -> Iterator[Node]:
-    """What a definition reaches at once."""
+    """The definitions that a definition reaches directly."""
     name, defined = node
     module = _module(name)
     if module is None:
         return
     parts = name.split(".")
-    for count in range(1, len(parts) + 1):  # the packages around it run first
+    for count in range(1, len(parts) + 1):  # the packages that contain it run first
         yield ".".join(parts[:count]), EFFECTS
     if defined == EVERYTHING:
         yield from ((name, other) for other in module.defined)
@@ -104,7 +104,7 @@ def _next(node: Node) -> Iterator[Node]:
 
 
 def _texts(name: str, defined: str) -> Iterator[str]:
-    """The definition without what has no effect, and what its names stand for."""
+    """The definition's text without comments and docstrings, and what its names refer to."""
     module = _module(name)
     if module is None:
         return
@@ -121,7 +121,7 @@ def _statements(module: Module, defined: str) -> list[ast.stmt]:
 
 @functools.cache
 def _references(name: str, defined: str) -> frozenset[tuple[str, str]]:
-    """(name, what it stands for as a dotted name) of everything that a definition may use."""
+    """(name, the dotted name that it refers to) of everything that a definition may use."""
     module = _module(name)
     assert module is not None  # noqa: S101
     found: set[tuple[str, str]] = set()
@@ -131,7 +131,7 @@ def _references(name: str, defined: str) -> frozenset[tuple[str, str]]:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 local = _imported(module, node)
                 imported |= local
-                found |= set(local.items())  # of its effects, where it is not used by name
+                found |= set(local.items())  # for its effects, even if no name of it is used
         in_chains: set[int] = set()
         for node in ast.walk(statement):  # the outermost attribute of a chain comes first
             if isinstance(node, ast.Attribute) and id(node) not in in_chains:
@@ -165,7 +165,7 @@ def _is_dynamic_import(call: ast.Call) -> bool:
 
 
 def _targets(dotted: str) -> Iterator[Node]:
-    """The definitions that a dotted name stands for; none where it is another package's."""
+    """The definitions that a dotted name refers to; none where its package does not count."""
     modules = _modules_of(dotted)
     if not modules:
         return
@@ -175,7 +175,7 @@ def _targets(dotted: str) -> Iterator[Node]:
 
 
 def _resolved(name: str, attribute: str) -> Iterator[Node]:
-    """The definition of a module's attribute, which it may have imported."""
+    """The definition of a module's attribute, which the module may import."""
     module = _module(name)
     if module is None or attribute in module.defined or attribute == EVERYTHING:
         yield name, attribute
@@ -203,7 +203,7 @@ def _modules_in(package: str) -> list[str]:
 
 @functools.cache
 def _root(package: str) -> Path | None:
-    """The folder that holds a package or a module whose code counts; None for another one."""
+    """The folder of a package or a module whose code counts; None for any other."""
     if package in PACKAGES:
         return ROOT
     installed = {re.split("[.:]", KERNELS[name])[0] for name in KERNELS.packages}
@@ -215,7 +215,7 @@ def _root(package: str) -> Path | None:
 
 @functools.cache
 def _module(name: str) -> Module | None:
-    """A module of :data:`PACKAGES`; None where there is no such file."""
+    """A module whose code counts; None for any other, or where it has no file."""
     root = _root(name.partition(".")[0])
     if root is None:
         return None
@@ -231,7 +231,7 @@ def _module(name: str) -> Module | None:
 
 
 def _add(module: Module, statement: ast.stmt) -> None:
-    """Sort a statement of a module into its parts."""
+    """Add a statement to a module's definitions, effects or imports."""
     if isinstance(statement, ast.Import | ast.ImportFrom):
         module.imported.update(_imported(module, statement))
         if any(alias.name == "*" for alias in statement.names):
@@ -261,7 +261,7 @@ def _decorator(node: ast.expr) -> str:
 
 
 def _imported(module: Module, statement: ast.Import | ast.ImportFrom) -> dict[str, str]:
-    """Name -> what an import makes it stand for."""
+    """Name that an import binds -> the dotted name that it refers to."""
     if isinstance(statement, ast.Import):
         first = {name.name.partition(".")[0] for name in statement.names if not name.asname}
         return {name: name for name in first} | {
@@ -274,7 +274,7 @@ def _imported(module: Module, statement: ast.Import | ast.ImportFrom) -> dict[st
 
 
 def _is_text(statement: ast.stmt) -> bool:
-    """Whether a statement is a docstring, of whatever it stands below."""
+    """Whether a statement is a docstring, of any kind of definition."""
     return (
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Constant)
@@ -283,8 +283,8 @@ def _is_text(statement: ast.stmt) -> bool:
 
 
 def _text(node: object) -> str:
-    """A syntax tree as text that does not depend on the version of Python: no places, no
-    docstrings, and no empty fields."""
+    """A syntax tree as text that does not depend on the version of Python: without positions,
+    docstrings and empty fields."""
     if isinstance(node, list):
         kept = [item for item in node if not (isinstance(item, ast.stmt) and _is_text(item))]
         return f"[{','.join(map(_text, kept))}]"
@@ -299,7 +299,7 @@ def _text(node: object) -> str:
 
 
 def _cuda_sources(module: Module, defined: str) -> set[Path]:
-    """The CUDA sources that a definition names; they stand beside its module."""
+    """The CUDA sources that a definition names, in the folder of its module."""
     parts = module.name.split(".")
     root = _root(parts[0]) or ROOT
     folder = root.joinpath(*parts[: None if module.is_package else -1])

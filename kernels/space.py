@@ -1,15 +1,14 @@
-"""A space: a declaration of the variants of a kernel, and all variants that its conditions let
-through.
+"""A space: a declaration of a kernel's variants, and all variants that pass its conditions.
 
 A parameter takes the values of a list, of a range ``first : last : step`` (the last included) or
-of one expression. Ranges and conditions may use the parameters declared above them, those that the
-kernel is given beside the space, and the site's numbers ``device.NAME`` (:mod:`dvfs.expression`).
+of one expression. Ranges and conditions may use the parameters declared above them, the parameters
+that ``params`` gives, and the site's numbers ``device.NAME`` (:mod:`dvfs.expression`).
 
-Parameters are bound in the order in which they are declared, and a condition is tested as soon as
-all its names are bound, on all candidates at once. Candidates that agree in all that a range and
-its first conditions use have the same values of its parameter, and these are tested once for all
-of them: a range of a thousand values, of which a condition leaves the divisors of a product, is
-not walked again for every candidate.
+Parameters are bound in the order of their declaration. A condition is tested as soon as all its
+names are bound, on all candidates at once. Candidates with equal values of all names in a range and
+its first conditions have the same values of the range's parameter, which are tested once for all
+these candidates: a range of a thousand values, of which a condition accepts the divisors of a
+product, is not tested again for every candidate.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ WHERE = "where"
 
 
 class SpaceError(Exception):
-    """What is wrong in a space: ``key`` is the parameter's name, or WHERE with ``condition``, the
-    index of a condition; ``what`` was found, and the ``remedy``."""
+    """An error in a space. ``key``: the parameter's name, or WHERE with ``condition``, the index
+    of a condition; ``what``: the error; ``remedy``: its remedy."""
 
     def __init__(self, key: str, what: str, remedy: str, condition: int | None = None) -> None:
         super().__init__(f"{key}: {what}; {remedy}")
@@ -36,7 +35,7 @@ class SpaceError(Exception):
 
 @dataclass(frozen=True)
 class Values:
-    """The values of a parameter as they were listed."""
+    """The listed values of a parameter."""
 
     listed: tuple[Any, ...]
     column: np.ndarray
@@ -45,7 +44,7 @@ class Values:
 
 @dataclass(frozen=True)
 class Range:
-    """A parameter's values from ``first`` to ``last``; ``step`` None: only the first."""
+    """A parameter's values from ``first`` to ``last`` in steps of ``step``."""
 
     first: Expression
     last: Expression
@@ -58,8 +57,8 @@ class Range:
 
 @dataclass(frozen=True)
 class Space:
-    """A checked declaration. ``parameters``: name -> its values, in the order of the declaration;
-    ``conditions``: in that order; ``ready``: for each, how many parameters must be bound."""
+    """A checked declaration. ``parameters``: name -> values; ``conditions``: both in the order of
+    the declaration. ``ready``: for each condition, the number of parameters bound before it."""
 
     parameters: Mapping[str, Values | Range | Expression]
     conditions: tuple[Expression, ...] = ()
@@ -71,8 +70,8 @@ def read_space(
 ) -> Space:
     """Check a declaration: a table of parameters and WHERE, a list of conditions.
 
-    ``given``: the parameters that the kernel is given beside the space; ``device``: the names of
-    the site's numbers.
+    ``given``: the names of the parameters that ``params`` gives; ``device``: the names of the
+    site's numbers.
 
     Raises:
         SpaceError: with the place and a remedy.
@@ -107,7 +106,7 @@ def read_space(
 
 
 def _parameter(name: str, values: Any) -> Values | Range | Expression:
-    """What a parameter's value in the file says."""
+    """The values that a parameter's entry in the file declares."""
     if isinstance(values, bool | int | float):
         values = [values]
     try:
@@ -142,7 +141,7 @@ def _check_names(
     declaration: Mapping[str, Any],
     condition: int | None = None,
 ) -> None:
-    """Refuse a name that is not bound where it stands."""
+    """Refuse a name that is not bound where it is used."""
     for name in sorted(names.difference(bound)):
         if name in declaration and name != WHERE:
             raise SpaceError(
@@ -162,7 +161,7 @@ def _check_names(
 MAX_VALUES = 1_000_000
 """The most values of one parameter."""
 CHUNK = 1 << 19
-"""Candidates that are held at once, where a parameter has no more values."""
+"""The candidates held in memory at once; more where a single parameter has more values."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +189,7 @@ class Bound:
     column: np.ndarray
 
     def keep(self, passed: np.ndarray) -> Bound:
-        """Those that passed: indices into ``rows``."""
+        """The candidates that passed. ``passed``: indices into ``rows``."""
         return Bound(self.parents, self.rows[passed], self.name, self.column[passed])
 
     def candidates(self) -> PartialVariants:
@@ -200,8 +199,8 @@ class Bound:
 
 @dataclass(frozen=True)
 class Series:
-    """The values of a parameter for each candidate (N,): ``counts`` of them, from ``first`` in
-    steps of ``step``; where there is ``of``, these are places in it."""
+    """The values of a parameter for each candidate (N,): ``counts`` values, from ``first`` in steps
+    of ``step``. With ``of``, they are indices into it."""
 
     counts: np.ndarray
     first: np.ndarray
@@ -209,7 +208,7 @@ class Series:
     of: np.ndarray | None = None
 
     def bound(self, name: str, parents: PartialVariants) -> Iterator[Bound]:
-        """The candidates with each of their values, in order, some at a time."""
+        """The candidates with each of their values, in order, in chunks."""
         ends = np.cumsum(self.counts)
         total = int(ends[-1])
         starts = np.searchsorted(ends, np.arange(0, total, CHUNK), side="right").tolist()
@@ -226,7 +225,7 @@ class Series:
 
 
 def range_counts(name: str, first: np.ndarray, last: np.ndarray, step: np.ndarray) -> np.ndarray:
-    """How many values each range (N,) has; none where its last lies before its first."""
+    """The number of values of each range (N,); 0 where its last value lies before its first."""
     if any(part.dtype.kind not in "bif" for part in (first, last, step)):
         raise SpaceError(name, "a range of texts", "give numbers")
     if np.any(step == 0):
@@ -244,18 +243,17 @@ def range_counts(name: str, first: np.ndarray, last: np.ndarray, step: np.ndarra
 
 MAX_VARIANTS = 20_000_000
 MAX_CANDIDATES = 1_000_000_000
-"""The most candidates that are tested before a space counts as too large."""
+"""The most candidates that are tested; a space with more is refused."""
 LONG_RANGE = 16
-"""Values for each candidate on average, from which on it is worth to look for candidates that
-agree."""
+"""The least average number of values of a candidate for which grouping candidates pays."""
 
 
 @dataclass(frozen=True)
 class Variants:
     """The variants of a space, in the order of its declaration: the last parameter changes first.
 
-    ``columns``: parameter -> its values (N,), or the indices (N,) into ``listed`` of a parameter
-    whose values were listed. ``refused``: for each condition, how many candidates it refused.
+    ``columns``: parameter -> its values (N,), or for a parameter with listed values the indices
+    (N,) into ``listed``. ``refused``: the number of candidates that each condition refused.
     """
 
     size: int
@@ -267,7 +265,7 @@ class Variants:
         return self.size
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Every variant: parameter -> value, with the type that it was declared with."""
+        """Every variant: parameter -> value, with its declared type."""
         columns = [
             [self.listed[name][i] for i in column.tolist()]
             if name in self.listed
@@ -281,7 +279,8 @@ class Variants:
 def variants(space: Space, given: Mapping[str, Any], device: Mapping[str, float]) -> Variants:
     """All variants of a space.
 
-    ``given``: the parameters given beside it, and ``device`` the site's numbers, both by name.
+    ``given``: name -> value of the parameters that ``params`` gives; ``device``: name -> number of
+    the site.
 
     Raises:
         SpaceError: no variant, too many, a step of 0, or arithmetic without a result.
@@ -304,8 +303,9 @@ def variants(space: Space, given: Mapping[str, Any], device: Mapping[str, float]
 
 @dataclass(frozen=True)
 class _Groups:
-    """Candidates with which some ``conditions`` come out the same: ``group`` (N,) of each, and of
-    each group (G,) one candidate, ``of_group``, and how many there are, ``weights``."""
+    """Groups of candidates for which ``conditions`` have the same results. ``group`` (N,): the
+    group of each candidate. For each group (G,), ``of_group``: one candidate; ``weights``: the
+    number of candidates."""
 
     conditions: Sequence[int]
     group: np.ndarray
@@ -315,8 +315,8 @@ class _Groups:
 
 @dataclass(frozen=True)
 class _EmptyRange:
-    """A range without a value: the place of its parameter, its ends and its step, and the
-    ``values`` of the names in it, for one candidate."""
+    """A range without a value for one candidate. ``depth``: the index of its parameter;
+    ``values``: of the names in the range."""
 
     depth: int
     declared: Range
@@ -326,7 +326,7 @@ class _EmptyRange:
     values: Mapping[str, Any]
 
     def error(self, name: str) -> SpaceError:
-        """The error for it; ``name``: its parameter."""
+        """The error for the range of the parameter ``name``."""
         parts = (self.declared.first, self.declared.last, self.declared.step)
         text = " : ".join(part.text.strip() for part in parts).removesuffix(" : 1")
         given = ", ".join(f"{key} = {value}" for key, value in self.values.items())
@@ -342,7 +342,7 @@ class _EmptyRange:
 
 
 class _Walk:
-    """Goes down the parameters, a chunk of candidates at a time."""
+    """Binds the parameters in turn, a chunk of candidates at a time."""
 
     def __init__(self, space: Space, fixed: dict[str, np.ndarray]) -> None:
         self.space, self.fixed = space, fixed
@@ -350,13 +350,13 @@ class _Walk:
         self.refused = [0] * len(space.conditions)
         self.tested = self.kept = 0
         self.empty_range: _EmptyRange | None = None
-        """Of the ranges that had no value for some candidate, the one that was declared last."""
+        """The range without a value for some candidate that is declared last."""
         self.ready = [
             [i for i, ready in enumerate(space.ready) if ready == depth]
             for depth in range(len(self.names) + 1)
         ]
-        # How many candidates follow from one that has passed all conditions, before a range that
-        # depends on others: so that a space without conditions is refused before it is listed.
+        # The number of candidates that follow from one by the next lists without conditions: with
+        # it, a space that is too large is refused before it is listed.
         self.following = [1] * (len(self.names) + 1)
         for depth in range(len(self.names) - 1, -1, -1):
             values = self.space.parameters[self.names[depth]]
@@ -372,7 +372,7 @@ class _Walk:
             yield from self._below(0, nothing)
 
     def _below(self, depth: int, candidates: PartialVariants) -> Iterator[PartialVariants]:
-        """The variants that begin with these candidates, ``depth`` of whose parameters are bound
+        """The variants that begin with these candidates: the first ``depth`` parameters are bound
         and have passed their conditions."""
         if not candidates.size:
             return
@@ -421,7 +421,7 @@ class _Walk:
             yield self._passed(part, conditions).candidates()
 
     def _series(self, name: str, declared: Values | Range, parents: PartialVariants) -> Series:
-        """The values of a parameter before any condition; of a list, their places in it."""
+        """The values of a parameter before any condition; for a list, indices into it."""
         if isinstance(declared, Values):
             zeros = np.zeros(parents.size, dtype=np.int64)
             return Series(zeros + len(declared.listed), zeros, zeros + 1)
@@ -443,7 +443,7 @@ class _Walk:
     def _note_empty(
         self, depth: int, declared: Range, series: Series, parents: PartialVariants
     ) -> None:
-        """Keep a range that has no value for some of these candidates, with the first of them."""
+        """Record a range without a value for some of these candidates, with the first of them."""
         if self.empty_range is not None and self.empty_range.depth >= depth:
             return
         one = parents.take(np.flatnonzero(series.counts == 0)[:1])
@@ -458,8 +458,8 @@ class _Walk:
     def _groups(
         self, name: str, series: Series, parents: PartialVariants, conditions: Sequence[int]
     ) -> _Groups | None:
-        """Candidates that have the same values of the parameter, and with which as many of its
-        first conditions as possible come out the same; None where there are too few of them."""
+        """Groups of candidates with the same values of the parameter and the same results of its
+        first conditions, of the most conditions possible; None where groups do not pay."""
         total = int(series.counts.sum())
         if not conditions or total < LONG_RANGE * parents.size:
             return None
@@ -480,7 +480,7 @@ class _Walk:
     def _tested_once(
         self, name: str, series: Series, parents: PartialVariants, groups: _Groups
     ) -> Series:
-        """The values that pass the conditions of the groups, tested once for each group."""
+        """The values that pass the groups' conditions, tested once for each group."""
         self._count(int(series.counts.sum()))
         of_group = groups.of_group
         one_each = Series(series.counts[of_group], series.first[of_group], series.step[of_group])
@@ -514,8 +514,8 @@ class _Walk:
     def _passed(
         self, candidates: Bound, conditions: Sequence[int], weights: np.ndarray | None = None
     ) -> Bound:
-        """The candidates that pass these conditions. ``weights`` (parents,): how many candidates
-        each stands for."""
+        """The candidates that pass these conditions. ``weights`` (parents,): the number of
+        candidates that each parent represents."""
         for i in conditions:
             condition, size = self.space.conditions[i], len(candidates.rows)
             if not size:
@@ -545,11 +545,11 @@ class _Walk:
         return candidates
 
     def _fixed(self, names: Iterable[str], size: int) -> dict[str, np.ndarray]:
-        """The values (size,) of those of these names that are the same for all candidates."""
+        """Name -> values (size,), for the names whose value is the same for all candidates."""
         return {n: np.broadcast_to(self.fixed[n], (size,)) for n in self.fixed.keys() & names}
 
     def _columns(self, names: Iterable[str], candidates: PartialVariants) -> dict[str, np.ndarray]:
-        """The values (N,) of those of these names that are parameters of the candidates."""
+        """Name -> values (N,), for the names that are parameters of the candidates."""
         columns = {}
         for name in candidates.columns.keys() & names:
             column, declared = candidates.columns[name], self.space.parameters[name]
@@ -558,7 +558,7 @@ class _Walk:
 
 
 def _numbered(group: np.ndarray, names: Iterable[str], candidates: PartialVariants) -> np.ndarray:
-    """The groups (N,), divided where these parameters differ."""
+    """The groups (N,), each divided by the values of these parameters."""
     for name in sorted(candidates.columns.keys() & names):
         values, place = np.unique(candidates.columns[name], return_inverse=True)
         group = np.unique(group * len(values) + place, return_inverse=True)[1]
@@ -566,7 +566,7 @@ def _numbered(group: np.ndarray, names: Iterable[str], candidates: PartialVarian
 
 
 def _empty(space: Space, walk: _Walk) -> SpaceError:
-    """Why no variant is left."""
+    """The error of a space without variants: the last range or condition that refused some."""
     refused, empty = np.array(walk.refused), walk.empty_range
     ready = np.array(space.ready)
     deepest = int(ready[refused > 0].max(initial=0))
