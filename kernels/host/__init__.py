@@ -1,1 +1,1 @@
-"""The node's processor: vectors, caches, memory, threads and ranks."""
+"""The node's processor (vectors, caches, memory, threads), and the ranks of a kernel."""

@@ -1,4 +1,4 @@
-"""The node's caches, and the size of a working set that a level of memory serves."""
+"""The node's caches, and the size of the working set that a level of memory serves."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Cache:
     """A data or unified cache.
 
     Attributes:
-        level: 1, 2 or 3 (4 where there is one).
+        level: 1, 2, 3, or 4 where the node has one.
         size_bytes: size of one instance.
         line_bytes: size of a line.
-        sharing: logical processors that share an instance.
+        sharing: number of logical processors that share an instance.
     """
 
     level: int
@@ -37,17 +37,17 @@ class Cache:
 
 
 def read_caches(root: Path = CACHES_OF_CPU0) -> list[Cache]:
-    """The caches of the first processor that hold data, by level.
+    """The data and unified caches of the first processor, sorted by level.
 
-    Source: the kernel's ``index*`` directories (Documentation/ABI/testing/
-    sysfs-devices-system-cpu). A core reaches only its own instance of a cache, so one processor
-    represents all.
+    Source: the Linux kernel's ``index*`` directories (Documentation/ABI/testing/
+    sysfs-devices-system-cpu). A core uses one instance of each cache, so one processor represents
+    all.
 
     Args:
         root: a processor's ``cache`` directory.
 
     Raises:
-        KernelError: there is no such directory, or a cache states no size.
+        KernelError: ``root`` describes no data cache, or a description cannot be read.
     """
     caches = []
     for index in sorted(root.glob("index[0-9]*")):
@@ -70,24 +70,24 @@ def read_caches(root: Path = CACHES_OF_CPU0) -> list[Cache]:
 
 
 def memory_bytes() -> int:
-    """The node's physical memory, bytes."""
+    """The node's physical memory in bytes."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def working_set_bytes(level: Level, caches: Sequence[Cache], memory: int, parts: int = 1) -> int:
-    """Bytes of data, a power of two, that one of ``parts`` threads loads from a level.
+    """The working set in bytes, a power of two, that one of ``parts`` threads loads from a level.
 
-    l1: up to three quarters of the cache. l2 and l3: six times the next smaller cache, so that
+    l1: at most three quarters of the cache. l2 and l3: six times the next smaller cache, so that
     little of the data is still in it at the next pass, and at most half of the cache; at least
-    twice the smaller one. dram: four times the largest cache and at least 64 MiB, at most 1 GiB,
+    twice the smaller one. dram: four times the largest cache and at least 64 MiB; at most 1 GiB,
     and a quarter of the memory for all parts together. A cache is divided among the parts that
     may share it.
 
     Args:
-        level: the level to be served from.
+        level: the level that serves the loads.
         caches: the node's, from :func:`read_caches`.
-        memory: the node's memory, bytes.
-        parts: threads on the node, each with its own working set.
+        memory: the node's memory in bytes.
+        parts: number of threads on the node, each with a separate working set.
 
     Raises:
         KernelError: the node has no such level, or no size fits.
@@ -113,7 +113,7 @@ def working_set_bytes(level: Level, caches: Sequence[Cache], memory: int, parts:
         raise KernelError(f"the node has no {level} cache, only {present}")
     if number == 1:
         return _power_of_two_to(share[1] * 3 // 4)
-    # The smaller cache may hold other parts' data too, but no part has more than all of it.
+    # The smaller cache may also hold other parts' data, but no part has more than all of it.
     smaller = max((s for n, s in size.items() if n < number), default=0)
     chosen = min(_power_of_two_from(6 * smaller), _power_of_two_to(share[number] // 2))
     if chosen < 2 * smaller:
@@ -129,12 +129,12 @@ def _text(path: Path) -> str:
 
 
 def _bytes(text: str) -> int:
-    """Bytes from a size such as "48K"."""
+    """The bytes of a size such as "48K"."""
     return int(text[:-1]) * _UNITS[text[-1]] if text[-1:] in _UNITS else int(text)
 
 
 def _cpus(text: str) -> int:
-    """How many processors a list such as "0-3,8" names."""
+    """The number of processors in a list such as "0-3,8"."""
     ranges = [part.split("-") for part in text.split(",")]
     return sum(int(ends[-1]) - int(ends[0]) + 1 for ends in ranges)
 

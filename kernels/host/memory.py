@@ -1,4 +1,4 @@
-"""Arrays for streaming: aligned, and on huge pages where the system has them."""
+"""Aligned arrays for streaming, on huge pages where the system has them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ HUGE_PAGE_BYTES = 1 << 21
 
 
 def paged_array(words: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """An array that starts on a huge page's boundary, its pages not yet touched.
+    """An array that starts at a huge page's boundary, with untouched pages.
 
-    The caller must write every word: until then all pages are the same page of zeros, and a cache
-    serves the loads. The thread that writes first decides the NUMA node. The memory is released
-    with the last view of the array.
+    The caller must write every word: until then all pages map to one page of zeros, and a cache
+    serves the loads. The thread that first writes a page decides its NUMA node. The memory is
+    released with the last view of the array.
 
     Args:
         words: length of the array.
@@ -29,9 +29,9 @@ def paged_array(words: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """
     size = words * dtype.itemsize
     try:
-        # One huge page more than needed, so that a boundary lies inside.
+        # One more huge page than needed, so that a boundary lies inside.
         length = (-(-size // HUGE_PAGE_BYTES) + 1) * HUGE_PAGE_BYTES
-        # Private: Linux keeps shared memory, Python's default, on ordinary pages.
+        # Private: Linux puts shared memory, Python's default, on ordinary pages.
         pages = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if hasattr(mmap, "MADV_HUGEPAGE"):
             _advise_huge(pages)
@@ -43,7 +43,7 @@ def paged_array(words: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 
 def _advise_huge(pages: mmap.mmap) -> None:
-    """Ask for huge pages. A system built without them refuses, and the pages stay ordinary."""
+    """Request huge pages. A system without them refuses, and the pages stay ordinary."""
     try:
         pages.madvise(mmap.MADV_HUGEPAGE)
     except OSError:

@@ -1,8 +1,8 @@
 """``python mpi_size.py LIBRARY``: print the size of COMM_WORLD that an MPI library sees.
 
 Run on every rank, it shows whether launcher and library use the same start-up protocol. It needs
-no header of that MPI, but the value of MPI_COMM_WORLD, which differs between Open MPI, MPICH (with
-Intel's and Cray's) and the standard ABI of MPI 5.
+no header of the library, only the value of MPI_COMM_WORLD: that of Open MPI, of MPICH (also
+Intel's and Cray's), or of the standard ABI of MPI 5.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ STANDARD_WORLD = 0x101
 
 
 def main(path: str) -> None:
-    """Print one line."""
+    """Print the line ``mpi size N``. ``path``: the library's file."""
     library = ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
     world = ctypes.c_void_p(STANDARD_WORLD if "libmpi_abi" in path else MPICH_WORLD)
     if hasattr(library, "ompi_mpi_comm_world"):

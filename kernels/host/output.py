@@ -1,11 +1,11 @@
-"""What is kept of a program's output."""
+"""The excerpt of a program's output for error messages."""
 
 from __future__ import annotations
 
 import re
 
 CHARS = 2000
-"""How much is kept from the first error on, and how much of the end."""
+"""The characters quoted from the first error on, and of the end."""
 
 ERROR = re.compile(
     r"error|fatal|abort|exception|traceback|cannot|can't|could not|failed|failure|not found"
@@ -16,9 +16,9 @@ ERROR = re.compile(
 
 def beginning_and_end(text: str) -> str:
     """The lines from the first one that looks like an error (without one: from the beginning), and
-    the last lines, with how many characters are left out; a short text as it is.
+    the last lines, with the numbers of omitted characters; a short text in full.
 
-    The first error is the cause. After it, every rank of an MPI program may print its own.
+    The first error is the cause; after it, every rank of an MPI program may print another.
     """
     text = text.strip()
     if len(text) <= 2 * CHARS:

@@ -1,4 +1,4 @@
-"""A prepared kernel of independent parts: one for each thread, run together."""
+"""A prepared kernel of independent parts, one for each thread, which run together."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class ThreadPart(Protocol):
 
 
 def parts_on_node(threads: int, team: Team) -> int:
-    """Threads of all ranks on this node, which share its caches and memory; collective."""
+    """The threads of all ranks on this node, which share its caches and memory. Collective."""
     nodes = team.gather(os.uname().nodename)
     return threads * nodes.count(nodes[team.rank])
 
 
 class PreparedParts:
-    """Parts, each on its own thread until :meth:`close`.
+    """Parts, each with one thread until :meth:`close`.
 
     The first part runs in the calling thread, so that running a single part costs only a call.
     """
 
     def __init__(self, makers: Sequence[Callable[[], ThreadPart]], counts: Counts | None) -> None:
-        """Make every part in the thread that will run it, so that its pages lie near it."""
+        """Make every part in its thread, so that its pages are on that thread's NUMA node."""
         self._counts = counts
         self._threads = [ThreadPoolExecutor(max_workers=1) for _ in makers[1:]]
         try:
@@ -42,14 +42,14 @@ class PreparedParts:
                 thread.submit(make) for thread, make in zip(self._threads, makers[1:], strict=True)
             ]
             self.parts: list[ThreadPart] = [makers[0](), *(part.result() for part in made)]
-            # Compiles, so that nothing is compiled while the kernel is measured.
+            # Compile now, so that nothing is compiled while the kernel is measured.
             self.run(1)
         except BaseException:
             self.close()
             raise
 
     def run(self, iterations: int) -> None:
-        """Run every part ``iterations`` times, all parts together."""
+        """Run every part ``iterations`` times, all parts at once."""
         started = [
             thread.submit(part.run, iterations)
             for thread, part in zip(self._threads, self.parts[1:], strict=True)
@@ -59,7 +59,7 @@ class PreparedParts:
             future.result()
 
     def counts(self) -> Counts | None:
-        """Operations of one iteration, all parts together."""
+        """Operations of one iteration of all parts."""
         return self._counts
 
     def check(self) -> None:

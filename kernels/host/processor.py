@@ -1,4 +1,4 @@
-"""The host's vectors: their width, their registers, and the instructions that matter."""
+"""The host's vectors: their width, registers, and the instructions that the loops depend on."""
 
 # Numba's configuration gets its names when it is imported.
 # mypy: disable-error-code="attr-defined"
@@ -16,9 +16,9 @@ from numba.core import config
 class HostVectors:
     """The vectors that Numba compiles for on this host.
 
-    ``bytes``: bytes of a vector; ``registers``: how many there are; ``fused``: whether there is a
-    fused multiply-add; ``estimate``: the instruction for an estimated 1 / sqrt(x), one of
-    avx512, avx, sse, neon, or empty.
+    ``bytes``: bytes of a vector; ``registers``: number of vector registers; ``fused``: whether the
+    host has a fused multiply-add; ``estimate``: its instruction set for an estimate of
+    1 / sqrt(x): avx512, avx, sse, neon, or empty.
     """
 
     bytes: int
@@ -28,8 +28,8 @@ class HostVectors:
 
 
 def host_vectors() -> HostVectors:
-    """The host's vectors, by the features that Numba compiles for."""
-    listed = config.CPU_FEATURES  # an empty text means: no features
+    """The host's vectors, from the features that Numba compiles for."""
+    listed = config.CPU_FEATURES  # an empty text: no features
     if listed is None:
         listed = llvm.get_host_cpu_features().flatten()
     features = set(listed.split(","))

@@ -1,4 +1,4 @@
-"""How a user's program is started: by which launcher, on which PATH, with how many ranks."""
+"""The start of a user's program: its launcher, its PATH, and its number of ranks."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ MPI_LIBRARY = re.compile(r"=> (/\S*/libmpi(?:ch|fort|_\w+)?\.so\S*) \(")
 
 @dataclass(frozen=True)
 class Launcher:
-    """Starts the MPI ranks of a program.
+    """A command that starts the MPI ranks of a program.
 
-    ``words``: the command line before the program's. ``environment``: in which it is started.
-    ``children``: whether the ranks are descendants of the process that starts it, so that its
-    hardware counters count them.
+    ``words``: the command line before the program's. ``environment``: the launcher's environment.
+    ``children``: whether the ranks are descendants of the process that starts the launcher, so that
+    the hardware counters of this process count them.
     """
 
     words: tuple[str, ...]
@@ -36,7 +36,7 @@ class Launcher:
 
 @cache
 def wheel_programs() -> dict[str, Path]:
-    """The programs of the wheel mpich in this environment, by name; empty without that wheel."""
+    """Name -> path of the programs of the wheel mpich in this environment; empty without it."""
     try:
         files = importlib.metadata.files("mpich") or []
     except importlib.metadata.PackageNotFoundError:
@@ -46,17 +46,17 @@ def wheel_programs() -> dict[str, Path]:
 
 
 def without_wheel(search: str) -> str:
-    """A PATH without the folder in which the wheel mpich has its programs."""
+    """A PATH without the folder of the wheel mpich's programs."""
     folders = {path.parent.resolve() for path in wheel_programs().values()}
     entries = search.split(os.pathsep)
     return os.pathsep.join(entry for entry in entries if Path(entry).resolve() not in folders)
 
 
 def hidden_programs(search: str) -> dict[str, str]:
-    """Programs that the wheel mpich hides on a PATH: name -> the file that a later folder has.
+    """The programs that the wheel mpich hides on a PATH: name -> file in a later folder.
 
-    A virtual environment that is activated comes first on PATH, and the wheel's ``mpirun`` cannot
-    start the ranks of another MPI.
+    An active virtual environment comes first on PATH, and the wheel's ``mpirun`` cannot start the
+    ranks of another MPI.
     """
     others = without_wheel(search)
     hidden = {}
@@ -68,7 +68,7 @@ def hidden_programs(search: str) -> dict[str, str]:
 
 
 def site_launcher() -> str | None:
-    """The ``mpiexec`` or ``mpirun`` on PATH that is not the wheel's; None if there is none."""
+    """The first ``mpiexec``, else ``mpirun``, on PATH outside the wheel; None if there is none."""
     search = without_wheel(os.environ.get("PATH", os.defpath))
     return shutil.which("mpiexec", path=search) or shutil.which("mpirun", path=search)
 
@@ -76,8 +76,8 @@ def site_launcher() -> str | None:
 def mpi_library(
     program: str, environment: Mapping[str, str], folder: str | None = None
 ) -> str | None:
-    """The MPI library that a program loads as it starts, by ``ldd``; None where that shows none:
-    for a script, a static program, or one that loads it later."""
+    """The MPI library that a program loads at its start, by ``ldd``; None where ``ldd`` shows none:
+    for a script, a static program, or a program that loads it later."""
     path = program if "/" in program else shutil.which(program, path=environment.get("PATH"))
     if path is None:
         return None
@@ -86,8 +86,8 @@ def mpi_library(
 
 
 def world_sizes(launcher: Launcher, library: str, environment: Mapping[str, str]) -> Sequence[int]:
-    """The sizes of COMM_WORLD that the ranks of a launcher see through an MPI library, one for
-    each rank; empty where they cannot be found."""
+    """The size of COMM_WORLD that each rank of a launcher sees through an MPI library; empty where
+    not all ranks print one."""
     printed = _printed(
         [*launcher.words, sys.executable, "-I", str(SIZE_PROGRAM), library], environment
     )
@@ -96,7 +96,7 @@ def world_sizes(launcher: Launcher, library: str, environment: Mapping[str, str]
 
 
 def _printed(argv: Sequence[str], environment: Mapping[str, str], folder: str | None = None) -> str:
-    """What a program prints; nothing where it cannot be started, fails, or does not end."""
+    """A program's standard output; empty where it does not start, fails or does not end."""
     try:
         done = subprocess.run(
             argv,

@@ -3,9 +3,9 @@
 A kernel and the measurement use MPI only through a :class:`Team`. A serial run is a team of one
 and does not import MPI.
 
-Whoever waits for the others sleeps: an MPI library waits by asking without a pause, which would
-take a processor and power from what is measured meanwhile. So a rank that waits can also be told
-that another one has failed.
+A rank that waits for others sleeps between polls: an MPI library polls without a pause, which takes
+processor time and power from the measured kernel. So a waiting rank also receives the message that
+another rank has failed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class MpiError(Exception):
 
 
 class TeamSizeError(Exception):
-    """MPI started another number of ranks than was requested."""
+    """MPI started more or fewer ranks than requested."""
 
 
 class RankError(Exception):
-    """Another rank has failed: ``status`` and ``text`` are its own."""
+    """Another rank has failed; ``status`` and ``text``: of the failed rank."""
 
     def __init__(self, status: str, text: str) -> None:
         super().__init__(text)
@@ -36,11 +36,11 @@ class RankError(Exception):
 
 
 WAIT_S = 1e-3
-"""How long a rank sleeps before it asks again whether all others have come."""
+"""The time that a waiting rank sleeps between two polls."""
 END_S = 2.0
-"""How long the ranks of a failed team have to restore clocks and end programs."""
+"""The time in which the ranks of a failed team restore clocks and end programs."""
 FAILED = 1
-"""The tag of the message by which a rank says that it has failed."""
+"""The tag of the message that a rank has failed."""
 
 
 def node_name() -> str:
@@ -49,9 +49,9 @@ def node_name() -> str:
 
 
 class Team:
-    """The ranks that run one kernel; a team of one unless a communicator is given.
+    """The ranks that run one kernel; a team of one without a communicator.
 
-    ``launcher``: what starts the ranks of a program that has its own
+    ``launcher``: starts the ranks of a kernel's program
     (:attr:`kernels.kernel.Kernel.starts_ranks`). ``nodes``: the name of each rank's node.
     """
 
@@ -64,13 +64,13 @@ class Team:
 
     @classmethod
     def of_world(cls, ranks: int, launcher: Launcher | None = None) -> Team:
-        """The team of COMM_WORLD, which must hold exactly ``ranks`` ranks.
+        """The team of COMM_WORLD, which must have exactly ``ranks`` ranks.
 
-        A launcher that does not know the library's start-up protocol silently starts N worlds of
-        one rank each; that is an error here.
+        A launcher with another start-up protocol than the library's silently starts N worlds of one
+        rank each; here that is an error.
 
         Raises:
-            MpiError: there is no MPI library.
+            MpiError: no MPI library can be loaded.
             TeamSizeError: COMM_WORLD has another size.
         """
         if ranks == 1:
@@ -90,17 +90,17 @@ class Team:
         return cls(MPI.COMM_WORLD, launcher)
 
     def barrier(self) -> None:
-        """Wait until every rank has called this; they go on together.
+        """Wait until every rank has called this, then continue together.
 
         Raises:
-            RankError: another rank has failed. So do all methods that ask the other ranks.
+            RankError: another rank has failed. All other collective methods raise it too.
         """
         if self.comm:
             self._wait()
             self.comm.Barrier()
 
     def _wait(self) -> None:
-        """Sleep until every rank has come here."""
+        """Sleep until every rank has called this."""
         all_here = self.comm.Ibarrier()
         while not all_here.Test():
             if self.comm.iprobe(tag=FAILED):
@@ -108,7 +108,7 @@ class Team:
             time.sleep(WAIT_S)
 
     def tell_failed(self, status: str, text: str) -> None:
-        """Tell all other ranks that this one has failed: those that wait, or will, end by it."""
+        """Send the message to all other ranks that this one has failed: their waits raise it."""
         for rank in range(self.size):
             if rank != self.rank:
                 self.comm.isend((status, text), rank, tag=FAILED)
@@ -118,7 +118,7 @@ class Team:
         return float(max(self.gather(value)))
 
     def sums(self, counts: Mapping[str, float] | None) -> dict[str, float] | None:
-        """Counts by class added over the ranks, on every rank; None if any rank has none."""
+        """Class -> sum of the ranks' counts, on every rank; None if any rank has no counts."""
         total: dict[str, float] = {}
         for of_rank in self.gather(None if counts is None else dict(counts)):
             if of_rank is None:
@@ -142,7 +142,7 @@ class Team:
         return self.comm.bcast(value, root=0)
 
     def end_failed(self) -> None:
-        """End all ranks after one has failed: those too that wait inside a kernel."""
+        """End all ranks after one has failed, including ranks that wait inside a kernel."""
         if self.comm:
             time.sleep(END_S)
             self.comm.Abort(1)
@@ -153,5 +153,5 @@ class Team:
         return self.nodes[self.rank]
 
     def first_on_node(self) -> bool:
-        """Whether this rank is the one that reads its node's meters and sets its clocks."""
+        """Whether this rank is its node's first, which reads the meters and sets the clocks."""
         return self.nodes.index(self.node) == self.rank

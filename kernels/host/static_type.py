@@ -1,4 +1,4 @@
-"""Values that are known when a loop is compiled: to Numba, each value is a type.
+"""Compile-time values of loops: to Numba, each value is a type.
 
 A function that takes such a value is compiled once for each result of the value's ``name()``. The
 value is used while instructions are emitted; the compiled loops do not test it.
@@ -16,7 +16,7 @@ from numba.extending import NativeValue, models, register_model, typeof_impl, un
 
 
 class StaticType(types.Dummy):
-    """The type of one value, which is its attribute ``value``."""
+    """The type of one value, its attribute ``value``."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -32,6 +32,6 @@ def _unbox_static(kind, value, context):
 
 
 def static(kind: type) -> type:
-    """Make the values of a class, which has ``name()``, known when loops are compiled."""
+    """Make the instances of a class with a method ``name()`` compile-time values."""
     typeof_impl.register(kind)(lambda value, context: StaticType(value))
     return kind

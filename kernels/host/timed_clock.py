@@ -1,20 +1,20 @@
-"""The core clock, timed: a chain of dependent additions, one cycle each, against the time.
+"""The core clock from a timed chain of dependent additions of one cycle each.
 
-A register is added to another again and again. Each addition needs the result of the one before,
-so that the chain takes a cycle for each, whatever else the core could do at once, and a thread on
+A register is repeatedly added to another. Each addition needs the previous result, so that the
+chain takes one cycle per addition, whatever else the core can execute in parallel, and a thread on
 the same core hardly slows it. The additions are written as instructions, so that no compiler can
-join or leave them out. They add a register and not a constant: processors since Golden Cove
-carry out additions of small constants before the execution, in less than a cycle.
+combine or omit them. They add a register, not a constant: processors since Golden Cove perform
+additions of small constants before the execution stage, in less than a cycle.
 
 Interference (other threads, interrupts, a hypervisor) only slows the chain. So it is run many
 times, for a fraction of a millisecond each, and the fastest run counts. A core that was idle, or
 that a hypervisor moves the thread to, starts at its lowest clock and needs some 50 ms to reach the
-clock of a busy core: runs go on until none is faster any more. What this does not show:
-a clock that changes between the timing and the window, and clocks that depend on the
+clock of a busy core: runs are repeated until no run is faster. This does not detect
+a clock that changes between the timing and the window, or clocks that depend on the
 instructions (AVX-512) or are paused for less than a run.
 
 The cycles of an addition are known for x86-64 and 64-bit Arm: one, on all of their processors
-(Fog, Instruction tables; Arm's software optimization guides). Elsewhere nothing is timed.
+(Fog, Instruction tables; Arm's software optimization guides). On other machines nothing is timed.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ ADDITIONS = {
 }
 """Machine -> the addition of operand 1 to operand 0, and the constraints of both."""
 UNROLLED = 64
-"""Additions without a jump."""
+"""Additions between two jumps."""
 CYCLES = 1 << 19
-"""Of one run: some 0.2 ms, long beside reading the time, short beside the timer's interrupts."""
+"""Cycles of a run, some 0.2 ms: long against a time reading, short against the timer's period."""
 STEADY_RUNS = 100
-"""So many runs without one that is 1 % faster end the timing (20 ms at 3 GHz; a clock that rises
-stays at a step for up to 25 runs) ..."""
+"""The timing ends after this many runs without one that is 1 % faster (20 ms at 3 GHz; a clock that
+rises stays at a step for up to 25 runs) ..."""
 LONGEST_NS = 200_000_000
-"""... and so does this time: the core is shared with others."""
+"""... or after this time: other threads share the core."""
 MOST_CPUS = 16
-"""Of more CPUs, this many are timed, spread evenly."""
+"""The most CPUs that are timed; of more, a selection spread evenly."""
 CLOCK_MONOTONIC = 1
 ADDED = 3
 
@@ -101,7 +101,7 @@ end_of_runs:
 
 @cache
 def compile_chain() -> Callable[..., int] | None:
-    """The compiled loop; None on a machine whose cycles of an addition are not known."""
+    """The compiled loop; None on a machine where the cycles of an addition are unknown."""
     if platform.machine() not in ADDITIONS:
         return None
     import llvmlite.binding as llvm  # noqa: PLC0415  (50 ms)
@@ -116,7 +116,7 @@ def compile_chain() -> Callable[..., int] | None:
 
 
 def assembly() -> str:
-    """The loop's instructions on this machine, as text."""
+    """The loop's assembly code for this machine."""
     machine, module = _parsed()
     return str(machine.emit_assembly(module))
 
@@ -140,14 +140,14 @@ def _parsed() -> tuple[Any, Any]:
 
 
 def timed_core_mhz(cpus: Collection[int] | None = None) -> tuple[float, ...]:
-    """The clock in MHz of each of these CPUs, timed on all of them at once in 20 ms to 0.2 s.
+    """The clocks in MHz of these CPUs, timed on all of them at once in 20 ms to 0.2 s.
 
     Args:
         cpus: numbers of CPUs (default: those on which this process may run).
 
     Returns:
-        One clock for each CPU, of more than :data:`MOST_CPUS` for a selection; empty on a machine
-        whose cycles of an addition are not known, and where no CPU may be used.
+        One clock for each CPU, or of more than :data:`MOST_CPUS` for each of a selection; empty on
+        a machine where the cycles of an addition are unknown, and where no CPU may be used.
     """
     chain = compile_chain()
     if chain is None:
@@ -156,8 +156,8 @@ def timed_core_mhz(cpus: Collection[int] | None = None) -> tuple[float, ...]:
 
     def time_one(cpu: int) -> None:
         try:
-            os.sched_setaffinity(0, {cpu})  # of this thread alone
-        except OSError:  # not among those that this process may use
+            os.sched_setaffinity(0, {cpu})  # of this thread only
+        except OSError:  # a CPU that this process may not use
             return
         took_ns = chain(CYCLES // UNROLLED, ADDED, STEADY_RUNS, LONGEST_NS)
         mhz[cpu] = 1e3 * CYCLES / took_ns

@@ -1,11 +1,11 @@
 """Vector operations, emitted as LLVM instructions into functions that Numba compiles.
 
-The loops in which an FMM spends its time are written in vectors of the host's width and not left
-to the loop vectoriser, which cannot use the processor's estimate of 1 / sqrt(x) and prefers
-256-bit vectors on processors that have 512.
+The loops in which an FMM spends its time are written in vectors of the host's width, because the
+loop vectoriser cannot use the processor's estimate of 1 / sqrt(x) and prefers 256-bit vectors on
+processors with 512-bit vectors.
 """
 
-# Numba's intrinsics take a typing context and functions that it types itself.
+# Numba's intrinsics take a typing context, and Numba types their arguments.
 # mypy: disable-error-code="no-untyped-def,attr-defined,call-arg"
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from kernels.host.processor import host_vectors
 
 HOST = host_vectors()
 INDEX = ir.IntType(64)
-SECOND_CACHE, DATA = 2, 1  # of llvm.prefetch
+SECOND_CACHE, DATA = 2, 1  # arguments of llvm.prefetch
 
 
 def lanes_of(itemsize: int) -> int:
-    """Numbers of ``itemsize`` bytes in one vector of this host."""
+    """The number of lanes of ``itemsize`` bytes in a vector of this host."""
     return HOST.bytes // itemsize
 
 
 def estimate_bits(bits: int) -> int:
-    """Correct bits of the host's estimate of 1 / sqrt(x), for numbers of ``bits`` bits."""
+    """The correct bits of the host's estimate of 1 / sqrt(x), for numbers of ``bits`` bits."""
     match HOST.estimate:
         case "avx512":
             return 14
@@ -49,13 +49,13 @@ def broadcast(builder: ir.IRBuilder, value: Any, vector: ir.VectorType) -> Any:
 
 
 def fence(builder: ir.IRBuilder) -> None:
-    """Keep the compiler from moving loads across."""
+    """Keep the compiler from moving loads across this point."""
     clobber = ir.FunctionType(ir.VoidType(), [])
     builder.asm(clobber, "", "~{memory}", [], side_effect=True)
 
 
 class Vectors:
-    """Emits operations on vectors of one floating-point type into a function being compiled."""
+    """Emits operations on vectors of a floating-point type into the function being compiled."""
 
     def __init__(self, context: Any, builder: ir.IRBuilder, bits: int, lanes: int = 0) -> None:
         self.context, self.builder, self.bits = context, builder, bits
@@ -79,7 +79,7 @@ class Vectors:
         return rows
 
     def constant(self, value: float) -> Any:
-        """A vector with the constant in every lane."""
+        """A vector with a constant in every lane."""
         return ir.Constant(self.vector, [value] * self.lanes)
 
     def spread(self, value: Any) -> Any:
@@ -95,11 +95,11 @@ class Vectors:
         return self.builder.load(self._at(pointer, index), align=self.bits // 8)
 
     def store(self, value: Any, pointer: Any, index: Any) -> None:
-        """Store a vector from the number at an index on."""
+        """Store a vector at the numbers from an index on."""
         self.builder.store(value, self._at(pointer, index), align=self.bits // 8)
 
     def prefetch(self, pointer: Any, index: Any, *, write: bool = False) -> None:
-        """Bring the number at an index into the second cache."""
+        """Prefetch the number at an index into the second-level cache."""
         bytes_at, i32 = ir.IntType(8).as_pointer(), ir.IntType(32)
         at = self.builder.bitcast(self.builder.gep(pointer, [index]), bytes_at)
         flags = (int(write), SECOND_CACHE, DATA)
@@ -107,15 +107,15 @@ class Vectors:
         self._named("llvm.prefetch.p0i8", ir.VoidType(), arguments)
 
     def fence(self) -> None:
-        """Keep the compiler from moving loads across, which would make short chains long."""
+        """Keep the compiler from moving loads across, which would lengthen short chains."""
         fence(self.builder)
 
     def stop_unrolling(self) -> None:
-        """Keep the compiler from unrolling a loop itself: it does not unroll loops with calls."""
+        """Keep the compiler from unrolling a loop: it does not unroll loops with calls."""
         self.builder.asm(ir.FunctionType(ir.VoidType(), []), "", "", [], side_effect=True)
 
     def slot(self, value: Any) -> Any:
-        """A variable that lives across a loop: a stack slot that LLVM turns into a register."""
+        """A variable that persists across a loop: a stack slot that LLVM turns into a register."""
         slot = cgutils.alloca_once(self.builder, value.type)
         self.builder.store(value, slot)
         return slot
@@ -166,7 +166,7 @@ class Vectors:
         return self.builder.select(positive, value, self.constant(otherwise))
 
     def exp(self, x: Any) -> Any:
-        """exp(x) for x <= 0 to the type's last bits: 2^k times a Taylor series of the remainder.
+        """exp(x) for x <= 0, accurate to the last bits: 2^k times a Taylor series of the remainder.
 
         A result below the smallest normal number is replaced by about that number.
         """
@@ -175,7 +175,7 @@ class Vectors:
         low = self.constant(lowest)
         x = self.builder.select(self.builder.fcmp_ordered(">", x, low), x, low)
         k = self._call("llvm.rint", [self.mul(x, self.constant(math.log2(math.e)))])
-        # ln 2 in two parts, the first of few bits, so that its product with k is exact.
+        # ln 2 in two parts; the first has few bits, so that its product with k is exact.
         f = self.fma(k, self.constant(-0.693359375), x)
         f = self.fma(k, self.constant(2.12194440054690583e-4), f)
         series = self.constant(1.0 / math.factorial(terms))

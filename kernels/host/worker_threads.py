@@ -1,8 +1,8 @@
 """Worker threads that stay awake between the phases of an evaluation.
 
-A thread that waits for a lock sleeps, and so may its core; waking up can take longer than a phase,
-on virtual machines by milliseconds. So the threads here, as OpenMP's, spin between the phases of
-one evaluation, and yield their core to any other thread that needs it. Between evaluations they
+A thread that waits for a lock sleeps, and its core may sleep too. Waking up can take longer than a
+phase, on virtual machines by milliseconds. So these threads, like OpenMP's, spin between the phases
+of one evaluation, and yield their core to any other thread that needs it. Between evaluations they
 sleep.
 """
 
@@ -23,13 +23,13 @@ from numba import njit, types
 
 END = -1
 PARTS_PER_THREAD = 4
-"""Parts that each thread's share of a loop is divided into, so that threads end together."""
+"""The parts of each thread's share of a loop, so that all threads end at about the same time."""
 _yield = types.ExternalFunction("sched_yield", types.int32())
 
 
 @njit(nogil=True, cache=True)
 def _wait(number, while_it_is):
-    """Spin while ``number[0]`` is ``while_it_is``; returns what it is then."""
+    """Spin while ``number[0]`` is ``while_it_is``, and return its new value."""
     while number[0] == while_it_is:
         _yield()
     return number[0]
@@ -43,7 +43,7 @@ def _wait_for_zero(number):
 
 
 class WorkerThreads:
-    """``threads`` threads, including the calling one."""
+    """``threads`` threads, including the calling thread."""
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
@@ -56,7 +56,7 @@ class WorkerThreads:
 
     @contextmanager
     def awake(self) -> Iterator[None]:
-        """A context in which the other threads are awake, or about to be."""
+        """A context in which the other threads are awake or waking up."""
         others = [self._pool.submit(self._serve) for _ in range(self.threads - 1)]
         try:
             yield
@@ -68,9 +68,9 @@ class WorkerThreads:
             self._round[0] = 0
 
     def run(self, task: Callable[[], None]) -> None:
-        """Call ``task`` on every thread that is awake, once on each; returns when all are done.
+        """Call ``task`` once on every thread that is awake, and return when all calls have ended.
 
-        A thread that wakes too late does not take part, so a task must distribute its own work.
+        A thread that wakes up too late does not call it, so a task must distribute its work itself.
         """
         with self._lock:
             self._task, self._error = task, None
@@ -86,7 +86,7 @@ class WorkerThreads:
             raise error
 
     def share(self, n: int, work: Callable[[int, int], Any], parts: int = PARTS_PER_THREAD) -> None:
-        """Call ``work(first, last)`` for parts of 0 to n, on every thread that is awake."""
+        """Call ``work(first, last)`` for parts of 0 to n, on all threads that are awake."""
         if self.threads == 1 or n < 2:
             work(0, n)
             return
@@ -104,12 +104,12 @@ class WorkerThreads:
         self.run(take)
 
     def share_groups(self, column: np.ndarray, work: Callable[[int, int], Any]) -> None:
-        """Call ``work(first, last)`` for parts of sorted rows; equal numbers stay in one part."""
+        """Call ``work(first, last)`` for parts of sorted rows; rows of equal number in one part."""
         cuts = np.append(np.flatnonzero(np.diff(column, prepend=-1)), len(column)).tolist()
         self.share(len(cuts) - 1, lambda a, b: work(cuts[a], cuts[b]))
 
     def _serve(self) -> None:
-        """The loop of another thread: each round's task, if the thread is awake in time."""
+        """The loop of the other threads: each round's task, if the thread is awake in time."""
         seen = 0
         while (seen := _wait(self._round, seen)) != END:
             with self._lock:
