@@ -1,4 +1,4 @@
-"""From the requested digits to order, type, Newton steps and leaf size. Imports no Numba."""
+"""The order, type, Newton steps and leaf size for the requested digits. Imports no Numba."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 class FmmInputError(ValueError):
-    """The request cannot be computed; the message says what can."""
+    """The request cannot be computed; the message names what can be."""
 
 
 ERRORS = {
@@ -21,29 +21,29 @@ ERRORS = {
     12: 2.5e-10,
     13: 6e-11,
 }
-"""Order -> an upper bound of the relative L2 error: three times the largest error measured with
+"""Order -> upper bound of the relative L2 error: three times the largest error measured with
 uniform, Plummer, sphere and line distributions of 20,000 points, charges uniform in -1 to 1 and in
-0 to 1, two seeds. The error of charges of both signs grows slowly with the number of points."""
+0 to 1, two seeds. The error with charges of both signs grows slowly with the number of points."""
 SINGLE_DIGITS = 5.5
-"""Digits for which single precision suffices: from order 7 on its rounding errors are larger than
-the method's."""
+"""The most digits for which single precision suffices: from order 7 on its rounding errors exceed
+the method's error."""
 DIGITS = (3, 10)
 SINGLE_ASKED = (3, 5)
 """The range of digits that can be requested, in double and in single precision."""
 NEWTON_BITS = {32: 21, 64: 50}
-"""Correct bits of 1 / r that Newton steps are taken for at most, by the bits of a number."""
+"""Bits of a number -> the most correct bits of 1 / r for which Newton steps are taken."""
 
 LEAF_POINTS = {32: {4: 256, 5: 320, 6: 320}, 64: {6: 280, 7: 280, 8: 320, 9: 350, 10: 400}}
-"""Q by bits and order: near and far work are about equal. Higher orders take the largest."""
+"""Bits -> order -> Q with about equal near and far work. Higher orders use the largest Q."""
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How a potential is computed.
+    """The accuracy of a potential.
 
     ``order``: points along an edge of a surface. ``bits``: 32 or 64, of a number in the loops.
-    ``digits``: the digits requested. ``nearest``: in sides of a leaf; points that are nearer to
-    each other are computed again from the coordinates as given, in double precision.
+    ``digits``: the requested digits. ``nearest``: in sides of a leaf; pairs of points at smaller
+    distances are computed again from the input coordinates, in double precision.
     """
 
     order: int
@@ -52,18 +52,18 @@ class Accuracy:
 
     @property
     def nearest(self) -> float:
-        """The distance below which coordinates rounded in their leaf are too inaccurate."""
+        """The distance below which coordinates rounded in a leaf are too inaccurate."""
         return float(10.0 ** (self.digits - (16 if self.bits == 64 else 8)))
 
 
 def accuracy(digits: float, precision: str, order: int | None = None) -> Accuracy:
-    """How ``digits`` digits are computed; ``precision``: single or double, of the result.
+    """The accuracy for ``digits`` digits; ``precision``: single or double, of the result.
 
     Double-precision potentials of few digits are computed in single precision, with coordinates
-    relative to the centres of cells, and added up in double.
+    relative to the centres of cells, and summed in double precision.
 
     Raises:
-        FmmInputError: more digits than the precision has, or an unknown precision.
+        FmmInputError: ``digits`` or ``order`` is out of range, or the precision is unknown.
     """
     if precision not in {"single", "double"}:
         raise FmmInputError(f"precision {precision!r} is unknown; known: single, double")
@@ -93,6 +93,6 @@ def newton_steps(asked: Accuracy, estimate_bits: int) -> int:
 
 
 def leaf_points(asked: Accuracy) -> int:
-    """The largest number of points in a leaf (Q) that is fastest for an accuracy."""
+    """The fastest limit on the points in a leaf (Q) for an accuracy."""
     table = LEAF_POINTS[asked.bits]
     return table.get(asked.order, max(table.values()))

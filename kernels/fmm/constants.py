@@ -1,8 +1,8 @@
 """Numbers that the compiled loops, the operators and the operation counts share.
 
-Each is defined only here, so that what is counted is what is executed. Imports no Numba, so that a
-plan can count without it. Numba does not notice a change made here: remove its cached machine
-code (``__pycache__`` of the phases, or ``NUMBA_CACHE_DIR``) after one.
+Each is defined only here, so that the counts agree with the executed code. Imports no Numba, so
+that a plan can count without it. Numba does not detect a change in this file: after one, remove its
+cached machine code (``__pycache__`` of the phases, or ``NUMBA_CACHE_DIR``).
 """
 
 from __future__ import annotations
@@ -12,40 +12,40 @@ from typing import NamedTuple
 PHASES = ("up", "x", "v", "down", "w", "u")
 """The phases of an evaluation, in order."""
 CHILDREN = 8
-"""Children of a cell, and the lanes of its spectra in the V phase."""
+"""The children of a cell, and the lanes of its spectra in the V phase."""
 COARSEST = 2
-"""The coarsest level with a V or W list: all cells of coarser levels touch each other."""
+"""The coarsest level with a V or W list: on coarser levels all cells touch each other."""
 FAR_STEPS = {32: 1, 64: 2}
-"""Newton steps of 1 / r in the loops from and to surfaces, by the bits of a number. They compute
-all but a few of its bits, because solving for densities amplifies errors that are not smooth."""
+"""Bits of a number -> Newton steps of 1 / r in the loops from and to surfaces. They compute all but
+a few of its bits, because solving for densities amplifies errors that are not smooth."""
 EXACT_STEPS = FAR_STEPS[64]
 """Newton steps where pairs that nearly coincide are computed again in double precision."""
 SMALLEST_SINGULAR = {32: 1e-7, 64: 1e-12}
-"""The smallest singular value that is used, relative to the largest, by the bits of a number:
-rounding errors, amplified by its inverse, stay below the error of the surfaces."""
+"""Bits of a number -> smallest singular value that is used, relative to the largest: rounding
+errors, amplified by its inverse, stay below the error of the surfaces."""
 
 ONE_WAY, BOTH_WAYS, ITSELF = 0, 1, 2
-"""How the two leaves of a U pair interact: sources act on targets, each on the other (Newton's
-third law), or a leaf acts on itself."""
+"""The interaction of the two leaves of a U pair: sources act on targets, each leaf acts on the
+other (Newton's third law), or a leaf acts on itself."""
 
 V_REACH = 7
-"""Offsets between the centres of cells in each other's V list, -3 to 3 cell sides along an axis."""
+"""Offsets along an axis between the centres of cells in each other's V list: -3 to 3 cell sides."""
 V_OFFSETS = V_REACH**3 + 1
-"""Columns of the table of translations: all offsets, and one of zeros for cells that touch."""
+"""Columns of the table of translations: all offsets, and zeros for cells that touch."""
 TRANSFORM_ROWS = 4
-"""Rows of a matrix of cosines or sines that one pass of the V phase's transform takes."""
+"""Rows of a matrix of cosines or sines in one pass of the V phase's transform."""
 
 DOUBLE_BYTES = 8
 SPARE_VECTORS = 4
-"""Vectors behind the last leaf's slots: the loops read whole blocks of vectors."""
+"""Vectors after the last leaf's slots: the loops read whole blocks of vectors."""
 
 
 class Blocking(NamedTuple):
-    """How much the loops hold in registers.
+    """The numbers of items that the loops hold in registers.
 
-    ``tile``: targets that interact both ways with passing sources; ``block``: vectors of targets
-    in a one-way loop; ``gradient_block``: the same with gradients, where each vector has four
-    sums; ``group``: pairs of parents in the V phase that share the loads of a matrix.
+    ``tile``: targets in a both-ways loop over sources; ``block``: vectors of targets in a one-way
+    loop; ``gradient_block``: the same with gradients, where each vector has four sums; ``group``:
+    pairs of parents in the V phase that share the loads of a matrix.
     """
 
     tile: int
@@ -55,10 +55,10 @@ class Blocking(NamedTuple):
 
 
 def blocking(registers: int) -> Blocking:
-    """What fits into ``registers`` vector registers, with the sums and the passing sources."""
+    """The blocking for ``registers`` vector registers, including the sums and the sources."""
     return Blocking(4, 5, 2, 4) if registers >= 32 else Blocking(2, 2, 1, 2)
 
 
 def interleaves_complex(bits: int, vector_bytes: int) -> bool:
-    """Whether the V phase keeps real and imaginary parts side by side in one vector of 16."""
+    """Whether the V phase keeps real and imaginary parts in one vector of 16 numbers."""
     return bits == 32 and vector_bytes >= 64

@@ -1,4 +1,4 @@
-"""Distributions of points, which determine the shape of the tree: for the kernel and for tests."""
+"""Distributions of points for the kernel and for tests; they determine the shape of the tree."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ DISTRIBUTIONS: tuple[Distribution, ...] = get_args(Distribution)
 
 
 def points(distribution: str, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points of a distribution, and charges.
+    """Points of a distribution in the unit cube, and charges.
 
-    uniform: in the unit cube. plummer: Plummer's sphere (Aarseth, Henon and Wielen, 1974), radii
-    up to 8 of its scale, about the cube's centre. sphere: on the largest sphere. line: along the
+    uniform: in the cube. plummer: a Plummer sphere (Aarseth, Henon and Wielen, 1974) around the
+    cube's centre, with radii up to 8 scale radii. sphere: on the largest sphere. line: along the
     cube's diagonal. equal: all at the centre.
 
     Returns:
-        Places, float64 (n, 3), in the unit cube, and charges, float64 (n,), from -1 to 1.
+        Coordinates, float64 (n, 3), in the unit cube, and charges, float64 (n,), from -1 to 1.
     """
     rng = np.random.default_rng(seed)
     match distribution:

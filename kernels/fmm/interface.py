@@ -1,4 +1,4 @@
-"""The functions that a user calls: arrays in, potentials out, one clear message for bad input."""
+"""The functions for users: arrays in, potentials out, and one clear message for bad input."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def prepare(sources: Any, targets: Any = None, digits: float = 6, **options: Any
         sources: (n, 3), n at least 1, finite.
         targets: (m, 3); default: the sources.
         digits: relative L2 error at most 10^-digits: 3 to 10, in single precision 3 to 5.
-        options: of :func:`setup_for`.
+        options: the options of :func:`setup_for`.
 
     Returns:
         A method whose :meth:`kernels.fmm.method.Fmm.evaluate` takes charges.
@@ -46,16 +46,16 @@ def setup_for(
     parameter: float | None = None,
     threads: int | None = None,
 ) -> Setup:
-    """What is computed, for any points.
+    """The setup for the requested accuracy, for any points.
 
     Args:
         digits: relative L2 error at most 10^-digits: 3 to 10, in single precision 3 to 5.
         precision: single or double, of the result.
-        order: points along an edge of a surface, instead of the order that ``digits`` needs.
-        q: most sources, and most targets, in a leaf.
+        order: points along an edge of a surface; default: the order that ``digits`` needs.
+        q: most sources, and most targets, in a leaf; default: the fastest for the accuracy.
         interaction: laplace, 1 / (4 pi r), or yukawa, exp(-lambda r) / (4 pi r).
         parameter: yukawa's lambda.
-        threads: default: as many as the processors that this process may run on.
+        threads: number of threads; default: the CPUs on which this process may run.
 
     Raises:
         FmmInputError: the request cannot be computed.
@@ -66,7 +66,7 @@ def setup_for(
             f"interaction {interaction!r} is unknown; known: {', '.join(INTERACTIONS)}"
         )
     if not INTERACTIONS[interaction].homogeneous:
-        # The operators of a screened interaction exceed single precision's range.
+        # A screened interaction's operators exceed the range of single precision.
         asked = replace(asked, bits=64)
     if INTERACTIONS[interaction].needs_parameter:
         if parameter is None or not np.isfinite(parameter) or parameter < 0:
@@ -92,14 +92,14 @@ def setup_for(
 def evaluate(
     sources: Any, charges: Any, targets: Any = None, digits: float = 6, **options: Any
 ) -> np.ndarray:
-    """The potentials of charges at targets: the sum of G(|t - s|) q, r = 0 left out.
+    """The potentials of charges at targets: the sum of G(|t - s|) q without pairs at r = 0.
 
     Args:
         sources: (n, 3).
         charges: (n,), finite.
         targets: (m, 3); default: the sources.
         digits: relative L2 error at most 10^-digits.
-        options: of :func:`setup_for`.
+        options: the options of :func:`setup_for`.
 
     Returns:
         (m,), float64, or float32 with ``precision="single"``.
@@ -115,7 +115,7 @@ def evaluate(
 def evaluate_with_gradient(
     sources: Any, charges: Any, targets: Any = None, digits: float = 6, **options: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Like :func:`evaluate`: potentials (m,), and their gradients at the targets (m, 3)."""
+    """Potentials (m,) as of :func:`evaluate`, and their gradients at the targets (m, 3)."""
     method = prepare(sources, targets, digits, **options)
     potential, gradient = method.gradients(checked_charges(charges, method.n_sources))
     return _in_precision(potential, options), _in_precision(gradient, options)
@@ -129,7 +129,7 @@ def checked_charges(charges: Any, n: int) -> np.ndarray:
     """Charges as float64 (n,).
 
     Raises:
-        FmmInputError: another shape, or a charge that is not finite.
+        FmmInputError: the charges are not numbers, not finite, or have another shape.
     """
     try:
         given = np.asarray(charges, np.float64)

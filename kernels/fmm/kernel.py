@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 SEED = 0
 CHECKED = 100
-"""Targets whose potentials are compared with direct summation."""
+"""The number of targets whose potentials are compared with direct summation."""
 MOST_MARKED = 1000
-"""Evaluations of a run whose phases are marked. In longer runs, phases are too short to meter."""
+"""The most evaluations of a run whose phases are marked: of more, they are too short to meter."""
 
 
 class FmmParams(Params):
-    """What is evaluated, how accurately, and by how many threads."""
+    """The points, the accuracy, and the number of threads."""
 
     n: int = Field(ge=1)
     """points, which are both sources and targets"""
@@ -53,7 +53,7 @@ class FmmParams(Params):
 
 
 def count_phases(params: FmmParams) -> Mapping[str, Counts]:
-    """Phase -> operations of one evaluation, on the machine that a plan assumes: AVX-512.
+    """Phase -> operations of one evaluation on the machine that a plan assumes, with AVX-512.
 
     Raises:
         KernelError: the tree cannot be built.
@@ -62,7 +62,7 @@ def count_phases(params: FmmParams) -> Mapping[str, Counts]:
 
 
 def count_evaluation(params: FmmParams) -> Counts:
-    """Operations of one evaluation, on the machine that a plan assumes.
+    """Operations of one evaluation on the machine that a plan assumes.
 
     Raises:
         KernelError: the tree cannot be built.
@@ -83,10 +83,10 @@ def _count(params: FmmParams, machine: MachineModel) -> Mapping[str, Counts]:
 class PreparedFmm:
     """A prepared method, its charges, and the result of its last run.
 
-    ``places``: float64 (n, 3); ``charges``: float64 (n,), of all ranks; ``mine``: the slice of
-    them that this rank has; ``potentials``: float64, at these. ``share``: this rank's part of the
-    work, None where there is one rank. ``marked``: for each marked evaluation its begin in ns, its
-    phases' seconds, and its end in ns.
+    ``places``: float64 (n, 3) and ``charges``: float64 (n,), of all ranks; ``mine``: the slice of
+    this rank's points; ``potentials``: float64, at these points. ``share``: this rank's part of the
+    work, None with one rank. ``marked``: for each marked evaluation its begin in ns, its phases'
+    times in s, and its end in ns.
     """
 
     params: FmmParams
@@ -110,11 +110,11 @@ class PreparedFmm:
                 self.marked.append((begin_ns, lengths, time.monotonic_ns()))
 
     def marks(self) -> Sequence[Mark]:
-        """When each phase of the last run's first evaluations began and ended."""
+        """The begin and end of each phase of the last run's first evaluations."""
         marks = []
         for begin_ns, lengths, end_ns in self.marked:
             edges = [begin_ns + round(s * 1e9) for s in accumulate(lengths, initial=0.0)]
-            # Sorting the charges belongs to the first phase, sorting the results to the last.
+            # The first phase includes sorting the charges, the last one sorting the results.
             edges[-1] = end_ns
             marks += [
                 Mark(phase, a, b) for phase, a, b in zip(PHASES, edges[:-1], edges[1:], strict=True)
@@ -122,14 +122,14 @@ class PreparedFmm:
         return marks
 
     def counts(self) -> Counts:
-        """Operations of this rank in one evaluation, on this host."""
+        """This rank's operations in one evaluation, on this host."""
         machine = host_machine()
         if self.share is not None:
             return total_counts(phase_counts(self.share, machine))
         return total_counts(_count(self.params, machine))
 
     def check(self) -> None:
-        """Compare :data:`CHECKED` targets with direct summation."""
+        """Compare the potentials at :data:`CHECKED` targets with direct summation."""
         mine = self.places[self.mine]
         some = np.random.default_rng(SEED).permutation(len(mine))[:CHECKED]
         right = direct_sums(self.places, self.charges, mine[some])
@@ -149,7 +149,7 @@ class PreparedFmm:
 
 
 def direct_sums(sources: np.ndarray, charges: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Potentials by 1 / (4 pi r), pair by pair, r = 0 left out: float64 (targets,)."""
+    """The sums of q / (4 pi r) over all pairs with r > 0: float64 (targets,)."""
     sums = np.empty(len(targets))
     for i, place in enumerate(targets):
         r = np.linalg.norm(sources - place, axis=1)
@@ -159,7 +159,7 @@ def direct_sums(sources: np.ndarray, charges: np.ndarray, targets: np.ndarray) -
 
 
 def _prepare(params: FmmParams, team: Team) -> PreparedFmm:
-    """Raises :class:`KernelError` where the method cannot be compiled or memory is too small."""
+    """Prepare the method; :class:`KernelError`: the node or the request does not allow it."""
     try:
         # A plan must not import Numba.
         from kernels.fmm.interface import setup_for  # noqa: PLC0415
@@ -189,7 +189,7 @@ def _prepare(params: FmmParams, team: Team) -> PreparedFmm:
             potentials=np.empty(0),
             marked=[],
         )
-        # Compiles, so that nothing is compiled while the kernel is measured.
+        # Compile now, so that nothing is compiled while the kernel is measured.
         prepared.run(1)
     except FmmInputError as error:
         raise KernelError(str(error)) from None

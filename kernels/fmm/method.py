@@ -1,4 +1,4 @@
-"""The method: prepared once for its points, then charges in and potentials out.
+"""The method: prepared once for its points, then evaluated for charges.
 
 The phases in order (Choi & Vuduc 2016, section III; Ying, Biros & Zorin 2004, section 3.4):
 UP: P2M and M2M. X: P2L. V: M2L. DOWN: L2L and L2P. W: M2P. U: P2P.
@@ -39,11 +39,11 @@ from kernels.host.vectors import lanes_of
 from kernels.host.worker_threads import WorkerThreads
 
 MOST_EXPONENT = 60
-"""Charges up to 2^60, and from 2^-60, are computed as they are."""
+"""If the largest charge is within 2^-60 to 2^60, charges are not scaled."""
 
 
 def prepare_method(sources: np.ndarray, targets: np.ndarray | None, setup: Setup) -> Fmm:
-    """A method for sources and targets, float64 (n, 3); None where the targets are the sources."""
+    """A method for sources and targets, float64 (n, 3); ``targets`` None: the sources."""
     began = time.perf_counter()
     tree = build_octree(sources, targets, setup.q)
     took_s = time.perf_counter() - began
@@ -67,8 +67,8 @@ class Fmm:
         """Build lists and operators.
 
         ``targets``: None where they are the sources; ``part``: the part of the tree whose
-        potentials are computed, by default all of it. The sources then include those of other
-        parts that act on it directly.
+        potentials are computed, by default the whole tree. With a part, ``sources`` include the
+        sources of other parts that act on it directly.
         """
         self.seconds: dict[str, float] = {}
         began = time.perf_counter()
@@ -160,7 +160,7 @@ class Fmm:
     def evaluate(self, charges: np.ndarray) -> np.ndarray:
         """The potentials at the targets, including 1 / (4 pi): float64 (targets,), in their order.
 
-        ``charges``: float (sources,). Afterwards ``seconds`` has the time of each phase.
+        ``charges``: float (sources,). Also sets ``seconds``: phase -> time in s.
         """
         sums = np.zeros(self.targets.place.shape[1], self.dtype)
         unit = self._phases(charges, sums)
@@ -176,21 +176,21 @@ class Fmm:
         return scaled[0], np.ascontiguousarray(scaled[1:].T) / self.unit
 
     def _exchange(self, density: np.ndarray) -> None:
-        """Add the upward densities of other ranks; a single process has none to add."""
+        """Add the upward densities of other ranks; a single process adds none."""
 
     def _largest(self, charges: np.ndarray) -> float:
-        """The largest charge, without its sign."""
+        """The largest magnitude of a charge."""
         return float(np.abs(charges).max(initial=0.0))
 
     def _phases(self, charges: np.ndarray, sums: np.ndarray) -> float:
-        """Run all phases; the unit of the charges: 1, or a power of two where they or what follows
-        from them would leave single precision's range.
+        """Run all phases and return the unit of the charges: 1, or a power of two where they or
+        values computed from them would leave the range of single precision.
 
         ``sums``: potentials times the rule's unit, (slots,), or with gradients, (4, slots).
         """
         exponent = math.frexp(self._largest(charges))[1]
         unit = 1.0 if abs(exponent) <= MOST_EXPONENT else 2.0 ** (exponent - 1)
-        # A BLAS's own threads keep spinning after a product, on the cores that the loops need.
+        # A BLAS's threads keep spinning after a product, on the cores that the loops need.
         with self._blas.limit(limits=1, user_api="blas"), self._workers.awake():
             at = time.perf_counter()
             self.sources.local[3, self.sources.slot] = charges if unit == 1.0 else charges / unit
@@ -250,7 +250,7 @@ class Fmm:
         return np.zeros((len(self.tree), self.rings["inner"].shape[2]), self.dtype)
 
     def _up(self) -> np.ndarray:
-        """P2M, M2M: the upward equivalent densities of all nodes, (nodes, columns)."""
+        """The upward equivalent densities of all nodes, (nodes, columns), by P2M and M2M."""
         check, density = self._empty(), self._empty()
         self._to_surfaces(self.own_leaves, "outer", check)
         tree, n = self.tree, self.surface
@@ -270,7 +270,7 @@ class Fmm:
         check: np.ndarray,
         density: np.ndarray,
     ) -> None:
-        """The densities of a level's nodes from their check potentials."""
+        """Compute the densities of a level's nodes from their check potentials."""
         here, n = self.by_level[level], self.surface
         first, second = operators
 
@@ -280,7 +280,7 @@ class Fmm:
         self._workers.share(len(here), solve)
 
     def _by_octant(self, work: Callable[[int], np.ndarray]) -> list[np.ndarray]:
-        """``work(octant)`` of each octant, by all threads."""
+        """The result of ``work(octant)`` for each octant, computed by all threads."""
         products: dict[int, np.ndarray] = {}
         self._workers.share(
             CHILDREN, lambda a, b: products.update({o: work(o) for o in range(a, b)})
@@ -288,14 +288,14 @@ class Fmm:
         return [products[o] for o in range(CHILDREN)]
 
     def _x(self) -> np.ndarray:
-        """P2L: downward check potentials, (nodes, columns)."""
+        """The downward check potentials of P2L, (nodes, columns)."""
         check = self._empty()
         if len(self.x_pairs):
             self._to_surfaces(self.x_pairs, "inner", check)
         return check
 
     def _v(self, density: np.ndarray, check: np.ndarray) -> None:
-        """M2L: added to the downward check potentials."""
+        """Add the potentials of M2L to the downward check potentials."""
         parents = self.v_list
         if not parents.levels:
             return
@@ -314,7 +314,7 @@ class Fmm:
         self, density: np.ndarray, check: np.ndarray, kz0: int, kz1: int, x: np.ndarray,
         y: np.ndarray,
     ) -> None:  # fmt: skip
-        """Add the frequencies from ``kz0`` to ``kz1``; ``x``, ``y``: memory for their spectra."""
+        """Add the frequencies ``kz0`` to ``kz1``; ``x``, ``y``: memory for their spectra."""
         parents = self.v_list
         cosine, sine = self.waves.cosine, self.waves.sine
         cos_z, sin_z = v_fourier.last_axis(self.waves, kz0, kz1)
@@ -352,7 +352,7 @@ class Fmm:
         self._workers.share(parents.acted_on, backward)
 
     def _down(self, check: np.ndarray, sums: np.ndarray) -> None:
-        """L2L, L2P: the downward densities, and their potentials at the targets."""
+        """Compute the downward densities (L2L), and add their potentials at the targets (L2P)."""
         tree, n = self.tree, self.surface
         density = self._empty()
         for level in range(COARSEST, len(tree.levels) - 1):
@@ -366,12 +366,12 @@ class Fmm:
         self._from_surfaces(self.own_leaves, "outer", density, sums)
 
     def _w(self, density: np.ndarray, sums: np.ndarray) -> None:
-        """M2P."""
+        """Add the potentials of M2P to ``sums``."""
         if len(self.w_pairs):
             self._from_surfaces(self.w_pairs, "inner", density, sums)
 
     def _u(self, sums: np.ndarray) -> None:
-        """P2P."""
+        """Add the potentials of P2P to ``sums``."""
         s, t = self.sources, self.targets
         units = unit_of(self.rule), unit_of(self.exact_rule)
 
@@ -387,7 +387,7 @@ class Fmm:
         self._workers.share(len(self.near), p2p, parts=1)
 
     def _u_with_gradient(self, sums: np.ndarray) -> None:
-        """P2P, with the gradient."""
+        """Add the potentials and gradients of P2P to ``sums``."""
         s, t = self.sources, self.targets
 
         def p2p(first: int, last: int) -> None:

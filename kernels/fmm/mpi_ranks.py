@@ -1,15 +1,15 @@
 """The method on MPI ranks: points divided along the Z curve, local essential trees exchanged.
 
-Every rank knows the structure of the whole tree (cells and numbers of points), which is small. It
-has the points, densities and spectra only of its own leaves and of everything that acts on them
+Every rank has the structure of the whole tree (cells and numbers of points), which is small. It
+has the points, densities and spectra only of its leaves and of everything that acts on them
 (Warren & Salmon 1993; Lashuk et al. 2009):
 
-- sources of other ranks' leaves that touch its own leaves (U) or act on its cells (X);
-- upward densities of cells in the V and W lists of its own cells. P2M and M2M are linear, so each
-  rank computes the contribution of its own leaves to any cell, and the ranks that need the cell
-  add up the contributions. No rank waits until a coarser cell is complete.
+- sources of other ranks' leaves that touch its leaves (U) or act on its cells (X);
+- upward densities of cells in the V and W lists of its cells. P2M and M2M are linear, so each rank
+  computes the contribution of its leaves to any cell, and the ranks that need the cell add the
+  contributions. No rank waits until a coarser cell is complete.
 
-All ranks derive from the structure which rank needs which data, so no rank has to request any.
+All ranks derive from the structure which rank needs which data, so that no rank sends requests.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from kernels.fmm.tree.morton import MAX_LEVEL, morton_keys, sorted_order, spread
 from kernels.fmm.tree.octree import Octree
 
 FAR_COST = 8
-"""The cost of a point in the far phases, in surfaces that it acts on or that act on it."""
+"""The cost of a point in the far phases, as a number of surfaces with which it interacts."""
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """Rows sent to each rank and received from it: indices, rank after rank.
+    """The indices of the rows sent to each rank and received from it, rank after rank.
 
     ``send``, ``receive``: int64; ``send_counts``, ``receive_counts``: int64 (ranks,).
     """
@@ -48,7 +48,7 @@ class Exchange:
     receive_counts: np.ndarray
 
     def swap(self, comm: Any, rows: np.ndarray) -> np.ndarray:
-        """Send ``rows[send]``; returns the rows for ``receive``, in its order. Collective."""
+        """Send ``rows[send]``; returns the received rows in ``receive``'s order. Collective."""
         out = np.ascontiguousarray(rows[self.send])
         into = np.empty((len(self.receive), *rows.shape[1:]), rows.dtype)
         _swap(comm, out, self.send_counts, into, self.receive_counts)
@@ -58,7 +58,7 @@ class Exchange:
 def _swap(
     comm: Any, out: np.ndarray, out_counts: np.ndarray, into: np.ndarray, into_counts: np.ndarray
 ) -> None:
-    """Alltoallv of rows, counted in rows, so that the bytes may exceed the range of an int."""
+    """Alltoallv with counts in rows, so that the bytes may exceed the range of an int."""
     row_bytes = out.dtype.itemsize * int(np.prod(out.shape[1:], dtype=np.int64))
     kind = _bytes_type(row_bytes)
     try:
@@ -88,12 +88,12 @@ class RankedFmm(Fmm):
 
         Args:
             comm: an mpi4py communicator.
-            given: float64 (n, 3), any points, which are sources and targets; the rank that gives
-                a point need not be the one that owns it afterwards.
+            given: float64 (n, 3), any points, both sources and targets; the rank that gives a
+                point need not own it afterwards.
             setup: the same on all ranks.
 
         Raises:
-            FmmInputError: a rank would have no leaf. Raised on all ranks.
+            FmmInputError: a rank would have no leaf. All ranks raise it.
         """
         self.comm = comm
         rank, ranks = comm.Get_rank(), comm.Get_size()
@@ -126,7 +126,7 @@ class RankedFmm(Fmm):
         last = np.zeros(len(tree), np.int64)
         first[mine] = np.cumsum((tree.end - tree.begin)[mine]) - (tree.end - tree.begin)[mine]
         last[mine] = first[mine] + (tree.end - tree.begin)[mine]
-        # The leaves of this rank that others need, and theirs that this rank needs.
+        # The leaves of this rank that other ranks need, and other ranks' leaves that it needs.
         needed = [_needed_leaves(lists, owner, active[r], r) for r in range(ranks)]
         send = [mine[np.isin(mine, needed[r])] if r != rank else mine[:0] for r in range(ranks)]
         receive = [
@@ -175,7 +175,7 @@ class RankedFmm(Fmm):
 
     @property
     def messages(self) -> Messages:
-        """What this rank exchanges in an evaluation of potentials."""
+        """The messages of this rank in an evaluation of potentials."""
         return Messages(
             given=len(self._sorted),
             owned=self._here,
@@ -205,18 +205,18 @@ class RankedFmm(Fmm):
 
     def _exchange(self, density: np.ndarray) -> None:
         received = self._nodes.swap(self.comm, density)
-        # Several ranks contribute to a cell.
+        # Several ranks may contribute to a cell.
         np.add.at(density, self._nodes.receive, received)
 
     def _forth(self, given: np.ndarray) -> np.ndarray:
-        """Send rows of given points to the points' owners."""
+        """Send the rows of this rank's given points to the points' owners; returns its rows."""
         out = np.ascontiguousarray(given[self._sorted])
         into = np.empty((int(self._in_counts.sum()), *given.shape[1:]), given.dtype)
         _swap(self.comm, out, self._out_counts, into, self._in_counts)
         return into
 
     def _back(self, rows: np.ndarray) -> np.ndarray:
-        """Send rows of own points to the ranks that gave the points."""
+        """Send the rows of this rank's points to the ranks that gave them; returns its rows."""
         out = np.ascontiguousarray(rows[: self._here])
         into = np.empty((len(self._sorted), *rows.shape[1:]), rows.dtype)
         _swap(self.comm, out, self._in_counts, into, self._out_counts)
@@ -237,9 +237,9 @@ def _root_cube(comm: Any, given: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def _global_tree(comm: Any, keys: np.ndarray, corner: np.ndarray, size: float, q: int) -> Octree:
-    """The tree over all ranks' points, level by level from sums of counts; ``keys`` sorted.
+    """The tree over all ranks' points, built level by level from sums of counts. ``keys``: sorted.
 
-    ``begin`` and ``end`` count along the Z curve over all ranks.
+    Its ``begin`` and ``end`` count the points of all ranks along the Z curve.
     """
     from mpi4py import MPI  # noqa: PLC0415
 
@@ -297,7 +297,7 @@ def _global_tree(comm: Any, keys: np.ndarray, corner: np.ndarray, size: float, q
 
 
 def _interleaved(cells: np.ndarray) -> np.ndarray:
-    """The Morton keys of cells, int (n, 3), at their own level: uint64 (n,)."""
+    """The Morton keys of cells, int (n, 3), at the cells' level: uint64 (n,)."""
     keys = np.empty(len(cells), np.uint64)
     for i, (x, y, z) in enumerate(cells.tolist()):
         keys[i] = int(spread_bits(x)) | (int(spread_bits(y)) << 1) | (int(spread_bits(z)) << 2)
@@ -311,7 +311,7 @@ def _first_key(tree: Octree, node: int) -> int:
 
 
 def _owners(tree: Octree, lists: Lists, setup: Setup, ranks: int) -> np.ndarray:
-    """The rank of each leaf: sections of the Z curve with about the same work; -1: no leaf."""
+    """The rank of each leaf: sections of the Z curve with about equal work; -1: not a leaf."""
     count = tree.end - tree.begin
     cost = leaf_costs(tree, lists.near) + FAR_COST * surface_size(setup.order) * count
     leaves = tree.leaves[np.argsort(tree.begin[tree.leaves], kind="stable")]
@@ -323,7 +323,7 @@ def _owners(tree: Octree, lists: Lists, setup: Setup, ranks: int) -> np.ndarray:
 
 
 def _active(tree: Octree, owner: np.ndarray, ranks: int) -> np.ndarray:
-    """bool (ranks, nodes): the nodes that are, or have below them, a leaf of the rank."""
+    """bool (ranks, nodes): the leaves of each rank, and their ancestors."""
     active = owner[None, :] == np.arange(ranks)[:, None]
     for depth in range(len(tree.levels) - 2, 0, -1):
         nodes = np.arange(tree.levels[depth], tree.levels[depth + 1])
@@ -333,7 +333,7 @@ def _active(tree: Octree, owner: np.ndarray, ranks: int) -> np.ndarray:
 
 
 def _needed_leaves(lists: Lists, owner: np.ndarray, active: np.ndarray, rank: int) -> np.ndarray:
-    """Other ranks' leaves whose sources act directly on this rank's points or cells."""
+    """The leaves of other ranks whose sources act directly on this rank's points or cells."""
     one, two = lists.near.T
     leaf, node = lists.far.T
     acting = np.unique(
@@ -358,7 +358,7 @@ def _needed_nodes(
 
 
 def _spans(first: np.ndarray, last: np.ndarray, leaves: np.ndarray) -> np.ndarray:
-    """The numbers from ``first`` to ``last`` of each leaf, leaf after leaf."""
+    """The indices from ``first`` to ``last`` of each leaf, leaf after leaf."""
     count = (last - first)[leaves]
     ends = np.cumsum(count)
     return np.asarray(np.arange(int(count.sum())) - np.repeat(ends - count - first[leaves], count))

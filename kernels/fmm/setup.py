@@ -1,4 +1,4 @@
-"""What the method is prepared with: its setup, and a rank's part of the tree."""
+"""The setup of the method, and a rank's part of the tree."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What is computed, and how.
+    """The parameters of the method, for any points.
 
     ``order``: points along an edge of a surface. ``q``: most points in a leaf. ``dtype``: float32
     or float64, the type of the loops' numbers. ``steps``: Newton steps of 1 / r. ``nearest``: in
     sides of a leaf, the distance below which coordinates rounded in it are too inaccurate.
-    ``interaction``, ``parameter``: of
-    :data:`kernels.fmm.operators.interaction_kernels.INTERACTIONS`. ``threads``: how many compute.
+    ``interaction``, ``parameter``: see
+    :data:`kernels.fmm.operators.interaction_kernels.INTERACTIONS`. ``threads``: their number.
     """
 
     order: int
@@ -31,9 +31,9 @@ class Setup:
 
 @dataclass(frozen=True)
 class TreePart:
-    """A rank's part of the tree, bool (nodes,).
+    """A rank's part of the tree: two masks, bool (nodes,).
 
-    ``own``: the rank's leaves; ``active``: these and all their ancestors.
+    ``own``: the rank's leaves; ``active``: these leaves and all their ancestors.
     """
 
     own: np.ndarray

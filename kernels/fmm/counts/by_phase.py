@@ -1,4 +1,4 @@
-"""The operations of each phase: what its loops, products and passes over arrays execute."""
+"""The operations of each phase: those of its loops, products and passes over arrays."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kernels.fmm.distributions import points
 from kernels.kernel import Counts
 
 NEIGHBOURHOOD = 64
-"""Leaves that pass by before a leaf of the U phase is used again."""
+"""Leaves that the U phase processes before it uses a leaf again."""
 LINE_BYTES = 64
 INDEX_BYTES = 4
 
@@ -47,11 +47,11 @@ def evaluation_counts(
 ) -> Mapping[str, Counts]:
     """Counts by phase for the points of :func:`kernels.fmm.distributions.points` with seed 0.
 
-    ``q``: None for the default of :func:`kernels.fmm.prepare`. The counts are the same on every
-    host, unless ``machine`` is the host's.
+    ``q``: None for the default of :func:`kernels.fmm.prepare`. The counts depend on the host only
+    if ``machine`` is the host's.
 
     Raises:
-        kernels.fmm.FmmInputError: more digits than the precision has.
+        kernels.fmm.FmmInputError: the digits are outside the precision's range.
     """
     asked = accuracy(digits, precision)
     if q is None:
@@ -62,7 +62,7 @@ def evaluation_counts(
 
 
 def total_counts(phases: Mapping[str, Counts]) -> Counts:
-    """The counts of all phases together."""
+    """The sums of all phases' counts."""
     total: dict[str, float] = {}
     for counts in phases.values():
         for name, value in counts.items():
@@ -73,7 +73,7 @@ def total_counts(phases: Mapping[str, Counts]) -> Counts:
 def phase_counts(
     work: Work, machine: MachineModel = DEFAULT_MACHINE
 ) -> dict[str, dict[str, float]]:
-    """Phase -> class -> operations of one evaluation by one process, all threads together."""
+    """Phase -> class -> operations of one evaluation by one process with all its threads."""
     tallies = {phase: Tally(work.bits, machine.caches) for phase in PHASES}
     shape = Sizes(work, machine)
     _up(tallies["up"], shape)
@@ -86,7 +86,7 @@ def phase_counts(
 
 
 def _points_to_surfaces(tally: Tally, s: Sizes, leaf: np.ndarray, node: np.ndarray) -> None:
-    """P2M or P2L: the sources of leaves act on the check surfaces of nodes."""
+    """Count P2M or P2L: the sources of leaves act on the check surfaces of nodes."""
     n = s.sources[leaf]
     window = 4 * n * s.size
     s.one_way(tally, n, np.full(len(n), s.columns), FAR_STEPS[s.work.bits], window)
@@ -101,7 +101,7 @@ def _points_to_surfaces(tally: Tally, s: Sizes, leaf: np.ndarray, node: np.ndarr
 
 
 def _surfaces_to_points(tally: Tally, s: Sizes, leaf: np.ndarray, node: np.ndarray) -> None:
-    """L2P or M2P: the densities of nodes act on the targets of leaves."""
+    """Count L2P or M2P: the densities of nodes act on the targets of leaves."""
     n = s.targets[leaf]
     room = padded(n, s.lanes)
     window = np.full(len(n), 4 * s.columns * s.size)
@@ -128,7 +128,7 @@ def _solve(tally: Tally, s: Sizes, which: int) -> None:
 
 
 def _between_levels(tally: Tally, s: Sizes) -> None:
-    """M2M or L2L: one product for each octant and level, and adding its rows."""
+    """Count M2M or L2L: one product for each octant and level, and adding its rows."""
     tree, active = s.work.tree, s.work.active
     octant = tree.octants()
     for level, (a, b) in enumerate(pairwise(tree.levels)):
@@ -148,9 +148,9 @@ def _between_levels(tally: Tally, s: Sizes) -> None:
 
 
 def _up(tally: Tally, s: Sizes) -> None:
-    """P2M, M2M, the solution; before them the charges are copied into their slots.
+    """Count P2M, M2M, the solution, and before them copying the charges into their slots.
 
-    Ranks exchange charges before, and densities after.
+    Ranks exchange charges before these steps, and densities after them.
     """
     messages = s.work.messages
     if messages is not None:
@@ -167,7 +167,7 @@ def _up(tally: Tally, s: Sizes) -> None:
     _between_levels(tally, s)
     _solve(tally, s, 0)
     if messages is not None:
-        # Rows are gathered to be sent; received rows are added to those of their nodes.
+        # Rows are gathered for sending; received rows are added to their nodes' rows.
         rows = messages.rows_sent + messages.rows_received
         tally.ints(rows * (INDEXED_OPS + LOOP_OPS * s.columns / s.lanes))
         tally.moved((rows + messages.rows_received) * s.row_bytes, s.rows_bytes)
@@ -176,20 +176,20 @@ def _up(tally: Tally, s: Sizes) -> None:
 
 
 def _look_up(tally: Tally, s: Sizes, count: int) -> None:
-    """Gathering or scattering numbers in double precision by indices of 64 bits."""
+    """Count gathering or scattering double-precision numbers by 64-bit indices."""
     tally.ints(INDEXED_OPS * count)
     tally.moved(count * 3 * DOUBLE_BYTES, s.all_bytes)
 
 
 def _x(tally: Tally, s: Sizes) -> None:
-    """P2L, after the check potentials are set to 0."""
+    """Count P2L, and before it setting the check potentials to 0."""
     tally.moved(s.nodes * s.row_bytes, s.rows_bytes)
     if len(s.work.x_pairs):
         _points_to_surfaces(tally, s, *s.work.x_pairs.T)
 
 
 def _v(tally: Tally, s: Sizes) -> None:
-    """M2L: forward transforms, products at every frequency, backward transforms."""
+    """Count M2L: forward transforms, products at every frequency, backward transforms."""
     parents = s.work.v_list
     if not parents.levels:
         return
@@ -222,7 +222,7 @@ def _v(tally: Tally, s: Sizes) -> None:
     directions = sum(int((np.diff(starts) > 0).sum()) for starts in parents.starts)
     tally.flops(8.0 * CHILDREN * CHILDREN * pairs * frequencies)
     if interleaves_complex(s.work.bits, s.machine.vector_bytes):
-        # i times a column, once a group.
+        # i times a column, once per group.
         tally.flops(2.0 * CHILDREN * CHILDREN * groups * frequencies)
     matrix = 2 * CHILDREN * CHILDREN
     filled = float(frequencies * directions * matrix)
@@ -232,12 +232,12 @@ def _v(tally: Tally, s: Sizes) -> None:
     )  # fmt: skip
     table = 2.0 * frequencies * V_OFFSETS * s.size * len(parents.levels)
     tally.moved(table, s.all_bytes)
-    # At every frequency the matrices are filled, by offset, and all pairs are processed.
+    # At every frequency the matrices are filled by offset, and all pairs are processed.
     both = (len(parents) + 1 + parents.acted_on + 1) * spectrum
     once = directions * (matrix * s.size + INDEX_BYTES * matrix / 2) + 2.0 * INDEX_BYTES * pairs
     tally.moved(frequencies * once, once + 2 * V_OFFSETS * s.size + both)
     tally.moved(filled * s.size + frequencies * groups * matrix * s.size, matrix * s.size)
-    # Sources and targets of a group: three spectra, at their first use from a larger level.
+    # The sources and targets of a group: three spectra; their first use is from a larger level.
     first_use = float(frequencies * both)
     tally.moved(first_use, s.slab_bytes)
     again = frequencies * pairs * 3.0 * spectrum - first_use
@@ -262,7 +262,7 @@ def _v(tally: Tally, s: Sizes) -> None:
 
 
 def _grids(tally: Tally, s: Sizes, children: int, scratch: int) -> None:
-    """Scattering surfaces to grids, or gathering them, for each slab."""
+    """Count scattering surfaces to grids, or gathering them, for each slab."""
     numbers = len(s.slabs) * children * s.surface
     tally.ints(numbers * (LOOP_OPS + INDEXED_OPS))
     tally.moved(numbers * (s.size + DOUBLE_BYTES), scratch)
@@ -270,7 +270,7 @@ def _grids(tally: Tally, s: Sizes, children: int, scratch: int) -> None:
 
 
 def _down(tally: Tally, s: Sizes) -> None:
-    """L2L, the solution, L2P."""
+    """Count L2L, the solution, and L2P."""
     tally.moved(s.nodes * s.row_bytes, s.rows_bytes)
     _between_levels(tally, s)
     _solve(tally, s, 1)
@@ -278,7 +278,7 @@ def _down(tally: Tally, s: Sizes) -> None:
 
 
 def _w(tally: Tally, s: Sizes) -> None:
-    """M2P, and converting the sums from its unit to that of the U phase."""
+    """Count M2P, and converting the sums to the U phase's unit."""
     if len(s.work.w_pairs):
         _surfaces_to_points(tally, s, *s.work.w_pairs.T)
     tally.flops(s.slots)
@@ -287,7 +287,7 @@ def _w(tally: Tally, s: Sizes) -> None:
 
 
 def _u(tally: Tally, s: Sizes) -> None:
-    """P2P, and copying the sums into the user's order, on ranks also into the messages' order."""
+    """Count P2P, and copying the sums to the user's order, on ranks also to the messages' order."""
     near, work = s.work.near, s.work
     ns, nt = s.sources[near[:, 1]], s.targets[near[:, 0]]
     what = near[:, 2]
@@ -296,7 +296,7 @@ def _u(tally: Tally, s: Sizes) -> None:
     both, one, itself = (what == k for k in (BOTH_WAYS, ONE_WAY, ITSELF))
     s.both_ways(tally, vectors_s[both], nt[both], window[both])
     s.masked(tally, ns[one], vectors_t[one], work.bits, work.steps, window[one])
-    # A leaf on itself: each vector on itself, then both ways with all following vectors.
+    # A leaf on itself: each vector acts on itself, then both ways with all following vectors.
     n, v = ns[itself], vectors_s[itself]
     s.masked(tally, n, np.ones_like(n), work.bits, work.steps, window[itself])
     longest = int(v.max(initial=0))
@@ -308,7 +308,7 @@ def _u(tally: Tally, s: Sizes) -> None:
         wide = s.machine.vector_bytes // DOUBLE_BYTES
         s.masked(tally, again[0], -(-again[1] // wide), 64, EXACT_STEPS, 96 * again[0])
         tally.flops(again[1], wide=True)
-    # The targets relative to the source leaf's centre; then adding the sums of both leaves.
+    # Copying the targets relative to the source leaf's centre; then adding both leaves' sums.
     apart = ~itself
     around = NEIGHBOURHOOD * float(padded(nt, s.lanes).mean()) * s.slot_bytes
     s.seen_from(tally, nt[apart], window[apart], around)

@@ -1,4 +1,4 @@
-"""The operations of the compiled loops, and the sizes that they follow from."""
+"""The operations of the compiled loops, and the sizes on which they depend."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from kernels.host.exp_series import EXP_TERMS
 DISTANCE_FLOPS = 8
 """Three differences and the sum of their squares."""
 MASK_OPS = 5
-"""Lane by lane, of a pair that may coincide: a comparison, three selections, a minimum."""
+"""Operations per lane of a pair that may coincide: a comparison, three selections, a minimum."""
 
 
 def padded(count: Any, lanes: int) -> Any:
-    """The slots of ``count`` points in whole vectors."""
+    """The number of slots of ``count`` points in whole vectors."""
     return -(-count // lanes) * lanes
 
 
 class Sizes:
-    """The sizes that several phases need, from a work and a machine."""
+    """The sizes that several phases need, for a work and a machine."""
 
     def __init__(self, work: Work, machine: MachineModel) -> None:
         self.work, self.machine = work, machine
@@ -52,10 +52,10 @@ class Sizes:
         self.slots = (
             int(padded(self.targets[leaves], self.lanes).sum()) + SPARE_VECTORS * self.lanes
         )
-        # A slot has coordinates, coordinates in its leaf with its charge, and a sum.
+        # A slot holds coordinates, coordinates in its leaf with its charge, and a sum.
         self.slot_bytes = 3 * DOUBLE_BYTES + 5 * self.size
         self.row_bytes = self.columns * self.size
-        # Densities and check potentials, which are read and written alternately.
+        # Densities and check potentials, which the phases read and write alternately.
         self.rows_bytes = 2 * self.nodes * self.row_bytes
         self.level_sizes = np.add.reduceat(work.active, tree.levels[:-1], dtype=np.int64)
         self.slabs = slabs(work.order, len(work.v_list), self.size)
@@ -68,10 +68,10 @@ class Sizes:
         self.all_bytes = points + self.rows_bytes + planes * spectra + tables
 
     def value_flops(self, steps: int, bits: int) -> int:
-        """Flops of G(r) from r^2: the estimate, its Newton steps, and the interaction's own."""
+        """Flops of G(r) from r^2: the estimate, its Newton steps, and the interaction's flops."""
         flops = self.machine.estimate_flops(bits)
         homogeneous = self.work.interaction == "laplace"
-        # y (3 - r^2 y^2) / 2; the last step's half is left out where G is homogeneous.
+        # y (3 - r^2 y^2) / 2; the last step omits the factor 1 / 2 where G is homogeneous.
         flops += 5 * steps - (1 if steps and homogeneous else 0)
         if self.work.interaction == "yukawa":
             # r, lambda r, the result, and exp: log2, two for ln 2, the series, the power.
@@ -79,7 +79,7 @@ class Sizes:
         return flops
 
     def one_way(self, tally: Tally, n: Any, t1: Any, steps: int, window: Any) -> None:
-        """``act_one_way``: n sources on t1 targets, arrays over calls."""
+        """Count ``act_one_way``: n sources on t1 targets, arrays over calls."""
         vectors = -(-t1 // self.lanes)
         blocks = vectors // self.block + vectors % self.block
         pairs = vectors * self.lanes * n
@@ -90,7 +90,7 @@ class Sizes:
     def masked(
         self, tally: Tally, n: Any, vectors: Any, bits: int, steps: int, window: Any
     ) -> None:
-        """``act_one_way_masked``: n sources on ``vectors`` vectors of targets."""
+        """Count ``act_one_way_masked``: n sources on ``vectors`` vectors of targets."""
         size = bits // 8
         lanes = self.machine.vector_bytes // size
         blocks = vectors // self.block + vectors % self.block
@@ -101,19 +101,19 @@ class Sizes:
         tally.moved((blocks * n * 4 + vectors * lanes * 5) * size, window)
 
     def both_ways(self, tally: Tally, vectors: Any, t: Any, window: Any) -> None:
-        """``act_both_ways``: ``vectors`` vectors of sources and t targets."""
+        """Count ``act_both_ways``: ``vectors`` vectors of sources and t targets."""
         tiles = t // self.tile + t % self.tile
         pair_flops = DISTANCE_FLOPS + self.value_flops(self.work.steps, self.work.bits) + 4
-        # Every target's sum is added up over the lanes, and added to the previous sum.
+        # Every target's lanes are summed, and added to its previous sum.
         tally.flops(vectors * self.lanes * t * pair_flops + t * self.lanes)
         tally.ints(LOOP_OPS * tiles * vectors + vectors * self.lanes * t)
         vector = tiles * vectors * self.machine.vector_bytes
         tally.moved(5 * vector, window)
-        # A vector of sums is stored where it was just loaded; targets stay in the first level.
+        # A vector of sums is stored right after its load; targets stay in the first level.
         tally.moved(vector + 6 * t * self.size, 0)
 
     def seen_from(self, tally: Tally, n: Any, window: Any, first: Any) -> None:
-        """``seen_from``: copies of n points relative to another centre, with charges."""
+        """Count ``seen_from``: copies of n points relative to another centre, with charges."""
         tally.flops(3 * n, wide=True)
         tally.ints(LOOP_OPS * 4 * np.ceil(n / self.lanes))
         tally.moved(n * (3 * DOUBLE_BYTES + self.size), first)
@@ -123,7 +123,7 @@ class Sizes:
 def count_product(
     tally: Tally, s: Sizes, calls: float, shape: tuple[int, int], width: int, scratch: int
 ) -> None:
-    """``_times``: products of matrices of a shape with ``width`` columns, 8 at a time."""
+    """Count ``_times``: products of matrices of a shape with ``width`` columns, 8 at a time."""
     rows, inner = shape
     blocks = rows // TRANSFORM_ROWS + rows % TRANSFORM_ROWS
     tally.flops(calls * 2 * rows * inner * width)
@@ -135,7 +135,7 @@ def count_product(
 def count_two_products(
     tally: Tally, s: Sizes, calls: float, shape: tuple[int, int], width: int, scratch: int
 ) -> None:
-    """``_times_both``: the sums of two such products, the second with a sign."""
+    """Count ``_times_both``: sums of two products as in ``_times``, the second with a sign."""
     rows, inner = shape
     blocks = rows // TRANSFORM_ROWS + rows % TRANSFORM_ROWS
     tally.flops(calls * (4 * rows * inner * width + blocks * inner * width))

@@ -1,4 +1,4 @@
-"""The machine that operations are counted for: its vectors and its caches."""
+"""The machine for which operations are counted: its vectors and caches."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class MachineModel:
-    """The properties of a machine that the counts depend on.
+    """The properties of a machine on which the counts depend.
 
-    ``vector_bytes``: bytes of a vector; ``registers``: how many vector registers there are, which
-    the loops' tiles depend on; ``estimate_bits``: bits of the estimate of 1 / sqrt(x) in single
-    and in double precision, 23 and 52 where there is none; ``caches``: (class, bytes) of each
-    cache that one thread has, the smallest first. The defaults are AVX-512 and the private caches
-    of a server's core.
+    ``vector_bytes``: bytes of a vector; ``registers``: number of vector registers, which determines
+    the loops' tiles; ``estimate_bits``: bits of the estimate of 1 / sqrt(x) in single and in double
+    precision, 23 and 52 without an estimate; ``caches``: (class, bytes) of each cache that one
+    thread uses, the smallest first. The defaults are AVX-512 and the private caches of a server's
+    core.
     """
 
     vector_bytes: int = 64
@@ -22,19 +22,19 @@ class MachineModel:
     caches: tuple[tuple[str, int], ...] = (("l1", 32 << 10), ("l2", 1 << 20))
 
     def estimate_flops(self, bits: int) -> int:
-        """Flops of 1 / sqrt(x) before any Newton step."""
+        """The flops of 1 / sqrt(x) before any Newton step."""
         return 1 if self.estimate_bits[bits == 64] < 23 else 2
 
 
 DEFAULT_MACHINE = MachineModel()
-"""What a plan counts for, so that its counts are the same on every host."""
+"""The machine that a plan assumes, so that its counts are the same on every host."""
 
 
 def host_machine() -> MachineModel:
-    """The machine that Numba compiles for here, with its own caches.
+    """This host with its caches, as Numba compiles for it.
 
     Raises:
-        kernels.kernel.KernelError: its caches cannot be read.
+        kernels.kernel.KernelError: the host's caches cannot be read.
     """
     from kernels.host.caches import read_caches  # noqa: PLC0415
     from kernels.host.vectors import HOST, estimate_bits  # noqa: PLC0415

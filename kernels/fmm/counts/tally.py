@@ -1,4 +1,4 @@
-"""Adding up the operations of one phase, by class."""
+"""The sums of the operations of one phase, by class."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 LOOP_OPS = 3
-"""Integer operations of one pass of a loop: advance, compare, jump."""
+"""Integer operations of one pass of a loop: increment, compare, jump."""
 INDEXED_OPS = 2
 """Integer operations of one look-up: scale the index, add it to the address."""
 BLAS_TILE, BLAS_LOADS = 128, 24
-"""Results that a BLAS keeps in registers (16 x 8), and what it loads to update them."""
+"""Results that a BLAS keeps in registers (16 x 8), and numbers that it loads to update them."""
 
 
 @dataclass
@@ -28,22 +28,22 @@ class Tally:
     totals: dict[str, float] = field(default_factory=dict)
 
     def flops(self, count: Any, wide: bool = False) -> None:
-        """Flops of the loops' type, or of double precision where ``wide``."""
+        """Add flops of the loops' type, or of double precision with ``wide``."""
         self._add("dp" if wide or self.bits == 64 else "sp", count)
 
     def ints(self, count: Any) -> None:
-        """Integer operations."""
+        """Add integer operations."""
         self._add("int", count)
 
     def moved(self, count: Any, window: Any) -> None:
-        """Bytes that are served by the smallest level that holds ``window`` bytes."""
+        """Add bytes that the smallest level serves that holds ``window`` bytes."""
         amount, last = np.broadcast_arrays(np.asarray(count, np.float64), window)
         level = np.searchsorted([size for _, size in self.caches], last)
         for i, name in enumerate([*(name for name, _ in self.caches), "dram"]):
             self._add(name, amount[level == i])
 
     def product(self, m: Any, k: int, n: int) -> None:
-        """A BLAS product of (m, k) and (k, n)."""
+        """Add a BLAS product of (m, k) and (k, n) matrices."""
         size = self.bits // 8
         rows = np.asarray(m, np.float64)
         updates = rows * k * n
@@ -55,7 +55,7 @@ class Tally:
         self.moved(once, operands)
 
     def counts(self) -> dict[str, float]:
-        """Class -> operations, without the classes that have none."""
+        """Class -> operations, of the classes with any."""
         return {name: value for name, value in self.totals.items() if value}
 
     def _add(self, name: str, count: Any) -> None:

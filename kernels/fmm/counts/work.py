@@ -1,4 +1,4 @@
-"""The work of one evaluation: tree, lists and accuracy, without charges."""
+"""The work of one evaluation: the tree, lists and accuracy, without charges."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Messages:
-    """What one of several MPI ranks exchanges in an evaluation: numbers of charges and of rows.
+    """The numbers of charges and rows that an MPI rank exchanges in an evaluation.
 
-    ``given``: charges that it gives and potentials that it gets back; ``owned``: charges of the
-    points in its leaves. ``sent``: those of them that other ranks need; ``received``: charges of
-    other ranks' leaves. ``rows_sent``, ``rows_received``: a node's upward densities each.
+    ``given``: charges that the rank gives, and potentials that it receives for them; ``owned``:
+    charges of the points in its leaves. ``sent``: owned charges sent to other ranks; ``received``:
+    charges of other ranks' leaves. ``rows_sent``, ``rows_received``: rows of upward densities.
     """
 
     given: int
@@ -36,15 +36,15 @@ class Messages:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What one process evaluates: all of a tree, or a rank's part of it.
+    """The work of one process in an evaluation: a whole tree, or a rank's part of it.
 
     ``tree``, ``v_list``, ``w_pairs`` and ``x_pairs``: as in :class:`kernels.fmm.method.Fmm`;
     ``near``: int32 (n, 3), the pairs of leaves of all threads. ``own``, ``active``: as in
-    :class:`kernels.fmm.method.TreePart`; ``leaves``: the leaves whose points the process holds,
-    its own and those of other ranks that act on it directly. ``order``: points along an edge of a
-    surface. ``bits``: 32 or 64, of a number in the loops; ``steps``: Newton steps of near pairs;
-    ``ranks``: for each level the singular values that the upward and the downward solution keep.
-    ``coincident``: all points lie at one place. ``messages``: None where there is one process.
+    :class:`kernels.fmm.setup.TreePart`; ``leaves``: the leaves whose points the process holds, the
+    rank's leaves and other ranks' leaves that act on it directly. ``order``: points along an edge
+    of a surface. ``bits``: 32 or 64, of a number in the loops; ``steps``: Newton steps of near
+    pairs; ``ranks``: for each level the numbers of singular values in the upward and the downward
+    solution. ``coincident``: all points coincide. ``messages``: None with one process.
     """
 
     tree: Octree
@@ -65,7 +65,7 @@ class Work:
 
 
 def work_of(method: Fmm, messages: Messages | None = None) -> Work:
-    """What a prepared method evaluates; ``messages``: of a rank of several."""
+    """The work of a prepared method; ``messages``: of a rank of several."""
     holds = [points.end > points.begin for points in (method.sources, method.targets)]
     return Work(
         tree=method.tree,
@@ -88,8 +88,8 @@ def work_of(method: Fmm, messages: Messages | None = None) -> Work:
 def planned_work(
     places: np.ndarray, q: int, order: int, bits: int, steps: int, threads: int
 ) -> Work:
-    """What :class:`kernels.fmm.method.Fmm` will evaluate for ``places``, float64 (n, 3)."""
-    # A plan imports this module, and must not import Numba before it has to count.
+    """The work of :class:`kernels.fmm.method.Fmm` for the points ``places``, float64 (n, 3)."""
+    # A plan imports this module, and must not import Numba until it counts.
     from kernels.fmm.phases.u_schedule import share_pairs  # noqa: PLC0415
     from kernels.fmm.tree.lists import build_lists  # noqa: PLC0415
     from kernels.fmm.tree.octree import build_octree  # noqa: PLC0415
@@ -116,7 +116,7 @@ def planned_work(
 
 @lru_cache(maxsize=64)
 def solution_ranks(order: int, bits: int) -> tuple[int, int]:
-    """Singular values that Laplace's upward and downward solutions keep.
+    """The numbers of singular values in Laplace's upward and downward solutions.
 
     See :mod:`kernels.fmm.operators.translation_matrices`.
     """

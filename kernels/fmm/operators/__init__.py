@@ -1,1 +1,1 @@
-"""The operators: interaction kernels, equivalent and check surfaces, and the matrices."""
+"""The operators: interaction kernels, equivalent and check surfaces, and matrices."""

@@ -1,10 +1,9 @@
-"""A cache on disk for the part of the operators that is slow to compute.
+"""A cache on disk for the singular value decompositions, the slow part of the operators.
 
-That part is the singular value decompositions. There is one file for each interaction, order and
-precision, in the directory that ``CAMPAIGN_FMM_CACHE`` names, by default ``dvfs-campaign/fmm`` in
-the user's cache directory. Its arrays have checksums, so that a damaged file is detected, computed
-again and replaced. Its name contains a version. Where the directory cannot be written, nothing is
-kept.
+Each interaction, order and precision has one file, in the directory that ``CAMPAIGN_FMM_CACHE``
+names, by default ``dvfs-campaign/fmm`` in the user's cache directory. The arrays have checksums, so
+that a damaged file is detected, computed again and replaced. The file's name contains a version.
+Where the directory is not writable, nothing is stored.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ import numpy as np
 from dvfs.files import write_kept
 
 VERSION = 1
-"""The version of the files' content: to be increased with every change of surfaces, of the
+"""The version of the files' content: increase it with every change of the surfaces, of the
 smallest singular value, or of the layout."""
 
 DAMAGED = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
-"""The errors of reading a damaged archive: no directory, or members with a wrong checksum."""
+"""The errors of a missing or damaged archive: no central directory, wrong checksums of members."""
 
 
 def cache_directory() -> Path:
@@ -38,7 +37,7 @@ def cache_directory() -> Path:
 
 
 def cached(name: str, compute: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """The arrays of ``compute()``, read from the file of ``name`` if that is undamaged."""
+    """The arrays of ``compute()``, from the file of ``name`` if it is undamaged."""
     path = cache_directory() / f"{name}-v{VERSION}.npz"
     with contextlib.suppress(*DAMAGED), np.load(path, allow_pickle=False) as file:
         return {key: file[key] for key in file.files}

@@ -2,7 +2,7 @@
 
 An interaction is radial: G(r). For the loops it is emitted as vector instructions that compute it
 from r^2; for operators and checks it is a NumPy function of r. Laplace is 1 / (4 pi r), Yukawa
-(screened Coulomb) is exp(-lambda r) / (4 pi r). The loops leave out the factor 1 / (4 pi).
+(screened Coulomb) is exp(-lambda r) / (4 pi r). The loops omit the factor 1 / (4 pi).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Interaction:
     """A radial interaction kernel.
 
     ``values``: G(r) without 1 / (4 pi), from an array of distances and the parameter. ``emit``:
-    the same as a vector, from r^2, 1 / r and the parameter. ``emit_slope``: G'(r) / r, from
+    emits this as a vector, from r^2, 1 / r and the parameter. ``emit_slope``: emits G'(r) / r, from
     1 / r^2, 1 / r, G and the parameter. ``homogeneous``: whether G(s r) = G(r) / s, so that all
-    levels can use one set of operators.
+    levels share one set of operators.
     """
 
     values: Callable[[np.ndarray, float], np.ndarray]
@@ -71,7 +71,7 @@ INTERACTIONS = {
 @static
 @dataclass(frozen=True)
 class Rule:
-    """How a loop is compiled: for which interaction, and how accurately.
+    """The interaction and the accuracy for which a loop is compiled.
 
     ``steps``: Newton steps after the processor's estimate of 1 / sqrt(x). A loop that takes a
     rule is compiled once for each rule.
@@ -86,10 +86,10 @@ class Rule:
 
 
 def emit_values(v: Vectors, rule: Rule, r2s: list[Any], parameter: Any) -> list[Any]:
-    """G of several r^2, times :func:`unit_of` the rule: estimates of 1 / r and their Newton steps.
+    """Emit G of several r^2 times the rule's :func:`unit_of`: Newton steps from estimates of 1 / r.
 
-    A step is y (3 - r^2 y^2) / 2. Where the interaction is homogeneous, the last step's 1 / 2 is
-    left out and applied to the sums. Each operation is emitted for all r^2 before the next: the
+    A step is y (3 - r^2 y^2) / 2. Where the interaction is homogeneous, the last step omits the
+    1 / 2, which is applied to the sums. Each operation is emitted for all r^2 before the next: the
     compiler keeps this order, in which neighbouring instructions are independent.
     """
     interaction = INTERACTIONS[rule.interaction]
@@ -106,7 +106,7 @@ def emit_values(v: Vectors, rule: Rule, r2s: list[Any], parameter: Any) -> list[
 
 
 def emit_value_and_slope(v: Vectors, rule: Rule, r2: Any, parameter: Any) -> tuple[Any, Any]:
-    """G and G'(r) / r from r^2, without a factor left out."""
+    """Emit G and G'(r) / r from r^2, with all factors of the Newton steps."""
     interaction = INTERACTIONS[rule.interaction]
     y = v.rsqrt_estimate(r2)
     for _ in range(rule.steps):
@@ -116,5 +116,5 @@ def emit_value_and_slope(v: Vectors, rule: Rule, r2: Any, parameter: Any) -> tup
 
 
 def unit_of(rule: Rule) -> float:
-    """The ratio of a loop's sums to the potentials: 2 where a factor 1 / 2 is left out."""
+    """The ratio of a loop's sums to the potentials: 2 where a factor 1 / 2 is omitted."""
     return 2.0 if rule.steps and INTERACTIONS[rule.interaction].homogeneous else 1.0

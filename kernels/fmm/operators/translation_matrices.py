@@ -4,12 +4,12 @@ The operators of a kernel-independent FMM (Ying, Biros & Zorin 2004, section 3.2
 half side h, lengths are in units of h and charges unchanged, so that G_h(r) = h G(h r):
 
 - up_solve: from upward check potentials to upward equivalent densities, the truncated
-  pseudo-inverse of the matrix from densities to check potentials. It is kept as two factors that
-  are applied one after the other: their product would lose the digits of the small singular values
+  pseudo-inverse of the matrix from densities to check potentials. It is stored as two factors that
+  are applied in turn: their product would lose the digits of the small singular values
   (Malhotra & Biros 2015, section 2.2);
 - down_solve: the same downward;
 - m2m, l2l: by octant, from a child's equivalent densities to its parent's check potentials, and
-  from a parent's to its child's;
+  from a parent's densities to its child's check potentials;
 - table: the spectra of the translations of the V phase (M2L), by offset.
 
 A homogeneous interaction (Laplace) has one set for all levels.
@@ -30,14 +30,14 @@ from kernels.fmm.operators.interaction_kernels import INTERACTIONS
 from kernels.fmm.operators.surfaces import INNER, OUTER, surface_points
 
 FAINT = 100.0
-"""A screened interaction between cells that do not touch is taken as 0 where half a cell's side is
-longer than so many decay lengths: it is then less than exp(-200) of its value at one decay
+"""A screened interaction between cells that do not touch is set to 0 where half a cell's side is
+longer than this number of decay lengths: it is then less than exp(-200) of its value at one decay
 length."""
 
 
 @dataclass(frozen=True)
 class Operators:
-    """One level's operators; rows of densities or potentials are multiplied from the left.
+    """The operators of one level; rows of densities or potentials multiply them from the left.
 
     ``up_solve``, ``down_solve``: two factors (n, r) and (r, n); ``m2m``, ``l2l``: (8, n, n), by
     octant; ``table``: (frequencies, 2, 344), real and imaginary by offset, the last 0.
@@ -54,9 +54,9 @@ class Operators:
 def build_operators(
     interaction: str, order: int, dtype: Any, half: float = 1.0, parameter: float = 0.0
 ) -> Operators:
-    """The operators of order p for cells of half side ``half``, kept in this process.
+    """The operators of order p for cells of half side ``half``, cached in this process.
 
-    The solutions of a homogeneous interaction, the same for all cells, are kept on disk too.
+    The solutions of a homogeneous interaction, the same for all cells, are also cached on disk.
     """
     kernel = INTERACTIONS[interaction]
     faint = parameter * half > FAINT
@@ -77,7 +77,7 @@ def build_operators(
     solved = cached(name, solve) if homogeneous else solve()
     octants = np.array([[o & 1, o >> 1 & 1, o >> 2] for o in range(CHILDREN)]) - 0.5
     m2m = np.stack([matrix(outer, inner / 2 + at).T for at in octants])
-    # 0.5: the child's potentials in its own unit, h / 2.
+    # 0.5: the child's potentials are in the child's unit, h / 2.
     l2l = np.stack([0.5 * matrix(inner / 2 + at, outer).T for at in octants])
     return Operators(
         (solved["up_first"], solved["up_second"]),
@@ -91,8 +91,8 @@ def build_operators(
 def _solve(matrix: np.ndarray, dtype: Any) -> dict[str, np.ndarray]:
     """The factors of both solutions, for rows: check @ first @ second = densities.
 
-    ``matrix``: upward check from upward equivalent; its transpose is the downward one. Singular
-    values below :data:`SMALLEST_SINGULAR` of the largest are left out.
+    ``matrix``: from upward equivalent densities to upward check potentials; the downward matrix is
+    its transpose. Singular values up to :data:`SMALLEST_SINGULAR` times the largest are omitted.
     """
     u, size, vt = np.linalg.svd(matrix)
     used = size > SMALLEST_SINGULAR[8 * np.dtype(dtype).itemsize] * size[0]
@@ -108,7 +108,7 @@ def _solve(matrix: np.ndarray, dtype: Any) -> dict[str, np.ndarray]:
 
 def _table(order: int, dtype: Any, values: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     p, n = order, 2 * order - 1
-    # Offsets of grid points, 0 to p - 1 and then -(p - 1) to -1, in units of the spacing.
+    # Offsets of grid points in spacings: 0 to p - 1, then -(p - 1) to -1; scaled to half sides.
     step = 2 * INNER / (p - 1) * np.concatenate([np.arange(p), np.arange(1 - p, 0)])
     table = np.zeros((p * n * n, 2, V_OFFSETS), dtype)
     for at in range(V_REACH**3):

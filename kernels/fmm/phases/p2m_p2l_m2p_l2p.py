@@ -1,4 +1,4 @@
-"""Between points and surfaces: P2M and P2L (to surfaces), M2P and L2P (from surfaces)."""
+"""The steps between points and surfaces: P2M and P2L (to), M2P and L2P (from surfaces)."""
 
 # mypy: disable-error-code="no-untyped-def"
 
@@ -22,11 +22,11 @@ def to_surfaces(
     """Add the potentials of a leaf's sources at a node's check surface: P2M, P2L.
 
     Args:
-        rule: of the loops.
-        pairs: int32 (n, 2), leaf and node; those from ``first`` to ``last`` are computed.
+        rule: the loops' rule.
+        pairs: int32 (n, 2), leaf and node; the pairs from ``first`` to ``last`` are computed.
         place, local, begin, end: the sources' :class:`kernels.fmm.tree.layout.PointLayout`.
         centres: float64 (nodes, 3); ``level``: int (nodes,).
-        rings: (levels, 4, columns), the surface of each level's cells, in its own vectors.
+        rings: (levels, 4, columns), the surface of each level's cells, padded to whole vectors.
         check: (nodes, columns), added to: potentials times the rule's unit.
         most: slots of the largest leaf.
         parameter: of the interaction.
@@ -50,7 +50,7 @@ def to_surfaces(
 
 @njit(nogil=True, cache=True)
 def _place_surface(ring, density, source):
-    """Make sources of a surface's points and a node's densities."""
+    """Copy a surface's points and a node's densities to ``source``."""
     for axis in range(3):
         copy(ring[axis], source[axis])
     copy(density, source[3])
@@ -63,8 +63,8 @@ def from_surfaces(
 ):  # fmt: skip
     """Add the potentials of a node's equivalent densities at a leaf's targets: M2P, L2P.
 
-    Args: as for :func:`to_surfaces`, with the targets' layout. ``density``: (nodes, columns), of
-    which the first ``surface`` are used; ``sums``: (slots,), added to.
+    Args: as for :func:`to_surfaces`, with the targets' layout. ``density``: (nodes, columns), whose
+    first ``surface`` columns are used; ``sums``: (slots,), added to.
     """
     lanes = VECTOR_BYTES // local.itemsize
     seen = np.zeros((4, most), local.dtype)
@@ -90,7 +90,7 @@ def gradients_from_surfaces(
     rule, pairs, first, last, place, local, begin, end, centres, level, rings, density, surface,
     sums, most, parameter,
 ):  # fmt: skip
-    """Like :func:`from_surfaces`; ``sums`` (4, slots): potentials and gradients, no factor."""
+    """Like :func:`from_surfaces`; ``sums`` (4, slots): potentials and gradients, unscaled."""
     lanes = VECTOR_BYTES // local.itemsize
     seen = np.zeros((4, most), local.dtype)
     source = np.zeros((4, rings.shape[2]), local.dtype)

@@ -2,18 +2,19 @@
 
 There are two kinds of loop. :func:`act_both_ways` computes the potentials of two sets of points at
 each other, each distance once (Newton's third law): a tile of targets stays in registers while the
-sources pass by in vectors, whose own sums are loaded and stored. :func:`act_one_way` holds vectors
-of targets in registers and passes over the sources one by one, which is fast for few sources too.
+loop passes over vectors of sources, and loads and stores the sources' sums. :func:`act_one_way`
+holds vectors of targets in registers and passes over single sources, which is fast for few sources
+too.
 
 Coordinates are relative to the centre of a nearby cell, so that single precision suffices for few
-digits. It does not suffice for two points that nearly coincide: the loops return the smallest r^2
-that they found, and the caller computes such a pair of leaves again in double precision.
+digits. It does not suffice for two points that nearly coincide: the loops return the smallest r^2,
+and the caller computes such a pair of leaves again in double precision.
 
 Arrays, all of one type: ``s`` (4, room) and ``t`` (4, room) hold x, y, z and charge. They are read
-in whole vectors (``t`` of the one-way loops in blocks of vectors), also beyond the last point,
-where charges are 0. ``sum_s``, ``sum_t`` (room,) are added to: potentials times
+in whole vectors (``t`` of the one-way loops in blocks of vectors), also after the last point, where
+charges are 0. ``sum_s``, ``sum_t`` (room,) are added to: potentials times
 :func:`kernels.fmm.operators.interaction_kernels.unit_of`. ``met`` (2, lanes): the smallest r^2,
-and the number of pairs at r = 0 where a loop leaves them out.
+and the number of pairs at r = 0 where a loop omits them.
 """
 
 # mypy: disable-error-code="no-untyped-def,attr-defined,call-arg"
@@ -41,7 +42,7 @@ def _at(builder: ir.IRBuilder, start: Any, offset: int) -> Any:
 
 
 def _squares(v: Vectors, held: list[list[Any]], source: list[Any]) -> list[Any]:
-    """r^2 of a source and each of the targets held, operation by operation for all of them."""
+    """r^2 of a source and each target in ``held``; each operation is emitted for all targets."""
     # From z to x, so that z is the innermost term of the sum.
     apart = [v.sub(target[2], source[2]) for target in held]
     r2s = [v.mul(d, d) for d in apart]
@@ -52,7 +53,7 @@ def _squares(v: Vectors, held: list[list[Any]], source: list[Any]) -> list[Any]:
 
 
 def _tile(count: int) -> Any:
-    """``count`` targets from ``t0`` on and the sources of ``vectors`` vectors from ``s0`` on."""
+    """A loop: ``count`` targets from ``t0`` on, ``vectors`` vectors of sources from ``s0`` on."""
 
     @intrinsic
     def tile(typing, rule, s, sum_s, s0, vectors, t, sum_t, t0, parameter, met):
@@ -95,10 +96,10 @@ def _tile(count: int) -> Any:
 
 
 def _block(count: int, masked: bool, watched: bool) -> Any:
-    """``count`` vectors of targets from ``t0`` on under the sources ``s0`` to ``s0 + n``.
+    """A loop: the sources ``s0`` to ``s0 + n`` on ``count`` vectors of targets from ``t0`` on.
 
-    ``masked``: a source at the target's own place adds nothing, and is counted. ``watched``: the
-    smallest r^2 is stored; with ``masked``, the smallest that is not 0.
+    ``masked``: a pair at r = 0 adds nothing, and is counted. ``watched``: the smallest r^2 is
+    stored; with ``masked``, the smallest r^2 > 0.
     """
 
     @intrinsic
@@ -145,7 +146,7 @@ def _block(count: int, masked: bool, watched: bool) -> Any:
 def _gradient_block(count: int) -> Any:
     """Like :func:`_block`, masked and watched, with the gradient.
 
-    ``sums`` (4, room): the potentials and their derivatives by x, y and z, without a factor.
+    ``sums`` (4, room): the potentials and their derivatives by x, y and z, unscaled.
     """
 
     @intrinsic
@@ -199,10 +200,9 @@ _masked_block, _masked_vector = _block(BLOCK, True, True), _block(1, True, True)
 
 @njit(nogil=True, cache=True)
 def act_both_ways(rule, s, sum_s, s0, s1, t, sum_t, t0, t1, parameter, met):
-    """Points ``s0`` to ``s1`` and points ``t0`` to ``t1`` act on each other.
+    """Let points ``s0`` to ``s1`` and points ``t0`` to ``t1`` act on each other.
 
-    ``s0`` is the beginning of a vector. Where r = 0 the sums are not finite and the smallest r^2 is
-    0.
+    ``s0`` begins a vector. Where r = 0 the sums are not finite, and the smallest r^2 is 0.
     """
     lanes = met.shape[1]
     vectors = (s1 - s0 + lanes - 1) // lanes
@@ -217,7 +217,7 @@ def act_both_ways(rule, s, sum_s, s0, s1, t, sum_t, t0, t1, parameter, met):
 
 @njit(nogil=True, cache=True)
 def act_one_way(rule, s, n, t, sum_t, t1, parameter, met):
-    """The first ``n`` sources act on the first ``t1`` targets; ``met`` stays as it is."""
+    """Let the first ``n`` sources act on the first ``t1`` targets; ``met`` does not change."""
     lanes = met.shape[1]
     at = 0
     while at + (BLOCK - 1) * lanes < t1:
@@ -230,7 +230,7 @@ def act_one_way(rule, s, n, t, sum_t, t1, parameter, met):
 
 @njit(nogil=True, cache=True)
 def act_one_way_masked(rule, s, n, t, sum_t, t1, parameter, met):
-    """Like :func:`act_one_way`; a source at a target's own place adds nothing to it."""
+    """Like :func:`act_one_way`, without pairs at r = 0; updates ``met``."""
     lanes = met.shape[1]
     at = 0
     while at + (BLOCK - 1) * lanes < t1:
@@ -243,9 +243,9 @@ def act_one_way_masked(rule, s, n, t, sum_t, t1, parameter, met):
 
 @njit(nogil=True, cache=True)
 def act_on_itself(rule, s, sum_s, n, parameter, met):
-    """``n`` points act on each other, none on itself.
+    """Let ``n`` points act on each other, without a point's action on itself.
 
-    Each vector of points acts on itself one way, which counts each point once at r = 0, and both
+    Each vector of points acts one way on itself, which counts each point once at r = 0, and both
     ways with all following points.
     """
     lanes = met.shape[1]
@@ -260,7 +260,7 @@ def act_on_itself(rule, s, sum_s, n, parameter, met):
 def act_with_gradient(rule, s, n, t, sums, t1, parameter, met):
     """Like :func:`act_one_way_masked`, with the gradient.
 
-    ``sums`` (4, room), added to: potentials and their derivatives by x, y and z, without a factor.
+    ``sums`` (4, room), added to: potentials and their derivatives by x, y and z, unscaled.
     """
     lanes = met.shape[1]
     at = 0

@@ -1,7 +1,7 @@
 """The U phase: the points of leaves that touch act on each other directly (P2P).
 
 Pairs of leaves with points that nearly coincide are computed again in double precision, from the
-coordinates as given: the rounding error of a coordinate in its leaf, up to 6e-8 of a leaf's side in
+input coordinates: the rounding error of a coordinate in its leaf, up to 6e-8 of a leaf's side in
 single precision and 1e-16 in double, must be small compared with the distance.
 """
 
@@ -35,15 +35,15 @@ def act_on_pairs(
     """Add the potentials of pairs of leaves at each other.
 
     Args:
-        rule: of the loops; ``exact_rule``: of what is computed again in double precision.
-        pairs: int32 (n, 3), target leaf, source leaf, and how they interact: ``ONE_WAY``,
+        rule: the loops' rule; ``exact_rule``: the rule of the computation in double precision.
+        pairs: int32 (n, 3), target leaf, source leaf, and their interaction: ``ONE_WAY``,
             ``BOTH_WAYS`` or ``ITSELF``.
         centres: float64 (nodes, 3).
-        nearest: float64 (nodes,), by source leaf: pairs nearer than this are computed again.
+        nearest: float64 (nodes,), by source leaf: pairs up to this distance are computed again.
         unit, exact_unit: of the rules.
         place, local, begin, end: the sources' :class:`kernels.fmm.tree.layout.PointLayout`.
         sums: (slots,), of the type of ``local``: potentials at the sources, times ``unit``.
-        target_place, ...: the same of the targets; the same arrays where the targets are the
+        target_place, ...: the same for the targets; the sources' arrays where the targets are the
             sources.
         most: slots of the largest leaf.
         parameter, exact_parameter: of the interaction, in both types.
@@ -109,8 +109,8 @@ def _met(met):
 
 @njit(nogil=True, cache=True)
 def _in_double(place, charges, target_place):
-    """Sources (4, n) and targets (4, room) as they were given, in double precision: near ones are
-    exactly as far from each other as there."""
+    """Sources (4, n) and targets (4, room) in double precision and in the coordinates of
+    ``place``, so that the distances of near points are exact."""
     lanes = VECTOR_BYTES // 8
     ns, nt = place.shape[1], target_place.shape[1]
     s, t = np.zeros((4, ns)), np.full((4, (nt + 4 * lanes) // lanes * lanes), BEYOND)
@@ -123,7 +123,7 @@ def _in_double(place, charges, target_place):
 
 @njit(nogil=True, cache=True)
 def _exactly(rule, place, charges, target_place, into, factor, parameter):
-    """The sums of one leaf's sources on another's targets, in double precision."""
+    """Write the sums of a leaf's sources at another's targets, computed in double precision."""
     ns, nt = place.shape[1], target_place.shape[1]
     s, t = _in_double(place, charges, target_place)
     sums, met = np.zeros(t.shape[1]), np.zeros((2, VECTOR_BYTES // 8))
@@ -137,9 +137,9 @@ def gradients_on_pairs(
     rule, exact_rule, pairs, centres, nearest, place, local, begin, end,
     target_place, target_begin, target_end, sums, most, parameter, exact_parameter,
 ):  # fmt: skip
-    """Add potentials and gradients; a pair both ways is computed one way after the other.
+    """Add potentials and gradients; a pair that interacts both ways is computed in two steps.
 
-    Args: as for :func:`act_on_pairs`. ``sums``: (4, slots), the targets', without a factor.
+    Args: as for :func:`act_on_pairs`. ``sums``: (4, slots), of the targets, unscaled.
     """
     lanes = VECTOR_BYTES // local.itemsize
     seen = np.zeros((4, most), local.dtype)

@@ -1,8 +1,8 @@
 """The distribution of the U phase's pairs of leaves over threads.
 
-Each thread owns the leaves of one section of the Z curve, with about the same work, and writes only
-to them. A pair within a section is computed both ways at once; for a pair across two sections each
-thread computes the potentials at its own leaf.
+Each thread owns the leaves of one section of the Z curve, with about equal work, and writes only to
+them. A pair within a section is computed both ways at once; for a pair across two sections each
+thread computes the potentials at its leaf.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kernels.fmm.tree.octree import Octree
 
 
 def leaf_costs(tree: Octree, near: np.ndarray) -> np.ndarray:
-    """The cost of each leaf, half the pairs of points in its pairs of leaves: float64 (nodes,)."""
+    """The cost of each leaf: half the pairs of points in its pairs of leaves, float64 (nodes,)."""
     one, two = near.T
     sources, targets = tree.end - tree.begin, tree.target_end - tree.target_begin
     cost = (sources[one] * targets[two] + sources[two] * targets[one]) / 2.0
@@ -24,7 +24,7 @@ def leaf_costs(tree: Octree, near: np.ndarray) -> np.ndarray:
 def share_pairs(
     tree: Octree, near: np.ndarray, same: bool, threads: int, own: np.ndarray | None = None
 ) -> list[np.ndarray]:
-    """For each thread int32 (n, 3): target leaf, source leaf, and how they interact.
+    """For each thread int32 (n, 3): target leaf, source leaf, and their interaction.
 
     ``near``: int32 (pairs, 2), of :class:`kernels.fmm.tree.lists.Lists`; ``same``: whether the
     targets are the sources; ``own``: bool (nodes,), the leaves whose potentials are computed, by
@@ -52,6 +52,6 @@ def share_pairs(
         rows = np.concatenate(
             [np.column_stack([pairs, np.full(len(pairs), what)]) for pairs, what in jobs]
         ).astype(np.int32)
-        # Sorted by target, so that its points stay in the cache.
+        # Sorted by target, so that the target's points stay in the cache.
         shared.append(np.ascontiguousarray(rows[np.argsort(rows[:, 0], kind="stable")]))
     return shared

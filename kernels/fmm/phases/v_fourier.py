@@ -1,12 +1,12 @@
 """The discrete Fourier transforms of the V phase, for the eight children of a parent at a time.
 
 A surface's p x p x p grid of densities, padded with zeros to 2p - 1 points a side, is transformed
-one axis after the other by products with small matrices of cosines and sines. Frequencies k and
-2p - 1 - k share the products: one is computed by sums, the other by differences.
+axis by axis by products with small matrices of cosines and sines. Frequencies k and 2p - 1 - k
+share the products: one is their sums, the other their differences.
 
-A slab of kz (:mod:`kernels.fmm.phases.v_slabs`) takes some rows of the matrix of z, the first axis
-to be transformed. In the backward transform z is the last axis, and each slab adds its part of the
-sum to the potentials.
+A slab of kz (:mod:`kernels.fmm.phases.v_slabs`) uses some rows of the matrix of z, the first axis
+of the forward transform. In the backward transform z is the last axis, and each slab adds its part
+of the sum to the potentials.
 """
 
 # mypy: disable-error-code="no-untyped-def,attr-defined,call-arg"
@@ -50,10 +50,10 @@ def waves(order: int, dtype: Any) -> Waves:
 
 
 def _rows_times(count: int) -> Any:
-    """``count`` rows of a small matrix times a tall block: c[i, :] = sum over j of m[i, j] b[j, :].
+    """``count`` rows of a matrix times a block of 8 columns: c[i, :] = sum over j m[i, j] b[j, :].
 
-    ``m`` (rows, inner) from row ``i0`` on; ``b`` from ``b0`` on, rows ``width`` apart; ``c`` from
-    ``c0`` on, likewise; of both 8 columns from ``column`` on.
+    ``m`` (rows, inner) from row ``i0`` on; ``b`` from ``b0`` on and ``c`` from ``c0`` on, with rows
+    at a distance of ``width``; in both 8 columns from ``column`` on.
     """
 
     @intrinsic
@@ -100,12 +100,12 @@ def _times(m, b, b0, c, c0, width):
 
 @njit(nogil=True, cache=True)
 def forward(density, rows, grid, cosine, sine, kz0, kz1, first, last, spectra, scratch):
-    """The spectra of the children of parents ``first`` to ``last``, from ``kz0`` to ``kz1``.
+    """Compute the spectra of the children of parents ``first`` to ``last`` for ``kz0`` to ``kz1``.
 
     Args:
         density: (nodes, surface), equivalent densities.
         rows: int64 (parents, 8), each parent's children, -1 where there is none.
-        grid: int64 (surface,), the place of each surface point in a (z, y, x) grid.
+        grid: int64 (surface,), the index of each surface point in a (z, y, x) grid.
         cosine, sine: of :class:`Waves`.
         kz0, kz1: the slab.
         spectra: (frequencies, parents + 1, 2, 8), written; the slab's frequencies by kz, ky, kx.
@@ -131,7 +131,7 @@ def forward(density, rows, grid, cosine, sine, kz0, kz1, first, last, spectra, s
         _times(cosine[kz0:kz1], scratch, 0, scratch, cos_z, plane)
         _times(sine[kz0:kz1], scratch, 0, scratch, sin_z, plane)
         for kz in range(kz1 - kz0):
-            # f(z) e^(-ikz) has the real part cos, the imaginary part -sin.
+            # f(z) e^(-ikz) has the real part f cos and the imaginary part -f sin.
             _times(cosine, scratch, cos_z + kz * plane, scratch, cos_y, line)
             _times(sine, scratch, cos_z + kz * plane, scratch, cos_y + p * line, line)
             _times(cosine, scratch, sin_z + kz * plane, scratch, cos_y + 2 * p * line, line)
@@ -160,10 +160,10 @@ def forward(density, rows, grid, cosine, sine, kz0, kz1, first, last, spectra, s
 
 @njit(nogil=True, cache=True)
 def _combine_forward(scratch, at, line, p, mixed):
-    """From the products with cosines and sines along y the complex values at every ky.
+    """Combine the products with cosines and sines along y into the complex values at every ky.
 
     At ``at``: Cr = cos re, Sr = sin re, Ci = cos im', Si = sin im', each (p, line), with
-    im' = -im. Written to ``mixed``: (n, 2, line), real and imaginary.
+    im' = -im. Written to ``mixed``: (n, 2, line), real and imaginary parts.
     """
     size = p * line
     n = 2 * p - 1
@@ -183,16 +183,16 @@ def _combine_forward(scratch, at, line, p, mixed):
 
 
 def last_axis(of: Waves, kz0: int, kz1: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cosines and sines, (p, kz1 - kz0), by which the last axis of a slab is transformed back.
+    """Cosines and sines, (p, kz1 - kz0), for the backward transform of a slab's last axis.
 
-    The input was real, so that a frequency kz also represents -kz: a factor of 2, but for kz = 0.
+    The input was real, so that a frequency kz > 0 also represents -kz: a factor of 2.
     """
     times = np.where(np.arange(kz0, kz1) > 0, 2, 1).astype(of.cosine.dtype)
     return of.cosine[:, kz0:kz1] * times, of.sine[:, kz0:kz1] * times
 
 
 def work_size(order: int) -> int:
-    """Numbers of scratch memory that a transform of an order needs."""
+    """The scratch memory of an order's transforms, in numbers."""
     p, n = order, 2 * order - 1
     plane, line = p * p * CHILDREN, p * CHILDREN
     return 3 * p * plane + 4 * p * line + 2 * n * line + 4 * p * CHILDREN + 2 * n * CHILDREN
@@ -234,7 +234,7 @@ _several_sums, _one_sum = _two_products(TRANSFORM_ROWS), _two_products(1)
 
 @njit(nogil=True, cache=True)
 def _times_both(m1, m2, b, b1, b2, c0, width, sign):
-    """c = m1 b1 + sign m2 b2, all parts of ``b``; the matrices are (rows, inner)."""
+    """c = m1 b1 + sign m2 b2; b1, b2, c: parts of ``b``; m1, m2: (rows, inner)."""
     rows, inner = m1.shape
     signed = m1.dtype.type(sign)
     for column in range(0, width, CHILDREN):
@@ -251,14 +251,14 @@ def _times_both(m1, m2, b, b1, b2, c0, width, sign):
 def backward(spectra, rows, grid, cosine, sine, cos_z, sin_z, first, last, potential, scratch):
     """Add a slab's part of the check potentials of the children of parents ``first`` to ``last``.
 
-    Args: as for :func:`forward`; ``cos_z`` and ``sin_z`` are :func:`last_axis` of the slab,
-    ``potential`` (nodes, surface) is added to. The points are the convolution's first p an axis.
+    Args: as for :func:`forward`; ``cos_z``, ``sin_z``: the slab's :func:`last_axis`; ``potential``:
+    (nodes, surface), added to. The points are the first p of the convolution along each axis.
     """
     p = len(cosine)
     n = 2 * p - 1
     line = p * CHILDREN
     plane = p * line
-    # By kz: the real and the imaginary part of the values that remain to be transformed along z.
+    # By kz: the real and imaginary parts of the values before the transform along z.
     real_z, imaginary_z, folded = 0, p * plane, 2 * p * plane
     mixed = folded + 4 * plane
     half = mixed + 2 * n * line
@@ -282,7 +282,7 @@ def backward(spectra, rows, grid, cosine, sine, cos_z, sin_z, first, last, poten
 
 @njit(nogil=True, cache=True)
 def _fold_spectrum(spectra, base, parent, p, scratch, to):
-    """Along x: F(k) + F(n - k) and F(k) - F(n - k), real and imaginary, each (p, 8), to ``to``."""
+    """Write F(k) + F(n - k), F(k) - F(n - k) along x to ``to``, real and imaginary, each (p, 8)."""
     n, size = 2 * p - 1, p * CHILDREN
     for k in range(p):
         for lane in range(CHILDREN):
@@ -300,7 +300,7 @@ def _fold_spectrum(spectra, base, parent, p, scratch, to):
 
 @njit(nogil=True, cache=True)
 def _fold_lines(scratch, mixed, line, p, to):
-    """Along y: the same of the lines at ``mixed``, (n, 2, line); each part (p, line)."""
+    """Write the same along y, of the lines at ``mixed``, (n, 2, line); each part (p, line)."""
     n, size = 2 * p - 1, p * line
     for k in range(p):
         for i in range(line):
@@ -319,6 +319,6 @@ def _fold_lines(scratch, mixed, line, p, to):
 
 @njit(nogil=True, cache=True)
 def _unfold(cosine, sine, scratch, at, size, real, imaginary, width):
-    """Sum over k of F(k) e^(ikx) for p points, from sums and differences at ``at``."""
+    """Write the sum over k of F(k) e^(ikx) at p points, from sums and differences at ``at``."""
     _times_both(cosine, sine, scratch, at, at + 3 * size, real, width, -1)
     _times_both(cosine, sine, scratch, at + size, at + 2 * size, imaginary, width, 1)

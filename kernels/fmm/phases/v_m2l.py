@@ -1,10 +1,10 @@
 """M2L, the translations of the V phase, as products of spectra (Ying, Biros & Zorin 2004, 3.3).
 
-Equivalent and check surfaces of one level are parts of p x p x p grids of one spacing, so the sum
-over a source cell's equivalent points is a convolution, for which 2p - 1 points a side suffice.
+The equivalent and check surfaces of a level are parts of p x p x p grids with equal spacing. So the
+sum over a source cell's equivalent points is a convolution, for which 2p - 1 points a side suffice.
 The children of two neighbouring parents act on each other by 8 x 8 products at every frequency
-(Malhotra & Biros 2015, section 3.3). Here the spectra are stored with the frequency as the first
-axis: the matrices of a frequency stay in the first cache while all pairs of parents pass by.
+(Malhotra & Biros 2015, section 3.3). The spectra are stored with the frequency as the first axis:
+the matrices of a frequency stay in the first-level cache during the loop over pairs of parents.
 """
 
 # mypy: disable-error-code="no-untyped-def,attr-defined,call-arg"
@@ -25,7 +25,7 @@ GROUP = blocking(HOST.registers).group
 
 
 def offset_index() -> np.ndarray:
-    """For each direction to a colleague and pair of children, the offset between their centres.
+    """The offset between the centres of each pair of children, for each direction of parents.
 
     int32 (27, 8, 8): direction, source child, target child -> index into the 7 x 7 x 7 offsets
     (z slowest), 343 where the two touch. The direction is from target parent to source parent.
@@ -45,9 +45,9 @@ def offset_index() -> np.ndarray:
 def _pairs_of_parents(count: int) -> Any:
     """``count`` pairs: y[target] += M x[source], complex 8 x 8, at one frequency.
 
-    ``m``: (27, 8, 2, 8), by direction and source child, the column's real and imaginary part
-    over target children, from number ``m0`` on. ``x``, ``y``: (frequencies, parents + 1, 2, 8),
-    from number ``x0`` on. ``pairs``: int32 (2, n), sources and targets, from ``i0`` on.
+    ``m``: (27, 8, 2, 8), by direction and source child, the real and imaginary parts of a column
+    over target children, from index ``m0`` on. ``x``, ``y``: (frequencies, parents + 1, 2, 8), from
+    index ``x0`` on. ``pairs``: int32 (2, n), sources and targets, from ``i0`` on.
     """
 
     @intrinsic
@@ -81,7 +81,7 @@ def _pairs_of_parents(count: int) -> Any:
 def _split_parts(
     v: Vectors, pm: Any, m0: Any, px: Any, py: Any, sources: list[Any], targets: list[Any]
 ) -> None:
-    """Real and imaginary parts in separate vectors, 8 numbers each."""
+    """Emit the products with real and imaginary parts in separate vectors of 8 numbers."""
     builder = v.builder
     eight = ir.Constant(INDEX, CHILDREN)
     real = [v.load(py, t) for t in targets]
@@ -103,7 +103,7 @@ def _split_parts(
 def _single(
     narrow: Vectors, pm: Any, m0: Any, px: Any, py: Any, sources: list[Any], targets: list[Any]
 ) -> None:
-    """Real and imaginary parts side by side in one vector of 16 numbers."""
+    """Emit the products with real and imaginary parts in one vector of 16 numbers."""
     builder = narrow.builder
     v = Vectors(narrow.context, builder, 32, 2 * CHILDREN)
     i32 = ir.IntType(32)
@@ -132,14 +132,14 @@ _group = _pairs_of_parents(GROUP)
 
 @njit(nogil=True, cache=True)
 def multiply(table, offsets, pairs, starts, x, y, first, last):
-    """y += M x at frequencies ``first`` to ``last``, over all pairs of parents.
+    """Add M x to y at frequencies ``first`` to ``last``, for all pairs of parents.
 
     Args:
         table: (frequencies, 2, 344), the translations' spectra by offset; the last is 0.
         offsets: int32 (27, 8, 8), of :func:`offset_index`.
         pairs: int32 (2, n), source and target parents, by direction; padded to whole groups
             with the number of parents, an index whose spectra are 0.
-        starts: int64 (28,), where each direction's pairs begin.
+        starts: int64 (28,), the first pair of each direction.
         x, y: (frequencies, parents + 1, 2, 8), spectra.
     """
     n = pairs.shape[1]

@@ -1,6 +1,6 @@
 """The frequencies of the V phase, and the slabs in which they are processed.
 
-All spectra at once would take most of the method's memory. They are computed, multiplied and
+All spectra at once would need most of the method's memory. They are computed, multiplied and
 transformed back in slabs of the frequency along z (kz). Imports no Numba.
 """
 
@@ -11,11 +11,11 @@ from itertools import pairwise
 from kernels.fmm.constants import CHILDREN
 
 SLAB_BYTES = 32 << 20
-"""Most bytes of a slab's spectra, sources and targets together, unless it has only one kz."""
+"""The most bytes of a slab's spectra of sources and targets, unless it has only one kz."""
 
 
 def plane_frequencies(order: int) -> int:
-    """Frequencies of a spectrum at one kz: (2p - 1)^2. There are p kz: the input is real."""
+    """The frequencies of a spectrum at one kz: (2p - 1)^2. It has p kz, as the input is real."""
     return (2 * order - 1) ** 2
 
 

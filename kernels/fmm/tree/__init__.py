@@ -1,1 +1,1 @@
-"""The tree: Morton keys, the adaptive octree, U, V, W and X lists, and the points' layout."""
+"""The tree: Morton keys, the adaptive octree, the U, V, W and X lists, and the points' layout."""

@@ -1,7 +1,7 @@
 """The layout of the points in memory: leaf after leaf, each starting a new vector.
 
 Lengths are in a unit that is a power of two, so that no digit of a coordinate is lost, and at least
-the root cube's side, so that squares stay within single precision's range. The slots behind a
+the root cube's side, so that squares stay within the range of single precision. The slots after a
 leaf's last point, up to the end of its vector, hold points outside the cube without charge, so that
 loops over vectors need no remainder loop.
 """
@@ -21,16 +21,16 @@ from kernels.fmm.tree.octree import Octree
 from kernels.host.vectors import lanes_of
 
 BEYOND = 4.0
-"""A coordinate outside the cube, for points that only fill a vector."""
+"""A coordinate outside the cube, of points that only fill a vector."""
 
 
 @dataclass(frozen=True)
 class LeafPoints:
-    """Points and the leaves that they are in.
+    """Points and their leaves.
 
-    ``places``: float64 (n, 3). ``order``: int64 (n,), their indices, leaf after leaf. ``first``,
-    ``last``: int64 (nodes,), each leaf's part of ``order``. ``leaves``: int64, the leaves that
-    have points in this process.
+    ``places``: float64 (n, 3). ``order``: int64 (n,), the points' indices, leaf after leaf.
+    ``first``, ``last``: int64 (nodes,), each leaf's part of ``order``. ``leaves``: int64, the
+    leaves with points in this process.
     """
 
     places: np.ndarray
@@ -41,12 +41,12 @@ class LeafPoints:
 
 
 def sources_of(tree: Octree, places: np.ndarray) -> LeafPoints:
-    """All sources of a tree."""
+    """The sources of a tree."""
     return LeafPoints(places, tree.order, tree.begin, tree.end, tree.leaves)
 
 
 def targets_of(tree: Octree, places: np.ndarray) -> LeafPoints:
-    """All targets of a tree."""
+    """The targets of a tree."""
     return LeafPoints(places, tree.target_order, tree.target_begin, tree.target_end, tree.leaves)
 
 
@@ -55,9 +55,9 @@ class PointLayout:
     """Points in slots.
 
     ``place``: float64 (3, slots), coordinates. ``local``: (4, slots) of the loops' type:
-    coordinates relative to the centre of each point's own leaf, and the charge. ``begin``,
-    ``end``: int64 (nodes,), the slots of each leaf's points. ``slot``: int64 (n,), the slot of
-    each point, in the user's order. ``most``: slots of the largest leaf.
+    coordinates relative to the centre of the point's leaf, and the charge. ``begin``, ``end``:
+    int64 (nodes,), the slots of each leaf's points. ``slot``: int64 (n,), the slot of each point,
+    in the user's order. ``most``: slots of the largest leaf, with the spare vectors.
     """
 
     place: np.ndarray
@@ -79,7 +79,7 @@ def lay_out(points: LeafPoints, dtype: Any, centres: np.ndarray, unit: float) ->
     begin[leaves] = np.cumsum(room) - room
     end = begin.copy()
     end[leaves] += count
-    # Spare vectors at the end: loops read whole blocks of vectors.
+    # Spare vectors at the end, because loops read whole blocks of vectors.
     slots = int(room.sum()) + SPARE_VECTORS * lanes
     place = np.full((3, slots), BEYOND)
     local = np.zeros((4, slots), dtype)
@@ -106,14 +106,14 @@ def _fill(leaves, first, begin, end, order, points, scale, centres, place, local
 
 @njit(nogil=True, cache=True)
 def copy(of, into):
-    """Copy numbers to the start of ``into``; slices take Numba seconds longer to compile."""
+    """Copy numbers to the start of ``into``; with slices, Numba compiles seconds longer."""
     for i in range(len(of)):
         into[i] = of[i]
 
 
 @njit(nogil=True, cache=True)
 def seen_from(place, begin, end, centre, into):
-    """Copy coordinates of slots ``begin`` to ``end``, relative to ``centre``, to ``into``."""
+    """Copy the coordinates of slots ``begin`` to ``end`` relative to ``centre`` to ``into``."""
     for axis in range(3):
         given, copy = place[axis, begin:end], into[axis, : end - begin]
         c = centre[axis]

@@ -1,12 +1,12 @@
 """The interaction lists U, W and X of Ying, Biros & Zorin (2004, section 3.1).
 
-For a leaf B, U(B) holds the leaves that touch it, including itself; W(B) the descendants of its
-colleagues that do not touch it but whose parents do. For any node B, X(B) holds the leaves that
-have B in their W, and V(B) the children of its parent's colleagues that do not touch it (see
+For a leaf B, U(B) holds the leaves that touch it, including B; W(B) the descendants of its
+colleagues that do not touch it but whose parents do. For any node B, X(B) holds the leaves A with B
+in W(A), and V(B) the children of its parent's colleagues that do not touch it (see
 :mod:`kernels.fmm.tree.v_list`). B's colleagues are the nodes of its level that touch it, and B.
 
 A pair that interacts both ways is stored once: a pair of U for both leaves, and a pair of W, which
-is one of X when read backwards. Where a node of W has few points, its leaves are paired directly,
+read backwards is a pair of X. Where a node of W has few points, its leaves are paired directly,
 because that costs less than a surface of equivalent points.
 """
 
@@ -22,7 +22,7 @@ from numba import njit
 from kernels.fmm.tree.octree import Octree
 
 DIRECTIONS = 27
-"""Colleagues by direction: index 9 (dz + 1) + 3 (dy + 1) + dx + 1; 13 is the node itself."""
+"""The directions of colleagues: index 9 (dz + 1) + 3 (dy + 1) + dx + 1; 13: the node itself."""
 SELF = 13
 
 
@@ -30,8 +30,8 @@ SELF = 13
 class Lists:
     """The pairs of nodes that interact.
 
-    ``colleagues``: int32 (nodes, 27), -1 where there is none. ``near``: int32 (pairs, 2), two
-    leaves that act on each other directly, each pair once, including a leaf with itself. ``far``:
+    ``colleagues``: int32 (nodes, 27), -1 where there is none. ``near``: int32 (pairs, 2), leaves
+    that act on each other directly, each pair once, including a leaf with itself. ``far``:
     int32 (pairs, 2), a leaf and a node of its W.
     """
 

@@ -1,4 +1,4 @@
-"""Morton keys: the order along the Z curve in which an octree keeps its points.
+"""Morton keys, which order an octree's points along the Z curve.
 
 A key interleaves the bits of a cell's three integer coordinates, x lowest. Points sorted by the
 keys of their cells at the finest level are contiguous for every cell of every level (Warren and
@@ -19,7 +19,7 @@ DIGIT_BITS = 10
 
 @njit(nogil=True, cache=True, inline="always")
 def spread_bits(value):
-    """The low 20 bits of ``value``, two zeros between neighbours."""
+    """The low 20 bits of ``value``, with two zeros between adjacent bits."""
     x = np.uint64(value)
     x = (x | (x << np.uint64(32))) & np.uint64(0x1F00000000FFFF)
     x = (x | (x << np.uint64(16))) & np.uint64(0x1F0000FF0000FF)
@@ -34,7 +34,7 @@ def morton_keys(points, corner, size):
 
     Args:
         points: float64 (n, 3).
-        corner, size: of the cube that holds them, float64 (3,) and a number.
+        corner, size: of the cube that contains them, float64 (3,) and a number.
     """
     n = len(points)
     keys = np.empty(n, np.uint64)
@@ -52,9 +52,9 @@ def morton_keys(points, corner, size):
 
 @njit(nogil=True, cache=True)
 def sorted_order(keys):
-    """Sort keys in place; returns the order: int64 (n,), the index that each had.
+    """Sort keys in place; returns the order: int64 (n,), each key's previous index.
 
-    A radix sort from the lowest digit on. Digits that all keys share are skipped.
+    A radix sort from the lowest digit on. It skips digits that are equal in all keys.
     """
     n = len(keys)
     order = np.arange(n)

@@ -1,8 +1,8 @@
 """The adaptive octree (Ying, Biros & Zorin 2004, section 2).
 
-The cube that holds all points is divided into eight cells, and so is every cell with more than Q
-sources or more than Q targets, unless these coincide, down to the finest level. Empty cells are not
-kept. The nodes are numbered level by level, and within a level along the Z curve.
+The root cube contains all points. A cell with more than Q sources or more than Q targets is divided
+into eight cells, down to the finest level, unless its points coincide. Empty cells are omitted. The
+nodes are numbered level by level, and within a level along the Z curve.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -24,10 +24,10 @@ class Octree:
     ``corner`` float64 (3,) and ``size``: the root cube. ``level``, ``parent`` (-1 for the
     root), ``first_child`` (-1 for a leaf): int32 (nodes,). ``children``: uint8 (nodes,), bit o
     set where there is a child in octant o (x lowest). ``anchor``: int32 (nodes, 3), integer
-    coordinates at the node's own level. ``begin``, ``end``: int64 (nodes,), the node's sources
-    among the sorted ones; ``target_begin``, ``target_end``: its targets, the same arrays where
-    targets are the sources. ``order``, ``target_order``: int64, the user's index of each sorted
-    point. ``levels``: int64 (depth + 2,), where each level's nodes begin.
+    coordinates at the node's level. ``begin``, ``end``: int64 (nodes,), the node's range of the
+    sorted sources; ``target_begin``, ``target_end``: of the sorted targets, equal where the targets
+    are the sources. ``order``, ``target_order``: int64, the user's index of each sorted point.
+    ``levels``: int64 (depth + 2,), the first node of each level, and the number of nodes.
     """
 
     corner: np.ndarray
@@ -58,13 +58,13 @@ class Octree:
         return np.asarray((self.anchor & 1) @ np.array([1, 2, 4]))
 
     def centres(self) -> np.ndarray:
-        """Centres of the nodes: float64 (nodes, 3)."""
+        """The centres of the nodes: float64 (nodes, 3)."""
         side = self.size * 0.5 ** self.level.astype(np.float64)
         return self.corner + (self.anchor + 0.5) * side[:, None]
 
 
 def build_octree(sources: np.ndarray, targets: np.ndarray | None, q: int) -> Octree:
-    """The octree over sources and targets: float64 (n, 3), at most ``q`` of either in a leaf.
+    """The octree over sources and targets, float64 (n, 3), with at most ``q`` of either in a leaf.
 
     ``targets``: None where they are the sources.
     """
@@ -80,7 +80,7 @@ def build_octree(sources: np.ndarray, targets: np.ndarray | None, q: int) -> Oct
         target_keys = morton_keys(targets, low, size)
         target_order = sorted_order(target_keys)
     *nodes, spans, levels, count = _split(keys, target_keys, q)
-    # The arrays may be up to twice as long as there are nodes.
+    # The arrays may be longer than the number of nodes.
     level, parent, first_child, children, anchor = (array[:count].copy() for array in nodes)
     begin, end, target_begin, target_end = np.ascontiguousarray(spans[:count].T)
     return Octree(
@@ -114,8 +114,8 @@ def _first_at_least(keys, low, high, value):
 
 @njit(nogil=True, cache=True)
 def _alike(keys, target_keys, span):
-    """Whether all sources and targets of a node have one key. To divide it would only make its leaf
-    small, and errors of gradients are as large as those of potentials over a leaf's size."""
+    """Whether all sources and targets of a node have the same key. Dividing the node would only
+    make a small leaf, and a gradient's error is about a potential's error over the leaf's size."""
     begin, end, target_begin, target_end = span
     key = keys[begin] if begin < end else target_keys[target_begin]
     sources = begin == end or keys[end - 1] == key

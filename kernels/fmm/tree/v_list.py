@@ -20,11 +20,11 @@ from kernels.host.vectors import HOST
 class VList:
     """The nodes whose children have V lists (parents), numbered level by level.
 
-    ``children``: int64 (parents, 8), by octant, -1 where there is none. ``pairs``: for each
-    level int32 (2, n), source and target parents by direction, padded to whole groups with the
-    number of parents; ``starts``: for each level int64 (28,), where each direction begins.
-    ``levels``: the children's levels, in the order of ``pairs``. ``acted_on``: how many of the
-    parents are targets; they come first.
+    ``children``: int64 (parents, 8), by octant, -1 where there is none. ``pairs``: for each group
+    of levels with the same operators int32 (2, n), source and target parents by direction, padded
+    to whole groups with the number of parents; ``starts``: for each int64 (28,), the first pair of
+    each direction. ``levels``: the children's coarsest level in each. ``acted_on``: the number of
+    parents that are targets, which come first.
     """
 
     children: np.ndarray
@@ -42,7 +42,7 @@ def build_v_list(
 ) -> VList:
     """The V list of a tree.
 
-    ``by_level``: whether every level has its own operators; ``active``: bool (nodes,), the nodes
+    ``by_level``: whether the levels have different operators; ``active``: bool (nodes,), the nodes
     whose potentials are computed, by default all.
     """
     parent = (tree.first_child >= 0) & (tree.level >= 1)
