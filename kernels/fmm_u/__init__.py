@@ -1,1 +1,1 @@
-"""The U phase of the FMM alone as a kernel, in some 480 variants."""
+"""The U phase of the FMM as a separate kernel, in some 480 variants."""

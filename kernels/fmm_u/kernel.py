@@ -1,25 +1,25 @@
-"""The U phase alone as a kernel: leaves that touch act on each other directly (P2P).
+"""The U phase as a separate kernel: leaves that touch act on each other directly (P2P).
 
 For every point t of every leaf B, the kernel computes the sum of q / |t - s| over the points s of
-the leaves in U(B), s = t left out (Ying, Biros & Zorin 2004, section 3.1; Choi & Vuduc 2012,
+the leaves in U(B) except s = t (Ying, Biros & Zorin 2004, section 3.1; Choi & Vuduc 2012,
 section 5.3). The sources are the targets. The variants of the loops are in
 :mod:`kernels.fmm_u.variants`.
 
-How operations are counted, all for one iteration:
+The counted operations, all for one iteration:
 
-``sp``, ``dp``: flops as executed, in every lane of every vector, including lanes that hold no
-point. A multiply-add is two; an estimate of 1 / sqrt(x), a square root and a division are one each.
-The lanes of a sum are added up where points do not lie in lanes: for each target and job, or for
+``sp``, ``dp``: executed flops in every lane of every vector, including lanes without a point. A
+multiply-add is two; an estimate of 1 / sqrt(x), a square root and a division are one each. Where
+points do not lie in lanes, adding the lanes of a sum is counted: for each target and job, or for
 each source and tile.
 
 ``int``: in the loops over sources, two for each pass (counter and comparison), one for each number
 or vector loaded or stored (its address), and one for each lane compared with r = 0 (a leaf acting
-on itself). Permutations of lanes, and operations executed once a tile, are not counted.
+on itself). Permutations of lanes, and operations executed once per tile, are not counted.
 
 Bytes, each at the level that served it. ``dram``: every slot's four numbers once, and its sum
 loaded and stored once, as from a cold cache. ``l2``: a source leaf's numbers once for each other
-leaf whose list it is in (its sums too where they are written), and a target leaf's own once for
-each of its jobs; none for a leaf acting on itself, whose first loads are counted in ``dram``.
+leaf with it in its list (also its sums where they are written), and a target leaf's numbers once
+for each of its jobs; none for a leaf acting on itself, whose first loads are counted in ``dram``.
 ``l1``: all other loads and stores that the loops execute.
 """
 
@@ -41,7 +41,7 @@ from kernels.host.ranks import Team
 from kernels.kernel import Counts, Kernel, KernelError, Prepared, ResultError, not_compiled
 
 CHECKED = 100
-"""Targets whose sums are checked, over all threads."""
+"""The number of targets whose sums are checked, over all threads."""
 DTYPES = {"single": np.float32, "double": np.float64}
 SEED = 20120101
 
@@ -82,14 +82,14 @@ class Leaves:
         return np.concatenate([two[one == leaf], one[(two == leaf) & (one != leaf)]])
 
     def interactions(self) -> int:
-        """Pairs (target, source) of the U lists, a point with itself left out."""
+        """The number of pairs (target, source) of the U lists, without a point and itself."""
         one, two = self.near.T
         work = self.sizes[one] * self.sizes[two]
         return int(2 * work.sum() - work[one == two].sum() - len(self.points))
 
     def sum_at(self, leaf: int, target: int) -> tuple[float, float, int]:
-        """At a point of a leaf, in double precision: the sum of q / r over the leaf's U list, that
-        of \\|q\\| / r, and how many terms they have."""
+        """At a point of a leaf, in double precision: the sum of q / r over the leaf's U list, the
+        sum of \\|q\\| / r, and their number of terms."""
         tree = self.tree
         sources = np.concatenate(
             [tree.order[tree.begin[a] : tree.end[a]] for a in self.neighbours(leaf)]
@@ -101,7 +101,7 @@ class Leaves:
 
 @lru_cache(maxsize=2)
 def build_leaves(n: int, q: int, precision: str, distribution: str = "uniform") -> Leaves:
-    """The points, the same for the same arguments, and their U lists."""
+    """The points, which depend only on the arguments, and their U lists."""
     # Listing the kernels must not import Numba.
     from kernels.fmm.tree.lists import build_lists  # noqa: PLC0415
     from kernels.fmm.tree.octree import build_octree  # noqa: PLC0415
@@ -116,11 +116,11 @@ def build_leaves(n: int, q: int, precision: str, distribution: str = "uniform") 
 
 @dataclass(frozen=True)
 class ThreadShare:
-    """One thread's share of the work: see :func:`kernels.fmm_u.loops.u_phase`.
+    """One thread's share of the work; see :func:`kernels.fmm_u.loops.u_phase`.
 
     ``leaves``: int64, the leaves that the thread owns, along the Z curve. ``pairs``: int64
     (rows, 2), target leaf and source leaf of each row of ``spans``. ``jobs``: int64 (n, 5);
-    ``spans``: int64 (rows, 2); ``begin`` and ``end``: its slots.
+    ``spans``: int64 (rows, 2); ``begin``, ``end``: the slots of its leaves.
     """
 
     leaves: np.ndarray
@@ -135,8 +135,8 @@ class ThreadShare:
 class UPhaseSchedule:
     """The slots of the points, and the threads' shares of the pairs of leaves.
 
-    ``first``: int64 (nodes,), each leaf's first slot; ``slot``: int64 (n,), each point's;
-    ``slots``: how many there are, including one vector behind the last leaf.
+    ``first``: int64 (nodes,), each leaf's first slot; ``slot``: int64 (n,), each point's slot;
+    ``slots``: the number of slots, including one vector after the last leaf.
     """
 
     leaves: Leaves
@@ -158,8 +158,8 @@ def make_schedule(
 ) -> UPhaseSchedule:
     """The slots for vectors of ``width`` numbers, and each thread's share.
 
-    Each thread owns the leaves of one section of the Z curve and writes only to them. Each of two
-    threads computes its own half of a pair of leaves that crosses a boundary, one way.
+    Each thread owns the leaves of one section of the Z curve and writes only to them. For a pair of
+    leaves of two threads, each thread computes the sums at its leaf, one way.
     """
     from kernels.fmm.phases.u_schedule import share_pairs  # noqa: PLC0415
 
@@ -180,11 +180,11 @@ def make_schedule(
 
 
 def _share(rows: np.ndarray, first: np.ndarray, sizes: np.ndarray, width: int) -> ThreadShare:
-    """``rows``: int64 (n, 3), target leaf, source leaf, and how they interact."""
+    """A thread's share; ``rows``: int64 (n, 3), target leaf, source leaf, and interaction."""
     rows[rows[:, 0] == rows[:, 1], 2] = ITSELF
     rows = rows[np.lexsort((rows[:, 1], rows[:, 2], first[rows[:, 0]]))]
     target, source, what = rows.T
-    # A job is the rows of one target leaf that interact in the same way.
+    # A job: the rows of one target leaf with the same interaction.
     new = np.flatnonzero((np.diff(target, prepend=-1) != 0) | (np.diff(what, prepend=-1) != 0))
     spans = np.column_stack([first[source], first[source] + sizes[source]])
     of = target[new]
@@ -212,13 +212,13 @@ def _schedule_of(params: FmmUParams) -> UPhaseSchedule:
 
 
 def count_interactions(params: FmmUParams) -> int:
-    """Pairs (target, source) that contribute to a sum, r = 0 left out: the phase's useful work."""
+    """The useful work of the phase: the pairs (target, source) that contribute to a sum."""
     return build_leaves(params.n, params.q, params.precision).interactions()
 
 
 @lru_cache(maxsize=64)
 def count_operations(params: FmmUParams) -> Counts:
-    """Operations and bytes of one iteration of one rank; the module says how they are counted."""
+    """Operations and bytes of one iteration of one rank, as the module's docstring defines."""
     schedule = _schedule_of(params)
     flop = "sp" if params.precision == "single" else "dp"
     slots = schedule.slots - params.width
@@ -233,7 +233,7 @@ def _count_share(params: FmmUParams, sizes: np.ndarray, share: ThreadShare) -> d
     width, item, in_targets = params.width, params.item_bytes, params.lanes == "targets"
     vectors = -(-sizes // width)
     held, passing = (vectors, sizes) if in_targets else (sizes, vectors)
-    # Numbers of one held item, and of one passing item.
+    # The points of one held item, and of one passing item.
     held_by, passing_by = (width, 1) if in_targets else (1, width)
     tiles, left = np.zeros_like(held), held
     for size in params.tiles():
@@ -246,8 +246,8 @@ def _count_share(params: FmmUParams, sizes: np.ndarray, share: ThreadShare) -> d
         own = float(held[np.unique(target)].sum())
         lanes = float((held[target] * passing[source]).sum()) * width
         met = float((tiles[target] * passing[source]).sum())
-        # Where targets are in the lanes and sources have sums, adding up a source's lanes takes
-        # as many additions as are saved by its first product, which is not a multiply-add.
+        # Where targets are in the lanes and sources have sums, the additions of a source's lanes
+        # equal those saved by its first product, which is not a multiply-add.
         total["flops"] += lanes * flops(instructions(params.root, "both" if both else "one"))
         total["flops"] += 0.0 if in_targets else own * width
         unroll = 1 if itself else params.unroll
@@ -257,7 +257,7 @@ def _count_share(params: FmmUParams, sizes: np.ndarray, share: ThreadShare) -> d
         total["l1"] += touched * met * passing_by * item + 2 * own * held_by * item
         if not itself:
             once = (5 if both else 4) * float(passing[source].sum()) * passing_by * item
-            # x, y, z, and the charge where the target also acts or its charge lies between them.
+            # x, y, z, and the charge where the target also acts or its aos vectors are sorted.
             read = 4 if both or (in_targets and params.layout == "aos") else 3
             total["l1"] -= once
             total["l2"] += once + read * own * held_by * item
@@ -287,7 +287,7 @@ class UPart:
         )  # fmt: skip
 
     def check(self) -> None:
-        """Compare some targets' sums with sums over their U lists by NumPy in double precision.
+        """Compare some targets' sums with NumPy sums over their U lists in double precision.
 
         Errors are relative to the sum of |q| / r.
         """
@@ -295,7 +295,7 @@ class UPart:
         tree = leaves.tree
         owned = leaves.sizes[share.leaves]
         count = min(-(-CHECKED // variant.threads), int(owned.sum()))
-        # Evenly along the Z curve, so that leaves from everywhere are included.
+        # Evenly along the Z curve, so that leaves of all regions are included.
         chosen = np.linspace(0, max(int(owned.sum()) - 1, 0), count).astype(np.int64)
         until = np.cumsum(owned)
         for number in chosen:
@@ -324,7 +324,7 @@ class Arrays:
 
 
 def lay_out(params: FmmUParams, schedule: UPhaseSchedule) -> Arrays:
-    """The points in their slots, in the variant's layout."""
+    """The arrays with the points in their slots, in the variant's layout."""
     from kernels.fmm.tree.layout import BEYOND  # noqa: PLC0415
 
     dtype, slots, width = np.dtype(DTYPES[params.precision]), schedule.slots, params.width
@@ -345,7 +345,7 @@ def lay_out(params: FmmUParams, schedule: UPhaseSchedule) -> Arrays:
 
 
 def _prepare(params: FmmUParams, team: Team) -> Prepared:
-    """Raises :class:`kernels.kernel.KernelError` where the node cannot compute the variant."""
+    """Prepare; raises :class:`kernels.kernel.KernelError` if the node cannot run the variant."""
     try:
         from kernels.host.vectors import HOST  # noqa: PLC0415
     except (ImportError, RuntimeError) as error:

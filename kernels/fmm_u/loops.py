@@ -1,12 +1,12 @@
 """The compiled loops of the U phase, one set for each variant.
 
-To the compiler a variant is a type, see :mod:`kernels.host.static_type`: a function that takes one
-is compiled once for each :meth:`kernels.fmm_u.variants.Variant.name`.
+To the compiler a variant is a type (:mod:`kernels.host.static_type`): a function that takes a
+variant is compiled once for each :meth:`kernels.fmm_u.variants.Variant.name`.
 
 A job is a leaf's targets and a list of source leaves. Tiles of targets stay in registers, with
-their sums, while the whole list passes (Choi & Vuduc 2012, algorithm 5.1). Points lie in slots,
-and each leaf starts a new vector. The slots behind a leaf's last point have no charge and lie
-outside the cube, so that they may be read.
+their sums, while a loop passes over the whole list (Choi & Vuduc 2012, algorithm 5.1). Points lie
+in slots, and each leaf starts a new vector. The slots after a leaf's last point hold points without
+charge outside the cube, so that loops may read them.
 """
 
 # Numba's extension points have untyped arguments.
@@ -30,7 +30,7 @@ static(Variant)
 
 
 class PointReader:
-    """Emits reads of points, a flat array of 4 numbers a slot, in one of the layouts."""
+    """Emits reads of points from a flat array of 4 numbers per slot, in one of the layouts."""
 
     def __init__(self, v: Vectors, layout: str, array_type: Any, array: Any) -> None:
         self.v, self.layout = v, layout
@@ -39,7 +39,7 @@ class PointReader:
         self.slots = v.builder.udiv(struct.nitems, ir.Constant(INDEX, 4))
 
     def vectors(self, at: Any) -> list[Any]:
-        """x, y, z and charge of a vector of points, from a slot that begins a vector."""
+        """x, y, z and charge of the vector of points that begins at a slot."""
         v, four = self.v, self.v.builder.mul(at, ir.Constant(INDEX, 4))
         match self.layout:
             case "soa":
@@ -71,7 +71,7 @@ class PointReader:
         return builder.add(at, builder.mul(self.slots, ir.Constant(INDEX, row)))
 
     def _sorted(self, mixed: list[Any]) -> list[Any]:
-        """Vectors of x, of y, of z and of charges from four vectors of points side by side."""
+        """Vectors of x, y, z and charges from the four vectors of successive points."""
         lanes = self.v.lanes
 
         def joined(a: Any, b: Any) -> Any:
@@ -115,13 +115,13 @@ def inverse_root(v: Vectors, root: Root, r2: Any) -> Any:
 
 
 def squared_distance(v: Vectors, held: Any, source: Any) -> Any:
-    """r^2 of two vectors of points, each of which starts with x, y and z."""
+    """r^2 of two vectors of points, whose first items are x, y and z."""
     dx, dy, dz = (v.sub(a, b) for a, b in zip(held[:3], source[:3], strict=True))
     return v.fma(dx, dx, v.fma(dy, dy, v.mul(dz, dz)))
 
 
 class _Job:
-    """Emits one job: all tiles of a leaf's targets under a list of source leaves."""
+    """Emits one job: all tiles of a leaf's targets, with a list of source leaves."""
 
     def __init__(
         self, v: Vectors, variant: Variant, points: PointReader, sums: Any, spans: Any
@@ -208,7 +208,7 @@ class _Job:
         both: bool,
         masked: bool,
     ) -> None:
-        """One source, or vector of sources, and all held targets."""
+        """Emit one source, or vector of sources, and all held targets."""
         v, builder = self.v, self.v.builder
         back = None
         if both and not self.in_targets:
@@ -228,7 +228,7 @@ class _Job:
 
 
 def _act(both: bool, masked: bool) -> Any:
-    """One job; ``both``: sources' sums too; ``masked``: pairs at r = 0 are left out."""
+    """A job's loop; ``both``: with the sources' sums; ``masked``: without pairs at r = 0."""
 
     @intrinsic
     def act(typing, variant, points, sums, spans, begin, end, first, last):
@@ -262,11 +262,11 @@ def u_phase(variant, points, sums, begin, end, jobs, spans, iterations):
     Args:
         variant: a :class:`kernels.fmm_u.variants.Variant`.
         points: (4 slots,), in the variant's layout and precision.
-        sums: (slots,), of the same type. Those from slot ``begin`` to ``end`` become the
-            variant's unit times the sums of q / r over the U lists, r = 0 left out; no others
-            are written.
+        sums: (slots,), of the same type. Slots ``begin`` to ``end`` become the variant's unit times
+            the sums of q / r over the U lists without pairs at r = 0; other slots are not
+            written.
         jobs: int64 (n, 5): first slot and end of the targets, first row and end of their
-            sources in ``spans``, and how they interact.
+            sources in ``spans``, and their interaction.
         spans: int64 (rows, 2): first slot and end of a leaf's sources.
     """
     for _ in range(iterations):

@@ -1,23 +1,23 @@
-"""The refined peak of the U phase, and a bound that no loop of it can pass: port pressure.
+"""The refined peak of the U phase, and an upper bound of its loops from port pressure.
 
-A peak for multiply-adds alone cannot be reached by a loop that also needs additions, products and
-roots. Choi & Vuduc (2012, section 5.4) refine it: they derive a bound from the rates of the
-instructions, and check it with a synthetic loop that executes independent copies of the mix. Both
-are measured here, on one thread, in loops that keep everything in registers.
+A loop that also needs additions, products and roots cannot reach the peak of multiply-adds. Choi &
+Vuduc (2012, section 5.4) refine it: they derive a bound from the rates of the instructions, and
+check it with a synthetic loop that executes independent copies of the mix. Both are measured here,
+on one thread, in loops that keep all data in registers.
 
-Which instructions share a port of the core differs by processor: some add and multiply on the same
-two ports, others have adders beside their multipliers, and an estimate of 1 / sqrt(x) may use the
-multiplier's port too. So no map of ports is assumed. The pressure of a group of instructions is
-measured: the least time of its instructions, in the numbers of the mix, when none waits for
-another. Additions, products and multiply-adds are one group, roots another, all of the mix a
-third; each instruction alone and the loads are groups too. Executing fewer instructions never
-takes longer, so that a loop takes at least the time of its group with the greatest pressure.
+Processors differ in the instructions that share a port of the core: some add and multiply on the
+same two ports, others have separate adders, and an estimate of 1 / sqrt(x) may use the multiplier's
+port too. So no map of ports is assumed. The pressure of a group of instructions is measured: the
+least time of its instructions, in the numbers of the mix, when no instruction waits for another.
+Additions, products and multiply-adds are one group, roots another, the whole mix a third; each
+single instruction and the loads are groups too. Executing fewer instructions never takes longer, so
+that a loop takes at least the time of its group with the greatest pressure.
 
 A rate is in vector instructions per second. An interaction is one target's q / r, so that a
 distance that is used both ways counts as two.
 """
 
-# Numba's intrinsics take a typing context and functions that it types itself.
+# Numba's intrinsics take a typing context, and Numba types their arguments.
 # mypy: disable-error-code="no-untyped-def,attr-defined,call-arg"
 
 from __future__ import annotations
@@ -53,21 +53,21 @@ from kernels.host.static_type import static
 from kernels.host.vectors import HOST, Vectors
 
 CHAINS = HOST.registers * 3 // 4
-"""Independent chains of instructions, enough to hide their latency."""
+"""The number of independent chains of instructions, enough to hide their latency."""
 COPIES = 4
 """Copies of a loop's instructions in one pass, so that the loop's counter costs little."""
 ROUNDS = 20
-"""Runs of a loop."""
+"""The number of runs of a loop."""
 RUN_S = 0.002
-"""Approximate seconds of one run."""
+"""The approximate time of one run in s."""
 ROOTS = ("estimate", "sqrt", "division")
 GROUPS = ("arithmetic", "roots", "mix", "mix in turn")
-"""Loops of several instructions; the last two differ in their order."""
+"""Loops of several instructions; the last two differ in the order of instructions."""
 
 
 @dataclass(frozen=True)
 class Mix:
-    """Instructions to be timed: one by its name, one of the groups, or the phase's ``pairs``."""
+    """The instructions of a timed loop: an instruction, one of the groups, or ``pairs``."""
 
     what: str
     precision: Precision
@@ -87,11 +87,11 @@ class Mix:
 
     @property
     def held(self) -> int:
-        """Targets held in registers, in loops over pairs."""
+        """The targets held in registers in loops over pairs."""
         return max(1, HOST.registers // 8 - (self.ways == "both"))
 
     def sequence(self) -> list[str]:
-        """The instructions of one vector of pairs that the loop executes, in its order."""
+        """The instructions that the loop executes for one vector of pairs, in order."""
         if self.what not in GROUPS:
             return [self.what]
         mix = instructions(self.root, self.ways)
@@ -103,12 +103,12 @@ class Mix:
                 for _ in range(count)
                 if kept is None or kept == (name in ROOTS)
             ]
-        # Each instruction at even distances.
+        # Each instruction at regular intervals.
         places = [((i + 0.5) / n, name) for name, n in mix.items() for i in range(n)]
         return [name for _, name in sorted(places)]
 
     def executed(self) -> int:
-        """Instructions, sequences or vectors of pairs of one pass."""
+        """The number of instructions, sequences or vectors of pairs in one pass."""
         if self.what == "pairs":
             return COPIES * self.held
         return COPIES * (CHAINS if self.what not in GROUPS else self.held)
@@ -119,10 +119,10 @@ static(Mix)
 
 @dataclass(frozen=True)
 class Peak:
-    """What bounds interactions per second of a mix, one thread.
+    """The bounds of a mix's interactions per second on one thread.
 
-    ``rates_per_s``: of the mix's instructions and of loads, each alone, by name. ``pressure_s``:
-    group of instructions -> least seconds that those of one vector of pairs take.
+    ``rates_per_s``: instruction of the mix or ``load`` -> its rate in a loop of it alone.
+    ``pressure_s``: group -> least seconds of its instructions for one vector of pairs.
     ``interactions``: of one vector of pairs. ``mix_per_s``: interactions per second, measured with
     the phase's mix in registers: the refined peak, which dependences between instructions lower.
     """
@@ -134,11 +134,11 @@ class Peak:
 
     @property
     def bound_per_s(self) -> float:
-        """Interactions per second that no loop of this mix passes, its loads left out."""
+        """The upper bound of interactions per second of loops of this mix, without loads."""
         return self.interactions / max(self.pressure_s.values())
 
     def variant_bound_per_s(self, variant: Variant) -> float:
-        """The same with the loads of a variant's inner loop."""
+        """The upper bound of a variant, with the loads of its inner loop."""
         loads_s = inner_loads(variant) / self.rates_per_s["load"]
         return self.interactions / max(*self.pressure_s.values(), loads_s)
 
@@ -146,12 +146,12 @@ class Peak:
 class PeakMeter:
     """Measures instruction rates, and derives the peaks of mixes.
 
-    The fastest run of each loop over all rounds counts: other work on the host slows loops down,
-    and with rounds spread over a benchmark every loop runs undisturbed at least once.
+    The fastest run of each loop in all rounds counts: other work on the host slows loops down, and
+    with rounds spread over a benchmark every loop runs undisturbed at least once.
     """
 
     def __init__(self, mixes: Iterable[tuple[Precision, Root, Ways]], vector_bits: int) -> None:
-        """Compile the loops of ``mixes``, the mixes whose peaks can be computed."""
+        """Compile the loops of ``mixes``, the mixes for which :meth:`peak` can be called."""
         self._bits = vector_bits
         self._best: dict[Mix, float] = {}
         self._passes: dict[Mix, int] = {}
@@ -162,7 +162,7 @@ class PeakMeter:
         for loop in self._best:
             dtype = np.float32 if loop.precision == "single" else np.float64
             rng = np.random.default_rng(0)
-            # On a page's boundary: a load that crosses cache lines takes twice as long.
+            # At a page's boundary: a load that crosses cache lines takes twice as long.
             numbers = paged_array(64 * loop.width, np.dtype(dtype))
             numbers[:] = rng.uniform(0.5, 1.5, len(numbers))
             self._numbers[loop] = numbers
@@ -183,7 +183,7 @@ class PeakMeter:
         mix = instructions(root, ways)
         pairs = Mix("pairs", precision, root, ways, self._bits)
         rate = {loop.what: self._best[loop] for loop in self._loops(precision, root, ways)}
-        # Each loop of the whole mix shows that it, and each part of it, can be done in its time.
+        # The time of each loop of the whole mix suffices for the mix and for each part of it.
         mix_s = 1.0 / max(rate[name] for name in ("mix", "mix in turn", "pairs"))
         pressure_s = {name: count / rate[name] for name, count in mix.items()}
         pressure_s |= {name: 1.0 / rate[name] for name in GROUPS[:2] if name in rate}
@@ -196,7 +196,7 @@ class PeakMeter:
         )
 
     def _loops(self, precision: Precision, root: Root, ways: Ways) -> list[Mix]:
-        """The loops that a mix's peaks are derived from."""
+        """The loops from which a mix's peaks are derived."""
         mix = instructions(root, ways)
         several = [name for name in GROUPS if name != "roots" or root == "sqrt"]
         return [
@@ -206,14 +206,14 @@ class PeakMeter:
         ]
 
     def _seconds(self, loop: Mix) -> float:
-        """Processor seconds of one run, so that other work on the host is not counted."""
+        """The processor time of one run in s, which excludes other work on the host."""
         began = time.thread_time()
         _run(loop, self._numbers[loop], self._passes[loop])
         return time.thread_time() - began
 
 
 def _hidden(v: Vectors, value: Any) -> Any:
-    """The same vector, hidden from the compiler's optimiser; emits no instruction."""
+    """The vector, hidden from the compiler's optimiser; emits no instruction."""
     register = "w" if platform.machine() in {"aarch64", "arm64"} else "v"
     kind = ir.FunctionType(v.vector, [v.vector])
     return v.builder.asm(kind, "", f"={register},0", [value], side_effect=True)
@@ -237,7 +237,7 @@ def _one(v: Vectors, what: str, x: Any, y: Any, z: Any) -> Any:
 
 @intrinsic
 def _chains(typing, mix, numbers, passes):
-    """Instructions in chains that do not depend on each other."""
+    """A loop of instructions in independent chains."""
 
     def emit(context, builder, signature, arguments):
         v = Vectors(context, builder, signature.args[1].dtype.bitwidth, mix.value.width)
@@ -246,7 +246,7 @@ def _chains(typing, mix, numbers, passes):
         slots = [v.slot(v.load(data, place)) for place in places]
         sequence = mix.value.sequence()
         executed = mix.value.executed() * len(sequence)
-        # Near 1, so that products neither grow nor shrink.
+        # Factors of 1, so that products neither grow nor shrink.
         y, z = _hidden(v, v.constant(1.0)), _hidden(v, v.constant(1e-9))
         with cgutils.for_range(builder, arguments[2]):
             v.stop_unrolling()
@@ -265,7 +265,7 @@ def _chains(typing, mix, numbers, passes):
 
 @intrinsic
 def _pairs(typing, mix, numbers, passes):
-    """The phase's mix: targets in registers, and new sources each time."""
+    """A loop of the phase's mix: targets in registers, and new sources in each copy."""
 
     def emit(context, builder, signature, arguments):
         v = Vectors(context, builder, signature.args[1].dtype.bitwidth, mix.value.width)

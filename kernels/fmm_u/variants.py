@@ -1,8 +1,8 @@
 """The variants of the U phase: a declared space of several hundred.
 
-Choi & Vuduc (2012, section 5.3) measured about 390 implementations of this one loop. The variants
-differ in the layout of the data, in what is held in registers and in how far loops are unrolled.
-Every variant computes the same sums, each to its own accuracy.
+Choi & Vuduc (2012, section 5.3) measured about 390 implementations of this loop. The variants
+differ in the layout of the data, in the data held in registers and in the unrolling of loops.
+All variants compute the same sums, to different accuracies.
 
 Imports no Numba, so that a plan can list the space.
 """
@@ -26,21 +26,21 @@ Tile = Literal[1, 2, 4]
 Unroll = Literal[1, 2, 4]
 
 REGISTERS = 32
-"""Vector registers that a variant may need: those of AVX-512 and of aarch64. On processors with
-16, the compiler keeps the rest on the stack."""
+"""The most vector registers of a variant: those of AVX-512 and of aarch64. On processors with 16,
+the compiler keeps the other values on the stack."""
 ITEM_BYTES = {"single": 4, "double": 8}
 STEPS = {"estimate": 0, "newton1": 1, "newton2": 2}
 """Newton steps after the processor's estimate of 1 / sqrt(x)."""
 ESTIMATE_ERROR = {256: 1.5 * 2.0**-12, 512: 2.0**-14}
-"""Largest relative error of the estimate by the vector's bits: of vrsqrtps and vrsqrt14ps."""
+"""Bits of a vector -> largest relative error of the estimate, by vrsqrtps and vrsqrt14ps."""
 _TEMPORARIES = 6
-"""Registers for one pair's differences, squares and root."""
+"""Registers for a pair's differences, squares and root."""
 _CONSTANTS = {"sqrt": 1, "estimate": 0, "newton1": 1, "newton2": 2}
 _ROUNDING = {"single": 2.0**-24, "double": 2.0**-53}
 
 
 class Variant(Params):
-    """One way to write the loops of the U phase."""
+    """A variant of the loops of the U phase."""
 
     layout: Layout = "soa"
     """soa: rows of x, y, z and charges; aos: x, y, z and charge of each point together; blocked: a
@@ -99,11 +99,11 @@ class Variant(Params):
 
     @property
     def unit(self) -> float:
-        """The factor of the loops' sums: 2 where the last Newton step's 1 / 2 is left out."""
+        """The factor of the loops' sums: 2 where the last Newton step omits the 1 / 2."""
         return 2.0 if STEPS.get(self.root) else 1.0
 
     def tiles(self) -> tuple[int, ...]:
-        """The sizes of tiles, largest first: the rest of a leaf goes into smaller ones."""
+        """The sizes of tiles, largest first: the remainder of a leaf goes into smaller tiles."""
         return tuple(size for size in (4, 2, 1) if size <= self.tile)
 
     def name(self) -> str:
@@ -115,12 +115,12 @@ class Variant(Params):
 
 
 def registers(variant: Variant) -> int:
-    """Vector registers that a loop needs, by a model.
+    """The number of vector registers that a loop needs, by a model.
 
-    A held vector or target has x, y, z and a sum, and its charge where it also acts as a source. A
+    A held vector or target has x, y, z and a sum, and a charge where it also acts as a source. A
     source has four numbers, and a sum where sums of sources are vectors. In addition there are one
-    pair's intermediate values, the constants of the root, and, where x, y, z and charge lie side
-    by side, four vectors from which vectors of sources are sorted.
+    pair's intermediate values, the constants of the root, and for vectors of sources in the layout
+    aos four vectors of unsorted numbers.
     """
     both = variant.ways == "both"
     held = (5 if both else 4) * variant.tile
@@ -155,7 +155,7 @@ def variants(vector_bits: int = 512, threads: int = 1) -> list[Variant]:
 
 
 def instructions(root: Root, ways: Ways) -> dict[str, int]:
-    """Vector instructions of one vector of pairs, by name: the phase's mix.
+    """The phase's mix: instruction -> number of vector instructions for one vector of pairs.
 
     Differences, the sum of their squares, 1 / r, and one multiply-add for each sum. Eleven flops
     with ``estimate`` and ``one`` (Choi & Vuduc 2012, section 5.4).
@@ -164,29 +164,29 @@ def instructions(root: Root, ways: Ways) -> dict[str, int]:
     if root == "sqrt":
         return {**mix, "sqrt": 1, "division": 1}
     steps = STEPS[root]
-    # A step is y (3 - x y^2) / 2; the last one's 1 / 2 is left out.
+    # A step is y (3 - x y^2) / 2; the last step omits the 1 / 2.
     mix["mul"] += 2 * steps + max(steps - 1, 0)
     mix["fma"] += steps
     return {**mix, "estimate": 1}
 
 
 def inner_loads(variant: Variant) -> float:
-    """Vectors or broadcast numbers that the inner loop loads for one vector of pairs, at least.
+    """The least loads of vectors or broadcast numbers in the inner loop for one vector of pairs.
 
-    Four numbers of each source, and its sum where that is written too, serve a whole tile.
+    Four numbers of each source, and its sum where it is written too, serve a whole tile.
     """
     return (5 if variant.ways == "both" else 4) / variant.tile
 
 
 def flops(mix: dict[str, int]) -> int:
-    """Flops of a mix in one lane: two for a multiply-add, one for every other instruction."""
+    """The flops of a mix in one lane: two for a multiply-add, one for any other instruction."""
     return sum(count * (2 if name == "fma" else 1) for name, count in mix.items())
 
 
 def tolerance(variant: Variant, terms: int) -> float:
-    """The largest error allowed in a sum of ``terms`` q / r, relative to the sum of \\|q\\| / r.
+    """The largest allowed error of a sum of ``terms`` q / r, relative to the sum of \\|q\\| / r.
 
-    The sum of the root's error and of what is rounded: see :func:`rounding`.
+    It is the root's error plus the rounding errors; see :func:`rounding`.
     """
     error = 0.0
     if variant.root != "sqrt":
@@ -197,7 +197,7 @@ def tolerance(variant: Variant, terms: int) -> float:
 
 
 def rounding(precision: Precision, terms: int) -> float:
-    """The part of the tolerance for rounding: a few roundings in each term, and those of the
-    additions, which grow as a random walk."""
+    """The part of the tolerance for rounding: a few roundings of each term, and the roundings of
+    the additions, which grow as a random walk."""
     walk: float = max(terms, 1) ** 0.5
     return (8 + 2 * walk) * _ROUNDING[precision]
