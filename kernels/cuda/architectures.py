@@ -1,8 +1,8 @@
-"""What the processors of a GPU's architecture hold, and how many blocks they run at a time.
+"""The resources of a processor by GPU architecture, and the number of blocks it runs concurrently.
 
-From the table of technical specifications in NVIDIA's CUDA programming guide; the numbers of blocks
-agree with NVIDIA's occupancy calculator (``cuda_occupancy.h`` of CUDA 13.0). All architectures here
-have 65,536 registers of 32 bits in a processor, which are divided among its four schedulers.
+The values come from the technical specifications in NVIDIA's CUDA programming guide; the numbers of
+blocks agree with NVIDIA's occupancy calculator (``cuda_occupancy.h`` of CUDA 13.0). On all
+architectures here a processor has 65,536 32-bit registers, divided among its four schedulers.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from kernels.kernel import KernelError
 SCHEDULERS = 4
 SCHEDULER_REGISTERS = 65536 // SCHEDULERS
 REGISTER_STEP = 8
-"""Registers of a thread are allotted in such steps."""
+"""The number of registers of a thread is a multiple of this."""
 SHARED_STEP = 128
-"""Bytes of shared memory of a block are allotted in such steps."""
+"""The shared memory of a block, in bytes, is a multiple of this."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Processor:
-    """One processor: at most ``threads`` in at most ``blocks``, with ``shared_bytes`` in all. A
-    block has at most ``block_shared_bytes``, and takes ``reserved_shared_bytes`` more."""
+    """The limits of a processor: ``threads``, ``blocks`` and ``shared_bytes``. A block can use
+    ``block_shared_bytes``; the system reserves ``reserved_shared_bytes`` more for each block."""
 
     threads: int
     blocks: int
@@ -33,8 +33,8 @@ class Processor:
     reserved_shared_bytes: int = 1 << 10
 
     def resident_blocks(self, threads: int, registers: int, shared_bytes: int) -> int:
-        """How many blocks it runs at a time, of so many threads, registers a thread, and bytes of
-        shared memory."""
+        """The number of blocks that run concurrently, each with ``threads`` threads of
+        ``registers`` registers, and ``shared_bytes`` bytes of shared memory."""
         if shared_bytes > self.block_shared_bytes:
             return 0
         warps = -(-threads // WARP)
@@ -75,7 +75,7 @@ def processor_of(architecture: str) -> Processor:
     """The processor of an architecture, such as ``sm_90``.
 
     Raises:
-        KernelError: it is not in the table.
+        KernelError: the architecture is not in the table.
     """
     if architecture not in PROCESSORS:
         raise KernelError(

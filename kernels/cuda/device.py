@@ -1,5 +1,5 @@
-"""A GPU: opened, given arrays and compiled functions, and run. Errors become
-:class:`~kernels.kernel.KernelError`, each with what to do."""
+"""A GPU: its arrays, compiled functions and launches. Errors become
+:class:`~kernels.kernel.KernelError`, each with a remedy."""
 
 from __future__ import annotations
 
@@ -68,23 +68,23 @@ REMEDIES = {
     "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE": "the installed library of forward compatibility "
     f"does not support this GPU: remove it from LD_LIBRARY_PATH, or {EXTRA_REMEDY}",
 }
-"""Name of an error of the driver's -> what it means and what to do."""
+"""Name of a driver error -> its meaning and remedy."""
 NEEDED_DRIVERS = {12: "525.60", 13: "580.65"}
-"""Major version of CUDA's packages -> the oldest driver that they work with."""
+"""Major version of the CUDA packages -> the oldest driver that they support."""
 MISSING_FUNCTION = re.compile(
     r"function \W?(?P<name>(?:cu|nvml)[A-Z]\w*)\W* (?:is )?not found", re.I
 )
-"""How CUDA for Python says that the driver lacks a function: it is older than the packages."""
+"""Texts of CUDA for Python for a missing driver function: the driver is older than the packages."""
 STATIC_SHARED_BYTES = 48 << 10
-"""A block may have so much shared memory without asking for more."""
+"""The most shared memory of a block without an explicit request."""
 
 Extent = int | tuple[int, ...]
-"""Blocks of a grid, or threads of a block: their number along x, or along x, y and z."""
+"""The number of blocks of a grid, or threads of a block, along x, or along x, y and z."""
 
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Raise :class:`KernelError` for an error of CUDA's, with ``what`` was done."""
+    """Raise :class:`KernelError` for a CUDA error; its text names the action ``what``."""
     try:
         yield
     except KernelError:
@@ -94,7 +94,7 @@ def explained(what: str) -> Iterator[None]:
             f"GPU kernels need CUDA for Python, which cannot be imported ({error}): {EXTRA_REMEDY}"
         ) from None
     except Exception as error:
-        # A missing function may be the cause of an error that does not name it.
+        # An error that does not name the missing function may have it as its cause.
         text = f"{error} {error.__cause__ or ''}"
         if type(error).__name__ == "DynamicLibNotFoundError":
             raise KernelError(f"{what}: there is no NVIDIA driver: {NO_DRIVER_REMEDY}") from None
@@ -111,7 +111,7 @@ def explained(what: str) -> Iterator[None]:
 @dataclass(frozen=True, kw_only=True)
 class Launch:
     """One launch of a ``function``: ``blocks`` of ``threads``, its ``arguments``, and
-    ``shared_bytes`` of each block beside those that the source declares."""
+    ``shared_bytes`` of dynamic shared memory for each block."""
 
     function: Any
     blocks: Extent
@@ -121,17 +121,17 @@ class Launch:
 
 
 class Gpu:
-    """The GPU of one rank: the first that is visible for the first rank on a node, and so on.
+    """The GPU of one rank: the first rank on a node has the first visible GPU, and so on.
 
     Attributes:
         architecture: ``sm_90``, for example.
-        processors: how many it has.
-        l2_bytes: of its second cache.
-        block_shared_bytes: shared memory that a block has at most.
+        processors: the number of its processors.
+        l2_bytes: the size of the L2 cache.
+        block_shared_bytes: the most shared memory of a block.
     """
 
     def __init__(self, team: Team) -> None:
-        """Raises :class:`KernelError` where there is none for this rank."""
+        """Raises :class:`KernelError` if there is no GPU for this rank."""
         nodes = team.gather(os.uname().nodename)
         place = nodes[: team.rank].count(nodes[team.rank])
         with explained("opening the GPU"):
@@ -159,7 +159,7 @@ class Gpu:
     def function(self, program: Program, name: str, shared_bytes: int = 0) -> Any:
         """A function of a program, ready to be launched.
 
-        ``shared_bytes``: of a block, beside those that the source declares.
+        ``shared_bytes``: dynamic shared memory of a block.
         """
         with explained(f"loading {name}"):
             from cuda.core import ObjectCode  # noqa: PLC0415
@@ -172,26 +172,26 @@ class Gpu:
             return function
 
     def _allow_shared(self, function: Any, shared_bytes: int) -> None:
-        """Let a block of the function have so much shared memory."""
+        """Allow the function ``shared_bytes`` bytes of dynamic shared memory in a block."""
         from cuda.bindings import driver  # noqa: PLC0415
 
         error, device = driver.cuDeviceGet(self._device.device_id)
         _check(error)
-        # Not by cuda.core: of a kernel's attributes it shows this one, and cannot set it.
+        # cuda.core can read this attribute of a kernel, but not set it.
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         kernel = driver.CUkernel(int(function.handle))
         (error,) = driver.cuKernelSetAttribute(attribute, shared_bytes, kernel, device)
         _check(error)
 
     def resident_blocks(self, function: Any, threads: int, shared_bytes: int = 0) -> int:
-        """How many blocks of so many threads all processors together run at a time."""
+        """The number of blocks of ``threads`` threads that all processors run concurrently."""
         with explained("asking how many blocks fit"):
             occupancy = function.occupancy
             each = occupancy.max_active_blocks_per_multiprocessor(threads, shared_bytes)
             return int(each) * self.processors
 
     def array(self, data: np.ndarray[Any, Any], size_bytes: int | None = None) -> Any:
-        """A copy of ``data`` on the GPU, repeated up to ``size_bytes`` where these are given."""
+        """A copy of ``data`` on the GPU, repeated up to ``size_bytes`` if given."""
         size = data.nbytes if size_bytes is None else size_bytes
         with explained(f"allocating {size:,} bytes"):
             from cuda.bindings import driver  # noqa: PLC0415
@@ -209,7 +209,7 @@ class Gpu:
     def copied(
         self, buffer: Any, like: np.ndarray[Any, Any], begin_bytes: int = 0
     ) -> np.ndarray[Any, Any]:
-        """The values of a buffer from a place on, with the shape and type of ``like``."""
+        """The values of a buffer from ``begin_bytes`` on, with the shape and type of ``like``."""
         with explained("copying from the GPU"):
             from cuda.bindings import driver  # noqa: PLC0415
 
@@ -227,7 +227,7 @@ class Gpu:
         *arguments: Any,
         shared_bytes: int = 0,
     ) -> None:
-        """Launch a function and wait until it has ended, without the GIL."""
+        """Launch a function and wait for its end, without the GIL."""
         one = Launch(
             function=function,
             blocks=blocks,
@@ -240,7 +240,7 @@ class Gpu:
             self._stream.sync()
 
     def recorded(self, launches: Sequence[Launch]) -> Any:
-        """Launches that follow one another, as a CUDA graph: see :meth:`replay`."""
+        """A CUDA graph of consecutive launches, for :meth:`replay`."""
         with explained("recording the launches"):
             builder = self._stream.create_graph_builder()
             builder.begin_building()
@@ -252,7 +252,7 @@ class Gpu:
             return graph
 
     def replay(self, graph: Any, times: int) -> None:
-        """Run all launches of a graph, ``times`` times, and wait until they have ended."""
+        """Run all launches of a graph ``times`` times, and wait for their end."""
         with explained("running the kernel"):
             for _ in range(times):
                 graph.launch(self._stream)
@@ -260,18 +260,18 @@ class Gpu:
 
     @property
     def stream(self) -> int:
-        """The stream's handle, for a library that launches kernels of its own."""
+        """The stream's handle, for a library that launches kernels itself."""
         return int(self._stream.handle)
 
     def wait(self) -> None:
-        """Wait until all that was launched has ended."""
+        """Wait for the end of all launches."""
         with explained("running the kernel"):
             self._stream.sync()
 
     def close(self) -> None:
         """Release the memory.
 
-        After an error of a kernel the driver refuses this, and the memory goes with the process.
+        After a kernel error the driver refuses this; the end of the process releases the memory.
         """
         with suppress(Exception):
             for graph in self._graphs:
@@ -284,7 +284,7 @@ class Gpu:
 
 
 def _visible_gpus() -> int:
-    """How many GPUs CUDA shows to this process, by CUDA_VISIBLE_DEVICES."""
+    """The number of GPUs visible to this process, as CUDA_VISIBLE_DEVICES selects them."""
     from cuda.bindings import driver  # noqa: PLC0415
 
     error, version = driver.cuDriverGetVersion()
@@ -300,14 +300,14 @@ def _visible_gpus() -> int:
 
 
 def cuda_major() -> int:
-    """The major version of the installed packages of CUDA; raises ImportError without them."""
+    """The major version of the installed CUDA packages; raises ImportError without them."""
     from cuda.bindings import __version__  # noqa: PLC0415
 
     return int(__version__.partition(".")[0])
 
 
 def _newer() -> str:
-    """What to do where the driver is older than the installed packages of CUDA need."""
+    """The remedy if the driver is too old for the installed CUDA packages."""
     major = cuda_major()
     needed = NEEDED_DRIVERS.get(major, f"of CUDA {major}")
     return (

@@ -1,8 +1,8 @@
-"""A GPU's machine code read back: instructions, loops, and how often each is executed.
+"""Disassembled GPU machine code: instructions, loops, and how often each is executed.
 
-What a kernel does is counted in its machine code (SASS), as ``nvdisasm`` of NVIDIA's CUDA toolkit
-prints it; PTX, which is compiled once more, says less. A loop is a jump back and what lies between
-it and its target.
+Instructions are counted in the machine code (SASS), as ``nvdisasm`` of NVIDIA's CUDA toolkit prints
+it. PTX is less exact, because it is compiled once more. A loop is a backward jump with all
+instructions from its target to the jump.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _TARGET = re.compile(r"`\((?P<name>\.L\w+)\)")
 
 @dataclass(frozen=True)
 class Instruction:
-    """``opcode`` with its ``modifiers``: ``LDG`` with ``("E", "128")``. ``target``: the label that
-    a jump names; empty otherwise."""
+    """An ``opcode`` with its ``modifiers``: ``LDG`` with ``("E", "128")``. ``target``: the label
+    to which a jump goes; empty for other instructions."""
 
     at: int
     opcode: str
@@ -42,18 +42,18 @@ class Instruction:
 
     @property
     def name(self) -> str:
-        """``LDG.E.128``."""
+        """The opcode and its modifiers, such as ``LDG.E.128``."""
         return ".".join((self.opcode, *self.modifiers))
 
     @property
     def moves_constant(self) -> bool:
-        """Whether it is a multiply-add of zeros, which the compiler uses to set a register."""
+        """Whether it is a multiply-add of zeros, by which the compiler sets a register."""
         zeros = "RZ, RZ" in self.operands.replace("-", "")
         return zeros and self.opcode in ("HFMA2", "IMAD", "FFMA")
 
     @property
     def never_runs(self) -> bool:
-        """Whether its guard is never true: the compiler fills waits with such instructions."""
+        """Whether its predicate is never true; the compiler fills waits with such instructions."""
         return self.guard in ("!PT", "!UPT")
 
 
@@ -78,15 +78,15 @@ class Function:
     loops: tuple[Loop, ...]
 
     def depth(self, instruction: Instruction) -> int:
-        """How many loops an instruction lies in."""
+        """The number of loops that contain an instruction."""
         return sum(loop.holds(instruction.at) for loop in self.loops)
 
     def executed(self, depth: int, inner: Sequence[int] = ()) -> Counter[str]:
-        """Instruction's name -> how often one thread executes it in one pass through the bodies of
-        the loops of a depth, 1 being the outermost. What only sets a register to a constant,
-        and what never runs, is left out.
+        """Instruction name -> how often one thread executes it in one pass through the loop bodies
+        at ``depth``; 1 is the outermost. Instructions that only set a register to a constant, and
+        those that never run, are left out.
 
-        ``inner``: how often the bodies of the loops inside them run in each pass, by depth.
+        ``inner``: how often the loops inside run in each pass, by depth.
         """
         times = [1]
         for count in inner:
@@ -103,7 +103,7 @@ def disassemble(cubin: bytes) -> str:
     """The listing of a cubin.
 
     Raises:
-        KernelError: there is no ``nvdisasm``, or it cannot read the code.
+        KernelError: ``nvdisasm`` is missing, or cannot read the code.
     """
     program = _nvdisasm()
     if program is None:
@@ -120,7 +120,7 @@ def disassemble(cubin: bytes) -> str:
 
 
 def _nvdisasm() -> str | None:
-    """The wheel's program, else the one on the path."""
+    """The path of ``nvdisasm``: from the installed wheel, else from PATH; None without one."""
     from importlib.util import find_spec  # noqa: PLC0415
 
     spec = find_spec("nvidia")
@@ -162,8 +162,8 @@ def read_listing(text: str) -> dict[str, Function]:
 
 
 def _loops(instructions: Sequence[Instruction], labels: dict[str, int]) -> tuple[Loop, ...]:
-    """The jumps back; those to one target are one loop. A jump to itself, with which the code of
-    every function ends, is none."""
+    """The loops of a function. Backward jumps to the same target are one loop. A jump to itself,
+    which ends the code of every function, is not a loop."""
     ends: dict[int, int] = {}
     for instruction in instructions:
         begin = labels.get(instruction.target) if instruction.opcode == "BRA" else None

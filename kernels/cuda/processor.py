@@ -1,19 +1,20 @@
-"""What a GPU's processor holds, and how many blocks of threads it runs at a time."""
+"""The resources of a GPU's processor, and the number of blocks that it runs concurrently."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 WARP = 32
-"""Threads that execute an instruction together."""
+"""The number of threads that execute an instruction together."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """``processors`` of one kind. What each has: ``registers`` of 32 bits, ``shared_bytes``, and at
-    most ``threads`` in at most ``blocks``. A thread has at most ``thread_registers``, which are
-    allotted in steps of ``register_step``; a block has at most ``block_threads``. A cycle of one
-    processor: ``dp_flops`` in double precision, ``shared_bytes_moved`` from or to shared memory."""
+    """A GPU with ``processors`` equal processors. Each has ``registers`` of 32 bits and
+    ``shared_bytes``, and runs at most ``threads`` in at most ``blocks``. A thread has at most
+    ``thread_registers``, in multiples of ``register_step``; a block at most ``block_threads``. In a
+    cycle a processor does ``dp_flops`` in double precision, and moves ``shared_bytes_moved`` from
+    or to shared memory."""
 
     processors: int
     registers: int
@@ -27,8 +28,8 @@ class Gpu:
     shared_bytes_moved: int
 
     def resident_blocks(self, threads: int, registers: int, shared_bytes: int) -> int:
-        """How many blocks a processor runs at a time, of so many threads, registers a thread, and
-        bytes of shared memory."""
+        """The number of blocks that a processor runs concurrently, each with ``threads`` threads of
+        ``registers`` registers, and ``shared_bytes`` bytes of shared memory."""
         return min(
             self.blocks,
             self.threads // threads,
@@ -49,6 +50,6 @@ TESLA_K20X = Gpu(
     dp_flops=128,
     shared_bytes_moved=256,
 )
-"""Compute capability 3.5 with 14 processors of 64 units in double precision, and shared memory in
-banks of 8 bytes (NVIDIA 2012, Kepler GK110 white paper; CUDA C Programming Guide, table of compute
-capabilities)."""
+"""Compute capability 3.5: 14 processors, each with 64 double-precision units, and shared memory
+with banks of 8 bytes (NVIDIA 2012, Kepler GK110 white paper; CUDA C Programming Guide, table of
+compute capabilities)."""

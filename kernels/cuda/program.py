@@ -1,4 +1,4 @@
-"""CUDA C++ compiled to a GPU's machine code by NVRTC. No GPU or driver is needed."""
+"""Compilation of CUDA C++ to GPU machine code by NVRTC. It needs no GPU or driver."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXTRA_REMEDY = (
     "(from 525.60 on)"
 )
 NEEDS = (f"an NVIDIA GPU, and CUDA for Python: {EXTRA_REMEDY}",)
-"""Of every kernel that is compiled here: :attr:`kernels.kernel.Kernel.needs`."""
+""":attr:`kernels.kernel.Kernel.needs` of every kernel that is compiled here."""
 OPTIONS = ("-std=c++17",)
 _USE = re.compile(
     r"Compiling entry function '(?P<name>\w+)'.*?(?P<stores>\d+) bytes spill stores, "
@@ -32,8 +32,8 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionUse:
-    """What a function needs, by the compiler: ``registers`` of 32 bits a thread, ``shared_bytes`` a
-    block, and ``spilled_bytes`` a thread, of registers that did not suffice."""
+    """The resources of a function, as the compiler reports them: 32-bit ``registers`` of a thread,
+    ``shared_bytes`` of a block, and register spills of a thread, ``spilled_bytes``."""
 
     registers: int
     shared_bytes: int
@@ -43,7 +43,7 @@ class FunctionUse:
 @dataclass(frozen=True, kw_only=True)
 class Source:
     """A CUDA C++ file and the values of its macros, by name. ``specific``: whether it uses
-    instructions that an architecture does not share with later ones, such as wgmma of sm_90."""
+    instructions that later architectures lack, such as wgmma of sm_90."""
 
     path: Path
     macros: Mapping[str, int | str]
@@ -51,13 +51,13 @@ class Source:
 
     @property
     def options(self) -> list[str]:
-        """As a C++ compiler's options."""
+        """The macros as options of a C++ compiler."""
         return [f"-D{name}={value}" for name, value in self.macros.items()]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """Machine code of an architecture: ``cubin``, and what each function needs, by name."""
+    """Machine code for an architecture: ``cubin``, and the resources of each function, by name."""
 
     architecture: str
     cubin: bytes
@@ -65,13 +65,13 @@ class Program:
 
 
 def compile_program(source: Source, architecture: str) -> Program:
-    """The machine code of ``source``. Kept in a folder of the user's cache by what it depends on.
+    """The machine code of ``source``. It is cached in the user's cache folder, keyed by its inputs.
 
     ``architecture``: ``sm_90``, for example; a specific source is compiled for its variant sm_90a.
 
     Raises:
         KernelError: the compiler is missing, does not know the architecture, or refuses the
-            source; the text says what to do.
+            source; the text has the remedy.
     """
     architecture += "a" if source.specific else ""
     text = source.path.read_text(encoding="utf-8")
@@ -87,7 +87,7 @@ def compile_program(source: Source, architecture: str) -> Program:
     except OSError:
         cubin, log = _compiled(text, source, architecture)
         for path, data in ((log_path, log.encode()), (cubin_path, cubin)):
-            with suppress(OSError):  # a cache that cannot be written is done without
+            with suppress(OSError):  # the cache is optional: it may not be writable
                 write_kept(path, data)
     return Program(architecture=architecture, cubin=cubin, functions=_uses(log))
 
@@ -107,7 +107,7 @@ def _compiled(text: str, source: Source, architecture: str) -> tuple[bytes, str]
         std="c++17",
         name=source.path.name,
         ptxas_options="-v",
-        # An empty list is refused.
+        # ProgramOptions refuses an empty list.
         define_macro=[(name, str(value)) for name, value in source.macros.items()] or None,
     )
     try:
@@ -128,7 +128,7 @@ def _compiled(text: str, source: Source, architecture: str) -> tuple[bytes, str]
 
 
 def _uses(log: str) -> dict[str, FunctionUse]:
-    """What each function needs, from the words of ``ptxas -v``."""
+    """The resources of each function, from the output of ``ptxas -v``."""
     uses = {}
     for found in _USE.finditer(log):
         shared = _SHARED.search(found["rest"])

@@ -1,4 +1,4 @@
-"""``cuda_stencil``: the kernel ``stencil`` as a GPU's tiles would run it; counted, for simulated
+"""``cuda_stencil``: operation counts of the kernel ``stencil`` in GPU tiles, for simulated
 machines."""
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from kernels.stencils.params import StencilParams
 
 
 def count_tiles(params: StencilParams) -> dict[str, float]:
-    """As :func:`kernels.stencils.counts.count_stencil`, with what a tile's store serves as bytes of
-    shared memory."""
+    """As :func:`kernels.stencils.counts.count_stencil`; the bytes that a tile's store serves count
+    as shared memory."""
     counts = count_stencil(params)
     return {("shared" if name == "l1" else name): count for name, count in counts.items()}
 

@@ -3,15 +3,15 @@
 // Each block computes a prism: a hexagon of steps and points of the first axis, along the whole
 // second axis. A row of the hexagon is a step; a column is a point of the second axis. The block
 // goes through the prism in pieces of TILE_2 columns, one after the other. In each row a piece
-// begins one column before where it began in the row before, so that what it needs of the piece
-// before it is in shared memory already. A stencil of one axis is run as one of two, whose second
-// axis has one point and no neighbours.
+// begins one column before its begin in the previous row, so that the values it needs from the
+// previous piece are already in shared memory. A stencil of one axis runs as one of two axes; its
+// second axis has one point and no neighbours.
 //
 // Shared memory holds two steps, HEIGHT points of the first axis by WIDTH columns. A value
-// overwrites that of two steps before, which nothing needs any more. Where a prism has more than
-// WIDTH columns, a column takes the place of the one WIDTH before it.
+// overwrites the value of two steps before, which is no longer needed. In a prism of more than
+// WIDTH columns, a column replaces the column WIDTH before it.
 //
-// STENCIL: the number of its name in CODES of stencil.py. DOUBLE: whether numbers have 64 bits.
+// STENCIL: the index of its name in CODES of stencil.py. DOUBLE: whether numbers have 64 bits.
 // TILE_T, TILE_1: steps of a tile and points of its first row. WRAPS: whether a prism has more than
 // WIDTH columns, fixed ones included. THREADS_1, THREADS_2: threads of a block along the two axes.
 
@@ -36,8 +36,8 @@ typedef float number;
 #ifdef __CUDACC__
 extern __shared__ number shared[];
 
-// Brings a number from global to shared memory, on GPUs that can without a register in between.
-// `wait` waits for all that this thread has asked for.
+// Copies a number from global to shared memory, without a register where the GPU can do so.
+// `wait` waits for all copies of this thread.
 __device__ __forceinline__ void bring_in(number *to, const number *from) {
 #if __CUDA_ARCH__ >= 800
     const unsigned place = (unsigned)__cvta_generic_to_shared(to);
@@ -57,15 +57,15 @@ __device__ __forceinline__ void wait() {
 __device__ __forceinline__ void write_out(number *to, const number *from) { *to = *from; }
 #endif
 
-// From `low` on and before `high`.
+// The range from `low` up to, not including, `high`.
 struct range {
     int low, high;
 };
 
-// The problem, the tile of a block, and the piece that it is at.
+// The problem, the tile of a block, and its current piece.
 struct place {
     int size_1, size_2, steps;
-    long long line;  // numbers from a point of a grid to the next along the first axis
+    long long line;  // distance in numbers between neighbouring points along the first axis
     int first, left; // the step of the tile's first row, and the first point of that row
     int piece, turn; // the piece, and where its first row's first column lies in shared memory
 };
@@ -73,8 +73,8 @@ struct place {
 __device__ __forceinline__ int at_most(int x, int most) { return x < most ? x : most; }
 __device__ __forceinline__ int at_least(int x, int least) { return x > least ? x : least; }
 
-// The points of a row of the tile that lie in the grid. Where there is no such row or step, an
-// empty range that touches no border.
+// The points of a row of the tile that lie in the grid; for a missing row or step an empty range
+// that touches no border.
 __device__ __forceinline__ range points(const place &at, int row) {
     const int out = at_most(row, TILE_T - 1 - row), step = at.first + row;
     const int low = at_least(at.left - out, 0);
@@ -90,7 +90,7 @@ __device__ __forceinline__ range columns(const place &at, int row) {
     return {at_least(left, 0), at_most(left + TILE_2, at.size_2)};
 }
 
-// Where a column lies in shared memory.
+// The position of a column in shared memory.
 __device__ __forceinline__ int column_place(const place &at, int column) {
 #if WRAPS
     const int turned = at.turn + column - at.piece * TILE_2;
@@ -100,13 +100,13 @@ __device__ __forceinline__ int column_place(const place &at, int column) {
 #endif
 }
 
-// Where a point of the first axis lies in the shared memory of a step.
+// The position of a point of the first axis in the shared memory of a step.
 __device__ __forceinline__ int point_place(const place &at, int step, int point) {
     return ((step & 1) * HEIGHT + point - at.left + HALF) * WIDTH;
 }
 
-// Calls `body(point, column)` for the points of `all` but those of `but`, and for each column. The
-// threads of the block share them.
+// Calls `body(point, column)` for the points of `all` that are not in `but`, and for each column.
+// The threads of the block share the calls.
 template <class Body>
 __device__ __forceinline__ void for_each(range all, range but, range of_columns, Body body) {
     const int begin = at_most(at_least(but.low, all.low), all.high);
@@ -122,7 +122,7 @@ __device__ __forceinline__ void for_each(range all, range but, range of_columns,
     }
 }
 
-// Brings in what a row of a piece needs of the step before and the prism has not computed.
+// Loads the values of the previous step that a row of a piece needs and the prism did not compute.
 __device__ __forceinline__ void load(const place &at, const number *grid, int row) {
     const range own = points(at, row), older = points(at, row - 2), across = columns(at, row);
     const int step = at.first + row - 1;
@@ -130,8 +130,8 @@ __device__ __forceinline__ void load(const place &at, const number *grid, int ro
         bring_in(shared + point_place(at, step, point) + column_place(at, column),
                  grid + (point + 1) * at.line + column + BORDER);
     };
-    // The piece before has brought in the column at the left and the next one; the row of two
-    // steps before, the fixed values beside the grid.
+    // The previous piece has loaded the column at the left and the next one; the row of two steps
+    // before has loaded the fixed border values.
     const int left = across.low ? across.low + 1 : 0;
     const int right = at_most(across.high + 1, at.size_2);
     const int low = own.low == 0 && older.low == 0 ? 0 : own.low - 1;
@@ -144,7 +144,7 @@ __device__ __forceinline__ void load(const place &at, const number *grid, int ro
 #endif
 }
 
-// A point from itself and its neighbours along the first axis (n, s) and the second (w, e).
+// The next value of a point c with neighbours n, s along the first axis, and w, e along the second.
 __device__ __forceinline__ number result(number c, number n, number s, number w, number e) {
 #if STENCIL == 0
     return MUL((number)(1.0 / 3.0), ADD(ADD(n, c), s));
@@ -185,7 +185,7 @@ __device__ __forceinline__ void compute(const place &at, int row) {
     }
 }
 
-// Writes out those points of a row of a piece that other tiles need, or the next iteration.
+// Writes the points of a row of a piece that other tiles or the next iteration need.
 __device__ __forceinline__ void store(const place &at, number *grid, int row) {
     const range own = points(at, row), next = points(at, row + 1);
     range kept = {own.high, own.high};
@@ -200,8 +200,8 @@ __device__ __forceinline__ void store(const place &at, number *grid, int row) {
     });
 }
 
-// `even`, `odd`: the grids of even and odd steps, with their fixed borders; step 0 is where the
-// iteration begins. `first`: the step of all tiles' first row. `base`: the first point of the first
+// `even`, `odd`: the grids of even and odd steps, with their fixed borders; an iteration begins at
+// step 0. `first`: the step of the first row of all tiles. `base`: the first point of the first
 // tile's first row.
 extern "C" __global__ void __launch_bounds__(THREADS_1 * THREADS_2)
     wavefront(number *even, number *odd, int size_1, int size_2, long long line, int steps,

@@ -1,9 +1,9 @@
 """A stencil over time on a GPU, in hexagonal tiles: parameters, counts and launches.
 
 The tiles come from :mod:`kernels.stencils.shapes`: hexagons of time and the first axis, and
-along a second axis pieces that are skewed against time (Grosser et al. 2014). A launch is a
-wavefront, and a block of threads a prism: a hexagon along the whole second axis, whose pieces run
-one after the other in shared memory.
+pieces of the second axis that are skewed against time (Grosser et al. 2014). A launch computes a
+wavefront. A block of threads computes a prism: a hexagon along the whole second axis, whose pieces
+run one after the other in shared memory.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from kernels.stencils.stencils import next_step
 SOURCE = Path(__file__).with_name("stencil.cu")
 FUNCTION = "wavefront"
 CODES = ("j1d", "j2d", "h2d", "l2d", "g2d")
-"""In the order of the source's ``STENCIL``."""
+"""The stencils in the order of the source's macro ``STENCIL``."""
 MOST_THREADS = 1024
 LINE_BYTES = 128
-"""The lines of a grid begin at multiples of this."""
+"""The lines of a grid begin at multiples of this address."""
 FILLED_BYTES = 1 << 26
-"""So many bytes of values are drawn, and repeated in a larger grid."""
+"""The number of bytes of random values; a larger grid repeats them."""
 
 
 class GpuStencilParams(Params):
@@ -79,12 +79,12 @@ class GpuStencilParams(Params):
 
     @property
     def axes(self) -> int:
-        """Axes of space."""
+        """The number of axes of space."""
         return axes_of(self.stencil)
 
     @property
     def block(self) -> tuple[int, int]:
-        """Threads of a block along the first and the second axis."""
+        """The number of threads of a block along the first and the second axis."""
         if self.axes == 1:
             return self.threads_1 or 256, 1
         return self.threads_1 or 8, self.threads_2 or 32
@@ -117,8 +117,8 @@ class GpuStencilParams(Params):
 
 
 def columns_held(params: GpuStencilParams) -> int:
-    """Columns that a block has in shared memory, fixed ones included: those of a piece, and of the
-    one before it those that its rows need; or all of the grid."""
+    """The number of columns that a block has in shared memory, fixed ones included: those of a
+    piece, and those of the previous piece that its rows need; or all of the grid."""
     if params.axes == 1:
         return 1
     whole = params.size_2 + 2
@@ -126,15 +126,15 @@ def columns_held(params: GpuStencilParams) -> int:
 
 
 def shared_bytes(params: GpuStencilParams) -> int:
-    """Shared memory of a block: two steps of a tile's widest row, with a neighbour at each side, by
-    :func:`columns_held`. (Prajapati 2019, A.20, has one point more.)"""
+    """The bytes of shared memory of a block: two steps of a tile's widest row, with a neighbour at
+    each side, times :func:`columns_held`. (Prajapati 2019, A.20, has one point more.)"""
     item_bytes = ITEM_BYTES[params.precision]
     return 2 * item_bytes * (params.tile_1 + params.tile_t) * columns_held(params)
 
 
 def refusal(params: GpuStencilParams, block_shared_bytes: int) -> str:
-    """Why a variant cannot run on a GPU whose blocks have at most so many bytes of shared memory;
-    empty where it can."""
+    """Why a variant cannot run on a GPU whose blocks have at most ``block_shared_bytes``; empty if
+    it can."""
     needed = shared_bytes(params)
     if needed <= block_shared_bytes:
         return ""
@@ -148,14 +148,14 @@ def refusal(params: GpuStencilParams, block_shared_bytes: int) -> str:
 
 
 def count_prisms(params: GpuStencilParams) -> dict[str, float]:
-    """Class -> operations of one iteration of one rank, which has a GPU of its own.
+    """Class -> operations of one iteration of one rank, which does not share its GPU.
 
     Operations, barriers of a block, and launches are those of
-    :func:`kernels.stencils.counts.count_stencil`. Two classes are more:
+    :func:`kernels.stencils.counts.count_stencil`. Two classes include more:
 
-    - ``dram``, bytes of global memory, has also the fixed values beside the grid that a prism
-      needs, once for each of the two steps that shared memory holds.
-    - ``shared`` has also all that is brought into shared memory, and all that is written out of it.
+    - ``dram``, bytes of global memory, includes the fixed border values that a prism needs, once
+      for each of the two steps that shared memory holds.
+    - ``shared`` includes all transfers from global into shared memory, and back.
     """
     item_bytes = ITEM_BYTES[params.precision]
     counts = count_stencil(params.on_host())
@@ -165,8 +165,8 @@ def count_prisms(params: GpuStencilParams) -> dict[str, float]:
 
 
 def prism_metrics(params: GpuStencilParams) -> dict[str, float]:
-    """``tiles``; ``trips``: how often a block's threads go through the loop over the points of a
-    row, over all rows (Prajapati 2019, A.16); ``shared_bytes`` of a block."""
+    """``tiles``; ``trips``: passes of a block's threads through the loop over the points of a row,
+    added over all rows (Prajapati 2019, A.16); ``shared_bytes`` of a block."""
     *_, trips = _sums(params)
     return {
         "tiles": stencil_metrics(params.on_host())["tiles"],
@@ -177,7 +177,7 @@ def prism_metrics(params: GpuStencilParams) -> dict[str, float]:
 
 @lru_cache(maxsize=1 << 14)  # a plan, a search and a prediction ask for the same variants
 def _sums(params: GpuStencilParams) -> tuple[int, int, int, int]:
-    """Points of the grid that are read and written, fixed ones that are read, and trips."""
+    """The numbers of grid points read, grid points written, fixed points read, and trips."""
     host = params.on_host()
     sums = np.zeros(4, np.int64)
     for alike in alike_wavefronts(host):
@@ -187,7 +187,7 @@ def _sums(params: GpuStencilParams) -> tuple[int, int, int, int]:
 
 
 def _sums_of(params: GpuStencilParams, host: StencilParams, alike: AlikeWavefronts) -> np.ndarray:
-    """As :func:`_sums`, of one wavefront: int64 (4,)."""
+    """As :func:`_sums`, for one wavefront: int64 (4,)."""
     wavefront, along = alike.wavefront, params.size_2 or 1
     lengths, rows = wavefront.lengths, wavefront.lengths.shape[1]
     full = lengths > 0
@@ -208,12 +208,12 @@ def _sums_of(params: GpuStencilParams, host: StencilParams, alike: AlikeWavefron
 
 
 def _two_rows_before(of_rows: np.ndarray) -> np.ndarray:
-    """Each tile's rows (..., rows) two later, with zeros in the first two."""
+    """The values of each tile's rows (..., rows), moved two rows later; the first two are 0."""
     return np.concatenate([np.zeros_like(of_rows[..., :2]), of_rows[..., :-2]], axis=-1)
 
 
 def line_numbers(params: GpuStencilParams) -> int:
-    """Numbers in memory from a point of a grid to the next along the first axis."""
+    """The distance in memory, in numbers, between neighbouring points along the first axis."""
     if params.axes == 1:
         return 1
     item_bytes = ITEM_BYTES[params.precision]
@@ -245,7 +245,7 @@ def prism_source(params: GpuStencilParams) -> Source:
 
 
 def iteration(params: GpuStencilParams, function: Any, grids: Sequence[Any]) -> list[Launch]:
-    """All wavefronts of an iteration that begins with the first of the two ``grids``."""
+    """The launches of all wavefronts of an iteration that begins with the first of ``grids``."""
     threads_1, threads_2 = params.block
     return [
         Launch(
@@ -268,11 +268,11 @@ def iteration(params: GpuStencilParams, function: Any, grids: Sequence[Any]) -> 
 
 
 class StencilRun:
-    """The kernel with its two grids on the GPU. An iteration goes on from where the last ended."""
+    """The kernel with its two grids on the GPU. An iteration continues the previous one."""
 
     def __init__(self, params: GpuStencilParams, team: Team) -> None:
-        """Values in [0, 1), the same for the same arguments. Runs one iteration, so that nothing is
-        loaded while the kernel is measured."""
+        """Fill the grids with values in [0, 1), the same for the same arguments. Run one iteration,
+        so that nothing is loaded while the kernel is measured."""
         try:
             import kernels.stencils.loops  # noqa: F401, PLC0415  (a plan must not import Numba)
         except (ImportError, RuntimeError) as error:
@@ -294,7 +294,7 @@ class StencilRun:
             self._grids = [self._gpu.array(values, size_bytes) for _ in range(2)]
             self._probes = np.random.default_rng(team.rank + 1)
             self._parity = 0
-            # An odd number of steps ends in the other grid, where the next iteration begins.
+            # After an odd number of steps the next iteration begins in the other grid.
             odd = params.steps % 2
             from_each = [
                 iteration(params, function, grids) for grids in (self._grids, self._grids[::-1])
@@ -307,8 +307,8 @@ class StencilRun:
             raise
 
     def run(self, iterations: int) -> None:
-        """All steps, ``iterations`` times: graphs of two iterations, and of one before and after
-        them where these are needed."""
+        """Run all steps, ``iterations`` times: by graphs of two iterations, with a graph of one
+        before and after them if needed."""
         if self._parity and iterations:
             self._replay_one()
             iterations -= 1
@@ -326,12 +326,12 @@ class StencilRun:
         return count_prisms(self._params)
 
     def metrics(self) -> Mapping[str, float]:
-        """Registers of a thread, and how many blocks each processor runs at a time."""
+        """The registers of a thread, and the blocks that each processor runs concurrently."""
         return {"registers": self._registers, "resident_blocks": self._resident_blocks}
 
     def check(self) -> None:
-        """Run once more, and compare a region bit for bit with the plain loop on what it depends
-        on, whose last step is by NumPy."""
+        """Run once more, and compare a region bit for bit with the plain loop over the values that
+        it depends on; NumPy computes the last step."""
         from kernels.stencils.kernel import plain_steps, probed  # noqa: PLC0415
 
         params, steps = self._params, self._params.steps
