@@ -1,4 +1,4 @@
-"""The arrays and matrices that the steps of a plan read and write."""
+"""The arrays and matrices of the steps of a plan."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernels.fmm.operators.surfaces import INNER, OUTER, surface_points
 
 
 def arrays_of(plan: Plan) -> dict[str, np.ndarray]:
-    """Name -> array of the plan's type: points in planes, rows (rows, width), and
+    """Name -> array, of the plan's dtype: points in planes, arrays of rows (rows, width), and
     ``sums`` (slots,)."""
     from kernels.fmm.tree.layout import BEYOND  # noqa: PLC0415
 
@@ -41,8 +41,8 @@ def arrays_of(plan: Plan) -> dict[str, np.ndarray]:
 
 
 def rows_within(name: str, plan: Plan) -> tuple[int, int]:
-    """Of an array of rows, or of the densities among points: the place of the first number, and
-    from one number to the next."""
+    """The position of the first number, and the stride between numbers, of an array of rows, or of
+    the densities in an array of points."""
     if name in POINTS:
         planes = plan.variant.planes
         numbers = 4 // planes
@@ -51,9 +51,9 @@ def rows_within(name: str, plan: Plan) -> tuple[int, int]:
 
 
 def matrices_of(plan: Plan) -> dict[str, np.ndarray]:
-    """Name -> (matrices, rows, columns), with zeros beyond the surface's points. A row
-    is multiplied with a matrix from the left. ``m2l``, (slabs, operators, columns), has the spectra
-    of operators."""
+    """Name -> matrices (matrices, rows, columns), padded with zeros beyond the surface's points.
+    Rows multiply a matrix from the left. ``m2l``, (slabs, operators, columns), has the spectra of
+    the operators."""
     from kernels.fmm.operators.translation_matrices import build_operators  # noqa: PLC0415
 
     dtype = plan.variant.dtype

@@ -1,19 +1,19 @@
 // Sums of q / r over lists of sources, pair by pair: kernels/cuda/fmm/direct.py.
 //
 // Points lie in slots, and each leaf starts a new group of 32, so that a warp loads a group and a
-// thread holds one target of each of TILE groups. A block stages a chunk of its list of groups in
-// shared memory while the next one is on its way in registers; each thread then goes through the
+// thread holds one target from each of TILE groups. A block stages a chunk of its list of groups in
+// shared memory while its threads load the next one into registers; each thread then processes the
 // chunk, with its targets and their sums in registers.
 //
-// DOUBLE: 0 single, 1 double. ROOT: how 1 / r is computed; 0 the estimate, 1 and 2 so many Newton
-// steps after it, 3 a cubic step. THREADS of a block; TILE: targets of a thread; UNROLL: sources in
-// one pass of the loop over a chunk. ADD: 1 where what is in `sums` is added to. SHIFT: 1 where
-// coordinates are relative to centres of nodes; of single precision.
+// DOUBLE: 0 single, 1 double. ROOT: computation of 1 / r; 0 the estimate, 1 or 2 Newton steps after
+// it, 3 a cubic step. THREADS of a block; TILE: targets of a thread; UNROLL: sources in one pass of
+// the loop over a chunk. ADD: 1 to add to `sums`. SHIFT: 1 if coordinates are relative to centres
+// of nodes; single precision only.
 
 #define WARP 32
 #define WARPS (THREADS / WARP)
 #if SHIFT
-// With the blocks on a processor, so that the compiler does not spill registers to have more.
+// With the blocks on a processor, so that the compiler does not spill registers to fit more blocks.
 #define BOUNDS THREADS, 768 / THREADS
 #else
 #define BOUNDS THREADS
@@ -37,11 +37,11 @@ typedef float4 vector;
 #define MULTIPLY_ADD(a, b, c) __fmaf_rn(a, b, c)
 #endif
 
-// 1 / sqrt(x), about; 0 where x is less than the smallest normal number.
+// An estimate of 1 / sqrt(x); 0 if x is less than the smallest normal number.
 #ifdef __CUDACC__
 #if DOUBLE
 __device__ __forceinline__ double root_estimate(double x) {
-    // The estimate is a high word; so is all of x that it depends on.
+    // The estimate depends only on the high word of x, and its low word is 0.
     double y;
     asm("{\n\t.reg .pred far;\n\t.reg .b32 low, high;\n\t.reg .f64 estimate;\n\t"
         "rsqrt.approx.ftz.f64 estimate, %1;\n\t"
@@ -89,8 +89,8 @@ __device__ __forceinline__ void stage(vector *staged, const point &p) {
 #endif
 }
 
-// 1 / r from r^2. With Newton steps it is twice that: a step is y (3 - x y^2) / 2, and the last
-// one's 1 / 2 is left out.
+// 1 / r from r^2; 2 / r with Newton steps: a step is y (3 - x y^2) / 2, and the last one omits its
+// factor 1 / 2.
 __device__ __forceinline__ number inverse_root(number x) {
     number y = root_estimate(x);
 #if ROOT == 3
@@ -109,10 +109,10 @@ __device__ __forceinline__ number inverse_root(number x) {
 #endif
 }
 
-// sums: of each target's slot. targets, sources: PLANES rows of so many vectors: x, y, z, charge, or
-// in double precision x, y and then z, charge. groups: the jobs' lists of groups of sources, each a
-// whole number of chunks. jobs: the first group of targets, how many there are, the list's begin,
-// and its chunks. shifts: for each of groups, from the targets' centre to the centre of the group.
+// sums: of each target's slot. targets, sources: PLANES rows of vectors: x, y, z, charge, or in
+// double precision x, y and then z, charge. groups: the jobs' lists of groups of sources, in whole
+// chunks. jobs: the first group of targets, the number of these groups, the begin of the list, and
+// its chunks. shifts: for each of groups, from the targets' centre to the centre of the group.
 extern "C" __global__ void __launch_bounds__(BOUNDS)
     direct_sums(number *sums, const vector *targets, long long target_slots, const vector *sources,
                 long long source_slots, const unsigned *groups, const uint4 *jobs

@@ -1,21 +1,21 @@
 """Sums of q / r on a GPU, pair by pair: variants, sources and counts.
 
-That r = 0 adds nothing is decided for every pair, by a comparison and a selection.
+A pair with r = 0 adds nothing: every pair has a comparison and a selection for it.
 
-How operations are counted, of padded targets and sources too:
+Operation counts include padded targets and sources:
 
-``sp``, ``dp``: flops as executed; a multiply-add is two. ``sfu``: estimates of 1 / sqrt(x), one
-for each pair. ``int``: two for each pair, the comparison of r^2 with the smallest normal number and
-the selection. Where coordinates are relative to centres of nodes, three additions for each source
-staged. What addresses and loops need is not counted.
+``sp``, ``dp``: executed flops; a multiply-add is two. Where coordinates are relative to centres of
+nodes, three additions for each staged source. ``sfu``: estimates of 1 / sqrt(x), one for each pair.
+``int``: two for each pair, the comparison of r^2 with the smallest normal number and the selection.
+Instructions for addresses and loops are not counted.
 
-``shared``: bytes that threads store, once for each source staged, and load: the sources that pass,
-in each lane of a warp, though all lanes load the same ones.
+``shared``: bytes that threads store, once for each staged source, and bytes that they load: each
+source in each lane of a warp, although all lanes load the same one.
 
-Bytes of global memory, all of which is accessed beyond the first cache. ``dram``: every group of
-points in a list, the lists, the jobs and the sums once, as from a cold cache. ``l2``: all other
-loads, and where sums are added to, their stores. Numbers that all lanes of a warp load from one
-address, those of jobs and lists, are loaded once a warp.
+All accesses to global memory bypass L1. ``dram``: every group of points in a list, the lists, the
+jobs and the sums once, as from a cold cache. ``l2``: all other loads, and the stores of sums that
+are added to. Numbers of jobs and lists, which all lanes of a warp load from one address, count once
+for each warp.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ Root = Literal["estimate", "newton1", "newton2", "cubic"]
 SOURCE = Path(__file__).with_name("direct.cu")
 FUNCTION = "direct_sums"
 ROOTS = ("estimate", "newton1", "newton2", "cubic")
-"""In the order of the source's ``ROOT``."""
+"""The choices in the order of the source's macro ``ROOT``."""
 ESTIMATE_ERROR = {"single": 2.0**-22, "double": 2.0**-19}
-"""Largest relative error of a GPU's estimate of 1 / sqrt(x), with some room. That of double
-precision takes the high word of its argument, which has 20 bits of the fraction, and gives one."""
+"""The largest relative error of a GPU's estimate of 1 / sqrt(x), with a margin. The estimate in
+double precision uses only the high word of its argument, which has 20 bits of the fraction, and
+returns only a high word."""
 VECTOR_BYTES, JOB_BYTES, GROUP_BYTES = 16, 16, 4
 
 
@@ -82,23 +83,23 @@ class DirectVariant(Params):
 
     @property
     def unit(self) -> float:
-        """The factor of the sums: 2 where the last Newton step's 1 / 2 is left out."""
+        """The factor in the sums: 2 if the last Newton step omits its 1 / 2."""
         return 2.0 if STEPS.get(self.root) else 1.0
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of the numbers."""
+        """The dtype of coordinates, charges and sums."""
         return np.dtype(DTYPES[self.precision])
 
     @property
     def planes(self) -> int:
-        """Vectors of 16 bytes that hold a point."""
+        """The number of 16-byte vectors that hold a point."""
         return 4 * ITEM_BYTES[self.precision] // VECTOR_BYTES
 
 
 def direct_source(variant: DirectVariant, add: bool = False, shift: bool = False) -> Source:
-    """The source with the variant's macros. ``add``: whether sums are added to; ``shift``: whether
-    coordinates are relative to centres of nodes, which is possible in single precision."""
+    """The source with the variant's macros. ``add``: whether to add to the existing sums;
+    ``shift``: whether coordinates are relative to centres of nodes, in single precision only."""
     return Source(
         path=SOURCE,
         macros={
@@ -114,17 +115,16 @@ def direct_source(variant: DirectVariant, add: bool = False, shift: bool = False
 
 
 def in_planes(points: np.ndarray, variant: DirectVariant) -> np.ndarray:
-    """Points (slots, 4), x, y, z and charge, as the source reads them: (planes, slots, numbers of a
-    vector)."""
+    """The points (slots, 4), with x, y, z and charge, in the layout of the source: (planes, slots,
+    numbers in a vector)."""
     return np.ascontiguousarray(points.reshape(len(points), variant.planes, -1).swapaxes(0, 1))
 
 
 def arithmetic(root: Root) -> dict[str, int]:
-    """Arithmetic instructions of one pair, by name: differences, the sum of their squares, 1 / r
-    from its estimate, and the sum of q / r.
+    """The arithmetic instructions of one pair, by name: differences, the sum of their squares,
+    1 / r from its estimate, and the sum of q / r.
 
-    A cubic step is y + y h (1/2 + 3/8 h), h = 1 - x y^2: the series of 1 / sqrt(1 - h) without its
-    later terms.
+    A cubic step is y + y h (1/2 + 3/8 h), h = 1 - x y^2: the series of 1 / sqrt(1 - h), truncated.
     """
     mix = instructions("estimate" if root == "cubic" else root, "one")
     del mix["estimate"]
@@ -135,19 +135,19 @@ def arithmetic(root: Root) -> dict[str, int]:
 
 
 def executed_pairs(variant: DirectVariant, jobs: DirectJobs) -> int:
-    """Pairs that are computed, those of padding too."""
+    """The number of computed pairs, including padding."""
     return jobs.warp_chunks(variant.tile) * WARP * variant.tile * variant.threads
 
 
 def count_direct(variant: DirectVariant, jobs: DirectJobs, add: bool = False) -> dict[str, float]:
-    """Operations and bytes of all jobs; ``add``: whether sums are added to."""
+    """Operations and bytes of all jobs; ``add``: whether they add to the existing sums."""
     pairs, warps, item = executed_pairs(variant, jobs), variant.warps, variant.dtype.itemsize
     point_bytes = 4 * item
     staged = jobs.chunks * variant.threads * point_bytes
     shift_bytes, shifted = 0, 0
     if jobs.shifts is not None:
         shift_bytes, shifted = VECTOR_BYTES, 3 * jobs.chunks * variant.threads
-    # Of a target in double precision, the charge is not loaded.
+    # In double precision the charge of a target is not loaded.
     target_bytes = point_bytes if variant.precision == "single" else 3 * item
     loaded = (
         staged
@@ -173,7 +173,7 @@ def count_direct(variant: DirectVariant, jobs: DirectJobs, add: bool = False) ->
 
 
 def shared_bytes(variant: DirectVariant) -> int:
-    """Bytes of shared memory that a block has."""
+    """The bytes of shared memory of a block."""
     return variant.threads * variant.planes * VECTOR_BYTES
 
 

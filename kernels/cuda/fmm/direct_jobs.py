@@ -1,9 +1,8 @@
-"""Direct sums cut into jobs of one block of threads: targets of a node, and a list of sources.
+"""Direct sums divided into jobs for one block of threads: targets of a node, and a source list.
 
-Points of a node, or of its surface, lie in slots, in groups of 32. A job has the targets of up to
-``warps * tile`` groups; a warp holds ``tile`` of them. Its list names the groups of all nodes that
-act on the target node, and is filled up to whole chunks, of a group for each warp, with a group
-that holds no points.
+Points of a node, or of its surface, lie in slots, in groups of 32. A job has up to ``warps * tile``
+groups of targets, ``tile`` for each warp. Its list has the groups of all nodes that act on the
+target node. An empty group pads the list to whole chunks of one group for each warp.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from kernels.cuda.processor import WARP
 
 @dataclass(frozen=True)
 class Places:
-    """Where points lie. ``first``: int64 (nodes,), each node's first slot, a multiple of 32;
-    ``sizes``: int64 (nodes,), its points, 0 for a node that has no part in the sums; ``empty``: a
-    group without points."""
+    """The slots of points. ``first``: int64 (nodes,), the first slot of each node, a multiple of
+    32; ``sizes``: int64 (nodes,), its number of points, 0 for a node that is not in the sums;
+    ``empty``: a group without points."""
 
     first: np.ndarray
     sizes: np.ndarray
@@ -27,29 +26,29 @@ class Places:
 
     @property
     def groups(self) -> np.ndarray:
-        """Groups of each node: int64 (nodes,)."""
+        """The number of groups of each node: int64 (nodes,)."""
         return np.asarray(-(-self.sizes // WARP))
 
 
 @dataclass(frozen=True)
 class DirectJobs:
-    """``jobs``: uint32 (n, 4), the first group of targets, how many there are, where the list
-    begins in ``groups``, and how many chunks it has. ``groups``: uint32, all lists. ``shifts``:
-    float32 (groups, 4), from the target node's centre to that of each group's node, with a 0; None
-    where coordinates are not relative to centres."""
+    """``jobs``: uint32 (n, 4), the first group of targets, the number of these groups, the begin of
+    the list in ``groups``, and its number of chunks. ``groups``: uint32, all lists. ``shifts``:
+    float32 (groups, 4), the vector from the target node's centre to the centre of each group's
+    node, and a 0; None if coordinates are not relative to centres."""
 
     jobs: np.ndarray
     groups: np.ndarray
     shifts: np.ndarray | None = None
 
     def warp_chunks(self, tile: int) -> int:
-        """Chunks that warps compute with, added over warps: those that hold targets."""
+        """The number of chunks that warps with targets process, added over these warps."""
         _, targets, _, chunks = self.jobs.astype(np.int64).T
         return int((-(-targets // tile) * chunks).sum())
 
     @property
     def chunks(self) -> int:
-        """Chunks that blocks go through, added over blocks."""
+        """The number of chunks that blocks process, added over blocks."""
         return int(self.jobs[:, 3].sum(dtype=np.int64))
 
 
@@ -61,11 +60,11 @@ def make_jobs(
     tile: int,
     centres: np.ndarray | None = None,
 ) -> DirectJobs:
-    """The jobs of all nodes with targets, in the order of their slots; those of a node on which
-    none acts have no chunks.
+    """The jobs of all nodes with targets, in the order of their slots. The jobs of a node without
+    sources have no chunks.
 
-    ``pairs``: int64 (n, 2), target node and source node. ``centres``: float64 (nodes, 3), of nodes,
-    where coordinates are relative to them.
+    ``pairs``: int64 (n, 2), target node and source node. ``centres``: float64 (nodes, 3), the
+    centres of nodes, if coordinates are relative to them.
     """
     pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
     target, source = pairs.T
@@ -73,7 +72,7 @@ def make_jobs(
     listed = np.bincount(target, length, len(targets.sizes)).astype(np.int64)
     chunks = -(-listed // warps)
     begin = warps * (np.cumsum(chunks) - chunks)
-    # Where the groups of a pair lie: behind those of the pairs of the same target before it.
+    # The position of a pair's groups: after the groups of the target's earlier pairs.
     before = np.cumsum(length) - length - (np.cumsum(listed) - listed)[target]
     groups = np.full(warps * int(chunks.sum()), sources.empty, np.uint32)
     within = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)

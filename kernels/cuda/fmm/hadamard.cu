@@ -1,12 +1,12 @@
 // Products of spectra, frequency by frequency, gathered and added up: kernels/cuda/fmm/hadamard.py.
 //
-// A block computes THREADS vectors of CELLS rows of the result, of one entry of its list after
-// the other: an entry is the spectrum of an operator and CELLS rows to multiply with it. A thread
-// has 16 bytes of all rows in registers. The numbers of the next entry's rows are loaded while
-// this entry is computed.
+// A block computes THREADS vectors of CELLS rows of the result, entry by entry of its list: an
+// entry is the spectrum of an operator and CELLS rows to multiply with it. A thread has 16 bytes of
+// each row in registers. The indices of the next entry's rows are loaded while this entry is
+// computed.
 
 #define THREADS 64
-// Blocks on a processor: without it the compiler saves registers by waiting for one load before
+// Blocks on a processor: without this the compiler saves registers by waiting for each load before
 // it issues the next.
 #define RESIDENT 12
 
@@ -35,9 +35,9 @@ __device__ __forceinline__ void add_product(vector &total, const vector &a, cons
 
 // DOUBLE: 0 single, 1 double; a vector has two complex numbers or one.
 //
-// out, in: rows of `frequencies` complex numbers. operators: rows of the same length, of which
-// number 0 is row `first_operator`. rows_out: CELLS of each tile. begins: where each tile's entries
-// begin, and the end of the last. operator_of: of each entry. rows_in: CELLS of each entry.
+// out, in: rows of `frequencies` complex numbers. operators: rows of the same length; row
+// `first_operator` is operator 0. rows_out: CELLS of each tile. begins: the begin of each tile's
+// entries, and the end of the last. operator_of: of each entry. rows_in: CELLS of each entry.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     products_of_spectra(vector *out, const vector *in, const vector *operators,
                         int first_operator, int frequencies, const unsigned *rows_out,

@@ -1,13 +1,13 @@
 """Products of spectra on a GPU, frequency by frequency, gathered and added up: source and counts.
 
-M2L between the spectra of densities and those of check potentials. Cells of a tile share the loads
-of an operator's spectrum.
+They are M2L, from the spectra of densities to the spectra of check potentials. Cells of a tile
+share the loads of an operator's spectrum.
 
-How operations are counted, of padded rows and frequencies too: ``sp``, ``dp``: flops as executed,
-8 for the 4 multiply-adds of a complex one. Bytes of global memory, all of which is accessed beyond
-the first cache: ``dram``: every spectrum and operator that is used, the lists, and the result once,
-as from a cold cache; ``l2``: all other loads. Numbers of the lists are loaded once a warp. What
-addresses and loops need is not counted.
+Operation counts include padded rows and frequencies. ``sp``, ``dp``: executed flops, 8 for the 4
+multiply-adds of a complex multiply-add. All accesses to global memory bypass L1. ``dram``: every
+used spectrum and operator, the lists, and the result once, as from a cold cache; ``l2``: all other
+loads. Numbers of the lists count once for each warp. Instructions for addresses and loops are not
+counted.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from kernels.cuda.program import Source
 SOURCE = Path(__file__).with_name("hadamard.cu")
 FUNCTION = "products_of_spectra"
 THREADS = 64
-"""As in the source: of a block."""
+"""Threads of a block, as in the source."""
 Cells = Literal[1, 2, 4, 8]
 """Rows of a tile."""
 _INDEX = 4
 
 
 def slice_frequencies(item: int) -> int:
-    """Frequencies that a block computes; ``item``: bytes of a number."""
+    """The number of frequencies that a block computes; ``item``: bytes of a number."""
     return THREADS * 16 // (2 * item)
 
 
 def hadamard_source(cells: int, item: int) -> Source:
-    """The source. ``cells``: rows of a tile; ``item``: bytes of a number."""
+    """The source with its macros. ``cells``: rows of a tile; ``item``: bytes of a number."""
     return Source(path=SOURCE, macros={"CELLS": cells, "DOUBLE": int(item == 8)})
 
 
 def count_hadamard(tiles: Tiles, frequencies: int, item: int) -> dict[str, float]:
-    """Operations and bytes. ``frequencies``: of a row, whole slices; ``item``: bytes of a
+    """Operations and bytes. ``frequencies``: in a row, whole slices; ``item``: bytes of a
     number."""
     blocks_across = frequencies // slice_frequencies(item)
     entries, (blocks, cells) = len(tiles.operator_of), tiles.rows_out.shape

@@ -1,10 +1,10 @@
 """All integer instructions of ``gpu_fmm``, including those for addresses and loops.
 
-They are counted in the machine code for :data:`ARCHITECTURE`: for each loop depth, the listing
-shows how many integer instructions one pass executes, and the lists of the step show how many
-passes there are. Additions, multiplications, shifts, logic, comparisons and selections are counted,
-moves are not. An instruction that a warp executes once for all its lanes counts as 1 / 32 for each
-lane. Predicated instructions count as executed.
+They are counted in the machine code for :data:`ARCHITECTURE`. For each loop depth, the listing
+gives the number of integer instructions in one pass, and the lists of the step give the number of
+passes. Additions, multiplications, shifts, logic, comparisons and selections are counted, moves are
+not. An instruction that a warp executes once for all lanes counts as 1 / 32 for each lane.
+Predicated instructions count as executed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from kernels.cuda.processor import WARP
 from kernels.cuda.program import Source, compile_program
 
 ARCHITECTURE = "sm_80"
-"""Whose machine code is read, on every machine: a plan counts the same as a measurement."""
+"""The architecture of the machine code on every machine, so that a plan and a measurement have the
+same counts."""
 INTEGER = {"IADD", "IADD3", "IMAD", "LEA", "LOP3", "SHF", "ISETP", "SEL", "IMNMX", "FSETP", "FSEL"}
-"""Opcodes, those with a U before them executed once a warp. With the comparison and the selection
-of single precision, which count as int everywhere."""
+"""Opcodes of integer instructions; with the prefix U a warp executes them once. FSETP and FSEL, the
+comparison and selection of single precision, count as int in all kernels."""
 
 
 def integer_instructions(step: Step, source: Source, name: str, plan: Plan) -> float:
-    """How many integer instructions all threads execute in a step.
+    """The number of integer instructions that all threads execute in a step.
 
     Raises:
         KernelError: the compiler or ``nvdisasm`` is missing.
@@ -53,14 +54,15 @@ def integer_instructions(step: Step, source: Source, name: str, plan: Plan) -> f
 
 
 def _direct_passes(step: DirectStep, variant: DirectVariant) -> list[int]:
-    """How often threads start, go through a chunk, and through a pass of its sources."""
+    """The numbers of threads, of chunks that they process, and of passes of the inner loop."""
     jobs = step.jobs
     passes = jobs.warp_chunks(variant.tile) * WARP * (variant.threads // variant.unroll)
     return [len(jobs.jobs) * variant.threads, jobs.chunks * variant.threads, passes]
 
 
 def _integers(code: Function, depth: int, depths: int) -> float:
-    """Integer instructions of one pass through the bodies of a depth, without loops inside."""
+    """The integer instructions in one pass through the loop bodies of a depth, without the loops
+    inside."""
     total = 0.0
     for name, count in code.executed(depth, [0] * (depths - depth)).items():
         opcode = name.split(".", 1)[0]

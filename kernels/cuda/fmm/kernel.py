@@ -1,4 +1,4 @@
-"""``gpu_fmm``: the whole FMM on a GPU, its phases marked."""
+"""``gpu_fmm``: the whole FMM on a GPU, with marked phases."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ UNROLL: Literal[4] = 4
 
 
 class GpuFmmParams(Params):
-    """What is evaluated, how accurately, and how direct sums and M2L are cut."""
+    """The points, the accuracy, and the tiles of direct sums and M2L."""
 
     n: int = Field(ge=1, le=1 << 26)
     """points, which are both sources and targets"""
@@ -73,7 +73,7 @@ class GpuFmmParams(Params):
 
     @property
     def direct(self) -> DirectVariant:
-        """How direct sums are computed: 1 / r to all bits of the precision."""
+        """The variant of direct sums: 1 / r to all bits of the precision."""
         return DirectVariant(
             precision=self.precision,
             root="newton1" if self.precision == "single" else "cubic",
@@ -91,10 +91,10 @@ def plan_of(params: GpuFmmParams) -> Plan:
 
 
 def count_phases(params: GpuFmmParams) -> Mapping[str, Counts]:
-    """Phase -> operations of one evaluation, of the phases that have any, in order.
+    """Phase -> operations of one evaluation, in order; without phases that have none.
 
     Raises:
-        KernelError: all integers are asked for, and the compiler or ``nvdisasm`` is missing.
+        KernelError: ``integers`` is ``all``, and the compiler or ``nvdisasm`` is missing.
     """
     plan = plan_of(params)
     phases: dict[str, dict[str, float]] = {}
@@ -109,7 +109,7 @@ def count_phases(params: GpuFmmParams) -> Mapping[str, Counts]:
 
 
 def count_evaluation(params: GpuFmmParams) -> Counts:
-    """Operations of one evaluation by one rank, which has a GPU of its own."""
+    """Operations of one evaluation by one rank, which does not share its GPU."""
     total: dict[str, float] = {}
     for counts in count_phases(params).values():
         for name, count in counts.items():
@@ -118,13 +118,13 @@ def count_evaluation(params: GpuFmmParams) -> Counts:
 
 
 def fmm_metrics(params: GpuFmmParams) -> dict[str, float]:
-    """``launches`` of one evaluation, and the tree's ``nodes``."""
+    """``launches`` of one evaluation, and ``nodes`` of the tree."""
     plan = plan_of(params)
     return {"launches": float(len(plan.steps)), "nodes": float(len(plan.tree))}
 
 
 class FmmRun:
-    """The method with its points, operators and lists on the GPU, and its launches recorded."""
+    """The method with its points, operators and lists on the GPU, and graphs of its launches."""
 
     def __init__(self, params: GpuFmmParams, team: Team) -> None:
         self._params = params
@@ -216,15 +216,16 @@ class FmmRun:
         return self._on_gpu[name], np.int64(first), np.int32(stride)
 
     def _list(self, values: np.ndarray) -> Any:
-        """On the GPU, once though several steps share it; a list without entries is not read."""
+        """The list on the GPU, one copy for all steps that share it. An empty list, which no step
+        reads, becomes one zero."""
         if id(values) not in self._lists:
             given = values if values.size else np.zeros(1, values.dtype)
             self._lists[id(values)] = self._gpu.array(given)
         return self._lists[id(values)]
 
     def run(self, iterations: int) -> None:
-        """Evaluate ``iterations`` times. The first evaluations are replayed phase by phase, so that
-        these can be marked; the others as a whole."""
+        """Evaluate ``iterations`` times. The first evaluations run phase by phase, to mark the
+        phases; each of the others is one graph."""
         self._marks = []
         for _ in range(min(iterations, MOST_MARKED)):
             edges = [time.monotonic_ns()]
@@ -239,7 +240,7 @@ class FmmRun:
             self._gpu.replay(self._whole, iterations - MOST_MARKED)
 
     def marks(self) -> Sequence[Mark]:
-        """When each phase of the last run's first evaluations began and ended."""
+        """The begin and end of each phase, in the first evaluations of the last run."""
         return self._marks
 
     def counts(self) -> Counts:
@@ -257,7 +258,7 @@ class FmmRun:
 
 
 def source_of(step: Step, params: GpuFmmParams) -> tuple[Source, str]:
-    """The source that computes a step, and the name of its function."""
+    """The source of a step, and the name of its function."""
     if isinstance(step, DirectStep):
         shift = step.jobs.shifts is not None
         return direct.direct_source(params.direct, step.add, shift), direct.FUNCTION
@@ -270,7 +271,7 @@ def source_of(step: Step, params: GpuFmmParams) -> tuple[Source, str]:
 def _built(
     params: GpuFmmParams,
 ) -> tuple[Plan, dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """The plan, its arrays and its matrices; raises :class:`KernelError` where they cannot be."""
+    """The plan, its arrays and its matrices; raises :class:`KernelError` if building them fails."""
     try:
         plan = plan_of(params)
         return plan, arrays_of(plan), matrices_of(plan)

@@ -1,17 +1,17 @@
 """The evaluation of a fast multipole method on a GPU as a sequence of steps.
 
-The method comes from :mod:`kernels.fmm.method` (Ying, Biros & Zorin 2004), in double precision, and
-so are the tree, the lists, the surfaces and the operators. Here all of it is steps of three kinds:
+The method (Ying, Biros & Zorin 2004), the tree, the lists, the surfaces and the operators come from
+:mod:`kernels.fmm.method`, in double precision. Here they become steps of three kinds:
 
-- sums of q / r, pair by pair: P2M, P2L, M2P, L2P and P2P differ only in what are targets, sources
-  and lists. A surface's points lie in slots as a leaf's do; a density is a charge;
+- sums of q / r, pair by pair: P2M, P2L, M2P, L2P and P2P differ only in their targets, sources and
+  lists. A surface's points lie in slots like a leaf's points; a density is a charge;
 - products of rows with matrices: M2M, L2L, the solutions for densities, and the transforms of M2L
   (:mod:`kernels.cuda.fmm.spectra`);
 - products of spectra, which are M2L between the transforms.
 
-Check potentials are in units of lengths; the products' scales convert them to half sides of cells,
-in which the operators are. In single precision coordinates are relative to the centres of nodes,
-lengths in units of the root cube's side.
+Check potentials are in the plan's unit of length; the scales of products convert them to half sides
+of cells, the unit of the operators. In single precision coordinates are relative to the centres of
+nodes, and the unit of length is the root cube's side.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from kernels.fmm.operators.surfaces import surface_size
 
 Phase = Literal["up", "x", "v", "down", "w", "u"]
 POINTS = ("leaves", "inner", "outer")
-"""Arrays of points and charges: of the leaves, and of the surfaces at 1.05 and 2.95 half sides,
-whose charges are the upward and the downward densities."""
+"""Arrays of points and charges: of the leaves, and of the surfaces at 1.05 and 2.95 half sides; the
+charges of these surfaces are the upward and the downward densities."""
 ROWS = ("up_check", "down_check", "middle")
-"""Arrays of potentials, a row for each node: on the surfaces, and between the two factors of a
-solution. ``sums`` has the potentials at the leaves' points."""
+"""Arrays of potentials, one row per node: on the surfaces, and between the two factors of a
+solution. ``sums`` has the potentials at the points of the leaves."""
 SPECTRA = ("density_spectra", "potential_spectra")
-"""Arrays of a slab's spectra, a row for each node: of upward densities, and of downward check
+"""Arrays of the spectra of a slab, one row per node: of upward densities, and of downward check
 potentials."""
 SEED = 0
 PLACES_ALONG = 1 << 24
-"""In single precision, coordinates are whole multiples of the root cube's side divided by this. So
-are their differences, which then are exact."""
+"""In single precision, coordinates are integer multiples of the root cube's side divided by this.
+Their differences are too, and are therefore exact."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DirectStep:
-    """Sums into the array ``out`` at ``targets`` of ``sources``, two of :data:`POINTS`; ``add``:
-    whether they are added to."""
+    """Sums over ``sources`` at ``targets``, two of :data:`POINTS`, into the array ``out``; ``add``:
+    whether to add to its values."""
 
     phase: Phase
     targets: str
@@ -66,7 +66,7 @@ class DirectStep:
 
 @dataclass(frozen=True, kw_only=True)
 class ProductStep:
-    """Rows of the array ``source`` times ``matrices``, into ``out``; densities are in rows too."""
+    """Rows of the array ``source`` times ``matrices``, into ``out``. Densities also form rows."""
 
     phase: Phase
     source: str
@@ -78,8 +78,8 @@ class ProductStep:
 
 @dataclass(frozen=True, kw_only=True)
 class SpectraStep:
-    """Rows of the array ``source`` times spectra of ``operators``, the first of which is number
-    ``first_operator``, into ``out``."""
+    """Rows of the array ``source`` times spectra of ``operators``, counted from
+    ``first_operator`` on, into ``out``."""
 
     phase: Phase
     source: str
@@ -96,12 +96,12 @@ Step = DirectStep | ProductStep | SpectraStep
 class Plan:
     """The points, their tree, and the steps in order.
 
-    ``places``: float64 (n, 3); ``charges``: float64 (n,). ``slot``: int64 (n,), each point's among
-    the leaves' ``slots``. ``order``: points along an edge of a surface; ``columns``: numbers in a
-    row of densities or potentials, the surface's points up to a multiple of 32; ``slabs``: how the
-    frequencies of M2L are cut. An array of rows has one more than there are nodes, of zeros.
-    ``leaf``: int64 (n,), each point's. ``unit``: of lengths, in those of ``places``; ``variant``:
-    of direct sums, whose type all arrays have.
+    ``places``: float64 (n, 3), the coordinates; ``charges``: float64 (n,). ``slot``: int64 (n,),
+    the slot of each point, of the ``slots`` of the leaves; ``leaf``: int64 (n,), its leaf.
+    ``order``: points along an edge of a surface; ``columns``: numbers in a row of densities or
+    potentials, the surface's points padded to a multiple of 32; ``slabs``: the division of the
+    frequencies of M2L. ``unit``: of length, in units of ``places``; ``variant``: of direct sums;
+    all arrays have its dtype. An array of rows has one row per node, and a last row of zeros.
     """
 
     places: np.ndarray
@@ -119,15 +119,15 @@ class Plan:
 
     @property
     def rows(self) -> int:
-        """Rows of the arrays of rows."""
+        """The number of rows of an array of rows."""
         return len(self.tree) + 1
 
     def width(self, name: str) -> int:
-        """Numbers in a row of an array."""
+        """The length of a row of an array."""
         return self.slabs.columns if name in SPECTRA else self.columns
 
     def potentials(self, sums: np.ndarray) -> np.ndarray:
-        """The potentials at the points, in their order: float64 (n,); ``sums``: of all slots."""
+        """The potentials in the order of the points: float64 (n,); ``sums``: of all slots."""
         return np.asarray(
             sums[self.slot].astype(float) / (4 * np.pi * self.unit * self.variant.unit)
         )
@@ -143,8 +143,8 @@ def make_plan(
     cells: int,
     few: int | None = None,
 ) -> Plan:
-    """The plan of an evaluation. ``cells``: rows of a tile in products of spectra; ``few``: of
-    :func:`kernels.fmm.tree.lists.build_lists`, by default the points of a surface."""
+    """The plan of an evaluation. ``cells``: rows of a tile in products of spectra; ``few``: see
+    :func:`kernels.fmm.tree.lists.build_lists`; by default the points of a surface."""
     # Listing the kernels must not import Numba.
     from kernels.fmm.tree.lists import build_lists  # noqa: PLC0415
     from kernels.fmm.tree.octree import build_octree  # noqa: PLC0415
@@ -215,7 +215,7 @@ class _Steps:
         self.own = np.column_stack([far, far])
 
     def all(self) -> Iterator[Step]:
-        """Those of all phases, in order; none where there is nothing to do."""
+        """The steps of all phases, in order, without empty ones."""
         for step in (*self._up(), *self._to_down(), *self._down(), *self._near()):
             if _blocks(step):
                 yield step
@@ -237,7 +237,7 @@ class _Steps:
         return make_product(rows, kinds, scale, np.column_stack(terms), len(self.tree))
 
     def _solve(self, phase: Phase, level: int) -> Iterator[Step]:
-        """Both factors of a level's solutions; the first takes potentials times half a side."""
+        """Both factors of the solutions of a level; the first scales potentials by half a side."""
         nodes = self.levels[level]
         none, at = np.zeros(len(nodes), np.int64), np.arange(len(nodes))
         check, density = ("up_check", "inner") if phase == "up" else ("down_check", "outer")
@@ -277,19 +277,19 @@ class _Steps:
             )
 
     def _to_down(self) -> Iterator[Step]:
-        """P2L, which also clears all rows, and M2L."""
+        """The steps of P2L, which also clears all rows, and of M2L."""
         jobs = self._jobs(self.surfaces, self.leaves, self.lists.far[:, ::-1])
         yield DirectStep(phase="x", targets="inner", sources="leaves", out="down_check", jobs=jobs)
         yield from self._far()
 
     def _far(self) -> Iterator[Step]:
-        """M2L, of one slab of frequencies after the other."""
+        """The steps of M2L, slab by slab of frequencies."""
         nodes = np.flatnonzero(self.tree.level >= COARSEST)
         position, offset, source = self._far_terms(nodes)
         acting = np.unique(source)
         acted, at = np.unique(position, return_inverse=True)
         targets = nodes[acted]
-        # Targets of one octant have sources at the same offsets.
+        # Targets in the same octant of their parents have sources at the same offsets.
         tiles = make_tiles(
             targets,
             self.octant[targets],
@@ -320,7 +320,7 @@ class _Steps:
             )  # fmt: skip
 
     def _far_terms(self, nodes: np.ndarray) -> list[np.ndarray]:
-        """The V lists: positions in ``nodes``, numbers of far offsets, and sources."""
+        """The V lists: positions in ``nodes``, indices of far offsets, and sources."""
         from kernels.fmm.phases.v_m2l import offset_index  # noqa: PLC0415
 
         tree = self.tree
@@ -355,7 +355,7 @@ class _Steps:
         yield DirectStep(phase="down", targets="leaves", sources="outer", out="sums", jobs=jobs)
 
     def _near(self) -> Iterator[Step]:
-        """M2P and P2P."""
+        """The steps of M2P and P2P."""
         far, near = self.lists.far, self.lists.near
         sizes = np.zeros_like(self.leaves.sizes)
         sizes[far[:, 0]] = self.leaves.sizes[far[:, 0]]
@@ -372,7 +372,7 @@ class _Steps:
 
 
 def _blocks(step: Step) -> int:
-    """Blocks of threads along the first axis."""
+    """The number of blocks of threads along the first axis."""
     if isinstance(step, DirectStep):
         return len(step.jobs.jobs)
     tiles = step.tiles if isinstance(step, SpectraStep) else step.product.tiles
@@ -380,7 +380,7 @@ def _blocks(step: Step) -> int:
 
 
 def count_step(step: Step, plan: Plan) -> dict[str, float]:
-    """Operations and bytes of a step, which starts with a cold cache."""
+    """The operations and bytes of a step that starts with a cold cache."""
     if isinstance(step, DirectStep):
         return count_direct(plan.variant, step.jobs, step.add)
     if isinstance(step, SpectraStep):

@@ -1,16 +1,16 @@
 // Products of rows with matrices, gathered and added up: kernels/cuda/fmm/product.py.
 //
-// A block computes a tile of 32 rows and 32 columns of the result, of one entry of its list after
-// the other: an entry is a matrix and 32 rows to multiply with it. Pieces of 32 x 32 numbers of both
-// are staged in shared memory; a thread has 4 rows and 4 columns in registers.
+// A block computes a tile of 32 rows and 32 columns of the result, entry by entry of its list: an
+// entry is a matrix and 32 rows to multiply with it. Pieces of 32 x 32 numbers of both are staged
+// in shared memory; a thread has 4 rows and 4 columns of the tile in registers.
 //
-// ADD: 1 where the result is added to what is there. DOUBLE: 0 single, 1 double.
+// ADD: 1 to add to the existing result. DOUBLE: 0 single, 1 double.
 
 #define SIDE 32
 #define THREADS 64
 #define PART 4
 #define UNROLL 8
-// Blocks on a processor: without it the compiler spills registers in order to have more.
+// Blocks on a processor: without this the compiler spills registers to fit more blocks.
 #define RESIDENT 10
 
 #if DOUBLE
@@ -27,7 +27,7 @@ typedef float number;
 
 // out, in: numbers of row r and column c are at first + (r * width + c) * stride, where out is
 // `columns` wide and in is `inner` wide. matrices: (inner, columns) each. rows_out: 32 of each tile.
-// begins: where each tile's entries begin, and the end of the last. matrix_of: of each entry.
+// begins: the begin of each tile's entries, and the end of the last. matrix_of: of each entry.
 // rows_in: 32 of each entry. scales: of each tile.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     products(number *out, long long out_first, int out_stride, const number *in,

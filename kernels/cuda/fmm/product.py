@@ -1,14 +1,14 @@
 """Products of rows with matrices on a GPU, gathered and added up: source and counts.
 
-They are the translations, solutions and transforms of a kernel-independent FMM, with a node's
-densities, potentials or spectrum in a row.
+They are the translations, solutions and transforms of a kernel-independent FMM. A row has the
+densities, potentials or spectrum of a node.
 
-How operations are counted, of padded rows too: ``sp``, ``dp``: flops as executed; a multiply-add is
-two. ``shared``: bytes that threads store and load. Bytes of global memory, all of which is accessed
-beyond the first cache: ``dram``: every row and matrix that is used, the lists, and the result once,
-as from a cold cache; ``l2``: all other loads, and where the result is added to, its stores. Numbers
-of the lists that several lanes of a warp load from one address are loaded once a warp. What
-addresses and loops need is not counted.
+Operation counts include padded rows. ``sp``, ``dp``: executed flops; a multiply-add is two.
+``shared``: bytes that threads store and load. All accesses to global memory bypass L1. ``dram``:
+every used row and matrix, the lists, and the result once, as from a cold cache; ``l2``: all other
+loads, and the stores of a result that is added to. Numbers of the lists that several lanes of a
+warp load from one address count once for each warp. Instructions for addresses and loops are not
+counted.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from kernels.cuda.program import Source
 SOURCE = Path(__file__).with_name("product.cu")
 FUNCTION = "products"
 SIDE, THREADS, PART, UNROLL = 32, 64, 4, 8
-"""As in the source: of a tile, of a block, of a thread's part of a tile, and of a pass."""
+"""As in the source: rows or columns of a tile, threads of a block, rows or columns of a tile that a
+thread computes, and steps in one pass of the inner loop."""
 _PAD_BYTES = 8
-"""Behind each staged row of the input, so that no two rows of a warp lie in one bank."""
+"""Padding after each staged row of the input, so that the rows of a warp lie in different banks."""
 _WARPS = THREADS // WARP
 _INDEX = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Product:
-    """``tiles`` of 32 rows, whose operators are matrices. ``scales``: (tiles,), with what the
-    result is multiplied, of the type of all numbers."""
+    """``tiles`` of 32 rows, whose operators are matrices. ``scales``: (tiles,), the factors of the
+    result, of the dtype of all numbers."""
 
     tiles: Tiles
     scales: np.ndarray
@@ -47,21 +48,21 @@ class Product:
 
 
 def product_source(add: bool, item: int) -> Source:
-    """The source. ``add``: whether the result is added to what is there; ``item``: bytes of a
-    number."""
+    """The source with its macros. ``add``: whether to add to the existing result; ``item``: bytes
+    of a number."""
     return Source(path=SOURCE, macros={"ADD": int(add), "DOUBLE": int(item == 8)})
 
 
 def shared_bytes(item: int) -> int:
-    """Bytes of shared memory that a block has."""
+    """The bytes of shared memory of a block."""
     return SIDE * (2 * SIDE * item + _PAD_BYTES)
 
 
 def make_product(
     rows: np.ndarray, kinds: np.ndarray, scales: np.ndarray, terms: np.ndarray, empty: int
 ) -> Product:
-    """The tiles of a result: see :func:`kernels.cuda.fmm.tiles.make_tiles`. ``scales``: (n,), one
-    for each kind, of the type of all numbers."""
+    """The tiles of a result: see :func:`kernels.cuda.fmm.tiles.make_tiles`. ``scales``: (n,), the
+    same for all rows of a kind, of the dtype of all numbers."""
     tiles = make_tiles(rows, kinds, terms, empty, SIDE)
     of_row = np.zeros(empty + 1, scales.dtype)
     of_row[rows] = scales
@@ -69,8 +70,8 @@ def make_product(
 
 
 def count_product(product: Product, inner: int, columns: int, add: bool) -> dict[str, float]:
-    """Operations and bytes. Matrices have ``inner`` rows, the columns of the input, and ``columns``
-    columns, those of the result; both are multiples of 32."""
+    """Operations and bytes. Matrices have ``inner`` rows, as the input has columns, and ``columns``
+    columns, as the result; both are multiples of 32."""
     tiles, across, item = product.tiles, columns // SIDE, product.item
     entries, blocks = len(tiles.operator_of) * across, len(tiles.rows_out) * across
     pieces = entries * (inner // SIDE)

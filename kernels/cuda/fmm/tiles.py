@@ -1,8 +1,9 @@
-"""Sums of rows, each times an operator, cut into tiles of rows that share their operators.
+"""Sums of rows, each times an operator, divided into tiles of rows that share their operators.
 
-A row of the result is the sum of rows of the input, each times an operator. So many rows of the
-result are a tile. A tile has an entry for each operator that one of its rows needs, with a row of
-zeros where another needs it not, so that rows of a tile should need about the same operators.
+A row of the result is the sum of rows of the input, each times an operator. A fixed number of rows
+of the result is a tile. A tile has an entry for each operator that one of its rows needs; a row
+that does not need the operator has a row of zeros there. So rows of a tile should need about the
+same operators.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import numpy as np
 
 @dataclass(frozen=True, kw_only=True)
 class Tiles:
-    """Which rows are multiplied with which operators, and where the result goes.
+    """The rows and operators to multiply, and the rows of the result.
 
-    ``rows_out``: uint32 (tiles, side); ``begins``: uint32 (tiles + 1), where each tile's entries
-    begin; ``operator_of``: uint32 (entries,); ``rows_in``: uint32 (entries, side).
+    ``rows_out``: uint32 (tiles, side); ``begins``: uint32 (tiles + 1), the begin of each tile's
+    entries; ``operator_of``: uint32 (entries,); ``rows_in``: uint32 (entries, side).
     """
 
     rows_out: np.ndarray
@@ -27,19 +28,19 @@ class Tiles:
 
     @property
     def lists(self) -> tuple[np.ndarray, ...]:
-        """In the order of the sources' arguments."""
+        """The arrays in the order of the sources' arguments."""
         return self.rows_out, self.begins, self.operator_of, self.rows_in
 
 
 def make_tiles(
     rows: np.ndarray, kinds: np.ndarray, terms: np.ndarray, empty: int, side: int
 ) -> Tiles:
-    """The tiles of a result, of ``side`` rows.
+    """The tiles, of ``side`` rows, of a result.
 
-    ``rows``: int64 (n,), the rows of the result; ``kinds``: int64 (n,), equal for rows that share a
-    tile. ``terms``: int64 (m, 3), the position in ``rows``, the operator, and the row of the input;
-    no two have the same position and operator. ``empty``: a row of zeros in the input, whose like
-    in the result is not used.
+    ``rows``: int64 (n,), the rows of the result; ``kinds``: int64 (n,), equal for rows that can
+    share a tile. ``terms``: int64 (m, 3), the position in ``rows``, the operator, and the row of
+    the input; no two have the same position and operator. ``empty``: the index of a row of zeros in
+    the input, and of an unused row in the result.
     """
     order = np.argsort(kinds, kind="stable")
     _, first, counts = np.unique(kinds[order], return_index=True, return_counts=True)

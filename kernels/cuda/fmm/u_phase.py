@@ -1,8 +1,8 @@
 r"""The U phase of the FMM on a GPU: parameters, jobs and counts.
 
-What is computed is what the host's :mod:`kernels.fmm_u.kernel` computes: for every point t of every
-leaf the sum of q / \|t - s\| over the points s of its U list, s = t left out (Ying, Biros & Zorin
-2004, section 3.1). How operations are counted: :mod:`kernels.cuda.fmm.direct`.
+The result is the same as in the host's :mod:`kernels.fmm_u.kernel`: for every point t of every leaf
+the sum of q / \|t - s\| over the points s of its U list, without s = t (Ying, Biros & Zorin 2004,
+section 3.1). :mod:`kernels.cuda.fmm.direct` describes the operation counts.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from kernels.host.ranks import Team
 from kernels.kernel import Counts, Kernel, KernelError, ResultError, not_compiled
 
 CHECKED = 100
-"""Targets whose sums are checked."""
+"""The number of targets whose sums are checked."""
 MOST_ROWS = 65_535
-"""Blocks that a grid may have along y."""
+"""The most blocks of a grid along y."""
 
 
 class GpuFmmUParams(DirectVariant):
@@ -61,7 +61,7 @@ class UWork:
 def _work(n: int, q: int, distribution: str, precision: str, warps: int, tile: int) -> UWork:
     schedule = make_schedule(n, q, precision, "one", WARP, 1, distribution)
     sizes = np.where(schedule.leaves.tree.first_child < 0, schedule.leaves.sizes, 0)
-    # Behind the last leaf is one more group, without points.
+    # After the last leaf follows one group without points.
     leaves = Places(schedule.first, sizes, schedule.slots // WARP - 1)
     return UWork(schedule, make_jobs(leaves, leaves, schedule.shares[0].pairs, warps, tile))
 
@@ -74,7 +74,7 @@ def work_of(params: GpuFmmUParams) -> UWork:
 
 
 def laid_out(work: UWork, params: GpuFmmUParams) -> np.ndarray:
-    """The points as the source reads them: (planes, slots, numbers of a vector)."""
+    """The points in the layout of the source: (planes, slots, numbers in a vector)."""
     from kernels.fmm.tree.layout import BEYOND  # noqa: PLC0415
 
     schedule = work.schedule
@@ -86,14 +86,14 @@ def laid_out(work: UWork, params: GpuFmmUParams) -> np.ndarray:
 
 
 def count_u_phase(params: GpuFmmUParams) -> Counts:
-    """Operations and bytes of one iteration of one rank, which has a GPU of its own."""
+    """Operations and bytes of one iteration of one rank, which does not share its GPU."""
     return count_direct(params, work_of(params).jobs)
 
 
 def u_metrics(params: GpuFmmUParams) -> dict[str, float]:
-    """``useful_pairs``: of the U lists, a point with itself left out; ``executed_pairs``; ``jobs``:
-    blocks of threads; ``shared_bytes``: of a block; ``shared_once_bytes``: as the count ``shared``,
-    with a source that all lanes of a warp load counted once."""
+    """``useful_pairs``: of the U lists, without pairs of a point with itself; ``executed_pairs``;
+    ``jobs``: blocks of threads; ``shared_bytes``: of a block; ``shared_once_bytes``: as the count
+    ``shared``, but a source that all lanes of a warp load counts once."""
     work = work_of(params)
     pairs, point_bytes = executed_pairs(params, work.jobs), 4 * params.dtype.itemsize
     staged = work.jobs.chunks * params.threads * point_bytes
@@ -129,9 +129,9 @@ class UPhaseRun:
             raise
 
     def run(self, iterations: int) -> None:
-        """All iterations in one launch, a row of the grid each, as far as a grid has rows. The GPU
-        starts blocks as others end: jobs that differ in length leave no processor waiting but at
-        the end."""
+        """Run all iterations in as few launches as possible, one row of the grid per iteration. The
+        GPU starts blocks as others end, so that processors wait only at the end of a launch,
+        although jobs differ in length."""
         for done in range(0, iterations, MOST_ROWS):
             rows = min(iterations - done, MOST_ROWS)
             self._gpu.run(
@@ -155,7 +155,7 @@ class UPhaseRun:
 
 
 def _built(params: GpuFmmUParams) -> UWork:
-    """Raises :class:`KernelError` where the tree cannot be built."""
+    """The work of the parameters; raises :class:`KernelError` if building the tree fails."""
     try:
         return work_of(params)
     except (ImportError, RuntimeError) as error:
@@ -175,7 +175,7 @@ def check_sums(params: GpuFmmUParams, work: UWork, sums: np.ndarray) -> None:
     schedule = work.schedule
     leaves, tree = schedule.leaves, schedule.leaves.tree
     in_order = tree.leaves[np.argsort(tree.begin[tree.leaves], kind="stable")]
-    # Evenly along the Z curve, so that leaves from everywhere are included.
+    # Evenly spaced along the Z curve, to include leaves from the whole domain.
     count = min(CHECKED, params.n)
     for number in np.linspace(0, params.n - 1, count).astype(np.int64):
         leaf = in_order[np.searchsorted(tree.end[in_order], number, side="right")]
