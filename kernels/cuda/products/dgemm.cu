@@ -3,11 +3,11 @@
 // All matrices are stored by columns, and padded to whole tiles. A block of DIM_M x DIM_N threads
 // computes a tile of BLK_M x BLK_N of C. Its threads load stripes of BLK_K columns of A and rows of
 // B into shared memory, arranged as M_A x N_A and M_B x N_B, and multiply from there. Blocks take
-// the tiles of C column by column, or with BAND in bands of so many rows of tiles.
+// the tiles of C column by column; if BAND is not 0, in bands of BAND rows of tiles.
 
 #define THREADS (DIM_M * DIM_N)
 
-// Where this block's tile begins.
+// The first row and column of this block's tile.
 __device__ __forceinline__ void find_tile(long long rows, long long &row, long long &column) {
     const long long down = rows / BLK_M;
 #if BAND
@@ -23,13 +23,13 @@ __device__ __forceinline__ void find_tile(long long rows, long long &row, long l
 
 #if MMA_K
 // By tensor cores. A warp computes WARP_M x WARP_N sums, as ROWS x COLUMNS products of MMA_M x 8 in
-// slices of MMA_K, whose numbers PTX assigns to the lanes: with g = lane / 4 and t = lane % 4, of A
-// columns t + 4 i of rows g and, where MMA_M is 16, g + 8; of B rows t + 4 i of column g; of C
+// slices of MMA_K. PTX assigns the numbers to the lanes: with g = lane / 4 and t = lane % 4, from A
+// columns t + 4 i of rows g and, if MMA_M is 16, g + 8; from B rows t + 4 i of column g; from C
 // columns 2 t and 2 t + 1 of the rows of A.
 //
 // STAGES stripes are in shared memory: one is multiplied while the others are copied. Four numbers
-// after each column keep the lanes of a load in different banks: in units of 8 bytes, a column is
-// then 4 or 12 banks of 16 after the one before it.
+// after each column keep the lanes of a load in different banks: in units of 8 bytes, a column
+// begins 4 or 12 banks of 16 after the previous one.
 
 #define WARPS_M (DIM_M / 8)
 #define WARP_M (BLK_M / WARPS_M)
@@ -47,7 +47,7 @@ __device__ __forceinline__ void find_tile(long long rows, long long &row, long l
 #define STAGE (STRIPE_A + BLK_N * LEADING_B)
 
 #ifdef __CUDACC__
-// Copies two numbers to shared memory, past the registers and the first cache.
+// Copies two numbers to shared memory, without registers or L1.
 __device__ __forceinline__ void copy_pair(double *to, const double *from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
                      (unsigned)__cvta_generic_to_shared(to)),
@@ -57,7 +57,7 @@ __device__ __forceinline__ void copy_pair(double *to, const double *from) {
 __device__ __forceinline__ void end_group_of_copies() {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
-// Waits for all groups of this thread but the last `fewer`.
+// Waits for all groups of copies of this thread except the last `fewer`.
 template <int fewer> __device__ __forceinline__ void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(fewer) : "memory");
 }
@@ -88,8 +88,8 @@ __device__ __forceinline__ void multiply_tile(double (&d)[SUMS], const double (&
 }
 #endif
 
-// Begins to copy a stripe of `down` x `across`, whose columns are `leading` numbers apart, and
-// `padded` in shared memory; THREADS are arranged as `m` x `n`.
+// Starts to copy a stripe of `down` x `across`, whose columns are `leading` numbers apart, in
+// shared memory `padded` numbers; THREADS are arranged as `m` x `n`.
 template <int down, int across, int m, int n, int padded>
 __device__ __forceinline__ void copy_stripe(double *stripe, const double *matrix,
                                             long long leading) {
@@ -104,7 +104,7 @@ __device__ __forceinline__ void copy_stripe(double *stripe, const double *matrix
     }
 }
 
-// What a lane holds of a slice of A and of B, whose first numbers of it are at `of_a` and `of_b`.
+// The numbers of a lane in a slice of A and of B, the first of which are at `of_a` and `of_b`.
 struct Slice {
     double a[ROWS][A_NUMBERS], b[COLUMNS][B_NUMBERS];
 
@@ -186,7 +186,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 slices[next % 2].load(of_a + reading + next * MMA_K * LEADING_A,
                                       of_b + reading + next * MMA_K);
             }
-            // Into the place of the stripe before this one, which all have loaded.
+            // Overwrites the previous stripe, which all threads have loaded.
             if (slice == 0) copy_next();
 #pragma unroll
             for (int j = 0; j < COLUMNS; j++) {
@@ -207,9 +207,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
 }
 #else
-// By multiply-adds of each thread. STEPS columns of A make one pass of the inner loop. SIMD 1:
-// numbers are moved in pairs. Those of a stripe of A are rows, and a thread has pairs of rows of C
-// where the number of its rows is even; those of a stripe of B are rows as well.
+// By multiply-adds of each thread. One pass of the inner loop has STEPS columns of A. SIMD 1:
+// numbers move in pairs. In a stripe of A pairs are rows, and a thread has pairs of rows of C if
+// the number of its rows is even; in a stripe of B pairs are rows too.
 
 #define ROWS (BLK_M / DIM_M)
 #define COLUMNS (BLK_N / DIM_N)
@@ -229,7 +229,7 @@ typedef double2 of_rows;
 typedef double of_rows;
 #endif
 
-// What a thread loads of one column of A's stripe, and of NUMBERS rows of B's.
+// The numbers that a thread loads from one column of A's stripe, and from NUMBERS rows of B's.
 union column_of_a {
     of_rows moved[ROWS / ROW_NUMBERS];
     double number[ROWS];

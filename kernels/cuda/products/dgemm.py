@@ -1,34 +1,34 @@
 """``gpu_dgemm``: the matrix product C = C + A B in double precision on a GPU, in variants.
 
-The program comes from Anzt et al. 2015, section 2.2, as CUDA C++ for today's GPUs: a block of
+The program is that of Anzt et al. 2015, section 2.2, in CUDA C++ for current GPUs: a block of
 dim_m x dim_n threads computes a tile of blk_m x blk_n of C = C + A B. It goes along A and B in
 steps of blk_k: load a stripe of each into shared memory, wait for all threads, multiply from shared
 memory, wait for all threads. A thread has blk_m / dim_m x blk_n / dim_n sums in registers, which
-begin as the numbers of C. The paper's texture reads are plain loads here, past the first cache. All
+start with the numbers of C. Plain loads that bypass L1 replace the paper's texture reads. All
 matrices are padded with zeros to whole tiles, so that no loop tests for an edge.
 
 With ``mma`` the tensor cores multiply (DMMA): each warp computes a part of the block's tile by
-products of 8 or 16 rows and 8 columns, and ``stages`` stripes are in shared memory, of which all
-but one are being copied (``cp.async``) while one is multiplied.
+products of 8 or 16 rows and 8 columns. Shared memory holds ``stages`` stripes: one is multiplied
+while the others are copied (``cp.async``).
 
-Counted are
+Operation counts:
 
-- ``dp``, or with ``mma`` ``tc_dp``: two for each multiply-add that is executed, whole tiles. Exact;
+- ``dp``, or with ``mma`` ``tc_dp``: two for each executed multiply-add, in whole tiles. Exact;
 - ``shared``: each stripe is stored once; for every column of A's stripe a thread loads its rows of
-  A and its columns of B, with ``mma`` the numbers that its lane holds of them, a quarter and an
-  eighth. Exact, in bytes of the threads' own numbers: what several threads of a warp load together
-  counts for each;
-- ``l2`` and ``dram``: together what the threads load and store of A, B and C, exact. How it divides
-  is a model: C is read from DRAM and written to it once; blocks start in the order of C's tiles, by
-  columns or in bands, as many at a time as the GPU runs, and those of one round read the rows of A
-  and columns of B that they share from DRAM once. Where A and B fit into L2, they are read from
-  DRAM once in all. L2 serves the rest.
+  A and its columns of B; with ``mma`` only the numbers of its lane, a quarter and an eighth of
+  them. Exact, in bytes added over threads: a number that several threads of a warp load together
+  counts for each of them;
+- ``l2`` and ``dram``: their sum is what the threads load and store of A, B and C, exact. Its
+  division is a model: C is read from DRAM and written to it once; blocks start in the order of C's
+  tiles, by columns or in bands, in rounds of the blocks that the GPU runs concurrently; the blocks
+  of a round read the rows of A and columns of B that they share from DRAM once. If A and B fit into
+  L2, they are read from DRAM once in total. L2 serves the rest.
 
-How many blocks run at a time is known on the node. A plan assumes an H100 with 132 processors, and
-two registers for each number that a thread holds, with OTHER_REGISTERS beside them.
+The number of concurrent blocks is known on the node. A plan assumes an H100 with 132 processors,
+and two registers for each number that a thread holds, plus OTHER_REGISTERS.
 
-What a variant needs is known before it runs, without a GPU or a driver: its registers, spills and
-shared memory, by the compiler. (Anzt et al. 2015 choose variants by estimates of them.)
+The compiler reports the registers, spills and shared memory of a variant before it runs, without a
+GPU or a driver. (Anzt et al. 2015 choose variants by estimates of these.)
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ from kernels.products.probes import Probes
 SOURCE = Path(__file__).with_name("dgemm.cu")
 FUNCTION = "add_product"
 MOST_STEPS = 256
-"""Multiply-adds in one pass of the inner loop, but for tiles that need more for one step."""
+"""The most multiply-adds in one pass of the inner loop, unless a single step of a tile has more."""
 OTHER_REGISTERS = 24
 PADDING = 4
-"""Numbers after each column of a stripe for tensor cores, so that a load of a warp has no two lanes
-in one bank: see the source."""
+"""Numbers of padding after each column of a stripe for tensor cores, so that the lanes of a load
+access different banks: see the source."""
 LANES_M, LANES_N = 8, 4
-"""How the threads of a warp lie along the rows and columns of C with ``mma``."""
+"""The threads of a warp along the rows and columns of C with ``mma``."""
 PLANNED_PROCESSORS, PLANNED_ARCHITECTURE, PLANNED_L2_BYTES = 132, "sm_90", 50 << 20
 BATCH = 16
-"""Products that one launch of the longer graph runs."""
+"""The number of products in the longer graph."""
 
 
 class GpuDgemmParams(Tiles):
@@ -112,39 +112,39 @@ class GpuDgemmParams(Tiles):
         return self
 
     def mma_shape(self) -> tuple[int, int] | None:
-        """Rows of A and columns of A that the tensor cores' instruction takes; None without."""
+        """Rows and columns of A in the tensor cores' instruction; None without one."""
         if self.mma == "none":
             return None
         m, k = self.mma.removeprefix("m").split("n8k")
         return int(m), int(k)
 
     def shared_bytes(self) -> int:
-        """Shared memory of a block: its stripes of A and of B."""
+        """The bytes of shared memory of a block: its stripes of A and of B."""
         if self.mma == "none":
             return super().shared_bytes()
         of_a, of_b = self.blk_k * (self.blk_m + PADDING), self.blk_n * (self.blk_k + PADDING)
         return ITEM_BYTES * self.stages * (of_a + of_b)
 
     def operands(self, depth: int) -> int:
-        """Numbers of A and B that a thread loads from shared memory for so many columns of A."""
+        """Numbers of A and B that a thread loads from shared memory for ``depth`` columns of A."""
         rows, columns = self.sums()
         if self.mma == "none":
             return (rows + columns) * depth
         return rows * depth // LANES_N + columns * depth // LANES_M
 
     def padded(self) -> tuple[int, int, int]:
-        """Rows and columns of C, and columns of A, in whole tiles."""
+        """Rows and columns of C, and columns of A, padded to whole tiles."""
         sizes = (self.blk_m, self.blk_n, self.blk_k)
         rows, columns, depth = (-(-self.n // size) * size for size in sizes)
         return rows, columns, depth
 
     def blocks(self) -> int:
-        """Tiles of C."""
+        """The number of tiles of C."""
         rows, columns, _ = self.padded()
         return rows // self.blk_m * (columns // self.blk_n)
 
     def steps(self) -> int:
-        """Columns of A that one pass of the inner loop takes: a divisor of blk_k."""
+        """Columns of A in one pass of the inner loop: a divisor of blk_k."""
         rows, columns = self.sums()
         numbers = 1 + self.simd
         divisors = [d for d in range(numbers, self.blk_k + 1, numbers) if self.blk_k % d == 0]
@@ -163,8 +163,8 @@ def dgemm_source(params: GpuDgemmParams) -> Source:
 
 
 def count_product(params: GpuDgemmParams, at_a_time: int, l2_bytes: int) -> dict[str, float]:
-    """Class -> operations of one product, on a GPU that runs so many blocks at a time, with so many
-    bytes of second cache."""
+    """Class -> operations of one product, on a GPU with ``l2_bytes`` of L2 cache that runs
+    ``at_a_time`` blocks concurrently."""
     rows, columns, depth = params.padded()
     passes = params.blocks() * (depth // params.blk_k)
     stripes = params.blk_k * (params.blk_m + params.blk_n)
@@ -182,14 +182,14 @@ def count_product(params: GpuDgemmParams, at_a_time: int, l2_bytes: int) -> dict
 
 
 def _read_in_rounds(params: GpuDgemmParams, at_a_time: int) -> int:
-    """Rows of A and columns of B, added over the rounds of so many blocks: the blocks of one round
-    are the next tiles of C, by columns of each band."""
+    """Rows of A and columns of B that are read, added over rounds of ``at_a_time`` blocks. The
+    blocks of a round are the next tiles of C, by columns of each band."""
     rows, columns, _ = params.padded()
     down, across, blocks = rows // params.blk_m, columns // params.blk_n, params.blocks()
     height = min(params.band or down, down)
     first = np.arange(0, blocks, at_a_time)
     last = np.minimum(first + at_a_time, blocks) - 1
-    # Of the first and of the last tile: the band, its rows of tiles, and the place in it.
+    # For the first and the last tile: the band, its rows of tiles, and the position in it.
     (band_1, high_1, place_1), (band_2, high_2, place_2) = (
         (band, np.minimum(height, down - band * height), tile - band * height * across)
         for tile, band in ((tile, tile // (height * across)) for tile in (first, last))
@@ -203,17 +203,17 @@ def _read_in_rounds(params: GpuDgemmParams, at_a_time: int) -> int:
         + np.maximum(band_2 - band_1 - 1, 0) * height
         + np.minimum(place_2 + 1, high_2),
     )
-    # Of two bands, the columns from the first tile on and those up to the last; of more, all.
+    # In two bands, the columns from the first tile on and those up to the last; in more, all.
     read_columns = np.where(is_one, 0, across) + column_2 - column_1 + 1
     read_columns = np.where(band_2 - band_1 > 1, across, np.minimum(read_columns, across))
     return int((read_rows * params.blk_m + read_columns * params.blk_n).sum())
 
 
 def count_planned(params: GpuDgemmParams) -> dict[str, float]:
-    """Class -> operations of one product, on the GPU that a plan assumes."""
+    """Class -> operations of one product, on the GPU assumed by a plan."""
     rows, columns = params.sums()
     shape = params.mma_shape()
-    # Of tensor cores, two slices: one is loaded while the other is multiplied.
+    # Tensor cores hold two slices: one is loaded while the other is multiplied.
     held = params.operands(2 * shape[1] if shape else 1)
     registers = min(2 * (rows * columns + held) + OTHER_REGISTERS, 255)
     processor = PROCESSORS[PLANNED_ARCHITECTURE]
@@ -222,15 +222,15 @@ def count_planned(params: GpuDgemmParams) -> dict[str, float]:
 
 
 def planned_metrics(params: GpuDgemmParams) -> Mapping[str, float]:
-    """What is known of a variant without a compiler; a run on a GPU records more."""
+    """The metrics of a variant that need no compiler; a run on a GPU records more."""
     return {"shared_bytes": params.shared_bytes(), "warps": params.threads() // WARP}
 
 
 @dataclass(frozen=True, kw_only=True)
 class VariantUse:
-    """What a variant needs: ``registers`` and ``spilled_bytes`` a thread, ``threads`` and
-    ``shared_bytes`` a block; ``resident_blocks``: how many a processor runs at a time. ``refusal``
-    says why the variant is left out; empty where it is not."""
+    """The resources of a variant: ``registers`` and ``spilled_bytes`` of a thread, ``threads`` and
+    ``shared_bytes`` of a block; ``resident_blocks``: blocks that a processor runs concurrently.
+    ``refusal``: why the variant is excluded; empty if it is not."""
 
     registers: int
     spilled_bytes: int
@@ -241,11 +241,11 @@ class VariantUse:
 
 
 def variant_use(params: GpuDgemmParams, architecture: str) -> VariantUse:
-    """What a variant needs on an architecture, such as ``sm_90``.
+    """The resources of a variant on an architecture, such as ``sm_90``.
 
     Raises:
-        kernels.kernel.KernelError: the architecture is not known, has not the instruction, or there
-            is no compiler for it.
+        kernels.kernel.KernelError: the architecture is unknown, lacks the instruction, or there is
+            no compiler for it.
     """
     processor = processor_of(architecture)
     if why := lacking(params, architecture):
@@ -263,7 +263,7 @@ def variant_use(params: GpuDgemmParams, architecture: str) -> VariantUse:
 
 
 def lacking(params: GpuDgemmParams, architecture: str) -> str:
-    """Which instruction of the variant the architecture has not; empty where it has all."""
+    """The instruction of the variant that the architecture lacks; empty if it has all."""
     capability, needed = int(architecture.removeprefix("sm_")), 80 if params.mma == "m8n8k4" else 90
     if params.mma == "none" or capability >= needed:
         return ""
@@ -272,8 +272,8 @@ def lacking(params: GpuDgemmParams, architecture: str) -> str:
 
 
 def refusal(params: GpuDgemmParams, use: FunctionUse, block_shared_bytes: int) -> str:
-    """Why a variant is not launched on a GPU whose blocks have at most so many bytes of shared
-    memory; empty where it is."""
+    """Why a variant is refused on a GPU whose blocks have at most ``block_shared_bytes``: it does
+    not fit, or spills registers; empty if it is not refused."""
     if (shared_bytes := params.shared_bytes()) > block_shared_bytes:
         return (
             f"it cannot be launched: a block needs {shared_bytes} bytes of shared memory, and this "
@@ -294,7 +294,7 @@ def refusal(params: GpuDgemmParams, use: FunctionUse, block_shared_bytes: int) -
 def with_use(
     variants: Iterable[GpuDgemmParams], architecture: str
 ) -> Iterator[tuple[GpuDgemmParams, VariantUse]]:
-    """Each variant with what it needs. Compiling takes some tenths of a second the first time."""
+    """Each variant with its resources. The first compilation takes some tenths of a second."""
     for params in variants:
         yield params, variant_use(params, architecture)
 
@@ -303,7 +303,7 @@ class DgemmRun:
     """The kernel with its matrices on the GPU."""
 
     def __init__(self, params: GpuDgemmParams, team: Team) -> None:
-        """Adds A B to C once, so that nothing is loaded while the kernel is measured."""
+        """Add A B to C once, so that nothing is loaded while the kernel is measured."""
         self._params, self._gpu = params, Gpu(team)
         try:
             architecture = self._gpu.architecture
@@ -326,7 +326,7 @@ class DgemmRun:
             rows, columns, depth = params.padded()
             a, b, c = matrices.square()
             self._probes = Probes(a, b, c, team.rank)
-            # As the kernel has them, by columns: the transposed of an array by rows.
+            # The kernel stores matrices by columns: the transpose of an array by rows.
             self._like_c = np.zeros((columns, rows))
             self._c = self._gpu.array(padded(c, rows, columns))
             arguments = (
@@ -363,7 +363,7 @@ class DgemmRun:
         return count_product(self._params, self._at_a_time, self._gpu.l2_bytes)
 
     def metrics(self) -> Mapping[str, float]:
-        """What the variant needs, and how many blocks each processor runs at a time."""
+        """The variant's resources, and the blocks that each processor runs concurrently."""
         return {
             "registers": self._use.registers,
             "spilled_bytes": self._use.spilled_bytes,
@@ -371,7 +371,7 @@ class DgemmRun:
         }
 
     def check(self) -> None:
-        """Compare C with C + runs A B: see :mod:`kernels.products.probes`."""
+        """Compare C with the initial C + runs A B: see :mod:`kernels.products.probes`."""
         n = self._params.n
         c = self._gpu.copied(self._c, self._like_c).T[:n, :n]
         self._probes.check(c, self._runs)
@@ -382,7 +382,7 @@ class DgemmRun:
 
 
 def padded(matrix: np.ndarray, rows: int, columns: int) -> np.ndarray:
-    """A matrix by columns, with zeros after its own rows and columns: float64 (columns, rows)."""
+    """The matrix by columns, padded with zeros: float64 (columns, rows)."""
     result = np.zeros((columns, rows))
     result[: matrix.shape[1], : matrix.shape[0]] = matrix.T
     return result

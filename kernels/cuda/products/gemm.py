@@ -1,11 +1,11 @@
-"""``gpu_gemm``: the matrix product C = A B of NVIDIA's library cuBLAS, of nvmath-python or
+"""``gpu_gemm``: the matrix product C = A B of NVIDIA's library cuBLAS, through nvmath-python or
 CuPy.
 
-Counted are 2 n^3 operations, and of DRAM what no program can avoid: A and B read once, C written
-once. cuBLAS chooses its own program, whose tiles move more than that; what it moves within the GPU
-is not counted. Products of half and bf16 run on tensor cores, with sums in single precision.
-Double precision counts as ``dp`` whichever units compute it: where tensor cores can (A100, H100 and
-B200), cuBLAS uses them. Single precision is not rounded to TF32.
+The counts are 2 n^3 operations, and the least possible DRAM traffic: A and B read once, C written
+once. cuBLAS chooses its program, whose tiles move more; traffic within the GPU is not counted.
+Products of half and bf16 run on tensor cores, with sums in single precision. Double precision
+always counts as ``dp``, although cuBLAS computes it on tensor cores if they can (A100, H100 and
+B200). Single precision is not rounded to TF32.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ CUBLAS_REMEDY = (
     "(from 525.60 on), or CuPy: pip install cupy-cuda13x or cupy-cuda12x"
 )
 NO_TRANSPOSE, DEFAULT_ALGORITHM = 0, -1
-"""CUBLAS_OP_N and CUBLAS_GEMM_DEFAULT."""
+"""The values of CUBLAS_OP_N and CUBLAS_GEMM_DEFAULT."""
 CHECKED_ROWS = 4
 TF32_OVERRIDE = "NVIDIA_TF32_OVERRIDE"
 
 Multiply = Callable[[int, int, int], None]
-"""Enqueue one product: the addresses of C, A and B."""
+"""A function that enqueues one product, from the addresses of C, A and B."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Number:
-    """How cuBLAS multiplies a kind of number.
+    """A number type of cuBLAS.
 
-    ``counted_as``: its class; ``dtype``: of A and B in memory; ``type_code``, ``sum_code``: of
-    cudaDataType_t, for A and B and for C; ``compute_code``: of cublasComputeType_t; ``sum_dtype``:
+    ``counted_as``: its class; ``dtype``: of A and B in memory; ``type_code``, ``sum_code``: the
+    cudaDataType_t of A and B, and of C; ``compute_code``: the cublasComputeType_t; ``sum_dtype``:
     of C.
     """
 
@@ -54,7 +54,7 @@ class Number:
 
     @property
     def epsilon(self) -> float:
-        """The rounding of one addition of the sums, relative."""
+        """The relative rounding error of one addition to a sum."""
         return float(np.finfo(self.sum_dtype).eps)
 
 
@@ -62,7 +62,7 @@ SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def _summed_in_single(counted_as: str, dtype: type[Any], type_code: int) -> Number:
-    """CUDA_R_32F is 0, CUBLAS_COMPUTE_32F 68."""
+    """A number type with sums in single precision: CUDA_R_32F is 0, CUBLAS_COMPUTE_32F 68."""
     return Number(
         counted_as=counted_as,
         dtype=np.dtype(dtype),
@@ -84,7 +84,7 @@ NUMBERS: Mapping[str, Number] = {
         compute_code=70,
     ),
     "half": _summed_in_single("tc_half", np.float16, 2),
-    # NumPy has no bf16: its bits.
+    # NumPy has no bf16; uint16 holds its bits.
     "bf16": _summed_in_single("tc_half", np.uint16, 14),
 }
 
@@ -106,33 +106,34 @@ def count_gemm(params: GpuGemmParams) -> Counts:
 
 
 def random_matrix(number: str, n: int, seed: int) -> np.ndarray[Any, Any]:
-    """Numbers between -1 and 1, by columns: (n * n,), of the number's type in memory."""
+    """A random matrix of numbers between -1 and 1, by columns: (n * n,), of the dtype in memory."""
     drawn = np.random.default_rng(seed).random(n * n)
     np.subtract(2 * drawn, 1, out=drawn)
     return in_bf16(drawn) if number == "bf16" else drawn.astype(NUMBERS[number].dtype)
 
 
 def in_bf16(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The bits of the nearest bf16, uint16; of two, the even one. ``values``: finite."""
+    """The bits of the nearest bf16, ties to even: uint16. ``values``: finite."""
     bits = values.astype(np.float32).view(np.uint32)
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
 
 def in_double(matrix: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The numbers of an array as they are in memory, float64."""
+    """The numbers of an array in its memory format, as float64."""
     if matrix.dtype == np.uint16:
         return (matrix.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     return matrix.astype(np.float64)
 
 
 def open_cublas(gpu: Gpu, number: Number, n: int, stack: ExitStack) -> Multiply:
-    """The product of ``number`` in the GPU's stream, by the library that is installed.
+    """The function that multiplies matrices of ``number`` in the GPU's stream, by the installed
+    library.
 
     Raises:
         KernelError: neither library can be opened.
     """
     gemm_ex, handle = _opened(gpu, stack)
-    # cuBLAS takes both from the host, in the type of the sums.
+    # cuBLAS reads both factors from host memory, in the dtype of the sums.
     one, zero = np.ones(1, number.sum_dtype), np.zeros(1, number.sum_dtype)
 
     def multiply(c: int, a: int, b: int) -> None:
@@ -153,13 +154,13 @@ def open_cublas(gpu: Gpu, number: Number, n: int, stack: ExitStack) -> Multiply:
 
 
 def _opened(gpu: Gpu, stack: ExitStack) -> tuple[Callable[..., Any], int]:
-    """The function of cublasGemmEx, and a handle whose stream is the GPU's."""
+    """The function cublasGemmEx, and a handle with the GPU's stream."""
     missing = []
     try:
         from nvmath.bindings import cublas  # noqa: PLC0415
 
         handle = cublas.create()
-    except Exception as error:  # each has errors of its own for a library that is not there
+    except Exception as error:  # each package has different errors for a missing library
         missing.append(f"nvmath-python: {error}")
     else:
         stack.callback(cublas.destroy, handle)
@@ -174,7 +175,7 @@ def _opened(gpu: Gpu, stack: ExitStack) -> tuple[Callable[..., Any], int]:
         missing.append(f"CuPy: {error}")
     else:
         stack.callback(of_cupy.destroy, handle)
-        # CuPy gives every call its current stream.
+        # CuPy runs every call in its current stream.
         stack.enter_context(cupy.cuda.ExternalStream(gpu.stream))
         return of_cupy.gemmEx, handle
     raise KernelError(f"gpu_gemm needs cuBLAS for Python ({'; '.join(missing)}): {CUBLAS_REMEDY}")
@@ -184,7 +185,7 @@ class GemmRun:
     """The product with its matrices on the GPU."""
 
     def __init__(self, params: GpuGemmParams, team: Team) -> None:
-        """Multiplies once, so that cuBLAS has loaded its program before it is measured."""
+        """Multiply once, so that cuBLAS loads its program before the measurement."""
         if params.number == "sp" and os.environ.get(TF32_OVERRIDE) == "1":
             raise KernelError(
                 f"{TF32_OVERRIDE}=1 makes cuBLAS round single precision to TF32: unset it"
@@ -206,7 +207,7 @@ class GemmRun:
             raise
 
     def run(self, iterations: int) -> None:
-        """Enqueue all products, which follow one another on the GPU, and wait for the last."""
+        """Enqueue all products, which the GPU runs one by one, and wait for the last."""
         with explained("multiplying by cuBLAS"):
             for _ in range(iterations):
                 self._multiply(*self._addresses)
@@ -217,7 +218,7 @@ class GemmRun:
         return count_gemm(self._params)
 
     def check(self) -> None:
-        """Compare some rows of C with NumPy's, in double precision."""
+        """Compare some rows of C with products by NumPy in double precision."""
         n = self._params.n
         rows = np.unique(np.linspace(0, n - 1, CHECKED_ROWS).astype(int))
         a, b, c = (matrix.reshape(n, n).T for matrix in self._matrices())
@@ -228,7 +229,7 @@ class GemmRun:
 
     def close(self) -> None:
         """Release the library and the GPU's memory."""
-        with suppress(Exception):  # what failed before is the error that counts
+        with suppress(Exception):  # an earlier error matters more
             self._stack.close()
         self._gpu.close()
 
@@ -240,10 +241,10 @@ def check_rows(
     c: np.ndarray[Any, Any],
     epsilon: float,
 ) -> None:
-    """Compare rows of C, (rows, n), with those of A, (rows, n), times B, (n, n) as in memory.
+    """Compare rows of C, (rows, n), with rows of A, (rows, n), times B, (n, n), as in memory.
 
     Raises:
-        ResultError: with the first row that is off by more than n roundings of its sums' size.
+        ResultError: names the first row with an error above n roundings of the size of its sums.
     """
     b = in_double(b)
     allowed = b.shape[0] * epsilon * (np.abs(a) @ np.abs(b))

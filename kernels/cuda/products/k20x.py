@@ -1,32 +1,31 @@
-"""``cuda_dgemm``: the matrix product as a Tesla K20X ran it in 2015, counted by a model.
+"""``cuda_dgemm``: the matrix product as a Tesla K20X ran it in 2015, with modelled counts.
 
-Today's compilers make no code for this GPU. :mod:`kernels.cuda.products.dgemm` counts the
-program that runs on later ones.
+Current compilers do not support this GPU. :mod:`kernels.cuda.products.dgemm` counts the program for
+later GPUs.
 
-The program comes from Anzt et al. 2015, section 2.2: a block of dim_m x dim_n threads computes a
+The program is that of Anzt et al. 2015, section 2.2: a block of dim_m x dim_n threads computes a
 tile of blk_m x blk_n of C. It goes along A and B in steps of blk_k: load a stripe of each into
 shared memory, wait for all threads, multiply from shared memory, wait for all threads. A thread has
 blk_m / dim_m x blk_n / dim_n sums in registers.
 
-Counted are
+Operation counts:
 
-- ``dp``: what the product needs, 2 n^3, the same for all variants;
+- ``dp``: 2 n^3, the same for all variants;
 - ``shared``: each stripe is stored once; for every column of A's stripe a thread loads its rows of
-  A and its columns of B. Sums that have no register move through the same memory, once for each of
-  these columns;
-- ``dram``: blocks that run at the same time read the same rows of A or columns of B once, those of
-  different rounds read them again; C is read and written once;
-- ``l2``: what the blocks read beyond that. Rows of B's stripe come in sectors of 32 bytes;
-- ``stall``: cycles in which a processor neither multiplies nor moves shared memory. It needs
-  LATENCY_CYCLES and LINE_CYCLES for each line of 128 bytes that a request touches, to load
-  a step's stripes: a request of a warp touches the more lines, the narrower the threads are
-  arranged along the columns (m_a, m_b), and half as many where each thread loads two numbers
-  (simd). Other blocks of the processor multiply meanwhile. Processors without a block in the last
-  round, and parts of tiles outside C, count too.
+  A and its columns of B. Spilled sums move through the same memory, once for each of these columns;
+- ``dram``: concurrent blocks read the same rows of A or columns of B once, blocks of different
+  rounds read them again; C is read and written once;
+- ``l2``: all further reads of the blocks. Rows of B's stripe come in sectors of 32 bytes;
+- ``stall``: cycles in which a processor neither multiplies nor moves shared memory. To load the
+  stripes of a step it needs LATENCY_CYCLES, and LINE_CYCLES for each line of 128 bytes that a
+  request touches. A request of a warp touches more lines with fewer threads along the columns
+  (m_a, m_b), and half as many if each thread loads two numbers (simd). Other blocks of the
+  processor multiply meanwhile. Processors without a block in the last round, and parts of tiles
+  outside C, count too.
 
-Edge tiles count whole but for ``dp``. The constants are those with which the 14 rates of Table II
-of Anzt et al. 2015 come out best at 732 MHz: 3.7 % off in root mean square, 9 % at most. Nothing
-else was used to choose them.
+Edge tiles count as whole tiles, except in ``dp``. The constants give the best fit to the 14 rates
+of Table II of Anzt et al. 2015 at 732 MHz: root mean square error 3.7 %, at most 9 %. No other data
+were used to choose them.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ SECTOR_ITEMS = 4
 LINE_ITEMS = 16
 ITEM_REGISTERS = 2
 OTHER_REGISTERS = 20
-"""Registers of a thread beside its sums, its rows of A and its columns of B."""
+"""Registers of a thread, without its sums, its rows of A and its columns of B."""
 EFFICIENCY = 0.77
-"""The share of the peak that the inner loop reaches where it never waits."""
+"""The share of the peak rate that the inner loop reaches without waits."""
 OVERLAP = 5.0
-"""p of (a^p + b^p)^(1/p), the cycles of multiplying for ``a`` cycles and moving for ``b``."""
+"""p in (a^p + b^p)^(1/p), the total of ``a`` cycles of multiplying and ``b`` cycles of moving."""
 LATENCY_CYCLES = 600.0
 LINE_CYCLES = 2.6
 
@@ -60,8 +59,8 @@ class CudaDgemmParams(Tiles):
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """How a variant runs: ``registers`` a thread, of which ``spilled`` are in memory;
-    ``shared_bytes`` a block; ``blocks`` at a time on a processor."""
+    """The resources of a variant: ``registers`` of a thread, and ``spilled`` ones in memory;
+    ``shared_bytes`` of a block; concurrent ``blocks`` of a processor."""
 
     registers: int
     spilled: int
@@ -70,8 +69,8 @@ class Launch:
 
 
 def launch(tiles: CudaDgemmParams, gpu: Gpu = TESLA_K20X) -> Launch:
-    """How a variant runs. The compiler is held to as many registers as let a block run; it loads
-    the next rows and columns ahead where registers are free for them."""
+    """The resources of a variant. The compiler may use as many registers as let one block run; it
+    loads the next rows and columns ahead if registers are free for them."""
     threads = tiles.threads()
     rows, columns = tiles.sums()
     sums = ITEM_REGISTERS * rows * columns + OTHER_REGISTERS
@@ -122,7 +121,7 @@ def count_tiles(tiles: CudaDgemmParams, gpu: Gpu = TESLA_K20X) -> dict[str, floa
 
 
 def launch_metrics(tiles: CudaDgemmParams, gpu: Gpu = TESLA_K20X) -> Mapping[str, float]:
-    """How a variant uses a processor; ``occupancy``: threads at a time over those it can have."""
+    """The use of a processor by a variant; ``occupancy``: concurrent threads over their limit."""
     runs = launch(tiles, gpu)
     return {
         "registers": runs.registers,
@@ -132,13 +131,13 @@ def launch_metrics(tiles: CudaDgemmParams, gpu: Gpu = TESLA_K20X) -> Mapping[str
 
 
 def _busy_cycles(dp: float, shared: float, gpu: Gpu) -> float:
-    """Cycles of one processor for so many flops, and bytes from or to shared memory."""
+    """Cycles of one processor for ``dp`` flops and ``shared`` bytes from or to shared memory."""
     multiply, move = dp / gpu.dp_flops, shared / gpu.shared_bytes_moved
     return float((multiply**OVERLAP + move**OVERLAP) ** (1 / OVERLAP)) / EFFICIENCY
 
 
 def _lines(tiles: CudaDgemmParams) -> float:
-    """Lines that the requests for the stripes of one step touch."""
+    """The number of lines that the requests for the stripes of one step touch."""
     numbers = 1 + tiles.simd
     in_line_a, in_line_b = (min(LINE_ITEMS, numbers * min(m, WARP)) for m in (tiles.m_a, tiles.m_b))
     return tiles.blk_k * (tiles.blk_m / in_line_a + tiles.blk_n / in_line_b)

@@ -11,7 +11,7 @@ from kernels.kernel import ParameterError, Params
 
 ITEM_BYTES = 8
 BLOCK_THREADS = 1024
-"""The most threads of a block, on every GPU."""
+"""The most threads of a block on every GPU."""
 LARGEST = 1 << 16
 
 
@@ -19,7 +19,7 @@ class Tiles(Params):
     """The product, and the variant. The defaults are the fastest of Anzt et al. 2015, Table II."""
 
     most_shared_bytes: ClassVar[int]
-    """Shared memory that a block has at most, where a variant is refused without a GPU."""
+    """The most shared memory of a block; a variant that needs more is refused without a GPU."""
 
     n: int = Field(ge=1, le=1 << 20)
     """rows and columns of A, B and C"""
@@ -86,13 +86,13 @@ class Tiles(Params):
         return self
 
     def threads(self) -> int:
-        """Threads of a block."""
+        """The number of threads of a block."""
         return self.dim_m * self.dim_n
 
     def sums(self) -> tuple[int, int]:
-        """Rows and columns of C whose sums a thread has in registers."""
+        """The rows and columns of C whose sums a thread has in registers."""
         return self.blk_m // self.dim_m, self.blk_n // self.dim_n
 
     def shared_bytes(self) -> int:
-        """Shared memory of a block: a stripe of A and one of B."""
+        """The bytes of shared memory of a block: a stripe of A and one of B."""
         return ITEM_BYTES * self.blk_k * (self.blk_m + self.blk_n)
