@@ -1,17 +1,17 @@
 // Chains of dependent loads through random cycles of lines: kernels/cuda/microbench/chase.py.
 //
-// The first word of a line is where the next line begins, in bytes from the first line of its
+// The first word of a line is the position of the next line, in bytes from the first line of its
 // chain. One thread of each block follows a chain.
 //
-// LEVEL: 1 shared memory, 2 the first cache, 3 past it. LINES: of a chain, at
-// level 1.
+// LEVEL: 1 shared memory, 2 L1, 3 L2 or main memory. LINES: the lines of a chain
+// at level 1.
 
 #define THREADS 32
 #define LINE_BYTES 128
 #define LINE_WORDS (LINE_BYTES / 4)
 #define HOPS 16
 
-// Links the lines of all chains in the order that is given for each: `n_lines` numbers of lines.
+// Links the lines of all chains. `order`: the indices of the `n_lines` lines of each chain.
 extern "C" __global__ void link_lines(unsigned *lines, const unsigned *order, int n_lines,
                                       int chains) {
     const long long count = (long long)n_lines * chains;

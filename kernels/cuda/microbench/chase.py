@@ -1,11 +1,11 @@
 """``gpu_chase``: a pointer chase on a GPU, dependent loads through random cycles of 128-byte lines.
 
-Each line holds the place of the next one, so that a hop takes one latency and nothing can be loaded
-ahead. One thread of a block follows one chain; a single chain shows the latency, many at a time
-show the energy. Counted are the bytes that the level transfers for a hop: a sector of 32 bytes from
-the second cache and from main memory, the 4 bytes of the place from shared memory and from the
-first cache, which transfer words to the core. A memory that fetches two sectors for one (64 bytes)
-moves twice what is counted for ``dram``. Address and loop instructions are not counted.
+Each line holds the position of the next one, so that a hop takes one latency and nothing can be
+prefetched. One thread of a block follows one chain; a single chain shows the latency, many
+concurrent chains show the energy. The counts are the bytes that the level transfers for a hop: a
+sector of 32 bytes from L2 and from main memory; the 4 bytes of the position from shared memory and
+from L1, which transfer words to the core. A memory that fetches two sectors for one (64 bytes)
+moves twice the count of ``dram``. Address and loop instructions are not counted.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ THREADS, LINE_BYTES, HOPS_PER_TRIP = 32, 128, 16
 """As in the source."""
 PLACE = np.dtype(np.uint32)
 HOPS = {"shared": 1 << 17, "l1": 1 << 17, "l2": 1 << 14, "dram": 1 << 13}
-"""Hops of one chain in one iteration: some milliseconds at each level's latency."""
+"""Hops of one chain in one iteration; they take some milliseconds at each level."""
 BYTES_PER_HOP = {"shared": 4, "l1": 4, "l2": 32, "dram": 32}
 NEAR_LINES = 63
-"""Lines of a chain in shared memory or the first cache. The number of lines is odd at every level,
-so that no iteration ends where it began."""
+"""Lines of a chain in shared memory or L1. The number of lines is odd at every level, so that no
+iteration ends where it began."""
 L1_CHAINS = 8
-"""Chains of one processor whose lines fit into its first cache: 63 KiB."""
+"""The most chains of a processor whose lines fit into its L1: 63 KiB."""
 LINK_THREADS = 256
 
 
 class GpuChaseParams(Params):
-    """Where the lines are, and how many chains are followed."""
+    """The level of the lines, and the number of chains."""
 
     level: Literal["shared", "l1", "l2", "dram"]
     """level that serves the loads"""
@@ -53,7 +53,7 @@ class GpuChaseParams(Params):
 
 
 def count_hops(params: GpuChaseParams) -> Counts:
-    """Bytes of one iteration of one rank, which has a GPU of its own."""
+    """Bytes of one iteration of one rank, which does not share its GPU."""
     bytes_ = HOPS[params.level] * BYTES_PER_HOP[params.level] * params.chains
     return {params.level: float(bytes_)}
 
@@ -64,8 +64,8 @@ def chase_source(params: GpuChaseParams) -> Source:
 
 
 def chain_lines(params: GpuChaseParams, l2_bytes: int) -> int:
-    """Lines of each chain, on a GPU with so many bytes of second cache; an odd number, and fewer
-    than :data:`NEAR_LINES` where the level is too small for so many chains."""
+    """The number of lines of each chain, on a GPU with ``l2_bytes`` of L2 cache; odd, and less
+    than :data:`NEAR_LINES` if the level is too small for all chains."""
     if params.level in ON_PROCESSOR:
         return NEAR_LINES
     lines = working_set_bytes(params.level, l2_bytes) // LINE_BYTES // params.chains
@@ -74,26 +74,26 @@ def chain_lines(params: GpuChaseParams, l2_bytes: int) -> int:
 
 def random_orders(chains: int, lines: int, seed: int) -> np.ndarray[Any, Any]:
     """The order in which each chain visits its lines: uint32 (chains, lines). A random order closed
-    to a ring is a uniform random cyclic permutation, as Sattolo's algorithm gives."""
+    to a ring is a uniform random cyclic permutation, as from Sattolo's algorithm."""
     rng = np.random.default_rng(seed)
     return np.stack([rng.permutation(lines).astype(PLACE) for _ in range(chains)])
 
 
 def expected(orders: np.ndarray[Any, Any], hops: int) -> np.ndarray[Any, Any]:
-    """Where the chains are after so many hops from the first lines of their orders: uint32
+    """The positions of the chains after ``hops`` hops from the first lines of their orders: uint32
     (chains,), in bytes."""
     return orders[:, hops % orders.shape[1]] * PLACE.type(LINE_BYTES)
 
 
 class ChaseRun(GpuRun):
-    """The chains on the GPU, and how far they were followed."""
+    """The chains on the GPU, and the number of hops so far."""
 
     def __init__(self, params: GpuChaseParams, team: Team) -> None:
         self._params, self._hops = params, 0
         super().__init__(team, count_hops(params))
 
     def prepare(self, seed: int) -> None:
-        """Lay out the chains; raises :class:`KernelError` where they are too many."""
+        """Lay out the chains; raises :class:`KernelError` if there are too many."""
         level, chains = self._params.level, self._params.chains
         program = compile_program(chase_source(self._params), self.gpu.architecture)
         self._chase = self.gpu.function(program, CHASE)
@@ -125,7 +125,7 @@ class ChaseRun(GpuRun):
         )
 
     def run(self, iterations: int) -> None:
-        """Follow the chains from where the last run ended, in one launch."""
+        """Follow the chains from the end of the last run, in one launch."""
         hops = HOPS[self._params.level] * iterations
         self.gpu.run(
             self._chase,
@@ -139,7 +139,7 @@ class ChaseRun(GpuRun):
         self._hops += hops
 
     def check(self) -> None:
-        """Check that every chain is where so many hops lead."""
+        """Check the position of every chain after all hops."""
         right = expected(self._orders, self._hops)
         reached = self.gpu.copied(self._places, right)
         wrong = np.flatnonzero(reached != right)

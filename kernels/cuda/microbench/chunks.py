@@ -1,13 +1,11 @@
-"""What the microbenchmarks of a GPU share: their work, their data, and how they run.
+"""The common parts of the GPU microbenchmarks: work in chunks, arrays of words, and runs.
 
-Work cut into chunks, which the blocks of a GPU share, and the arrays that they load from.
+A chunk is a fixed number of trips through a kernel's inner loop. Block b of n takes the chunks b,
+b + n, b + 2 n and so on, so that the work is the same on every GPU. Neighbouring threads load words
+from neighbouring addresses, as vectors of 16 bytes.
 
-A chunk is as many trips through a kernel's inner loop. Block b of n takes the chunks b, b + n,
-b + 2 n and so on, so that the work is the same on every GPU. Words are loaded as vectors of 16
-bytes, by neighbouring threads from neighbouring addresses.
-
-A processor's power depends on the values that it computes with (arXiv 2212.08805: up to 67 % on an
-A100), so ``data`` is a parameter, and kernels with other data are other kernels.
+A processor's power depends on the values of its operands (arXiv 2212.08805: up to 67 % on an A100),
+so ``data`` is a parameter, and kernels with different data are different kernels.
 """
 
 from __future__ import annotations
@@ -24,51 +22,51 @@ from kernels.host.ranks import Team
 from kernels.kernel import Counts, ResultError
 
 THREADS, VECTOR_BYTES, REGION_VECTORS = 256, 16, 1024
-"""As in the sources: threads of a block; bytes of a load; the vectors that a block goes through
-again and again where they stay on its processor."""
+"""As in the sources: threads of a block; bytes of a load; the vectors that a block loads repeatedly
+from the memory of its processor."""
 CHUNKS = 1 << 14
 LEVELS = ("register", "shared", "l1", "l2", "dram")
-"""In the order of the sources' ``LEVEL``."""
+"""The levels in the order of the sources' macro ``LEVEL``."""
 ON_PROCESSOR = ("shared", "l1")
-"""The levels of which each processor has its own."""
+"""The levels that each processor has for itself."""
 PAST_L1 = 3
 DRAM_BYTES = 1 << 30
 Data = Literal["zeros", "ones", "random", "normal"]
 FILLED_BYTES = 1 << 26
-"""So many bytes of words are drawn, and repeated in a larger array."""
+"""The number of bytes of random words; a larger array repeats them."""
 CHECKED_BLOCKS, CHECKED_CHUNKS = 2, 3
 
 
 def source_level(level: str) -> int:
-    """The sources' ``LEVEL`` where the second cache and main memory are loaded from alike: only the
-    array's size says which of them serves."""
+    """The value of the sources' macro ``LEVEL``, the same for L2 and main memory: only the size of
+    the array decides which of them serves the loads."""
     return min(LEVELS.index(level), PAST_L1)
 
 
 @dataclass(frozen=True)
 class Work:
-    """How the work of one iteration is cut: every block takes chunks of ``trips``."""
+    """The work of one iteration: ``chunks`` of ``trips`` each, which the blocks share."""
 
     chunks: int
     trips: int
 
     def chunks_of(self, block: int, blocks: int) -> range:
-        """The chunks that a block takes."""
+        """The chunks of a block."""
         return range(block, self.chunks, blocks)
 
 
 def working_set_bytes(level: str, l2_bytes: int) -> int:
-    """What all blocks together load from the second cache, or from main memory: a quarter of the
-    second cache; four times it, and 1 GiB at least."""
+    """The size of the array that all blocks together load: a quarter of the L2 cache; for main
+    memory four times the L2 cache, and at least 1 GiB."""
     return l2_bytes // 4 if level == "l2" else max(4 * l2_bytes, DRAM_BYTES)
 
 
 def region_trips(level: str, vectors: int, blocks: int, l2_bytes: int) -> int:
-    """After how many trips of so many ``vectors`` a thread a block loads the same words again.
+    """The number of trips, of ``vectors`` per thread, after which a block loads the same words.
 
-    Past the first cache every block has words of its own. Blocks that load the same words find
-    what another has just brought into the second cache; those behind catch up, and stay together:
-    on an H100 main memory then seems three times as fast as it is.
+    Past L1 every block loads different words. If blocks loaded the same words, a block would find
+    them in L2 after another; slower blocks would catch up, and main memory would seem three times
+    as fast as it is (on an H100).
     """
     if level in ON_PROCESSOR:
         return REGION_VECTORS // (vectors * THREADS)
@@ -77,7 +75,7 @@ def region_trips(level: str, vectors: int, blocks: int, l2_bytes: int) -> int:
 
 
 def array_vectors(level: str, vectors: int, blocks: int, l2_bytes: int) -> int:
-    """Vectors of the array that serves a level, on a GPU with so many resident blocks."""
+    """The number of vectors of the array for a level, on a GPU with ``blocks`` resident blocks."""
     if level == "register":
         return 1
     of_block = region_trips(level, vectors, blocks, l2_bytes) * vectors * THREADS
@@ -87,8 +85,8 @@ def array_vectors(level: str, vectors: int, blocks: int, l2_bytes: int) -> int:
 def loaded_vectors(
     level: str, vectors: int, block: int, trip: int, trips: int
 ) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """Which vectors of the array each thread of a block loads in one of all its trips: (THREADS,
-    vectors). ``trips``: see :func:`region_trips`."""
+    """The indices of the vectors that each thread of a block loads in a trip: (THREADS, vectors).
+    ``trip``: counted over all chunks; ``trips``: see :func:`region_trips`."""
     first = trip % trips + (block * trips if level != "shared" else 0)
     of_trip = np.arange(vectors) * THREADS + np.arange(THREADS)[:, None]
     return first * vectors * THREADS + of_trip
@@ -97,9 +95,9 @@ def loaded_vectors(
 def filled(
     shape: tuple[int, ...], dtype: np.dtype[Any], data: Data, seed: int
 ) -> np.ndarray[Any, Any]:
-    """An array of such values. Integers (uint32) are random in all bits, or a rounded normal
-    distribution of standard deviation 10^6; other numbers are between -1 and 1, or of standard
-    deviation 1."""
+    """An array filled as ``data`` says. Random integers (uint32) are random in all bits, other
+    random numbers between -1 and 1. The normal distribution has standard deviation 10^6 for
+    integers, which are rounded, and 1 for other numbers."""
     rng = np.random.default_rng(seed)
     if data == "zeros":
         return np.zeros(shape, dtype)
@@ -114,10 +112,10 @@ def filled(
 
 
 class GpuRun(ABC):
-    """A GPU with a kernel's arrays: prepared, run once, and closed if any of it fails."""
+    """A GPU with a kernel's arrays: prepared and run once; closed if that fails."""
 
     def __init__(self, team: Team, counts: Counts) -> None:
-        """Raises :class:`kernels.kernel.KernelError` where the GPU cannot run it."""
+        """Raises :class:`kernels.kernel.KernelError` if the GPU cannot run the kernel."""
         self._counts = counts
         self.gpu = Gpu(team)
         try:
@@ -152,7 +150,7 @@ class ChunkRun(GpuRun):
     """A kernel whose blocks share the chunks of its work.
 
     Attributes:
-        blocks: as many as run at a time.
+        blocks: the number of blocks that run concurrently.
         on_gpu: the arguments of the kernel before its chunks and trips, the results first.
     """
 
@@ -161,21 +159,21 @@ class ChunkRun(GpuRun):
     on_gpu: tuple[Any, ...]
 
     def __init__(self, team: Team, counts: Counts, work: Work) -> None:
-        """Raises :class:`kernels.kernel.KernelError` where the GPU cannot run it."""
+        """Raises :class:`kernels.kernel.KernelError` if the GPU cannot run the kernel."""
         self._work = work
         super().__init__(team, counts)
 
     @abstractmethod
     def source(self, architecture: str) -> Source:
-        """What is compiled; raises :class:`kernels.kernel.KernelError` where the architecture
+        """The source to compile; raises :class:`kernels.kernel.KernelError` if the architecture
         lacks its instructions."""
 
     @abstractmethod
     def arguments(self, seed: int) -> tuple[Any, ...]:
-        """What becomes :attr:`on_gpu`."""
+        """The values of :attr:`on_gpu`."""
 
     def prepare(self, seed: int) -> None:
-        """Compile the kernel, see how many blocks fit, and put its arrays on the GPU."""
+        """Compile the kernel, set :attr:`blocks`, and put its arrays on the GPU."""
         architecture = self.gpu.architecture
         program = compile_program(self.source(architecture), architecture)
         self._compiled = self.gpu.function(program, self.function)
@@ -183,12 +181,12 @@ class ChunkRun(GpuRun):
         self.on_gpu = self.arguments(seed)
 
     def run(self, iterations: int) -> None:
-        """All iterations in one launch: as many times the chunks."""
+        """Run all iterations in one launch, by multiplying the number of chunks."""
         work = Work(iterations * self._work.chunks, self._work.trips)
         self.launch(self.blocks, work, self.on_gpu)
 
     def launch(self, blocks: int, work: Work, arguments: tuple[Any, ...]) -> None:
-        """Run so many blocks, and wait until they have ended."""
+        """Run ``blocks`` blocks, and wait for their end."""
         counts = (np.int64(work.chunks), np.int32(work.trips))
         self.gpu.run(self._compiled, blocks, THREADS, *arguments, *counts)
 
@@ -199,8 +197,8 @@ def compare(
     right: np.ndarray[Any, Any],
     tolerance: float,
 ) -> None:
-    """Raise :class:`ResultError` where results are further off than ``tolerance``, a share of the
-    largest."""
+    """Raise :class:`ResultError` if a difference exceeds ``tolerance``, relative to the largest
+    value."""
     exact = right.astype(np.float64)
     largest = float(np.abs(exact).max())
     worst = float(np.abs(computed.astype(np.float64) - exact).max())

@@ -1,12 +1,12 @@
-// Multiply-adds with a chosen number for each word loaded: kernels/cuda/microbench/fma.py.
+// Multiply-adds with a chosen number for each loaded word: kernels/cuda/microbench/fma.py.
 //
-// Every chain alternates between x = p x + q and x = r x + s; a word that is loaded takes the place
-// of q or s in one step. The work is cut into chunks of as many trips, which the blocks share, so
-// that it is the same on every GPU.
+// Every chain alternates between x = p x + q and x = r x + s; a loaded word replaces q or s in one
+// step. The work is divided into chunks of equal numbers of trips, which the blocks share, so that
+// it is the same on every GPU.
 //
 // NUMBER: 0 single, 1 double, 2 two halves, 3 integer of 32 bits. LEVEL: 0 registers, 1 shared
-// memory, 2 the first cache, 3 the second, 4 main memory. OPS: multiply-adds for each word. A block
-// loads the same words again after `region_trips` trips.
+// memory, 2 L1, 3 L2, 4 main memory. OPS: multiply-adds for each word. A block loads the same words
+// again after `region_trips` trips.
 
 #define THREADS 256
 #define VECTORS 2
@@ -49,14 +49,14 @@ typedef uint4 vector;
 #endif
 
 #define TRIP (VECTORS * THREADS)
-// REGION: vectors that a block goes through again and again where they stay on its processor.
+// REGION: vectors that a block loads repeatedly from the memory of its processor.
 #define REGION (2 * TRIP)
 
 struct factors {
     number p, q, r, s;
 };
 
-// `count` steps of all chains, the first one with r and s where ODD.
+// `count` steps of all chains, the first one with r and s if ODD.
 template <int ODD>
 __device__ __forceinline__ void steps(number (&x)[CHAINS], const factors &by, int count) {
 #pragma unroll
@@ -68,7 +68,7 @@ __device__ __forceinline__ void steps(number (&x)[CHAINS], const factors &by, in
     }
 }
 
-// The OPS - 1 steps after one with a word; many of them as a loop.
+// The OPS - 1 steps after a step with a word; a loop if there are many.
 template <int ODD>
 __device__ __forceinline__ void steps_after_word(number (&x)[CHAINS], const factors &by) {
     const int count = OPS - 1;
@@ -94,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (int i = threadIdx.x; i < REGION; i += THREADS) region[i] = words[i];
     __syncthreads();
 #elif LEVEL > 1
-    // Not words of another block: see region_trips in kernels/cuda/microbench/chunks.py.
+    // Each block has different words: see region_trips in kernels/cuda/microbench/chunks.py.
     const vector *region = words + (long long)blockIdx.x * region_trips * TRIP;
 #endif
 #if LEVEL > 0

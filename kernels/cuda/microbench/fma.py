@@ -1,6 +1,6 @@
-"""``gpu_fma``: chains of multiply-adds on a GPU, with a chosen number for each word loaded.
+"""``gpu_fma``: chains of multiply-adds on a GPU, with a chosen number for each loaded word.
 
-Chains alternate between two steps, as those of :mod:`kernels.microbench.chains` do.
+Chains alternate between two steps, as in :mod:`kernels.microbench.chains`.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ FUNCTION = "multiply_adds"
 VECTORS, REGISTER_CHAINS, BLOCK_STEPS, REGISTER_STEPS = 2, 8, 16, 64
 """As in the source."""
 TRIPS, REGISTER_TRIPS = 32, 64
-"""Of one iteration: some milliseconds on a GPU of a computing centre."""
+"""Trips in a chunk: an iteration takes some milliseconds on a GPU of a computing centre."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Number:
-    """How a kind of number is computed with.
+    """A number type, and the constants of its chains.
 
     ``code``: the source's ``NUMBER``; ``dtype``: of a word; ``lanes``: numbers in a word;
     ``counted_as``: its class; ``instructions``: the names of a multiply-add in machine code;
-    ``constants``: p, q, r, s of one lane; ``exact``: the type that a check computes in;
+    ``constants``: p, q, r, s of one lane; ``exact``: the dtype in which a check computes;
     ``tolerance``: of results, relative to the largest.
     """
 
@@ -63,13 +63,13 @@ class Number:
 
     @property
     def width(self) -> int:
-        """Words in a vector."""
+        """The number of words in a vector."""
         return VECTOR_BYTES // (self.dtype.itemsize * self.lanes)
 
 
 def _float(code: int, dtype: type[Any], shrink: float, **more: Any) -> Number:
-    """Factors whose product is 1 - shrink, and terms that cancel, so that values stay near 0 and
-    keep changing."""
+    """A number type whose factors have the product 1 - shrink, and whose terms cancel, so that
+    values stay near 0 and keep changing."""
     p, q = dtype(-1.6180339887498949), dtype(0.0011780972450961724)
     r = dtype((1.0 - shrink) / float(p))
     s = dtype(-float(r) * float(q))
@@ -103,7 +103,7 @@ NUMBERS = {
 
 
 class GpuFmaParams(Params):
-    """Which numbers, where the words come from, and how much is computed with each."""
+    """The number type, the level of the words, and the operations per word."""
 
     number: Literal["sp", "dp", "half", "int"] = "sp"
     """half: two in a word; int: 32 bits"""
@@ -130,28 +130,28 @@ def iteration_work(params: GpuFmaParams) -> Work:
 
 
 def steps_per_trip(params: GpuFmaParams) -> int:
-    """Multiply-adds, of words, that one thread executes in one trip."""
+    """The multiply-adds of words that one thread executes in one trip."""
     if params.ops_per_word is None:
         return REGISTER_CHAINS * REGISTER_STEPS
     return words_per_trip(params) * params.ops_per_word
 
 
 def words_per_trip(params: GpuFmaParams) -> int:
-    """Words that one thread loads in one trip."""
+    """The number of words that one thread loads in one trip."""
     return 0 if params.level == "register" else VECTORS * NUMBERS[params.number].width
 
 
 def inner_trips(params: GpuFmaParams) -> int:
-    """How often the loops within a trip run; 1 where there are none."""
+    """The number of passes of each loop within a trip; 1 if there are none."""
     after_word = (params.ops_per_word or 1) - 1
     return after_word // BLOCK_STEPS if after_word >= 2 * BLOCK_STEPS else 1
 
 
 def count_multiply_adds(params: GpuFmaParams) -> dict[str, float]:
-    """Operations and bytes of one iteration of one rank, which has a GPU of its own.
+    """Operations and bytes of one iteration of one rank, which does not share its GPU.
 
     A multiply-add of one number is two operations. Address and loop instructions are not counted,
-    nor what a block does before its first chunk and after its last.
+    nor is the work of a block before its first chunk and after its last.
     """
     number, work = NUMBERS[params.number], iteration_work(params)
     trips = float(work.chunks * work.trips * THREADS)
@@ -174,7 +174,7 @@ def fma_source(params: GpuFmaParams) -> Source:
 
 
 def chains(params: GpuFmaParams) -> int:
-    """Chains of one thread."""
+    """The number of chains of one thread."""
     return REGISTER_CHAINS if params.level == "register" else words_per_trip(params) // 2
 
 
@@ -186,11 +186,11 @@ def expected(
     blocks: int,
     work: Work,
 ) -> np.ndarray[Any, Any]:
-    """What the kernel computes, by NumPy: the chains' ends.
+    """The end values of the chains, computed by NumPy.
 
-    ``start``, and the result: (blocks * THREADS, chains, lanes); ``words``: (words,
-    lanes), repeated where there are more; ``region``: after how many trips a block loads the same
-    words again.
+    ``start``, and the result: (blocks * THREADS, chains, lanes); ``words``: (words, lanes),
+    repeated if the kernel loads more; ``region``: the number of trips after which a block loads the
+    same words again.
     """
     number = NUMBERS[params.number]
     p, q, r, s = (value.astype(number.exact) for value in number.constants)
@@ -200,7 +200,7 @@ def expected(
         x = start[block * THREADS : (block + 1) * THREADS].copy()
 
         def step(factor: Any, term: Any, x: np.ndarray[Any, Any] = x) -> None:
-            # In place; rounded as one operation, but for single errors of the last bit.
+            # In place; rounded like a fused operation, except for rare errors of the last bit.
             x[:] = (x.astype(number.exact) * factor + term).astype(number.dtype)
 
         def constant_steps(first: int, count: int) -> None:
@@ -255,13 +255,13 @@ class FmaRun(ChunkRun):
         )
 
     def _argument(self, value: Any) -> Any:
-        """A constant as the kernel takes it: both lanes of two halves are one word."""
+        """A constant as an argument of the kernel: a pair of halves is one word."""
         if self._number.lanes == 1:
             return value
         return np.array([value] * self._number.lanes, self._number.dtype).view(np.uint32)[0]
 
     def check(self) -> None:
-        """Compare a few chunks with NumPy, of the first words of the array."""
+        """Compare a few chunks, of the first words of the array, with NumPy."""
         work = Work(CHECKED_CHUNKS, self._work.trips)
         self.launch(CHECKED_BLOCKS, work, self.on_gpu)
         rows = CHECKED_BLOCKS * THREADS

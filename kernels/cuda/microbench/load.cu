@@ -1,9 +1,9 @@
-// Sums of words that one level of the memory serves: kernels/cuda/microbench/load.py.
+// Sums of words from one level of the memory: kernels/cuda/microbench/load.py.
 //
-// Every word of a trip is added to a sum of its own: an instruction that adds three numbers cannot
-// take two words, so that one word is one addition.
+// Every word of a trip has a separate sum, so that no instruction that adds three numbers can take
+// two words: one word is one addition.
 //
-// LEVEL: 1 shared memory, 2 the first cache, 3 past it. VECTORS: loads of 16 bytes in a trip. A block
+// LEVEL: 1 shared memory, 2 L1, 3 L2 or main memory. VECTORS: loads of 16 bytes in a trip. A block
 // loads the same words again after `region_trips` trips.
 
 #define THREADS 256
@@ -21,7 +21,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (int i = threadIdx.x; i < REGION; i += THREADS) region[i] = words[i];
     __syncthreads();
 #else
-    // Not words of another block: see region_trips in kernels/cuda/microbench/chunks.py.
+    // Each block has different words: see region_trips in kernels/cuda/microbench/chunks.py.
     const uint4 *region = words + (long long)blockIdx.x * region_trips * TRIP;
 #endif
     int place = 0;

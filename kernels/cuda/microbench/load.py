@@ -1,8 +1,8 @@
 """``gpu_load``: loads from one level of a GPU's memory, as sums of words of 32 bits.
 
-One addition, class ``int``, is counted for each word, in addition to its 4 bytes, as the kernel
-``load`` does on the host. Each word of a trip has a sum of its own, because an instruction that
-adds three numbers would take two words of one sum. Address and loop instructions are not counted.
+Each word counts as 4 bytes and one addition, class ``int``, as in the kernel ``load`` on the host.
+Each word of a trip has a separate sum, because otherwise an instruction that adds three numbers
+would add two words to one sum. Address and loop instructions are not counted.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ FUNCTION = "sums"
 WORD = np.dtype(np.uint32)
 VECTOR_WORDS = VECTOR_BYTES // WORD.itemsize
 NEAR_VECTORS, FAR_VECTORS = 2, 4
-"""Loads of a thread in a trip, from caches and from main memory. Of the latter the compiler lets
-three or four begin before the first addition, so that the warps of a processor wait for 64 KiB or
-more: at a latency of a microsecond 65 GB/s for each processor, 8.6 TB/s for 132."""
+"""Loads of a thread in a trip, from shared memory and caches, and from main memory. In the latter
+the compiler starts three or four loads before the first addition, so that the warps of a processor
+wait for 64 KiB or more: at a latency of a microsecond 65 GB/s for each processor, 8.6 TB/s for
+132."""
 WORK = Work(CHUNKS, 32)
-"""Of one iteration, the same on every GPU."""
+"""The work of one iteration, the same on every GPU."""
 
 
 class GpuLoadParams(Params):
-    """Where the words come from, and what they are."""
+    """The level and the values of the words."""
 
     level: Literal["shared", "l1", "l2", "dram"]
     """level that serves the loads"""
@@ -55,12 +56,12 @@ class GpuLoadParams(Params):
 
 
 def vectors(params: GpuLoadParams) -> int:
-    """Loads of 16 bytes of one thread in one trip."""
+    """The number of 16-byte loads of one thread in one trip."""
     return FAR_VECTORS if params.level == "dram" else NEAR_VECTORS
 
 
 def count_loads(params: GpuLoadParams) -> Counts:
-    """Additions and bytes of one iteration of one rank, which has a GPU of its own."""
+    """Additions and bytes of one iteration of one rank, which does not share its GPU."""
     loads = float(vectors(params) * THREADS * WORK.trips * WORK.chunks)
     return {"int": VECTOR_WORDS * loads, params.level: VECTOR_BYTES * loads}
 
@@ -74,10 +75,10 @@ def load_source(params: GpuLoadParams) -> Source:
 def expected(
     params: GpuLoadParams, words: np.ndarray[Any, Any], region: int, blocks: int, work: Work
 ) -> np.ndarray[Any, Any]:
-    """The sums modulo 2^32 by NumPy: uint32 (blocks * THREADS, sums of a thread).
+    """The sums modulo 2^32, by NumPy: uint32 (blocks * THREADS, sums of a thread).
 
-    ``words``: uint32 (vectors, 4), repeated where there are more; ``region``: after how many trips
-    a block loads the same again.
+    ``words``: uint32 (vectors, 4), repeated if the kernel loads more; ``region``: the number of
+    trips after which a block loads the same words again.
     """
     each = vectors(params)
     sums = np.zeros((blocks, THREADS, each * VECTOR_WORDS), WORD)
@@ -114,7 +115,7 @@ class LoadRun(ChunkRun):
         return (self.gpu.array(sums), words, np.int32(self._region))
 
     def check(self) -> None:
-        """Compare a few chunks with NumPy, of the first words of the array."""
+        """Compare a few chunks, of the first words of the array, with NumPy."""
         work = Work(CHECKED_CHUNKS, self._work.trips)
         self.launch(CHECKED_BLOCKS, work, self.on_gpu)
         right = expected(self._params, self._words, self._region, CHECKED_BLOCKS, work)

@@ -1,9 +1,9 @@
 // Matrix products of the tensor cores from registers (mma.sync): kernels/cuda/microbench/mma.py.
 //
 // Every block adds A B to its sums D in each trip: D has M x N sums, A has K numbers a row and B K
-// numbers a column. A warp has 16 ROWS rows of D, as tiles of 16 x 8 sums. A slice is what one
-// instruction takes of K. Lane l of a warp holds the numbers that PTX assigns to it: of a tile's A
-// words l % 4 + 4 i of rows l / 4 and l / 4 + 8, of B the same words of column l / 4, and of D
+// numbers a column. A warp has 16 ROWS rows of D, as tiles of 16 x 8 sums. A slice is the part of K
+// in one instruction. Lane l of a warp holds the numbers that PTX assigns to it: from a tile's A
+// words l % 4 + 4 i of rows l / 4 and l / 4 + 8, from B the same words of column l / 4, and from D
 // columns 2 (l % 4) and the next of rows l / 4 and l / 4 + 8.
 //
 // NUMBER: 0 double, 1 half, 2 bf16, 3 fp8 (e4m3).
@@ -28,7 +28,7 @@ typedef float sum;
 
 #ifdef __CUDACC__
 #if NUMBER == 0 && __CUDA_ARCH__ < 900
-// Eight products of 8 x 8 x 4 where the architecture has no larger ones.
+// Eight products of 8 x 8 x 4 if the architecture has no larger ones.
 __device__ __forceinline__ void multiply_tile(sum (&d)[4], const word (&a)[A_WORDS],
                                               const word (&b)[B_WORDS]) {
 #pragma unroll

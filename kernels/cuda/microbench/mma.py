@@ -1,9 +1,9 @@
 """``gpu_mma``: matrix products of a GPU's tensor cores, whose operands are not loaded in the loop.
 
 In each trip every block adds the product A B to its sums D. The second half of K cancels the first:
-A's numbers are repeated and B's are negated, so that the sums keep changing and stay as large as
-one product. Only the operations of the tensor cores are counted: what ``wgmma`` reads of shared
-memory in each instruction is a part of its operations' energy.
+it repeats A's numbers and negates B's, so that the sums keep changing and do not exceed one
+product. Only the operations of the tensor cores are counted: the energy of an operation of
+``wgmma`` includes its reads of shared memory.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ SOURCES = {
 }
 TRIPS = {"mma": 256, "wgmma": 64}
 SLICE_BYTES = 32
-"""What an instruction takes of a row of A or a column of B; of doubles, 128 bytes."""
+"""The bytes of a row of A, or a column of B, in one instruction; 128 for doubles."""
 QMMA = ("sm_89", "sm_120", "sm_121")
-"""The architectures whose mma multiplies 8-bit numbers. Others convert them to halves first."""
+"""The architectures whose mma multiplies 8-bit numbers; others convert these to halves first."""
 CHECKED_TRIPS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class TensorNumber:
-    """A kind of number that tensor cores multiply.
+    """A number type that tensor cores multiply.
 
-    ``code``: the sources' ``NUMBER``; ``dtype``: of its bits, as :attr:`encode` makes them from
-    float64 (the nearest number) and :attr:`decode` reads them back; ``sums``: the type of sums;
-    ``counted_as``: its class; ``tolerance``: of sums, relative to the largest. The sums of 8-bit
-    numbers keep about 14 bits in some tensor cores (DeepSeek-AI 2024).
+    ``code``: the sources' ``NUMBER``; ``dtype``: of its bits; :attr:`encode` makes the bits of the
+    nearest number from float64, and :attr:`decode` converts them back; ``sums``: the dtype of sums;
+    ``counted_as``: its class; ``tolerance``: of sums, relative to the largest. Some tensor cores
+    keep only about 14 bits in the sums of 8-bit numbers (DeepSeek-AI 2024).
     """
 
     code: int
@@ -66,20 +66,20 @@ class TensorNumber:
 
 
 def bf16_from(values: Array) -> Array:
-    """The nearest bf16 numbers, the upper half of a float32: uint16."""
+    """The bits of the nearest bf16 numbers, the upper halves of float32: uint16."""
     bits = values.astype(np.float32).view(np.uint32)
     half_up = 0x7FFF + ((bits >> np.uint32(16)) & np.uint32(1))
     return ((bits + half_up) >> np.uint32(16)).astype(np.uint16)
 
 
 def bf16_values(bits: Array) -> Array:
-    """What they stand for: float64."""
+    """The values of bf16 numbers: float64."""
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
 
 
 def e4m3_values(bits: Array) -> Array:
-    """What 8-bit numbers of 4 bits exponent and 3 bits mantissa stand for: float64; NaN for 0x7f
-    and 0xff (Micikevicius et al. 2022)."""
+    """The values of 8-bit numbers with 4 bits of exponent and 3 bits of mantissa: float64; NaN for
+    0x7f and 0xff (Micikevicius et al. 2022)."""
     exponent = ((bits >> 3) & 15).astype(np.int64)
     mantissa = (bits & 7) / 8.0
     scale = np.exp2(np.maximum(exponent, 1) - E4M3_BIAS)
@@ -89,13 +89,13 @@ def e4m3_values(bits: Array) -> Array:
 
 
 def e4m3_from(values: Array) -> Array:
-    """The nearest such numbers, at most 448: uint8."""
+    """The bits of the nearest e4m3 numbers, at most 448: uint8."""
     size = np.minimum(np.abs(values), E4M3_LARGEST)
     lowest = 1 - E4M3_BIAS
     exponent = np.floor(np.log2(np.maximum(size, 2.0**lowest))).astype(np.int64)
     step = np.exp2(exponent - 3)
     eighths = np.rint(size / step).astype(np.int64)
-    # 16 eighths are the next exponent's first; below 8 the number is subnormal.
+    # 16 eighths are the first number of the next exponent; below 8 the number is subnormal.
     bits = np.where(eighths >= 8, (exponent - lowest) * 8 + eighths, eighths)
     return (bits | np.where(np.signbit(values), 128, 0)).astype(np.uint8)
 
@@ -150,7 +150,7 @@ TENSOR_NUMBERS = {
 
 
 class GpuMmaParams(Params):
-    """Which numbers, and by which instruction."""
+    """The number type and the instruction."""
 
     number: Literal["dp", "half", "bf16", "fp8"] = "half"
     """all but dp have single-precision sums; fp8 (e4m3) by wgmma on sm_90, by mma on sm_89, sm_120
@@ -171,7 +171,7 @@ class GpuMmaParams(Params):
 
 @dataclass(frozen=True)
 class Shape:
-    """A product of m x k numbers and k x n numbers."""
+    """The shape of a product of an m x k and a k x n matrix."""
 
     m: int
     n: int
@@ -179,7 +179,7 @@ class Shape:
 
 
 def block_shape(params: GpuMmaParams) -> Shape:
-    """What a block multiplies in one trip."""
+    """The shape of the product of a block in one trip."""
     if params.number == "dp":
         return Shape(256, 16, 32)
     slices, m, n = (2, 256, 32) if params.instruction == "mma" else (4, 128, 256)
@@ -192,7 +192,8 @@ def iteration_work(params: GpuMmaParams) -> Work:
 
 
 def count_products(params: GpuMmaParams) -> Counts:
-    """Operations of one iteration of one rank, which has a GPU of its own: two a multiply-add."""
+    """Operations of one iteration of one rank, which does not share its GPU; a multiply-add is
+    two."""
     work, shape = iteration_work(params), block_shape(params)
     flops = 2.0 * shape.m * shape.n * shape.k * work.trips * work.chunks
     return {TENSOR_NUMBERS[params.number].counted_as: flops}
@@ -202,7 +203,7 @@ def mma_source(params: GpuMmaParams, architecture: str) -> Source:
     """The source with the parameters' macros.
 
     Raises:
-        KernelError: the architecture has no such instruction; the text says what to choose.
+        KernelError: the architecture lacks the instruction; the text has an alternative.
     """
     capability = int(architecture.removeprefix("sm_"))
     if params.instruction == "wgmma" and capability != 90:
@@ -228,14 +229,14 @@ def mma_source(params: GpuMmaParams, architecture: str) -> Source:
 
 @dataclass(frozen=True)
 class Operands:
-    """The bits of A, (m, k), and of B by its columns, (n, k)."""
+    """The bits of A, (m, k), and of B by columns, (n, k)."""
 
     a: np.ndarray[Any, Any]
     b: np.ndarray[Any, Any]
 
 
 def drawn(params: GpuMmaParams, data: Data, seed: int) -> Operands:
-    """Operands that do not cancel."""
+    """Operands with values as ``data`` says, whose halves of k do not cancel."""
     shape, number = block_shape(params), TENSOR_NUMBERS[params.number]
     a = filled((shape.m, shape.k), np.dtype(np.float64), data, 2 * seed)
     b = filled((shape.n, shape.k), np.dtype(np.float64), data, 2 * seed + 1)
@@ -243,8 +244,8 @@ def drawn(params: GpuMmaParams, data: Data, seed: int) -> Operands:
 
 
 def cancelling(params: GpuMmaParams, seed: int) -> Operands:
-    """Operands of the parameters' data whose product is 0: the second half of k cancels the first.
-    Zeros keep their sign."""
+    """Operands of the parameters' data with the product 0: the second half of k cancels the first.
+    Zeros are not negated."""
     number, operands = TENSOR_NUMBERS[params.number], drawn(params, params.data, seed)
     half = block_shape(params).k // 2
     a, b = operands.a[:, :half], operands.b[:, :half]
@@ -255,7 +256,7 @@ def cancelling(params: GpuMmaParams, seed: int) -> Operands:
 def expected(
     params: GpuMmaParams, operands: Operands, blocks: int, work: Work
 ) -> np.ndarray[Any, Any]:
-    """The blocks' sums by NumPy: float64 (blocks, m, n)."""
+    """The sums of the blocks, by NumPy: float64 (blocks, m, n)."""
     number = TENSOR_NUMBERS[params.number]
     product = number.decode(operands.a) @ number.decode(operands.b).T
     trips = [len(work.chunks_of(block, blocks)) * work.trips for block in range(blocks)]
@@ -287,7 +288,7 @@ class MmaRun(ChunkRun):
         return (self.gpu.array(sums), self.gpu.array(operands.a), self.gpu.array(operands.b))
 
     def check(self) -> None:
-        """Compare a few products of operands that do not cancel with NumPy."""
+        """Compare a few products, of operands that do not cancel, with NumPy."""
         work = Work(CHECKED_CHUNKS, CHECKED_TRIPS)
         self.launch(CHECKED_BLOCKS, work, (self.on_gpu[0], *self._checked_on_gpu))
         right = expected(self._params, self._checked, CHECKED_BLOCKS, work)

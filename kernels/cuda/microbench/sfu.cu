@@ -1,7 +1,7 @@
 // Special functions, and multiply-adds between them: kernels/cuda/microbench/sfu.py.
 //
 // Without multiply-adds, chains of reciprocals: x, 1 / x, x and so on. With OPS of them for each
-// value, x becomes p / sqrt|x| + q, and then by turns r x + s and t x + u.
+// value, x becomes p / sqrt|x| + q, and then alternately r x + s and t x + u.
 //
 // VALUES: special functions of a chain in a trip.
 

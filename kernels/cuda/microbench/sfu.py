@@ -1,10 +1,10 @@
 """``gpu_sfu``: special functions on a GPU, with a chosen number of multiply-adds for each.
 
-A chain of reciprocal square roots alone would settle at 1. With multiply-adds, x becomes
+A chain of reciprocal square roots alone would converge to 1. With multiply-adds, x becomes
 p / sqrt|x| + q, a chaotic map: its values keep changing, differ between chains, and stay finite,
-because p and q are such that no x in single precision makes 0. The further multiply-adds alternate
-between two that cancel each other. Without multiply-adds the chains are reciprocals, which go back
-and forth between x and 1 / x.
+because with this p and q no x in single precision gives 0. The further multiply-adds alternate
+between two that cancel each other. Without multiply-adds the chains are reciprocals, which
+alternate between x and 1 / x.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from kernels.kernel import Counts, Kernel, Params, ResultError
 SOURCE = Path(__file__).with_name("sfu.cu")
 FUNCTION = "special_functions"
 CHAINS = 8
-"""Of a thread, as in the source."""
+"""Chains of a thread, as in the source."""
 WORK = Work(CHUNKS, 64)
-"""Of one iteration, the same on every GPU."""
+"""The work of one iteration, the same on every GPU."""
 RESTART = (np.float32(1.1), np.float32(-1.2787023))
 """p and q. In units of p^(2/3) the map is 1 / sqrt|x| - 1.2: between 0.63 and 1.89 it has no stable
 fixed point."""
@@ -42,27 +42,27 @@ FACTORS = (
     BACK_AND_FORTH,
     (np.float32(1 / BACK_AND_FORTH[0]), np.float32(-BACK_AND_FORTH[1] / BACK_AND_FORTH[0])),
 )
-"""Factor and term of the first multiply-add after a value, and of the further ones by turns."""
+"""Factor and term of the first multiply-add after a value, and of the two that then alternate."""
 ROUNDING = 2.0**-20
-"""How far off an instruction may be, as a share of its result: a special function of the GPU is
-within 2^-22 (NVIDIA's PTX ISA)."""
+"""The allowed relative error of an instruction; the error of a special function of the GPU is at
+most 2^-22 (NVIDIA's PTX ISA)."""
 
 
 class GpuSfuParams(Params):
-    """How much is computed with each value of a special function."""
+    """The multiply-adds for each value of a special function."""
 
     ops_per_value: int = Field(default=1, ge=0, le=64)
     """single-precision multiply-adds for each reciprocal square root; 0: reciprocals alone"""
 
 
 def values_per_trip(params: GpuSfuParams) -> int:
-    """Special functions of one chain in one trip; a single reciprocal, since the compiler leaves
-    out two that follow one another."""
+    """The special functions of one chain in one trip. Only one reciprocal, because the compiler
+    removes two in sequence."""
     return 2 if params.ops_per_value else 1
 
 
 def count_values(params: GpuSfuParams) -> Counts:
-    """Operations of one iteration of one rank, which has a GPU of its own. A special function is
+    """Operations of one iteration of one rank, which does not share its GPU. A special function is
     one operation, a multiply-add two."""
     trips = float(WORK.chunks * WORK.trips * THREADS)
     values = CHAINS * values_per_trip(params) * trips
@@ -80,7 +80,7 @@ def sfu_source(params: GpuSfuParams) -> Source:
 
 
 def first_values(threads: int, seed: int) -> np.ndarray[Any, Any]:
-    """Where the chains begin: float32 (threads, CHAINS), between 0.5 and 2."""
+    """The start values of the chains: float32 (threads, CHAINS), between 0.5 and 2."""
     rng = np.random.default_rng(seed)
     return rng.uniform(0.5, 2.0, (threads, CHAINS)).astype(np.float32)
 
@@ -88,9 +88,10 @@ def first_values(threads: int, seed: int) -> np.ndarray[Any, Any]:
 def expected(
     params: GpuSfuParams, start: np.ndarray[Any, Any], blocks: int, work: Work
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The chains' ends by NumPy, and how far off they may be: float64 (blocks * THREADS, CHAINS).
+    """The end values of the chains, by NumPy, and their error bounds: each float64 (blocks *
+    THREADS, CHAINS).
 
-    The map is chaotic: an error grows with the slope of each step, so it is followed along.
+    The map is chaotic: an error grows with the slope of each step, so each step updates the bound.
     """
     x = start.reshape(blocks, THREADS, CHAINS).astype(np.float64)
     off = np.zeros_like(x)
@@ -133,7 +134,7 @@ class SfuRun(ChunkRun):
         return (out, start, *(value for pair in FACTORS for value in pair))
 
     def check(self) -> None:
-        """Compare a few values of the chains with NumPy: an error grows from each to the next."""
+        """Compare with NumPy after a few values of each chain, because errors grow in each step."""
         work = Work(CHECKED_CHUNKS, 1)
         self.launch(CHECKED_BLOCKS, work, self.on_gpu)
         start = self._start[: CHECKED_BLOCKS * THREADS]

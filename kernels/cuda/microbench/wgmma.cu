@@ -1,10 +1,10 @@
 // Matrix products of the tensor cores from shared memory (wgmma): kernels/cuda/microbench/mma.py.
 //
 // Every block adds A B to its sums D in each trip: D has M x N sums, A has K numbers a row and B K
-// numbers a column. A group of four warps has 64 rows of D. A slice is what one instruction takes
-// of K: 32 bytes of each row. In shared memory, 8 rows of 16 bytes are a core matrix of 128 bytes
-// without gaps; the core matrices of all rows follow one another, and then those of the next 16
-// bytes. There is no swizzle: every core matrix has each bank of the memory once.
+// numbers a column. A group of four warps has 64 rows of D. A slice is the part of K in one
+// instruction: 32 bytes of each row. In shared memory, 8 rows of 16 bytes are a core matrix of 128
+// contiguous bytes; first come the core matrices of all rows, then those of the next 16 bytes of
+// each row. There is no swizzle: every core matrix has each bank of the memory once.
 //
 // NUMBER: 1 half, 2 bf16, 3 fp8 (e4m3).
 
@@ -38,11 +38,11 @@
 __device__ __forceinline__ unsigned shared_address(const void *at) {
     return (unsigned)__cvta_generic_to_shared(at);
 }
-// What threads have written to shared memory becomes visible to the tensor cores.
+// Makes the writes of threads to shared memory visible to the tensor cores.
 __device__ __forceinline__ void show_to_tensor_cores() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-// Before the first instruction that uses these registers.
+// Required before the first instruction that uses these registers.
 __device__ __forceinline__ void begin_products() {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -53,7 +53,7 @@ template <int PENDING>
 __device__ __forceinline__ void wait_for_products() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
-// D += A B; the last operands: D is added to, the signs of A and B, neither is transposed.
+// D += A B. The last operands: add to D, the signs of A and B, transpose neither.
 __device__ __forceinline__ void multiply_group(float (&d)[SUMS], unsigned long long a,
                                                unsigned long long b) {
     asm volatile("wgmma.mma_async.sync.aligned." SHAPE " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, "
@@ -74,8 +74,8 @@ __device__ __forceinline__ void lay_out(uint4 *to, const uint4 *from, int rows) 
     }
 }
 
-// Where a slice is: its address, how far apart the two core matrices of 8 rows are, and how far
-// apart those of the next 8 rows are; each in units of 16 bytes.
+// The descriptor of a slice: its address, the distance between the two core matrices of 8 rows, and
+// the distance to those of the next 8 rows; each in units of 16 bytes.
 __device__ __forceinline__ unsigned long long descriptor(unsigned address, int rows, int slice) {
     const unsigned long long along = rows * 16, down = CORE_BYTES;
     const unsigned long long first = address + slice * 2 * along;
