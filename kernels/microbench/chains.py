@@ -1,9 +1,9 @@
-"""Chains of multiply-adds, for every type of number.
+"""Chains of multiply-adds, for every number type.
 
 Every accumulator alternates between x = p x + q and x = r x + s. Both factors have full mantissas,
-as in real programs (a factor of 1 would cost less energy), and their product is just below 1, so
-that the values neither grow nor shrink to denormals, and the result depends on every step. A word
-that is loaded takes the place of q or s in one step.
+as in real programs (a factor of 1 would cost less energy). Their product is just below 1, so that
+the values neither grow nor shrink to denormals, and the result depends on every step. A loaded word
+replaces q or s in one step.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from kernels.kernel import Counts, Kernel, ParameterError, Params, Prepared, Res
 from kernels.microbench.compiled import compiled_loops
 
 REGISTER_STEPS = 3 << 24
-"""Multiply-adds of one iteration without loads, of one thread, all chains together."""
+"""Multiply-adds of one iteration without loads: of one thread, all chains together."""
 
 _LARGEST_VOLUME = 1 << 24
 _SMALLEST_VOLUME = 1 << 12
 
 
 class ChainParams(Params):
-    """Where the words come from, and how much is computed with each."""
+    """The level of the words, and the operations per word."""
 
     level: Literal["register", "l1", "l2", "l3", "dram"] = "register"
     """level that serves the loads; register: no loads"""
@@ -58,10 +58,10 @@ class ChainParams(Params):
 
 
 def words_per_iteration(ops_per_word: int) -> int:
-    """Words that one thread loads in one iteration: a power of two.
+    """The number of words that one thread loads in one iteration: a power of two.
 
-    2^24 with one multiply-add each; with more, fewer words, so that an iteration stays at 2^24
-    to 2^25 multiply-adds, down to 2^12 words.
+    2^24 with one multiply-add each; fewer with more, down to 2^12, so that an iteration has 2^24 to
+    2^25 multiply-adds.
     """
     return max(_LARGEST_VOLUME >> (ops_per_word.bit_length() - 1), _SMALLEST_VOLUME)
 
@@ -69,8 +69,8 @@ def words_per_iteration(ops_per_word: int) -> int:
 def chain_counts(params: ChainParams, operation_class: str, word_bytes: int) -> dict[str, float]:
     """Operations and bytes of one iteration of one rank.
 
-    A multiply-add is two operations. Address and loop instructions are not counted, nor the few
-    hundred accumulators that are loaded at the start of an iteration and stored at its end.
+    A multiply-add is two operations. Address and loop instructions are not counted, nor are the
+    loads and stores of a few hundred accumulators at the start and end of an iteration.
     """
     if params.level == "register" or params.ops_per_word is None:
         return {operation_class: 2.0 * REGISTER_STEPS * params.threads}
@@ -83,14 +83,14 @@ def chain_counts(params: ChainParams, operation_class: str, word_bytes: int) -> 
 
 @dataclass(frozen=True)
 class Affine:
-    """The map x -> factor x + term; of integers modulo ``modulus`` where that is given."""
+    """The map x -> factor x + term; with ``modulus``, of integers modulo it."""
 
     factor: Any
     term: Any
     modulus: int | None = None
 
     def then(self, after: Affine) -> Affine:
-        """This map followed by another."""
+        """This map followed by ``after``."""
         factor, term = after.factor * self.factor, after.factor * self.term + after.term
         if self.modulus is not None:
             factor, term = factor % self.modulus, term % self.modulus
@@ -108,14 +108,14 @@ class Affine:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """A type of number, the chains' constants, and how accurate results must be.
+    """A number type, the constants of its chains, and the accuracy of results.
 
     Attributes:
-        dtype: the type of the words.
+        dtype: the dtype of the words.
         constants: p, q, r, s.
         fill: writes random words into an array, the same for the same seed.
-        exact_dtype: the type that a result is computed again in.
-        tolerance: largest difference from that result, relative to the largest value.
+        exact_dtype: the dtype in which a check computes the result.
+        tolerance: the largest difference from that result, relative to the largest value.
     """
 
     dtype: np.dtype[Any]
@@ -134,7 +134,7 @@ class Arithmetic:
         self, name: str, computed: np.ndarray[Any, Any], right: np.ndarray[Any, Any], fused: bool
     ) -> None:
         """Raise :class:`ResultError` unless all accumulators are right."""
-        # Without a fused instruction the product is rounded too, always the same way.
+        # Without a fused instruction the product is rounded too, always in the same direction.
         tolerance = self.tolerance if fused else 20 * self.tolerance
         if self.dtype.kind != "f":
             wrong = int((computed.view(self.exact_dtype) != right).sum())
@@ -152,7 +152,7 @@ class Arithmetic:
 
 
 class RegisterChains:
-    """One thread's chains without loads."""
+    """The chains of one thread, without loads."""
 
     def __init__(self, arithmetic: Arithmetic, seed: int) -> None:
         self._loops = compiled_loops()
@@ -171,7 +171,7 @@ class RegisterChains:
         )
 
     def check(self) -> None:
-        """Compare with the closed form of the chain of affine maps."""
+        """Compare the results with the closed form of the affine maps."""
         first, second = self._arithmetic.steps()
         all_steps = first.then(second).power(self._steps // 2)
         exact = self._arithmetic.exact_dtype
@@ -181,7 +181,7 @@ class RegisterChains:
 
 
 class StreamChains:
-    """One thread's chains that load a word every ``steps`` multiply-adds."""
+    """The chains of one thread, which load a word every ``steps`` multiply-adds."""
 
     def __init__(self, arithmetic: Arithmetic, size_bytes: int, steps: int, seed: int) -> None:
         self._loops = compiled_loops()
@@ -198,7 +198,7 @@ class StreamChains:
         self.end[:] = 0
 
     def run(self, iterations: int) -> None:
-        """Run ``iterations`` times, continuing after the last word."""
+        """Run ``iterations`` times, from the word after the last one on."""
         loop = self._loops.chain_odd if self._steps % 2 else self._loops.chain_even
         self._next = loop(
             self.data, self._next, self._words, self.start, self.end, self._steps,
@@ -206,17 +206,17 @@ class StreamChains:
         )  # fmt: skip
 
     def check(self) -> None:
-        """Compare with the last iteration's result as a weighted sum of its words.
+        """Compare the result of the last iteration with a weighted sum of its words.
 
-        Two words in a row and their steps are an affine map of the accumulator, linear in the
-        words, so that the result is a geometric series over the pairs of words.
+        A pair of consecutive words and their steps is an affine map of the accumulator, linear in
+        the words, so that the result is a geometric series over the pairs.
         """
         exact = self._arithmetic.exact_dtype
         a, b = self._arithmetic.steps()
         modulus = a.modulus
         if self._steps % 2:
             pairs = (self._steps - 1) // 2
-            # From the word's own step on: what it is multiplied with, and the steps after it.
+            # The factor of a word's first step, and the map of its other steps.
             rests = (b.then(a).power(pairs), a.then(b).power(pairs))
             factors = (a.factor, b.factor)
         else:
@@ -238,7 +238,7 @@ class StreamChains:
         powers[0] = 1
         powers = np.multiply.accumulate(powers, dtype=exact)[::-1]
         one_pass = np.zeros(lanes, dtype=exact)
-        # In slices, so that a large working set needs no second one in another type.
+        # In slices, so that a large working set needs no second copy in another dtype.
         for low in range(0, count, 1 << 12):
             part = slice(low, min(low + (1 << 12), count))
             for row in range(2):
@@ -257,10 +257,10 @@ class StreamChains:
 def prepare_chains(
     params: ChainParams, team: Team, arithmetic: Arithmetic, counts: Counts
 ) -> Prepared:
-    """Chains of one rank, compiled and with their data in place.
+    """The chains of one rank, compiled and with their data in place.
 
     Raises:
-        KernelError: the node has no such level, or too little memory.
+        KernelError: the node lacks the level, or has too little memory.
     """
     seeds = [2 * (team.rank * params.threads + thread) for thread in range(params.threads)]
     if params.level == "register" or params.ops_per_word is None:
@@ -278,7 +278,7 @@ def prepare_chains(
 def chain_kernel(
     name: str, arithmetic: Arithmetic, operation_class: str, summary: str, operations: str
 ) -> Kernel:
-    """The kernel of chains of one type of number, which counts ``operations`` in a class."""
+    """The kernel of the chains of a number type, which counts in ``operation_class``."""
     word_bytes = arithmetic.dtype.itemsize
 
     def counts(params: ChainParams) -> Counts:

@@ -1,9 +1,9 @@
 """Pointer chase: dependent loads through a random cycle of 64-byte lines.
 
 Each line holds the address of the next one, so that a hop takes one latency and nothing can be
-prefetched. Counted are the bytes that the level transfers for a hop: a line of 64 bytes, or the
-8 bytes of the address from the first cache, which transfers words to the core. Loop instructions
-are not counted.
+prefetched. The counts are the bytes that the level transfers for a hop: a line of 64 bytes, or from
+L1, which transfers words to the core, the 8 bytes of the address. Loop instructions are not
+counted.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from kernels.microbench.compiled import compiled_loops
 
 LINE_BYTES = 64
 HOPS: dict[Level, int] = {"l1": 1 << 20, "l2": 1 << 19, "l3": 1 << 16, "dram": 1 << 16}
-"""Hops of one thread in one iteration: some milliseconds at each level's latency."""
+"""Hops of one thread in one iteration; they take some milliseconds at each level."""
 BYTES_PER_HOP: dict[Level, int] = {"l1": 8, "l2": LINE_BYTES, "l3": LINE_BYTES, "dram": LINE_BYTES}
 
 
 class ChaseParams(Params):
-    """Where the lines are."""
+    """The level of the lines, and the threads."""
 
     level: Level
     """level that serves the loads"""
@@ -42,10 +42,10 @@ def count_hops(params: ChaseParams) -> Counts:
 
 
 class Cycle:
-    """One thread's cycle of lines, and its current position.
+    """The cycle of lines of one thread, and its current position.
 
     Attributes:
-        links: the lines as rows of 64-bit words; the first word is the next line's address.
+        links: the lines as rows of 64-bit words; the first word is the address of the next line.
     """
 
     def __init__(self, size_bytes: int, hops: int, seed: int) -> None:
@@ -54,8 +54,8 @@ class Cycle:
         words = LINE_BYTES // 8
         self.links = paged_array(size_bytes // 8, np.dtype(np.int64)).reshape(-1, words)
         self._base = self.links.ctypes.data
-        # A random order closed to a ring is a uniform random cyclic permutation, as Sattolo's
-        # algorithm gives; a permutation with short cycles would stay in a smaller cache.
+        # A random order closed to a ring is a uniform random cyclic permutation, as from Sattolo's
+        # algorithm; a permutation with short cycles would stay in a smaller cache.
         self._order = np.random.default_rng(seed).permutation(len(self.links))
         self.links[:] = 0
         self.links[self._order, 0] = self._base + LINE_BYTES * np.roll(self._order, -1)
@@ -63,12 +63,12 @@ class Cycle:
         self._address = self._base + LINE_BYTES * int(self._order[0])
 
     def run(self, iterations: int) -> None:
-        """Follow ``hops`` addresses in each iteration, continuing where the last run ended."""
+        """Follow ``hops`` addresses in each iteration, from the end of the last run on."""
         self._address = self._loops.chase(self._address, self._hops, iterations)
         self._place = (self._place + self._hops * iterations) % len(self._order)
 
     def check(self) -> None:
-        """Check that all lines form one cycle, and that the chase ended at the right one."""
+        """Check that all lines form one cycle, and that the chase ended at the right line."""
         lines = len(self._order)
         if not np.array_equal(np.bincount(self._order, minlength=lines), np.ones(lines)):
             raise ResultError("the order of the lines is not a permutation")
@@ -82,7 +82,7 @@ class Cycle:
 
 
 def _prepare(params: ChaseParams, team: Team) -> Prepared:
-    """Raises :class:`KernelError` where the node has no such level, or lines of another size."""
+    """Raises :class:`KernelError` if the node lacks the level, or has lines of a different size."""
     caches = read_caches()
     other = {c.line_bytes for c in caches} - {LINE_BYTES}
     sizes = ", ".join(map(str, sorted(other)))

@@ -1,4 +1,4 @@
-"""Access to the compiled loops without importing Numba before a kernel is prepared."""
+"""Import of the compiled loops, and with them Numba, only when a kernel is prepared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def compiled_loops() -> ModuleType:
     """The module :mod:`kernels.microbench.loops`.
 
     Raises:
-        KernelError: Numba is missing, or finds no directory for its machine code.
+        KernelError: Numba is missing, or has no writable directory for its machine code.
     """
     try:
         from kernels.microbench import loops  # noqa: PLC0415  (a plan must not import Numba)

@@ -1,8 +1,8 @@
-"""Multiply-adds of 32-bit integers, with a chosen number per word loaded.
+"""Multiply-adds of 32-bit integers, with a chosen number per loaded word.
 
-32 bits, because every vector unit multiplies those in one instruction. One multiply-add is two
+32 bits, because every vector unit multiplies these in one instruction. One multiply-add is two
 operations (most processors need two instructions for it); address and loop instructions are not
-counted. Results wrap modulo 2^32, so they are checked exactly.
+counted. Results are modulo 2^32, so the check is exact.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kernels.microbench.chains import Arithmetic, chain_kernel
 
 
 def _fill(array: np.ndarray[Any, Any], seed: int) -> None:
-    """Uniform random words, in place."""
+    """Fill an array with uniform random words."""
     info = np.iinfo(array.dtype)
     array[:] = np.random.default_rng(seed).integers(
         info.min, info.max, array.size, array.dtype, endpoint=True

@@ -1,8 +1,8 @@
 """Loads from one level: the sum of an array of 8-byte integers.
 
 Integers, because additions of 512-bit floating-point vectors lower the clock of many processors
-and would hide a sixth of the first cache's bandwidth. One addition, class ``int``, is counted
-for each word, in addition to its 8 bytes; address and loop instructions are not counted.
+and would hide a sixth of L1's bandwidth. Each word counts as 8 bytes and one addition, class
+``int``; address and loop instructions are not counted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WORD = np.dtype(np.int64)
 
 
 class LoadParams(Params):
-    """Where the words come from."""
+    """The level of the words, and the threads."""
 
     level: Level
     """level that serves the loads"""
@@ -40,7 +40,7 @@ def count_loads(params: LoadParams) -> Counts:
 
 
 class Sum:
-    """One thread's array and its sum."""
+    """The array of one thread, and its sum."""
 
     def __init__(self, size_bytes: int, seed: int) -> None:
         self._loops = compiled_loops()
@@ -49,20 +49,20 @@ class Sum:
         self.data = paged_array(size_bytes // WORD.itemsize, WORD)
         self._start = paged_array(lanes, WORD)
         self.end = paged_array(lanes, WORD)
-        # Both halves of a word are random; a view needs no copy of a large array.
+        # Both 32-bit halves of a word are random; a view avoids a copy of a large array.
         view = self.data.view(np.float64)
         np.random.default_rng(seed).random(out=view)
         self._start[:] = 0
         self.end[:] = 0
 
     def run(self, iterations: int) -> None:
-        """Add up :data:`WORDS` words in each iteration, continuing where the last one ended."""
+        """Add up :data:`WORDS` words in each iteration, from the end of the last one on."""
         self._next = self._loops.total(
             self.data, self._next, WORDS, self._start, self.end, iterations
         )
 
     def check(self) -> None:
-        """Compare the last iteration's sum, modulo 2^64, with that of its words by NumPy."""
+        """Compare the sum of the last iteration, modulo 2^64, with the sum by NumPy."""
         span = min(WORDS, self.data.size)
         first = (self._next - WORDS) % self.data.size
         words = self.data[first : first + span].view(np.uint64)
@@ -73,7 +73,7 @@ class Sum:
 
 
 def _prepare(params: LoadParams, team: Team) -> Prepared:
-    """Raises :class:`kernels.kernel.KernelError` where the node has no such level."""
+    """Raises :class:`kernels.kernel.KernelError` if the node lacks the level."""
     size = working_set_bytes(
         params.level, read_caches(), memory_bytes(), parts_on_node(params.threads, team)
     )

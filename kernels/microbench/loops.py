@@ -1,19 +1,19 @@
-"""The compiled loops, written in vectors of the host's own width.
+"""The compiled loops, in vectors of the host's width.
 
-Each loop is emitted as LLVM vector operations and not left to the loop vectoriser, which prefers
-256-bit vectors on processors that have 512; so the operations executed are the operations counted.
-The same code serves every processor: only the width of a vector and the number of accumulators
-depend on the host, and LLVM splits vectors that are wider than the host's.
+Each loop is emitted as LLVM vector operations, because LLVM's loop vectoriser prefers 256-bit
+vectors on processors that have 512; so the executed operations are the counted ones. The same code
+serves every processor: only the width of a vector and the number of accumulators depend on the
+host, and LLVM splits vectors that are wider than the host's.
 
-Compiled for the node, on the node. Numba keeps the machine code beside this file in
-``__pycache__``, or, where that is not writable, in the user's cache directory, or in
-``NUMBA_CACHE_DIR`` where that is set; its index is keyed by the processor's name and features,
-so that nodes of several kinds can share a file system.
+The loops are compiled on the node, for the node. Numba stores the machine code in this folder's
+``__pycache__``; if that is not writable, in the user's cache directory; or in ``NUMBA_CACHE_DIR``
+if that is set. Its index is keyed by the processor's name and features, so that different nodes can
+share a file system.
 
 All loops release the GIL.
 """
 
-# Numba's intrinsics take a typing context and functions that it types itself.
+# Numba's intrinsics take a typing context, and functions that Numba types.
 # mypy: disable-error-code="no-untyped-def,attr-defined,call-arg"
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ from kernels.host.vectors import broadcast, fence
 _HOST = host_vectors()
 VECTOR_BYTES, _REGISTERS, FUSED = _HOST.bytes, _HOST.registers, _HOST.fused
 STREAM_VECTORS = _REGISTERS // 2
-"""Accumulators of the loops that load: enough to cover the latency of a multiply-add (4 cycles
-of 2 or 4 pipes), and a power of two, so that they divide every working set."""
+"""Accumulators of the loops that load: enough to hide the latency of a multiply-add (4 cycles of 2
+or 4 pipes), and a power of two, to divide every working set."""
 CHAIN_VECTORS = 3 * _REGISTERS // 4
-"""Accumulators of the loop without loads; with its four constants they fill the registers."""
+"""Accumulators of the loop without loads; they and its four constants fit in the registers."""
 
 
 def stream_lanes(dtype: np.dtype[Any]) -> int:
-    """Accumulators, each of one word, of :func:`chain_even`, :func:`chain_odd`, :func:`total`."""
+    """The number of one-word accumulators of :func:`chain_even`, :func:`chain_odd`,
+    :func:`total`."""
     return STREAM_VECTORS * VECTOR_BYTES // dtype.itemsize
 
 
 def chain_lanes(dtype: np.dtype[Any]) -> int:
-    """Accumulators, each of one word, of :func:`chain_registers`."""
+    """The number of one-word accumulators of :func:`chain_registers`."""
     return CHAIN_VECTORS * VECTOR_BYTES // dtype.itemsize
 
 
@@ -59,21 +60,21 @@ class _Vectors:
         self.vector = ir.VectorType(self.scalar, self.lanes)
         self.count = count
         self.is_float = isinstance(dtype, types.Float)
-        # Stack slots that LLVM turns into registers: simpler to emit than phi nodes.
+        # Stack slots, which LLVM turns into registers, are simpler to emit than phi nodes.
         self.slots = [cgutils.alloca_once(builder, self.vector) for _ in range(count)]
 
     def pointer(self, array_type: types.Array, array: Any) -> Any:
-        """The array's data as a pointer to vectors."""
+        """The data of an array as a pointer to vectors."""
         data = self.context.make_array(array_type)(self.context, self.builder, array).data
         return self.builder.bitcast(data, self.vector.as_pointer())
 
     def load(self, pointer: Any, index: Any) -> Any:
-        """The vector at an index (in vectors), which may be an int or a value."""
+        """The vector at an index (in vectors), which may be an int or an LLVM value."""
         return self.builder.load(self._at(pointer, index), align=VECTOR_BYTES)
 
     def start(self, pointer: Any) -> None:
         """Load every accumulator."""
-        # Keeps the compiler from moving the loads out of the loop over iterations.
+        # The fence prevents the compiler from moving the loads out of the loop over iterations.
         fence(self.builder)
         for i, slot in enumerate(self.slots):
             self.builder.store(self.load(pointer, i), slot)
@@ -104,7 +105,7 @@ class _Vectors:
         return self.builder.gep(pointer, [index])
 
     def _fmuladd(self) -> Any:
-        # fmuladd is fused where the host has the instruction, and never a library call.
+        # fmuladd is fused if the host has the instruction, and never a library call.
         signature = ir.FunctionType(self.vector, [self.vector] * 3)
         name = f"llvm.fmuladd.v{self.lanes}{self.scalar.intrinsic_name}"
         return cgutils.get_or_insert_function(self.builder.module, signature, name)
@@ -112,7 +113,7 @@ class _Vectors:
 
 @intrinsic
 def _registers(typing, start, end, pairs, p, q, r, s):
-    """``pairs`` times x = p x + q, x = r x + s, from ``start`` to ``end``."""
+    """Emit ``pairs`` times x = p x + q, x = r x + s, from ``start`` to ``end``."""
 
     def emit(context, builder, signature, arguments):
         arrays, (pairs, *constants) = arguments[:2], arguments[2:]
@@ -130,11 +131,10 @@ def _registers(typing, start, end, pairs, p, q, r, s):
 
 
 def _stream_of_chains(odd: bool) -> Callable[..., Any]:
-    """The loop that loads words: each takes the place of its step's q or s in a chain.
+    """The loop that loads words; each replaces q or s in its step of a chain.
 
-    Steps alternate between factors p and r, also from one word to the next. After a word with an
-    odd number of steps the next word starts with the other factor, so the body holds two rows of
-    words.
+    Steps alternate between factors p and r, also across words. After a word with an odd number of
+    steps the next word starts with the other factor, so the loop body has two rows of words.
     """
 
     @intrinsic
@@ -147,7 +147,7 @@ def _stream_of_chains(odd: bool) -> Callable[..., Any]:
             block.start(block.pointer(signature.args[4], start))
 
             def row(words: Any, offset: int, steps: list[tuple[Any, Any]]) -> None:
-                """One word into each chain, then the rest of its steps."""
+                """Emit one word into each chain, then the other steps of the word."""
                 here, other = steps
                 block.multiply_add(here[0], lambda i: block.load(words, offset + i))
                 with cgutils.for_range(builder, half):
@@ -177,7 +177,7 @@ _stream_odd = _stream_of_chains(odd=True)
 
 @intrinsic
 def _sum(typing, data, first, blocks, passes, start, end):
-    """Adds the words of ``passes`` passes over ``blocks`` blocks from vector ``first`` on."""
+    """Add the words of ``passes`` passes over ``blocks`` blocks from vector ``first`` on."""
 
     def emit(context, builder, signature, arguments):
         data, first, blocks, passes, start, end = arguments
@@ -208,7 +208,7 @@ def _follow(typing, address):
 
 @njit(nogil=True, cache=True)
 def chain_registers(start, end, steps, p, q, r, s, iterations):
-    """``iterations`` times: ``steps`` multiply-adds of every accumulator, without loads.
+    """Run ``iterations`` times ``steps`` multiply-adds of every accumulator, without loads.
 
     Args:
         start, end: accumulators before and after, :func:`chain_lanes` words, aligned to a
@@ -223,21 +223,21 @@ def chain_registers(start, end, steps, p, q, r, s, iterations):
 
 @njit(nogil=True, cache=True)
 def chain_even(data, first, words, start, end, steps, p, q, r, s, iterations):
-    """``iterations`` times: ``steps`` multiply-adds, an even number, for each of ``words`` words.
+    """Run ``iterations`` times, for each of ``words`` words, ``steps`` multiply-adds (even).
 
     Word i of the data is the addend of the first step of accumulator i modulo
     :func:`stream_lanes`; the other steps have q (factor p) and s (factor r).
 
     Args:
         data: the working set, a power of two of words, aligned to a vector.
-        first: index of the first word; an iteration continues where the last one ended.
+        first: index of the first word; an iteration starts at the end of the previous one.
         words: words of one iteration, a power of two.
         start, end: accumulators before and after an iteration, :func:`stream_lanes` words.
         steps: multiply-adds per word.
         p, q, r, s: the constants, scalars of the data's type.
 
     Returns:
-        Index of the word that the next iteration starts with.
+        The index of the first word of the next iteration.
     """
     vector = start.size // STREAM_VECTORS
     span = min(words, data.size)
@@ -266,7 +266,7 @@ def chain_odd(data, first, words, start, end, steps, p, q, r, s, iterations):
 
 @njit(nogil=True, cache=True)
 def total(data, first, words, start, end, iterations):
-    """``iterations`` times: ``words`` integers added to the accumulators, one addition a word.
+    """Add ``iterations`` times ``words`` integers to the accumulators, one addition per word.
 
     Arguments and result as in :func:`chain_even`. Integers, because floating-point additions of
     512-bit vectors lower the clock of many processors, and with it the bandwidth of the caches.
@@ -283,7 +283,7 @@ def total(data, first, words, start, end, iterations):
 
 @njit(nogil=True, cache=True)
 def chase(address, hops, iterations):
-    """``iterations`` times ``hops`` dependent loads, starting at an address (bytes).
+    """Run ``iterations`` times ``hops`` dependent loads, starting at an address (bytes).
 
     Returns:
         The address after the last hop.
