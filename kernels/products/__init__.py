@@ -1,4 +1,4 @@
-"""Products of matrices on the host: one, in variants, and chains of them, planned and fused."""
+"""Matrix products on the host: single products in variants, and planned and fused chains."""
 
 from kernels.products.chain_plan import ChainPlan, Rates, plan_chain
 from kernels.products.chain_run import multiply_chain

@@ -1,4 +1,4 @@
-"""A chain of matrix products as a kernel: its order, what is fused and the tiles are parameters."""
+"""A kernel of a chain of matrix products; its order, fusing and tiles are parameters."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from kernels.products.movement import LEFT, OUTPUT, TILES
 
 ITEM_BYTES = 8
 PROBES = 4
-"""Random vectors of signs that the product is multiplied with to check it (Freivalds 1977)."""
+"""The number of random sign vectors for the check of the product (Freivalds 1977)."""
 Size = Annotated[int, Field(ge=1, le=1 << 24)]
 
 
 class ChainParams(Params):
-    """A chain of matrices, and how it is multiplied."""
+    """A chain of matrices, and the plan of its product."""
 
     sizes: Annotated[tuple[Size, ...], Field(min_length=3, max_length=65, strict=False)]
     """P0, P1, ...: matrix i has P(i-1) rows and P(i) columns"""
@@ -83,12 +83,12 @@ class ChainParams(Params):
 
 
 def count_chain(params: ChainParams, machine: MachineModel = DEFAULT_MACHINE) -> Counts:
-    """Operations of one run: multiply-adds are two, and bytes stand at the level that serves them.
+    """Operations of one run: a multiply-add is two, and bytes count at the level that serves them.
 
-    The words of the tiles come from the level that holds what was touched since their last use;
-    in the inner loops each number of the left operand is loaded once for each tile of registers,
-    and the packed ones once for each of its rows; sums are loaded and stored once for what is
-    packed at a time.
+    The words of the tiles come from the level that holds everything touched since their last use.
+    The inner loops load each number of the left operand once for each register tile, and each
+    packed number once for each row of register tiles. Sums are loaded and stored once for each
+    packed part.
     """
     sizes, tally, ops = params.sizes, Tally(64, machine.caches), 0
     for node in params.nodes:
@@ -140,8 +140,8 @@ def _count_node(tally: Tally, params: ChainParams, node: Node) -> None:
         _move(tally, 2 * count * passes * rows * columns, swept)
         _move(tally, count * depth * columns, block)  # packed numbers are stored
         streamed = max(streamed, streams)
-    # What every algorithm must move comes from where the matrices are, the rest from the level
-    # that holds what passes between two uses of a tile.
+    # The words that every algorithm must move come from the level of the matrices, the rest from
+    # the level that holds all data between two uses of a tile.
     least = min(everything, node.words)
     _move(tally, least, everything)
     _move(tally, node.words - least, max(everything - x * y, x * y + streamed))
@@ -152,16 +152,16 @@ def _move(tally: Tally, numbers: float, window: float) -> None:
 
 
 def _matrix(rows: int, columns: int) -> np.ndarray:
-    """An array that begins with a cache line, so that rows of whole lines do, too."""
+    """An array that begins at a cache line, so that rows of whole lines do too."""
     return paged_array(rows * columns, np.dtype(np.float64)).reshape(rows, columns)
 
 
 class PreparedChain:
-    """The matrices of one rank, their buffers, and where results go."""
+    """The matrices of one rank, the buffers, and the arrays for results."""
 
     def __init__(self, params: ChainParams, seed: int = 0) -> None:
-        """Numbers of about 1 / sqrt(rows), the same for the same arguments, so that products stay
-        near 1. Runs once, so that nothing is compiled while the kernel is measured."""
+        """Draw numbers of about 1 / sqrt(rows), the same for the same arguments, so that products
+        stay near 1. Run once, so that nothing is compiled while the kernel is measured."""
         rng = np.random.default_rng(seed)
         sizes = params.sizes
         self._params = params
@@ -190,7 +190,7 @@ class PreparedChain:
         return count_chain(self._params, host_machine())
 
     def check(self) -> None:
-        """Compare the product times vectors of signs with the chain times them, by NumPy."""
+        """Compare the product times sign vectors with the chain times these vectors, by NumPy."""
         right, size = self._signs, np.abs(self._signs)
         for matrix in reversed(self._matrices):
             right, size = matrix @ right, np.abs(matrix) @ size
@@ -210,7 +210,7 @@ class PreparedChain:
 
 
 def _prepare(params: ChainParams, team: Team) -> Prepared:
-    """Raises :class:`kernels.kernel.KernelError` where it cannot be compiled."""
+    """Raises :class:`kernels.kernel.KernelError` if the loops cannot be compiled."""
     try:
         import kernels.products.fused  # noqa: F401, PLC0415  (a plan must not import Numba)
     except (ImportError, RuntimeError) as error:
@@ -219,7 +219,7 @@ def _prepare(params: ChainParams, team: Team) -> Prepared:
 
 
 def chain_metrics(params: ChainParams) -> dict[str, float]:
-    """``words``: numbers to and from memory by the tiles, if ``on_chip`` of them fit on chip."""
+    """``words``: numbers that the tiles move to and from memory, if ``on_chip`` fit on chip."""
     return {"words": float(sum(node.words for node in params.nodes))}
 
 

@@ -1,4 +1,4 @@
-"""A chain of products in a given order, with given pairs fused and given tiles."""
+"""A chain of products with a given order, fusing and tiles."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Splits = dict[tuple[int, int], int]
 
 
 def read_order(text: str, matrices: int) -> Splits:
-    """The split of each product, by first and last matrix, of an order such as ``(A1A2)A3``.
+    """The split of each product, by first and last matrix, in an order such as ``(A1A2)A3``.
 
     Raises:
-        ChainError: it does not multiply all matrices, in their order, two at a time.
+        ChainError: the order does not multiply all matrices, in sequence, two at a time.
     """
     tokens = TOKEN.findall(text)
     if TOKEN.sub("", text).strip() or not tokens:
@@ -61,11 +61,11 @@ def read_order(text: str, matrices: int) -> Splits:
 
 
 def read_fused(text: str, splits: Splits) -> dict[tuple[int, int], str]:
-    """The side of each product that another one is fused into, from the products that are fused
-    into the next: ``1-2,4-5``.
+    """The side on which a product is fused into each outer product, from the names of the inner
+    products, such as ``1-2,4-5``.
 
     Raises:
-        ChainError: one is not in the order, is the last, or takes part in two fusings.
+        ChainError: a product is not in the order, is the whole chain, or is in two fusings.
     """
     sides: dict[tuple[int, int], str] = {}
     inner = set()
@@ -93,8 +93,8 @@ def read_fused(text: str, splits: Splits) -> dict[tuple[int, int], str]:
 def nodes_in_order(
     sizes: tuple[int, ...], splits: Splits, sides: dict[tuple[int, int], str], on_chip: int
 ) -> list[Node]:
-    """The products of an order, each before the one that uses it, with the whole tiles that move
-    the fewest words with ``on_chip`` numbers."""
+    """The products of an order, each before the product that uses it, with the whole tiles that
+    move the fewest words with ``on_chip`` numbers."""
     choice = Choice(*np.zeros((3, len(sizes), len(sizes)), np.int64))
     for whole, split in splits.items():
         side = sides.get(whole)
@@ -107,9 +107,9 @@ def nodes_in_order(
 
 
 def with_tile(sizes: tuple[int, ...], node: Node, tile: tuple[int, int], inner: int) -> Node:
-    """A product that keeps a tile of its result, or of what is fused into it: ``tile``, clipped.
+    """A product that keeps ``tile``, clipped, of its result or of the product fused into it.
 
-    ``inner``: after which matrix the product fused into it splits; unused without one.
+    ``inner``: the matrix after which the product fused into it splits; unused without one.
     """
     if node.fused == PARENT:
         return node

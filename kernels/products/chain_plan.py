@@ -1,8 +1,8 @@
-"""The order of a chain of products, and which of them are fused, so that the least is moved.
+"""The order and the fusing of a chain of products that move the fewest words.
 
 Algorithms 10 and 11 of Prajapati 2019, appendix D, and its equations D.18 to D.26, as one dynamic
-program over sub-chains: the last product of a sub-chain splits it anywhere, and is fused with the
-product of its left part, with that of its right part, or with neither.
+program over sub-chains: the last product of a sub-chain can split it anywhere, and is fused with
+the product of its left part, with the product of its right part, or not fused.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from kernels.products.movement import (
 OPS, WORDS, TIME = "ops", "words", "time"
 PARENT = "parent"
 LARGEST = 10**9
-"""Sizes and capacities are at most this, so that products of three are exact enough as floats."""
+"""The largest size and capacity, so that products of three are sufficiently exact as floats."""
 
 
 DRAWN = (320, 1024, 8)
-"""The sizes of random chains: from, to, and a multiple of. With these the averages of Prajapati
-2019, Table D.1, come out, which does not state its own."""
+"""The sizes of random chains: smallest, largest, and divisor. They reproduce the averages of
+Prajapati 2019, Table D.1, which does not state its sizes."""
 
 
 class ChainError(UserError, ValueError):
@@ -49,7 +49,7 @@ class ChainError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class Rates:
-    """What a machine does in a second: multiply-adds, and words to and from main memory."""
+    """The rates of a machine per second: multiply-adds, and words to and from main memory."""
 
     ops_per_s: float
     words_per_s: float
@@ -57,9 +57,9 @@ class Rates:
 
 @dataclass(frozen=True)
 class Choice:
-    """The last product of each sub-chain, int64 (n + 1, n + 1) by its first and last matrix:
-    ``split``, after which matrix; ``way``, 0 unfused, 1 and 2 fused with the product of its left
-    and right part; ``inner``, after which matrix that one splits."""
+    """The last product of each sub-chain, int64 (n + 1, n + 1) by first and last matrix: ``split``,
+    the matrix after which it splits; ``way``, 0 unfused, 1 and 2 fused with the product of its left
+    and right part; ``inner``, the matrix after which this fused product splits."""
 
     split: np.ndarray
     way: np.ndarray
@@ -70,10 +70,11 @@ class Choice:
 class Node:
     """The product of matrices ``first`` to ``last``, counted from 1, split after ``split``.
 
-    ``fused``: ``left`` or ``right`` where the product of that part is fused into it, ``parent``
-    where it is fused into the next one, else None. ``kept``: the matrix whose tile stays on chip,
-    of an unfused product. ``tile_x``, ``tile_y``: rows and columns of the tile, whole numbers in
-    the form ``tiles``; None with ``parent``, whose ``words`` are 0 because they are the parent's.
+    ``fused``: ``left`` or ``right`` if the product of that part is fused into it, ``parent`` if it
+    is fused into the product that uses it, else None. ``kept``: in an unfused product, the matrix
+    whose tile stays on chip. ``tile_x``, ``tile_y``: rows and columns of the tile, integers in the
+    form ``tiles``. With ``parent``, the tile is None, and ``words`` is 0 because the parent has
+    them.
     """
 
     first: int
@@ -88,12 +89,12 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True)
 class ChainPlan:
-    """How a chain of matrices (P0, P1), (P1, P2), ... is multiplied.
+    """The plan of the product of a chain of matrices (P0, P1), (P1, P2), ....
 
-    ``ops``: multiply-adds; ``words``: numbers moved to and from main memory where ``on_chip``
-    numbers fit on chip, and ``unfused_words`` those of the same order without fusing; ``time_s``:
-    with rates, the sum over its products of the longer of operations and words, else None.
-    ``nodes``: its products, each before the one that uses it.
+    ``ops``: multiply-adds; ``words``: numbers moved to and from main memory if ``on_chip`` numbers
+    fit on chip; ``unfused_words``: the same for this order without fusing; ``time_s``: with rates,
+    the sum over the products of the longer time of operations and words, else None. ``nodes``: the
+    products, each before the product that uses it.
     """
 
     sizes: tuple[int, ...]
@@ -108,7 +109,7 @@ class ChainPlan:
 
     @property
     def reduction_pct(self) -> float:
-        """What fusing saves of the words."""
+        """The share of the words that fusing saves, in %."""
         return 100.0 * (1.0 - self.words / self.unfused_words) if self.unfused_words else 0.0
 
     @property
@@ -126,7 +127,7 @@ class ChainPlan:
         return text(1, len(self.sizes) - 1, outer=True)
 
     def as_dict(self) -> dict[str, Any]:
-        """``campaign chain --json``."""
+        """The plan as the output of ``campaign chain --json``."""
         own = {name: value for name, value in vars(self).items() if name != "nodes"}
         own |= {"sizes": list(self.sizes), "order": self.order, "reduction_pct": self.reduction_pct}
         return own | {"nodes": [dict(vars(node)) for node in self.nodes]}
@@ -135,7 +136,7 @@ class ChainPlan:
 def plan_chain(
     sizes: Sequence[int], on_chip: int, objective: str | Rates = OPS, form: str = CORRECTED
 ) -> ChainPlan:
-    """Choose the order of a chain and what is fused in it.
+    """Choose the order and the fusing of a chain.
 
     Args:
         sizes: P0, P1, ...: matrix i has P(i-1) rows and P(i) columns.
@@ -143,10 +144,10 @@ def plan_chain(
         objective: ``ops``, the fewest operations and among these orders the fewest words;
             ``words``, the fewest words and among these the fewest operations; or rates, the least
             time, each product taking the longer of its operations and its words.
-        form: ``corrected``, the closed forms, an unfused product keeping its output, and no tile
-            larger than its matrix; ``printed``, as the thesis has them, with its beta;
-            ``tiles``, whole tiles with room for the streams and any operand kept, the words
-            counted.
+        form: ``corrected``, the closed forms, in which an unfused product keeps its output, and no
+            tile is larger than its matrix; ``printed``, the forms as printed in the thesis, with
+            its beta; ``tiles``, whole tiles with room for streams, which can keep any operand, and
+            counted words.
 
     Raises:
         ChainError: fewer than two sizes, one below 1, ``on_chip`` below 1, an unknown objective or
@@ -175,8 +176,8 @@ def plan_chain(
 def best_choice(
     sizes: tuple[int, ...], on_chip: int, objective: str | Rates, form: str
 ) -> tuple[Choice, int, float]:
-    """The best plan of a chain of two matrices or more (:func:`checked_sizes`), its multiply-adds,
-    and its seconds."""
+    """The best plan of a chain of two or more matrices (:func:`checked_sizes`), its multiply-adds,
+    and its time in seconds."""
     from kernels.products.chain_search import best_plan  # noqa: PLC0415  (it needs Numba)
 
     goal, rates = _goal(objective)
@@ -188,7 +189,7 @@ def best_choice(
 def checked_sizes(
     sizes: Sequence[int], on_chip: int, objective: str | Rates, form: str
 ) -> tuple[int, ...]:
-    """The sizes of a chain that can be planned.
+    """The sizes of a chain, checked for :func:`plan_chain`.
 
     Raises:
         ChainError: see :func:`plan_chain`.
@@ -223,7 +224,7 @@ def _goal(objective: str | Rates) -> tuple[int, tuple[float, float]]:
 
 
 def planned_nodes(sizes: tuple[int, ...], on_chip: int, form: str, choice: Choice) -> list[Node]:
-    """The products of the whole chain, each before the one that uses it."""
+    """The products of the whole chain, each before the product that uses it."""
 
     def below(first: int, last: int) -> list[Node]:
         if first == last:
@@ -260,7 +261,7 @@ def planned_nodes(sizes: tuple[int, ...], on_chip: int, form: str, choice: Choic
 
 
 def _unfused(p0: int, p1: int, p2: int, on_chip: int, form: str) -> tuple[str, float, float, float]:
-    """What is kept, its tile, and the words of one product."""
+    """The kept matrix, its tile, and the words of one product."""
     if form == TILES:
         return best_kept(p0, p1, p2, on_chip)
     own = product(p0, p1, p2)
@@ -283,8 +284,8 @@ def _fused(
 
 @dataclass(frozen=True, kw_only=True)
 class Reduction:
-    """What fusing saves in random chains of so many matrices, in % of the words without fusing;
-    ``error_pct``: the standard error of the average."""
+    """The savings by fusing in random chains of ``matrices`` matrices, in % of the words without
+    fusing; ``error_pct``: the standard error of the average."""
 
     matrices: int
     average_pct: float
@@ -296,8 +297,8 @@ class Reduction:
 def random_reductions(
     matrices: Sequence[int], chains: int, on_chip: int, form: str = CORRECTED, seed: int = 0
 ) -> list[Reduction]:
-    """Prajapati 2019, Table D.1: a row for each number of matrices, over ``chains`` random chains
-    with sizes of :data:`DRAWN`, each in the order of the fewest operations.
+    """Prajapati 2019, Table D.1: a row for each number of matrices, from ``chains`` random chains
+    with sizes as in :data:`DRAWN`, each in the order with the fewest operations.
 
     Raises:
         ChainError: see :func:`plan_chain`.

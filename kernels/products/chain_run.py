@@ -1,4 +1,4 @@
-"""A chain of products run as planned: one after the other, or two fused."""
+"""Execution of a planned chain of products, one by one or two fused."""
 
 from __future__ import annotations
 
@@ -24,41 +24,42 @@ from kernels.products.movement import LEFT, LEFT_OPERAND, OUTPUT, RIGHT, RIGHT_O
 from kernels.products.variants import Variant
 
 Shape = tuple[int, int, int, int, bool]
-"""Of :func:`kernels.products.fused.multiply`."""
+"""The argument ``shape`` of :func:`kernels.products.fused.multiply`."""
 FASTEST = Variant(mr=24, nr=8, unroll=4)
 NARROWER = Variant(mr=16, nr=12, unroll=4, mc=480)
 LINE_WIDE = Variant(mr=8, nr=24, unroll=4, mc=480)
 TILES_IN_REGISTERS = (FASTEST, NARROWER, LINE_WIDE)
-"""Tiles of a result that stay in registers: the fastest one, one for few columns, and one beside
-which the fewest numbers stream by a kept left operand."""
+"""Tiles of a result in registers: the fastest, one for few columns, and one with which the fewest
+numbers stream past a kept left operand."""
 WIDE, DEEP = 240, 384
-"""Columns and rows of the right operand that are packed at a time; multiples of both tiles'."""
+"""Columns and rows of the right operand that are packed at a time; multiples of the rows and
+columns of all register tiles."""
 WIDEST_TILE = max(own.mr for own in TILES_IN_REGISTERS)
 KEPT = (OUTPUT, LEFT_OPERAND, RIGHT_OPERAND)
-"""The place of a kept matrix is what the compiled loops know it by."""
+"""The kept matrices in the order of their numbers in the compiled loops."""
 LINE = 8
 """Numbers in a cache line."""
 OUTPUT_SHARE, LEFT_SHARE = 2 / 3, 0.75
-"""Of the on-chip memory: what a kept tile of the output, or of the left operand, may fill with
-what streams by."""
+"""The share of the on-chip memory for a kept tile of the output, or of the left operand, together
+with the numbers that stream past it."""
 FEW_ROWS = 64
-"""Rows that are packed at a time beside a kept tile of the left operand."""
+"""Rows that are packed at a time with a kept tile of the left operand."""
 _OF_THREAD = threading.local()
 SMALL_OPS = 50_000_000
-"""Chains of fewer multiply-adds are NumPy's: planning and calls would cost more than they save."""
+"""NumPy multiplies chains of fewer multiply-adds: planning would cost more than it saves."""
 FEWEST_RESULT_ROWS = 64
-"""So are chains whose result has fewer rows: each packed number would be used too few times."""
+"""NumPy also multiplies chains whose result has fewer rows: packed numbers have too few uses."""
 RATES = Rates(ops_per_s=4e10, words_per_s=8e8)
-"""Of a processor's core, in round numbers. Only their ratio counts: products with fewer than fifty
-multiply-adds for each word from memory are worth fusing."""
+"""Round rates of a processor core. Only their ratio matters: fusing pays for products with fewer
+than fifty multiply-adds for each word from memory."""
 
 
 @dataclass(frozen=True)
 class Buffers:
-    """Memory that products use again and again.
+    """Memory that all products reuse.
 
-    ``packed``: of the right operand; ``tile``, ``rows``: at the edges; ``between``: the tile
-    between two fused products.
+    ``packed``: the packed part of the right operand; ``tile``, ``rows``: for the edges;
+    ``between``: the tile between two fused products.
     """
 
     packed: np.ndarray
@@ -68,14 +69,14 @@ class Buffers:
 
     @classmethod
     def of(cls, packed: int, deep: int, between: int) -> Buffers:
-        """Buffers of ``packed`` and ``between`` numbers, and rows of ``deep`` ones."""
+        """Buffers of ``packed`` and ``between`` numbers, and rows of ``deep`` numbers."""
         tile = max(own.mr * own.nr for own in TILES_IN_REGISTERS)
         rows = max(own.nr for own in TILES_IN_REGISTERS) * deep
         return cls(np.zeros(packed), np.zeros(tile), np.zeros(rows), np.zeros(between))
 
 
 def needed_numbers(nodes: Sequence[Node]) -> tuple[int, int, int]:
-    """What :meth:`Buffers.of` needs for these products."""
+    """The arguments of :meth:`Buffers.of` for these products."""
     packed, deep, between = WIDE * DEEP, DEEP, 0
     for node in nodes:
         rows, columns = int(node.tile_x or 0), int(node.tile_y or 0)
@@ -90,15 +91,15 @@ def needed_numbers(nodes: Sequence[Node]) -> tuple[int, int, int]:
 
 
 def inner_split(nodes: Sequence[Node], node: Node) -> int:
-    """After which matrix the product that is fused into ``node`` splits; its own without one."""
+    """The matrix after which the product fused into ``node`` splits; ``node.split`` without one."""
     part = (node.first, node.split) if node.fused == LEFT else (node.split + 1, node.last)
     inner = (own.split for own in nodes if node.fused and (own.first, own.last) == part)
     return next(inner, node.split)
 
 
 def register_tile(*columns: int) -> Variant:
-    """The tile for results of so many columns: the faster one, unless it computes more than a
-    twentieth more columns than the other, outside the results."""
+    """The register tile for results with these columns: the fastest, unless it computes more than a
+    twentieth more columns than the narrower one, because its edge tiles exceed the results."""
 
     def computed(own: Variant) -> int:
         return sum(-(-width // own.mr) * own.mr for width in columns)
@@ -109,13 +110,13 @@ def register_tile(*columns: int) -> Variant:
 def tile_and_shape(
     kept: str, tile: tuple[int, int], depth: int, columns: tuple[int, ...], on_chip: int
 ) -> tuple[Variant, Shape]:
-    """The register tile, and what is packed of the right operand at a time, where a ``tile`` of
+    """The register tile, and the part of the right operand to pack at a time, if a ``tile`` of
     ``kept`` stays on chip.
 
-    Sidecar a tile of the output, or of the left operand, so little streams by that both fit into
-    ``on_chip`` numbers (a cache line of each row, and a register tile, at least); a tile of the
-    right operand is packed as a whole. ``on_chip`` 0: as much as is fastest. ``columns``: of
-    the results.
+    The part that streams past a tile of the output, or of the left operand, is so small that both
+    fit into ``on_chip`` numbers (at least a cache line of each row, and a register tile). A tile of
+    the right operand is packed as a whole. ``on_chip`` 0: the fastest size. ``columns``: of the
+    results.
     """
     variant = register_tile(*columns)
     deep, wide, rows_first = min(DEEP, depth), WIDE, kept == LEFT_OPERAND
@@ -135,8 +136,8 @@ def tile_and_shape(
 def fused_shapes(
     side: str, sizes: tuple[int, ...], tile: tuple[int, int], on_chip: int
 ) -> tuple[tuple[Variant, Variant], tuple[Shape, Shape]]:
-    """The register tiles and shapes of two fused products of ``sizes`` P0 to P3: of the one that
-    makes the tile between them, and of the one that uses it; ``on_chip`` as for
+    """The register tiles and shapes of two fused products with ``sizes`` P0 to P3: first of the
+    product that makes the tile between them, then of the product that uses it; ``on_chip`` as in
     :func:`tile_and_shape`."""
     if side == LEFT:
         columns: tuple[int, ...] = (tile[1], sizes[3])
@@ -160,9 +161,9 @@ def run_nodes(
 ) -> np.ndarray:
     """Multiply matrices, float64 and stored by rows, as planned with whole tiles.
 
-    ``results``: by first and last matrix, where products go and which another run overwrites; new
-    arrays by default. ``tiled``: an unfused product keeps a tile, too, and little is packed; else
-    as much is packed as is fastest where operations take longer than words.
+    ``results``: arrays for the products, by first and last matrix, which the next run overwrites;
+    new arrays by default. ``tiled``: unfused products also keep a tile and pack little; otherwise
+    they pack the part that is fastest when operations take longer than words.
     """
     from kernels.products import fused  # noqa: PLC0415  (a plan must not import Numba)
 
@@ -206,7 +207,7 @@ def run_nodes(
 
 @cache
 def second_cache_numbers() -> int:
-    """Float64 numbers in the second cache, or the last one where there is only one."""
+    """The number of float64 numbers that fit in the L2 cache, or without one in L1."""
     from kernels.host.caches import read_caches  # noqa: PLC0415
 
     known = [cache for cache in read_caches() if cache.level <= 2]
@@ -214,8 +215,8 @@ def second_cache_numbers() -> int:
 
 
 def _own_buffers(nodes: Sequence[Node]) -> Buffers:
-    """This thread's buffers, which it keeps: new memory costs more than small chains take."""
-    # No tile is kept of a product that is not fused.
+    """The buffers of this thread, reused because new memory costs more time than small chains."""
+    # Unfused products keep no tile here.
     needed = needed_numbers([node for node in nodes if node.fused])
     before: tuple[tuple[int, int, int], Buffers] | None = getattr(_OF_THREAD, "buffers", None)
     if before is not None and all(map(operator.ge, before[0], needed)):
@@ -234,17 +235,17 @@ def multiply_chain(matrices: Sequence[np.ndarray], on_chip: int | None = None) -
     """The product of matrices, in the order and with the fusing of the least estimated time.
 
     Args:
-        matrices: as :func:`numpy.linalg.multi_dot` takes them. Chains of two-dimensional float64
-            matrices are planned and multiplied here, on one thread; matrices that are not stored by
-            rows are copied. All others, empty and small ones, and those of few rows are left to
-            NumPy.
-        on_chip: numbers that the on-chip memory holds; the second cache by default.
+        matrices: as for :func:`numpy.linalg.multi_dot`. Chains of two-dimensional float64 matrices
+            are planned and multiplied here, on one thread; matrices that are not stored by rows are
+            copied. NumPy multiplies all other chains, and those that are empty, small or have few
+            rows.
+        on_chip: numbers that fit in the on-chip memory; by default those that fit in L2.
 
     Returns:
-        The product; a new array, of NumPy's type.
+        The product; a new array, with the same dtype as from NumPy.
 
     Raises:
-        ValueError: fewer than two matrices, or shapes that do not fit, as NumPy does.
+        ValueError: fewer than two matrices, or shapes that do not fit, as in NumPy.
     """
     arrays = [np.asanyarray(matrix) for matrix in matrices]
     ours = all(type(own) is np.ndarray and own.dtype == np.float64 for own in arrays)

@@ -15,7 +15,7 @@ from kernels.products.movement import FORMS, KEPT_SHARE, PRINTED, TILES
 OF_PRINTED, OF_TILES = FORMS.index(PRINTED), FORMS.index(TILES)
 PLAIN, FUSED_LEFT, FUSED_RIGHT = 0, 1, 2
 ROUNDING = 1e-9
-"""Times that differ by less than this part are alike: sums of the same ones in another order."""
+"""Times with a smaller relative difference count as equal: the order of a sum can cause it."""
 
 
 @njit(cache=True)
@@ -31,7 +31,7 @@ def _bound(rows, columns, per_rows, per_columns, once, on_chip, form):
 
 @njit(cache=True)
 def _least(rows, columns, per_rows, per_columns, once, on_chip, form, enough):
-    """The fewest words of a movement; where these are not below ``enough``, no fewer than that."""
+    """The fewest words of a movement; if these are not below ``enough``, any value not below it."""
     if form != OF_TILES:
         return _bound(rows, columns, per_rows, per_columns, once, on_chip, form)
     kept = max(math.floor(on_chip * KEPT_SHARE), 1.0)
@@ -80,8 +80,8 @@ def _fused_right(p0, p1, p2, p3, on_chip, form, enough):
 
 @njit(cache=True)
 def _last(p, r, q, s, way, on_chip, form, enough):
-    """The operations and the fewest words of a sub-chain's last product, with the one fused into
-    it: ``p``, ``q`` rows and columns of its result, ``r`` and ``s`` where the two split."""
+    """The operations and the fewest words of a sub-chain's last product and the product fused into
+    it. ``p``, ``q``: rows and columns of the result; ``r``, ``s``: the sizes at their splits."""
     if way == FUSED_LEFT:
         return p * s * r + p * r * q, _fused_left(p, s, r, q, on_chip, form, enough)
     if way == FUSED_RIGHT:
@@ -91,8 +91,8 @@ def _last(p, r, q, s, way, on_chip, form, enough):
 
 @njit(cache=True)
 def _parts(i, k, at, j):
-    """The sub-chains that the last product of matrices i to j takes, and the product fused into
-    it, if that splits at ``at``; (j, j) for none."""
+    """The sub-chains that the last product of matrices i to j, and the product fused into it if it
+    splits at ``at``, multiply; (j, j) for none."""
     if at < k:
         return (i, at), (at + 1, k), (k + 1, j)
     if at > k:
@@ -107,8 +107,8 @@ def _sum(a, b, c):
 
 @njit(cache=True)
 def _better(cost, best, goal):
-    """Whether a cost (operations, words, seconds) is below the best one, and of equal ones whether
-    it has fewer operations, or words."""
+    """Whether a cost (operations, words, seconds) is below the best one; if equal, whether it has
+    fewer operations, or words."""
     if goal == 0:
         return cost[0] < best[0] or (cost[0] == best[0] and cost[1] < best[1])
     if goal == 1:
@@ -125,9 +125,9 @@ def best_plan(sizes, on_chip, form, goal, rates):
     Args:
         sizes: float64 (n + 1,).
         on_chip: numbers that fit on chip.
-        form: place in :data:`kernels.products.movement.FORMS`.
+        form: index in :data:`kernels.products.movement.FORMS`.
         goal: 0 fewest operations, then words; 1 words, then operations; 2 time, then operations.
-        rates: multiply-adds and words in a second.
+        rates: multiply-adds and words per second.
 
     Returns:
         ``split``, ``way``, ``inner`` of :class:`kernels.products.chain_plan.Choice`, and the
@@ -144,7 +144,7 @@ def best_plan(sizes, on_chip, form, goal, rates):
                 for place in range(i - 1, j):
                     if place == k:
                         continue
-                    at = k if place < i else place  # unfused first, so that it wins a tie
+                    at = k if place < i else place  # unfused first, to prefer it if equal
                     own_way = FUSED_LEFT if at < k else FUSED_RIGHT if at > k else PLAIN
                     a, b, c = _parts(i, k, at, j)
                     before = _sum(cost[a], cost[b], cost[c])

@@ -1,22 +1,22 @@
 """Operations and bytes of the matrix product, by class.
 
-``dp`` is what the product needs, 2 n^3: a multiply-add is two. It is the same for all variants.
-Lanes of edge tiles outside C, and additions of a tile's sums to C, are not counted.
+``dp`` is 2 n^3 for all variants: a multiply-add is two. Lanes of edge tiles outside C, and
+additions of a tile's sums to C, are not counted.
 
-Bytes follow a model: every byte that is loaded or stored is counted once, at the smallest level
-that holds everything touched since its last use. They depend on the variant:
+Bytes follow a model: every loaded or stored byte counts once, at the smallest level that holds
+everything touched since its last use. They depend on the variant:
 
 - the inner loops load a sliver of A and one of B for each tile of C. The next tile uses the same
   sliver of B; the sliver of A is used again after the other slivers of the block, and the sliver
   of B after the other slivers of the panel and the next block of A;
-- each tile of C is loaded once for each panel of B, after all other tiles of the columns, and is
-  then stored to the first level;
+- each tile of C is loaded once for each panel of B, after all other tiles of the columns, and then
+  stored to the first level;
 - packing loads A once for each panel's width and B once, from the level that holds everything
-  touched since, and stores them to the buffers that were last used by the loops before.
+  touched since, and stores them to the buffers of the previous loops.
 
-Edge tiles count whole. Lines that two tiles share, and addresses that compete for the same set of
-a cache, are not modelled: the latter add misses where n is a multiple of a high power of two.
-Every thread counts its own block of C, with its own caches.
+Edge tiles count as whole tiles. Lines that two tiles share, and addresses that compete for the same
+set of a cache, are not modelled: the latter add misses if n is a multiple of a high power of two.
+The blocks of C of all threads count, each with the caches of its thread.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def count_product(
 
 
 def _count_block(tally: Tally, n: int, block: Block, variant: Variant) -> None:
-    """Add the bytes of one thread; all areas are in numbers until :func:`_move`."""
+    """Add the bytes of one thread; :func:`_move` converts areas from numbers to bytes."""
     rows, columns = block.rows, block.columns
     width = variant.nc or columns
     for depth, depths in _divided(n, variant.kc):
@@ -74,7 +74,7 @@ def _count_block(tally: Tally, n: int, block: Block, variant: Variant) -> None:
 
 
 def _divided(total: int, size: int) -> Iterator[tuple[int, int]]:
-    """(size, how many) of the parts of ``total``: whole ones, and the rest."""
+    """(size, number) of the parts of ``total``: of whole parts, and of the remainder."""
     for part, count in ((size, total // size), (total % size, 1)):
         if part and count:
             yield part, count

@@ -1,12 +1,13 @@
-"""Products of matrices that are stored by rows, one or two fused ones, in tiles that stay on chip.
+"""Products of matrices stored by rows, single or two fused, in tiles that stay on chip.
 
 The loops come from Prajapati 2019, algorithms 5 and 9, over the inner loop of
-:mod:`kernels.products.loops`. That one works on columns: a product by rows is the product of the
-transposed matrices by columns, with the right operand packed. The left operand is read where it
-is: of its rows the inner loop takes single numbers that follow one another.
+:mod:`kernels.products.loops`. The inner loop works on columns: a product by rows is the product of
+the transposed matrices by columns, with the right operand packed. The left operand is not packed:
+the inner loop reads consecutive single numbers of its rows.
 
-Matrices are flat arrays; a place is a matrix's first number and how far it is from row to row, or 0
-for a matrix that is packed: stripes of mr columns, one after the other, each by rows.
+Matrices are flat arrays. A place is the position of a matrix's first number and the distance
+between its rows; the distance is 0 for a packed matrix: consecutive stripes of mr columns, each by
+rows.
 """
 
 # Numba's extension points have untyped arguments.
@@ -26,7 +27,8 @@ _BIT = ir.IntType(1)
 
 @intrinsic
 def _set_tile(typing, variant, packed, rows, tile, ld_tile, depth, ld_rows, first):
-    """A tile from a packed sliver of the right operand and rows of the left one; addresses."""
+    """Set a tile from a packed sliver of the right operand and rows of the left one, or add to it.
+    The arguments are addresses."""
 
     def emit(context, builder, signature, arguments):
         _, packed, rows, tile, ld_tile, depth, ld_rows, first = arguments
@@ -41,7 +43,7 @@ def _set_tile(typing, variant, packed, rows, tile, ld_tile, depth, ld_rows, firs
 
 @njit(nogil=True, cache=True)
 def _copy_rows(left, at, ld, rows, nr, depth, buffer):
-    """Copy ``rows`` rows, fewer than nr, and fill the buffer (nr, depth) with zeros."""
+    """Copy ``rows`` rows, fewer than nr, and fill the rest of the buffer (nr, depth) with zeros."""
     buffer[: nr * depth] = 0.0
     for i in range(rows):
         for k in range(depth):
@@ -50,7 +52,7 @@ def _copy_rows(left, at, ld, rows, nr, depth, buffer):
 
 @njit(nogil=True, cache=True)
 def _copy_tile(tile, mr, rows, columns, out, at, ld, first):
-    """Set the part of ``out`` inside the matrix to a tile, or add it."""
+    """Set the part of a tile inside the matrix in ``out``, or add to it."""
     for i in range(rows):
         for j in range(columns):
             before = 0.0 if first else out[at + i * ld + j]
@@ -63,13 +65,14 @@ def multiply(variant, left, right, out, sizes, first, shape, buffers):
 
     Args:
         variant: a :class:`kernels.products.variants.Variant`.
-        left, right, out: each a flat float64 array, a matrix's first place in it, and the numbers
-            from row to row. ``right`` may be packed, if ``shape`` takes it as a whole; and ``out``.
+        left, right, out: each a flat float64 array, the position of the matrix's first number, and
+            the distance between rows. ``right`` may be packed if ``shape`` takes it as a whole;
+            ``out`` may be packed.
         sizes: rows of ``left``, columns of ``left``, columns of ``right``; none is 0.
-        first: set, in place of add.
+        first: whether to set ``out``, not add to it.
         shape: mr, nr, columns (a multiple of mr) and rows of ``right`` that are packed at a time,
-            and whether what is packed goes down the rows first: then the columns of ``out`` are
-            finished one part after the other, else all of them grow together.
+            and whether packing goes down the rows first: then the columns of ``out`` are finished
+            part by part, otherwise all grow together.
         buffers: float64: the packed part, a tile (mr * nr,), and nr rows of ``left``.
     """
     (a, a_at, a_ld), (b, b_at, b_ld), (c, c_at, c_ld) = left, right, out
@@ -105,7 +108,7 @@ def multiply(variant, left, right, out, sizes, first, shape, buffers):
 
 @njit(nogil=True, cache=True)
 def multiply_tiled(variant, left, right, out, sizes, kept, tile, shape, buffers):
-    """As :func:`multiply`, setting ``out``, tile by tile of the matrix that stays on chip.
+    """Set ``out`` as :func:`multiply` does, tile by tile of the matrix that stays on chip.
 
     Args:
         kept: 0 ``out``, 1 ``left``, 2 ``right``.
@@ -135,7 +138,7 @@ def multiply_fused_left(variants, matrices, out, sizes, tile, between, shapes, b
     """Set ``out`` (P0, P3) to (A1 A2) A3: algorithm 5, fused.
 
     Args:
-        variants: of the product that makes the tile, and of the one that uses it.
+        variants: of the product that makes the tile, and of the product that uses it.
         matrices: A1, A2, A3: flat.
         sizes: P0 to P3.
         tile: rows and columns of the tile of A1 A2.
@@ -156,8 +159,8 @@ def multiply_fused_left(variants, matrices, out, sizes, tile, between, shapes, b
 
 @njit(nogil=True, cache=True)
 def multiply_fused_right(variants, matrices, out, sizes, tile, between, shapes, buffers):
-    """As :func:`multiply_fused_left`, A1 (A2 A3): algorithm 9, fused; ``tile``: of A2 A3, which is
-    packed as it is made; both variants have the same mr."""
+    """As :func:`multiply_fused_left`, for A1 (A2 A3): algorithm 9, fused. ``tile``: of A2 A3, which
+    the first product writes packed; both variants have the same mr."""
     (a1, a2, a3), (p0, p1, p2, p3) = matrices, sizes
     for i in range(0, p1, tile[0]):
         x = min(tile[0], p1 - i)

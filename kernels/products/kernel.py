@@ -33,12 +33,12 @@ class DgemmParams(Variant):
     """threads of one rank, each with a block of C"""
 
     def variant(self) -> Variant:
-        """The parameters that the result does not depend on."""
+        """The parameters that do not change the result."""
         return Variant(**{name: getattr(self, name) for name in Variant.model_fields})
 
 
 def count_dgemm(params: DgemmParams) -> Counts:
-    """Operations of one product of one rank, on the machine that a plan assumes."""
+    """Operations of one product of one rank, on the machine assumed by a plan."""
     return count_product(params.n, params.threads, params.variant(), DEFAULT_MACHINE)
 
 
@@ -53,7 +53,7 @@ class Matrices:
 
     @classmethod
     def random(cls, n: int, seed: int) -> Matrices:
-        """Numbers between -1 and 1, the same for the same arguments.
+        """Matrices of numbers between -1 and 1, the same for the same arguments.
 
         Raises:
             kernels.kernel.KernelError: there is too little memory.
@@ -71,7 +71,7 @@ class Matrices:
 
 
 class ProductPart:
-    """One thread's block of C, and its buffers."""
+    """The block of C of one thread, and its buffers."""
 
     def __init__(self, variant: Variant, matrices: Matrices, block: Block, seed: int) -> None:
         from kernels.products.loops import add_product  # noqa: PLC0415  (a plan must not import it)
@@ -83,7 +83,7 @@ class ProductPart:
         wide = -(-block.columns // nr) * nr
         wide = min(variant.nc or wide, wide)
         deep = min(variant.kc, n)
-        # Blocks that are larger than the matrices are as large as these.
+        # Blocks are no larger than the matrices.
         self._sizes = (mr, nr, max(high, mr), max(deep, 1), max(wide, nr))
         lengths = (high * deep, wide * deep, mr * nr)
         self._packed = tuple(paged_array(length, DTYPE) for length in lengths)
@@ -107,11 +107,11 @@ class ProductPart:
         self._runs += iterations
 
     def check(self) -> None:
-        """Compare the block with C + runs A B of it: see :mod:`kernels.products.probes`."""
+        """Compare the block with its part of C + runs A B: see :mod:`kernels.products.probes`."""
         self._probes.check(self._of_block()[2], self._runs)
 
     def _of_block(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The rows of A, the columns of B, and the block of C: views."""
+        """The rows of A, the columns of B, and the block of C, as views."""
         a, b, c = self._matrices.square()
         rows = slice(self._block.row, self._block.last_row)
         columns = slice(self._block.column, self._block.last_column)
@@ -119,10 +119,10 @@ class ProductPart:
 
 
 class PreparedProduct(PreparedParts):
-    """The parts of one rank, and the variant whose operations it counts on this host."""
+    """The parts of one rank, and the variant, whose operations are counted for this host."""
 
     def __init__(self, params: DgemmParams, matrices: Matrices, seed: int = 0) -> None:
-        """Adds A B to C once, so that nothing is compiled while the kernel is measured."""
+        """Add A B to C once, so that nothing is compiled while the kernel is measured."""
         self._params = params
         variant = params.variant()
         divided = blocks(params.n, params.threads, variant)
@@ -137,7 +137,7 @@ class PreparedProduct(PreparedParts):
 
 
 def _prepare(params: DgemmParams, team: Team) -> Prepared:
-    """Raises :class:`kernels.kernel.KernelError` where it cannot be compiled, or memory lacks."""
+    """Raises :class:`kernels.kernel.KernelError` if compilation fails, or memory is too small."""
     try:
         import kernels.products.loops  # noqa: F401, PLC0415  (a plan must not import Numba)
     except (ImportError, RuntimeError) as error:

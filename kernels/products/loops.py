@@ -2,12 +2,12 @@
 
 The layers come from Goto & van de Geijn (2008) and BLIS (Van Zee & van de Geijn 2015): a
 panel of B and a block of A are packed into slivers, which the inner loop reads in order. All
-matrices are stored by columns, as in BLAS. To the compiler a variant is a type, see
+matrices are stored by columns, as in BLAS. The compiler sees a variant as a type:
 :mod:`kernels.host.static_type`.
 
 Sums are fused multiply-adds in the order of k, without flags that assume finite numbers. Slivers
-at an edge are filled with zeros; products with these go to a tile beside C, of which only the part
-inside C is added, so that 0 times infinity stays out of the result.
+at an edge are padded with zeros. Their products go to a separate tile; only its part inside C is
+added to C, so that 0 times infinity does not enter the result.
 """
 
 # Numba's extension points have untyped arguments.
@@ -34,7 +34,7 @@ LINE_NUMBERS = 8
 
 
 def lanes_for(rows: int) -> int:
-    """Numbers in a vector: the host's most that divide the tile's rows."""
+    """Numbers in a vector: the most that the host has and that divide the rows of the tile."""
     lanes = lanes_of(8)
     while rows % lanes:
         lanes //= 2
@@ -51,17 +51,17 @@ class Tile:
     def emit(
         self, a: Any, b: Any, c: Any, ld: Any, depth: Any, *, ld_b: Any = None, first: Any = None
     ) -> None:
-        """``a``, ``b``: slivers; ``c``: the tile's first number; ``ld``: between its columns.
-        ``ld_b``: B is not packed, and so far from one of its columns to the next. ``first``:
-        whether the tile is set to the product in place of adding it.
+        """``a``, ``b``: slivers; ``c``: the tile's first number; ``ld``: distance of its columns.
+        ``ld_b``: the distance of columns of B if B is not packed. ``first``: whether to set the
+        tile to the product, not add to it.
         """
         v, builder, variant = self.v, self.v.builder, self.variant
         columns = [builder.gep(c, [builder.mul(ld, _index(j))]) for j in range(variant.nr)]
         sums = [[v.slot(v.constant(0.0)) for _ in range(self.vectors)] for _ in columns]
         passes = builder.udiv(depth, _index(variant.unroll))
         whole = builder.mul(passes, _index(variant.unroll))
-        # C's lines are asked for a column at a time, during the first half: all at once, the loads
-        # of A and B would wait for them.
+        # Prefetch C's lines column by column during the first half: prefetched all at once, they
+        # would delay the loads of A and B.
         part = builder.udiv(passes, _index(2 * variant.nr))
         with cgutils.for_range(builder, _index(variant.nr)) as parts:
             self._prefetch(builder.gep(c, [builder.mul(ld, parts.index)]))
@@ -84,7 +84,7 @@ class Tile:
                 self._store(columns, sums, adding=True)
 
     def _store(self, columns: list[Any], sums: list[list[Any]], *, adding: bool) -> None:
-        """Store the sums in the tile, or add them to it."""
+        """Emit the stores of the sums in the tile, or their addition to it."""
         v = self.v
         for column, totals in zip(columns, sums, strict=True):
             for i, slot in enumerate(totals):
@@ -92,7 +92,7 @@ class Tile:
                 v.store(v.add(v.load(column, at), total) if adding else total, column, at)
 
     def _prefetch(self, column: Any) -> None:
-        """Ask for the lines of one of the tile's columns, to be written."""
+        """Emit the prefetch, for writing, of the lines of a column of the tile."""
         builder, i32, byte = self.v.builder, ir.IntType(32), ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [byte, i32, i32, i32])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
@@ -104,12 +104,12 @@ class Tile:
     def _steps(
         self, a: Any, b: tuple[Any, Any], first: Any, steps: int, sums: list[list[Any]]
     ) -> None:
-        """``steps`` columns of the sliver of A times as many rows of B."""
+        """Emit ``steps`` columns of the sliver of A times ``steps`` rows of B."""
         v, builder, variant = self.v, self.v.builder, self.variant
         v.stop_unrolling()
         a = builder.gep(a, [builder.mul(first, _index(variant.mr))])
         (start, ld), apart = b, 1
-        # The first number of each column, and how far it is from one row to the next.
+        # The first number of each column, and the distance between rows.
         if ld is None:
             apart = variant.nr
             start = builder.gep(start, [builder.mul(first, _index(apart))])
@@ -148,7 +148,7 @@ def _add_tile(typing, variant, a, b, c, ld, depth):
 
 
 def _packing(copy: Any) -> Any:
-    """What packs a whole sliver of ``depth`` steps, each by ``copy``; all but depth addresses."""
+    """The function that packs a sliver of ``depth`` steps by ``copy``; the others are addresses."""
 
     @intrinsic
     def pack(typing, variant, source, ld, sliver, depth):
@@ -190,7 +190,7 @@ _copy_columns, _copy_rows = _packing(_copy_column), _packing(_copy_row)
 
 @njit(nogil=True, cache=True)
 def pack_edge(matrix, first, inner, outer, width, used, depth, packed, at):
-    """Pack a sliver of ``width``, of which ``used`` are in the matrix, and fill it with zeros."""
+    """Pack a sliver of ``width``, of which ``used`` are in the matrix, padded with zeros."""
     for k in range(depth):
         for i in range(used):
             packed[at + k * width + i] = matrix[first + i * inner + k * outer]
@@ -210,7 +210,7 @@ def _add_part(c, at, n, tile, mr, rows, columns):
 def pack_block(variant, a, n, mr, rows, columns, block):
     """Pack rows (first, end) and columns (first, count) of A into slivers of mr rows.
 
-    A few columns of all slivers at a time: each column lies on other pages.
+    It packs a few columns of all slivers at a time, because columns lie on different pages.
     """
     i0, i1 = rows
     k0, depth = columns
@@ -255,7 +255,7 @@ def _add_block(variant, c, n, tile_sizes, depth, rows, columns, packed):
             if not inside:
                 tile[:] = 0.0
                 where, ld = tile.ctypes.data, mr
-            # One call for both: its loop is long to compile.
+            # One call for both cases, because its loop takes long to compile.
             _add_tile(variant, sliver_a, sliver_b, where, ld, depth)
             if not inside:
                 _add_part(c, at, n, tile, mr, min(mr, i1 - i), min(nr, j1 - j))
@@ -268,7 +268,7 @@ def add_product(variant, matrices, n, block, sizes, packed, iterations):
     Args:
         variant: a :class:`kernels.products.variants.Variant`.
         matrices: A, B, C: float64 (n * n,), by columns.
-        n: their order.
+        n: the order of the matrices.
         block: first row, end, first column, end.
         sizes: mr, nr, mc, kc, nc.
         packed: float64: a block of A (mc * kc,), a panel of B (nc * kc,), a tile (mr * nr,).

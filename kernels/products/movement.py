@@ -1,13 +1,13 @@
 """Words that one product, or two fused ones, move between main memory and on-chip memory.
 
 Prajapati 2019, appendix D. A product R = A1 A2, of sizes (P0, P1) and (P1, P2), keeps a tile of one
-of its three matrices on chip while the others stream by. Two products fuse when the matrix T
+of its three matrices on chip while the others stream past. Two products fuse if the matrix T
 between them is made and used tile by tile and never written: (A1 A2) A3 fuses left, A1 (A2 A3)
-right. Each of the five is one :class:`Movement`: the kept matrix is divided into blocks of rows and
-of columns, each block of rows moves so many words and each block of columns so many, and some words
-move once. The closed forms take any real tile that fills the on-chip memory, as printed also one
-larger than the matrix, whose words may be fewer than none;
-:func:`whole_tiles` counts the words of tiles of whole numbers, clipped to the matrix.
+right. Each of the five cases is a :class:`Movement`: the kept matrix is divided into blocks of rows
+and of columns; each block of rows moves a fixed number of words, so does each block of columns, and
+some words move once. The closed forms allow any real tile that fills the on-chip memory; as
+printed, also one larger than the matrix, whose words may be negative. :func:`whole_tiles` counts
+the words of integer tiles, clipped to the matrix.
 
 Capacities are numbers, not bytes. Imports no Numba.
 """
@@ -22,7 +22,7 @@ LEFT, RIGHT = "left", "right"
 PRINTED, CORRECTED, TILES = "printed", "corrected", "tiles"
 FORMS = (CORRECTED, PRINTED, TILES)
 KEPT_SHARE = 0.7
-"""The part of the on-chip memory that a whole tile may fill; the rest is room for what streams by
+"""The share of the on-chip memory that a whole tile may fill; the rest is for streams
 (benchmarks/products_cachegrind.py)."""
 
 
@@ -38,14 +38,14 @@ class Movement:
     once: int
 
     def of_tile(self, tile_x: float, tile_y: float) -> float:
-        """The closed form for a tile of ``tile_x`` rows and ``tile_y`` columns, of any size: D.2,
+        """The closed form for a tile of ``tile_x`` rows and ``tile_y`` columns, real numbers: D.2,
         D.4, D.7 and D.11."""
         moved = self.per_rows * self.rows / tile_x + self.per_columns * self.columns / tile_y
         return moved + self.once
 
     def best_tile(self, on_chip: float, form: str = CORRECTED) -> tuple[float, float]:
-        """The real tile of ``on_chip`` numbers that moves the fewest words; as corrected no larger
-        than the matrix."""
+        """The real tile of ``on_chip`` numbers that moves the fewest words; in the form
+        ``corrected`` no larger than the matrix."""
         ratio = (self.per_rows * self.rows) / (self.per_columns * self.columns)
         tile_x = math.sqrt(on_chip * ratio)
         if form == PRINTED:
@@ -58,16 +58,16 @@ class Movement:
         return self.of_tile(*self.best_tile(on_chip, form))
 
     def counted(self, tile_x: int, tile_y: int) -> int:
-        """The words of whole tiles, those at the edges clipped."""
+        """The words of whole tiles, clipped at the edges."""
         row_blocks, column_blocks = -(-self.rows // tile_x), -(-self.columns // tile_y)
         return self.per_rows * row_blocks + self.per_columns * column_blocks + self.once
 
 
 def product(p0: int, p1: int, p2: int, kept: str = OUTPUT) -> Movement:
-    """One product, of which ``kept`` stays on chip.
+    """The movement of one product, which keeps ``kept`` on chip.
 
-    The other matrices are read once for each block that they meet. Of the output each block but the
-    first is read before it is added to.
+    The other matrices are read once for each block that uses them. A streaming output is also read
+    before each addition, except the first.
     """
     if kept == OUTPUT:
         return Movement(p0, p2, p1 * p2, p0 * p1, p0 * p2)
@@ -77,7 +77,7 @@ def product(p0: int, p1: int, p2: int, kept: str = OUTPUT) -> Movement:
 
 
 def fused(p0: int, p1: int, p2: int, p3: int, side: str) -> Movement:
-    """Two products of matrices (P0, P1), (P1, P2), (P2, P3), the inner one's result on chip."""
+    """The movement of two fused products of (P0, P1), (P1, P2), (P2, P3), inner result on chip."""
     if side == LEFT:
         return Movement(p0, p2, p2 * (p1 + p3), p0 * (p1 + 2 * p3), -p0 * p3)
     return Movement(p1, p3, p3 * (p2 + 2 * p0), p1 * (p2 + p0), -p0 * p3)
@@ -97,7 +97,7 @@ def printed_right_tile(p0: int, p1: int, on_chip: float) -> tuple[float, float]:
 
 
 def kept_numbers(on_chip: int) -> int:
-    """The numbers of the largest whole tile, where ``on_chip`` numbers fit on chip."""
+    """The size of the largest whole tile, if ``on_chip`` numbers fit on chip."""
     return max(int(on_chip * KEPT_SHARE), 1)
 
 
@@ -107,7 +107,7 @@ def whole_tiles(
     """The whole tile of at most ``kept`` numbers that moves the fewest words.
 
     Returns:
-        Its rows and columns, and the words of all blocks.
+        The rows and columns of the tile, and the words of all blocks.
     """
     best_x, best_y, best = 1, 1, per_rows * rows + per_columns * columns
     row_blocks = 1

@@ -1,7 +1,7 @@
 """Checks of a matrix product, C = C + A B, by products with vectors of signs (Freivalds 1977).
 
-A wrong number of C is missed by one vector of random signs at most every second time. It costs as
-many operations as C has numbers.
+One vector of random signs misses a wrong number of C with a probability of at most 1/2. Its
+operations are proportional to the numbers of C.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ PROBES = 4
 
 
 class Probes:
-    """What a block of C must be after any number of products that are added to it.
+    """The expected products of a block of C with sign vectors, after any number of additions.
 
-    ``a``: (rows, n), ``b``: (n, columns), ``c``: (rows, columns), the block as it is before.
-    ``first_row`` and ``first_column`` say where it begins in C.
+    ``a``: (rows, n), ``b``: (n, columns), ``c``: (rows, columns), the initial block.
+    ``first_row`` and ``first_column``: its begin in C.
     """
 
     def __init__(
@@ -36,15 +36,15 @@ class Probes:
         self._before, self._size_before = c @ self._signs, np.abs(c).sum(axis=1)
 
     def check(self, c: np.ndarray, runs: int) -> None:
-        """Compare the block times the vectors with those of C + runs A B, by NumPy.
+        """Compare the block times the vectors with C + runs A B times the vectors, by NumPy.
 
         Raises:
-            ResultError: with the row that is off most.
+            ResultError: names the row with the largest error.
         """
         right = self._before + runs * (self._a @ (self._b @ self._signs))
         error = np.abs(c @ self._signs - right)
         size = self._size_before + runs * (np.abs(self._a) @ np.abs(self._b).sum(axis=1))
-        # Every addition rounds once: those of the product, and those of the runs.
+        # Every addition rounds once, in the product and in the runs.
         allowed = (self._a.shape[1] + runs) * np.finfo(c.dtype).eps * size
         if not (error <= allowed[:, None]).all():
             row = int(np.argmax(np.nan_to_num(error, nan=np.inf).max(axis=1) - allowed))

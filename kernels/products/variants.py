@@ -1,6 +1,6 @@
 """The variants of the matrix product: register tile, unrolling, and blocks for the caches.
 
-Imports no Numba, so that a plan can list and count them.
+Imports no Numba, so that a plan can list variants and count their operations.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pydantic import Field, model_validator
 from kernels.kernel import ParameterError, Params
 
 NARROWEST = 4
-"""Numbers in the narrowest vector that a tile's rows may be divided into: 256 bits."""
+"""The numbers in the narrowest vector for the rows of a tile: 256 bits."""
 MOST_STEPS = 4096
-"""Multiply-adds of numbers in one pass of the inner loop, so that a variant compiles in seconds."""
+"""The most multiply-adds in one pass of the inner loop, so that a variant compiles in seconds."""
 
 
 class Variant(Params):
@@ -52,7 +52,7 @@ class Variant(Params):
         return self
 
     def name(self) -> str:
-        """Everything that the compiled loops depend on, as one word."""
+        """One word for all parameters that the compiled loops depend on."""
         return f"{self.mr}x{self.nr}x{self.unroll}"
 
 
@@ -65,7 +65,7 @@ def _must_divide(name: str, value: int, by: int, words: str) -> None:
 
 @dataclass(frozen=True)
 class Block:
-    """One thread's rows and columns of C: first and end."""
+    """The rows and columns of C of one thread: first and end."""
 
     row: int
     last_row: int
@@ -74,19 +74,19 @@ class Block:
 
     @property
     def rows(self) -> int:
-        """How many rows."""
+        """The number of rows."""
         return self.last_row - self.row
 
     @property
     def columns(self) -> int:
-        """How many columns."""
+        """The number of columns."""
         return self.last_column - self.column
 
 
 def blocks(n: int, threads: int, variant: Variant) -> list[Block]:
-    """C of order n divided among threads at tiles' edges: as near to squares as their number lets.
+    """The blocks of C, of order n, for the threads: whole tiles, as square as possible.
 
-    A thread packs its own rows of A and columns of B, and near a square these are fewest.
+    Each thread packs the rows of A and columns of B of its block; they are fewest for a square.
     """
     down = next(d for d in range(isqrt(threads), 0, -1) if threads % d == 0)
     rows = _cuts(n, variant.mr, down)
