@@ -1,21 +1,21 @@
-"""Operations, bytes, barriers and launches of one iteration, of the loops as they run.
+"""Operations, bytes, barriers and launches of one iteration, as the loops execute them.
 
-- Additions and multiplications (``sp_add``, ``sp_mul``, ``dp_add``, ``dp_mul``) of every point, a
-  subtraction as an addition; of a cell of ``sw`` its additions and maxima (``int_add``,
-  ``int_max``), the maximum that finds the table's greatest value included.
-- ``dram``: what moves between memory and the store that a tile works in. Every tile, clipped at the
-  borders, reads the points that it needs and does not compute itself, and writes those that others
-  need or that are of the last step (Prajapati 2019, section A.4.1). Along further axes a tile's
-  neighbours in the same prism use what is in the store already (A.14, A.25), which must hold it.
-  Fixed values outside the grid are not counted.
-- ``l1``: what moves between that store and registers: for a point its inputs and its result, for a
-  cell of ``sw`` three neighbours, two letters, the greatest value so far, and two results. The
-  borders of its tiles are not counted.
-- ``barrier``: rows of a tile that must follow each other, and two for the tile's transfers (A.9,
+- Additions and multiplications (``sp_add``, ``sp_mul``, ``dp_add``, ``dp_mul``) of every point; a
+  subtraction counts as an addition. For a cell of ``sw``, additions and maxima (``int_add``,
+  ``int_max``), including the maximum that finds the table's greatest value.
+- ``dram``: bytes between memory and a tile's store. Every tile, clipped at the borders, reads the
+  points that it needs and does not compute, and writes the points that other tiles need or that
+  belong to the last step (Prajapati 2019, section A.4.1). Along further axes, neighbouring tiles in
+  the same prism use the data in the store (A.14, A.25), which must be large enough. Fixed values
+  outside the grid are not counted.
+- ``l1``: bytes between the store and registers: for a point its inputs and its result; for a cell
+  of ``sw`` three neighbours, two letters, the greatest value so far, and two results. The borders
+  of its tiles are not counted.
+- ``barrier``: rows of a tile, which must run in order, and two for the tile's transfers (A.9,
   A.10); in ``sw`` diagonals instead of rows.
 - ``launch``: wavefronts.
 
-Untiled is one tile a step, however many threads share it.
+An untiled stencil has one tile per step, for any number of threads.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from kernels.stencils.stencils import CELL_ADDITIONS, CELL_MAXIMA, SMITH_WATERMA
 ITEM_BYTES = {"single": 4, "double": 8}
 CELL_BYTES = 4
 CELL_WORDS = 8
-"""Numbers that a cell of ``sw`` moves between store and registers, in diagonals."""
+"""Numbers that a cell of ``sw`` moves between store and registers, computed in diagonals."""
 FEWEST_PERIODS = 3
-"""So many periods of wavefronts have all that differ."""
+"""The number of periods that contain all different wavefronts."""
 ROW_WORDS = 3
-"""And row by row, where the left neighbour stays in a register: above, letter, result."""
+"""The same, computed row by row: above, letter, result; the left neighbour is in a register."""
 
 
 @dataclass(frozen=True)
 class AlikeWavefronts:
-    """Wavefronts that differ only in their place: one of them, and how many there are. ``read``,
-    ``written``: the points, of the first axis, that its tiles read from outside and that they write
-    for others."""
+    """Wavefronts that differ only in position: one of them, and their number. ``read``,
+    ``written``: points of the first axis that its tiles read from outside, and that they write for
+    other tiles."""
 
     wavefront: Wavefront
     read: int
@@ -56,8 +56,8 @@ class AlikeWavefronts:
 
 @dataclass(frozen=True)
 class TileTotals:
-    """Sums over the tiles of a wavefront: ``words`` in and out of a tile's store, of the first
-    axis; ``rows`` that must follow each other; ``loops`` over rows of points; ``tiles``."""
+    """Sums over the tiles of a wavefront: ``words`` into and out of a tile's store, of the first
+    axis; ``rows``, which must run in order; ``loops`` over rows of points; ``tiles``."""
 
     words: int
     rows: int
@@ -66,13 +66,13 @@ class TileTotals:
 
 
 def wavefronts(params: StencilParams) -> Iterator[Wavefront]:
-    """The wavefronts of a stencil that is not ``sw``, whole tiles."""
+    """The wavefronts, of whole tiles, of a stencil other than ``sw``."""
     divide = DIVISIONS[params.tiling]
     return divide(params.size_1, params.steps, params.tile_1, params.tile_t)
 
 
 def inner_pieces(params: StencilParams, rows: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The pieces of the second and third axis, of those that there are: (pieces, rows) each."""
+    """The pieces of the second and third axis, if present: (pieces, rows) each."""
     inner = ((params.size_2, params.tile_2), (params.size_3, params.tile_3))
     return [pieces(size, tile or size + rows, rows) for size, tile in inner if size]
 
@@ -98,8 +98,8 @@ def count_stencil(params: StencilParams) -> dict[str, float]:
 
 
 def stencil_metrics(params: StencilParams) -> dict[str, float]:
-    """``tiles``; ``loops``: inner loops over a row of points; ``tile_bytes``: of a tile's store
-    (Prajapati 2019, A.20, and the same in one and three dimensions)."""
+    """``tiles``; ``loops``: inner loops over a row of points; ``tile_bytes``: size of a tile's
+    store (Prajapati 2019, A.20, and its equivalent in one and three dimensions)."""
     if params.stencil == SMITH_WATERMAN:
         across, up = _tiles_of_cells(params)
         counts = _count_cells(params)
@@ -120,9 +120,9 @@ def stencil_metrics(params: StencilParams) -> dict[str, float]:
     }
 
 
-@lru_cache(maxsize=1 << 14)  # a plan, a search and a prediction ask for the same variants
+@lru_cache(maxsize=1 << 14)  # a plan, a search and a prediction use the same variants
 def _totals(params: StencilParams) -> tuple[int, TileTotals]:
-    """The number of wavefronts, and the sums over all."""
+    """The number of wavefronts, and the sums over them."""
     distinct = alike_wavefronts(params)
     sums = np.zeros(4, np.int64)
     for alike in distinct:
@@ -132,18 +132,17 @@ def _totals(params: StencilParams) -> tuple[int, TileTotals]:
 
 
 def alike_wavefronts(params: StencilParams) -> list[AlikeWavefronts]:
-    """The wavefronts of a stencil that is not ``sw``, those that differ only in their place
-    together."""
+    """The wavefronts of a stencil other than ``sw``, grouped if they differ only in position."""
     return _alike_wavefronts(
         params.tiling, params.size_1, params.steps, params.tile_1, params.tile_t
     )
 
 
-@lru_cache(maxsize=4)  # variants that differ in the inner axes alone have the same
+@lru_cache(maxsize=4)  # variants that differ only in the inner axes have the same wavefronts
 def _alike_wavefronts(
     tiling: str, size: int, steps: int, tile_1: int, tile_t: int
 ) -> list[AlikeWavefronts]:
-    # Untiled and in hexagons, what is neither at the first steps nor at the last repeats itself.
+    # Untiled and in hexagons, wavefronts away from the first and the last steps are periodic.
     period = {"untiled": 1, "hexagonal": tile_t}.get(tiling)
     repeats = max((steps - FEWEST_PERIODS * period) // period, 0) if period else 0
     shown = steps - repeats * (period or 0)
@@ -198,7 +197,7 @@ def _totals_of(params: StencilParams, wavefront: Wavefront, words: int) -> TileT
 
 
 def _words_read(wavefront: Wavefront, size: int) -> int:
-    """Points that tiles read from outside, of the first axis."""
+    """The number of points of the first axis that tiles read from outside."""
     lows, highs, full = wavefront.lows, wavefront.highs, wavefront.lengths > 0
     none = np.zeros((len(lows), 1), np.int64)
     before = [np.concatenate([none, side[:, :-1]], axis=1) for side in (lows, highs)]
@@ -208,11 +207,11 @@ def _words_read(wavefront: Wavefront, size: int) -> int:
 
 
 def _words_written(wavefront: Wavefront, last: np.ndarray, size: int) -> int:
-    """Points that tiles write for others, of the first axis."""
+    """The number of points of the first axis that tiles write for others."""
     lows, highs = wavefront.lows, wavefront.highs
     none = np.zeros((len(lows), 1), np.int64)
     after_low, after_high = (np.concatenate([side[:, 1:], none], axis=1) for side in (lows, highs))
-    # Points that only the tile's own next row needs stay in its store.
+    # Points that only the next row of the same tile needs stay in its store.
     kept_low = np.where(after_low > 0, after_low + 1, 0)
     kept_high = np.where(after_high < size, after_high - 1, size)
     kept_high = np.where((after_high > after_low) & ~last, kept_high, kept_low)
@@ -222,12 +221,12 @@ def _words_written(wavefront: Wavefront, last: np.ndarray, size: int) -> int:
 def shared_points(
     low: np.ndarray, high: np.ndarray, other_low: np.ndarray, other_high: np.ndarray
 ) -> np.ndarray:
-    """How many points two ranges share."""
+    """The number of points in both ranges."""
     return np.asarray(np.maximum(np.minimum(high, other_high) - np.maximum(low, other_low), 0))
 
 
 def _tiles_of_cells(params: StencilParams) -> tuple[int, int]:
-    """Tiles of ``sw`` along i and along t."""
+    """The number of tiles of ``sw`` along i and along t."""
     if not params.size_1 or not params.steps:
         return 0, 0
     if params.tiling == "untiled":

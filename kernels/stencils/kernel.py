@@ -1,7 +1,7 @@
 """The kernel ``stencil``: a stencil over time on the host, in tiles of space and time.
 
 All variants of a problem compute the same bits. See :mod:`kernels.stencils.shapes` for the tiles,
-:mod:`kernels.stencils.counts` for what is counted.
+:mod:`kernels.stencils.counts` for the operation counts.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from kernels.stencils.stencils import SMITH_WATERMAN, STENCILS, next_step
 
 CACHE_LINE_BYTES = 64
 PROBE = 4
-"""Points of the checked region along each axis."""
+"""The size of the checked region along each axis, in points."""
 LETTERS = 4
 APART = 32
-"""Numbers between what two threads write, so that they do not share a cache line."""
+"""Padding, in numbers, between the values that two threads write, to avoid shared cache lines."""
 
 
 class PreparedStencil:
-    """Two grids and the tiles. An iteration goes on from where the last one ended."""
+    """Two grids and the tiles. An iteration continues the previous one."""
 
     def __init__(self, params: StencilParams, seed: int = 0) -> None:
-        """Values in [0, 1), the same for the same arguments. Runs one iteration, so that nothing is
-        compiled while the kernel is measured.
+        """Fill the grids with values in [0, 1), the same for the same arguments. Run one iteration,
+        so that nothing is compiled while the kernel is measured.
 
         Raises:
             kernels.kernel.KernelError: there is too little memory.
@@ -59,15 +59,15 @@ class PreparedStencil:
 
     @property
     def grid(self) -> np.ndarray:
-        """The values now, with their fixed border: a view of shape (size + 2 of each axis)."""
+        """The current values, with their fixed border: a view of shape (size + 2 for each axis)."""
         return np.asarray(self._grids()[self._parity])
 
     def _grids(self) -> np.ndarray:
-        """The values of the last step and of the one before, at their places."""
+        """Both grids, with the last step and the step before it, without padding."""
         return self._flat.reshape(2, *self._shape)[..., : self._params.sizes[-1] + 2]
 
     def run(self, iterations: int) -> None:
-        """All steps, ``iterations`` times."""
+        """Run all steps, ``iterations`` times."""
         with self._threads.awake():
             for _ in range(iterations):
                 for wavefront in self._wavefronts:
@@ -91,8 +91,8 @@ class PreparedStencil:
         return count_stencil(self._params)
 
     def check(self) -> None:
-        """Run once more, and compare a region with the plain loop on what it depends on, and its
-        last step with NumPy."""
+        """Run once more, and compare a region with the plain loop over the values that it depends
+        on, and its last step with NumPy."""
         params = self._params
         box = [probed(size, self._probes) for size in params.sizes]
         wide = [
@@ -120,21 +120,21 @@ class PreparedStencil:
 
 
 def probed(size: int, random: np.random.Generator) -> tuple[int, int]:
-    """The first point of a checked region along an axis, and the one after its last."""
+    """The first point of a random checked region along an axis, and the point after its last."""
     low = int(random.integers(max(size - PROBE, 0) + 1))
     return low, min(low + PROBE, size)
 
 
 def padded(numbers: int, item_bytes: int) -> int:
-    """The numbers in memory of a row of ``numbers``: whole cache lines, so that rows begin alike,
-    and an odd number of them, so that neighbouring rows do not share a cache's sets."""
+    """The length in memory of a row of ``numbers``: whole cache lines, so that all rows have the
+    same alignment; an odd number of lines, so that neighbouring rows use different cache sets."""
     lines = -(-numbers * item_bytes // CACHE_LINE_BYTES) | 1
     return lines * CACHE_LINE_BYTES // item_bytes
 
 
 def plain_steps(stencil: str, grids: np.ndarray, steps: int) -> np.ndarray:
-    """Step after step without tiles: ``grids`` (2, ...), both alike; the last step's, with its
-    border."""
+    """Run steps without tiles from two equal ``grids``, (2, ...), and return the grid of the last
+    step, with its border."""
     from kernels.stencils.loops import RUN_TILES  # noqa: PLC0415  (a plan must not import it)
 
     flat, shape = grids.reshape(-1), grids.shape[1:]
@@ -151,7 +151,7 @@ def plain_steps(stencil: str, grids: np.ndarray, steps: int) -> np.ndarray:
 
 
 def _shared_out(wavefront: Wavefront, threads: int) -> Wavefront:
-    """A step of the whole grid in as many tiles as threads."""
+    """A step of the whole grid, divided into a tile for each thread."""
     size = int(wavefront.highs[0, 0])
     cuts = np.linspace(0, size, min(threads, size) + 1).astype(np.int64)[:, None]
     steps = np.repeat(wavefront.steps, len(cuts) - 1, axis=0)
@@ -159,10 +159,10 @@ def _shared_out(wavefront: Wavefront, threads: int) -> Wavefront:
 
 
 class PreparedTable:
-    """Two sequences of letters, and the borders of the table's tiles."""
+    """Two sequences of letters, and the borders of the tiles of the table."""
 
     def __init__(self, params: StencilParams, seed: int = 0) -> None:
-        """Letters drawn at random, the same for the same arguments. Runs one iteration."""
+        """Draw random letters, the same for the same arguments, and run one iteration."""
         rng = np.random.default_rng(seed)
         sequences = (rng.integers(0, LETTERS, n, np.int32) for n in (params.size_1, params.steps))
         self._params = params
@@ -171,7 +171,7 @@ class PreparedTable:
         self.run(1)
 
     def run(self, iterations: int) -> None:
-        """The whole table, ``iterations`` times."""
+        """Compute the whole table, ``iterations`` times."""
         with self._threads.awake():
             for _ in range(iterations):
                 self.result = align(self._first, self._second, self._params, self._threads)
@@ -181,7 +181,7 @@ class PreparedTable:
         return count_stencil(self._params)
 
     def check(self) -> None:
-        """Compare with the plain loop by rows."""
+        """Compare the table with the plain loop by rows."""
         from kernels.stencils.smith_waterman import run_rows  # noqa: PLC0415
 
         row = np.zeros(len(self._first), np.int32)
@@ -194,14 +194,14 @@ class PreparedTable:
             raise ResultError("sw: another result than row by row")
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
 
 def align(
     first: np.ndarray, second: np.ndarray, params: StencilParams, threads: WorkerThreads
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """The last row of the table (len(first),), its last column (len(second),), both int32, and its
-    greatest value. ``first``, ``second``: int32, of any length; of ``params`` the tiling counts."""
+    greatest value. ``first``, ``second``: int32, of any length; ``params`` only sets the tiling."""
     from kernels.stencils.smith_waterman import run_rows, run_tiles  # noqa: PLC0415
 
     size, steps = len(first), len(second)
@@ -228,7 +228,7 @@ def align(
 
 
 def _prepare(params: StencilParams, team: Team) -> Prepared:
-    """Raises :class:`kernels.kernel.KernelError` where it cannot be compiled, or memory lacks."""
+    """Raises :class:`kernels.kernel.KernelError` if compilation fails, or memory is too small."""
     try:
         import kernels.stencils.loops  # noqa: F401, PLC0415  (a plan must not import Numba)
     except (ImportError, RuntimeError) as error:

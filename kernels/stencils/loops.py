@@ -1,13 +1,14 @@
 """The compiled loops over the rows of tiles.
 
-Two grids hold all values: those of step t are in grid t modulo 2, with a border of fixed values
-around them. A point overwrites the value of two steps before, which only its own inputs have used,
-so that tiles of any order that respects the inputs can run in these grids. The same loop over a row
-serves every tiling, without flags that allow other roundings, so that all give the same bits.
+Two grids hold all values: the values of step t are in grid t modulo 2, with a border of fixed
+values around them. A point overwrites the value of two steps before, which only the inputs of the
+point have used, so tiles can run in these grids in any order that respects the inputs. The same
+loop over a row serves every tiling, without flags that allow different rounding, so that all give
+the same bits.
 
-The grids are one array, and rows are places in it: slices take longer than a short row. A row is
-computed in vectors of the host's width, which are emitted here: left to itself the compiler takes
-256 bits on processors that have 512. A stencil is to the compiler a type, see
+The grids are one array, and rows are positions in it: slices take longer than a short row. A row is
+computed in vectors of the host's width, which are emitted here, because the compiler prefers 256
+bits on processors that have 512. The compiler sees a stencil as a type:
 :mod:`kernels.host.static_type`.
 """
 
@@ -32,8 +33,8 @@ from kernels.stencils.stencils import Stencil
 static(Stencil)
 
 AHEAD_BYTES = 4096
-"""How far ahead a row that comes from memory is prefetched: the processor's own prefetching ends
-with each page of 4 KiB."""
+"""The prefetch distance in a row that comes from memory: the processor's prefetcher stops at the
+end of each page of 4 KiB."""
 
 
 def _j1d(o: Vectors, c: Any, w: Any, e: Any) -> Any:
@@ -77,7 +78,7 @@ def _six(o: Vectors, w: Any, e: Any, n: Any, s: Any, f: Any, b: Any) -> Any:
 
 
 def _along_axes(sides: tuple[Any, ...]) -> list[tuple[Any, Any]]:
-    """Pairs of neighbours, the first axis first."""
+    """The pairs of neighbours, the first axis first."""
     return [sides[place : place + 2] for place in range(len(sides) - 2, -1, -2)]
 
 
@@ -91,20 +92,20 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "h3d": _heat,
     "l3d": _l3d,
 }
-"""Stencil -> what it computes from a point and its neighbours along the last axis, the one before
-it and so on (:data:`kernels.stencils.stencils.STENCILS`), by operations that are emitted."""
+"""Stencil -> a function that emits its formula for a point and its neighbours along the last axis,
+the axis before it and so on (:data:`kernels.stencils.stencils.STENCILS`)."""
 
 
 @intrinsic
 def _row(typing, stencil, grids, out, middle, beside, count, streams):
-    """Compute ``count`` points of a row of the flat ``grids``: ``out`` is the place of the first
-    result, ``middle`` that of its western neighbour at the step before, and ``beside`` those of its
-    neighbours in the rows beside.
+    """Compute ``count`` points of a row of the flat ``grids``. ``out``: the position of the first
+    result; ``middle``: of its western neighbour at the previous step; ``beside``: of its neighbours
+    in adjacent rows.
 
-    In vectors of the host's width: a first one, then those that begin at a multiple of the width,
-    then one that ends with the row. They overlap, and give the points in two of them the same
-    values, because no point of a row reads what the row writes. A row shorter than a vector goes in
-    shorter ones, or point by point. ``streams``: the row comes from memory, and is prefetched.
+    It uses vectors of the host's width: a first one, then vectors that begin at a multiple of the
+    width, then one that ends with the row. They overlap; a point in two of them gets the same value
+    twice, because no point of a row reads results of the row. A row shorter than a vector uses
+    shorter ones, or single points. ``streams``: the row comes from memory, and is prefetched.
     """
     formula, neighbours = FORMULAS[stencil.value.code], len(beside)
 
@@ -116,13 +117,13 @@ def _row(typing, stencil, grids, out, middle, beside, count, streams):
         west_to_east = [builder.add(middle, ir.Constant(INDEX, shift)) for shift in (1, 0, 2)]
 
         def compute(o: Vectors, data: Any, at: Any) -> None:
-            """The vector of the points from ``at`` on."""
+            """Emit the vector of the points from ``at`` on."""
             values = [o.load(data, builder.add(place, at)) for place in (*west_to_east, *sides)]
             o.store(formula(o, *values), data, builder.add(out, at))
 
         def vectors(o: Vectors, data: Any, begin: Any, end: Any, ahead: int = 0) -> Any:
-            """As many vectors as lie between ``begin`` and ``end``; where the next would begin.
-            ``ahead``: prefetch the points so far ahead."""
+            """Emit the whole vectors between ``begin`` and ``end``, and return the begin of the
+            next. ``ahead``: prefetch distance in points; 0 for none."""
             none = builder.icmp_unsigned("<=", end, begin)
             points = builder.select(none, ir.Constant(INDEX, 0), builder.sub(end, begin))
             width = ir.Constant(INDEX, o.lanes)
@@ -138,7 +139,7 @@ def _row(typing, stencil, grids, out, middle, beside, count, streams):
             return builder.add(begin, builder.mul(number, width))
 
         def row(lanes: int, *narrower: int) -> None:
-            """The row in vectors of ``lanes``, or of fewer where it is shorter than one."""
+            """Emit the row in vectors of ``lanes``, or of ``narrower`` if it is shorter."""
             o, width = Vectors(context, builder, bits, lanes), ir.Constant(INDEX, lanes)
             data = o.data(signature.args[1], array)
             if not narrower:
@@ -167,7 +168,7 @@ def _row(typing, stencil, grids, out, middle, beside, count, streams):
 @njit(nogil=True, cache=True)
 def run_tiles_1d(stencil, grids, shape, parity, steps, lows, highs):
     """Run tiles of a wavefront. ``grids``: flat; ``shape``: of one grid with its border;
-    ``parity``: step 0 is in this grid; the rest as in :class:`kernels.stencils.shapes.Wavefront`.
+    ``parity``: the grid of step 0; the others as in :class:`kernels.stencils.shapes.Wavefront`.
     """
     size = shape[0]
     streams = steps.shape[1] == 1  # a tile of one step is the whole grid
@@ -192,7 +193,7 @@ def run_tiles_1d(stencil, grids, shape, parity, steps, lows, highs):
 @njit(nogil=True, cache=True)
 def run_tiles_2d(stencil, grids, shape, parity, steps, lows, highs, first_2, last_2):
     """As :func:`run_tiles_1d`. ``first_2``, ``last_2``: the points of each piece of the second axis
-    at each row, (pieces, rows), as :func:`kernels.stencils.shapes.pieces` gives them."""
+    at each row, (pieces, rows), from :func:`kernels.stencils.shapes.pieces`."""
     size, line = shape[0] * shape[1], shape[1]
     streams = steps.shape[1] == 1  # a tile of one step is the whole grid
     for tile in range(steps.shape[0]):
@@ -219,7 +220,7 @@ def run_tiles_2d(stencil, grids, shape, parity, steps, lows, highs, first_2, las
 def run_tiles_3d(
     stencil, grids, shape, parity, steps, lows, highs, first_2, last_2, first_3, last_3
 ):
-    """As :func:`run_tiles_2d`, with pieces of the third axis, too."""
+    """As :func:`run_tiles_2d`, also with pieces of the third axis."""
     plane, line = shape[1] * shape[2], shape[2]
     size = shape[0] * plane
     streams = steps.shape[1] == 1  # a tile of one step is the whole grid
@@ -251,4 +252,4 @@ def run_tiles_3d(
 
 
 RUN_TILES: dict[int, Any] = {1: run_tiles_1d, 2: run_tiles_2d, 3: run_tiles_3d}
-"""Dimensions of space -> the loop over tiles."""
+"""Number of space dimensions -> the loop over tiles."""

@@ -1,4 +1,4 @@
-"""The parameters of the kernel ``stencil``: what is computed, and the variant."""
+"""The parameters of the kernel ``stencil``: the problem and the variant."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TILINGS = {
     "j1d": ("untiled", "hexagonal", "skewed"),
     SMITH_WATERMAN: ("untiled", "orthogonal"),
 }
-"""The tilings of a stencil; any other has the first two."""
+"""Stencil -> its tilings; stencils that are not listed have the first two of ``j1d``."""
 OF_TILES = ("tile_t", "tile_1", "tile_2", "tile_3", "subtile")
 
 
@@ -35,17 +35,17 @@ def check_hexagon(tile_t: int) -> None:
 
 
 def axes_of(stencil: str) -> int:
-    """Axes of space of a stencil, or of Smith-Waterman's recurrence."""
+    """The number of space axes of a stencil, or of Smith-Waterman's recurrence."""
     return 1 if stencil == SMITH_WATERMAN else STENCILS[stencil].dimensions
 
 
 def check_axes(params: Params, stencil: str) -> None:
-    """Refuse sizes and tiles that do not fit the axes of a stencil. ``params``: with those of
-    :data:`AXES` and of their tiles that its kernel has.
+    """Refuse sizes and tiles that do not fit the axes of a stencil. ``params`` may lack some of
+    :data:`AXES` and of their tiles.
 
     Raises:
-        ParameterError: an axis has no size, is not one of the stencil's, or there are too many
-            points.
+        ParameterError: an axis of the stencil has no size, another axis has a size or tile, or
+            there are too many points.
     """
     there, points = axes_of(stencil), 1
     for number, name in enumerate(AXES):
@@ -69,7 +69,7 @@ def check_axes(params: Params, stencil: str) -> None:
 
 
 class StencilParams(Params):
-    """A stencil over time, and how it is tiled."""
+    """A stencil over time, and its tiling."""
 
     stencil: Literal["j1d", "j2d", "h2d", "l2d", "g2d", "j3d", "h3d", "l3d", "sw"]
     """sw: Smith-Waterman's recurrence, in 32-bit integers"""
@@ -101,12 +101,12 @@ class StencilParams(Params):
 
     @property
     def dimensions(self) -> int:
-        """Axes of space."""
+        """The number of space axes."""
         return axes_of(self.stencil)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Points of each axis that there is."""
+        """The points of each axis of the stencil."""
         return tuple(getattr(self, name) for name in AXES[: self.dimensions])
 
     @model_validator(mode="after")

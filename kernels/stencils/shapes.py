@@ -1,12 +1,12 @@
-"""How time and the first axis of space are divided into tiles, and in which order these run.
+"""The tiles of time and the first axis of space, and the order in which they run.
 
-Steps count from 1 to T, points from 0 to S - 1. A point at a step needs points at the step before,
-at most one away. A wavefront is a set of tiles that do not depend on each other.
+Steps count from 1 to T, points from 0 to S - 1. A point at a step needs points of the previous
+step, at a distance of at most one. A wavefront is a set of tiles that do not depend on each other.
 
 A hexagon (Prajapati 2019, section A.4.1; Grosser et al. 2014) has rows of tile_1, tile_1 + 2, ...,
-tile_1 + tile_t - 2 points and then the same downwards. Hexagons of two colours alternate: those of
-the second are half a tile later. In a row of the same colour they are 2 tile_1 + tile_t - 2 apart.
-A skewed tile (section B.4.2) is a rectangle of (i + t, t).
+tile_1 + tile_t - 2 points, and then the same in reverse order. Hexagons of two colours alternate:
+the second colour is half a tile later. In a row of one colour they are 2 tile_1 + tile_t - 2 apart.
+A skewed tile (section B.4.2) is a rectangle in (i + t, t).
 
 In further axes of space, a tile is a range of s + t (time skewing): :func:`pieces`.
 """
@@ -23,9 +23,9 @@ import numpy as np
 class Wavefront:
     """Tiles that do not depend on each other.
 
-    ``steps``: (tiles, rows), int64, the step of each row of a tile, one after another; ``lows``,
-    ``highs``: the row's points, ``lows`` included and ``highs`` not. A row without points has equal
-    ones.
+    ``steps``: (tiles, rows), int64, the step of each row of a tile, in order; ``lows``, ``highs``:
+    the points of the row, from ``lows`` up to, not including, ``highs``; equal in a row without
+    points.
     """
 
     steps: np.ndarray
@@ -34,7 +34,7 @@ class Wavefront:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Points of each row."""
+        """The number of points of each row."""
         return np.asarray(self.highs - self.lows)
 
 
@@ -43,7 +43,7 @@ Divide = Callable[..., Iterator[Wavefront]]
 
 
 def untiled(size: int, steps: int, tile_1: int = 0, tile_t: int = 0) -> Iterator[Wavefront]:
-    """One step after the other, each one tile of the whole grid."""
+    """The steps in order, each as one tile of the whole grid."""
     del tile_1, tile_t
     for step in range(1, steps + 1):
         yield _clipped(np.array([[step]]), np.array([[0]]), np.array([[size]]), size, steps)
@@ -51,8 +51,8 @@ def untiled(size: int, steps: int, tile_1: int = 0, tile_t: int = 0) -> Iterator
 
 @dataclass(frozen=True)
 class HexagonRow:
-    """A wavefront of ``tiles`` hexagons, which may reach beyond the grid: the ``first`` step of
-    each, and the point ``base`` at which the first row of the first one begins. The others are
+    """A wavefront of ``tiles`` hexagons, which may extend beyond the grid: their ``first`` step,
+    and ``base``, the first point of the first row of the first hexagon. Neighbours are
     2 tile_1 + tile_t - 2 points apart."""
 
     first: int
@@ -61,9 +61,9 @@ class HexagonRow:
 
 
 def hexagon_rows(size: int, steps: int, tile_1: int, tile_t: int) -> Iterator[HexagonRow]:
-    """Rows of hexagons, the two colours in turn. ``tile_t`` is even.
+    """The rows of hexagons; the two colours alternate. ``tile_t`` is even.
 
-    There are 2 ceil(T / tile_t) of them, and one more unless 0 < T mod tile_t <= tile_t / 2 (A.3).
+    There are 2 ceil(T / tile_t) rows, plus one unless 0 < T mod tile_t <= tile_t / 2 (A.3).
     """
     half = tile_t // 2
     pitch = 2 * tile_1 + tile_t - 2
@@ -77,7 +77,7 @@ def hexagon_rows(size: int, steps: int, tile_1: int, tile_t: int) -> Iterator[He
 
 
 def hexagonal(size: int, steps: int, tile_1: int, tile_t: int) -> Iterator[Wavefront]:
-    """The wavefronts of :func:`hexagon_rows`, clipped."""
+    """The wavefronts of :func:`hexagon_rows`, clipped to the grid."""
     row = np.arange(tile_t)
     out = np.minimum(row, row[::-1])
     pitch = 2 * tile_1 + tile_t - 2
@@ -88,7 +88,7 @@ def hexagonal(size: int, steps: int, tile_1: int, tile_t: int) -> Iterator[Wavef
 
 
 def skewed(size: int, steps: int, tile_1: int, tile_t: int) -> Iterator[Wavefront]:
-    """Parallelograms, along the diagonals from the first."""
+    """The wavefronts of skewed tiles: diagonals of parallelograms, in order."""
     across, up = -(-(size + steps - 1) // tile_1), -(-steps // tile_t)
     for wavefront in range(across + up - 1):
         later = np.arange(max(0, wavefront - across + 1), min(up, wavefront + 1))[:, None]
@@ -102,7 +102,7 @@ def skewed(size: int, steps: int, tile_1: int, tile_t: int) -> Iterator[Wavefron
 def _clipped(
     step: np.ndarray, low: np.ndarray, high: np.ndarray, size: int, steps: int
 ) -> Wavefront:
-    """The rows within the grid; rows of steps outside 1 to T have no points."""
+    """The rows clipped to the grid; rows of steps outside 1 to T have no points."""
     inside = (step >= 1) & (step <= steps)
     lows = np.clip(low, 0, size)
     highs = np.where(inside, np.clip(high, 0, size), lows)
@@ -112,8 +112,8 @@ def _clipped(
 
 
 def subdivided(wavefront: Wavefront, subtile: int) -> Wavefront:
-    """Skewed tiles cut into subtiles of ``subtile`` points of i + t: each runs through all steps of
-    the tile before the next one begins."""
+    """Skewed tiles divided into subtiles of ``subtile`` points in i + t: each runs through all
+    steps of the tile before the next one begins."""
     first = wavefront.steps[:, :1]
     skew = wavefront.steps - first
     widest = int((wavefront.highs + skew).max() - (wavefront.lows + skew).min())
@@ -128,8 +128,8 @@ def subdivided(wavefront: Wavefront, subtile: int) -> Wavefront:
 
 
 def pieces(size: int, tile: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """An inner axis of ``size`` points in ranges of s + row of ``tile`` points: the first point and
-    the one after the last of each piece at each row, (pieces, rows), clipped."""
+    """An inner axis of ``size`` points, divided into ranges of ``tile`` points in s + row: the
+    first point and the point after the last, for each piece and row, (pieces, rows), clipped."""
     count = -(-(size + rows - 1) // tile)
     left = np.arange(count)[:, None] * tile - np.arange(rows)
     lows = np.clip(left, 0, size)

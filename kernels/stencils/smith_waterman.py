@@ -2,11 +2,11 @@
 
 H[t, i] = max(0, H[t-1, i-1] + score, H[t-1, i] + GAP, H[t, i-1] + GAP), zero for t or i of 0, in
 int32 (Prajapati 2019, section B.3.1). A tile needs the row above it, the column to its left and the
-value at the corner between them, and leaves its last row and column in their places.
+value at the corner between them, and overwrites them with its last row and column.
 
 Within a tile, ``subtile`` rows are computed together, along the diagonals: the values of a diagonal
-do not depend on each other. The three last diagonals lie in ``work``, each with the row above at
-its place 0.
+do not depend on each other. ``work`` holds the last three diagonals, each with the value from the
+row above at index 0.
 """
 
 # mypy: disable-error-code="no-untyped-def,call-overload"
@@ -24,8 +24,8 @@ _MATCH, _MISMATCH, _GAP, _ZERO = (np.int32(score) for score in (MATCH, MISMATCH,
 
 @njit(nogil=True, cache=True)
 def run_rows(first, second, row, column):
-    """The whole table, row by row: a plain loop. ``first``, ``second``: the sequences; ``row``,
-    ``column``: as for :func:`run_tiles`.
+    """Compute the whole table, row by row, in a plain loop. ``first``, ``second``: the sequences;
+    ``row``, ``column``: as in :func:`run_tiles`.
 
     Returns the greatest value.
     """
@@ -48,17 +48,17 @@ def run_rows(first, second, row, column):
 
 @njit(nogil=True, cache=True)
 def run_tiles(backwards, second, row, column, corners, tiles, wavefront, work, best):
-    """Compute tiles of a wavefront: the rows of tiles from the first to the one after the last.
+    """Compute the tiles of a wavefront in a range of rows of tiles.
 
     Args:
         backwards: the sequence along i, from its end; int32 (S,).
         second: the sequence along t; int32 (T,).
-        row: H of the row above each column of tiles; becomes that of their last rows; int32 (S,).
-        column: H of the column to the left of each row of tiles; becomes that of their last
+        row: H of the row above each column of tiles; overwritten with their last rows; int32 (S,).
+        column: H of the column to the left of each row of tiles; overwritten with their last
             columns; int32 (T,).
         corners: H above and to the left of the next tile of each row of tiles; int32 (rows,).
         tiles: points of a tile along i and along t, and rows that are computed together.
-        wavefront: its number, the first row of tiles, the one after the last.
+        wavefront: its number, the first row of tiles, and the row of tiles after the last.
         work: int32 (rows, 3 * (rows together + 1)), or wider.
         best: the greatest values so far; int32 (rows, rows together), or wider.
     """

@@ -1,10 +1,11 @@
-"""The stencils: what a point is computed from, and with which operations.
+"""The stencils: the inputs and the operations of a point.
 
-``j1d``, ``j2d`` and ``sw`` come from Prajapati 2019; it names the others and prints no formulas,
-so theirs are ours. All are of first order: a point at step t needs itself and its neighbours along
-each axis at step t - 1. Values that begin in [0, 1) stay in [0, 1] and do not fade to denormal
-numbers, which processors compute slowly. ``c`` is the point; ``w`` and ``e`` its neighbours along
-the last axis, ``n`` and ``s`` along the one before it, ``f`` and ``b`` along the first of three.
+``j1d``, ``j2d`` and ``sw`` come from Prajapati 2019; it names the others without formulas, so this
+project defines theirs. All are of first order: a point at step t needs itself and its neighbours
+along each axis at step t - 1. Values that start in [0, 1) stay in [0, 1] and do not decay to
+denormal numbers, which processors compute slowly. ``c`` is the point; ``w`` and ``e`` its
+neighbours along the last axis, ``n`` and ``s`` along the axis before it, ``f`` and ``b`` along the
+first of three.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Stencil:
-    """A stencil. ``dimensions`` of space; additions and multiplications of a point (a subtraction
-    is an addition); ``formula``, in words for people."""
+    """A stencil: ``dimensions`` of space; additions and multiplications of a point (a subtraction
+    is an addition); ``formula``, as text for users."""
 
     code: str
     dimensions: int
@@ -27,11 +28,11 @@ class Stencil:
 
     @property
     def loads(self) -> int:
-        """Numbers that a point is computed from."""
+        """The number of inputs of a point."""
         return 2 * self.dimensions + 1
 
     def name(self) -> str:
-        """What the compiled loops depend on."""
+        """The name by which the compiled loops differ."""
         return self.code
 
 
@@ -50,18 +51,18 @@ STENCILS = {
         Stencil("l3d", 3, 6, 2, "c / 2 + (f + b + n + s + w + e) / 12"),
     )
 }
-"""Name -> stencil, Smith-Waterman's recurrence apart."""
+"""Name -> stencil, without Smith-Waterman's recurrence."""
 SMITH_WATERMAN = "sw"
 MATCH, MISMATCH, GAP = 2, -1, -1
-"""Scores of :data:`SMITH_WATERMAN`: of two equal letters, of two others, and of a gap."""
+"""Scores of :data:`SMITH_WATERMAN`: two equal letters, two different letters, and a gap."""
 CELL_ADDITIONS = CELL_MAXIMA = 3
-"""Of a cell: max(0, H[t-1, i-1] + score, H[t-1, i] + GAP, H[t, i-1] + GAP). The greatest value of
-the table takes one maximum more."""
+"""In a cell: max(0, H[t-1, i-1] + score, H[t-1, i] + GAP, H[t, i-1] + GAP). The greatest value of
+the table needs one more maximum."""
 
 
 def next_step(stencil: str, grid: np.ndarray) -> np.ndarray:
-    """The points inside ``grid``, one smaller at each side, a step later, by NumPy. Rounded as the
-    compiled loops round, so that the bits are the same."""
+    """The inner points of ``grid``, one smaller at each side, after a step, by NumPy. They are
+    rounded as in the compiled loops, so that the bits are the same."""
     number, inside = grid.dtype.type, [slice(1, -1)] * grid.ndim
     c = grid[tuple(inside)]
     pairs = []
