@@ -1,21 +1,20 @@
-"""The posterior where every setting was measured, beside models that know no physics.
+"""The posterior with every setting measured, compared with models without physics.
 
     .venv/bin/python benchmarks/all_measured.py --data DIR [--only NAME] [--phones 10]
 
-``DIR``: as for ``real_data.py``. Leave-one-setting-out, the times of the setting that is left out
-given. Printed are the mean error of energy out of fold and what the picks by these predictions
-lose, the mean over kernels, both in %. ``ours``: the posterior; ``physics``: the physics fit.
-Sidecar them, all on the same folds, of the logarithm of power less the kernel's mean over the other
-settings:
+``DIR``: as for ``real_data.py``. The validation leaves one setting out, but uses its times. The
+table has the mean error of energy out of fold and the mean loss of the picks by these predictions
+over kernels, both in %. ``ours``: the posterior; ``physics``: the physics fit. The other columns,
+on the same folds, predict the logarithm of power minus the kernel's mean over the other settings:
 
 - ``boosting``, ``forest``, ``extra``: gradient boosting, a random forest, extra trees
   (scikit-learn), from log clocks, the kernel's mean log power and its log time relative to the
   mean over the other settings;
-- ``process``: a Gaussian process over log clocks that all kernels share, and one of each kernel;
+- ``process``: a Gaussian process over log clocks that all kernels share, and one for each kernel;
 - ``quadratic``: a quadratic of log clocks for each kernel;
 - ``mixed``: a quadratic that the kernels share, and each kernel's shrunk deviations from it.
 
-Exits 0 when ours has at most the least error and the least loss of the others in every row.
+Exits 0 if in every row neither the error nor the loss of ours exceeds the smallest of the others.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def of_trees(name):
 
 
 def by_own_quadratic(place, log_w, few):
-    """Each kernel's own, of the least sum of squares (and, of several, the least coefficients)."""
+    """A quadratic for each kernel, by least squares (with the smallest coefficients)."""
     x = quadratic_columns(place)
     return (x @ np.linalg.lstsq(x[few], log_w[:, few].T, rcond=None)[0]).T
 
@@ -123,7 +122,7 @@ def judged(data):
 
 
 def show(name, sites):
-    """Print a row; whether ours is the best in it."""
+    """Print a row, and return whether ours is the best in it."""
     began = time.perf_counter()
     parts = {column: ([], []) for column in COLUMNS}
     for site in sites:

@@ -94,7 +94,7 @@ def against_trees(chains: int) -> bool:
 
 
 def table_d1(chains: int) -> bool:
-    """Print Table D.1's averages beside both forms'."""
+    """Print the averages of Table D.1 and of both forms."""
     print("words saved by fusing, %; z: printed form less printed average, in standard errors")
     print("matrices      M  thesis  printed form      z  corrected  words for ops: saved  more ops")
     rng = np.random.default_rng(2)
@@ -171,10 +171,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--chains", type=int, default=1000, help="of each row of Table D.1")
     parser.add_argument("--opt-einsum", metavar="PYTHON")
-    asked = parser.parse_args()
-    right = [against_trees(2 * asked.chains), table_d1(asked.chains), times()]
-    if asked.opt_einsum:
-        right.append(against_opt_einsum(asked.opt_einsum))
+    arguments = parser.parse_args()
+    right = [against_trees(2 * arguments.chains), table_d1(arguments.chains), times()]
+    if arguments.opt_einsum:
+        right.append(against_opt_einsum(arguments.opt_einsum))
     sys.exit(0 if all(right) else 1)
 
 

@@ -1,4 +1,4 @@
-"""How long a study of chips takes, and what it finds beside the thesis.
+"""The time of a study of chips, and its results compared with the thesis.
 
     .venv/bin/python benchmarks/codesign_speed.py
 

@@ -1,11 +1,11 @@
-"""What picks lose for kernels that were measured at one to three settings, beside baselines.
+"""The loss of picks for kernels measured at one to three settings, compared with baselines.
 
     .venv/bin/python benchmarks/few_measurements.py --data DIR [--only NAME] [--new 1,2,3]
         [--draws 3] [--auto]
 
 ``DIR``: as for ``real_data.py``. All other kernels are measured everywhere; a tenth of the kernels
 at a time is new, measured at a few settings drawn at random, as ``campaign crossval --scheme
-few:all --new Q`` has it. Sidecar the picks (ours), on the same draws, what is lost by
+few:all --new Q`` does. The table has the loss of the picks (ours) and, on the same draws, of
 
 - our energy model given times by ridge regression over the kernels, by the nearest kernels, by a
   Gaussian process over the kernels, or the true times: log times relative to that at a measured

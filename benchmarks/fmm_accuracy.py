@@ -28,15 +28,19 @@ def relative(computed: np.ndarray, exact: np.ndarray) -> float:
     return float(np.linalg.norm(computed - exact) / size if size else np.abs(computed).max())
 
 
-def errors(distribution: str, seed: int, asked: argparse.Namespace) -> dict[tuple[str, int], float]:
+def errors(
+    distribution: str, seed: int, arguments: argparse.Namespace
+) -> dict[tuple[str, int], float]:
     """Errors by (precision, digits) of one set of points."""
     from kernels.fmm import evaluate
     from kernels.fmm.distributions import points
     from kernels.fmm.kernel import direct_sums
 
-    places, charges = points(distribution, asked.points, seed)
+    places, charges = points(distribution, arguments.points, seed)
     random = np.random.default_rng(seed)
-    targets = random.choice(asked.points, min(asked.targets, asked.points), replace=False)
+    targets = random.choice(
+        arguments.points, min(arguments.targets, arguments.points), replace=False
+    )
     exact = direct_sums(places, charges, places[targets])
     return {
         (precision, digits): relative(
@@ -53,14 +57,16 @@ def main() -> int:
     parser.add_argument("--points", type=int, default=30_000, help="points of each distribution")
     parser.add_argument("--targets", type=int, default=1000, help="targets that are checked")
     parser.add_argument("--seeds", type=int, default=3, help="sets of points of each distribution")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     from kernels.fmm.distributions import DISTRIBUTIONS
 
     print(
-        f"{asked.points:,} points, {asked.targets:,} targets, largest error of {asked.seeds} seeds"
+        f"{arguments.points:,} points, {arguments.targets:,} targets, "
+        f"largest error of {arguments.seeds} seeds"
     )
     worst = {
-        name: [errors(name, seed, asked) for seed in range(asked.seeds)] for name in DISTRIBUTIONS
+        name: [errors(name, seed, arguments) for seed in range(arguments.seeds)]
+        for name in DISTRIBUTIONS
     }
     print("precision digits " + " ".join(f"{name:>9}" for name in DISTRIBUTIONS))
     missed = 0

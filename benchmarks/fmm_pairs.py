@@ -197,7 +197,7 @@ def rates(
     return per_second
 
 
-def compare(bits: int, steps: int, libraries: dict[int, ctypes.CDLL], asked: Any) -> bool:
+def compare(bits: int, steps: int, libraries: dict[int, ctypes.CDLL], arguments: Any) -> bool:
     """Print the rows of a type and a number of steps; returns whether the results agree."""
     points, rule = make_points(bits), Rule("laplace", steps)
     ours = our_loops(points, rule)
@@ -207,13 +207,13 @@ def compare(bits: int, steps: int, libraries: dict[int, ctypes.CDLL], asked: Any
     for loop, interactions in LOOPS.items():
         exact = np.concatenate([at_t, at_s]) if loop == "both ways" else at_t
         by_block = {block: loops[loop] for block, loops in theirs.items()}
-        screened = rates(by_block, points, 3, asked.seconds)
+        screened = rates(by_block, points, 3, arguments.seconds)
         block = max(screened, key=lambda b: statistics.median(screened[b]))
         result = sums(points, ours[loop], loop)
         other = sums(points, by_block[block], loop)
         unit = unit_of(rule)
         by_side = rates(
-            {"ours": ours[loop], "c": by_block[block]}, points, asked.rounds, asked.seconds
+            {"ours": ours[loop], "c": by_block[block]}, points, arguments.rounds, arguments.seconds
         )
         scale = SOURCES * TARGETS * interactions / 1e9
         our_rate, c_rate = (scale * statistics.median(by_side[side]) for side in ("ours", "c"))
@@ -237,11 +237,12 @@ def main() -> int:
         "--core", type=int, default=min(os.sched_getaffinity(0)), help="core to use"
     )
     parser.add_argument("--cc", default="cc", help="the C compiler")
-    asked = parser.parse_args()
-    os.sched_setaffinity(0, {asked.core})
+    arguments = parser.parse_args()
+    os.sched_setaffinity(0, {arguments.core})
     print(
-        f"{TARGETS:,} targets, {SOURCES:,} sources, core {asked.core}, {asked.rounds} rounds of "
-        f"{asked.seconds} s, interleaved; medians, 1e9 interactions/s"
+        f"{TARGETS:,} targets, {SOURCES:,} sources, core {arguments.core}, "
+        f"{arguments.rounds} rounds of {arguments.seconds} s, interleaved; "
+        "medians, 1e9 interactions/s"
     )
     print(
         f"{'type':7} {'steps':>5} {'loop':9} {'ours':>9} {'C':>9} {'C block':>7} {'ours/C':>7} "
@@ -249,10 +250,10 @@ def main() -> int:
     )
     agree = True
     with tempfile.TemporaryDirectory(prefix="fmm-pairs-") as folder:
-        build = partial(compile_c, Path(folder), asked.cc)
+        build = partial(compile_c, Path(folder), arguments.cc)
         for bits, steps in CASES:
             libraries = {block: build(bits, steps, block) for block in BLOCKS}
-            agree = compare(bits, steps, libraries, asked) and agree
+            agree = compare(bits, steps, libraries, arguments) and agree
     if not agree:
         print("our results and those of C do not agree", file=sys.stderr)
     return 0 if agree else 1

@@ -305,17 +305,17 @@ def write(file: Path | None, what: dict[str, Any]) -> None:
         file.write_text(json.dumps(what, indent=1) + "\n", encoding="utf-8")
 
 
-def codes_of(asked: argparse.Namespace) -> list[Code]:
+def codes_of(arguments: argparse.Namespace) -> list[Code]:
     """Our code, and the codes whose programs were given."""
     us = (sys.executable, str(Path(__file__).resolve().parent / "peers" / "ours.py"))
     codes = [Code("ours", us, tuple(range(4, 11)), OUR_QS)]
-    if asked.exafmm_t:
-        codes.append(Code("exafmm-t", (asked.exafmm_t,), tuple(range(3, 10)), EXAFMM_QS))
-    if asked.pvfmm:
+    if arguments.exafmm_t:
+        codes.append(Code("exafmm-t", (arguments.exafmm_t,), tuple(range(3, 10)), EXAFMM_QS))
+    if arguments.pvfmm:
         twice = tuple(2 * q for q in EXAFMM_QS)
-        codes.append(Code("pvfmm", (asked.pvfmm,), tuple(range(4, 13, 2)), twice))
-    if asked.fmm3d:
-        codes.append(Code("fmm3d", tuple(asked.fmm3d), EPSILONS, (), ("double",)))
+        codes.append(Code("pvfmm", (arguments.pvfmm,), tuple(range(4, 13, 2)), twice))
+    if arguments.fmm3d:
+        codes.append(Code("fmm3d", tuple(arguments.fmm3d), EPSILONS, (), ("double",)))
     return codes
 
 
@@ -347,16 +347,16 @@ def main() -> None:
         "--tuned", type=Path, metavar="F", help="file that keeps the chosen orders and Qs"
     )
     parser.add_argument("--json", type=Path, metavar="F", help="file that the results are added to")
-    asked = parser.parse_args()
-    rounds, repeats = (2, 3) if asked.quick else (asked.rounds, asked.repeats)
-    tuner = Tuner(asked.tuned, 2 if asked.quick else 3)
-    results = read(asked.json)
-    codes = codes_of(asked)
+    arguments = parser.parse_args()
+    rounds, repeats = (2, 3) if arguments.quick else (arguments.rounds, arguments.repeats)
+    tuner = Tuner(arguments.tuned, 2 if arguments.quick else 3)
+    results = read(arguments.json)
+    codes = codes_of(arguments)
     print(f"{rounds} interleaved rounds, {repeats} evaluations in each; medians")
     print_head()
     with tempfile.TemporaryDirectory(prefix="fmm-peers-") as folder:
-        for row in make_rows(Path(folder), asked.rows, asked.n):
-            for threads in asked.threads:
+        for row in make_rows(Path(folder), arguments.rows, arguments.n):
+            for threads in arguments.threads:
                 try:
                     measured = measure(codes, row, threads, tuner, rounds, repeats)
                 except PeerError as error:
@@ -364,7 +364,7 @@ def main() -> None:
                     continue
                 measured["rounds"] = rounds
                 results[f"{row.number}, {row.name}, threads {threads}"] = measured
-                write(asked.json, results)
+                write(arguments.json, results)
                 print_row(measured)
     print_summary(results.values())
 

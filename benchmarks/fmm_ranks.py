@@ -109,20 +109,25 @@ def main() -> int:
     parser.add_argument("--points", type=int, default=262_144, help="points of all ranks")
     parser.add_argument("--digits", type=float, default=6, help="digits requested")
     parser.add_argument("--rounds", type=int, default=7, help="runs of each kind")
-    asked = parser.parse_args()
-    print(f"{asked.points:,} points, {asked.digits:g} digits, {asked.rounds} interleaved rounds")
-    least = turn(1, FEW, asked.digits)
+    arguments = parser.parse_args()
+    print(
+        f"{arguments.points:,} points, {arguments.digits:g} digits, "
+        f"{arguments.rounds} interleaved rounds"
+    )
+    least = turn(1, FEW, arguments.digits)
     print(f"{FEW:,} points, 1 rank: {least['above_mb']:.0f} MB, most of it compiled code")
-    by_ranks = {ranks: turn(ranks, asked.points, asked.digits) for ranks in (1, 2, 4)}
+    by_ranks = {ranks: turn(ranks, arguments.points, arguments.digits) for ranks in (1, 2, 4)}
     for ranks, result in by_ranks.items():
         print(f"{ranks} ranks: {result['above_mb']:.0f} MB a rank, error {result['error']:.1e}")
     shrinks = by_ranks[1]["above_mb"] > by_ranks[2]["above_mb"] > by_ranks[4]["above_mb"]
     turns = {"one": (1, "together"), "two": (2, "together"), "apart": (2, "apart")}
     ratios: dict[str, list[float]] = {"two": [], "apart": []}
-    for number in range(asked.rounds):
+    for number in range(arguments.rounds):
         first = number % len(turns)
         seconds = {
-            name: statistics.median(turn(ranks, asked.points, asked.digits, mode)["seconds"])
+            name: statistics.median(
+                turn(ranks, arguments.points, arguments.digits, mode)["seconds"]
+            )
             for name, (ranks, mode) in [*turns.items()][first:] + [*turns.items()][:first]
         }
         ratios["two"].append(seconds["one"] / seconds["two"])

@@ -53,7 +53,7 @@ def evaluation_s(method: Any, charges: np.ndarray) -> float:
     return time.perf_counter() - began
 
 
-def at_best_q(n: int, asked: argparse.Namespace) -> tuple[int, Any, np.ndarray]:
+def at_best_q(n: int, arguments: argparse.Namespace) -> tuple[int, Any, np.ndarray]:
     """(Q, the method with it, charges): the fastest of the list."""
     from kernels.fmm.interface import prepare
 
@@ -61,7 +61,7 @@ def at_best_q(n: int, asked: argparse.Namespace) -> tuple[int, Any, np.ndarray]:
     best: tuple[float, int, Any] | None = None
     seen = set()
     for q in OUR_QS:
-        method = prepare(x, digits=asked.digits, q=q, threads=asked.threads)
+        method = prepare(x, digits=arguments.digits, q=q, threads=arguments.threads)
         # Uniform points fall into the same tree with most Qs.
         if len(method.tree) in seen:
             continue
@@ -74,15 +74,15 @@ def at_best_q(n: int, asked: argparse.Namespace) -> tuple[int, Any, np.ndarray]:
     return best[1], best[2], charges
 
 
-def growth(asked: argparse.Namespace) -> float:
+def growth(arguments: argparse.Namespace) -> float:
     """Print the time per point at both numbers of points; returns their ratio."""
-    sides = {n: at_best_q(n, asked) for n in (asked.small, asked.large)}
+    sides = {n: at_best_q(n, arguments) for n in (arguments.small, arguments.large)}
     seconds: dict[int, list[float]] = {n: [] for n in sides}
-    for turn in range(asked.rounds):
+    for turn in range(arguments.rounds):
         for n in list(sides)[:: -1 if turn % 2 else 1]:
             _, method, charges = sides[n]
             # As many points in a round of either side.
-            times = max(1, asked.large // n // 4)
+            times = max(1, arguments.large // n // 4)
             method.evaluate(charges)
             seconds[n].append(
                 statistics.median(evaluation_s(method, charges) for _ in range(times))
@@ -93,20 +93,20 @@ def growth(asked: argparse.Namespace) -> float:
             f"{n:>9,} points, order {method.order}, Q {q}: {per_point[n] * n:.4f} s, "
             f"{per_point[n] * 1e9:.0f} ns a point"
         )
-    ratio = per_point[asked.large] / per_point[asked.small]
+    ratio = per_point[arguments.large] / per_point[arguments.small]
     print(f"time per point, large over small: {ratio:.3f}, limit {MOST_GROWTH}")
     return ratio
 
 
-def tree_share(asked: argparse.Namespace) -> float:
+def tree_share(arguments: argparse.Namespace) -> float:
     """Print the times of the tree and of an evaluation; returns their ratio."""
     from kernels.fmm.interface import prepare
 
-    x, charges = make(asked.points)
+    x, charges = make(arguments.points)
     tree, evaluation = [], []
     # The first round compiles, or loads compiled code.
-    for turn in range(asked.rounds + 1):
-        method = prepare(x, digits=asked.digits, threads=asked.threads)
+    for turn in range(arguments.rounds + 1):
+        method = prepare(x, digits=arguments.digits, threads=arguments.threads)
         built = method.seconds["tree"]
         method.evaluate(charges)
         seconds = evaluation_s(method, charges)
@@ -116,7 +116,7 @@ def tree_share(asked: argparse.Namespace) -> float:
     tree_s, one_s = statistics.median(tree), statistics.median(evaluation)
     share = tree_s / one_s
     print(
-        f"{asked.points:>9,} points: tree {tree_s:.4f} s, evaluation {one_s:.4f} s: "
+        f"{arguments.points:>9,} points: tree {tree_s:.4f} s, evaluation {one_s:.4f} s: "
         f"{share:.1%}, limit {MOST_TREE:.0%}"
     )
     return share
@@ -132,11 +132,11 @@ def memory_of_one(n: int, digits: float, threads: int) -> None:
     print(json.dumps({"imports_mb": held_mb, "above_mb": memory_mb("VmHWM") - held_mb}))
 
 
-def memory(asked: argparse.Namespace) -> float:
+def memory(arguments: argparse.Namespace) -> float:
     """Print the memory of an evaluation; returns MB above the imports."""
     command = [
-        sys.executable, str(Path(__file__).resolve()), "--memory", str(asked.points),
-        str(asked.digits), str(asked.threads),
+        sys.executable, str(Path(__file__).resolve()), "--memory", str(arguments.points),
+        str(arguments.digits), str(arguments.threads),
     ]  # fmt: skip
     # The first process may compile, which takes memory too.
     for _ in range(2):
@@ -145,7 +145,7 @@ def memory(asked: argparse.Namespace) -> float:
             sys.exit(done.stderr)
     result = json.loads(done.stdout)
     print(
-        f"{asked.points:>9,} points: {result['above_mb']:.0f} MB above the "
+        f"{arguments.points:>9,} points: {result['above_mb']:.0f} MB above the "
         f"{result['imports_mb']:.0f} MB of the imports, limit {MOST_MB:.0f}"
     )
     return float(result["above_mb"])
@@ -165,12 +165,15 @@ def main() -> int:
     parser.add_argument("--small", type=int, default=65_536, help="points of the small case")
     parser.add_argument("--large", type=int, default=1_048_576, help="points of the large case")
     parser.add_argument("--points", type=int, default=262_144, help="points for tree and memory")
-    asked = parser.parse_args()
-    asked.rounds = 2 if asked.quick else asked.rounds
-    print(f"{asked.digits:g} digits, threads {asked.threads}, {asked.rounds} rounds; medians")
-    within = memory(asked) <= MOST_MB
-    within = tree_share(asked) <= MOST_TREE and within
-    within = growth(asked) <= MOST_GROWTH and within
+    arguments = parser.parse_args()
+    arguments.rounds = 2 if arguments.quick else arguments.rounds
+    print(
+        f"{arguments.digits:g} digits, threads {arguments.threads}, "
+        f"{arguments.rounds} rounds; medians"
+    )
+    within = memory(arguments) <= MOST_MB
+    within = tree_share(arguments) <= MOST_TREE and within
+    within = growth(arguments) <= MOST_GROWTH and within
     return 0 if within else 1
 
 

@@ -62,7 +62,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--chains", type=int, default=30)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     rng = np.random.default_rng(0)
     right = True
     for sizes in TALL:
@@ -71,12 +71,12 @@ def main() -> None:
         ratio = statistics.median(
             taken_s(lambda a=a, b=b, c=c: a.dot(b).dot(c))
             / taken_s(lambda a=a, b=b, c=c: multiply_chain([a, b, c]))
-            for _ in range(asked.rounds)
+            for _ in range(arguments.rounds)
         )
         right &= ratio >= 1.25
         print(f"{sizes}: fused {ratio:.2f} times as fast as two numpy.dot", flush=True)
     ratios = []
-    for _ in range(asked.chains):
+    for _ in range(arguments.chains):
         sizes = tuple(
             rng.integers(*SIZES, int(rng.integers(*MATRICES)) + 1, endpoint=True).tolist()
         )
@@ -85,7 +85,7 @@ def main() -> None:
         ratio = statistics.median(
             taken_s(lambda chain=chain: multiply_chain(chain))
             / taken_s(lambda chain=chain: np.linalg.multi_dot(chain))
-            for _ in range(asked.rounds)
+            for _ in range(arguments.rounds)
         )
         fused = sum(
             node.fused == "parent"

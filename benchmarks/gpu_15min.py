@@ -154,7 +154,7 @@ def ordered_variants() -> list[dict[str, Any]]:
 
 
 def product_rows(bench: Bench) -> Iterator[Row]:
-    """Double-precision products: cuBLAS, then variants beside it, the best at last."""
+    """Double-precision products: cuBLAS, then variants to compare with it, the best last."""
     flops = 2.0 * PRODUCT_N**3
     of_cublas = tried("dp product", "gpu_gemm", partial(product, bench, "dp"))
     yield from of_cublas
@@ -483,7 +483,7 @@ def tensor_cores(bench: Bench, number: str, instruction: str) -> list[Row]:
 
 
 def beside_host(bench: Bench, kernel: str, host: str, **params: Any) -> list[Row]:
-    """How much faster the GPU is than the host's kernel of the same points."""
+    """The speed-up of the GPU over the host's kernel for the same points."""
     run = bench.run(kernel, **params)
     own = run_for(host, params, bench.seconds, None)
     return [

@@ -98,7 +98,7 @@ class Row:
 
     @property
     def share(self) -> float | None:
-        """The value over what it is compared with."""
+        """The ratio of the value to its reference."""
         return self.value / self.of if self.value is not None and self.of else None
 
     @property

@@ -113,17 +113,17 @@ def main() -> None:
     """Run both sides in turn and print their medians and the ratio."""
     from tests.slurm_cluster import SlurmCluster
 
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--points", type=int, default=2000)
-    arguments.add_argument("--rounds", type=int, default=3)
-    arguments.add_argument("--steps", action="store_true")
-    asked = arguments.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--points", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", action="store_true")
+    options = parser.parse_args()
     base = Path(tempfile.mkdtemp(prefix="launch-"))
     ours, theirs, theirs_points = [], [], []
     try:
         with SlurmCluster(base / "slurm", "bench", {"cpu-a": 2}) as cluster:
-            write_files(base, cluster.conf, asked.points, asked.steps)
-            for repetition in range(asked.rounds):
+            write_files(base, cluster.conf, options.points, options.steps)
+            for repetition in range(options.rounds):
                 seconds, printed = timed([sys.executable, "-c", BASELINE, str(base)])
                 theirs.append(seconds)
                 theirs_points.append(json.loads(printed.splitlines()[-1])["points_s"])
@@ -148,9 +148,9 @@ def main() -> None:
     finally:
         shutil.rmtree(base, ignore_errors=True)
     ratio = statistics.median(ours) / statistics.median(theirs)
-    point_s = statistics.median(ours) * WORKERS / asked.points
+    point_s = statistics.median(ours) * WORKERS / options.points
     print(
-        f"{asked.points} points, {'job steps' if asked.steps else 'forks'}, 2 workers: "
+        f"{options.points} points, {'job steps' if options.steps else 'forks'}, 2 workers: "
         f"campaign run {statistics.median(ours):.1f} s, Client.map "
         f"{statistics.median(theirs):.1f} s, ratio {ratio:.2f}; {point_s:.3f} s a point and worker"
     )

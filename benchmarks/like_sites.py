@@ -64,7 +64,7 @@ def boards_apart(spread, boards):
 
 
 def one_site(nodes):
-    """The measurements of several boards as those of the nodes of one site."""
+    """The measurements of several boards, as if these were nodes of one site."""
     together, place = pooled(nodes)
     return replace(together, node=np.array([node.site for node in nodes], object)[place])
 

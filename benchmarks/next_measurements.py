@@ -6,7 +6,7 @@ each other, or chosen by ``campaign next``; and what other models lose on the sa
 
 ``DIR``: as for ``real_data.py``. Of M settings, picks are made among all of the data set, and
 judged by what was measured there; the mean over kernels and seeds is printed, in %. Of the phones
-each cluster of cores is a site, with one kernel and one memory clock. Sidecar the picks (ours):
+each cluster of cores is a site, with one kernel and one memory clock. Compared with picks (ours):
 
 - ``quadratic``: log energy as a quadratic of both log clocks, the coefficients of a kernel being
   the shared ones and its own deviations from them, shrunk as far as settings left out ask for;

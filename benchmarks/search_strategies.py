@@ -44,15 +44,15 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--budget", type=int, default=200)
     parser.add_argument("--strategy", action="append", default=[])
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        for cache in asked.caches:
+        for cache in arguments.caches:
             name = cache.name.partition(".")[0]
             store = str(Path(folder) / name)
             table = str(cache.resolve())
             campaign("import", table, "--map", str(MAP), "--site", name, "--store", store)
-            words = [f"--strategy={strategy}" for strategy in asked.strategy]
-            numbers = ["--trials", str(asked.trials), "--budget", str(asked.budget)]
+            words = [f"--strategy={strategy}" for strategy in arguments.strategy]
+            numbers = ["--trials", str(arguments.trials), "--budget", str(arguments.budget)]
             began_s = time.monotonic()
             print(
                 campaign(

@@ -171,7 +171,7 @@ def child(name: str, blk_k: int) -> None:
 
 
 def run(python: str, name: str, blk_k: int, limit_s: float) -> dict:
-    """One build in a process of its own."""
+    """Run one build in a separate process."""
     command = [python, str(Path(__file__).resolve()), "--child", name, "--blk-k", str(blk_k)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=limit_s)

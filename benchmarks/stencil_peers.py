@@ -152,7 +152,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--devito", metavar="PYTHON")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     right = []
     with tempfile.TemporaryDirectory() as folder:
         plain = built(Path(folder))
@@ -162,12 +162,12 @@ def main() -> None:
             "untiled": seconds(J2D, "untiled", {}),
             f"hexagonal {tiles}": seconds(J2D, "hexagonal", tiles),
         }
-        if asked.devito:
-            script = [asked.devito, "-c", DEVITO, "4096", "32"]
+        if arguments.devito:
+            script = [arguments.devito, "-c", DEVITO, "4096", "32"]
             contenders["Devito"] = lambda: printed_s(*script)
-        ratios = list(compare("j2d", 4096**2 * 32, contenders, asked.rounds).values())
+        ratios = list(compare("j2d", 4096**2 * 32, contenders, arguments.rounds).values())
         right += [ratios[1] >= 1.0, ratios[2] >= 2.5]
-        if asked.devito:
+        if arguments.devito:
             print(f"j2d  hexagonal: {ratios[2] / ratios[3]:.2f} times Devito")
             right.append(ratios[2] >= 3.0 * ratios[3])
         of_3d = best_tiles(H3D, "hexagonal", H3D_TILES)
@@ -175,19 +175,19 @@ def main() -> None:
             "untiled": seconds(H3D, "untiled", {}),
             f"hexagonal {of_3d}": seconds(H3D, "hexagonal", of_3d),
         }
-        ratios = list(compare("h3d", 256**3 * 16, contenders, asked.rounds).values())
+        ratios = list(compare("h3d", 256**3 * 16, contenders, arguments.rounds).values())
         right.append(ratios[1] >= 1.3)
         of_sw = best_tiles(SW, "orthogonal", SW_TILES)
         contenders = {
             "plain loop in C": lambda: printed_s(plain, "sw", "8192", "0", "1"),
             f"orthogonal {of_sw}": seconds(SW, "orthogonal", of_sw),
         }
-        ratios = list(compare("sw", 8192**2, contenders, asked.rounds).values())
+        ratios = list(compare("sw", 8192**2, contenders, arguments.rounds).values())
         right.append(ratios[1] >= 3.0)
     load = os.getloadavg()[0]
     of_sw = {"tile_1": 512, "tile_t": 512, "subtile": 512}  # many tiles in a wavefront
     for problem, tiling, own in ((J2D, "hexagonal", tiles), (SW, "orthogonal", of_sw)):
-        times = two_threads(problem, tiling, own, asked.rounds)
+        times = two_threads(problem, tiling, own, arguments.rounds)
         print(f"{problem['stencil']:4} two threads {times:.2f} times one (load {load:.1f})")
     sys.exit(0 if all(right) else 1)
 
