@@ -237,7 +237,7 @@ def test_a_row_without_an_uncertainty_counts_like_the_median_one():
 
 
 def test_classes_in_a_constant_ratio_are_named_as_confounded(known):
-    """Sidecar what the settings leave confounded anyway, which are no classes of operations."""
+    """The settings confound other terms too, none of which is a class of operations."""
     tied = replace(known, counts=known.counts | {"int": 3.0 * known.counts["sp"]})
     before, after = (fit(data, "choi", "known").confounded for data in (known, tied))
     assert not any(term.startswith("c0_") for group in before for term in group["terms"])

@@ -442,7 +442,7 @@ def test_a_fork_server_whose_worker_has_ended_meanwhile_says_nothing(tmp_path):
 
 
 def test_what_only_the_node_knows_of_a_variant_is_recorded(monkeypatch):
-    """Sidecar the kernel's metrics, and in the place of those that it states as well."""
+    """They are added to the kernel's metrics, and replace those of the same name."""
     from campaign.measure.point_life import measure
     from dvfs.dataset import METRICS
     from kernels.registry import KERNELS

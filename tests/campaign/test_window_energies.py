@@ -171,7 +171,7 @@ def test_a_window_beyond_the_readings_is_less_sure_with_every_second(begin_s, en
 
 @pytest.mark.parametrize("edge", ["inside", "before", "after"])
 def test_a_counter_s_edges_are_as_unsure_as_the_steps_around_them(edge):
-    """Sidecar the formula: mean powers before, between and after tell the size of a step."""
+    """By the formula, with the mean powers before, between and after, which give a step's size."""
     times_s = np.array([0.0, 0.3, 0.5, 0.9, 1.0, 1.4, 1.7, 2.0])
     powers_w = np.array([50.0, 120.0, 80.0, 20.0, 90.0, 60.0, 150.0])
     joules = np.concatenate([[0.0], np.cumsum(powers_w * np.diff(times_s))])
