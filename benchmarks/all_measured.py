@@ -67,26 +67,26 @@ def of_trees(name):
     return kind(n_estimators=100, random_state=0)
 
 
-def by_own_quadratic(place, log_w, few):
+def by_own_quadratic(place, log_w, measured):
     """A quadratic for each kernel, by least squares (with the smallest coefficients)."""
     x = quadratic_columns(place)
-    return (x @ np.linalg.lstsq(x[few], log_w[:, few].T, rcond=None)[0]).T
+    return (x @ np.linalg.lstsq(x[measured], log_w[:, measured].T, rcond=None)[0]).T
 
 
 def predicted(log_w, log_s, place):
     """Column -> log power (K, S) out of fold."""
     settings = log_w.shape[1]
-    found = {name: np.empty_like(log_w) for name in OTHERS}
+    log_w_by_model = {name: np.empty_like(log_w) for name in OTHERS}
     for out in range(settings):
-        few = np.delete(np.arange(settings), out)
+        measured = np.delete(np.arange(settings), out)
         for name, predict in (
             ("process", by_process),
             ("quadratic", by_own_quadratic),
             ("mixed", by_quadratic),
         ):
-            found[name][:, out] = predict(place, log_w, few)[:, out]
-        mean_w = log_w[:, few].mean(axis=1, keepdims=True)
-        slower = log_s - log_s[:, few].mean(axis=1, keepdims=True)
+            log_w_by_model[name][:, out] = predict(place, log_w, measured)[:, out]
+        mean_w = log_w[:, measured].mean(axis=1, keepdims=True)
+        slower = log_s - log_s[:, measured].mean(axis=1, keepdims=True)
         features = np.stack(
             [
                 *(np.broadcast_to(column, log_w.shape) for column in place.T),
@@ -95,11 +95,12 @@ def predicted(log_w, log_s, place):
             ],
             axis=2,
         )
-        x, y = features[:, few].reshape(-1, features.shape[2]), (log_w - mean_w)[:, few].ravel()
+        x = features[:, measured].reshape(-1, features.shape[2])
+        y = (log_w - mean_w)[:, measured].ravel()
         for name in TREES:
-            away = of_trees(name).fit(x, y).predict(features[:, out])
-            found[name][:, out] = mean_w[:, 0] + away
-    return found
+            deviation = of_trees(name).fit(x, y).predict(features[:, out])
+            log_w_by_model[name][:, out] = mean_w[:, 0] + deviation
+    return log_w_by_model
 
 
 def judged(data):
@@ -128,10 +129,10 @@ def show(name, sites):
     for site in sites:
         everywhere = [k for k in kernel_names(site) if measured_everywhere(site, k)]
         try:
-            found = judged(site.take(kernel_numbers(site, everywhere) >= 0))
+            figures = judged(site.take(kernel_numbers(site, everywhere) >= 0))
         except FitError:
             continue
-        for column, (errors, lost) in found.items():
+        for column, (errors, lost) in figures.items():
             parts[column][0].append(errors)
             parts[column][1].append(lost)
     means = [
@@ -139,19 +140,21 @@ def show(name, sites):
         for i in range(2)
     ]
     passed = True
-    for what, mean in zip(("error", "lost"), means, strict=True):
+    for quantity, mean in zip(("error", "lost"), means, strict=True):
         best = min(mean[column] for column in OTHERS)
         passed &= mean["ours"] <= best
         shown = " ".join(f"{mean[column]:9.2f}" for column in COLUMNS)
-        print(f"{name:30} {what:6}{shown}  {'' if mean['ours'] <= best else 'above'}", flush=True)
+        print(
+            f"{name:30} {quantity:6}{shown}  {'' if mean['ours'] <= best else 'above'}", flush=True
+        )
     print(f"{'':30} {time.perf_counter() - began:.0f} s", flush=True)
     return passed
 
 
 def measured_everywhere(data, kernel):
     """Whether a kernel was measured at every setting of the site."""
-    own = np.unique(data.setting[data.of_kernel(kernel)])
-    return len(own) == len(np.unique(data.setting))
+    measured = np.unique(data.setting[data.of_kernel(kernel)])
+    return len(measured) == len(np.unique(data.setting))
 
 
 def main() -> int:
@@ -165,10 +168,10 @@ def main() -> int:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     folder = arguments.data
-    of_phones = {"phones, every cluster a site": lambda: list(phones(folder, arguments.phones))}
+    phone_sets = {"phones, every cluster a site": lambda: list(phones(folder, arguments.phones))}
     print(f"{'leave-one-setting-out, %':37}" + " ".join(f"{column:>9}" for column in COLUMNS))
     passed = True
-    for name, sites in read_sets(gpus(folder) | cpus(folder) | of_phones, arguments.only):
+    for name, sites in read_sets(gpus(folder) | cpus(folder) | phone_sets, arguments.only):
         passed &= show(name, sites)
     print("passed" if passed else "failed")
     return 0 if passed else 1

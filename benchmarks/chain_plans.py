@@ -104,9 +104,9 @@ def table_d1(chains: int) -> bool:
     for column, on_chip in STORES.items():
         for row in rows:
             sizes = [drawn(rng, int(row["n_matrices"])) for _ in range(chains)]
-            printed = [plan_chain(own, on_chip, form="printed").reduction_pct for own in sizes]
-            corrected = [plan_chain(own, on_chip) for own in sizes]
-            least = [plan_chain(own, on_chip, "words") for own in sizes]
+            printed = [plan_chain(chain, on_chip, form="printed").reduction_pct for chain in sizes]
+            corrected = [plan_chain(chain, on_chip) for chain in sizes]
+            least = [plan_chain(chain, on_chip, "words") for chain in sizes]
             saved = [1 - b.words / a.words for a, b in zip(corrected, least, strict=True)]
             more = [b.ops / a.ops - 1 for a, b in zip(corrected, least, strict=True)]
             error = statistics.stdev(printed) * math.sqrt(1 / chains + 1 / 1000)
@@ -116,7 +116,7 @@ def table_d1(chains: int) -> bool:
             print(
                 f"{row['n_matrices']:>8} {on_chip:6} {float(row[column]):7.2f} "
                 f"{statistics.mean(printed):13.2f} {z:6.1f} "
-                f"{statistics.mean(own.reduction_pct for own in corrected):10.2f} "
+                f"{statistics.mean(plan.reduction_pct for plan in corrected):10.2f} "
                 f"{100 * statistics.mean(saved):20.2f} {100 * statistics.mean(more):9.2f}"
             )
     return right
@@ -124,12 +124,12 @@ def table_d1(chains: int) -> bool:
 
 def median_ms(calls: list[Callable[[], Any]]) -> float:
     """The median time of a call."""
-    taken = []
+    times_s = []
     for call in calls:
         begin = time.perf_counter()
         call()
-        taken.append(time.perf_counter() - begin)
-    return 1e3 * statistics.median(taken)
+        times_s.append(time.perf_counter() - begin)
+    return 1e3 * statistics.median(times_s)
 
 
 def times() -> bool:
@@ -140,11 +140,11 @@ def times() -> bool:
         chains = [drawn(rng, matrices) for _ in range(10)]
         for form, goal in product(("corrected", "tiles"), ("ops", "words")):
             plan_chain(chains[0], 65536, goal, form)
-            ms = median_ms([partial(plan_chain, own, 65536, goal, form) for own in chains])
+            ms = median_ms([partial(plan_chain, chain, 65536, goal, form) for chain in chains])
             right &= ms <= most_ms
             print(f"{matrices} matrices, {form}, {goal}: {ms:.2f} ms (at most {most_ms:g})")
-        arrays = [[np.empty(pair) for pair in pairwise(own)] for own in chains]
-        ms = median_ms([partial(NUMPY_ORDER, own) for own in arrays])
+        arrays = [[np.empty(pair) for pair in pairwise(chain)] for chain in chains]
+        ms = median_ms([partial(NUMPY_ORDER, chain) for chain in arrays])
         print(f"{matrices} matrices, the order of numpy.linalg.multi_dot: {ms:.2f} ms")
     return right
 
@@ -153,15 +153,17 @@ def against_opt_einsum(python: str) -> bool:
     """Compare the operations of 500 chains."""
     rng = np.random.default_rng(4)
     chains = [drawn(rng, int(rng.integers(2, 21))) for _ in range(500)]
-    done = subprocess.run(
+    process = subprocess.run(
         [python, "-c", OPT_EINSUM],
         input=json.dumps(chains),
         check=True,
         capture_output=True,
         text=True,
     )
-    theirs = [int(line) for line in done.stdout.split()]
-    wrong = sum(plan_chain(own, 65536).ops != ops for own, ops in zip(chains, theirs, strict=True))
+    peer_ops = [int(line) for line in process.stdout.split()]
+    wrong = sum(
+        plan_chain(chain, 65536).ops != ops for chain, ops in zip(chains, peer_ops, strict=True)
+    )
     print(f"opt_einsum, 500 chains of 2 to 20 matrices: {wrong} with other operations")
     return not wrong
 

@@ -82,11 +82,11 @@ def _kill_one(
 
     number = rng.choice(SIGNALS)
     seed, wait_s = rng.randrange(2**32), rng.uniform(0.0, LONGEST_S)
-    read, write = os.pipe()
-    child = fork(lambda: measure_for_ever(layout, root, seed, write))
-    os.close(write)
-    os.read(read, 1)
-    os.close(read)
+    read_end, write_end = os.pipe()
+    child = fork(lambda: measure_for_ever(layout, root, seed, write_end))
+    os.close(write_end)
+    os.read(read_end, 1)
+    os.close(read_end)
     time.sleep(wait_s)
     result.sent_again += _end(child, number)
     if number == signal.SIGKILL:
@@ -97,13 +97,15 @@ def _kill_one(
     except TimeoutError as error:
         files = {}
         result.problems.append(f"{layout.name}, {number.name}: {error}")
-    left = journals(root)
-    if files == original and not left:
+    journals_left = journals(root)
+    if files == original and not journals_left:
         result.restored += 1
         result.by_signal[number.name] += 1
         return
     changed = sorted(name for name in {*original, *files} if original.get(name) != files.get(name))
-    result.problems.append(f"{layout.name}, {number.name}: {changed} differ, journals {left}")
+    result.problems.append(
+        f"{layout.name}, {number.name}: {changed} differ, journals {journals_left}"
+    )
     for name, held in original.items():
         (root / name).write_bytes(held)
     for journal_folder in root.glob("*/campaign-clocks*"):

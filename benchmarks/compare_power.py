@@ -43,26 +43,26 @@ CHANGE = 1.02
 
 def row(campaigns: Campaigns, pairs: int) -> list[float]:
     """The figures of one condition, in %."""
-    one = np.ones(campaigns.kernels)
-    one[0] = CHANGE
+    ratios = np.ones(campaigns.kernels)
+    ratios[0] = CHANGE
     alarms = sum(any(c.significant for c in changes_of(campaigns, seed)) for seed in range(pairs))
-    of_kernel = dict.fromkeys(("time", "energy"), 0)
-    of_site = dict.fromkeys(("time", "energy"), 0)
+    kernel_alarms = dict.fromkeys(("time", "energy"), 0)
+    site_alarms = dict.fromkeys(("time", "energy"), 0)
     reported = false = 0
     points = []
     for seed in range(pairs):
-        for change in changes_of(campaigns, 10_000 + seed, one):
+        for change in changes_of(campaigns, 10_000 + seed, ratios):
             if change.significant:
                 true = change.kernel == "k0" or change.level == "site"
                 reported, false = reported + 1, false + (not true)
                 if change.level == "kernel" and true and change.ratio > 1.0:
-                    of_kernel[change.quantity] += 1
+                    kernel_alarms[change.quantity] += 1
         changes = changes_of(campaigns, 20_000 + seed, CHANGE)
         for change in changes:
             if change.level == "site" and change.significant and change.ratio > 1.0:
-                of_site[change.quantity] += 1
+                site_alarms[change.quantity] += 1
         points.append(np.mean([c.significant for c in changes if c.level == "point"]))
-    shares = [alarms, *of_kernel.values(), *of_site.values()]
+    shares = [alarms, *kernel_alarms.values(), *site_alarms.values()]
     return [
         *(100.0 * share / pairs for share in shares),
         100.0 * float(np.mean(points)),

@@ -67,12 +67,12 @@ def main() -> int:
     )
     show(verdicts, bias_pct)
     print()
-    for what, wanted in (("coefficients", False), ("constant power", True)):
+    for title, is_constant in (("coefficients", False), ("constant power", True)):
         shares = []
         for order, by_name in verdicts.items():
-            names = [name for name in by_name if is_constant_power(name) is wanted]
+            names = [name for name in by_name if is_constant_power(name) is is_constant]
             shares.append(f"{order} {share_held(by_name, names):.1%}")
-        print(f"{what} whose 95 % interval contains the truth (simulated): {', '.join(shares)}")
+        print(f"{title} whose 95 % interval contains the truth (simulated): {', '.join(shares)}")
     return 0
 
 

@@ -62,25 +62,25 @@ class Table:
         self.time_s, self.energy_j = np.empty(shape), np.empty(shape)
         self.first = np.empty(shape, int)
         for i, label in enumerate(labels):
-            mine = np.flatnonzero(data.of_kernel(label))
-            at = np.searchsorted(self.settings, data.setting[mine])
-            n = np.bincount(at)
-            self.time_s[i] = np.bincount(at, data.time_s[mine]) / n
-            self.energy_j[i] = np.bincount(at, data.energy_j[mine]) / n
-            self.first[i, at[::-1]] = mine[::-1]
+            rows = np.flatnonzero(data.of_kernel(label))
+            columns = np.searchsorted(self.settings, data.setting[rows])
+            n = np.bincount(columns)
+            self.time_s[i] = np.bincount(columns, data.time_s[rows]) / n
+            self.energy_j[i] = np.bincount(columns, data.energy_j[rows]) / n
+            self.first[i, columns[::-1]] = rows[::-1]
         counts = [np.nan_to_num(values)[self.first[:, 0]] for values in data.counts.values()]
         self.counts = np.column_stack([*counts, np.zeros(shape[0])])
 
-    def features(self, few, others):
+    def features(self, measured, training_rows):
         """Log power and rates at the first of the few settings, and relative log times."""
-        log_s, at = np.log(self.time_s), few[0]
-        rates = self.counts / self.time_s[:, [at]]
-        highest = np.maximum(rates[others].max(axis=0), 1e-300)
+        log_s, first = np.log(self.time_s), measured[0]
+        rates = self.counts / self.time_s[:, [first]]
+        highest = np.maximum(rates[training_rows].max(axis=0), 1e-300)
         return np.column_stack(
             [
-                np.log(self.energy_j[:, at]) - log_s[:, at],
+                np.log(self.energy_j[:, first]) - log_s[:, first],
                 np.log1p(20.0 * rates / highest),
-                log_s[:, few[1:]] - log_s[:, [at]],
+                log_s[:, measured[1:]] - log_s[:, [first]],
             ]
         )
 
@@ -114,8 +114,8 @@ def by_neighbours(x, y, new):
         weight /= weight.sum(axis=1, keepdims=True) + 1e-300
         error = float(((weight @ y - y) ** 2).mean())
         if best is None or error < best[0]:
-            near = np.exp(-(to_new - to_new.min(axis=1, keepdims=True)) / (2.0 * width))
-            best = (error, near / near.sum(axis=1, keepdims=True) @ y)
+            new_weight = np.exp(-(to_new - to_new.min(axis=1, keepdims=True)) / (2.0 * width))
+            best = (error, new_weight / new_weight.sum(axis=1, keepdims=True) @ y)
     return best[1]
 
 
@@ -127,9 +127,9 @@ def by_process(x, y, new):
     to_new = (((new[:, None] - x) / scale) ** 2).mean(axis=2)
     best = None
     for reach in REACHES:
-        near = np.exp(-between / (2.0 * reach**2))
+        covariance = np.exp(-between / (2.0 * reach**2))
         for noise in NOISES:
-            inverse = np.linalg.inv(near + noise * np.eye(len(x)))
+            inverse = np.linalg.inv(covariance + noise * np.eye(len(x)))
             weights = inverse @ (y - mean)
             # What is left out is predicted wrong by this (Rasmussen & Williams 2006, eq. 5.12).
             error = float(((weights / np.diag(inverse)[:, None]) ** 2).mean())
@@ -141,8 +141,8 @@ def by_process(x, y, new):
 def chosen_form(data):
     """The arguments of ``fit`` for the form that it chooses on all of the data."""
     whole = fit(data, intervals=False)
-    known = whole.voltage in ("table", "measured")
-    return {"model": whole.model, "voltage": "known" if known else whole.voltage}
+    has_volts = whole.voltage in ("table", "measured")
+    return {"model": whole.model, "voltage": "known" if has_volts else whole.voltage}
 
 
 def judged(data, new, draws, form):
@@ -154,32 +154,32 @@ def judged(data, new, draws, form):
         training = data.take(fold.training)
         fitted = fit(training, **form)
         rows = np.array([truth.row[label] for label in fold.judged])
-        others = np.setdiff1d(np.arange(len(table.labels)), rows)
-        few = np.searchsorted(table.settings, fold.judged_settings)
-        features, log_s = table.features(few, others), np.log(table.time_s)
-        relative = log_s[others] - log_s[others][:, [few[0]]]
-        level = log_s[rows][:, [few[0]]]
+        training_rows = np.setdiff1d(np.arange(len(table.labels)), rows)
+        measured = np.searchsorted(table.settings, fold.judged_settings)
+        features, log_s = table.features(measured, training_rows), np.log(table.time_s)
+        relative = log_s[training_rows] - log_s[training_rows][:, [measured[0]]]
+        level = log_s[rows][:, [measured[0]]]
         times = {
-            "ridge": level + by_ridge(features[others], relative, features[rows]),
-            "neighbours": level + by_neighbours(features[others], relative, features[rows]),
-            "process": level + by_process(features[others], relative, features[rows]),
+            "ridge": level + by_ridge(features[training_rows], relative, features[rows]),
+            "neighbours": level + by_neighbours(features[training_rows], relative, features[rows]),
+            "process": level + by_process(features[training_rows], relative, features[rows]),
             "true time": log_s[rows],
         }
-        there = data.take(table.first[rows].ravel())
+        new_data = data.take(table.first[rows].ravel())
         for name, log_time in times.items():
-            log_time[:, few] = log_s[np.ix_(rows, few)]
-            energy_j = fitted.energy_j(replace(there, time_s=np.exp(log_time).ravel()))
+            log_time[:, measured] = log_s[np.ix_(rows, measured)]
+            energy_j = fitted.energy_j(replace(new_data, time_s=np.exp(log_time).ravel()))
             energy_j = energy_j.reshape(log_time.shape)
-            energy_j[:, few] = table.energy_j[np.ix_(rows, few)]
+            energy_j[:, measured] = table.energy_j[np.ix_(rows, measured)]
             lost[name] += truth.above_pct[rows, energy_j.argmin(axis=1)].tolist()
         for pick in picks(training, fold.judged, volts=measured_volts(data)):
-            at = truth.column[pick.setting]
-            lost["ours"].append(truth.above_pct[truth.row[pick.label], at])
-        best = few[truth.above_pct[np.ix_(rows, few)].argmin(axis=1)]
+            column = truth.column[pick.setting]
+            lost["ours"].append(truth.above_pct[truth.row[pick.label], column])
+        best = measured[truth.above_pct[np.ix_(rows, measured)].argmin(axis=1)]
         lost["measured"] += truth.above_pct[rows, best].tolist()
         lost["fastest"] += truth.above_pct[rows, np.array(truth.fastest)[rows]].tolist()
-        known = data.take(fold.other_kernels)
-        rank = rank_single_settings(known, ENERGY)
+        training_data = data.take(fold.other_kernels)
+        rank = rank_single_settings(training_data, ENERGY)
         lost["single"] += truth.above_pct[rows, int(np.argmin(rank[table.settings]))].tolist()
     return lost
 

@@ -104,13 +104,15 @@ def missed(
     case: list[str], last_kib: int, folder: str, program: str = __file__
 ) -> dict[str, float]:
     """Bytes of the lines that one evaluation misses, by cachegrind's event."""
-    few, many = (simulate([*case, str(k)], last_kib, folder, program) for k in (FEW, MANY))
-    return {k: (many[k] - few[k]) / (MANY - FEW) * LINE_BYTES for k in many}
+    few_misses, many_misses = (
+        simulate([*case, str(k)], last_kib, folder, program) for k in (FEW, MANY)
+    )
+    return {k: (many_misses[k] - few_misses[k]) / (MANY - FEW) * LINE_BYTES for k in many_misses}
 
 
 def compare(n: int, last_kib: int, folder: str) -> bool:
     """Print the table; returns whether every ratio is within bounds."""
-    fine, own = True, dict[tuple[int, str], dict[str, float]]()
+    fine, start_bytes = True, dict[tuple[int, str], dict[str, float]]()
     print(
         f"{n} points, caches of {FIRST_KIB} and {last_kib} KiB; MB by the model / by the simulation"
     )
@@ -119,17 +121,19 @@ def compare(n: int, last_kib: int, folder: str) -> bool:
         case = [str(n), str(digits), precision, str(q), str(last_kib)]
         phases = json.loads(run([*case, str(FEW)], [], folder).stdout)
         misses = missed(case, last_kib, folder)
-        if (digits, precision) not in own:
+        if (digits, precision) not in start_bytes:
             run([str(TINY), *case[1:], str(FEW)], [], folder)
-            own[digits, precision] = missed([str(TINY), *case[1:]], last_kib, folder)
-        misses = {name: value - own[digits, precision][name] for name, value in misses.items()}
+            start_bytes[digits, precision] = missed([str(TINY), *case[1:]], last_kib, folder)
+        misses = {
+            name: value - start_bytes[digits, precision][name] for name, value in misses.items()
+        }
         columns = []
         for model, simulated in (
             (total(phases, "l2", "dram"), misses["D1mr"] + misses["D1mw"]),
             (total(phases, "dram"), misses["DLmr"] + misses["DLmw"]),
         ):
-            text, near = compared(model, simulated)
-            fine &= near
+            text, is_within = compared(model, simulated)
+            fine &= is_within
             columns.append(text)
         flops = total(phases, "sp", "dp")
         share = total({"v": phases["v"]}, "sp", "dp") / flops
@@ -160,12 +164,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--n", type=int, default=4000, help="points")
     parser.add_argument("--last-kib", type=int, default=256, help="size of the last cache, KiB")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     if shutil.which("valgrind") is None:
         print("valgrind is not installed (Debian: apt-get install valgrind)", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="fmm-cachegrind-") as folder:
-        return 0 if compare(given.n, given.last_kib, folder) else 1
+        return 0 if compare(arguments.n, arguments.last_kib, folder) else 1
 
 
 if __name__ == "__main__":

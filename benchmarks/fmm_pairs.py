@@ -89,17 +89,17 @@ def make_points(bits: int) -> Points:
     random = np.random.default_rng(1)
     dtype = np.dtype(f"f{bits // 8}")
     lanes = lanes_of(dtype.itemsize)
-    both = []
+    arrays = []
     for n, corner in ((SOURCES, 0.0), (TARGETS, 1.0)):
-        room = -(-n // lanes) * lanes
-        held = aligned(4, room, dtype)
-        held[:3] = BEYOND
-        held[:3, :n] = random.random((3, n))
-        held[0, :n] += corner
-        held[3, :n] = random.random(n)
-        both.append(held)
-    s, t = both
-    sum_s, sum_t = (aligned(1, a.shape[1], dtype)[0] for a in both)
+        columns = -(-n // lanes) * lanes
+        array = aligned(4, columns, dtype)
+        array[:3] = BEYOND
+        array[:3, :n] = random.random((3, n))
+        array[0, :n] += corner
+        array[3, :n] = random.random(n)
+        arrays.append(array)
+    s, t = arrays
+    sum_s, sum_t = (aligned(1, a.shape[1], dtype)[0] for a in arrays)
     return Points(s, t, sum_s, sum_t, aligned(2, lanes, dtype))
 
 
@@ -201,28 +201,28 @@ def compare(bits: int, steps: int, libraries: dict[int, ctypes.CDLL], arguments:
     """Print the rows of a type and a number of steps; returns whether the results agree."""
     points, rule = make_points(bits), Rule("laplace", steps)
     ours = our_loops(points, rule)
-    theirs = {block: c_loops(points, library) for block, library in libraries.items()}
+    c_by_block = {block: c_loops(points, library) for block, library in libraries.items()}
     at_s, at_t = direct(points)
     agree = True
     for loop, interactions in LOOPS.items():
         exact = np.concatenate([at_t, at_s]) if loop == "both ways" else at_t
-        by_block = {block: loops[loop] for block, loops in theirs.items()}
+        by_block = {block: loops[loop] for block, loops in c_by_block.items()}
         screened = rates(by_block, points, 3, arguments.seconds)
         block = max(screened, key=lambda b: statistics.median(screened[b]))
         result = sums(points, ours[loop], loop)
-        other = sums(points, by_block[block], loop)
+        c_sums = sums(points, by_block[block], loop)
         unit = unit_of(rule)
         by_side = rates(
             {"ours": ours[loop], "c": by_block[block]}, points, arguments.rounds, arguments.seconds
         )
         scale = SOURCES * TARGETS * interactions / 1e9
         our_rate, c_rate = (scale * statistics.median(by_side[side]) for side in ("ours", "c"))
-        between = difference(result, other)
+        between = difference(result, c_sums)
         agree = agree and between <= AGREE[bits]
         print(
             f"float{bits} {steps:5} {loop:9} {our_rate:9.3f} {c_rate:9.3f} {block:7} "
             f"{our_rate / c_rate:7.3f} {difference(result / unit, exact):11.1e} "
-            f"{difference(other / unit, exact):9.1e} {between:9.1e}",
+            f"{difference(c_sums / unit, exact):9.1e} {between:9.1e}",
             flush=True,
         )
     return agree

@@ -97,7 +97,7 @@ def run(code: Code, row: Row, order: float, q: int, threads: int, repeats: int) 
     # The same for every code; without it, OpenBLAS in ours would compute operators on all cores.
     limits = {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             env={**os.environ, **limits},
             capture_output=True,
@@ -107,11 +107,11 @@ def run(code: Code, row: Row, order: float, q: int, threads: int, repeats: int) 
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise PeerError(f"{code.name}: {error}") from error
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode or not lines:
-        output = (done.stderr.strip() or done.stdout.strip())[-500:]
+    lines = [line for line in process.stdout.splitlines() if line.startswith("{")]
+    if process.returncode or not lines:
+        output = (process.stderr.strip() or process.stdout.strip())[-500:]
         raise PeerError(
-            f"{code.name}: {' '.join(command)}: exit status {done.returncode}: {output}"
+            f"{code.name}: {' '.join(command)}: exit status {process.returncode}: {output}"
         )
     result: dict[str, Any] = json.loads(lines[-1])
     return result
@@ -214,15 +214,15 @@ def measure(
         for code in taking_part[first:] + taking_part[:first]:
             runs[code.name].append(run(code, row, *chosen[code.name], threads, repeats))
     results = {}
-    for name, of_code in runs.items():
+    for name, code_runs in runs.items():
         order, q = chosen[name]
         results[name] = {
             "order": order,
             "q": q,
-            "error": max(one["error"] for one in of_code),
-            "evaluation_s": [one["evaluation_s"] for one in of_code],
-            "first_answer_s": [one["first_answer_s"] for one in of_code],
-            "resident_mb": [one["resident_mb"] for one in of_code],
+            "error": max(figures["error"] for figures in code_runs),
+            "evaluation_s": [figures["evaluation_s"] for figures in code_runs],
+            "first_answer_s": [figures["first_answer_s"] for figures in code_runs],
+            "resident_mb": [figures["resident_mb"] for figures in code_runs],
         }
     return {
         "row": row.number, "name": row.name, "goal": row.goal, "threads": threads,
@@ -238,8 +238,8 @@ def seconds_of(result: dict[str, Any]) -> float:
 def ratio_of(measured: dict[str, Any]) -> float | None:
     """Our time over that of the faster of the C++ codes; None if either is missing."""
     codes = measured["codes"]
-    theirs = [seconds_of(codes[name]) for name in FAST if name in codes]
-    return seconds_of(codes["ours"]) / min(theirs) if theirs and "ours" in codes else None
+    peers_s = [seconds_of(codes[name]) for name in FAST if name in codes]
+    return seconds_of(codes["ours"]) / min(peers_s) if peers_s and "ours" in codes else None
 
 
 def print_head() -> None:
@@ -278,7 +278,9 @@ def print_summary(all_measured: Iterable[dict[str, Any]]) -> None:
     ):
         print(f"\n{title}\n{HEAD}{''.join(f'{name:>10}' for name in names)}")
         for m in rows:
-            medians = {name: statistics.median(one[field]) for name, one in m["codes"].items()}
+            medians = {
+                name: statistics.median(result[field]) for name, result in m["codes"].items()
+            }
             columns = "".join(
                 f"{medians[name]:10.{digits}f}" if name in medians else f"{'-':>10}"
                 for name in names
@@ -299,10 +301,10 @@ def read(file: Path | None) -> dict[str, Any]:
     return content
 
 
-def write(file: Path | None, what: dict[str, Any]) -> None:
+def write(file: Path | None, content: dict[str, Any]) -> None:
     """Write a JSON file, if there is one to write."""
     if file is not None:
-        file.write_text(json.dumps(what, indent=1) + "\n", encoding="utf-8")
+        file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def codes_of(arguments: argparse.Namespace) -> list[Code]:

@@ -52,8 +52,8 @@ def one_rank(n: int, digits: float, is_apart: bool) -> None:
     rank, ranks = world.Get_rank(), world.Get_size()
     held_mb = begin_peak_mb()
     random = np.random.default_rng(rank)
-    mine = n if is_apart else n // ranks + (rank < n % ranks)
-    places, charges = random.random((mine, 3)), random.uniform(-1, 1, mine)
+    count = n if is_apart else n // ranks + (rank < n % ranks)
+    places, charges = random.random((count, 3)), random.uniform(-1, 1, count)
     method = RankedFmm(comm, places, setup_for(digits, threads=1))
     # Compiles, or loads compiled code.
     potentials = method.evaluate(charges)
@@ -92,10 +92,10 @@ def turn(ranks: int, n: int, digits: float, mode: str = "together") -> dict[str,
         sys.executable, str(Path(__file__).resolve()), "--rank",
         str(n), str(digits), mode,
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(done.stderr)
-    result: dict[str, Any] = json.loads(done.stdout)
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode:
+        sys.exit(process.stderr)
+    result: dict[str, Any] = json.loads(process.stdout)
     return result
 
 

@@ -59,13 +59,13 @@ def at_best_q(n: int, arguments: argparse.Namespace) -> tuple[int, Any, np.ndarr
 
     x, charges = make(n)
     best: tuple[float, int, Any] | None = None
-    seen = set()
+    tree_sizes = set()
     for q in OUR_QS:
         method = prepare(x, digits=arguments.digits, q=q, threads=arguments.threads)
         # Uniform points fall into the same tree with most Qs.
-        if len(method.tree) in seen:
+        if len(method.tree) in tree_sizes:
             continue
-        seen.add(len(method.tree))
+        tree_sizes.add(len(method.tree))
         method.evaluate(charges)
         seconds = min(evaluation_s(method, charges) for _ in range(TRIED))
         if best is None or seconds < best[0]:
@@ -140,10 +140,10 @@ def memory(arguments: argparse.Namespace) -> float:
     ]  # fmt: skip
     # The first process may compile, which takes memory too.
     for _ in range(2):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            sys.exit(done.stderr)
-    result = json.loads(done.stdout)
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        if process.returncode:
+            sys.exit(process.stderr)
+    result = json.loads(process.stdout)
     print(
         f"{arguments.points:>9,} points: {result['above_mb']:.0f} MB above the "
         f"{result['imports_mb']:.0f} MB of the imports, limit {MOST_MB:.0f}"

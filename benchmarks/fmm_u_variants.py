@@ -126,28 +126,28 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample and of the order")
     parser.add_argument("--json", type=Path, default=None, help="write all results to a file")
-    given = parser.parse_args()
-    bits = given.vector_bits or min(max(8 * HOST.bytes, 256), 512)
-    chosen = variants(bits, given.threads)
+    options = parser.parse_args()
+    bits = options.vector_bits or min(max(8 * HOST.bytes, 256), 512)
+    chosen = variants(bits, options.threads)
     total = len(chosen)
-    random.Random(given.seed).shuffle(chosen)
-    chosen = chosen[: given.sample]
+    random.Random(options.seed).shuffle(chosen)
+    chosen = chosen[: options.sample]
     mixes = sorted({(v.precision, v.root, v.ways) for v in chosen})
     meter = PeakMeter(mixes, bits)
     meter.measure()
     print(
-        f"{len(chosen)} of {total} variants, {given.n} points, at most {given.q} in a leaf, "
-        f"vectors of {bits} bits, {given.threads} thread(s)",
+        f"{len(chosen)} of {total} variants, {options.n} points, at most {options.q} in a leaf, "
+        f"vectors of {bits} bits, {options.threads} thread(s)",
         flush=True,
     )
-    rows = time_variants(chosen, meter, given.n, given.q, given.rounds)
+    rows = time_variants(chosen, meter, options.n, options.q, options.rounds)
     peaks = {mix: meter.peak(*mix) for mix in mixes}
     by_name = {variant.name(): variant for variant in chosen}
     for row in rows:
         peak = peaks[row["precision"], row["root"], row["ways"]]
-        row["peak_per_s"] = given.threads * peak.mix_per_s
+        row["peak_per_s"] = options.threads * peak.mix_per_s
         row["share"] = row["interactions_per_s"] / row["peak_per_s"]
-        row["bound_per_s"] = given.threads * peak.variant_bound_per_s(by_name[row["name"]])
+        row["bound_per_s"] = options.threads * peak.variant_bound_per_s(by_name[row["name"]])
         row["share_of_bound"] = row["interactions_per_s"] / row["bound_per_s"]
     rows.sort(key=lambda row: -row["interactions_per_s"])
     print(
@@ -170,21 +170,21 @@ def main() -> int:
     print(f"{len(rows) - wrong} right, {wrong} wrong")
     print(f"\n{'nearest to its bound, of its mix':46} % bound")
     for mix in mixes:
-        same = [row for row in rows if (row["precision"], row["root"], row["ways"]) == mix]
-        nearest = max(same, key=lambda row: row["share_of_bound"])
+        of_mix = [row for row in rows if (row["precision"], row["root"], row["ways"]) == mix]
+        nearest = max(of_mix, key=lambda row: row["share_of_bound"])
         print(f"{nearest['name']:46} {100 * nearest['share_of_bound']:7.1f}")
     passed = [row["name"] for row in rows if row["share_of_bound"] > NOISE]
     print(f"{len(passed)} of {len(rows)} pass their bound by more than {NOISE - 1:.0%}", *passed)
-    if given.json:
+    if options.json:
         peaks_out = [
             {"precision": p, "root": r, "ways": w, **asdict(peak)}
             for (p, r, w), peak in peaks.items()
         ]
         report = {
-            "n": given.n, "q": given.q, "vector_bits": bits, "threads": given.threads,
+            "n": options.n, "q": options.q, "vector_bits": bits, "threads": options.threads,
             "variants_in_space": total, "peaks": peaks_out, "variants": rows,
         }  # fmt: skip
-        given.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return 1 if wrong else 0
 
 

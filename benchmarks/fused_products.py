@@ -41,10 +41,10 @@ MATRICES = (3, 8)
 def taken_s(call: Callable[[], object]) -> float:
     """CPU seconds of a call: the mean of so many that they take long enough to be measured."""
     begin, calls = time.process_time(), 0
-    while (taken := time.process_time() - begin) < LONG_ENOUGH_S or not calls:
+    while (elapsed_s := time.process_time() - begin) < LONG_ENOUGH_S or not calls:
         call()
         calls += 1
-    return taken / calls
+    return elapsed_s / calls
 
 
 def drawn(rng: np.random.Generator, sizes: tuple[int, ...]) -> list[np.ndarray]:
@@ -52,9 +52,9 @@ def drawn(rng: np.random.Generator, sizes: tuple[int, ...]) -> list[np.ndarray]:
     return [rng.standard_normal(shape) for shape in pairwise(sizes)]
 
 
-def difference(one: np.ndarray, other: np.ndarray) -> float:
+def difference(result: np.ndarray, reference: np.ndarray) -> float:
     """The largest difference, relative to the largest number."""
-    return float(np.abs(one - other).max() / np.abs(other).max())
+    return float(np.abs(result - reference).max() / np.abs(reference).max())
 
 
 def main() -> None:

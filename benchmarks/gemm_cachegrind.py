@@ -77,7 +77,7 @@ def compare(cases: list[tuple[int, ...]], last_kib: int, folder: str) -> bool:
         pairs = [
             compared(*pair) if max(pair) > least else ("none", True) for pair in (beyond, memory)
         ]
-        fine &= all(near for _, near in pairs)
+        fine &= all(is_within for _, is_within in pairs)
         columns = [f"{text:>26}" for text, _ in pairs]
         print("".join(f"{value:7}" for value in case) + f"  {columns[0]}  {columns[1]}", flush=True)
     return fine
@@ -92,12 +92,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--last-kib", type=int, default=256, help="size of the last cache, KiB")
     parser.add_argument("--random", type=int, default=0, help="random cases in addition")
-    given = parser.parse_args()
+    options = parser.parse_args()
     if shutil.which("valgrind") is None:
         print("valgrind is not installed (Debian: apt-get install valgrind)", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="gemm-cachegrind-") as folder:
-        return 0 if compare([*CASES, *drawn(given.random)], given.last_kib, folder) else 1
+        return 0 if compare([*CASES, *drawn(options.random)], options.last_kib, folder) else 1
 
 
 if __name__ == "__main__":

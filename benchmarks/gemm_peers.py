@@ -119,8 +119,8 @@ def speed_up(n: int, variant: dict[str, int], rounds: int) -> None:
         for t in (1, 2)
     ]
     seconds = [[wall_s(partial(p.run, 2)) for p in prepared] for _ in range(rounds)]
-    one, two = np.min(seconds, axis=0)
-    print(f"n = {n:4}: two threads {one / two:.2f} times one (load {os.getloadavg()[0]:.1f})")
+    one_s, two_s = np.min(seconds, axis=0)
+    print(f"n = {n:4}: two threads {one_s / two_s:.2f} times one (load {os.getloadavg()[0]:.1f})")
     for part in prepared:
         part.close()
 
@@ -137,12 +137,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--variants", type=int, default=200, help="variants to measure")
     parser.add_argument("--rounds", type=int, default=15, help="rounds of each comparison")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     print(f"multiply-adds in registers: {peak():.1f} GFLOP/s")
-    finalists = tune(given.variants)
-    bests = [compare(n, finalists, given.rounds) for n in BARS]
+    finalists = tune(arguments.variants)
+    bests = [compare(n, finalists, arguments.rounds) for n in BARS]
     for n in (960, 1920):
-        speed_up(n, finalists[0], given.rounds)
+        speed_up(n, finalists[0], arguments.rounds)
     return 0 if all(bests) else 1
 
 

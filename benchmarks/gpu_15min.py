@@ -118,17 +118,19 @@ def result_rows(bench: Bench) -> Iterator[Row]:
     from benchmarks.gpu_results import tried as checked
 
     counts = {"ok": 0, "cannot run": 0, "WRONG": 0}
-    of_all = sorted(cases(), key=lambda case: not case[1].get("mma", "none").startswith("m"))
-    for done, (kernel, params) in enumerate(of_all):
+    all_cases = sorted(cases(), key=lambda case: not case[1].get("mma", "none").startswith("m"))
+    for tried_count, (kernel, params) in enumerate(all_cases):
         if bench.left_s() < 5:
-            yield Row(what="results", kernel=kernel, note=f"{len(of_all) - done} were not tried")
+            yield Row(
+                what="results", kernel=kernel, note=f"{len(all_cases) - tried_count} were not tried"
+            )
             break
         state, note = checked(kernel, params)
         counts[state] += 1
         if state != "ok" or "mma" in params:
             yield Row(what=f"{state}: {json.dumps(params)}", kernel=kernel, note=note)
-    said = ", ".join(f"{count} {state}" for state, count in counts.items())
-    yield Row(what="results", kernel="all", note=said)
+    summary = ", ".join(f"{count} {state}" for state, count in counts.items())
+    yield Row(what="results", kernel="all", note=summary)
 
 
 def ordered_variants() -> list[dict[str, Any]]:
@@ -144,36 +146,36 @@ def ordered_variants() -> list[dict[str, Any]]:
         return FIRST_VARIANTS.index(key) if key in FIRST_VARIANTS else len(FIRST_VARIANTS)
 
     tensor.sort(key=place)
-    others = [params for params in drawn if params["mma"] == "none"]
-    mixed = []
+    plain_variants = [params for params in drawn if params["mma"] == "none"]
+    ordered = []
     for i, params in enumerate(tensor):
-        mixed.append(params)
-        if i % 6 == 5 and others:
-            mixed.append(others.pop())
-    return mixed
+        ordered.append(params)
+        if i % 6 == 5 and plain_variants:
+            ordered.append(plain_variants.pop())
+    return ordered
 
 
 def product_rows(bench: Bench) -> Iterator[Row]:
     """Double-precision products: cuBLAS, then variants to compare with it, the best last."""
     flops = 2.0 * PRODUCT_N**3
-    of_cublas = tried("dp product", "gpu_gemm", partial(product, bench, "dp"))
-    yield from of_cublas
+    cublas_rows = tried("dp product", "gpu_gemm", partial(product, bench, "dp"))
+    yield from cublas_rows
     best: Row | None = None
     for params in ordered_variants():
         if bench.left_s() < 8:
             break
-        what = " ".join(f"{k}={v}" for k, v in params.items() if k not in ("n", "simd"))
+        variant = " ".join(f"{k}={v}" for k, v in params.items() if k not in ("n", "simd"))
         try:
             run = bench.run("gpu_dgemm", **params | {"n": PRODUCT_N})
         except (KernelError, ResultError, ValueError) as error:
-            yield Row(what=what, kernel="gpu_dgemm", note=f"failed: {error}")
+            yield Row(what=variant, kernel="gpu_dgemm", note=f"failed: {error}")
             continue
         row = Row(
-            what=what,
+            what=variant,
             kernel="gpu_dgemm",
             value=flops / run.time_s / 1e12,
             unit="TFLOP/s",
-            of=of_cublas[0].value,
+            of=cublas_rows[0].value,
             of_what="cuBLAS",
             core_mhz=run.core_mhz,
         )
@@ -220,8 +222,8 @@ def energy_rows(bench: Bench) -> Iterator[Row]:
     alarm.cancel()
     measured = f"{outcome.measured} of {outcome.planned} points measured, {outcome.failed} failed"
     yield Row(what="energies", kernel="all", note=measured)
-    what = "error of energies, kernels left out"
-    yield from tried(what, "all", partial(left_out, what, created.root))
+    title = "error of energies, kernels left out"
+    yield from tried(title, "all", partial(left_out, title, created.root))
 
 
 def left_out(what: str, root: Path) -> list[Row]:
@@ -282,10 +284,13 @@ class LongLaunch:
 
 def judged_launches(launches: list[LongLaunch]) -> str:
     """Why a long launch has a smaller share of the lanes than a short one, by what both show."""
-    said = []
-    for data in dict.fromkeys(one.data for one in launches):
-        own = sorted((o for o in launches if o.data == data), key=lambda o: o.duration_s)
-        short, long = own[0], own[-1]
+    texts = []
+    for data in dict.fromkeys(launch.data for launch in launches):
+        by_length = sorted(
+            (launch for launch in launches if launch.data == data),
+            key=lambda launch: launch.duration_s,
+        )
+        short, long = by_length[0], by_length[-1]
         reasons = ", ".join(long.reasons) or "no reason shown"
         text = f"{data}: "
         if long.share < short.share * (1 - FALLS):
@@ -300,13 +305,14 @@ def judged_launches(launches: list[LongLaunch]) -> str:
             )
         else:
             text += f"the clock stays at {long.counted_mhz:.0f} MHz ({reasons})"
-        off = long.shown_mhz / long.counted_mhz - 1.0
-        if abs(off) > FALLS:
+        deviation = long.shown_mhz / long.counted_mhz - 1.0
+        if abs(deviation) > FALLS:
             text += (
-                f"; NVML's mean clock is {off:+.1%} off the cycles counted: a measurement's error"
+                f"; NVML's mean clock is {deviation:+.1%} off the cycles counted: "
+                "a measurement's error"
             )
-        said.append(text)
-    return "; ".join(said)
+        texts.append(text)
+    return "; ".join(texts)
 
 
 def launch_rows(bench: Bench) -> Iterator[Row]:
@@ -322,61 +328,63 @@ def launch_rows(bench: Bench) -> Iterator[Row]:
         name, threads = "timed_multiply_adds", 256
         function = gpu.function(compile_program(source, gpu.architecture), name)
         blocks = gpu.resident_blocks(function, threads)
-        taken = np.zeros((blocks, 2), np.int64)
-        out, times = gpu.array(np.zeros(blocks * threads, np.float32)), gpu.array(taken)
+        cycles_and_ns = np.zeros((blocks, 2), np.int64)
+        out, times = gpu.array(np.zeros(blocks * threads, np.float32)), gpu.array(cycles_and_ns)
 
         def launch(data: str, passes: int) -> np.ndarray:
-            numbers = (np.float32(one) for one in DATA[data])
+            numbers = (np.float32(number) for number in DATA[data])
             gpu.run(function, blocks, threads, out, times, np.int64(passes), *numbers)
-            return gpu.copied(times, taken)
+            return gpu.copied(times, cycles_and_ns)
 
         pass_s = launch("random", 10_000)[:, 1].mean() / 1e9 / 10_000
         lanes = gpu_compared.LANES[gpu.architecture][0]
-        found = []
+        launches = []
         for duration_s in LAUNCH_S:
             for data in DATA:
                 passes = max(1, round(duration_s / pass_s))
                 time.sleep(2.0)
-                with ReadMeanwhile(partial(seen, bench.clocks, meter), 0.005) as watched:
+                with ReadMeanwhile(partial(shown_state, bench.clocks, meter), 0.005) as watched:
                     cycles, ns = launch(data, passes).mean(axis=0)
-                readings = [one for _, one in watched.readings[1:-1]] or [UNREAD]
-                each = blocks / gpu.processors * threads * passes * 128
-                found.append(
+                readings = [reading for _, reading in watched.readings[1:-1]] or [UNREAD]
+                lane_operations = blocks / gpu.processors * threads * passes * 128
+                launches.append(
                     LongLaunch(
                         data=data,
                         duration_s=duration_s,
-                        share=each / lanes / cycles,
+                        share=lane_operations / lanes / cycles,
                         counted_mhz=cycles / ns * 1e3,
-                        shown_mhz=statistics.fmean(one[0] for one in readings),
-                        reasons=tuple(sorted({word for one in readings for word in one[1]})),
-                        power_w=statistics.fmean(one[2] for one in readings),
+                        shown_mhz=statistics.fmean(reading[0] for reading in readings),
+                        reasons=tuple(
+                            sorted({word for reading in readings for word in reading[1]})
+                        ),
+                        power_w=statistics.fmean(reading[2] for reading in readings),
                         limit_w=power_limit_w(bench.clocks),
                     )
                 )
                 yield Row(
                     what=f"sp multiply-adds in a launch of {duration_s} s, {data}",
                     kernel="gpu_fma",
-                    value=found[-1].share,
+                    value=launches[-1].share,
                     unit="of the lanes in each cycle",
-                    core_mhz=found[-1].counted_mhz,
-                    note=json.dumps(plain(found[-1])),
+                    core_mhz=launches[-1].counted_mhz,
+                    note=json.dumps(plain(launches[-1])),
                 )
-        yield Row(what="long launches", kernel="gpu_fma", note=judged_launches(found))
+        yield Row(what="long launches", kernel="gpu_fma", note=judged_launches(launches))
     finally:
         gpu.close()
         meter.close()
     for seconds in LAUNCH_S:
         for data in DATA:
             short = replace(bench, seconds=seconds)
-            what = f"gpu_fma in runs of {seconds} s, {data}"
-            for row in tried(what, "gpu_fma", partial(multiply_adds, short, "sp", data)):
-                yield replace(row, what=what, bar=None)
+            title = f"gpu_fma in runs of {seconds} s, {data}"
+            for row in tried(title, "gpu_fma", partial(multiply_adds, short, "sp", data)):
+                yield replace(row, what=title, bar=None)
 
 
 UNREAD = math.nan, (), math.nan
 
 
-def seen(clocks: Any, meter: Any) -> tuple[float, tuple[str, ...], float]:
+def shown_state(clocks: Any, meter: Any) -> tuple[float, tuple[str, ...], float]:
     """The SMs' clock and why it is lowered, as NVML shows them, and the power in W."""
     power = next(
         (value for channel, value in zip(meter.channels, meter.read().values, strict=True)
@@ -485,7 +493,7 @@ def tensor_cores(bench: Bench, number: str, instruction: str) -> list[Row]:
 def beside_host(bench: Bench, kernel: str, host: str, **params: Any) -> list[Row]:
     """The speed-up of the GPU over the host's kernel for the same points."""
     run = bench.run(kernel, **params)
-    own = run_for(host, params, bench.seconds, None)
+    host_s = run_for(host, params, bench.seconds, None).time_s
     return [
         Row(
             what=f"{kernel} beside the host's {host}",
@@ -493,7 +501,7 @@ def beside_host(bench: Bench, kernel: str, host: str, **params: Any) -> list[Row
             value=run.time_s * 1e3,
             unit="ms",
             core_mhz=run.core_mhz,
-            note=f"the host takes {own.time_s * 1e3:.4g} ms: {own.time_s / run.time_s:.3g} times",
+            note=f"the host takes {host_s * 1e3:.4g} ms: {host_s / run.time_s:.3g} times",
         )
     ]
 
@@ -504,12 +512,12 @@ def rate_rows(bench: Bench) -> Iterator[Row]:
         yield from tried(f"reads of {level}", "gpu_load", partial(loads, bench, level))
         yield from tried(f"latency of {level}", "gpu_chase", partial(latency, bench, level))
     for number in ("sp", "dp"):
-        what = f"{number} multiply-adds"
-        yield from tried(what, "gpu_fma", partial(multiply_adds, bench, number))
+        title = f"{number} multiply-adds"
+        yield from tried(title, "gpu_fma", partial(multiply_adds, bench, number))
     wide = "wgmma" if bench.architecture == "sm_90" else "mma"
     for number, instruction in (("bf16", wide), ("dp", "mma")):
-        what = f"{number} on tensor cores"
-        yield from tried(what, "gpu_mma", partial(tensor_cores, bench, number, instruction))
+        title = f"{number} on tensor cores"
+        yield from tried(title, "gpu_mma", partial(tensor_cores, bench, number, instruction))
     yield from tried("bf16 product", "gpu_gemm", partial(product, bench, "bf16"))
     points = {"n": 262_144, "q": 640}
     for kernel, host in (("gpu_fmm_u", "fmm_u"), ("gpu_fmm", "fmm")):

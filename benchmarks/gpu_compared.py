@@ -138,8 +138,8 @@ def multiply_add_peak(architecture: str, number: str, processors: int, mhz: floa
 
 def tensor_peak(architecture: str, number: str, processors: int, mhz: float) -> float | None:
     """flop/s of ``bf16`` or ``dp`` at a clock; None where the architecture is not known."""
-    each = TENSOR_FLOPS[number].get(architecture)
-    return None if each is None else float(each) * processors * mhz * 1e6
+    flops_per_cycle = TENSOR_FLOPS[number].get(architecture)
+    return None if flops_per_cycle is None else float(flops_per_cycle) * processors * mhz * 1e6
 
 
 def copy_rate() -> float:
@@ -210,22 +210,22 @@ def _cupy_s(number: str, n: int, seconds: float) -> float:
 
     a, b = (cupy.asarray(random_matrix(number, n, seed).reshape(n, n)) for seed in (0, 1))
     c = cupy.empty_like(a)
-    done = cupy.cuda.Device().synchronize
-    return _mean_s(lambda: cupy.matmul(a, b, out=c), done, seconds)
+    synchronize = cupy.cuda.Device().synchronize
+    return _mean_s(lambda: cupy.matmul(a, b, out=c), synchronize, seconds)
 
 
-def _mean_s(once: Any, done: Any, seconds: float) -> float:
+def _mean_s(product: Any, synchronize: Any, seconds: float) -> float:
     """Seconds of one call: the mean over about ``seconds``, after as long a warm-up, as
     :func:`benchmarks.gpu_here.run_for` measures."""
-    once()
-    done()
+    product()
+    synchronize()
     for _ in range(2):
         begin_s = time.perf_counter()
         calls = 0
         while time.perf_counter() - begin_s < seconds:
             for _ in range(8):
-                once()
-            done()
+                product()
+            synchronize()
             calls += 8
         mean_s = (time.perf_counter() - begin_s) / calls
     return mean_s
@@ -258,22 +258,26 @@ def counter_rows() -> Iterator[Row]:
     for (name, function), params in CASES:
         kernel = find_kernel(name)
         declared = kernel.counts(kernel.params.model_validate(params))
-        classes = [one for one in declared if one in METRICS]
+        classes = [class_name for class_name in declared if class_name in METRICS]
         try:
-            counted = _counted(name, function, params, [METRICS[one][0] for one in classes])
+            counted = _counted(
+                name, function, params, [METRICS[class_name][0] for class_name in classes]
+            )
         except (OSError, RuntimeError, subprocess.SubprocessError) as error:
             yield Row(what="counts by ncu", kernel=name, note=f"failed: {error}")
             continue
-        for one in classes:
-            metric, each = METRICS[one]
-            yield _row(name, params, one, counted[metric] * each, float(declared[one]))
+        for class_name in classes:
+            metric, unit_count = METRICS[class_name]
+            yield _row(
+                name, params, class_name, counted[metric] * unit_count, float(declared[class_name])
+            )
 
 
 def _row(kernel: str, params: dict[str, object], name: str, value: float, declared: float) -> Row:
     is_bytes = name in ("l2", "dram")
-    off = abs(value / declared - 1.0)
-    agrees = off <= BYTES_OFF if is_bytes else value == declared
-    wanted = f"within {BYTES_OFF:.0%}" if is_bytes else "exactly"
+    deviation = abs(value / declared - 1.0)
+    agrees = deviation <= BYTES_OFF if is_bytes else value == declared
+    tolerance = f"within {BYTES_OFF:.0%}" if is_bytes else "exactly"
     return Row(
         what=f"{name} of {kernel} {json.dumps(params)} by ncu",
         kernel=kernel,
@@ -281,7 +285,7 @@ def _row(kernel: str, params: dict[str, object], name: str, value: float, declar
         unit="B" if is_bytes else "flop",
         of=declared,
         of_what="as declared",
-        note=f"must agree {wanted}: {'it does' if agrees else 'it does not'}",
+        note=f"must agree {tolerance}: {'it does' if agrees else 'it does not'}",
     )
 
 
@@ -293,7 +297,7 @@ def _counted(
     command += ["--kernel-name", function, "--launch-count", "1", "--metrics", ",".join(metrics)]
     command += [sys.executable, "-c", ONE, kernel, json.dumps(params)]
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": path},
@@ -304,14 +308,14 @@ def _counted(
     )
     with tempfile.TemporaryDirectory() as folder:
         printed = Path(folder) / "ncu.csv"
-        printed.write_text(done.stdout, encoding="utf-8")
+        printed.write_text(process.stdout, encoding="utf-8")
         try:
             values = read_counted(printed, "ncu", Selection()).values
         except FileError:
             values = {}
     missing = [metric for metric in metrics if metric not in values]
     if missing:
-        lines = (done.stdout + done.stderr).splitlines()
-        said = next((line for line in lines if line.startswith("==ERROR==")), "no values")
-        raise RuntimeError(f"{missing[0]}: {said}")
+        lines = (process.stdout + process.stderr).splitlines()
+        message = next((line for line in lines if line.startswith("==ERROR==")), "no values")
+        raise RuntimeError(f"{missing[0]}: {message}")
     return values

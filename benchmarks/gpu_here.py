@@ -30,13 +30,13 @@ NOT_HERE = 2
 def need_gpu() -> GpuExamination:
     """The GPU that is measured: the first one that this process may use. Ends the program in one
     line where there is none."""
-    found = examine_gpus()
-    if found is None:
+    gpus = examine_gpus()
+    if gpus is None:
         _nothing_tried(f"no NVIDIA GPU can be used here ({NO_DRIVER_REMEDY})")
-    if found.problem is not None:
-        _nothing_tried(f"GPU kernels cannot run here: {found.problem} ({found.remedy})")
-    os.environ["CUDA_VISIBLE_DEVICES"] = found.uuids[0]
-    return found
+    if gpus.problem is not None:
+        _nothing_tried(f"GPU kernels cannot run here: {gpus.problem} ({gpus.remedy})")
+    os.environ["CUDA_VISIBLE_DEVICES"] = gpus.uuids[0]
+    return gpus
 
 
 def _nothing_tried(why: str) -> NoReturn:
@@ -126,8 +126,8 @@ def run_for(name: str, params: dict[str, Any], seconds: float, clocks: GpuClocks
         prepared.close()
     # Without the first and the last reading, which may lie outside of the run.
     mhz = [s.setting.core_mhz for _, s in watched.readings[1:-1] if s is not None]
-    known = [one for one in mhz if one is not None]
-    core_mhz = statistics.fmean(known) if known else float("nan")
+    shown_mhz = [clock_mhz for clock_mhz in mhz if clock_mhz is not None]
+    core_mhz = statistics.fmean(shown_mhz) if shown_mhz else float("nan")
     return Run(time_s=time_s, counts=counts, core_mhz=core_mhz)
 
 

@@ -65,8 +65,8 @@ def products(small: bool) -> Iterator[Case]:
     n = 300 if small else 2048
     variants = variants_of_example(ROOT / "examples/gpu-dgemm.toml", 1 << 20)
     for by_tensor_cores in (True, False):
-        own = [one for one in variants if (one["mma"] != "none") == by_tensor_cores]
-        for params in own[:12]:
+        chosen = [variant for variant in variants if (variant["mma"] != "none") == by_tensor_cores]
+        for params in chosen[:12]:
             yield "gpu_dgemm", params | {"n": n}
     yield "gpu_dgemm", {"n": 257 if small else 1001}
     if not small:

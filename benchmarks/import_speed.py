@@ -102,23 +102,23 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=1)
     arguments.add_argument("--profile", action="store_true", help="print where the time goes")
     arguments.add_argument("--long", action="store_true", help="a table that is read in parts")
-    given = arguments.parse_args()
-    shape = LONG if given.long else ()
-    for rows in [LONG_ROWS] if given.long else given.rows:
+    options = arguments.parse_args()
+    shape = LONG if options.long else ()
+    for rows in [LONG_ROWS] if options.long else options.rows:
         with tempfile.TemporaryDirectory() as folder:
             table = Path(folder) / "table.csv"
             write_table(table, rows, *shape)
             print(f"{rows:,} rows, {table.stat().st_size / 1e6:.1f} MB")
             importing = [sys.executable, "-m", "campaign", "import", str(table), "--store"]
-            if given.profile:
+            if options.profile:
                 profile = [sys.executable, "-m", "cProfile", "-s", "cumulative", *importing[1:]]
                 subprocess.run([*profile, f"{folder}/store"], cwd=ROOT, check=True)
                 continue
-            if given.long:
+            if options.long:
                 cpu_s, wall_s, mb = cost_of([*importing, f"{folder}/store"])
                 print(f"  processor {cpu_s:.2f} s, wall {wall_s:.2f} s, memory {mb:.0f} MB")
                 continue
-            for i in range(given.rounds):
+            for i in range(options.rounds):
                 pandas = [sys.executable, "-c", PANDAS, str(table), f"{folder}/table.parquet"]
                 least_s, _, _ = cost = cost_of(pandas)
                 for name, (cpu_s, wall_s, mb) in (

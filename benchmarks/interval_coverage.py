@@ -76,7 +76,7 @@ def constants(quiet, model: str, seeds: int) -> tuple[dict, dict, dict, Picks]:
 
     truth, true_j = truths(quiet), true_energies(quiet)
     exact = fit(quiet, "choi", "known")
-    held, width, forms, made = defaultdict(list), defaultdict(list), defaultdict(int), Picks()
+    held, width, forms, all_picks = defaultdict(list), defaultdict(list), defaultdict(int), Picks()
     for seed in range(seeds):
         data, _ = campaign(quiet, seed)
         fitted = fit(data, model, "known")
@@ -87,35 +87,35 @@ def constants(quiet, model: str, seeds: int) -> tuple[dict, dict, dict, Picks]:
             if true > 0:
                 width[term.name].append((fitted.high[i] - fitted.low[i]) / 2 / true)
         for s in range(0, len(quiet.settings), 5):
-            pair, mine = quiet.settings[s], quiet.setting == s
-            volt = float(quiet.core_v[mine][0]), float(quiet.mem_v[mine][0])
+            pair, at_setting = quiet.settings[s], quiet.setting == s
+            volt = float(quiet.core_v[at_setting][0]), float(quiet.mem_v[at_setting][0])
             power_w, low, high = costs_at(fitted, pair, *volt).constant_w
             true = costs_at(exact, pair, *volt).constant_w[0]
             held["constant power"].append(low <= true <= high)
             width["constant power"].append((high - low) / 2 / power_w)
         for kernel, among in all_candidates(data).items():
-            made.add(among, true_j[kernel], seed)
-    return held, width, forms, made
+            all_picks.add(among, true_j[kernel], seed)
+    return held, width, forms, all_picks
 
 
 def boards(quiet, seeds: int) -> Picks:
     """Campaigns of boards whose settings have gains of their own, which are true."""
     from analysis.choice.candidates import all_candidates
 
-    made = Picks()
+    all_picks = Picks()
     for seed in range(seeds):
         data, board = campaign(quiet, seed)
         true_j = true_energies(board)
         for kernel, among in all_candidates(data).items():
-            made.add(among, true_j[kernel], seed)
-    return made
+            all_picks.add(among, true_j[kernel], seed)
+    return all_picks
 
 
 def kept_back_settings(sites: list, splits: int) -> Picks:
     """Half of the settings fitted (three at least), all to choose from, judged by all."""
     from analysis.choice.candidates import all_candidates
 
-    made = Picks()
+    all_picks = Picks()
     for number, data in enumerate(sites):
         true_j, n = true_energies(data), len(data.settings)
         volts = {
@@ -126,13 +126,14 @@ def kept_back_settings(sites: list, splits: int) -> Picks:
             for s in np.unique(data.setting)
         }
         for split in range(splits):
-            seen = np.random.default_rng(split).permutation(n)[: max(n // 2, min(3, n - 1))]
-            training = data.take(np.isin(data.setting, seen))
+            rng = np.random.default_rng(split)
+            training_settings = rng.permutation(n)[: max(n // 2, min(3, n - 1))]
+            training = data.take(np.isin(data.setting, training_settings))
             among = all_candidates(training, None, volts)
             part = number * splits + split
             for kernel, candidates in among.items():
-                made.add(candidates, true_j[kernel], part, as_measured=True)
-    return made
+                all_picks.add(candidates, true_j[kernel], part, as_measured=True)
+    return all_picks
 
 
 def kept_back_repeats(sites: list) -> Picks | None:
@@ -140,20 +141,20 @@ def kept_back_repeats(sites: list) -> Picks | None:
     from analysis.choice.candidates import all_candidates, measured_volts
     from analysis.predict.site import site_posterior
 
-    made = Picks()
+    all_picks = Picks()
     for number, data in enumerate(sites):
         repeat = repeats(data)
         if not repeat.any():
             continue
         noise_once = site_posterior(data, measured_volts(data)).noise[2]
         for half in (0, 1):
-            training, kept = data.take(repeat % 2 == half), data.take(repeat % 2 != half)
-            true_j = true_energies(kept)
+            training, test = data.take(repeat % 2 == half), data.take(repeat % 2 != half)
+            true_j = true_energies(test)
             for kernel, among in all_candidates(training).items():
-                each = (kept.kernel == kernel).sum() / len(true_j[kernel])
-                noise = noise_once / each
-                made.add(among, true_j[kernel], 2 * number + half, noise=noise)
-    return made if made.made else None
+                repeat_count = (test.kernel == kernel).sum() / len(true_j[kernel])
+                noise = noise_once / repeat_count
+                all_picks.add(among, true_j[kernel], 2 * number + half, noise=noise)
+    return all_picks if all_picks.cases else None
 
 
 def repeats(data) -> np.ndarray:
@@ -191,13 +192,13 @@ def simulated(arguments: argparse.Namespace) -> None:
         if seeds <= 0:
             continue
         start = time.monotonic()
-        held, width, forms, made = constants(quiet, model, seeds)
+        held, width, forms, all_picks = constants(quiet, model, seeds)
         chosen = ", ".join(f"{name} {n}" for name, n in sorted(forms.items(), key=lambda f: -f[1]))
         took_s = time.monotonic() - start
         print(f"\nmodel {model}: {seeds} simulated campaigns, chosen {chosen} ({took_s:.0f} s)")
         show_coverage(held, width)
         print(f"\n{HEADER}")
-        made.show("smooth model (simulated)")
+        all_picks.show("smooth model (simulated)")
     if arguments.boards:
         print(f"\n{HEADER}")
         boards(quiet, arguments.boards).show("board (simulated)")

@@ -47,12 +47,12 @@ def true_energies(data) -> dict[str, dict[Setting, float]]:
 
 @dataclass
 class Picks:
-    """Picks against the truth: ``made`` holds (P(best), hit, loss said, loss real, the number of
+    """Picks against the truth: ``cases`` holds (P(best), hit, loss said, loss real, the number of
     its half or campaign) of each; ``held`` and ``any_held`` (held, width in %) of intervals,
     ``bare`` those without the noise of what was kept back; ``verdicts`` (said worse or right,
     true)."""
 
-    made: list[tuple[float, float, float, float, int]] = field(default_factory=list)
+    cases: list[tuple[float, float, float, float, int]] = field(default_factory=list)
     held: list[tuple[bool, float]] = field(default_factory=list)
     any_held: list[tuple[bool, float]] = field(default_factory=list)
     bare: list[bool] = field(default_factory=list)
@@ -80,8 +80,8 @@ class Picks:
         if noise is not None:
             if best != fastest:
                 self.bare.append(chosen.saving_low_pct <= saving[best] <= chosen.saving_high_pct)
-            own = np.random.default_rng(0).normal(size=draws.shape) * np.sqrt(noise)
-            draws = draws * np.exp(own)
+            noise_draws = np.random.default_rng(0).normal(size=draws.shape) * np.sqrt(noise)
+            draws = draws * np.exp(noise_draws)
         low, high = np.percentile((1 - draws / draws[fastest]) * 100, [2.5, 97.5], axis=1)
         held = (low <= saving) & (saving <= high)
         known_saving = np.isfinite(saving) & (np.arange(len(saving)) != fastest)
@@ -93,8 +93,8 @@ class Picks:
                 draws = np.where(among.measured[:, None], among.measured_j[:, None], draws)
             above = (draws[best] / draws[np.isfinite(true_j)].min(axis=0) - 1) * 100
             lost = float(true_j[best] / np.nanmin(true_j) - 1) * 100
-            probability, said = np.mean(above <= TIE_PCT), above.mean()
-            self.made.append((probability, lost <= TIE_PCT, said, lost, part))
+            probability, expected_loss = np.mean(above <= TIE_PCT), above.mean()
+            self.cases.append((probability, lost <= TIE_PCT, expected_loss, lost, part))
         if chosen.race_to_halt in ("worse", "right") and np.isfinite(true_j[fastest]):
             least = int(np.nanargmin(true_j))
             right = least == fastest if chosen.race_to_halt == "right" else least != fastest
@@ -102,10 +102,10 @@ class Picks:
 
     def show(self, name: str) -> None:
         """A line, and the deciles of the probability with enough cases."""
-        if not self.made:
+        if not self.cases:
             print(f"{name:<34} no intervals: fewer than three settings", flush=True)
             return
-        probability, hit, said, lost, part = np.array(self.made, float).T
+        probability, hit, expected_loss, lost, part = np.array(self.cases, float).T
         held, wide = np.array(self.held, float).reshape(-1, 2).T
         any_held, any_wide = np.array(self.any_held, float).T
         without = f" ({np.mean(self.bare) * 100:.1f} bare)" if self.bare else ""
@@ -113,7 +113,7 @@ class Picks:
             f"{name:<34}{len(probability):>6}{np.mean(held) * 100 if held.size else 100:>7.1f}"
             f"{np.median(wide) if wide.size else 0:>8.2f}{any_held.mean() * 100:>7.1f}"
             f"{np.median(any_wide):>8.2f}{probability.mean():>8.3f}{hit.mean():>7.3f}"
-            f"{said.mean():>8.3f}{lost.mean():>8.3f}"
+            f"{expected_loss.mean():>8.3f}{lost.mean():>8.3f}"
             f"{np.mean(self.verdicts) * 100 if self.verdicts else 100:>7.1f}{without}"
         )
         decile = np.minimum((probability * DECILES).astype(int), DECILES - 1)
@@ -127,11 +127,11 @@ class Picks:
                 for k, deviation in zip(judged, std, strict=True)
             ]
             print(f"    P(best) said, hit (cases): {', '.join(texts)}")
-            far = np.abs(off) > NEAR
-            sure = far & (np.abs(off) > 2 * np.array(std))
+            is_off = np.abs(off) > NEAR
+            sure = is_off & (np.abs(off) > 2 * np.array(std))
             chance = sum(2 * norm.sf(NEAR / max(deviation, 1e-9)) for deviation in std)
             print(
-                f"    {len(judged)} deciles, {far.sum()} off by more than {NEAR:.2f} "
+                f"    {len(judged)} deciles, {is_off.sum()} off by more than {NEAR:.2f} "
                 f"({chance:.1f} by chance), {sure.sum()} of these by more than two standard "
                 f"errors; Brier score {np.mean((probability - hit) ** 2):.4f}",
                 flush=True,

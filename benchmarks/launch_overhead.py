@@ -102,11 +102,11 @@ def write_files(folder: Path, conf: Path, points: int, steps: bool) -> None:
 def timed(argv: list[str]) -> tuple[float, str]:
     """Seconds of a process from start to end, and what it printed."""
     began = time.monotonic()
-    done = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, check=False)
+    process = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, check=False)
     seconds = time.monotonic() - began
-    if done.returncode:
-        sys.exit(f"{argv[:4]}: {done.stdout}{done.stderr}")
-    return seconds, done.stdout
+    if process.returncode:
+        sys.exit(f"{argv[:4]}: {process.stdout}{process.stderr}")
+    return seconds, process.stdout
 
 
 def main() -> None:
@@ -119,14 +119,14 @@ def main() -> None:
     parser.add_argument("--steps", action="store_true")
     options = parser.parse_args()
     base = Path(tempfile.mkdtemp(prefix="launch-"))
-    ours, theirs, theirs_points = [], [], []
+    ours, peer_s, peer_points_s = [], [], []
     try:
         with SlurmCluster(base / "slurm", "bench", {"cpu-a": 2}) as cluster:
             write_files(base, cluster.conf, options.points, options.steps)
             for repetition in range(options.rounds):
                 seconds, printed = timed([sys.executable, "-c", BASELINE, str(base)])
-                theirs.append(seconds)
-                theirs_points.append(json.loads(printed.splitlines()[-1])["points_s"])
+                peer_s.append(seconds)
+                peer_points_s.append(json.loads(printed.splitlines()[-1])["points_s"])
                 store = base / f"store{repetition}"
                 seconds, _ = timed(
                     [
@@ -142,17 +142,17 @@ def main() -> None:
                 ours.append(seconds)
                 print(
                     f"round {repetition + 1}: campaign run {ours[-1]:.1f} s, Client.map "
-                    f"{theirs[-1]:.1f} s (points alone {theirs_points[-1]:.1f} s)",
+                    f"{peer_s[-1]:.1f} s (points alone {peer_points_s[-1]:.1f} s)",
                     flush=True,
                 )
     finally:
         shutil.rmtree(base, ignore_errors=True)
-    ratio = statistics.median(ours) / statistics.median(theirs)
+    ratio = statistics.median(ours) / statistics.median(peer_s)
     point_s = statistics.median(ours) * WORKERS / options.points
     print(
         f"{options.points} points, {'job steps' if options.steps else 'forks'}, 2 workers: "
         f"campaign run {statistics.median(ours):.1f} s, Client.map "
-        f"{statistics.median(theirs):.1f} s, ratio {ratio:.2f}; {point_s:.3f} s a point and worker"
+        f"{statistics.median(peer_s):.1f} s, ratio {ratio:.2f}; {point_s:.3f} s a point and worker"
     )
     sys.exit(ratio > 1.5)
 

@@ -42,25 +42,25 @@ PER_FAMILY = 16
 SPREADS = (0.0, 0.05, 0.15, 0.40)
 
 
-def anything(data, known, known_data):
+def anything(data, known_fit, known_data):
     """The fit where the coefficients may be anything."""
-    found = known_site._spread
+    original = known_site._spread
     known_site._spread = lambda rows: known_site.ANYTHING
     try:
-        return known_site.fit_like(data, known, known_data)
+        return known_site.fit_like(data, known_fit, known_data)
     finally:
-        known_site._spread = found
+        known_site._spread = original
 
 
 def boards_apart(spread, boards):
     """Measurements of so many boards whose constants differ by ``spread``."""
-    made = []
+    all_boards = []
     for seed in range(boards):
         name = f"board-{spread:g}-{seed}"
         site = other_board(spread, seed, name)
-        own = simulated_dataset("default", f"{name} ", PER_FAMILY, site)
-        made.append(observations(own, name, DOMAINS))
-    return made
+        dataset = simulated_dataset("default", f"{name} ", PER_FAMILY, site)
+        all_boards.append(observations(dataset, name, DOMAINS))
+    return all_boards
 
 
 def one_site(nodes):
@@ -69,29 +69,32 @@ def one_site(nodes):
     return replace(together, node=np.array([node.site for node in nodes], object)[place])
 
 
-def judged(own, whole, known, known_data, at):
+def judged(board, full_fit, known_fit, known_data, chosen):
     """A board's row of the table: from its points ``at``, the known fit and that of all points."""
-    few, there = own.take(at), own.take(np.delete(np.arange(len(own)), at))
+    training, test = board.take(chosen), board.take(np.delete(np.arange(len(board)), chosen))
 
-    def error(made):
-        return np.mean(np.abs(made.energy_j(there) / there.energy_j - 1.0)) * 100
+    def error(fitted):
+        return np.mean(np.abs(fitted.energy_j(test) / test.energy_j - 1.0)) * 100
 
-    with_few = known_site.fit_like(few, known, known_data)
+    like_fit = known_site.fit_like(training, known_fit, known_data)
     return (
-        error(whole),
-        error(known),
-        error(with_few),
-        error(with_few) / error(whole),
-        error(anything(few, known, known_data)),
-        with_few.like.spread_pct,
-        100.0 * (not with_few.like.helps),
+        error(full_fit),
+        error(known_fit),
+        error(like_fit),
+        error(like_fit) / error(full_fit),
+        error(anything(training, known_fit, known_data)),
+        like_fit.like.spread_pct,
+        100.0 * (not like_fit.like.helps),
     )
 
 
-def show(spread, points, by, rows):
+def show(spread, points, chooser, rows):
     """Print the means of ``rows``, and return them."""
     mean = np.mean(rows, axis=0)
-    print(f"{spread:>9.0%} {points:>6} {by:>7}" + "".join(f"{v:>14.2f}" for v in mean), flush=True)
+    print(
+        f"{spread:>9.0%} {points:>6} {chooser:>7}" + "".join(f"{v:>14.2f}" for v in mean),
+        flush=True,
+    )
     return mean
 
 
@@ -104,7 +107,7 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=5)
     arguments = parser.parse_args()
     data = observations(simulated_dataset("default", per_family=PER_FAMILY), "tk1", DOMAINS)
-    known = fit(data)
+    known_fit = fit(data)
     everything, cost = np.ones(len(data), bool), np.ones(len(data))
     counts = [int(count) for count in arguments.points.split(",")]
     columns = ("full", "as it is", "with", "ratio", "anything", "spread", "too different")
@@ -112,23 +115,25 @@ def main() -> int:
     print(f"simulated; errors in %\nanother board\n{head}")
     failed = []
 
-    def chosen(known, known_data, points):
-        scatter = Scatter.of(known, known_data)
-        return like_cells(known, scatter, data, everything, cost, np.inf, points).rows
+    def chosen(known_fit, known_data, points):
+        scatter = Scatter.of(known_fit, known_data)
+        return like_cells(known_fit, scatter, data, everything, cost, np.inf, points).rows
 
     for spread in SPREADS:
         boards = boards_apart(spread, arguments.boards)
-        full = [fit(own, intervals=False) for own in boards]
+        full = [fit(board, intervals=False) for board in boards]
         for points in counts:
-            for by in ("chosen", "random"):
+            for chooser in ("chosen", "random"):
                 rows = []
-                for seed, (own, whole) in enumerate(zip(boards, full, strict=True)):
-                    at = np.random.default_rng(seed).choice(len(own), points, replace=False)
-                    if by == "chosen":
-                        at = chosen(known, data, points)
-                    rows.append(judged(own, whole, known, data, at))
-                mean = show(spread, points, by, rows)
-                if by == "chosen" and points == 8:
+                for seed, (board, whole) in enumerate(zip(boards, full, strict=True)):
+                    rows_chosen = np.random.default_rng(seed).choice(
+                        len(board), points, replace=False
+                    )
+                    if chooser == "chosen":
+                        rows_chosen = chosen(known_fit, data, points)
+                    rows.append(judged(board, whole, known_fit, data, rows_chosen))
+                mean = show(spread, points, chooser, rows)
+                if chooser == "chosen" and points == 8:
                     if spread == 0.15 and mean[3] > 1.2:
                         failed.append(f"15 %: {mean[3]:.2f} times the full fit's error")
                     if spread <= 0.05 and mean[6] > 0:
@@ -138,13 +143,17 @@ def main() -> int:
     print(f"each of {arguments.nodes} nodes, by the fit of the others\n{head}")
     for spread in SPREADS:
         nodes = boards_apart(spread, arguments.nodes)
-        full = [fit(own, intervals=False) for own in nodes]
-        others = [one_site(nodes[:i] + nodes[i + 1 :]) for i in range(len(nodes))]
-        fits = [fit(other) for other in others]
+        full = [fit(board, intervals=False) for board in nodes]
+        other_nodes = [one_site(nodes[:i] + nodes[i + 1 :]) for i in range(len(nodes))]
+        fits = [fit(pooled_others) for pooled_others in other_nodes]
         for points in counts:
             rows = [
-                judged(own, whole, known, other, chosen(known, other, points))
-                for own, whole, known, other in zip(nodes, full, fits, others, strict=True)
+                judged(
+                    board, whole, known_fit, pooled_others, chosen(known_fit, pooled_others, points)
+                )
+                for board, whole, known_fit, pooled_others in zip(
+                    nodes, full, fits, other_nodes, strict=True
+                )
             ]
             mean = show(spread, points, "chosen", rows)
             if spread == 0.15 and points == 8 and mean[3] > 1.2:

@@ -116,11 +116,11 @@ def our_rate(prepared: Any, volume: float, iterations: int) -> tuple[float, floa
 
 def iterations_for(seconds: float, measure: Any) -> int:
     """Iterations that take about ``seconds``; ``measure(iterations)`` gives their seconds."""
-    iterations, taken = 1, measure(1)
-    while taken < seconds / 4:
-        iterations *= max(2, min(1000, int(seconds / 2 / max(taken, 1e-6))))
-        taken = measure(iterations)
-    return max(1, round(iterations * seconds / taken))
+    iterations, elapsed_s = 1, measure(1)
+    while elapsed_s < seconds / 4:
+        iterations *= max(2, min(1000, int(seconds / 2 / max(elapsed_s, 1e-6))))
+        elapsed_s = measure(iterations)
+    return max(1, round(iterations * seconds / elapsed_s))
 
 
 def supported(variants: tuple[str, ...]) -> list[str]:
@@ -138,8 +138,8 @@ def supported(variants: tuple[str, ...]) -> list[str]:
 
 def compare(case: Case, rounds: int, seconds: float) -> tuple[float, str]:
     """(our median over likwid's best median, the row of the table)."""
-    given = {"level": case.level}
-    params = case.kernel.params.model_validate(given)
+    values = {"level": case.level}
+    params = case.kernel.params.model_validate(values)
     level: Any = "l1" if case.level == "register" else case.level
     size = working_set_bytes(level, read_caches(), memory_bytes())
     prepared = case.kernel.prepare(params, Team())
@@ -151,26 +151,26 @@ def compare(case: Case, rounds: int, seconds: float) -> tuple[float, str]:
         for v in variants
     }
     ours: list[float] = []
-    theirs: dict[str, list[float]] = {v: [] for v in variants}
+    peer_rates: dict[str, list[float]] = {v: [] for v in variants}
     for turn in range(rounds):
         if turn == SCREENED:
             # Starting likwid-bench takes a second: variants that are much slower no longer run.
-            first = max(statistics.median(rates) for rates in theirs.values())
-            variants = [v for v in variants if statistics.median(theirs[v]) > 0.8 * first]
+            first = max(statistics.median(rates) for rates in peer_rates.values())
+            variants = [v for v in variants if statistics.median(peer_rates[v]) > 0.8 * first]
         for v in variants:
-            theirs[v].append(likwid_rate(v, size, their_iterations[v], case.line)[0])
+            peer_rates[v].append(likwid_rate(v, size, their_iterations[v], case.line)[0])
             # Warm up: likwid-bench leaves the core with other clocks and cache contents.
             prepared.run(max(1, our_iterations // 5))
             ours.append(our_rate(prepared, volume, our_iterations)[0])
     prepared.check()
     prepared.close()
-    best = max(variants, key=lambda v: statistics.median(theirs[v]))
-    our_median, their_median = statistics.median(ours), statistics.median(theirs[best])
+    best = max(variants, key=lambda v: statistics.median(peer_rates[v]))
+    our_median, their_median = statistics.median(ours), statistics.median(peer_rates[best])
     ratio = our_median / their_median
     held = "registers" if case.level == "register" else f"{size // 1024} KiB"
     row = (
         f"{case.name:10} {held:>11} {our_median:8.1f} {spread(ours):>15} "
-        f"{their_median:8.1f} {spread(theirs[best]):>15} {case.unit:8} {ratio:6.3f}  "
+        f"{their_median:8.1f} {spread(peer_rates[best]):>15} {case.unit:8} {ratio:6.3f}  "
         f"{best}{f' ({size // 1024} KiB)' if case.level == 'register' else ''}"
     )
     return ratio, row
@@ -190,13 +190,13 @@ def main() -> int:
     parser.add_argument(
         "--core", type=int, default=min(os.sched_getaffinity(0)), help="core to use"
     )
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     if not shutil.which("likwid-bench"):
         print("likwid-bench is not installed (Debian: apt-get install likwid)", file=sys.stderr)
         return 1
-    os.sched_setaffinity(0, {given.core})
+    os.sched_setaffinity(0, {arguments.core})
     print(
-        f"core {given.core}, {given.rounds} interleaved rounds of {given.seconds} s; "
+        f"core {arguments.core}, {arguments.rounds} interleaved rounds of {arguments.seconds} s; "
         f"medians and [quartiles]; likwid-bench's best variant"
     )
     print(
@@ -205,7 +205,7 @@ def main() -> int:
     )
     ratios = []
     for case in CASES:
-        ratio, row = compare(case, given.rounds, given.seconds)
+        ratio, row = compare(case, arguments.rounds, arguments.seconds)
         ratios.append(ratio)
         print(row, flush=True)
     print(f"smallest ratio {min(ratios):.3f}, required {ENOUGH}")

@@ -128,8 +128,8 @@ class ManyWorkers(Scheduler):
     def say(self, name: str, scheduler: str, word: str) -> None:
         """Have a worker started or closed by the process that it belongs to."""
         fields = {"name": name, "scheduler": scheduler, "word": word}
-        names = [one for one in Security.__slots__ if one.startswith(("tls_", "require_"))]
-        fields |= {"security": {one: getattr(self.security, one) for one in names}}
+        names = [field for field in Security.__slots__ if field.startswith(("tls_", "require_"))]
+        fields |= {"security": {field: getattr(self.security, field) for field in names}}
         pipe = self.processes[int(name) % PROCESSES].stdin
         assert pipe is not None
         pipe.write(json.dumps(fields).encode() + b"\n")
@@ -231,29 +231,29 @@ async def host() -> None:
     tasks = set()
     with tempfile.TemporaryDirectory(prefix="many-workers-") as scratch:
         while line := await lines.readline():
-            asked = json.loads(line)
-            if asked["word"] == "close":
-                own = running.pop(asked["name"]).close(nanny=False)
+            request = json.loads(line)
+            if request["word"] == "close":
+                pending = running.pop(request["name"]).close(nanny=False)
             else:
-                own = running[asked["name"]] = Worker(
-                    asked["scheduler"],
-                    name=asked["name"],
+                pending = running[request["name"]] = Worker(
+                    request["scheduler"],
+                    name=request["name"],
                     nthreads=1,
                     host="tls://127.0.0.1",
-                    security=Security(**asked["security"]),
+                    security=Security(**request["security"]),
                     memory_limit=0,
                     local_directory=scratch,
                     dashboard=False,
                 )
-            task = asyncio.ensure_future(_awaited(own))
+            task = asyncio.ensure_future(_awaited(pending))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
-        await asyncio.gather(*(own.close(nanny=False) for own in running.values()), *tasks)
+        await asyncio.gather(*(started.close(nanny=False) for started in running.values()), *tasks)
     os._exit(0)  # without waiting for the workers' threads
 
 
-async def _awaited(what: Any) -> None:
-    await what
+async def _awaited(awaitable: Any) -> None:
+    await awaitable
 
 
 def drive(campaign: Path, store: Path, profile: bool) -> dict[str, Any]:
@@ -261,18 +261,18 @@ def drive(campaign: Path, store: Path, profile: bool) -> dict[str, Any]:
     from campaign.launch.partition_run import PartitionRun
     from campaign.verbs.command_line import main as command_line
 
-    seen: dict[str, Any] = {"tasks": 0, "loop_s": 0.0, "files": 0}
+    figures: dict[str, Any] = {"tasks": 0, "loop_s": 0.0, "files": 0}
     finished, ended = PartitionRun.task_finished, threading.Event()
     profiles = {"main": cProfile.Profile(time.thread_time), "Dask": None}
 
     def task_finished(self: PartitionRun, seconds: float, points: int) -> None:
-        seen["tasks"] += 1
-        if seen["tasks"] == 1:
-            seen["began"] = time.monotonic()
+        figures["tasks"] += 1
+        if figures["tasks"] == 1:
+            figures["began"] = time.monotonic()
             if profile:
                 profiles["main"].enable()
                 self.cluster.loop.add_callback(profile_loop)
-        seen["ended"] = time.monotonic()
+        figures["ended"] = time.monotonic()
         finished(self, seconds, points)
 
     def profile_loop() -> None:
@@ -281,11 +281,13 @@ def drive(campaign: Path, store: Path, profile: bool) -> dict[str, Any]:
 
     def look() -> None:
         while not ended.wait(0.5):
-            seen["files"] = max(seen["files"], sum(1 for _ in Path("/proc/self/fd").iterdir()))
+            figures["files"] = max(
+                figures["files"], sum(1 for _ in Path("/proc/self/fd").iterdir())
+            )
             for thread in threading.enumerate():
                 if thread.name.startswith("IO loop") and thread.ident is not None:
                     clock = time.pthread_getcpuclockid(thread.ident)
-                    seen["loop_s"] = max(seen["loop_s"], time.clock_gettime(clock))
+                    figures["loop_s"] = max(figures["loop_s"], time.clock_gettime(clock))
 
     PartitionRun.task_finished = task_finished
     looking = threading.Thread(target=look, daemon=True)
@@ -296,49 +298,51 @@ def drive(campaign: Path, store: Path, profile: bool) -> dict[str, Any]:
     if code != 0:
         sys.exit(f"campaign run ended with {code}")
     used = resource.getrusage(resource.RUSAGE_SELF)
-    for name, own in profiles.items():
-        if profile and own is not None:
-            own.disable()
+    for name, profiler in profiles.items():
+        if profile and profiler is not None:
+            profiler.disable()
             print(f"{name} thread:", file=sys.stderr)
-            pstats.Stats(own, stream=sys.stderr).sort_stats("tottime").print_stats(30)
+            pstats.Stats(profiler, stream=sys.stderr).sort_stats("tottime").print_stats(30)
     return {
         "cpu_s": used.ru_utime + used.ru_stime,
         "main_s": time.thread_time(),
-        "dask_s": seen["loop_s"],
-        "wall_s": seen["ended"] - seen["began"],
+        "dask_s": figures["loop_s"],
+        "wall_s": figures["ended"] - figures["began"],
         "memory_mb": used.ru_maxrss / 1024,
-        "tasks": seen["tasks"],
-        "files": seen["files"],
+        "tasks": figures["tasks"],
+        "files": figures["files"],
     }
 
 
-def run_once(folder: Path, workers: int, points: int, asked: argparse.Namespace) -> dict[str, Any]:
+def run_once(
+    folder: Path, workers: int, points: int, arguments: argparse.Namespace
+) -> dict[str, Any]:
     """All figures of one run."""
     site = (ROOT / "sites/builtin/jetson-tk1.toml").read_text()
-    own = f'scheduler = "many"\nnodes = {workers}\nmemory = "1GB"\n'
-    site = site.replace('scheduler = "local"\nnodes = 2\n', own)
+    resources = f'scheduler = "many"\nnodes = {workers}\nmemory = "1GB"\n'
+    site = site.replace('scheduler = "local"\nnodes = 2\n', resources)
     (folder / "site.toml").write_text(site.replace('"jetson-tk1"', '"many"'))
     campaign, store = folder / "campaign.toml", folder / f"{workers}-{points}.store"
     repeats = points // A_REPEAT
     campaign.write_text(CAMPAIGN.format(repeats=repeats, site=folder / "site.toml"))
-    figures = folder / "figures.json"
-    argv = [sys.executable, __file__, "--drive", str(campaign), str(store), str(figures)]
+    figures_file = folder / "figures.json"
+    argv = [sys.executable, __file__, "--drive", str(campaign), str(store), str(figures_file)]
     trace = folder / "calls"
-    if asked.calls:
+    if arguments.calls:
         trace.mkdir()
         argv = ["strace", "-ff", "-y", "--seccomp-bpf", "-e", CALLS, "-o", f"{trace}/of", *argv]
-    environment = os.environ | ({"MANY_WORKERS_WAIT": "1"} if asked.wait else {})
-    if asked.profile:
+    environment = os.environ | ({"MANY_WORKERS_WAIT": "1"} if arguments.wait else {})
+    if arguments.profile:
         argv.append("--profile")
     subprocess.run(argv, check=True, env=environment)
-    found = {"workers": workers, "points": points} | json.loads(figures.read_text())
-    found["stored_files"] = sum(len(names) for _, _, names in os.walk(store))
-    found["stored_mb"] = sum(p.stat().st_size for p in store.rglob("*") if p.is_file()) / 1e6
-    if asked.calls:
-        found |= calls_on(store, trace)
+    figures = {"workers": workers, "points": points} | json.loads(figures_file.read_text())
+    figures["stored_files"] = sum(len(names) for _, _, names in os.walk(store))
+    figures["stored_mb"] = sum(p.stat().st_size for p in store.rglob("*") if p.is_file()) / 1e6
+    if arguments.calls:
+        figures |= calls_on(store, trace)
         shutil.rmtree(trace)
     shutil.rmtree(store)
-    return found
+    return figures
 
 
 def calls_on(store: Path, trace: Path) -> dict[str, int]:
@@ -387,24 +391,24 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--host", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--drive", type=Path, nargs=3, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.host:
+    arguments = parser.parse_args()
+    if arguments.host:
         asyncio.run(host())
         return
-    if asked.drive:
-        campaign, store, figures = asked.drive
-        figures.write_text(json.dumps(drive(campaign, store, asked.profile)))
+    if arguments.drive:
+        campaign, store, figures = arguments.drive
+        figures.write_text(json.dumps(drive(campaign, store, arguments.profile)))
         return
     runs = []
     with tempfile.TemporaryDirectory(prefix="many-workers-") as folder:
-        for workers in asked.workers:
-            for points in asked.points:
-                runs.append(run_once(Path(folder), workers, points, asked))
+        for workers in arguments.workers:
+            for points in arguments.points:
+                runs.append(run_once(Path(folder), workers, points, arguments))
                 print(json.dumps(runs[-1]), flush=True)
-            if len(asked.points) > 1:
-                show(runs[-len(asked.points)], runs[-1])
-    if asked.json:
-        asked.json.write_text(json.dumps(runs, indent=1))
+            if len(arguments.points) > 1:
+                show(runs[-len(arguments.points)], runs[-1])
+    if arguments.json:
+        arguments.json.write_text(json.dumps(runs, indent=1))
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ class Set:
         self.volts = measured_volts(self.data)
         self.settings = list(self.truth.column)
         self.mhz = clock_columns(self.settings)
-        order = [(Setting(one.mem_mhz), one) for one in self.settings]
+        order = [(Setting(setting.mem_mhz), setting) for setting in self.settings]
         self.top = order.index(max(order))
 
     def training(self, cells):
@@ -100,51 +100,53 @@ class Set:
     def lost(self, cells):
         """What our picks lose, (K,), from some cells."""
         rows = self.training(cells)
-        made = picks(rows, self.labels, volts=self.volts)
-        at = [self.truth.column[pick.setting] for pick in made]
-        return self.truth.above_pct[[self.truth.row[pick.label] for pick in made], at]
+        our_picks = picks(rows, self.labels, volts=self.volts)
+        columns = [self.truth.column[pick.setting] for pick in our_picks]
+        return self.truth.above_pct[[self.truth.row[pick.label] for pick in our_picks], columns]
 
-    def whole_settings(self, few):
+    def whole_settings(self, measured):
         """The cells of all kernels at some settings."""
         cells = np.zeros(self.shape, bool)
-        cells[:, few] = True
+        cells[:, measured] = True
         return cells
 
-    def others(self, few):
+    def others(self, measured):
         """Column -> what the others lose, (K,)."""
         above, rows = self.truth.above_pct, np.arange(len(self.labels))
         place = places(self.mhz)
         chosen = {}
         for name, predict in (("quadratic", by_quadratic), ("process", by_process)):
-            log_j = predict(place, self.log_j, few)
-            log_j[:, few] = self.log_j[:, few]
+            log_j = predict(place, self.log_j, measured)
+            log_j[:, measured] = self.log_j[:, measured]
             chosen[name] = log_j.argmin(axis=1)
-        known = np.exp(self.log_j[:, few])
-        relative = known / known.min(axis=1, keepdims=True)
-        chosen["single"] = np.full(len(rows), few[int(np.argmin(relative.mean(axis=0)))])
-        chosen["measured"] = few[known.argmin(axis=1)]
+        measured_j = np.exp(self.log_j[:, measured])
+        relative = measured_j / measured_j.min(axis=1, keepdims=True)
+        chosen["single"] = np.full(len(rows), measured[int(np.argmin(relative.mean(axis=0)))])
+        chosen["measured"] = measured[measured_j.argmin(axis=1)]
         chosen["fastest"] = self.truth.fastest
-        return {name: above[rows, at] for name, at in chosen.items()}
+        return {name: above[rows, columns] for name, columns in chosen.items()}
 
     def others_at(self, cells):
         """As ``others``, where each kernel has cells of its own."""
         above, rows, place = self.truth.above_pct, np.arange(len(self.labels)), places(self.mhz)
-        known = np.where(cells, self.log_j, np.inf)
-        chosen = {"measured": known.argmin(axis=1), "fastest": self.truth.fastest}
+        measured_log_j = np.where(cells, self.log_j, np.inf)
+        chosen = {"measured": measured_log_j.argmin(axis=1), "fastest": self.truth.fastest}
         for name, predict in (("quadratic", joint_quadratic), ("process", joint_process)):
             log_j = np.where(cells, self.log_j, predict(place, self.log_j, cells))
             chosen[name] = log_j.argmin(axis=1)
-        relative = np.where(cells, known - known.min(axis=1, keepdims=True), np.nan)
+        relative = np.where(
+            cells, measured_log_j - measured_log_j.min(axis=1, keepdims=True), np.nan
+        )
         everywhere = np.where(cells.all(axis=0), np.nanmean(np.exp(relative), axis=0), np.inf)
         chosen["single"] = np.full(len(rows), int(np.argmin(everywhere)))
-        return {name: above[rows, at] for name, at in chosen.items()}
+        return {name: above[rows, columns] for name, columns in chosen.items()}
 
     def next(self, count, cells=None):
         """The cells that ``campaign next`` chooses, all of the same cost, after ``cells``."""
         cells = np.zeros(self.shape, bool) if cells is None else cells.copy()
-        while (left := count - int(cells.sum())) > 0:
+        while (remaining := count - int(cells.sum())) > 0:
             rows = self.training(cells) if cells.any() else None
-            found = None if rows is None else site_posterior(rows, self.volts)
+            prediction = None if rows is None else site_posterior(rows, self.volts)
             offer = MeasuredCells(
                 labels=[label if cells[k].any() else None for k, label in enumerate(self.labels)],
                 settings=self.settings,
@@ -153,10 +155,10 @@ class Set:
                 measurements=np.ones(cells.shape, int),
                 node_hours=lambda kernel, time_s: np.ones(len(time_s)),
             )
-            batch = len(self.labels) * 5 if found is None else max(5, len(self.labels) // 2)
+            batch = len(self.labels) * 5 if prediction is None else max(5, len(self.labels) // 2)
             chosen = next_measurements(
-                rows, found, offer, ENERGY,
-                budget_h=np.inf, most=min(left, batch), enough=0.0,
+                rows, prediction, offer, ENERGY,
+                budget_h=np.inf, most=min(remaining, batch), enough=0.0,
             )  # fmt: skip
             if not chosen.cells:
                 break
@@ -188,9 +190,9 @@ def few_rows(name, sites, counts, seeds):
             continue
         lost = {column: [] for column in COLUMNS}
         for whole, seed in itertools.product(larger, range(seeds)):
-            few = random_settings(whole, count, seed)
-            lost["ours"].append(whole.lost(whole.whole_settings(few)).mean())
-            for column, values in whole.others(few).items():
+            measured = random_settings(whole, count, seed)
+            lost["ours"].append(whole.lost(whole.whole_settings(measured)).mean())
+            for column, values in whole.others(measured).items():
                 lost[column].append(values.mean())
         mean = {column: float(np.mean(values)) for column, values in lost.items()}
         shown = " ".join(f"{mean[column]:10.2f}" for column in COLUMNS)
@@ -228,17 +230,17 @@ def quarter_row(name, whole, seeds):
         for seed in range(seeds)
     ]
     alone = whole.by_model_alone()
-    mine = next_lost.mean()
-    better = sum(mine < lost or mine == lost == 0 for lost in random)
+    next_mean = next_lost.mean()
+    better = sum(next_mean < lost or next_mean == lost == 0 for lost in random)
     print(
-        f"{name:25} {count:3} of {settings:3}  {mine:8.2f} ({next_lost.max():5.1f})"
+        f"{name:25} {count:3} of {settings:3}  {next_mean:8.2f} ({next_lost.max():5.1f})"
         f"  {spread_lost.mean():8.2f} ({spread_lost.max():5.1f})  {np.mean(random):8.2f}"
         f" {np.min(random):6.2f} to {np.max(random):5.2f}  {alone.mean():6.2f} ({alone.max():5.1f})"
         f"  {better:3} of {seeds:2}  {seconds:6.0f} s",
         flush=True,
     )
     return (
-        mine <= alone.mean() + 0.3
+        next_mean <= alone.mean() + 0.3
         and next_lost.max() <= alone.max() + 3.0
         and better >= 0.95 * seeds
     )
@@ -256,7 +258,9 @@ def main() -> int:
     warnings.simplefilter("ignore")
     folder = arguments.data
     sets = gpus(folder) | cpus(folder) | {"phones": lambda: clusters(folder)}
-    read = {name: [Set(data) for data in sites] for name, sites in read_sets(sets, arguments.only)}
+    sets_by_name = {
+        name: [Set(data) for data in sites] for name, sites in read_sets(sets, arguments.only)
+    }
     passed = True
     counts = [int(count) for count in arguments.settings.split(",")]
     if arguments.table in ("few", "all"):
@@ -264,12 +268,12 @@ def main() -> int:
             f"mean energy lost, %, all kernels at so many random settings; {arguments.seeds} seeds"
         )
         print(f"{'data':25} settings  " + " ".join(f"{column:>10}" for column in COLUMNS))
-        for name, sites in read.items():
+        for name, sites in sets_by_name.items():
             passed &= few_rows(name, sites, counts, arguments.seeds)
     if arguments.table in ("next", "all"):
         print("\nmean energy lost, %, so many measurements a kernel, chosen by campaign next")
         print(f"{'data':25} a kernel  " + " ".join(f"{column:>10}" for column in COLUMNS))
-        for name, sites in read.items():
+        for name, sites in sets_by_name.items():
             if len(sites) == 1:
                 passed &= next_rows(name, sites[0], counts)
     if arguments.table in ("quarter", "all"):
@@ -278,7 +282,7 @@ def main() -> int:
             f"{'data':25} settings       next           spread             random        range"
             f"            all      next better   took"
         )
-        for name, sites in read.items():
+        for name, sites in sets_by_name.items():
             if len(sites) == 1:
                 passed &= quarter_row(name, sites[0], arguments.seeds)
     print("passed" if passed else "failed")

@@ -43,13 +43,15 @@ def own_s(argv: Sequence[str], environment: dict[str, str]) -> float:
 
 
 def interleaved(
-    one: Callable[[], tuple[float, ...]], other: Callable[[], tuple[float, ...]], runs: int
+    first_call: Callable[[], tuple[float, ...]],
+    second_call: Callable[[], tuple[float, ...]],
+    runs: int,
 ) -> tuple[list[float], list[float]]:
     """The medians of each column of both, run in turn."""
     rows: tuple[list[tuple[float, ...]], list[tuple[float, ...]]] = ([], [])
     for _ in range(runs):
-        rows[0].append(one())
-        rows[1].append(other())
+        rows[0].append(first_call())
+        rows[1].append(second_call())
     first, second = (
         [statistics.median(column) for column in zip(*side, strict=True)] for side in rows
     )
@@ -60,26 +62,28 @@ def exec_costs(runs: int, seconds: float) -> None:
     """`true` and a loop, alone and under exec."""
     with tempfile.TemporaryDirectory() as folder:
         records = f"{folder}/records.jsonl"
-        kept = os.environ | {"PYTHONPYCACHEPREFIX": folder, "XDG_CACHE_HOME": folder}
-        kept.pop("PYTHONDONTWRITEBYTECODE", None)
+        environment = os.environ | {"PYTHONPYCACHEPREFIX": folder, "XDG_CACHE_HOME": folder}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         around = [sys.executable, "-m", "campaign", "exec", "--site", "localhost"]
         around += ["--records", records, "--"]
-        timed([*around, "true"], kept)
+        timed([*around, "true"], environment)
         alone, under = interleaved(
-            partial(timed, ["true"], kept), partial(timed, [*around, "true"], kept), runs
+            partial(timed, ["true"], environment),
+            partial(timed, [*around, "true"], environment),
+            runs,
         )
         print(
             f"true  alone {alone[0]:.3f} s wall, {alone[1]:.3f} s processor; under exec "
             f"{under[0] - alone[0]:+.3f} and {under[1] - alone[1]:+.3f} s"
         )
         loop = [sys.executable, "-c", LOOP.format(n=LOOP_STEPS)]
-        steps = round(LOOP_STEPS * seconds / own_s(loop, kept))
+        steps = round(LOOP_STEPS * seconds / own_s(loop, environment))
         loop[-1] = LOOP.format(n=steps)
         sides = (loop, [*around, *loop])
         ratios = []
         for i in range(4 * runs):
             # Which of the two is first alternates.
-            first, second = (own_s(argv, kept) for argv in (sides if i % 2 else sides[::-1]))
+            first, second = (own_s(argv, environment) for argv in (sides if i % 2 else sides[::-1]))
             ratios.append(second / first if i % 2 else first / second)
         low, middle, high = statistics.quantiles(ratios, n=4)
         error = 1.25 * (high - low) / 1.35 / len(ratios) ** 0.5
@@ -114,16 +118,16 @@ def filter_costs(runs: int, entries: int) -> None:
         tempfile.TemporaryDirectory(dir="/tmp") as folder,
         AccountingCluster(Path(folder) / "s", "costs", nodes=2) as cluster,
     ):
-        made = Path(folder) / "policy"
-        install(policy, "slurm-cli-filter", made, today)
+        form_folder = Path(folder) / "policy"
+        install(policy, "slurm-cli-filter", form_folder, today)
         table = cluster.filter.parent / "dvfs_policy.lua"
-        table.write_text((made / table.name).read_text())
+        table.write_text((form_folder / table.name).read_text())
 
         def srun(lua: str) -> tuple[float, ...]:
             cluster.set_filter(lua)
             return timed(["srun", "--job-name=app", "true"], cluster.environment)
 
-        ours = (made / "cli_filter.lua").read_text()
+        ours = (form_folder / "cli_filter.lua").read_text()
         srun(ours)
         without, with_it = interleaved(partial(srun, FILTER), partial(srun, ours), runs)
     print(

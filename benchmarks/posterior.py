@@ -67,13 +67,13 @@ class Site:
         self.above_pct = whole.truth.above_pct
         self.fastest = np.array(whole.truth.fastest)
         self.settings = whole.truth.settings
-        known = data.voltage != "unit"
-        self.volts = np.array(list(whole.volts.values())) if known else None
+        has_volts = data.voltage != "unit"
+        self.volts = np.array(list(whole.volts.values())) if has_volts else None
 
-    def posterior(self, cells):
+    def posterior(self, measured):
         """From some cells, bool (K, S)."""
-        times = np.where(cells, self.log_s, np.nan)
-        powers = np.where(cells, self.log_j - self.log_s, np.nan)
+        times = np.where(measured, self.log_s, np.nan)
+        powers = np.where(measured, self.log_j - self.log_s, np.nan)
         return Posterior.of(self.mhz, np.hstack([times, powers]), volts=self.volts)
 
 
@@ -95,7 +95,7 @@ class Score:
     energy: list[bool] = field(default_factory=list)
     saving: list[bool] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
-    others: list[dict[str, float]] = field(default_factory=list)
+    baselines: list[dict[str, float]] = field(default_factory=list)
 
     def add(self, site: Site, posterior: Posterior, cells, kernels):
         """Judge the picks of some kernels."""
@@ -121,15 +121,17 @@ class Score:
         probability, hit, stated, _ = np.array(self.cases, float).T
         decile = np.minimum((probability * 10).astype(int), 9)
         judged = [decile == d for d in range(10) if (decile == d).sum() >= 20]
-        near = sum(abs(probability[d].mean() - hit[d].mean()) <= 0.1 for d in judged)
-        others = f"{'-':>9}"
-        if self.others:
-            least = min(np.mean([of[other] for of in self.others]) for other in OTHERS)
-            others = f"{least:9.2f}"
+        calibrated = sum(abs(probability[d].mean() - hit[d].mean()) <= 0.1 for d in judged)
+        least_text = f"{'-':>9}"
+        if self.baselines:
+            least = min(
+                np.mean([losses[baseline] for losses in self.baselines]) for baseline in OTHERS
+            )
+            least_text = f"{least:9.2f}"
         print(
-            f"{name:<25}{row:>7}{np.mean(self.lost):8.2f}{others}{stated.mean():8.2f}"
+            f"{name:<25}{row:>7}{np.mean(self.lost):8.2f}{least_text}{stated.mean():8.2f}"
             f"{np.mean(self.energy) * 100:8.1f}{np.mean(self.saving) * 100:8.1f}"
-            f"{probability.mean():8.2f}{hit.mean():6.2f}{f'{near}/{len(judged)}':>9}"
+            f"{probability.mean():8.2f}{hit.mean():6.2f}{f'{calibrated}/{len(judged)}':>9}"
             f"{np.mean(self.seconds):7.2f}",
             flush=True,
         )
@@ -148,7 +150,7 @@ def few(sites: list[Site], count: int, seeds: int) -> Score:
             score.add(site, posterior, cells, range(site.shape[0]))
             score.seconds.append(time.process_time() - begin)
             lost = site.whole.others(chosen)
-            score.others.append({other: float(lost[other].mean()) for other in OTHERS})
+            score.baselines.append({baseline: float(lost[baseline].mean()) for baseline in OTHERS})
     return score
 
 
@@ -172,21 +174,21 @@ def left_out(site: Site) -> list[tuple[float, float, float]]:
     processor time."""
     K, S = site.shape
     rows = []
-    for given in (False, True):
+    for time_given in (False, True):
         begin = time.process_time()
         posterior = site.posterior(np.ones(site.shape, bool))
-        mean, held = np.empty(site.shape), []
+        mean, in_interval = np.empty(site.shape), []
         for s in range(S):
-            out = np.zeros((K, 2 * S), bool)
-            out[:, S + s] = True
-            out[:, s] = not given
-            for k, drawn, _ in posterior.without(out).draws():
+            hidden = np.zeros((K, 2 * S), bool)
+            hidden[:, S + s] = True
+            hidden[:, s] = not time_given
+            for k, drawn, _ in posterior.without(hidden).draws():
                 mean[k, s] = np.median(drawn[s])
                 low, high = np.percentile(drawn[s], [2.5, 97.5])
-                held.append(low <= site.log_j[k, s] <= high)
+                in_interval.append(low <= site.log_j[k, s] <= high)
         lost = site.above_pct[np.arange(K), np.argmin(mean, axis=1)]
         seconds = time.process_time() - begin
-        rows.append((float(lost.mean()), float(np.mean(held)) * 100.0, seconds))
+        rows.append((float(lost.mean()), float(np.mean(in_interval)) * 100.0, seconds))
     return rows
 
 
@@ -194,7 +196,7 @@ def speed() -> None:
     """Processor time of simulated sites, one thread."""
     from analysis.predict.population import DEVICE_NUMBERS, KERNEL_NUMBERS, simulate
 
-    for kernels, cores, mems, each in ((116, 4, 4, 16), (200, 15, 7, 105), (200, 15, 7, 12)):
+    for kernels, cores, mems, per_kernel in ((116, 4, 4, 16), (200, 15, 7, 105), (200, 15, 7, 12)):
         rng = np.random.default_rng(0)
         mhz = np.array(
             [(c, m) for c in np.linspace(300, 1500, cores) for m in np.linspace(400, 3000, mems)]
@@ -203,12 +205,13 @@ def speed() -> None:
         z = simulate(mhz, None, theta, rng.standard_normal((kernels, KERNEL_NUMBERS)))
         z += 0.005 * rng.standard_normal(z.shape)
         S = len(mhz)
-        for ragged in (False, True) if each < S else (False,):
-            known = np.zeros((kernels, S), bool)
-            same = rng.choice(S, each, replace=False)
+        for ragged in (False, True) if per_kernel < S else (False,):
+            measured = np.zeros((kernels, S), bool)
+            shared_settings = rng.choice(S, per_kernel, replace=False)
             for k in range(kernels):
-                known[k, rng.choice(S, each, replace=False) if ragged else same] = True
-            times, powers = (np.where(known, part, np.nan) for part in (z[:, :S], z[:, S:]))
+                settings = rng.choice(S, per_kernel, replace=False) if ragged else shared_settings
+                measured[k, settings] = True
+            times, powers = (np.where(measured, part, np.nan) for part in (z[:, :S], z[:, S:]))
             begin = time.process_time()
             posterior = Posterior.of(mhz, np.hstack([times, powers]))
             fitted = time.process_time()
@@ -216,7 +219,7 @@ def speed() -> None:
                 pick_of(drawn.T)
             picked = time.process_time()
             print(
-                f"{kernels} x {S}, {each} measured{' (ragged)' if ragged else ''}: fit "
+                f"{kernels} x {S}, {per_kernel} measured{' (ragged)' if ragged else ''}: fit "
                 f"{fitted - begin:.2f} s, picks {picked - fitted:.2f} s",
                 flush=True,
             )
@@ -250,9 +253,9 @@ def main() -> int:
     print(HEADER)
     folder = arguments.data
     sets = gpus(folder) | cpus(folder) | {"phones": lambda: clusters(folder)}
-    without_counts = {name: read for name, read in sets.items() if "counts" not in name}
+    without_counts = {name: load for name, load in sets.items() if "counts" not in name}
     for name, data in read_sets(without_counts, arguments.only):
-        sites = [Site(one) for one in data]
+        sites = [Site(observations) for observations in data]
         for count in arguments.settings:
             if any(site.shape[1] > count for site in sites):
                 seeds = arguments.phone_seeds if name == "phones" else arguments.seeds

@@ -55,14 +55,16 @@ def true_j(data: Observations) -> np.ndarray:
     energy_j = []
     for counts in kernels().values():
         parts = {"": counts}
-        at = [under_limit(site, parts, setting) for setting in data.settings]
-        energy_j.append([mean_w(site, parts, one) * phases_s(site, parts, one).sum() for one in at])
+        limited = [under_limit(site, parts, setting) for setting in data.settings]
+        energy_j.append(
+            [mean_w(site, parts, state) * phases_s(site, parts, state).sum() for state in limited]
+        )
     return np.array(energy_j)
 
 
 def simulated(seed: int) -> dict[str, dict[str, float]]:
     """The mean loss of picks, %, and the mean error of energies under a reached limit, %."""
-    found: dict[str, dict[str, float]] = {}
+    figures_by_name: dict[str, dict[str, float]] = {}
     for name, limits in (("clocks", (None,)), ("limits", LIMITS_W)):
         data = observations(simulated_dataset("default", str(seed), limits_w=limits), "tk1")
         true = true_j(data)
@@ -70,28 +72,28 @@ def simulated(seed: int) -> dict[str, dict[str, float]]:
         above = 100.0 * (true / true.min(axis=1, keepdims=True) - 1.0)
         row, column = cells_of(data, labels, data.settings)
         rng = np.random.default_rng(seed)
-        held_down = data.core_mhz != data.mhz[data.setting, 0]
-        of = found.setdefault(name, {})
-        of["limited"] = len(set(row[held_down].tolist())) / len(labels)
+        is_limited = data.core_mhz != data.mhz[data.setting, 0]
+        figures = figures_by_name.setdefault(name, {})
+        figures["limited"] = len(set(row[is_limited].tolist())) / len(labels)
         for share in SHARES:
             S = len(data.settings)
-            few = np.isin(data.setting, rng.choice(S, round(share * S), replace=False))
-            said = site_posterior(data.take(few), measured_volts(data))
-            order = [said.labels.index(label) for label in labels]
-            pick = said.energy_j[order].argmin(axis=1)
-            of[f"{share:g} of the settings"] = float(above[np.arange(len(pick)), pick].mean())
-        said_j = np.empty(len(data))
-        whole = site_posterior(data, measured_volts(data))
-        cells = whole.cells(data)
+            is_training = np.isin(data.setting, rng.choice(S, round(share * S), replace=False))
+            prediction = site_posterior(data.take(is_training), measured_volts(data))
+            order = [prediction.labels.index(label) for label in labels]
+            pick = prediction.energy_j[order].argmin(axis=1)
+            figures[f"{share:g} of the settings"] = float(above[np.arange(len(pick)), pick].mean())
+        predicted_j = np.empty(len(data))
+        full = site_posterior(data, measured_volts(data))
+        cells = full.cells(data)
         for test in folds(data, "leave-one-setting-out", None):
-            said_j[test] = whole.from_cells(cells.take(~test)).of_rows(data.take(test)).energy_j
+            predicted_j[test] = full.from_cells(cells.take(~test)).of_rows(data.take(test)).energy_j
         grid = np.empty_like(true)
-        grid[row, column] = said_j
-        of["clocks left out"] = float(above[np.arange(len(grid)), grid.argmin(axis=1)].mean())
-        off = 100.0 * np.abs(said_j / data.energy_j - 1.0)
-        of["error, all"] = float(off.mean())
-        of["error, limited"] = float(off[held_down].mean()) if held_down.any() else np.nan
-    return found
+        grid[row, column] = predicted_j
+        figures["clocks left out"] = float(above[np.arange(len(grid)), grid.argmin(axis=1)].mean())
+        off = 100.0 * np.abs(predicted_j / data.energy_j - 1.0)
+        figures["error, all"] = float(off.mean())
+        figures["error, limited"] = float(off[is_limited].mean()) if is_limited.any() else np.nan
+    return figures_by_name
 
 
 def workloads(name: str) -> Observations:
@@ -121,32 +123,32 @@ def workloads(name: str) -> Observations:
     return observations(as_dataset(rows, "measurement"), name)
 
 
-def lost_pct(said: np.ndarray, log_j: np.ndarray) -> float:
+def lost_pct(predicted: np.ndarray, log_j: np.ndarray) -> float:
     """The mean loss of the least of ``said`` (K, S), where it was measured."""
-    pick = np.where(np.isfinite(log_j), said, np.inf).argmin(axis=1)
+    pick = np.where(np.isfinite(log_j), predicted, np.inf).argmin(axis=1)
     least = np.nanmin(log_j, axis=1)
     return 100.0 * float(np.expm1(log_j[np.arange(len(pick)), pick] - least).mean())
 
 
 def polynomials(limits: np.ndarray, log_w: np.ndarray, logs: bool) -> np.ndarray:
     """Log powers by a quadratic in the limit for each workload; of fewer limits a line."""
-    x, said = np.log(limits) if logs else limits / limits.max(), np.empty_like(log_w)
+    x, predicted = np.log(limits) if logs else limits / limits.max(), np.empty_like(log_w)
     for k, row in enumerate(log_w if logs else np.exp(log_w)):
-        known = np.isfinite(row)
-        fitted = np.polyfit(x[known], row[known], min(2, known.sum() - 1))
-        said[k] = np.polyval(fitted, x)
-    return said if logs else np.log(np.maximum(said, 1.0))
+        measured = np.isfinite(row)
+        fitted = np.polyfit(x[measured], row[measured], min(2, measured.sum() - 1))
+        predicted[k] = np.polyval(fitted, x)
+    return predicted if logs else np.log(np.maximum(predicted, 1.0))
 
 
 def processes(limits: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Values by a Gaussian process over the log limit for each workload."""
-    x, said = np.log(limits)[:, None], np.empty_like(values)
+    x, predicted = np.log(limits)[:, None], np.empty_like(values)
     for k, row in enumerate(values):
-        known = np.isfinite(row)
+        measured = np.isfinite(row)
         kernel = ConstantKernel(0.1) * RBF(0.5) + WhiteKernel(1e-4, (1e-6, 1e-2))
         model = GaussianProcessRegressor(kernel, normalize_y=True)
-        said[k] = model.fit(x[known], row[known]).predict(x)
-    return said
+        predicted[k] = model.fit(x[measured], row[measured]).predict(x)
+    return predicted
 
 
 def sweeps(name: str, draws: int) -> dict[str, dict[str, float]]:
@@ -154,10 +156,12 @@ def sweeps(name: str, draws: int) -> dict[str, dict[str, float]]:
     data = workloads(name)
     labels, S = kernel_names(data), len(data.settings)
     limits = np.array([setting.power_limit_w for setting in data.settings])
-    log_s, log_j = (cell_means(data, labels, np.log(of)) for of in (data.time_s, data.energy_j))
+    log_s, log_j = (
+        cell_means(data, labels, np.log(values)) for values in (data.time_s, data.energy_j)
+    )
     log_w = log_j - log_s
     judged = cross_validate(data, "leave-one-setting-out")
-    said = {key: np.empty_like(log_j) for key in ("log", "plain", "process")}
+    predicted = {key: np.empty_like(log_j) for key in ("log", "plain", "process")}
     held = np.empty_like(log_j)
     posterior = site_posterior(data, measured_volts(data)).posterior
     for s in range(S):
@@ -167,37 +171,44 @@ def sweeps(name: str, draws: int) -> dict[str, dict[str, float]]:
         held[:, s] = np.abs(some.log_j - log_j)[:, s] <= some.energy_reach()[:, s]
         without = np.where(np.arange(S) == s, np.nan, log_w)
         for key, logs in (("log", True), ("plain", False)):
-            said[key][:, s] = (log_s + polynomials(limits, without, logs))[:, s]
-        said["process"][:, s] = (log_s + processes(limits, without))[:, s]
+            predicted[key][:, s] = (log_s + polynomials(limits, without, logs))[:, s]
+        predicted["process"][:, s] = (log_s + processes(limits, without))[:, s]
     choosers = judged.choosers
     rows = {
         "each limit left out": {
             "picks": choosers["picks"].mean_lost_pct,
-            "quadratic": min(lost_pct(said[key], log_j) for key in ("log", "plain")),
-            "process": lost_pct(said["process"], log_j),
+            "quadratic": min(lost_pct(predicted[key], log_j) for key in ("log", "plain")),
+            "process": lost_pct(predicted["process"], log_j),
             "best single": choosers["best_single"].mean_lost_pct,
             "highest": choosers["highest_clocks"].mean_lost_pct,
             "held": float(held.mean()),
         }
     }
     for m in (2, 3, 4):
-        found = few_cross_validate(data, m, draws=draws).choosers
-        others, inside = [], []
+        few_choosers = few_cross_validate(data, m, draws=draws).choosers
+        losses, inside = [], []
         for fold in few_folds(data, labels, m, None, draws):
-            few = np.isin(np.arange(S), fold.judged_settings)
-            some_j = np.where(few, log_j, np.nan)
-            made = [polynomials(limits, some_j, True), polynomials(limits, some_j, False)]
-            made.append(processes(limits, some_j))
-            others.append([lost_pct(np.where(few, log_j, one), log_j) for one in made])
+            is_measured = np.isin(np.arange(S), fold.judged_settings)
+            some_j = np.where(is_measured, log_j, np.nan)
+            predictions = [polynomials(limits, some_j, True), polynomials(limits, some_j, False)]
+            predictions.append(processes(limits, some_j))
+            losses.append(
+                [
+                    lost_pct(np.where(is_measured, log_j, prediction), log_j)
+                    for prediction in predictions
+                ]
+            )
             some = site_posterior(data.take(fold.training), measured_volts(data)).posterior
-            inside.append((np.abs(some.log_j - log_j) <= some.energy_reach())[:, ~few].mean())
-        mean = np.mean(others, axis=0)
+            inside.append(
+                (np.abs(some.log_j - log_j) <= some.energy_reach())[:, ~is_measured].mean()
+            )
+        mean = np.mean(losses, axis=0)
         rows[f"{m} limits"] = {
-            "picks": found["picks"].mean_lost_pct,
+            "picks": few_choosers["picks"].mean_lost_pct,
             "quadratic": min(mean[:2]),
             "process": mean[2],
-            "best single": found["best_single"].mean_lost_pct,
-            "highest": found["highest_clocks"].mean_lost_pct,
+            "best single": few_choosers["best_single"].mean_lost_pct,
+            "highest": few_choosers["highest_clocks"].mean_lost_pct,
             "held": float(np.mean(inside)),
         }
     return rows
@@ -211,20 +222,20 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    made = [simulated(seed) for seed in range(max(arguments.seeds // 4, 1))]
-    found = {
+    runs = [simulated(seed) for seed in range(max(arguments.seeds // 4, 1))]
+    results = {
         "simulated": {
-            name: {key: float(np.mean([one[name][key] for one in made])) for key in made[0][name]}
-            for name in made[0]
+            name: {key: float(np.mean([run[name][key] for run in runs])) for key in runs[0][name]}
+            for name in runs[0]
         }
     }
     for name in ("v100", "rtx6000"):
-        found[name] = sweeps(name, arguments.seeds)
-    for name, rows in found.items():
+        results[name] = sweeps(name, arguments.seeds)
+    for name, rows in results.items():
         print(name)
         print(pd.DataFrame(rows).T.round(3).to_string())
     if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
+        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
     return 0
 
 

@@ -66,11 +66,11 @@ def child(params: dict[str, Any], runs: int) -> None:
     @njit(cache=True)
     def products(variant, matrices, out, tile, shape, buffers, number, runs):
         for _ in range(runs):
-            left = matrices[0]
+            left_matrix = matrices[0]
             for place in range(number):
-                own = (left, 0, N), (matrices[place + 1], 0, N), (out[place], 0, N)
-                multiply_tiled(variant, *own, (N, N, N), 0, tile, shape, buffers)
-                left = out[place]
+                operands = (left_matrix, 0, N), (matrices[place + 1], 0, N), (out[place], 0, N)
+                multiply_tiled(variant, *operands, (N, N, N), 0, tile, shape, buffers)
+                left_matrix = out[place]
 
     @njit(cache=True)
     def pairs_left(variants, matrices, out, tile, between, shapes, buffers, runs):
@@ -84,10 +84,10 @@ def child(params: dict[str, Any], runs: int) -> None:
             sizes = (N, N, N, N)
             multiply_fused_right(variants, matrices, out[0], sizes, tile, between, shapes, buffers)
 
-    own = ChainParams.model_validate(params)
-    node = own.nodes[-1]
+    chain = ChainParams.model_validate(params)
+    node = chain.nodes[-1]
     tile = int(node.tile_x), int(node.tile_y)
-    buffers = Buffers.of(*needed_numbers(own.nodes))
+    buffers = Buffers.of(*needed_numbers(chain.nodes))
     scratch = buffers.packed, buffers.tile, buffers.rows
     matrices = tuple(paged_array(N * N, np.dtype(np.float64)) for _ in range(3))
     out = tuple(paged_array(N * N, np.dtype(np.float64)) for _ in range(2))
@@ -99,7 +99,7 @@ def child(params: dict[str, Any], runs: int) -> None:
         pairs(variants, matrices, out, tile, buffers.between, shapes, scratch, runs)
     else:
         variant, shape = tile_and_shape(OUTPUT, tile, N, (tile[1],), ON_CHIP)
-        number = len(own.sizes) - 2
+        number = len(chain.sizes) - 2
         products(variant, matrices, out, tile, shape, scratch, number, runs)
 
 

@@ -41,7 +41,9 @@ LONGEST_GAP = 3.0
 """A sample of a run stands for at most so many times the usual time between two."""
 
 
-def rows(site, kernel, core_mhz, mem_mhz, *, time_s, energy_j, counts=None, core_v=None):
+def make_observations(
+    site, kernel, core_mhz, mem_mhz, *, time_s, energy_j, counts=None, core_v=None
+):
     """Observations of arrays; ``core_v``: measured voltages, None where not known."""
     from analysis.measurements.observations import (
         MEMORY_CLASSES,
@@ -111,7 +113,7 @@ def gtx_980(folder: Path, with_counts: bool):
             for name, values in counted.items()
         }
     clocks = table["coreF"], table["memF"]
-    return rows(
+    return make_observations(
         "gtx980",
         kernel,
         *clocks,
@@ -124,7 +126,7 @@ def gtx_980(folder: Path, with_counts: bool):
 def by_dcgm(folder: Path, gpu: str, programs: str):
     """``v100`` or ``rtx8000`` at one memory clock; ``programs``: ``real`` or ``microbenchmark``."""
     table = pd.read_csv(folder / "NV-DVFS-Benchmark" / "data" / f"{gpu}-dvfs-{programs}.csv")
-    return rows(
+    return make_observations(
         f"{gpu}-{programs}",
         table["benchmark"] + " " + table["argNo"] + " " + table["kernel"],
         table["core_frequency"],
@@ -139,7 +141,7 @@ def for_schedules(folder: Path, gpu: str):
     name = f"{gpu}-dvfs-real-Performance-Power.csv"
     table = pd.read_csv(folder / "GPU-DVFS-Job-Schedule" / "csvs" / name)
     time_s = table["time/ms"] * 1e-3
-    return rows(
+    return make_observations(
         gpu,
         table["appName"] + " " + table["argNo"] + " " + table["kernel"],
         table["coreF"],
@@ -181,7 +183,7 @@ def odroid(folder: Path, suite: str, with_counts: bool):
     counts = None
     if with_counts:
         counts = {n: by_run[n].to_numpy(float) for n in events if by_run[n].sum() > 0}
-    return rows(
+    return make_observations(
         f"odroid-{suite}",
         by_run["kernel"],
         by_run["core_mhz"],
@@ -199,8 +201,8 @@ def phones(folder: Path, files: int) -> Iterator:
     ``files``: how many, spread over all by name.
     """
     paths = sorted((folder / "freqbench_phone_socs").glob("*_main.csv"))
-    kept = np.unique(np.linspace(0, len(paths) - 1, min(files, len(paths))).round().astype(int))
-    for path in [paths[i] for i in kept]:
+    chosen = np.unique(np.linspace(0, len(paths) - 1, min(files, len(paths))).round().astype(int))
+    for path in [paths[i] for i in chosen]:
         table = pd.read_csv(path)
         if not {"CPU", "Energy (J)", "Time (s)"} <= set(table.columns):
             continue
@@ -208,7 +210,7 @@ def phones(folder: Path, files: int) -> Iterator:
         for cpu, cluster in table.groupby("CPU"):
             name = f"{path.stem}-{cpu}"
             mhz = cluster["Frequency (kHz)"] / 1e3
-            yield rows(
+            yield make_observations(
                 name,
                 ["coremark"] * len(cluster),
                 mhz,
@@ -255,12 +257,12 @@ def read_sets(sets: dict[str, Callable[[], list]], only: str = "") -> Iterator[t
     Raises:
         SystemExit: no name does.
     """
-    chosen = {name: read for name, read in sets.items() if only.lower() in name.lower()}
+    chosen = {name: load_sites for name, load_sites in sets.items() if only.lower() in name.lower()}
     if not chosen:
         raise SystemExit(f"--only: no data set has {only!r} in its name")
-    for name, read in chosen.items():
+    for name, load_sites in chosen.items():
         try:
-            sites = read()
+            sites = load_sites()
         except FileNotFoundError as error:
             print(f"{name}: left out, {error.filename} is not there", flush=True)
             continue
@@ -319,8 +321,8 @@ def main() -> int:
     parser.add_argument("--only", default="", help="data sets whose name contains this")
     arguments = parser.parse_args()
     folder = arguments.data
-    of_phones = {"phones, every cluster a site": lambda: list(phones(folder, arguments.phones))}
-    loaded = list(read_sets(gpus(folder) | cpus(folder) | of_phones, arguments.only))
+    phone_sets = {"phones, every cluster a site": lambda: list(phones(folder, arguments.phones))}
+    loaded = list(read_sets(gpus(folder) | cpus(folder) | phone_sets, arguments.only))
     times = ("measured", "predicted") if arguments.time == "both" else (arguments.time,)
     for time_of in times:
         print(f"\nleave-one-setting-out, time {time_of}; error and losses in %")

@@ -43,27 +43,29 @@ def main() -> None:
     parser.add_argument("--settings", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         stores = []
-        for repeats in (1, given.repeats):
+        for repeats in (1, arguments.repeats):
             table = Path(folder) / f"{repeats}.csv"
-            sweep(given.kernels * given.settings * repeats, given.settings, repeats).to_csv(
-                table, index=False
-            )
+            sweep(
+                arguments.kernels * arguments.settings * repeats, arguments.settings, repeats
+            ).to_csv(table, index=False)
             stores.append(str(table.with_suffix(".store")))
             cost("import", str(table), "--store", stores[-1])
-        print(f"{given.kernels} kernels x {given.settings} settings, simulated")
-        print(f"{'':10}{'x 1, s':>9}{f'x {given.repeats}, s':>9}{'ratio':>7}{'MB':>6}")
+        print(f"{arguments.kernels} kernels x {arguments.settings} settings, simulated")
+        print(f"{'':10}{'x 1, s':>9}{f'x {arguments.repeats}, s':>9}{'ratio':>7}{'MB':>6}")
         for verb in VERBS:
             page = [["-o", f"{store}.html"] if verb == "report" else [] for store in stores]
             runs = [
                 [cost(verb, store, *more) for store, more in zip(stores, page, strict=True)]
-                for _ in range(given.rounds)
+                for _ in range(arguments.rounds)
             ]
-            one, many = (statistics.median(run[i][0] for run in runs) for i in (0, 1))
+            one_s, many_s = (statistics.median(run[i][0] for run in runs) for i in (0, 1))
             memory = max(run[1][1] for run in runs)
-            print(f"{verb:10}{one:9.2f}{many:9.2f}{many / one:7.2f}{memory:6.0f}", flush=True)
+            print(
+                f"{verb:10}{one_s:9.2f}{many_s:9.2f}{many_s / one_s:7.2f}{memory:6.0f}", flush=True
+            )
         sizes = [Path(f"{store}.html").stat().st_size / 1e6 for store in stores]
         print(f"report: {sizes[0]:.2f} and {sizes[1]:.2f} MB")
 

@@ -65,7 +65,7 @@ ALONE = [
 def ask(tree: Path, words: list[str], folder: Path) -> tuple[int, str, str]:
     """Exit code, output and messages of ``campaign`` of a checkout."""
     environment = os.environ | {"PYTHONPATH": str(tree), "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "campaign", *words],
         cwd=folder,
         env=environment,
@@ -73,28 +73,28 @@ def ask(tree: Path, words: list[str], folder: Path) -> tuple[int, str, str]:
         text=True,
         check=False,
     )
-    return done.returncode, done.stdout, done.stderr
+    return process.returncode, process.stdout, process.stderr
 
 
 def differences(before: Any, after: Any, place: str = "") -> list[str]:
     """Where two JSON values differ; numbers must be equal to the last digit."""
     if isinstance(before, dict) and isinstance(after, dict):
-        found = []
+        texts = []
         for key in [*before, *(key for key in after if key not in before)]:
             if LEFT_OUT.search(key):
                 continue
             if (key in before) != (key in after):
-                found.append(f"{place}.{key}: {'gone' if key in before else 'new'}")
+                texts.append(f"{place}.{key}: {'gone' if key in before else 'new'}")
             else:
-                found += differences(before[key], after[key], f"{place}.{key}")
-        return found
+                texts += differences(before[key], after[key], f"{place}.{key}")
+        return texts
     if isinstance(before, list) and isinstance(after, list):
         if len(before) != len(after):
             return [f"{place}: {len(before)} entries, {len(after)}"]
         pairs = enumerate(zip(before, after, strict=True))
         return [text for i, (a, b) in pairs for text in differences(a, b, f"{place}[{i}]")]
-    same = before == after or (before != before and after != after)
-    return [] if same else [f"{place}: {before!r}, {after!r}"]
+    is_same = before == after or (before != before and after != after)
+    return [] if is_same else [f"{place}: {before!r}, {after!r}"]
 
 
 def parsed(text: str) -> Any:
@@ -112,21 +112,21 @@ def main() -> int:
     parser.add_argument("--store", type=Path, action="append", default=[])
     arguments = parser.parse_args()
     before, after = arguments.before.resolve(), arguments.after.resolve()
-    asked = refused = 0
+    question_count = refused = 0
     wrong: list[str] = []
     with tempfile.TemporaryDirectory() as name:
-        made = Path(name) / "made"
-        made.mkdir()
+        source_folder = Path(name) / "made"
+        source_folder.mkdir()
         stores = {f"other-{i}": path.resolve() for i, path in enumerate(arguments.store)}
-        ask(before, ["demo", "demo"], made)
-        stores["demo"] = made / "demo" / "store"
+        ask(before, ["demo", "demo"], source_folder)
+        stores["demo"] = source_folder / "demo" / "store"
         for table, (path, map_file) in TABLES.items():
             words = ["import", str(after / path), "--store", table, "--map", str(after / map_file)]
             words += ["--site", "a100"] if table == "tuner" else []
-            code, _, text = ask(before, words, made)
+            code, _, text = ask(before, words, source_folder)
             if code:
                 raise SystemExit(f"{table}: {text}")
-            stores[table] = made / table
+            stores[table] = source_folder / table
         for label, store in stores.items():
             folders = {}
             for build in (before, after):
@@ -137,23 +137,25 @@ def main() -> int:
             verbs = [*OF_A_STORE, *(line.format(site=s) for s in sites for line in OF_A_SITE)]
             for line in verbs:
                 answers = [ask(build, line.split(), folders[build]) for build in (before, after)]
-                asked += 1
+                question_count += 1
                 refused += answers[0][0] != 0
-                found = differences(
+                texts_found = differences(
                     [answers[0][0], parsed(answers[0][1]), answers[0][2]],
                     [answers[1][0], parsed(answers[1][1]), answers[1][2]],
                 )
-                wrong += [f"{label}: campaign {line}: {text}" for text in found]
-                print(f"{label}: {line}: {'same' if not found else 'DIFFERS'}", flush=True)
+                wrong += [f"{label}: campaign {line}: {text}" for text in texts_found]
+                print(f"{label}: {line}: {'same' if not texts_found else 'DIFFERS'}", flush=True)
         for line in ALONE:
             words = line.format(after=after).split()
-            answers = [ask(build, words, made) for build in (before, after)]
-            asked += 1
+            answers = [ask(build, words, source_folder) for build in (before, after)]
+            question_count += 1
             refused += answers[0][0] != 0
-            found = differences(*([code, parsed(out), text] for code, out, text in answers))
-            wrong += [f"campaign {line}: {text}" for text in found]
-            print(f"{line}: {'same' if not found else 'DIFFERS'}", flush=True)
-    print(f"{asked} questions, {refused} of them refused by both; {len(wrong)} differences")
+            texts_found = differences(*([code, parsed(out), text] for code, out, text in answers))
+            wrong += [f"campaign {line}: {text}" for text in texts_found]
+            print(f"{line}: {'same' if not texts_found else 'DIFFERS'}", flush=True)
+    print(
+        f"{question_count} questions, {refused} of them refused by both; {len(wrong)} differences"
+    )
     print("\n".join(wrong))
     return bool(wrong)
 

@@ -165,8 +165,8 @@ def measure(folder: Path, points: int) -> dict[str, float]:
     figures: dict[str, float] = {"points": points}
     figures["plan_s"], _, _ = timed(campaign("plan", str(path), "--limit", "0"))
     run = campaign("run", str(path), "--store", str(store), "--quiet")
-    figures["run_s"], figures["driver_mb"], said = timed(run)
-    assert f"{points} of {points} points measured" in said, said
+    figures["run_s"], figures["driver_mb"], output = timed(run)
+    assert f"{points} of {points} points measured" in output, output
     status = [timed(campaign("status", str(store)))[0] for _ in range(5)]
     figures["status_s"] = statistics.median(status)
     opened = [json.loads(timed([sys.executable, "-c", OPEN, str(store)])[2]) for _ in range(5)]
@@ -204,12 +204,12 @@ def main() -> None:
             if name != "points":
                 print(f"{name:>28}" + "".join(f"{size[name]:>12.4g}" for size in sizes))
         for name in ("plan_s", "run_s", "fit_s", "report_s"):
-            per_point_ms = [one[name] / one["points"] * 1e3 for one in sizes]
+            per_point_ms = [size[name] / size["points"] * 1e3 for size in sizes]
             print(f"{name + ', ms a point':>28}" + "".join(f"{ms:>12.4g}" for ms in per_point_ms))
         whole = [
-            sum(one[name] for name in ("plan_s", "run_s", "status_s", "fit_s", "report_s"))
-            / one["points"]
-            for one in sizes
+            sum(size[name] for name in ("plan_s", "run_s", "status_s", "fit_s", "report_s"))
+            / size["points"]
+            for size in sizes
         ]
         print(f"{'all of it, ms a point':>28}" + "".join(f"{s * 1e3:>12.4g}" for s in whole))
         for name in ("unpack_s", "samples_s"):

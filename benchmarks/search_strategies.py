@@ -25,16 +25,16 @@ MAP = ROOT / "examples" / "kernel-tuner.map.toml"
 
 def campaign(*words: str) -> str:
     """What the command line prints."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "campaign", *words],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode:
-        sys.exit(done.stderr)
-    return done.stdout
+    if process.returncode:
+        sys.exit(process.stderr)
+    return process.stdout
 
 
 def main() -> None:

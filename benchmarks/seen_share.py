@@ -80,8 +80,8 @@ def new_values(time_s: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.nd
 
 def counter_energy_j(wave: Wave) -> float:
     """The counter's energy over the whole periods, interpolated between its new values."""
-    at = np.interp([wave.begin_s, wave.end_s], *new_values(wave.counter_s, wave.counter_j))
-    return float(at[1] - at[0])
+    edges_j = np.interp([wave.begin_s, wave.end_s], *new_values(wave.counter_s, wave.counter_j))
+    return float(edges_j[1] - edges_j[0])
 
 
 def power_energy_j(wave: Wave) -> float:
@@ -118,9 +118,9 @@ def judge(waves: Sequence[Wave]) -> Verdict:
     for wave in waves:
         by_period.setdefault(wave.period_s, []).append(wave)
     rows, spreads = [], []
-    for period_s, of_period in sorted(by_period.items()):
-        counter = np.array([counter_energy_j(w) / (w.end_s - w.begin_s) for w in of_period])
-        power = np.array([power_energy_j(w) / (w.end_s - w.begin_s) for w in of_period])
+    for period_s, same_period in sorted(by_period.items()):
+        counter = np.array([counter_energy_j(w) / (w.end_s - w.begin_s) for w in same_period])
+        power = np.array([power_energy_j(w) / (w.end_s - w.begin_s) for w in same_period])
         spread = [float(mean_w.std() / mean_w.mean()) for mean_w in (counter, power)]
         spreads.append(spread)
         rows.append(
@@ -140,12 +140,12 @@ def judge(waves: Sequence[Wave]) -> Verdict:
             [
                 predicted_spread(
                     period_s,
-                    float(np.mean([w.busy_s for w in of_period])) / period_s,
+                    float(np.mean([w.busy_s for w in same_period])) / period_s,
                     seen,
                     update_s,
-                    float(np.mean([w.end_s - w.begin_s for w in of_period])),
+                    float(np.mean([w.end_s - w.begin_s for w in same_period])),
                 )
-                for period_s, of_period in sorted(by_period.items())
+                for period_s, same_period in sorted(by_period.items())
             ]
             for seen in SHARES
         ]
@@ -192,11 +192,11 @@ def _text(swing: float, update_s: float, counter: float | None, power: float | N
     if counter is None:
         return "not decided: no share of the time explains the counter's spread over the phases"
     if counter >= 0.9:
-        said = "the energy counter sees all of the time: `seen` of its channel stays 1"
+        conclusion = "the energy counter sees all of the time: `seen` of its channel stays 1"
     else:
-        said = (
+        conclusion = (
             f"the energy counter sees about {counter:.0%} of the time: set `seen` of its channel "
             f"to {counter:g} (sites/meters/nvml.py)"
         )
-    of_power = "an unknown share" if power is None else f"about {power:.0%}"
-    return f"{said}; the power, new every {update_s * 1e3:.0f} ms, sees {of_power}"
+    power_share = "an unknown share" if power is None else f"about {power:.0%}"
+    return f"{conclusion}; the power, new every {update_s * 1e3:.0f} ms, sees {power_share}"

@@ -41,7 +41,7 @@ def main() -> int:
                 folder, [site_file(folder, cluster, "alpha", ["cpu-a"])], SLEEPS
             )
             store = folder / "store"
-            done = subprocess.run(
+            process = subprocess.run(
                 [sys.executable, "-m", "campaign", "run", str(campaign), "--store", str(store)],
                 env=os.environ | {name: value},
                 capture_output=True,
@@ -51,11 +51,11 @@ def main() -> int:
             )
             frame = current_tables(open_store(store))[0].measurements
             where = sorted(set(frame["node"]))
-            right = done.returncode == 0 and where == ["n1"] and set(frame["status"]) == {"ok"}
+            right = process.returncode == 0 and where == ["n1"] and set(frame["status"]) == {"ok"}
             wrong += not right
-            print(f"{name}={value}: exit {done.returncode}, {len(frame)} points on {where}")
+            print(f"{name}={value}: exit {process.returncode}, {len(frame)} points on {where}")
             if not right:
-                print(done.stderr or done.stdout)
+                print(process.stderr or process.stdout)
     print(f"{len(HOSTILE) - wrong} of {len(HOSTILE)} as planned")
     return int(wrong > 0)
 

@@ -30,89 +30,101 @@ def quadratic_columns(place):
     return np.column_stack(columns)
 
 
-def by_quadratic(place, log_j, few):
+def by_quadratic(place, log_j, measured):
     """Log energies (K, S) predicted from those at the few settings."""
     x = quadratic_columns(place)
 
-    def predicted(known, shrink):
-        y = log_j[:, known]
+    def predicted(training, shrink):
+        y = log_j[:, training]
         mean = y.mean(axis=0)
         penalty = 1e-6 * np.eye(x.shape[1])
         penalty[0, 0] = 0.0
-        at = x[known]
-        shared = np.linalg.solve(at.T @ at + penalty, at.T @ mean)
+        x_training = x[training]
+        shared = np.linalg.solve(x_training.T @ x_training + penalty, x_training.T @ mean)
         own_penalty = np.diag([1e-9] + [shrink] * (x.shape[1] - 1))
-        own = np.linalg.solve(at.T @ at + own_penalty, at.T @ (y - mean).T)
-        return (x @ shared)[None] + (x @ own).T
+        deviations = np.linalg.solve(
+            x_training.T @ x_training + own_penalty, x_training.T @ (y - mean).T
+        )
+        return (x @ shared)[None] + (x @ deviations).T
 
     errors = []
     for shrink in SHRINK:
         left_out = [
-            predicted(np.delete(few, i), shrink)[:, few[i]] - log_j[:, few[i]]
-            for i in range(len(few))
+            predicted(np.delete(measured, i), shrink)[:, measured[i]] - log_j[:, measured[i]]
+            for i in range(len(measured))
         ]
         errors.append(np.mean(np.square(left_out)))
-    return predicted(few, SHRINK[int(np.argmin(errors))])
+    return predicted(measured, SHRINK[int(np.argmin(errors))])
 
 
-def by_process(place, log_j, few):
+def by_process(place, log_j, measured):
     """The same, by Gaussian processes: the mean over kernels, and each kernel's deviation."""
-    y = log_j[:, few]
+    y = log_j[:, measured]
     level = y.mean(axis=1, keepdims=True)
     mean = (y - level).mean(axis=0)
     result = np.repeat(level, len(place), axis=1)
-    for rows, of_all in ((mean[None], True), (y - level - mean, False)):
+    for rows, is_shared in ((mean[None], True), (y - level - mean, False)):
         best = None
         for reach in REACHES:
-            near = np.exp(-((place[:, None] - place) ** 2).sum(axis=2) / (2 * reach**2))
+            correlation = np.exp(-((place[:, None] - place) ** 2).sum(axis=2) / (2 * reach**2))
             for noise in NOISES:
-                held = near[np.ix_(few, few)] + noise * np.eye(len(few))
+                held = correlation[np.ix_(measured, measured)] + noise * np.eye(len(measured))
                 inverse = np.linalg.inv(held)
                 scale = np.einsum("ij,jk,ik->", rows, inverse, rows) / rows.size
                 likely = (
                     -rows.size * np.log(max(scale, 1e-300)) - len(rows) * np.linalg.slogdet(held)[1]
                 )
                 if best is None or likely > best[0]:
-                    best = (likely, rows @ inverse @ near[few])
-        result = result + (best[1] if not of_all else best[1][0])
+                    best = (likely, rows @ inverse @ correlation[measured])
+        result = result + (best[1] if not is_shared else best[1][0])
     return result
 
 
-def joint(log_j, cells, of_all, own, noises):
+def joint(log_j, cells, shared_parts, kernel_parts, noises):
     """Log energies (K, S) from some cells, bool (K, S), by a Gaussian process.
 
     Its covariance is (S, S) ``of_all`` kernels, and as much ``own``, each of some, the likeliest
     taken; with one of ``noises``. Kernels have levels of their own.
     """
     kernel, setting = np.nonzero(cells)
-    same = kernel[:, None] == kernel
+    is_same_kernel = kernel[:, None] == kernel
     y = log_j[cells]
     level = (np.bincount(kernel, y) / np.bincount(kernel))[:, None]
     best = None
-    for (shared, mine), noise in itertools.product(zip(of_all, own, strict=True), noises):
-        held = shared[np.ix_(setting, setting)] + same * (mine[np.ix_(setting, setting)] + LEVEL)
-        held = held + noise * np.eye(len(y))
-        root = np.linalg.cholesky(held)
+    for (shared, deviation), noise in itertools.product(
+        zip(shared_parts, kernel_parts, strict=True), noises
+    ):
+        covariance = shared[np.ix_(setting, setting)] + is_same_kernel * (
+            deviation[np.ix_(setting, setting)] + LEVEL
+        )
+        covariance = covariance + noise * np.eye(len(y))
+        root = np.linalg.cholesky(covariance)
         solved = np.linalg.solve(root.T, np.linalg.solve(root, y - level[kernel, 0]))
         scale = float((y - level[kernel, 0]) @ solved) / len(y)
         likely = -0.5 * len(y) * np.log(scale) - np.log(np.diag(root)).sum()
         if best is None or likely > best[0]:
-            best = likely, shared, mine, solved
-    _, shared, mine, solved = best
+            best = likely, shared, deviation, solved
+    _, shared, deviation, solved = best
     by_kernel = np.zeros(cells.shape)
     by_kernel[kernel, setting] = solved
-    return level + shared @ by_kernel.sum(axis=0) + by_kernel @ (mine + LEVEL)
+    return level + shared @ by_kernel.sum(axis=0) + by_kernel @ (deviation + LEVEL)
 
 
 def joint_process(place, log_j, cells):
     """By a smooth process."""
     square = ((place[:, None] - place) ** 2).sum(axis=2)
-    near = [np.exp(-square / (2 * reach**2)) for reach in REACHES for _ in SHARES]
-    return joint(log_j, cells, near, [s * n for s, n in zip(SHARES * 4, near, strict=True)], NOISES)
+    correlations = [np.exp(-square / (2 * reach**2)) for reach in REACHES for _ in SHARES]
+    return joint(
+        log_j,
+        cells,
+        correlations,
+        [s * n for s, n in zip(SHARES * 4, correlations, strict=True)],
+        NOISES,
+    )
 
 
 def joint_quadratic(place, log_j, cells):
     """By a quadratic, with deviations of each kernel from its coefficients."""
     x = quadratic_columns(place)[:, 1:]
-    of_all = [10.0 * x @ x.T] * len(SHARES)
-    return joint(log_j, cells, of_all, [share * x @ x.T for share in SHARES], NOISES)
+    shared_parts = [10.0 * x @ x.T] * len(SHARES)
+    return joint(log_j, cells, shared_parts, [share * x @ x.T for share in SHARES], NOISES)

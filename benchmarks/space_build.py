@@ -174,10 +174,12 @@ def run(python: str, name: str, blk_k: int, limit_s: float) -> dict:
     """Run one build in a separate process."""
     command = [python, str(Path(__file__).resolve()), "--child", name, "--blk-k", str(blk_k)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=limit_s)
+        process = subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=limit_s
+        )
     except subprocess.TimeoutExpired:
         return {"missing": f"took more than {limit_s:g} s"}
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    return dict(json.loads(process.stdout.splitlines()[-1]))
 
 
 def main() -> None:
@@ -217,9 +219,9 @@ def compare(arguments: argparse.Namespace, blk_k: int) -> None:
     own_s = statistics.median(times["ours"])
     for name, measured in times.items():
         cpu_s = statistics.median(measured)
-        same = "" if sets[name] == sets["ours"] else "  ANOTHER SET"
+        note = "" if sets[name] == sets["ours"] else "  ANOTHER SET"
         print(
-            f"{blk_k:8}  {name:28}  {sets[name][1]:8,}  {cpu_s:8.3f}  {own_s / cpu_s:8.4f}{same}",
+            f"{blk_k:8}  {name:28}  {sets[name][1]:8,}  {cpu_s:8.3f}  {own_s / cpu_s:8.4f}{note}",
             flush=True,
         )
     for name, why in missing.items():

@@ -45,9 +45,9 @@ def params_of(values: list[str]) -> Any:
     """A case as the kernel's parameters."""
     from kernels.stencils.params import StencilParams
 
-    given: dict[str, Any] = dict(zip(NAMES, values, strict=True))
-    whole = {name: int(value) for name, value in given.items() if value.isdigit() and int(value)}
-    texts = {name: given[name] for name in ("stencil", "tiling")}
+    params: dict[str, Any] = dict(zip(NAMES, values, strict=True))
+    whole = {name: int(value) for name, value in params.items() if value.isdigit() and int(value)}
+    texts = {name: params[name] for name in ("stencil", "tiling")}
     return StencilParams(**texts, **whole)
 
 
@@ -74,9 +74,9 @@ def compare(last_kib: int, folder: str) -> bool:
         modelled, tile_bytes = json.loads(run([*arguments, str(FEW)], [], folder, __file__).stdout)
         misses = missed(arguments, last_kib, folder, __file__)
         simulated = misses["DLmr"] + misses["DLmw"]
-        text, near = compared(modelled, simulated)
+        text, is_within = compared(modelled, simulated)
         fits = case[5] == "untiled" or tile_bytes <= last_kib << 10
-        fine &= near if fits else simulated > 2 * modelled
+        fine &= is_within if fits else simulated > 2 * modelled
         print(
             "".join(f"{value:>10}" for value in case)
             + f"{tile_bytes / 1024:11.0f}  {text:>24}{'' if fits else '  does not fit'}",
@@ -93,12 +93,12 @@ def main() -> int:
         return 0
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--last-kib", type=int, default=256, help="size of the last cache, KiB")
-    given = parser.parse_args()
+    options = parser.parse_args()
     if shutil.which("valgrind") is None:
         print("valgrind is not installed (Debian: apt-get install valgrind)", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="stencil-cachegrind-") as folder:
-        return 0 if compare(given.last_kib, folder) else 1
+        return 0 if compare(options.last_kib, folder) else 1
 
 
 if __name__ == "__main__":

@@ -102,27 +102,28 @@ def built(folder: Path) -> Path:
 
 def printed_s(*command: str | Path) -> float:
     """The median of the seconds that a program prints."""
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         check=True,
         capture_output=True,
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
-    return statistics.median(float(line) for line in done.stdout.split())
+    return statistics.median(float(line) for line in process.stdout.split())
 
 
 def compare(
     title: str, points: float, contenders: dict[str, Callable[[], float]], rounds: int
 ) -> dict[str, float]:
     """Run in turn; prints and returns each one's speed, relative to the first."""
-    taken = [{name: run() for name, run in contenders.items()} for _ in range(rounds)]
+    rounds_s = [{name: run() for name, run in contenders.items()} for _ in range(rounds)]
     first = next(iter(contenders))
     ratios = {
-        name: statistics.median(own[first] / own[name] for own in taken) for name in contenders
+        name: statistics.median(times[first] / times[name] for times in rounds_s)
+        for name in contenders
     }
     for name, ratio in ratios.items():
-        rate = points / statistics.median(own[name] for own in taken) / 1e9
+        rate = points / statistics.median(times[name] for times in rounds_s) / 1e9
         print(
             f"{title:4} {name:60} {rate:6.2f} billion points a second, {ratio:5.2f} times {first}"
         )
@@ -170,24 +171,24 @@ def main() -> None:
         if arguments.devito:
             print(f"j2d  hexagonal: {ratios[2] / ratios[3]:.2f} times Devito")
             right.append(ratios[2] >= 3.0 * ratios[3])
-        of_3d = best_tiles(H3D, "hexagonal", H3D_TILES)
+        h3d_tiles = best_tiles(H3D, "hexagonal", H3D_TILES)
         contenders = {
             "untiled": seconds(H3D, "untiled", {}),
-            f"hexagonal {of_3d}": seconds(H3D, "hexagonal", of_3d),
+            f"hexagonal {h3d_tiles}": seconds(H3D, "hexagonal", h3d_tiles),
         }
         ratios = list(compare("h3d", 256**3 * 16, contenders, arguments.rounds).values())
         right.append(ratios[1] >= 1.3)
-        of_sw = best_tiles(SW, "orthogonal", SW_TILES)
+        sw_tiles = best_tiles(SW, "orthogonal", SW_TILES)
         contenders = {
             "plain loop in C": lambda: printed_s(plain, "sw", "8192", "0", "1"),
-            f"orthogonal {of_sw}": seconds(SW, "orthogonal", of_sw),
+            f"orthogonal {sw_tiles}": seconds(SW, "orthogonal", sw_tiles),
         }
         ratios = list(compare("sw", 8192**2, contenders, arguments.rounds).values())
         right.append(ratios[1] >= 3.0)
     load = os.getloadavg()[0]
-    of_sw = {"tile_1": 512, "tile_t": 512, "subtile": 512}  # many tiles in a wavefront
-    for problem, tiling, own in ((J2D, "hexagonal", tiles), (SW, "orthogonal", of_sw)):
-        times = two_threads(problem, tiling, own, arguments.rounds)
+    sw_tiles = {"tile_1": 512, "tile_t": 512, "subtile": 512}  # many tiles in a wavefront
+    for problem, tiling, chosen_tiles in ((J2D, "hexagonal", tiles), (SW, "orthogonal", sw_tiles)):
+        times = two_threads(problem, tiling, chosen_tiles, arguments.rounds)
         print(f"{problem['stencil']:4} two threads {times:.2f} times one (load {load:.1f})")
     sys.exit(0 if all(right) else 1)
 

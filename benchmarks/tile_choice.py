@@ -114,12 +114,14 @@ def passes_differ_pct(times_s: np.ndarray) -> float:
     return float(100.0 * np.sqrt(np.mean(np.log(first / last) ** 2)))
 
 
-def thesis_terms(of: Variants, form: str) -> dict[str, np.ndarray]:
+def thesis_terms(all_variants: Variants, form: str) -> dict[str, np.ndarray]:
     """The terms of appendix A, each the predicted time with one constant 1 and all others 0."""
-    axes = [name for name in ("size_1", "size_2", "size_3") if name in of[0]]
+    axes = [name for name in ("size_1", "size_2", "size_3") if name in all_variants[0]]
     names = [f"tile_{number + 1}" for number in range(len(axes))]
-    sizes = np.array([[own[name] for name in axes] for own in of], float)
-    tiles = np.array([[own[name] or sizes[0, 0] for name in names] for own in of], float)
+    sizes = np.array([[variant[name] for name in axes] for variant in all_variants], float)
+    tiles = np.array(
+        [[variant[name] or sizes[0, 0] for name in names] for variant in all_variants], float
+    )
     terms = {}
     for term in ("iteration", "word", "barrier", "launch"):
         machine = Machine(
@@ -132,8 +134,8 @@ def thesis_terms(of: Variants, form: str) -> dict[str, np.ndarray]:
             barrier_s=float(term == "barrier"),
             launch_s=float(term == "launch"),
         )
-        steps = of[0]["steps"]
-        high = np.array([own["tile_t"] for own in of])
+        steps = all_variants[0]["steps"]
+        high = np.array([variant["tile_t"] for variant in all_variants])
         iteration_s = float(term == "iteration")
         terms[term] = stencil_time_s(machine, iteration_s, sizes, steps, tiles, high, 1, form)
     return terms
@@ -142,34 +144,34 @@ def thesis_terms(of: Variants, form: str) -> dict[str, np.ndarray]:
 def judged(terms: Mapping[str, np.ndarray], time_s: np.ndarray, draws: int) -> np.ndarray:
     """Means over the draws, in %: first, near, how many are near, random, error."""
     close, least = time_s <= CLOSE * time_s.min(), time_s.min()
-    found = []
+    rows_by_draw = []
     for seed in range(draws):
         generator = np.random.default_rng(seed)
         rows = generator.choice(len(time_s), START, replace=False)
         columns = {name: column[rows] for name, column in terms.items()}
         predicted = fit_linear_cost(columns, time_s[rows], intervals=False).of(terms)
-        near = near_least(predicted, NEAR)[:MOST_NEAR]
-        at_random = generator.choice(len(time_s), len(near), replace=False)
+        candidates = near_least(predicted, NEAR)[:MOST_NEAR]
+        at_random = generator.choice(len(time_s), len(candidates), replace=False)
         error = np.sqrt(np.mean((predicted[close] / time_s[close] - 1.0) ** 2))
-        found.append(
+        rows_by_draw.append(
             (
                 (time_s[np.argmin(predicted)] / least - 1.0) * 100.0,
-                (time_s[near].min() / least - 1.0) * 100.0,
-                len(near),
+                (time_s[candidates].min() / least - 1.0) * 100.0,
+                len(candidates),
                 (time_s[at_random].min() / least - 1.0) * 100.0,
                 error * 100.0,
             )
         )
-    return np.mean(found, axis=0)
+    return np.mean(rows_by_draw, axis=0)
 
 
-def played(of: Variants, time_s: np.ndarray, draws: int) -> dict[str, np.ndarray]:
+def played(all_variants: Variants, time_s: np.ndarray, draws: int) -> dict[str, np.ndarray]:
     """Strategy -> what it has lost after each measurement, in %: (draws, BUDGET)."""
-    texts = [json.dumps(own) for own in of]
+    texts = [json.dumps(variant) for variant in all_variants]
     columns = {
-        name: np.array([own[name] for own in of])
-        for name in of[0]
-        if len({own[name] for own in of}) > 1
+        name: np.array([variant[name] for variant in all_variants])
+        for name in all_variants[0]
+        if len({variant[name] for variant in all_variants}) > 1
     }
     candidates = Candidates(columns, stated_terms("stencil", texts))
     costs = np.stack([np.full(len(time_s), np.nan), time_s], axis=1)
@@ -200,47 +202,48 @@ def main() -> int:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--draws", type=int, default=30)
     parser.add_argument("--passes", type=int, default=2)
-    parser.add_argument("--only", choices=sorted({own[0] for own in PROBLEMS}))
+    parser.add_argument("--only", choices=sorted({problem[0] for problem in PROBLEMS}))
     parser.add_argument("--quick", action="store_true")
     arguments = parser.parse_args()
-    problems = [own for own in PROBLEMS if arguments.only in (None, own[0])]
+    problems = [problem for problem in PROBLEMS if arguments.only in (None, problem[0])]
     if arguments.quick:
-        problems = [own for own in problems if own[1] in (96, 1024)]
-    known = json.loads(arguments.data.read_text()) if arguments.data else {}
+        problems = [problem for problem in problems if problem[1] in (96, 1024)]
+    recorded = json.loads(arguments.data.read_text()) if arguments.data else {}
     print(
         f"{'':10} {'tiles':>5} {'worst/best':>10}  {'model':18}  {'first %':>7}  {'near %':>6}  "
         f"{'tiles':>5}  {'random %':>8}  {'error %':>7}  passes differ %"
     )
     stated, lost = [], []
     for name, size in problems:
-        label, of = f"{name}-{size}", variants(name, size)
-        if label not in known:
-            known[label] = measured_s(of, arguments.passes)
+        label, all_variants = f"{name}-{size}", variants(name, size)
+        texts = [json.dumps(variant) for variant in all_variants]
+        if label not in recorded:
+            recorded[label] = measured_s(all_variants, arguments.passes)
             if arguments.save:
-                arguments.save.write_text(json.dumps(known))
-        times_s = np.array(known[label])
+                arguments.save.write_text(json.dumps(recorded))
+        times_s = np.array(recorded[label])
         time_s = np.median(times_s, axis=1)
         models = {
-            "counts and loops": stated_terms("stencil", [json.dumps(own) for own in of]),
-            "thesis, corrected": thesis_terms(of, "corrected"),
-            "thesis, printed": thesis_terms(of, "printed"),
+            "counts and loops": stated_terms("stencil", texts),
+            "thesis, corrected": thesis_terms(all_variants, "corrected"),
+            "thesis, printed": thesis_terms(all_variants, "printed"),
         }
         for title, terms in models.items():
             row = judged(terms, time_s, arguments.draws)
-            first, near, number, at_random, error = row
+            first, near_loss, number, at_random, error = row
             print(
-                f"{label:10} {len(of):5} {time_s.max() / time_s.min():10.2f}  {title:18}  "
-                f"{first:7.2f}  {near:6.2f}  {number:5.1f}  {at_random:8.2f}  {error:7.2f}  "
-                f"{passes_differ_pct(times_s):15.1f}",
+                f"{label:10} {len(all_variants):5} {time_s.max() / time_s.min():10.2f}  "
+                f"{title:18}  {first:7.2f}  {near_loss:6.2f}  {number:5.1f}  {at_random:8.2f}  "
+                f"{error:7.2f}  {passes_differ_pct(times_s):15.1f}",
                 flush=True,
             )
             if title == "counts and loops":
                 stated.append(row)
-        lost.append(played(of, time_s, arguments.draws))
-    first, near, _, at_random, _ = np.mean(stated, axis=0)
+        lost.append(played(all_variants, time_s, arguments.draws))
+    first, near_loss, _, at_random, _ = np.mean(stated, axis=0)
     worst = max(row[-1] for row in stated)
     print(
-        f"\nmean over {len(stated)} sizes: first {first:.2f} %, near {near:.2f} %, random "
+        f"\nmean over {len(stated)} sizes: first {first:.2f} %, near {near_loss:.2f} %, random "
         f"{at_random:.2f} %; largest error {worst:.2f} %"
     )
     print("\nmean loss in % after so many measurements, and how many until at most so much is lost")
@@ -251,7 +254,7 @@ def main() -> int:
         + " ".join(f"{f'<= {loss:g} %':>8}" for loss in LOSSES)
     )
     for name in STRATEGIES:
-        trials = np.concatenate([own[name] for own in lost])
+        trials = np.concatenate([by_strategy[name] for by_strategy in lost])
         after = " ".join(f"{trials[:, count - 1].mean():7.2f}" for count in SHOWN)
         mean = np.mean(trials, axis=0)
         until = [
@@ -259,7 +262,7 @@ def main() -> int:
             for loss in LOSSES
         ]
         print(f"{name:10} {after}  " + " ".join(f"{text:>8}" for text in until))
-    passed = first <= 10.0 and near <= 3.0 and near < at_random and worst <= 10.0
+    passed = first <= 10.0 and near_loss <= 3.0 and near_loss < at_random and worst <= 10.0
     print("passed" if passed else "failed")
     return 0 if passed else 1
 

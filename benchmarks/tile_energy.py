@@ -59,17 +59,17 @@ def measured(folder: Path, noise: str) -> Results:
     return open_store(folder / "store")
 
 
-def losses_pct(made: VariantCrossValidation, true_j: np.ndarray) -> dict[str, np.ndarray]:
+def losses_pct(crossval: VariantCrossValidation, true_j: np.ndarray) -> dict[str, np.ndarray]:
     """Stencil -> what the tile picked at each setting takes more than the best, in %."""
     lost: dict[str, list[float]] = {}
-    _, setting_of = distinct_settings(*(made.variants.clocks[name] for name in CLOCKS))
-    for place, problem in enumerate(made.variants.problems):
+    _, setting_of = distinct_settings(*(crossval.variants.clocks[name] for name in CLOCKS))
+    for place, problem in enumerate(crossval.variants.problems):
         for setting in np.unique(setting_of):
-            rows = np.flatnonzero((made.variants.problem == place) & (setting_of == setting))
-            own = true_j[rows]
-            pick = int(np.argmin(made.predicted_j[rows]))
+            rows = np.flatnonzero((crossval.variants.problem == place) & (setting_of == setting))
+            tile_j = true_j[rows]
+            pick = int(np.argmin(crossval.predicted_j[rows]))
             lost.setdefault(str(problem["stencil"]), []).append(
-                (own[pick] / own.min() - 1.0) * 100.0
+                (tile_j[pick] / tile_j.min() - 1.0) * 100.0
             )
     return {name: np.array(values) for name, values in lost.items()}
 
@@ -94,24 +94,25 @@ def main() -> int:
                 )
         for group in fitted.confounded:
             print(f"cannot be separated: {', '.join(group['terms'])}")
-        made = {
+        crossvals = {
             noise: store.crossval_variants(SITE, model="choi", voltage="known").crossval
             for noise, store in stores.items()
         }
-    true_j = made["off"].variants.energy_j
+    true_j = crossvals["off"].variants.energy_j
     print("\nnoise    stencil  instances  picks  wrong  lost % rms    most  error %  near best")
-    for noise, own in made.items():
-        lost = losses_pct(own, true_j)
-        for problem in own.problems:
+    for noise, crossval in crossvals.items():
+        lost = losses_pct(crossval, true_j)
+        for problem in crossval.problems:
             name = str(problem.problem["stencil"])
-            of = lost[name]
+            losses = lost[name]
             print(
-                f"{noise:8} {name:8} {problem.variants:8} {len(of):6} {int((of > 1e-9).sum()):6} "
-                f"{np.sqrt(np.mean(of**2)):10.4f} {of.max():9.4f} {problem.energy_error_pct:8.3f} "
+                f"{noise:8} {name:8} {problem.variants:8} {len(losses):6} "
+                f"{int((losses > 1e-9).sum()):6} {np.sqrt(np.mean(losses**2)):10.4f} "
+                f"{losses.max():9.4f} {problem.energy_error_pct:8.3f} "
                 f"{problem.energy_error_close_pct:8.3f}"
             )
             allowed, most = (1.0, 4.0) if noise == "default" else (1e-9, 4.0)
-            passed &= bool(of.max() <= allowed and problem.energy_error_pct <= most)
+            passed &= bool(losses.max() <= allowed and problem.energy_error_pct <= most)
     print("(simulated) " + ("passed" if passed else "failed"))
     return 0 if passed else 1
 

@@ -41,20 +41,20 @@ SHAPES = {"8 channels of 10,000": (8, 10_000, 150), "1 channel of 1,000": (1, 10
 
 def measurements(channels: int, samples: int, count: int) -> list[Measurement]:
     """A few different ones, over and over."""
-    own = np.random.default_rng(1)
-    few = []
+    rng = np.random.default_rng(1)
+    distinct = []
     for i in range(8):
         traces = []
         for channel in range(channels):
             time_ns = np.arange(samples, dtype=np.int64) * 1_000_000
-            time_ns += own.integers(0, 20_000, samples)
-            value = own.normal(150.0, 3.0, samples).astype(np.float32)
+            time_ns += rng.integers(0, 20_000, samples)
+            value = rng.normal(150.0, 3.0, samples).astype(np.float32)
             traces.append(Trace(f"meter:{channel}", "node", "W", time_ns, value))
         point = a_point(setting=Setting(852.0, None), repeat=i)
-        few.append(
+        distinct.append(
             Measurement(point=point, status="ok", energy_j=1.0, time_s=1.0, traces=tuple(traces))
         )
-    return [few[i % len(few)] for i in range(count)]
+    return [distinct[i % len(distinct)] for i in range(count)]
 
 
 def save(folder: Path, records: Sequence[Measurement]) -> None:
@@ -93,12 +93,12 @@ def work(
 def throughput_mb_s(side: str, shape: str, writers: int, folder: Path) -> float:
     """Megabytes of samples that all writers together make durable in a second."""
     channels, samples, count = SHAPES[shape]
-    own = folder / "round"
-    own.mkdir()
+    round_folder = folder / "round"
+    round_folder.mkdir()
     ready = multiprocessing.Barrier(writers)
     seconds: multiprocessing.Queue[float] = multiprocessing.Queue()
     processes = [
-        multiprocessing.Process(target=work, args=(side, own, shape, ready, seconds))
+        multiprocessing.Process(target=work, args=(side, round_folder, shape, ready, seconds))
         for _ in range(writers)
     ]
     for process in processes:
@@ -106,7 +106,7 @@ def throughput_mb_s(side: str, shape: str, writers: int, folder: Path) -> float:
     slowest_s = max(seconds.get() for _ in processes)
     for process in processes:
         process.join()
-    shutil.rmtree(own)
+    shutil.rmtree(round_folder)
     return writers * count * channels * samples * 12 / slowest_s / 1e6
 
 

@@ -65,10 +65,10 @@ def main() -> None:
     parser.add_argument("--ratios", action="store_true")
     arguments = parser.parse_args()
     compile_chain()
-    seen = [mhz for _ in range(20) for mhz in timed_core_mhz()]
-    own_mhz = statistics.median(seen)
+    timed_mhz = [mhz for _ in range(20) for mhz in timed_core_mhz()]
+    own_mhz = statistics.median(timed_mhz)
     print(
-        f"the machine's clock: {min(seen):.0f} to {max(seen):.0f} MHz; "
+        f"the machine's clock: {min(timed_mhz):.0f} to {max(timed_mhz):.0f} MHz; "
         f"load {os.getloadavg()[0]:.1f}"
     )
     rng = random.Random(1)
@@ -84,9 +84,9 @@ def main() -> None:
     true = [measured_at("gpu", mhz, shows=own_mhz) for mhz in away]
     counted("nothing is set, and the true clock is read back", true)
     began = time.monotonic()
-    own = [measured_at("cpu", own_mhz) for _ in range(arguments.points)]
+    true_points = [measured_at("cpu", own_mhz) for _ in range(arguments.points)]
     seconds = (time.monotonic() - began) / arguments.points
-    counted(f"the machine's own clock, {TOLERANCE_PCT:g} %, {seconds:.3f} s a point", own)
+    counted(f"the machine's own clock, {TOLERANCE_PCT:g} %, {seconds:.3f} s a point", true_points)
     print(f"load {os.getloadavg()[0]:.1f}")
     if arguments.ratios:
         ratios(fake, rng)
@@ -94,15 +94,13 @@ def main() -> None:
 
 def ratios(fake: list[Measurement], rng: random.Random) -> None:
     """The comparison over settings, of rates as they were timed, and of rates that follow."""
-    asked = np.array([point.point.setting.core_mhz for point in fake])
+    mhz = np.array([point.point.setting.core_mhz for point in fake])
     timed = np.array([point.core_mhz_timed for point in fake])
     timed = np.where(np.isfinite(timed), timed, statistics.median(timed_core_mhz()))
-    node = np.zeros(len(asked))
-    print(
-        f"by ratios, nothing set: {shown_by_timing(node, asked, timed, TOLERANCE_PCT).sum()} shown"
-    )
-    follow = 0.5 * asked * np.exp([rng.gauss(0.0, 0.005) for _ in asked])
-    print(f"by ratios, all set: {shown_by_timing(node, asked, follow, TOLERANCE_PCT).sum()} shown")
+    node = np.zeros(len(mhz))
+    print(f"by ratios, nothing set: {shown_by_timing(node, mhz, timed, TOLERANCE_PCT).sum()} shown")
+    follow = 0.5 * mhz * np.exp([rng.gauss(0.0, 0.005) for _ in mhz])
+    print(f"by ratios, all set: {shown_by_timing(node, mhz, follow, TOLERANCE_PCT).sum()} shown")
 
 
 if __name__ == "__main__":

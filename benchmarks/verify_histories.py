@@ -119,13 +119,17 @@ def _rows(
 def plain_t(table: str) -> tuple[float, float]:
     """Low and high of the saving in % by a t-test of the logarithms of all jobs (Welch)."""
     jobs = [job for job in read_jobs(table) if job.energy_j]
-    one = np.log([job.energy_j for job in jobs if job.arm == "policy"])
-    other = np.log([job.energy_j for job in jobs if job.arm == "control"])
-    a, b = one.var(ddof=1) / len(one), other.var(ddof=1) / len(other)
-    freedom = (a + b) ** 2 / (a**2 / (len(one) - 1) + b**2 / (len(other) - 1))
+    policy_log_j = np.log([job.energy_j for job in jobs if job.arm == "policy"])
+    control_log_j = np.log([job.energy_j for job in jobs if job.arm == "control"])
+    a, b = (
+        policy_log_j.var(ddof=1) / len(policy_log_j),
+        control_log_j.var(ddof=1) / len(control_log_j),
+    )
+    freedom = (a + b) ** 2 / (a**2 / (len(policy_log_j) - 1) + b**2 / (len(control_log_j) - 1))
     reach = special.stdtrit(freedom, 0.975) * np.sqrt(a + b)
     low, high = (
-        np.expm1(d) * -100.0 for d in (one.mean() - other.mean() + reach * np.array([1, -1]))
+        np.expm1(d) * -100.0
+        for d in (policy_log_j.mean() - control_log_j.mean() + reach * np.array([1, -1]))
     )
     return float(low), float(high)
 
@@ -150,19 +154,19 @@ def main() -> None:
     print("simulated histories; verdicts and 95 % intervals of the saving")
     print(f"{'kind':20} {'holds':>6} {'kept':>6} {'not kept':>9} {'t holds':>8} {'t not kept':>10}")
     for kind in KINDS:
-        held, kept, broken, t_held, t_broken = [], [], [], [], []
+        covered, called_kept, called_broken, t_held, t_broken = [], [], [], [], []
         for _ in range(arguments.histories):
             table = history(kind, arguments.jobs, rng)
             (verdict,) = verify(policy, read_jobs(table)).verdicts
             assert verdict.saving_pct_95 is not None
             low, high = verdict.saving_pct_95
-            held.append(low <= kind.saving_pct <= high)
-            kept.append(verdict.verdict == KEPT)
-            broken.append(verdict.verdict == BROKEN)
+            covered.append(low <= kind.saving_pct <= high)
+            called_kept.append(verdict.verdict == KEPT)
+            called_broken.append(verdict.verdict == BROKEN)
             low, high = plain_t(table)
             t_held.append(low <= kind.saving_pct <= high)
             t_broken.append(high < LEAST_PCT)
-        means = [np.mean(x) for x in (held, kept, broken, t_held, t_broken)]
+        means = [np.mean(x) for x in (covered, called_kept, called_broken, t_held, t_broken)]
         print(
             f"{kind.name:20} {means[0]:6.1%} {means[1]:6.1%} {means[2]:9.1%} {means[3]:8.1%} "
             f"{means[4]:10.1%}"

@@ -277,11 +277,11 @@ def nominal_contradicted(table: pd.DataFrame) -> Iterator[Trial]:
     clocks = np.unique(table["core_mhz"])
     for i in (len(clocks) - 1, len(clocks) // 2):
         for factor in (1.08, 1.2):
-            wanted = clocks[i] * factor
-            if i + 1 < len(clocks) and wanted >= clocks[i + 1]:
+            named_mhz = clocks[i] * factor
+            if i + 1 < len(clocks) and named_mhz >= clocks[i + 1]:
                 continue
             mask = (table["core_mhz"] == clocks[i]).to_numpy()
-            yield from _scaled(table, {"core_mhz": factor}, mask, f"{clocks[i]:g} as {wanted:g}")
+            yield from _scaled(table, {"core_mhz": factor}, mask, f"{clocks[i]:g} as {named_mhz:g}")
 
 
 def swapped_columns(table: pd.DataFrame) -> Iterator[Trial]:
@@ -315,7 +315,7 @@ FAULTS: dict[str, Callable[[pd.DataFrame], Iterator[Trial]]] = {
 }
 
 
-def seen(trial: Trial, clean: set[tuple[str, str]]) -> str:
+def verdict(trial: Trial, clean: set[tuple[str, str]]) -> str:
     """``refused`` or ``flagged`` where a new finding names the wrong rows; otherwise nothing."""
     wrong = np.flatnonzero(trial.wrong)
     of_trial = [
@@ -354,14 +354,14 @@ def main() -> int:
     tables = good_tables(arguments.data)
     clean = {}
     for name, table in tables.items():
-        of_table = findings(table)
-        clean[name] = {(finding.check, finding.text) for finding in of_table}
+        table_findings = findings(table)
+        clean[name] = {(finding.check, finding.text) for finding in table_findings}
         if not arguments.json:
-            print(f"{name}: {len(table)} rows, {len(of_table)} findings")
+            print(f"{name}: {len(table)} rows, {len(table_findings)} findings")
     results: dict[str, list[tuple[str, str, str]]] = {}
     for fault, trials in FAULTS.items():
         results[fault] = [
-            (name, trial.place, seen(trial, clean[name]))
+            (name, trial.place, verdict(trial, clean[name]))
             for name, table in tables.items()
             for trial in trials(table)
         ]
@@ -369,11 +369,11 @@ def main() -> int:
         print(json.dumps(results, indent=1))
         return 0
     print(f"\n{'fault':<34}{'trials':>8}{'seen':>6}{'refused':>9}")
-    for fault, of_fault in results.items():
-        how = [result for *_, result in of_fault]
-        n_seen, n_refused = sum(map(bool, how)), how.count("refused")
-        print(f"{fault:<34}{len(how):>8}{n_seen:>6}{n_refused:>9}")
-        for table_name, place, result in of_fault:
+    for fault, fault_results in results.items():
+        verdicts = [result for *_, result in fault_results]
+        n_seen, n_refused = sum(map(bool, verdicts)), verdicts.count("refused")
+        print(f"{fault:<34}{len(verdicts):>8}{n_seen:>6}{n_refused:>9}")
+        for table_name, place, result in fault_results:
             if arguments.all or not result:
                 print(f"    {result or 'silent':<9}{table_name}: {place}")
     return 0
