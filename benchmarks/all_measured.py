@@ -54,7 +54,7 @@ COLUMNS = ("ours", "physics", *OTHERS)
 
 
 def of_trees(name):
-    """A fresh regressor."""
+    """Return a new regressor."""
     from sklearn.ensemble import (
         ExtraTreesRegressor,
         GradientBoostingRegressor,
@@ -68,13 +68,13 @@ def of_trees(name):
 
 
 def by_own_quadratic(place, log_w, measured):
-    """A quadratic for each kernel, by least squares (with the smallest coefficients)."""
+    """Fit a quadratic to each kernel by least squares (minimum norm)."""
     x = quadratic_columns(place)
     return (x @ np.linalg.lstsq(x[measured], log_w[:, measured].T, rcond=None)[0]).T
 
 
 def predicted(log_w, log_s, place):
-    """Column -> log power (K, S) out of fold."""
+    """Return column -> log power (K, S) out of fold."""
     settings = log_w.shape[1]
     log_w_by_model = {name: np.empty_like(log_w) for name in OTHERS}
     for out in range(settings):
@@ -104,7 +104,7 @@ def predicted(log_w, log_s, place):
 
 
 def judged(data):
-    """Column -> (errors of all rows, losses of all kernels), both in %."""
+    """Return column -> (errors of all rows, losses of all kernels), both in %."""
     truth = FewTruth.of(data, ENERGY)
     labels = list(truth.row)
     table = Table(data, labels)
@@ -123,7 +123,7 @@ def judged(data):
 
 
 def show(name, sites):
-    """Print a row, and return whether ours is the best in it."""
+    """Print a row and return whether the posterior is the best in it."""
     began = time.perf_counter()
     parts = {column: ([], []) for column in COLUMNS}
     for site in sites:
@@ -152,7 +152,7 @@ def show(name, sites):
 
 
 def measured_everywhere(data, kernel):
-    """Whether a kernel was measured at every setting of the site."""
+    """Return whether a kernel was measured at every setting of the site."""
     measured = np.unique(data.setting[data.of_kernel(kernel)])
     return len(measured) == len(np.unique(data.setting))
 

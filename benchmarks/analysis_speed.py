@@ -1,10 +1,10 @@
-"""How long fitting, cross-validating, resampling and the quality checks take.
+"""The times of fitting, cross-validation, resampling and the quality checks.
 
     .venv/bin/python benchmarks/analysis_speed.py [--repeats 5] [--titanx FILE.csv --map MAP.toml]
 
-Each time is the median of the repeats after one run that is not counted: compiled code is then
-at hand. The simulated rows are of the simulated Jetson TK1; with ``--titanx`` the measurements of
-a GTX Titan X are read into a temporary store as ``campaign import`` reads them.
+Each time is the median of the repeats after one warm-up run, which compiles. The simulated rows
+come from the simulated Jetson TK1. With ``--titanx``, the measurements of a GTX Titan X are read
+into a temporary store, as ``campaign import`` reads them.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 WANTED_KERNELS = 116
 PER_FAMILY = 40
-"""Of which some are alike: more than are wanted."""
+"""Some are equal, so this is more than needed."""
 RESAMPLES = 1000
 QUALITY_ROWS = 200_000
 SEED = 7
 
 
 def median_s(work: Callable[[], object], repeats: int) -> tuple[float, float, float]:
-    """Median, least and largest seconds of ``repeats`` runs after one that is not counted."""
+    """Return the median, minimum and maximum seconds of ``repeats`` runs after one warm-up run."""
     work()
     took = []
     for _ in range(repeats):
@@ -55,7 +55,7 @@ def simulated():
 
 
 def titan_x(table: Path, map_file: Path):
-    """The measurements of a GTX Titan X, through a temporary store."""
+    """Return the measurements of a GTX Titan X, read through a temporary store."""
     from analysis.measurements.observations import observations
     from campaign.store.dataset import scalars_of
     from campaign.store.layout import create_store
@@ -73,7 +73,7 @@ def titan_x(table: Path, map_file: Path):
 
 
 def resample(data, model: str) -> None:
-    """Refit with settings drawn at random, with replacement, and so some of them left out."""
+    """Refit settings drawn at random with replacement, which leaves some settings out."""
     from analysis.energy.fit import prepare, solve_form
     from analysis.energy.fitted import Form
 

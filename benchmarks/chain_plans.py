@@ -1,22 +1,23 @@
-"""Plans of chains of matrix products: against every tree, the thesis's table, and opt_einsum.
+"""Plans of matrix chains, compared with every tree, the thesis's table, and opt_einsum.
 
     .venv/bin/python benchmarks/chain_plans.py [--chains 1000] [--opt-einsum PYTHON]
 
-- 2,000 random chains of up to seven matrices against every tree with every choice of fused pairs.
+- 2,000 random chains of up to seven matrices, compared with every tree and every choice of fused
+  pairs.
 - Table D.1 of Prajapati 2019: the words that fusing saves, for chains of 2 to 20 matrices and two
-  stores, sizes drawn from the multiples of 8 from 320 to 1,024, as the thesis does not say; the
-  printed form, with the standard error, beside the printed averages and the corrected form.
-- How many words fewer the objective ``words`` moves than ``ops``, and how many operations more.
-- How long plans of 20 and 50 matrices take, beside the order that ``numpy.linalg.multi_dot``
-  chooses.
+  stores. Sizes are drawn from the multiples of 8 from 320 to 1,024, because the thesis does not
+  give them. The table has the printed form with its standard error, the printed averages, and the
+  corrected form.
+- How many fewer words the objective ``words`` moves than ``ops``, and how many more operations.
+- The time of plans of 20 and 50 matrices, and of the order of ``numpy.linalg.multi_dot``.
 
-opt_einsum is no part of the project: ``python3 -m venv PEER && PEER/bin/pip install opt_einsum
-numpy``, and then ``--opt-einsum PEER/bin/python``: the operations of 500 chains of up to 20
-matrices against its optimal path.
+opt_einsum is not part of the project: ``python3 -m venv PEER && PEER/bin/pip install opt_einsum
+numpy``, then ``--opt-einsum PEER/bin/python``. The operations of 500 chains of up to 20 matrices
+are compared with its optimal path.
 
 Exits 0 when all trees agree, the printed form is within four standard errors of every printed
-average, plans of 20 matrices take at most 10 ms and of 50 at most 150 ms, and opt_einsum, where it
-is given, needs the same operations; else 1.
+average, plans of 20 matrices take at most 10 ms and plans of 50 at most 150 ms, and opt_einsum, if
+given, needs the same operations; else 1.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ for sizes in json.load(sys.stdin):
 
 
 def drawn(rng: np.random.Generator, matrices: int) -> list[int]:
-    """Sizes of a chain, as for Table D.1."""
+    """Return the sizes of a random chain, as for Table D.1."""
     return [int(size) for size in 8 * rng.integers(40, 129, matrices + 1)]
 
 
@@ -94,7 +95,7 @@ def against_trees(chains: int) -> bool:
 
 
 def table_d1(chains: int) -> bool:
-    """Print the averages of Table D.1 and of both forms."""
+    """Print the averages of Table D.1 and of both forms; return whether they agree."""
     print("words saved by fusing, %; z: printed form less printed average, in standard errors")
     print("matrices      M  thesis  printed form      z  corrected  words for ops: saved  more ops")
     rng = np.random.default_rng(2)
@@ -123,7 +124,7 @@ def table_d1(chains: int) -> bool:
 
 
 def median_ms(calls: list[Callable[[], Any]]) -> float:
-    """The median time of a call."""
+    """Return the median time of the calls, ms."""
     times_s = []
     for call in calls:
         begin = time.perf_counter()
@@ -133,7 +134,7 @@ def median_ms(calls: list[Callable[[], Any]]) -> float:
 
 
 def times() -> bool:
-    """Print how long plans take, warm; medians over ten chains."""
+    """Print the times of plans, warm, medians over ten chains; return whether they pass."""
     rng = np.random.default_rng(3)
     right = True
     for matrices, most_ms in ((20, 10.0), (50, 150.0)):
@@ -150,7 +151,7 @@ def times() -> bool:
 
 
 def against_opt_einsum(python: str) -> bool:
-    """Compare the operations of 500 chains."""
+    """Compare the operations of 500 chains; return whether all agree."""
     rng = np.random.default_rng(4)
     chains = [drawn(rng, int(rng.integers(2, 21))) for _ in range(500)]
     process = subprocess.run(
@@ -169,7 +170,7 @@ def against_opt_einsum(python: str) -> bool:
 
 
 def main() -> None:
-    """Compare, print, and judge."""
+    """Run the comparisons and exit with the verdict."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--chains", type=int, default=1000, help="of each row of Table D.1")
     parser.add_argument("--opt-einsum", metavar="PYTHON")

@@ -3,9 +3,9 @@
     .venv/bin/python benchmarks/clock_kills.py [--kills 200] [--seed 1]
 
 A process opens a clock control on a copied tree of files, then sets and restores settings
-repeatedly, as a worker does. SIGINT, SIGTERM or SIGKILL ends it at a random moment; after SIGKILL,
-``restore_left_over`` is called, as at the next start of a worker. Then every file is compared with
-the original, byte for byte. All controls are tested in turn. Exits with 1 unless all were restored.
+repeatedly, as a worker does. SIGINT, SIGTERM or SIGKILL ends it at a random moment. After SIGKILL,
+``restore_left_over`` is called, as when the next worker starts. Then every file is compared with
+the original, byte for byte. The controls are tested in turn. Exits with 1 unless all were restored.
 
 The process is forked, like the processes that measure, so a kill takes only hundredths of a second.
 """
@@ -113,7 +113,7 @@ def _kill_one(
 
 
 def _end(child: int, number: signal.Signals) -> int:
-    """Send the signal until the process has ended; returns how often it was sent again.
+    """Send the signal until the process has ended; return how often it was sent again.
 
     Python drops an exception that a signal handler raises in a finalizer, so one may not be enough.
     """

@@ -2,11 +2,11 @@
 
     .venv/bin/python benchmarks/codesign_speed.py
 
-The study of examples/codesign-maxwell.toml over 200 to 650 mm2: 3,737 designs, six stencils, all
-tiles and k, on one core, and again with other weights. Then, over 425 to 450 mm2, Table C.2 of
-Prajapati 2019 beside the best designs of both forms; and the gains of its section C.4.1, the mean
-rate of the stencils of two or three dimensions on the best design for them that is no larger than
-a reference chip, over that on the chip.
+The study is examples/codesign-maxwell.toml over 200 to 650 mm2: 3,737 designs, six stencils, all
+tiles and k, on one core. It is timed in full and again with other weights. Then the best designs
+of both forms over 425 to 450 mm2 are compared with Table C.2 of Prajapati 2019, and the gains with
+its section C.4.1: the mean rate of the stencils of two or three dimensions on the best design that
+is no larger than a reference chip, over the rate on that chip.
 
 The thesis prints neither flops nor sizes of these studies: no claim is made on its GFLOP/s.
 
@@ -43,13 +43,13 @@ FORMS = ("corrected", "printed")
 
 
 def rows(name: str) -> list[dict[str, str]]:
-    """A table of the thesis."""
+    """Return the rows of a table of the thesis."""
     with (DATA / f"{name}.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 
 
 def studied(folder: Path, form: str, low: float, high: float) -> Codesign:
-    """The study in a form and a range of areas."""
+    """Return the study with a form and a range of areas."""
     text = STUDY.read_text(encoding="utf-8")
     text = text.replace('name = "maxwell"', f'name = "maxwell"\nform = "{form}"', 1)
     text = text.replace("range_mm2 = [425, 450]", f"range_mm2 = [{low}, {high}]")
@@ -59,8 +59,8 @@ def studied(folder: Path, form: str, low: float, high: float) -> Codesign:
 
 
 def gain_pct(result: Codesign, dimensions: str, chip: str, area_mm2: float) -> float:
-    """How much faster the best design of at most an area is than an existing chip, in % of the time
-    of the stencils of these dimensions together."""
+    """Return how much faster the best design of at most an area is than an existing chip, in % of
+    the total time of the stencils with these dimensions."""
     places = [place for place, name in enumerate(result.stencils) if name.endswith(dimensions)]
     fits = result.designs.area_mm2 <= area_mm2
     least = result.time_s[fits][:, places].sum(axis=1).min()
@@ -69,7 +69,7 @@ def gain_pct(result: Codesign, dimensions: str, chip: str, area_mm2: float) -> f
 
 
 def main() -> None:
-    """Measure, print, and judge."""
+    """Measure, print, and exit with the verdict."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         studied(folder, "printed", 425, 450)  # compiles

@@ -1,15 +1,15 @@
-"""How often `campaign compare` finds a change of 2 %, and how often it finds one that is none.
+"""How often `campaign compare` finds a change of 2 %, and how often it reports a change wrongly.
 
     .venv/bin/python benchmarks/compare_power.py [--pairs 400]
 
-Pairs of campaigns of 20 kernels at 8 settings are simulated with noise, drift between repeats and
-unlike nodes (tests/analysis/compared_data.py), and compared. A row for each condition:
+Pairs of campaigns of 20 kernels at 8 settings are simulated, with noise, drift between repeats and
+nodes that differ (tests/analysis/compared_data.py), and compared. A row for each condition:
 
 - false alarms: equal pairs with any significant change, of site, kernels or points, in %
-- one kernel: pairs in which time and energy of one kernel rose by 2 %, and that is found, in %
-- all kernels: pairs in which all rose by 2 %, and the site's change is found, in %; and the mean
-  share of the points that are found
-- false: of the significant changes in pairs where one kernel changed, those that are none, in %
+- one kernel: pairs where time and energy of one kernel rise by 2 % and the change is found, in %
+- all kernels: pairs where all rise by 2 % and the site's change is found, in %; and the mean share
+  of the points that are found
+- false: of the significant changes in pairs where one kernel changed, the wrong ones, in %
 
 All results are simulated.
 """
@@ -42,7 +42,7 @@ CHANGE = 1.02
 
 
 def row(campaigns: Campaigns, pairs: int) -> list[float]:
-    """The figures of one condition, in %."""
+    """Return the figures of one condition, in %."""
     ratios = np.ones(campaigns.kernels)
     ratios[0] = CHANGE
     alarms = sum(any(c.significant for c in changes_of(campaigns, seed)) for seed in range(pairs))

@@ -3,20 +3,21 @@
     .venv/bin/python benchmarks/few_measurements.py --data DIR [--only NAME] [--new 1,2,3]
         [--draws 3] [--auto]
 
-``DIR``: as for ``real_data.py``. All other kernels are measured everywhere; a tenth of the kernels
-at a time is new, measured at a few settings drawn at random, as ``campaign crossval --scheme
-few:all --new Q`` does. The table has the loss of the picks (ours) and, on the same draws, of
+``DIR``: as for ``real_data.py``. A tenth of the kernels at a time is new: measured at a few random
+settings, as in ``campaign crossval --scheme few:all --new Q``. All other kernels are
+measured everywhere. The table has the loss of the picks (ours) and, on the same draws, of
 
-- our energy model given times by ridge regression over the kernels, by the nearest kernels, by a
-  Gaussian process over the kernels, or the true times: log times relative to that at a measured
-  setting, from log power and rates of operations there and from the relative times at the others;
-  what is free is chosen by leaving kernels out;
+- our energy model with times from ridge regression over the kernels, from the nearest kernels, from
+  a Gaussian process over the kernels, or with the true times. The first three predict log times
+  relative to the time at a measured setting. Their features are log power and rates of operations
+  at that setting and relative times at the other measured ones. Leaving kernels out chooses their
+  free parameters;
 - the best of the measured settings, the setting that is best on average over the other kernels,
   and the fastest setting.
 
-The energy model has the form that ``fit`` chooses on all of the data; ``--auto`` chooses it in
-each fold (slow). Exits 0 when ours loses at most the least of the others (without the true times)
-in every row, and with two settings at most 1.2 times what the true times lose plus 0.3 points.
+The energy model has the form that ``fit`` chooses on all data; ``--auto`` chooses it in each fold
+(slow). Exits 0 when our loss is at most the smallest loss of the others (without the true times) in
+every row, and with two settings at most 1.2 times the loss with the true times plus 0.3 points.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Table:
         self.counts = np.column_stack([*counts, np.zeros(shape[0])])
 
     def features(self, measured, training_rows):
-        """Log power and rates at the first of the few settings, and relative log times."""
+        """Return log power and rates at the first measured setting, and relative log times."""
         log_s, first = np.log(self.time_s), measured[0]
         rates = self.counts / self.time_s[:, [first]]
         highest = np.maximum(rates[training_rows].max(axis=0), 1e-300)
@@ -86,8 +87,8 @@ class Table:
 
 
 def by_ridge(x, y, new):
-    """Ridge regression of y (K, S) on x (K, d), with the penalty that predicts kernels left out
-    best; at ``new``."""
+    """Predict y (K, S) at ``new`` by ridge regression on x (K, d), with the penalty that predicts
+    left-out kernels best."""
     middle, scale = x.mean(axis=0), x.std(axis=0) + 1e-9
     x, new, mean = (x - middle) / scale, (new - middle) / scale, y.mean(axis=0)
     best = None
@@ -102,8 +103,8 @@ def by_ridge(x, y, new):
 
 
 def by_neighbours(x, y, new):
-    """The mean of y over kernels, near ones more, by the width that predicts kernels left out
-    best; at ``new``."""
+    """Predict y at ``new`` by a mean over kernels that weights near ones more, with the width that
+    predicts left-out kernels best."""
     scale = x.std(axis=0) + 1e-9
     between = (((x[:, None] - x) / scale) ** 2).mean(axis=2)
     to_new = (((new[:, None] - x) / scale) ** 2).mean(axis=2)
@@ -120,8 +121,8 @@ def by_neighbours(x, y, new):
 
 
 def by_process(x, y, new):
-    """A Gaussian process over the kernels, about the mean, with the reach and noise that predict
-    kernels left out best; at ``new``."""
+    """Predict y at ``new`` by a Gaussian process over the kernels, about the mean, with the reach
+    and noise that best predict left-out kernels."""
     scale, mean = x.std(axis=0) + 1e-9, y.mean(axis=0)
     between = (((x[:, None] - x) / scale) ** 2).mean(axis=2)
     to_new = (((new[:, None] - x) / scale) ** 2).mean(axis=2)
@@ -131,7 +132,7 @@ def by_process(x, y, new):
         for noise in NOISES:
             inverse = np.linalg.inv(covariance + noise * np.eye(len(x)))
             weights = inverse @ (y - mean)
-            # What is left out is predicted wrong by this (Rasmussen & Williams 2006, eq. 5.12).
+            # The leave-one-out errors (Rasmussen & Williams 2006, eq. 5.12).
             error = float(((weights / np.diag(inverse)[:, None]) ** 2).mean())
             if best is None or error < best[0]:
                 best = (error, mean + np.exp(-to_new / (2.0 * reach**2)) @ weights)
@@ -139,14 +140,14 @@ def by_process(x, y, new):
 
 
 def chosen_form(data):
-    """The arguments of ``fit`` for the form that it chooses on all of the data."""
+    """Return the arguments of ``fit`` for the form that it chooses on all data."""
     whole = fit(data, intervals=False)
     has_volts = whole.voltage in ("table", "measured")
     return {"model": whole.model, "voltage": "known" if has_volts else whole.voltage}
 
 
 def judged(data, new, draws, form):
-    """Column -> what is lost in each case, in %."""
+    """Return column -> the loss in each case, in %."""
     truth = FewTruth.of(data, ENERGY)
     table = Table(data, list(truth.row))
     lost = {name: [] for name in COLUMNS}

@@ -1,11 +1,12 @@
 """The modelled bytes of an FMM evaluation, compared with valgrind's cache simulation, cachegrind.
 
-The cases are small; in some the V phase dominates, in others the U phase. The misses of one
-evaluation are a tenth of the difference between eleven evaluations and one, less the same for
-:data:`TINY` points, which is Python's own work. Lines that miss the first cache, times their 64
-bytes, are compared with the modelled bytes of all further levels; lines that miss the last cache
-with those of the memory. valgrind does not know AVX-512, so the loops are compiled for AVX2, first
-outside valgrind, so that the simulated run finds them in Numba's cache. It simulates two levels.
+The cases are small; the V phase dominates in some, the U phase in others. The misses of one
+evaluation are a tenth of the difference between eleven evaluations and one. The same figure for
+:data:`TINY` points, which is Python's work, is subtracted. Lines that miss the first cache, times
+their 64 bytes, are compared with the modelled bytes of all further levels; lines that miss the last
+cache with the bytes of the memory. valgrind does not know AVX-512, so the loops are compiled for
+AVX2, first outside valgrind, so that the simulated run finds them in Numba's cache. It simulates
+two levels.
 
 Run from the root of the repository, with valgrind installed (minutes):
 
@@ -103,7 +104,7 @@ def simulate(
 def missed(
     case: list[str], last_kib: int, folder: str, program: str = __file__
 ) -> dict[str, float]:
-    """Bytes of the lines that one evaluation misses, by cachegrind's event."""
+    """Return the bytes of the lines that one evaluation misses, by cachegrind's event."""
     few_misses, many_misses = (
         simulate([*case, str(k)], last_kib, folder, program) for k in (FEW, MANY)
     )
@@ -111,7 +112,7 @@ def missed(
 
 
 def compare(n: int, last_kib: int, folder: str) -> bool:
-    """Print the table; returns whether every ratio is within bounds."""
+    """Print the table and return whether every ratio is within bounds."""
     fine, start_bytes = True, dict[tuple[int, str], dict[str, float]]()
     print(
         f"{n} points, caches of {FIRST_KIB} and {last_kib} KiB; MB by the model / by the simulation"
@@ -144,14 +145,14 @@ def compare(n: int, last_kib: int, folder: str) -> bool:
 
 
 def compared(model: float, simulated: float) -> tuple[str, bool]:
-    """Both in MB, with their ratio, and whether that is within bounds."""
+    """Return both in MB with their ratio, and whether the ratio is within bounds."""
     ratio = model / simulated
     text = f"{model / 1e6:8.2f} / {simulated / 1e6:8.2f} = {ratio:4.2f}"
     return text, 1 / WITHIN <= ratio <= WITHIN
 
 
 def total(phases: Mapping[str, Mapping[str, float]], *classes: str) -> float:
-    """The counts of some classes, summed over phases."""
+    """Return the sum of the counts of some classes over the phases."""
     return sum(counts.get(name, 0.0) for counts in phases.values() for name in classes)
 
 

@@ -1,12 +1,11 @@
-"""Pairs of points per second: the loops of kernels.fmm.phases.pair_loops, compared with the same
-loops in C with intrinsics (fmm_pairs.c: AVX-512, or AVX2 on processors without it), on one core,
-interleaved.
+"""Pairs of points per second: the loops of kernels.fmm.phases.pair_loops and the same loops in C.
 
     .venv/bin/python benchmarks/fmm_pairs.py [--rounds 15] [--seconds 0.05] [--core 0] [--cc cc]
 
-2,000 targets and 4,000 sources, 1 / r from the processor's estimate and Newton steps: float32
-with 0 and 1, float64 with 1 and 2. A pair counts once in ``act_one_way`` and twice in
-``act_both_ways``. C is compiled with several block sizes; the table shows the fastest.
+The loops in C use intrinsics (fmm_pairs.c: AVX-512, or AVX2 on processors without it). Both run on
+one core, interleaved. 2,000 targets and 4,000 sources, 1 / r from the processor's estimate and
+Newton steps: float32 with 0 and 1, float64 with 1 and 2. A pair counts once in ``act_one_way`` and
+twice in ``act_both_ways``. C is compiled with several block sizes; the table shows the fastest.
 The results are compared with each other and with NumPy's in double precision.
 """
 
@@ -77,7 +76,7 @@ class Points:
 
 
 def aligned(rows: int, columns: int, dtype: np.dtype) -> np.ndarray:
-    """Zeros that begin at a cache line, for both codes."""
+    """Return zeros that begin at a cache line, for both codes."""
     size = rows * columns * dtype.itemsize
     raw = np.zeros(size + 64, np.uint8)
     start = -raw.ctypes.data % 64
@@ -85,7 +84,7 @@ def aligned(rows: int, columns: int, dtype: np.dtype) -> np.ndarray:
 
 
 def make_points(bits: int) -> Points:
-    """Points of two cubes that touch, charges 0 to 1; the vectors are filled with charges of 0."""
+    """Return points of two adjacent cubes, charges 0 to 1; charges of 0 fill the vectors."""
     random = np.random.default_rng(1)
     dtype = np.dtype(f"f{bits // 8}")
     lanes = lanes_of(dtype.itemsize)
@@ -104,7 +103,7 @@ def make_points(bits: int) -> Points:
 
 
 def direct(points: Points) -> tuple[np.ndarray, np.ndarray]:
-    """(sums at the sources, sums at the targets) by NumPy in double precision."""
+    """Return (sums at the sources, sums at the targets) by NumPy in double precision."""
     s, t = points.s[:, :SOURCES].astype(float), points.t[:, :TARGETS].astype(float)
     at_s, at_t = np.zeros(SOURCES), np.zeros(TARGETS)
     for i in range(TARGETS):
@@ -159,20 +158,20 @@ def c_loops(points: Points, library: ctypes.CDLL) -> dict[str, Callable[[int], A
 
 
 def seconds_of(work: Callable[[int], Any], repeats: int) -> float:
-    """Seconds that ``repeats`` repeats take."""
+    """Return the seconds of ``repeats`` repeats."""
     began = time.perf_counter()
     work(repeats)
     return time.perf_counter() - began
 
 
 def repeats_for(work: Callable[[int], Any], seconds: float) -> int:
-    """Repeats that take about ``seconds`` seconds."""
+    """Return the repeats that take about ``seconds`` seconds."""
     work(1)
     return max(1, round(seconds / min(seconds_of(work, 1) for _ in range(5))))
 
 
 def sums(points: Points, work: Callable[[int], Any], loop: str) -> np.ndarray:
-    """The sums of one run: at the targets, and at the sources if the loop computes these."""
+    """Return the sums of one run: at the targets, and at the sources if the loop computes them."""
     points.clear()
     work(1)
     at_t, at_s = points.sum_t[:TARGETS].copy(), points.sum_s[:SOURCES].copy()
@@ -187,7 +186,7 @@ def difference(a: np.ndarray, b: np.ndarray) -> float:
 def rates(
     works: dict[Any, Callable[[int], Any]], points: Points, rounds: int, seconds: float
 ) -> dict[Any, list[float]]:
-    """Runs per second of each loop by round; every second round in the opposite order."""
+    """Return runs per second of each loop by round; every second round in the opposite order."""
     repeats = {name: repeats_for(work, seconds) for name, work in works.items()}
     per_second: dict[Any, list[float]] = {name: [] for name in works}
     for turn in range(rounds):
@@ -198,7 +197,7 @@ def rates(
 
 
 def compare(bits: int, steps: int, libraries: dict[int, ctypes.CDLL], arguments: Any) -> bool:
-    """Print the rows of a type and a number of steps; returns whether the results agree."""
+    """Print the rows of a type and a number of steps; return whether the results agree."""
     points, rule = make_points(bits), Rule("laplace", steps)
     ours = our_loops(points, rule)
     c_by_block = {block: c_loops(points, library) for block, library in libraries.items()}

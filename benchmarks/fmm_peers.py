@@ -88,7 +88,7 @@ class PeerError(Exception):
 
 
 def run(code: Code, row: Row, order: float, q: int, threads: int, repeats: int) -> dict[str, Any]:
-    """The result that one process of a code printed.
+    """Return the result that one process of a code printed.
 
     Raises:
         PeerError: the process ended without a result.
@@ -118,7 +118,7 @@ def run(code: Code, row: Row, order: float, q: int, threads: int, repeats: int) 
 
 
 class Tuner:
-    """Chooses orders and Qs; ``kept``: earlier choices by row, threads and code."""
+    """Chooses orders and Qs; ``kept``: choices made earlier, by row, threads and code."""
 
     def __init__(self, file: Path | None, repeats: int) -> None:
         self.file, self.repeats = file, repeats
@@ -126,7 +126,7 @@ class Tuner:
         self.errors: dict[tuple[str, ...], float] = {}
 
     def choose(self, code: Code, row: Row, threads: int) -> tuple[float, int]:
-        """(order, Q) of a code for a row.
+        """Return (order, Q) of a code for a row.
 
         Raises:
             PeerError: no order reaches the error.
@@ -158,7 +158,8 @@ class Tuner:
         return f"{row.name}, threads {threads}, {code.name}"
 
     def lowest_order(self, code: Code, row: Row) -> float:
-        """The lowest order that reaches the row's error, with the same tree for all codes."""
+        """Return the lowest order that reaches the row's error, with the same tree for every
+        code."""
         q = (2 if code.name == "pvfmm" else 1) * SAME_Q if code.qs else 0
         for order in code.orders:
             # The error does not depend on the number of threads, and one process is enough for
@@ -175,7 +176,7 @@ class Tuner:
     def fastest(
         self, code: Code, row: Row, settings: list[tuple[float, int]], threads: int
     ) -> tuple[float, int]:
-        """The setting with the fastest evaluation among those that reach the error."""
+        """Return the setting with the fastest evaluation among those that reach the error."""
         seconds: dict[tuple[float, int], float] = {}
         for order, q in settings:
             try:
@@ -193,7 +194,7 @@ class Tuner:
 def measure(
     codes: list[Code], row: Row, threads: int, tuner: Tuner, rounds: int, repeats: int
 ) -> dict[str, Any]:
-    """A row's results by code: order, Q, and the measurements of all rounds."""
+    """Return a row's results by code: order, Q, and the measurements of all rounds."""
     chosen: dict[str, tuple[float, int]] = {}
     runs: dict[str, list[dict[str, Any]]] = {}
     taking_part = []
@@ -231,19 +232,19 @@ def measure(
 
 
 def seconds_of(result: dict[str, Any]) -> float:
-    """The median over rounds of the medians over evaluations."""
+    """Return the median over rounds of the medians over evaluations."""
     return statistics.median(statistics.median(seconds) for seconds in result["evaluation_s"])
 
 
 def ratio_of(measured: dict[str, Any]) -> float | None:
-    """Our time over that of the faster of the C++ codes; None if either is missing."""
+    """Return our time over that of the faster C++ code; None if either is missing."""
     codes = measured["codes"]
     peers_s = [seconds_of(codes[name]) for name in FAST if name in codes]
     return seconds_of(codes["ours"]) / min(peers_s) if peers_s and "ours" in codes else None
 
 
 def print_head() -> None:
-    """The head of the first table."""
+    """Print the head of the first table."""
     print(f"{HEAD} {'code':9} {'order':>6} {'Q':>5} {'error':>8} {'seconds':>9} {'ratio':>6}")
 
 
@@ -289,12 +290,12 @@ def print_summary(all_measured: Iterable[dict[str, Any]]) -> None:
 
 
 def mean(ratios: Iterable[float]) -> float:
-    """The geometric mean."""
+    """Return the geometric mean."""
     return math.exp(statistics.fmean(math.log(r) for r in ratios))
 
 
 def read(file: Path | None) -> dict[str, Any]:
-    """The content of a JSON file; empty if there is none."""
+    """Return the content of a JSON file; empty if there is none."""
     if file is None or not file.exists():
         return {}
     content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
@@ -302,13 +303,13 @@ def read(file: Path | None) -> dict[str, Any]:
 
 
 def write(file: Path | None, content: dict[str, Any]) -> None:
-    """Write a JSON file, if there is one to write."""
+    """Write a JSON file if a path is given."""
     if file is not None:
         file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def codes_of(arguments: argparse.Namespace) -> list[Code]:
-    """Our code, and the codes whose programs were given."""
+    """Return our code and the codes whose programs were given."""
     us = (sys.executable, str(Path(__file__).resolve().parent / "peers" / "ours.py"))
     codes = [Code("ours", us, tuple(range(4, 11)), OUR_QS)]
     if arguments.exafmm_t:

@@ -2,9 +2,9 @@
 
     .venv/bin/python benchmarks/fmm_ranks.py [--points 262144] [--digits 6] [--rounds 7]
 
-Uniform points; each rank makes its own share and runs one thread. One and two ranks are measured
+Uniform points; each rank makes its share and runs one thread. One and two ranks are measured
 alternately: medians of evaluations with tree, lists and operators ready. Each round also runs two
-independent processes with all the points each: twice the time of one rank over theirs is the
+independent processes with all the points each. Twice the time of one rank over their time is the
 largest speed-up that two cores of this machine, which share caches and memory, can give. Memory is
 the peak resident memory above that of a rank after its imports, the largest of the ranks, with 1, 2
 and 4 ranks. The error is measured at 1,000 targets, against direct sums in double precision.
@@ -40,7 +40,7 @@ FEW = 1000
 def one_rank(n: int, digits: float, is_apart: bool) -> None:
     """Measure on one rank; rank 0 prints {"seconds", "above_mb", "error"}.
 
-    ``is_apart``: each process evaluates ``n`` points of its own, independent of the others.
+    ``is_apart``: each process evaluates ``n`` points independently of the others.
     """
     from mpi4py import MPI
 
@@ -73,7 +73,7 @@ def one_rank(n: int, digits: float, is_apart: bool) -> None:
 def reached(
     comm: Any, places: np.ndarray, charges: np.ndarray, potentials: np.ndarray
 ) -> float | None:
-    """The relative L2 error at rank 0's first points; None on other ranks. Collective."""
+    """Return the relative L2 error at rank 0's first points; None on other ranks. Collective."""
     from kernels.fmm.kernel import direct_sums
 
     parts = comm.gather((places, charges))
@@ -86,7 +86,7 @@ def reached(
 
 
 def turn(ranks: int, n: int, digits: float, mode: str = "together") -> dict[str, Any]:
-    """The result of a run on ``ranks`` ranks; ``mode``: together or apart."""
+    """Return the result of a run on ``ranks`` ranks; ``mode``: together or apart."""
     command = [
         str(Path(sys.executable).with_name("mpiexec")), "-n", str(ranks),
         sys.executable, str(Path(__file__).resolve()), "--rank",

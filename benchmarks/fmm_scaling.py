@@ -41,20 +41,20 @@ TRIED = 2
 
 
 def make(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """(points, charges)."""
+    """Return (points, charges)."""
     random = np.random.default_rng(SEED)
     return random.random((n, 3)), random.uniform(-1, 1, n)
 
 
 def evaluation_s(method: Any, charges: np.ndarray) -> float:
-    """Seconds of one evaluation."""
+    """Return the seconds of one evaluation."""
     began = time.perf_counter()
     method.evaluate(charges)
     return time.perf_counter() - began
 
 
 def at_best_q(n: int, arguments: argparse.Namespace) -> tuple[int, Any, np.ndarray]:
-    """(Q, the method with it, charges): the fastest of the list."""
+    """Return (Q, method, charges) with the fastest Q of the list."""
     from kernels.fmm.interface import prepare
 
     x, charges = make(n)
@@ -75,7 +75,7 @@ def at_best_q(n: int, arguments: argparse.Namespace) -> tuple[int, Any, np.ndarr
 
 
 def growth(arguments: argparse.Namespace) -> float:
-    """Print the time per point at both numbers of points; returns their ratio."""
+    """Print the time per point at both numbers of points; return their ratio."""
     sides = {n: at_best_q(n, arguments) for n in (arguments.small, arguments.large)}
     seconds: dict[int, list[float]] = {n: [] for n in sides}
     for turn in range(arguments.rounds):
@@ -99,7 +99,7 @@ def growth(arguments: argparse.Namespace) -> float:
 
 
 def tree_share(arguments: argparse.Namespace) -> float:
-    """Print the times of the tree and of an evaluation; returns their ratio."""
+    """Print the times of the tree and of an evaluation; return their ratio."""
     from kernels.fmm.interface import prepare
 
     x, charges = make(arguments.points)
@@ -133,7 +133,7 @@ def memory_of_one(n: int, digits: float, threads: int) -> None:
 
 
 def memory(arguments: argparse.Namespace) -> float:
-    """Print the memory of an evaluation; returns MB above the imports."""
+    """Print the memory of an evaluation; return MB above the imports."""
     command = [
         sys.executable, str(Path(__file__).resolve()), "--memory", str(arguments.points),
         str(arguments.digits), str(arguments.threads),

@@ -38,7 +38,7 @@ from kernels.host.vectors import HOST
 from kernels.kernel import ResultError
 
 AT_A_TIME = 20
-"""Variants that are prepared, and take turns."""
+"""Variants that are prepared together and take turns."""
 NOISE = 1.01
 """How far above its bound a variant may be measured: clocks change a little from run to run."""
 

@@ -1,12 +1,12 @@
-"""Fused products and chains of matrices beside NumPy's.
+"""Fused products and chains of matrices compared with NumPy's.
 
     .venv/bin/python benchmarks/fused_products.py [--rounds 7] [--chains 30]
 
-One thread, CPU time, in turn, medians over the rounds: three matrices of which two are small, fused
-and by two calls of ``numpy.dot``; and random chains of three to eight matrices, sizes 16 to 2,048,
-by ``multiply_chain`` and by ``numpy.linalg.multi_dot``.
+One thread, CPU time, interleaved, medians over the rounds. Three matrices of which two are small
+are multiplied fused and by two calls of ``numpy.dot``. Random chains of three to eight matrices,
+sizes 16 to 2,048, are multiplied by ``multiply_chain`` and by ``numpy.linalg.multi_dot``.
 
-Exits 0 when fused products are at least 1.25 times as fast, no chain takes longer than 1.05 times
+Exits 0 when fused products are at least 1.25 times as fast, every chain takes at most 1.05 times
 as long, the geometric mean is at most 0.98, and results differ by at most 1e-12 of the largest
 number; else 1.
 """
@@ -39,7 +39,7 @@ MATRICES = (3, 8)
 
 
 def taken_s(call: Callable[[], object]) -> float:
-    """CPU seconds of a call: the mean of so many that they take long enough to be measured."""
+    """Return the CPU seconds of a call, a mean over enough calls to be measured."""
     begin, calls = time.process_time(), 0
     while (elapsed_s := time.process_time() - begin) < LONG_ENOUGH_S or not calls:
         call()
@@ -48,17 +48,17 @@ def taken_s(call: Callable[[], object]) -> float:
 
 
 def drawn(rng: np.random.Generator, sizes: tuple[int, ...]) -> list[np.ndarray]:
-    """The matrices of a chain."""
+    """Return the matrices of a random chain."""
     return [rng.standard_normal(shape) for shape in pairwise(sizes)]
 
 
 def difference(result: np.ndarray, reference: np.ndarray) -> float:
-    """The largest difference, relative to the largest number."""
+    """Return the largest difference, relative to the largest number of the reference."""
     return float(np.abs(result - reference).max() / np.abs(reference).max())
 
 
 def main() -> None:
-    """Measure, print, and judge."""
+    """Measure, print, and exit with the verdict."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--chains", type=int, default=30)

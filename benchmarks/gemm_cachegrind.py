@@ -63,7 +63,7 @@ def drawn(count: int) -> list[tuple[int, ...]]:
 
 
 def compare(cases: list[tuple[int, ...]], last_kib: int, folder: str) -> bool:
-    """Print the table; returns whether every ratio is within bounds."""
+    """Print the table and return whether every ratio is within bounds."""
     fine = True
     print(f"caches of {FIRST_KIB} and {last_kib} KiB; MB by the model / by the simulation")
     print("".join(f"{name:>7}" for name in NAMES) + "   beyond the first cache       from memory")

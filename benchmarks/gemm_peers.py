@@ -1,11 +1,11 @@
-"""``dgemm`` beside NumPy's product (OpenBLAS), on one thread and on two.
+"""``dgemm`` compared with NumPy's product (OpenBLAS), on one thread and on two.
 
-The variants are measured in an order drawn at random, each by the CPU time of its fastest of three
-runs, at one n; the fastest few are then measured at every n, in turn with NumPy. A ratio is NumPy's
-CPU time over the variant's in the same round, and the median of the rounds counts, so that other
-work on the machine, which slows both, does not decide. The share of the peak is that of fused
-multiply-adds in registers (the kernel ``dp_fma``). Wall times of one thread and of two are compared
-last; they need two free cores.
+The variants are measured at one n in random order, each by the CPU time of the fastest of three
+runs. The fastest few are then measured at every n, interleaved with NumPy. A ratio is NumPy's CPU
+time over the variant's in the same round. The median over the rounds counts, so that other work on
+the machine, which slows both, does not decide. The share of the peak refers to fused multiply-adds
+in registers (the kernel ``dp_fma``). Wall times of one thread and of two are compared last; they
+need two free cores.
 
 Run from the root of the repository (minutes):
 
@@ -46,7 +46,7 @@ FINALISTS = 6
 
 
 def variants(count: int) -> list[dict[str, int]]:
-    """Variants drawn at random, the same each time, each of them once."""
+    """Return distinct variants drawn at random, the same in each run."""
     rng, drawn = random.Random(0), dict[tuple[int, ...], dict[str, int]]()
     while len(drawn) < count:
         (mr, nr), unroll, kc = rng.choice(TILES), rng.choice(UNROLLS), rng.choice(KCS)
@@ -56,21 +56,21 @@ def variants(count: int) -> list[dict[str, int]]:
 
 
 def cpu_s(run: Callable[[], object]) -> float:
-    """CPU time of a call in this thread."""
+    """Return the CPU time of a call in this thread."""
     began = time.thread_time()
     run()
     return time.thread_time() - began
 
 
 def wall_s(run: Callable[[], object]) -> float:
-    """Wall time of a call."""
+    """Return the wall time of a call."""
     began = time.perf_counter()
     run()
     return time.perf_counter() - began
 
 
 def tune(count: int) -> list[dict[str, int]]:
-    """The fastest variants at one n, the fastest first."""
+    """Return the fastest variants at one n, the fastest first."""
     matrices, seconds = Matrices.random(TUNED_AT, 0), list[tuple[float, int]]()
     space = variants(count)
     for i, variant in enumerate(space):
@@ -84,7 +84,7 @@ def tune(count: int) -> list[dict[str, int]]:
 
 
 def compare(n: int, finalists: list[dict[str, int]], rounds: int) -> dict[str, int]:
-    """Print the finalists' rates in turn with NumPy's; returns the fastest."""
+    """Print the finalists' rates, interleaved with NumPy's; return the fastest."""
     matrices = Matrices.random(n, 0)
     a, b = (np.ascontiguousarray(square) for square in matrices.square()[:2])
     out = np.empty((n, n))
@@ -126,7 +126,7 @@ def speed_up(n: int, variant: dict[str, int], rounds: int) -> None:
 
 
 def peak() -> float:
-    """GFLOP/s of fused multiply-adds in registers, the fastest of several runs."""
+    """Return the GFLOP/s of fused multiply-adds in registers, the fastest of several runs."""
     chains = dp_fma.prepare(dp_fma.params(), Team())
     flops = chains.counts()["dp"]
     return 1e-9 * flops / min(cpu_s(partial(chains.run, 1)) for _ in range(10))

@@ -1,29 +1,29 @@
-"""What one NVIDIA GPU shows in 15 minutes, in order of worth.
+"""Measurements of one NVIDIA GPU in 15 minutes, the most important first.
 
     .venv/bin/python benchmarks/gpu_15min.py [--out FOLDER] [--steps NAME ...] [--plan]
 
 results
-    Results of the newest kernels, then of all others, beside NumPy's.
+    Results of the newest kernels, then of all others, compared with NumPy's.
 products
-    gpu_dgemm by tensor cores (DMMA) and without, beside cuBLAS.
+    gpu_dgemm with tensor cores (DMMA) and without, compared with cuBLAS.
 energies
     40 points of all families (benchmarks/gpu_15min.toml) into a store; the model's error for
-    kernels left out, at the clocks that they ran at.
+    left-out kernels, at the clocks that they ran at.
 wave
     What NVML's energy counter sees of a load that goes on and off.
 launches
-    Single-precision multiply-adds in launches of 40 ms to 2 s, of random numbers and of zeros: is a
+    Single-precision multiply-adds in launches of 40 ms to 2 s, on random numbers and on zeros: is a
     long launch slower because the clock falls, or does it only look so?
 rates
-    Multiply-adds, loads beside the device's own copy, latencies, tensor cores, products.
+    Multiply-adds, loads compared with the device's copy, latencies, tensor cores, products.
 counters
-    Counts of `ncu`, where it is installed and allowed, beside those declared.
+    Counts of `ncu`, if it is installed and allowed, compared with the declared ones.
 
-Each step is a process of its own, and ends by itself or is ended at its limit. FOLDER (default:
-gpu-15min) gets ``rows.jsonl``, a line of JSON for each row as soon as it is measured, and the
-energies' stores. Clocks, limits and modes of the GPU are left as they are. ``--plan`` prints the
-steps with their limits. Where no GPU can be used it says so in one line, with exit code 2. Bars are
-aims; docs/gpu-kernels.md has what an H100 gave.
+Each step is a separate process, which is ended at its limit. FOLDER (default: gpu-15min) gets
+``rows.jsonl``, a line of JSON for each row as soon as it is measured, and the stores of the
+energies. Clocks, limits and modes of the GPU stay as they are. ``--plan`` prints the steps with
+their limits. If no GPU can be used, the program says so in one line and exits with code 2. Bars are
+aims; docs/gpu-kernels.md has the results of an H100.
 """
 
 from __future__ import annotations
@@ -74,19 +74,18 @@ FIRST_VARIANTS = (
     ("m16n8k8", 4, 2, 128, 128, 32, 3),
     ("m16n8k16", 2, 4, 64, 128, 32, 3),
 )
-"""Of the example's variants by tensor cores those that are tried first: mma, warps along rows and
-columns, blk_m, blk_n, blk_k, stages."""
+"""The example's tensor-core variants that are tried first: mma, warps along rows and columns,
+blk_m, blk_n, blk_k, stages."""
 LAUNCH_S = (0.04, 0.4, 2.0)
 DATA = {"random": (1.0, 0.3125), "zeros": (0.0, 0.0)}
-"""``size`` and ``added`` of the source."""
+"""Data -> ``size`` and ``added`` of the source."""
 FALLS = 0.03
-"""Relative: a rate or a clock that falls by less has not fallen."""
+"""A smaller relative change of a rate or a clock is no fall."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """The GPU that is measured, what is read of it meanwhile, and a step's folder and end (s of
-    CLOCK_MONOTONIC)."""
+    """The GPU, its clocks to read in runs, and a step's folder and end (s of CLOCK_MONOTONIC)."""
 
     architecture: str
     processors: int
@@ -100,12 +99,12 @@ class Bench:
         return run_for(kernel, params, self.seconds, self.clocks)
 
     def left_s(self) -> float:
-        """Seconds until the step's end."""
+        """Return the seconds until the step's end."""
         return self.end_s - time.monotonic()
 
 
 def tried(what: str, kernel: str, rows: Callable[[], list[Row]]) -> list[Row]:
-    """The rows, or one that says why there are none."""
+    """Return the rows, or one row with the reason why they failed."""
     try:
         return rows()
     except (KernelError, ResultError, ValueError, RuntimeError, UserError) as error:
@@ -113,7 +112,7 @@ def tried(what: str, kernel: str, rows: Callable[[], list[Row]]) -> list[Row]:
 
 
 def result_rows(bench: Bench) -> Iterator[Row]:
-    """Results of the kernels, the newest first; those of the newest that are wrong are named."""
+    """Yield results of the kernels, the newest first; wrong results of the newest are named."""
     from benchmarks.gpu_results import cases
     from benchmarks.gpu_results import tried as checked
 
@@ -134,8 +133,8 @@ def result_rows(bench: Bench) -> Iterator[Row]:
 
 
 def ordered_variants() -> list[dict[str, Any]]:
-    """Variants of the example: the first by tensor cores, the other of these at random, and every
-    sixth one without."""
+    """Return the example's variants: the preferred tensor-core ones, the other tensor-core ones at
+    random, and after every sixth one a variant without tensor cores."""
     drawn = gpu_compared.variants_of_example(PRODUCTS, 1 << 20)
     tensor = [params for params in drawn if params["mma"] != "none"]
 
@@ -156,7 +155,7 @@ def ordered_variants() -> list[dict[str, Any]]:
 
 
 def product_rows(bench: Bench) -> Iterator[Row]:
-    """Double-precision products: cuBLAS, then variants to compare with it, the best last."""
+    """Yield double-precision products: cuBLAS, then variants compared with it, the best last."""
     flops = 2.0 * PRODUCT_N**3
     cublas_rows = tried("dp product", "gpu_gemm", partial(product, bench, "dp"))
     yield from cublas_rows
@@ -187,7 +186,7 @@ def product_rows(bench: Bench) -> Iterator[Row]:
 
 
 def product(bench: Bench, number: str) -> list[Row]:
-    """cuBLAS as the kernel calls it beside the product of torch or CuPy."""
+    """Compare cuBLAS as the kernel calls it with the product of torch or CuPy."""
     run = bench.run("gpu_gemm", number=number, n=PRODUCT_N)
     flops = 2.0 * PRODUCT_N**3
     peer = gpu_compared.product_s(number, PRODUCT_N, bench.seconds)
@@ -206,7 +205,7 @@ def product(bench: Bench, number: str) -> list[Row]:
 
 
 def energy_rows(bench: Bench) -> Iterator[Row]:
-    """The campaign, as far as there is time, and the model's error for kernels left out."""
+    """Run the campaign as far as there is time; yield the model's error for left-out kernels."""
     from campaign.launch.drive import run as drive
     from campaign.launch.progress import progress_for
     from campaign.plan.plan import make_plan
@@ -267,10 +266,10 @@ def wave_rows(bench: Bench) -> Iterator[Row]:
 
 @dataclass(frozen=True, kw_only=True)
 class LongLaunch:
-    """One launch. ``share``: multiply-adds of the lanes' in the cycles that it took;
-    ``counted_mhz``: its cycles over its time, by the GPU; ``shown_mhz``: the mean clock of NVML,
-    NaN where it shows none; ``reasons``: why NVML says that the clock is lowered; ``power_w``: the
-    mean power, NaN where nothing was read; ``limit_w``: the power limit."""
+    """One launch. ``share``: multiply-adds over the lanes' capacity in its cycles; ``counted_mhz``:
+    its cycles over its time, by the GPU; ``shown_mhz``: NVML's mean clock, NaN if NVML shows none;
+    ``reasons``: NVML's reasons for a lowered clock; ``power_w``: the mean power, NaN if nothing was
+    read; ``limit_w``: the power limit."""
 
     data: str
     duration_s: float
@@ -283,7 +282,8 @@ class LongLaunch:
 
 
 def judged_launches(launches: list[LongLaunch]) -> str:
-    """Why a long launch has a smaller share of the lanes than a short one, by what both show."""
+    """Explain from both readings why a long launch uses a smaller share of the lanes than a short
+    one."""
     texts = []
     for data in dict.fromkeys(launch.data for launch in launches):
         by_length = sorted(
@@ -316,8 +316,8 @@ def judged_launches(launches: list[LongLaunch]) -> str:
 
 
 def launch_rows(bench: Bench) -> Iterator[Row]:
-    """Launches of three lengths with two kinds of numbers, each after two seconds of rest, and what
-    gpu_fma shows in runs as long."""
+    """Yield launches of three lengths with two kinds of numbers, each after two seconds of rest,
+    and gpu_fma in runs of the same lengths."""
     from kernels.cuda.device import Gpu
     from kernels.cuda.program import Source, compile_program
     from kernels.host.ranks import Team
@@ -385,7 +385,7 @@ UNREAD = math.nan, (), math.nan
 
 
 def shown_state(clocks: Any, meter: Any) -> tuple[float, tuple[str, ...], float]:
-    """The SMs' clock and why it is lowered, as NVML shows them, and the power in W."""
+    """Return the SMs' clock and why it is lowered, as NVML shows them, and the power in W."""
     power = next(
         (value for channel, value in zip(meter.channels, meter.read().values, strict=True)
          if (channel.kind, channel.domain) == ("power", "gpu")),
@@ -399,7 +399,7 @@ def shown_state(clocks: Any, meter: Any) -> tuple[float, tuple[str, ...], float]
 
 
 def power_limit_w(clocks: Any) -> float:
-    """The power limit in force; NaN where NVML does not show it."""
+    """Return the power limit in force, W; NaN if NVML does not show it."""
     if clocks is not None:
         with suppress(NvmlError), clocks.library.explained("the power limit"):
             nvml = clocks.library.nvml
@@ -408,7 +408,7 @@ def power_limit_w(clocks: Any) -> float:
 
 
 def multiply_adds(bench: Bench, number: str, data: str = "random") -> list[Row]:
-    """Multiply-adds in registers over the lanes at the achieved clock."""
+    """Compare multiply-adds in registers with the lanes at the achieved clock."""
     run = bench.run("gpu_fma", number=number, level="register", data=data)
     peak = gpu_compared.multiply_add_peak(
         bench.architecture, number, bench.processors, run.core_mhz
@@ -428,7 +428,8 @@ def multiply_adds(bench: Bench, number: str, data: str = "random") -> list[Row]:
 
 
 def loads(bench: Bench, level: str) -> list[Row]:
-    """Reads of a level: of main memory over the device's own copy, of others in bytes a cycle."""
+    """Measure reads of a level: of main memory over the device's copy, of others in bytes a
+    cycle."""
     run = bench.run("gpu_load", level=level)
     rate, cycles = run.rate(level), run.core_mhz * 1e6 * bench.processors
     if level == "dram":
@@ -458,7 +459,7 @@ def loads(bench: Bench, level: str) -> list[Row]:
 
 
 def latency(bench: Bench, level: str) -> list[Row]:
-    """Nanoseconds of a hop of one chain."""
+    """Measure the nanoseconds of a hop of one chain."""
     run = bench.run("gpu_chase", level=level)
     return [
         Row(
@@ -472,7 +473,7 @@ def latency(bench: Bench, level: str) -> list[Row]:
 
 
 def tensor_cores(bench: Bench, number: str, instruction: str) -> list[Row]:
-    """Products of tensor cores over their peak at the achieved clock."""
+    """Compare products of tensor cores with their peak at the achieved clock."""
     run = bench.run("gpu_mma", number=number, instruction=instruction)
     flops = sum(run.rate(name) for name in run.counts if name.startswith("tc_"))
     peak = gpu_compared.tensor_peak(bench.architecture, number, bench.processors, run.core_mhz)
@@ -491,7 +492,7 @@ def tensor_cores(bench: Bench, number: str, instruction: str) -> list[Row]:
 
 
 def beside_host(bench: Bench, kernel: str, host: str, **params: Any) -> list[Row]:
-    """The speed-up of the GPU over the host's kernel for the same points."""
+    """Measure the speed-up of the GPU over the host's kernel for the same points."""
     run = bench.run(kernel, **params)
     host_s = run_for(host, params, bench.seconds, None).time_s
     return [
@@ -507,7 +508,7 @@ def beside_host(bench: Bench, kernel: str, host: str, **params: Any) -> list[Row
 
 
 def rate_rows(bench: Bench) -> Iterator[Row]:
-    """Rates of the microbenchmarks, cuBLAS, and the fast multipole method."""
+    """Yield rates of the microbenchmarks, cuBLAS, and the fast multipole method."""
     for level in ("dram", "l2", "l1", "shared"):
         yield from tried(f"reads of {level}", "gpu_load", partial(loads, bench, level))
         yield from tried(f"latency of {level}", "gpu_chase", partial(latency, bench, level))
@@ -532,7 +533,7 @@ def counter_rows(_: Bench) -> Iterator[Row]:
 
 @dataclass(frozen=True)
 class Step:
-    """A step and the seconds after which it is ended."""
+    """The rows of a step and its time limit."""
 
     rows: Callable[[Bench], Iterator[Row]]
     limit_s: float
@@ -547,13 +548,13 @@ STEPS = {
     "rates": Step(rate_rows, 140),
     "counters": Step(counter_rows, 80),
 }
-"""By name, in order of worth; 14 minutes and 20 seconds in all."""
+"""Steps by name, the most important first; 14 minutes and 20 seconds in all."""
 GRACE_S = 10.0
-"""What a step has to end after SIGTERM before it is killed."""
+"""The time between SIGTERM and SIGKILL of a step."""
 
 
 def plain(row: Any) -> dict[str, Any]:
-    """A dataclass for JSON, which has no NaN."""
+    """Return a dataclass as a dict for JSON, which has no NaN."""
     return {
         name: None if isinstance(value, float) and math.isnan(value) else value
         for name, value in asdict(row).items()
@@ -561,14 +562,14 @@ def plain(row: Any) -> dict[str, Any]:
 
 
 def keep(folder: Path, step: str, row: Row) -> None:
-    """Print a row, and add it to the folder's."""
+    """Print a row and add it to the folder's ``rows.jsonl``."""
     print(row.text, flush=True)
     with (folder / "rows.jsonl").open("a", encoding="utf-8") as file:
         print(json.dumps({"step": step, **plain(row)}), file=file)
 
 
 def run_step(name: str, folder: Path) -> int:
-    """Measure a step's rows in this process; 1 where it failed."""
+    """Measure a step's rows in this process; return 1 if it failed."""
     end_s = time.monotonic() + STEPS[name].limit_s - GRACE_S
     gpu = need_gpu()
     try:
@@ -583,8 +584,8 @@ def run_step(name: str, folder: Path) -> int:
 
 
 def ended(command: list[str], limit_s: float) -> str:
-    """Run a command, and say how it ended; empty where all was well. At the limit it is asked to
-    end, and killed GRACE_S later."""
+    """Run a command and return how it ended; empty if it succeeded. At the limit it gets SIGTERM,
+    and GRACE_S later SIGKILL."""
     with subprocess.Popen(command, start_new_session=True) as process:
         for number, wait_s in ((signal.SIGTERM, limit_s), (signal.SIGKILL, GRACE_S)):
             try:

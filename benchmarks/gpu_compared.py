@@ -1,9 +1,9 @@
-"""What a GPU's rates are compared with: what it can do in a cycle, the copy of its memory by its
-driver, the products of other programs, and the counts of Nsight Compute (`ncu`). A :class:`Row` is
-one comparison.
+"""References for a GPU's rates: its peak per cycle, its driver's copy, other programs, and ncu.
 
-The clocks are left as they are (`--clock-control none`). ncu may need rights to read the counters
-(NVIDIA's page on ERR_NVGPUCTRPERM). Metrics: NVIDIA, Nsight Compute, Profiling Guide.
+The references are the operations that it can do in a cycle, the copy of its memory by its driver,
+the products of other programs, and the counts of Nsight Compute (`ncu`). A :class:`Row` is one
+comparison. The clocks stay as they are (`--clock-control none`). ncu may need rights to read the
+counters (NVIDIA's page on ERR_NVGPUCTRPERM). Metrics: NVIDIA, Nsight Compute, Profiling Guide.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ METRICS = {
     "l2": ("lts__t_sectors_srcunit_tex_op_read.sum", 32.0),
     "dram": ("dram__bytes_read.sum", 1.0),
 }
-"""Class -> metric, and what one of it counts as."""
+"""Class -> metric, and operations or bytes per count."""
 FMA, LOAD = ("gpu_fma", "multiply_adds"), ("gpu_load", "sums")
-"""A kernel, and its function's name."""
+"""A kernel and its function."""
 CASES: tuple[tuple[tuple[str, str], dict[str, object]], ...] = (
     (FMA, {"number": "sp", "level": "register"}),
     (FMA, {"number": "dp", "level": "register"}),
@@ -67,7 +67,7 @@ CASES: tuple[tuple[tuple[str, str], dict[str, object]], ...] = (
     (LOAD, {"level": "dram"}),
 )
 BYTES_OFF = 0.02
-"""Bytes may differ by so much; instructions must agree exactly."""
+"""The largest relative difference of bytes; instructions must agree exactly."""
 ONE = """\
 import json, sys
 from kernels.host.ranks import Team
@@ -81,9 +81,9 @@ LIMIT_S = 30
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """``value`` in ``unit``, over ``of`` (``of_what``); ``bar``: the least share of it that is
-    aimed at, or with ``most`` the most that the value itself may be. ``core_mhz``: the SMs' clock
-    meanwhile. None: not measured, and ``note`` says why."""
+    """``value`` in ``unit``, compared with the reference ``of`` (``of_what``). ``bar``: the least
+    share of the reference to aim at, or with ``most`` the largest value allowed. ``core_mhz``: the
+    SMs' clock during the run. None: not measured; ``note`` says why."""
 
     what: str
     kernel: str
@@ -98,12 +98,12 @@ class Row:
 
     @property
     def share(self) -> float | None:
-        """The ratio of the value to its reference."""
+        """Return the value over its reference."""
         return self.value / self.of if self.value is not None and self.of else None
 
     @property
     def is_met(self) -> bool | None:
-        """Whether the bar is met; None where nothing can be compared."""
+        """Return whether the bar is met; None if nothing can be compared."""
         if self.bar is None or self.value is None:
             return None
         if self.most:
@@ -112,7 +112,7 @@ class Row:
 
     @property
     def text(self) -> str:
-        """The row for people."""
+        """Return the row as text."""
         if self.value is None:
             return f"{self.what}: {self.note}"
         text = f"{self.what}: {self.value:.4g} {self.unit}"
@@ -129,7 +129,7 @@ class Row:
 
 
 def multiply_add_peak(architecture: str, number: str, processors: int, mhz: float) -> float | None:
-    """flop/s of ``sp`` or ``dp`` at a clock; None where the architecture is not in LANES."""
+    """Return the flop/s of ``sp`` or ``dp`` at a clock; None if LANES lacks the architecture."""
     lanes = LANES.get(architecture)
     if lanes is None:
         return None
@@ -137,13 +137,14 @@ def multiply_add_peak(architecture: str, number: str, processors: int, mhz: floa
 
 
 def tensor_peak(architecture: str, number: str, processors: int, mhz: float) -> float | None:
-    """flop/s of ``bf16`` or ``dp`` at a clock; None where the architecture is not known."""
+    """Return the flop/s of ``bf16`` or ``dp`` at a clock; None if TENSOR_FLOPS lacks the
+    architecture."""
     flops_per_cycle = TENSOR_FLOPS[number].get(architecture)
     return None if flops_per_cycle is None else float(flops_per_cycle) * processors * mhz * 1e6
 
 
 def copy_rate() -> float:
-    """Bytes read and written in a second by the device's own copy: the best of several."""
+    """Return the bytes read and written per second by the device's copy, the best of several."""
     from cuda.bindings import driver
     from cuda.core import Device
 
@@ -174,16 +175,16 @@ def _done(answer: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Peer:
-    """``time_s`` of one product by the package ``name``."""
+    """``time_s``: one product by the package ``name``."""
 
     name: str
     time_s: float
 
 
 def product_s(number: str, n: int, seconds: float) -> Peer | None:
-    """The time of A B by torch, or else CuPy, of the same n x n numbers as ``gpu_gemm`` takes: a
-    GPU's power, and so its clock, depends on them. None where neither is installed, or CuPy has no
-    such numbers."""
+    """Return the time of A B by torch, or else CuPy. It takes the same n x n numbers as
+    ``gpu_gemm``, because a GPU's power, and so its clock, depends on them. None if neither is
+    installed, or CuPy lacks the number type."""
     if find_spec("torch") is not None:
         return Peer("torch", _torch_s(number, n, seconds))
     if find_spec("cupy") is not None and number != "bf16":
@@ -215,8 +216,8 @@ def _cupy_s(number: str, n: int, seconds: float) -> float:
 
 
 def _mean_s(product: Any, synchronize: Any, seconds: float) -> float:
-    """Seconds of one call: the mean over about ``seconds``, after as long a warm-up, as
-    :func:`benchmarks.gpu_here.run_for` measures."""
+    """Return the seconds of one call, a mean over about ``seconds`` after a warm-up of equal
+    length, as :func:`benchmarks.gpu_here.run_for` measures."""
     product()
     synchronize()
     for _ in range(2):
@@ -232,7 +233,7 @@ def _mean_s(product: Any, synchronize: Any, seconds: float) -> float:
 
 
 def variants_of_example(path: Path, count: int) -> list[dict[str, Any]]:
-    """The parameters of so many variants of a campaign file's space, drawn at random."""
+    """Return the parameters of ``count`` variants of a campaign file's space, drawn at random."""
     from campaign.plan.plan import make_plan
 
     texts = sorted({point.params for point in make_plan(path).points})
@@ -241,7 +242,7 @@ def variants_of_example(path: Path, count: int) -> list[dict[str, Any]]:
 
 
 def processors() -> int:
-    """Multiprocessors of the GPU."""
+    """Return the number of the GPU's multiprocessors."""
     with explained("opening the GPU"):
         from cuda.core import Device
 
@@ -251,7 +252,7 @@ def processors() -> int:
 
 
 def counter_rows() -> Iterator[Row]:
-    """A row for each class of each case."""
+    """Yield a row for each class of each case."""
     if shutil.which("ncu") is None:
         yield Row(what="counts by ncu", kernel="gpu_fma", note="not tried: ncu is not installed")
         return
@@ -292,7 +293,7 @@ def _row(kernel: str, params: dict[str, object], name: str, value: float, declar
 def _counted(
     kernel: str, function: str, params: dict[str, object], metrics: list[str]
 ) -> dict[str, float]:
-    """Metric -> its value for the first launch of the kernel."""
+    """Return metric -> value for the first launch of the kernel."""
     command = ["ncu", "--csv", "--print-units", "base", "--clock-control", "none"]
     command += ["--kernel-name", function, "--launch-count", "1", "--metrics", ",".join(metrics)]
     command += [sys.executable, "-c", ONE, kernel, json.dumps(params)]

@@ -1,16 +1,16 @@
-"""What NVML's energy counter sees: all of the time, or the part of it that the power reading sees?
+"""Does NVML's energy counter see all of the time, or only the part that the power reading sees?
 
     .venv/bin/python benchmarks/gpu_energy_counter.py [--json] [--phases 8] [--seconds 4]
 
-A load goes on and off: `gpu_fma` in registers for half of each period, then nothing, with periods
-of 20 to 400 ms, each begun at several phases. Printed for every period: the counter's energy over
-the integral of the power readings, wave by wave, and how much either differs between the phases. A
-meter that sees a part of each 100 ms misreads a load of nearly that period by its phase; one that
-adds up everything does not. The last line says what `seen` of the meter's channel should be
-(sites/meters/nvml.py). The analysis is in benchmarks/seen_share.py.
+A load goes on and off: `gpu_fma` in registers for half of each period, then nothing. Periods are 20
+to 400 ms, each begun at several phases. For every period the program prints the counter's energy
+over the integral of the power readings, wave by wave, and how much each differs between the
+phases. A meter that sees a part of each 100 ms misreads a load of nearly that period, depending on
+its phase; one that adds up everything does not. The last line says what `seen` of the meter's
+channel should be (sites/meters/nvml.py). The analysis is in benchmarks/seen_share.py.
 
-It takes about five minutes, sets no clocks, and needs a GPU that nobody else uses. Where there is
-none it says so in one line, with exit code 2.
+It takes about five minutes, sets no clocks, and needs a GPU that nobody else uses. Without a GPU it
+says so in one line and exits with code 2.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from sites.meters import open_meter  # noqa: E402
 PERIODS_S = (0.02, 0.03, 0.05, 0.08, 0.1, 0.13, 0.2, 0.25, 0.4)
 PARAMS = {"number": "sp", "level": "register"}
 LEAD_S = 0.7
-"""A wave runs so long before and after the periods that count, so that the meter has seen it."""
+"""The time that a wave runs before and after the counted periods, so that the meter sees it."""
 READ_EVERY_S = 0.002
 
 
 def run_wave(
     prepared: Any, meter: Any, one_s: float, period_s: float, phase_s: float, seconds: float
 ) -> Wave:
-    """One wave, begun ``phase_s`` after a whole period of the system's clock."""
+    """Run one wave, begun ``phase_s`` after a whole period of the system's clock."""
     count = math.ceil(seconds / period_s)
     lead = math.ceil(LEAD_S / period_s)
     iterations = max(1, round(period_s / 2.0 / one_s))
@@ -74,7 +74,7 @@ def run_wave(
 
 
 def measured_waves(phases: int, seconds: float) -> list[Wave]:
-    """All waves by period and phase; they are run in random order."""
+    """Run waves of all periods and phases in random order; return them by period and phase."""
     kernel = find_kernel("gpu_fma")
     assert kernel.prepare is not None
     prepared = kernel.prepare(kernel.params.model_validate(PARAMS), Team())

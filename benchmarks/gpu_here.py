@@ -1,5 +1,4 @@
-"""What the programs that measure a GPU share: whether there is one, kernels that run for a given
-time, and readings taken meanwhile."""
+"""Shared parts of the GPU benchmarks: finding a GPU, timed kernel runs, readings during them."""
 
 from __future__ import annotations
 
@@ -24,12 +23,12 @@ from sites.clocks.shared.gpu_clocks import GpuClocks, open_gpu_clocks  # noqa: E
 
 READ_EVERY_S = 0.05
 NOT_HERE = 2
-"""The exit code where nothing could be tried."""
+"""The exit code if nothing could be tried."""
 
 
 def need_gpu() -> GpuExamination:
-    """The GPU that is measured: the first one that this process may use. Ends the program in one
-    line where there is none."""
+    """Return the first GPU that this process may use. Without one, end the program with one
+    line."""
     gpus = examine_gpus()
     if gpus is None:
         _nothing_tried(f"no NVIDIA GPU can be used here ({NO_DRIVER_REMEDY})")
@@ -45,9 +44,9 @@ def _nothing_tried(why: str) -> NoReturn:
 
 
 class ReadMeanwhile:
-    """Reads something again and again, in a thread of its own, while the body runs.
+    """Reads repeatedly in a thread while the body runs.
 
-    ``readings``: (s of CLOCK_MONOTONIC, what was read). An error of a reading is raised at the end.
+    ``readings``: (s of CLOCK_MONOTONIC, value). An error of a reading is raised at the end.
     """
 
     def __init__(self, read: Callable[[], Any], every_s: float = READ_EVERY_S) -> None:
@@ -81,25 +80,26 @@ class ReadMeanwhile:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A kernel that ran for a while. ``time_s``, ``counts``: of one iteration; ``core_mhz``: the
-    mean clock of the SMs meanwhile, NaN where NVML shows none."""
+    """A kernel's run. ``time_s``, ``counts``: of one iteration; ``core_mhz``: the mean clock of the
+    SMs during the run, NaN if NVML shows none."""
 
     time_s: float
     counts: dict[str, float]
     core_mhz: float
 
     def rate(self, name: str) -> float:
-        """Operations or bytes of a class in a second."""
+        """Return the operations or bytes of a class per second."""
         return self.counts[name] / self.time_s
 
 
 def open_clocks() -> GpuClocks | None:
-    """NVML's clocks of the GPU that was chosen."""
+    """Return NVML's clocks of the chosen GPU."""
     return open_gpu_clocks(Path("/"))
 
 
 def run_for(name: str, params: dict[str, Any], seconds: float, clocks: GpuClocks | None) -> Run:
-    """Run a registered kernel for about so long, after as long a warm-up, and check its result.
+    """Run a registered kernel for about ``seconds`` after an equally long warm-up; check its
+    result.
 
     Raises:
         KernelError, ResultError, ValueError: as the kernel and its parameters do.
@@ -132,5 +132,5 @@ def run_for(name: str, params: dict[str, Any], seconds: float, clocks: GpuClocks
 
 
 def is_registered(name: str) -> bool:
-    """Whether this version has the kernel."""
+    """Return whether this version has the kernel."""
     return name in KERNELS

@@ -1,15 +1,15 @@
-"""Whether every GPU kernel runs on this GPU and computes what it should.
+"""Does every GPU kernel run on this GPU and compute the right result?
 
     .venv/bin/python benchmarks/gpu_results.py [--only NAME] [--small]
 
-Each kernel is prepared with many parameters (data of every kind; for variants, some drawn at
-random), runs four times, and is checked as a measurement is: by NumPy, by direct sums, or by the
-plain loop. With ``--small`` the problems are small, for programs that watch every access:
+Each kernel is prepared with many parameters (data of every kind; variants are drawn at random),
+runs four times, and is checked as in a measurement: by NumPy, by direct sums, or by the plain loop.
+With ``--small`` the problems are small, for programs that watch every access:
 
     compute-sanitizer --tool memcheck .venv/bin/python benchmarks/gpu_results.py --small
 
-Parameters that this GPU cannot run are listed with the reason. It takes about a minute. Exits
-1 where a result is wrong, 2 where there is no GPU.
+Parameters that this GPU cannot run are listed with the reason. It takes about a minute. Exits with
+1 if a result is wrong, 2 if there is no GPU.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ REPEATS = 3
 
 
 def microbenchmarks() -> Iterator[Case]:
-    """Those of examples/gpu-microbenchmarks.toml, and values of every kind."""
+    """Yield the cases of examples/gpu-microbenchmarks.toml, and values of every kind."""
     text = (ROOT / "examples/gpu-microbenchmarks.toml").read_text(encoding="utf-8")
     for entry in tomllib.loads(text)["kernels"]:
         lists = [
@@ -60,8 +60,8 @@ def microbenchmarks() -> Iterator[Case]:
 
 
 def products(small: bool) -> Iterator[Case]:
-    """Variants of the own product, by tensor cores and without, one whose size no tile divides, and
-    cuBLAS."""
+    """Yield variants of gpu_dgemm with tensor cores and without, one with a size that no tile
+    divides, and cuBLAS."""
     n = 300 if small else 2048
     variants = variants_of_example(ROOT / "examples/gpu-dgemm.toml", 1 << 20)
     for by_tensor_cores in (True, False):
@@ -75,7 +75,7 @@ def products(small: bool) -> Iterator[Case]:
 
 
 def stencils(small: bool) -> Iterator[Case]:
-    """Each stencil in both precisions and three tilings, sizes that no tile divides."""
+    """Yield each stencil in both precisions and three tilings, with sizes that no tile divides."""
     sizes = (2003, 203, 157) if small else (100_003, 1003, 517)
     for stencil, precision, tiles in itertools.product(
         ("j1d", "j2d", "h2d", "l2d", "g2d"), ("single", "double"), TILES
@@ -90,7 +90,7 @@ def stencils(small: bool) -> Iterator[Case]:
 
 
 def methods(small: bool) -> Iterator[Case]:
-    """The U phase in variants, and the whole method by digits, precision and distribution."""
+    """Yield variants of the U phase, and the whole method by digits, precision and distribution."""
     points = {"n": 3000, "q": 60} if small else {"n": 40_000, "q": 200}
     for precision, roots in ROOTS.items():
         for root, (tile, threads, unroll) in itertools.product(roots, SHAPES):
@@ -107,7 +107,7 @@ def methods(small: bool) -> Iterator[Case]:
 
 
 def cases(small: bool = False) -> Iterator[Case]:
-    """All, or those of small problems."""
+    """Yield all cases, or only those of small problems."""
     if not small:
         yield from microbenchmarks()
     yield from products(small)
@@ -116,7 +116,7 @@ def cases(small: bool = False) -> Iterator[Case]:
 
 
 def tried(kernel_name: str, params: dict[str, Any]) -> tuple[str, str]:
-    """``ok``, ``cannot run`` or ``WRONG``, and the time of an iteration or the reason."""
+    """Return ``ok``, ``cannot run`` or ``WRONG``, and the time of an iteration or the reason."""
     kernel = find_kernel(kernel_name)
     assert kernel.prepare is not None
     try:
@@ -137,7 +137,7 @@ def tried(kernel_name: str, params: dict[str, Any]) -> tuple[str, str]:
 
 
 def main() -> int:
-    """Try all, and print one line for each."""
+    """Run all cases and print a line for each."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

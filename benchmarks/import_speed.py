@@ -1,14 +1,14 @@
-"""What ``campaign import`` of a large table costs, its quality checks included, beside pandas,
-which only reads the table and writes it as Parquet.
+"""The cost of ``campaign import`` of a large table, compared with pandas.
 
     .venv/bin/python benchmarks/import_speed.py [--rows 200000 1000000] [--rounds 3] [--profile]
     .venv/bin/python benchmarks/import_speed.py --long
 
-The table is a clean simulated sweep with 2 % noise: kernels x core clocks x memory clocks x
-repeats, with voltages and two classes of operations. Each import, and each run of pandas, is a
-process of its own, from its start to its end; they take turns. Processor time is user and system
-seconds, memory the largest resident set. ``--long``: a table that is too long to be in memory,
-200 kernels x 20 settings x 2,500 repeats (1.3 GB), by ``campaign import`` alone.
+The import includes its quality checks; pandas only reads the table and writes it as Parquet. The
+table is a clean simulated sweep with 2 % noise: kernels x core clocks x memory clocks x repeats,
+with voltages and two classes of operations. Each import and each run of pandas is a separate
+process, timed from start to end; they take turns. Processor time is user and system seconds, memory
+the largest resident set. ``--long``: a table that does not fit in memory, 200 kernels x 20 settings
+x 2,500 repeats (1.3 GB), by ``campaign import`` alone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PANDAS = "import sys, pandas; pandas.read_csv(sys.argv[1]).to_parquet(sys.argv[2
 
 
 def sweep(n_rows: int, settings: int = 80, repeats: int = 5) -> pd.DataFrame:
-    """A table of at least ``n_rows`` rows, cut to them: columns as ``campaign import`` reads.
+    """Return a table of ``n_rows`` rows with the columns that ``campaign import`` reads.
 
     ``settings``: a multiple of the four memory clocks.
     """
@@ -73,8 +73,7 @@ def sweep(n_rows: int, settings: int = 80, repeats: int = 5) -> pd.DataFrame:
 
 
 def write_table(path: Path, rows: int, *shape: int) -> None:
-    """Write a :func:`sweep`, by another process: the memory of this one would count as that of
-    those that it starts."""
+    """Write a :func:`sweep` in another process: this one's memory would count as its children's."""
     with ProcessPoolExecutor(1) as pool:
         pool.submit(_write, path, rows, *shape).result()
 
@@ -84,7 +83,7 @@ def _write(path: Path, rows: int, *shape: int) -> None:
 
 
 def cost_of(command: list[str]) -> tuple[float, float, float]:
-    """Processor seconds, wall seconds and MB of a program."""
+    """Return the processor seconds, wall seconds and MB of a program."""
     began = time.monotonic()
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
@@ -96,7 +95,7 @@ def cost_of(command: list[str]) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    """Write the tables, import them and read them by pandas in turn, print what each took."""
+    """Write the tables, import them and read them by pandas in turn, and print the costs."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--rows", type=int, nargs="+", default=[200_000, 1_000_000])
     arguments.add_argument("--rounds", type=int, default=1)

@@ -1,23 +1,24 @@
-"""Whether the 95 % intervals hold the truth in 95 % of cases, and picks are as sure as said.
+"""Do 95 % intervals hold the truth in 95 % of cases, and are picks as sure as they say?
 
     .venv/bin/python benchmarks/interval_coverage.py [--seeds 400] [--auto-seeds 400]
         [--boards 60] [--data DIR] [--splits 24] [--store STORE --site X] [--only NAME]
 
-Against truths that are known, on the simulated Jetson TK1: every seed is a campaign, the
-noise-free energies times normal noise, of which each setting has a part that all its runs share,
-each run one of its own, and each time one.
+Compared with known truths, on the simulated Jetson TK1: every seed is a campaign, the noise-free
+energies times normal noise. One part of the noise is shared by all runs of a setting, one differs
+between runs; times have noise, too.
 
-- ``smooth model``: the truth is the noise-free model; what a setting's runs share is an error of
-  the campaign, drawn anew for each. The constants' intervals are judged by this truth too.
-- ``board``: what a setting's runs share is the board's own and part of the truth (``--boards``).
+- ``smooth model``: the truth is the noise-free model. The noise that a setting's runs share is an
+  error of the campaign, drawn anew for each. The constants' intervals are judged by this truth too.
+- ``board``: the noise that a setting's runs share belongs to the board and to the truth
+  (``--boards``).
 
-Against measurements that were kept back, of public data (``--data``, the folder of
+Compared with measurements that the fit does not see, of public data (``--data``, the folder of
 ``benchmarks/real_data.py``) and of a store (``--store``): a random half of the settings,
-``--splits`` times, or half of the repeats. The fit sees the others alone; then the savings and the
-best settings that were measured are the truth. Kept-back repeats have noise of their own, by which
-the intervals are widened for this comparison (that of the fit of all repeats); "bare" is without.
+``--splits`` times, or half of the repeats. The measured savings and best settings are the truth.
+Kept-back repeats are noisy: for this comparison the intervals are widened by the noise from a fit
+of all repeats; "bare" is without.
 
-How picks are judged: ``judged_picks.py``. What is simulated says so.
+``judged_picks.py`` says how picks are judged. Simulated results are marked.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ TIME_GAIN = 0.003
 
 
 def campaign(quiet, seed: int):
-    """The noise-free rows with the noise of one seed, and with what its settings share alone."""
+    """Return the noise-free rows with the noise of one seed, and with only the settings' shared
+    noise."""
     rng = np.random.default_rng(seed)
     n = len(quiet)
     shared = 1 + rng.normal(0, SETTING_GAIN, len(quiet.settings))[quiet.setting]
@@ -58,7 +60,7 @@ def campaign(quiet, seed: int):
 
 
 def truths(quiet) -> dict[str, float]:
-    """Term -> its constant, from the noise-free rows; 0 for a term that they have none of."""
+    """Return term -> constant, from the noise-free rows; 0 for a term that the rows do not have."""
     from analysis.energy.fit import fit
 
     fitted = fit(quiet, "choi", "known", intervals=False)
@@ -69,7 +71,8 @@ def truths(quiet) -> dict[str, float]:
 
 
 def constants(quiet, model: str, seeds: int) -> tuple[dict, dict, dict, Picks]:
-    """Of all seeds: coverage and half-widths by constant, forms chosen, and the picks."""
+    """Return, over all seeds, coverage and half-widths by constant, the chosen forms, and the
+    picks."""
     from analysis.choice.candidates import all_candidates
     from analysis.energy.fit import fit
     from analysis.energy.fitted import costs_at
@@ -99,7 +102,7 @@ def constants(quiet, model: str, seeds: int) -> tuple[dict, dict, dict, Picks]:
 
 
 def boards(quiet, seeds: int) -> Picks:
-    """Campaigns of boards whose settings have gains of their own, which are true."""
+    """Return picks from campaigns of boards whose settings have different gains, which are true."""
     from analysis.choice.candidates import all_candidates
 
     all_picks = Picks()
@@ -112,7 +115,7 @@ def boards(quiet, seeds: int) -> Picks:
 
 
 def kept_back_settings(sites: list, splits: int) -> Picks:
-    """Half of the settings fitted (three at least), all to choose from, judged by all."""
+    """Return picks from fits of half of the settings (three at least), judged by all settings."""
     from analysis.choice.candidates import all_candidates
 
     all_picks = Picks()
@@ -137,7 +140,7 @@ def kept_back_settings(sites: list, splits: int) -> Picks:
 
 
 def kept_back_repeats(sites: list) -> Picks | None:
-    """The even repeats fitted and judged by the odd ones, and the other way round."""
+    """Return picks from fits of the even repeats, judged by the odd ones, and vice versa."""
     from analysis.choice.candidates import all_candidates, measured_volts
     from analysis.predict.site import site_posterior
 
@@ -158,7 +161,7 @@ def kept_back_repeats(sites: list) -> Picks | None:
 
 
 def repeats(data) -> np.ndarray:
-    """int64 (rows,): how many rows of the same kernel and setting come before each."""
+    """Return, int64 (rows,), how many rows of the same kernel and setting precede each row."""
     before: dict[tuple[str, int], int] = defaultdict(int)
     number = np.empty(len(data), np.int64)
     for i, cell in enumerate(zip(data.labels.tolist(), data.setting.tolist(), strict=True)):
@@ -168,7 +171,7 @@ def repeats(data) -> np.ndarray:
 
 
 def show_coverage(held: dict, width: dict) -> None:
-    """The table of constants, and the pooled coverage of the classes."""
+    """Print the table of constants, and the pooled coverage of the classes."""
     print(f"  {'constant':<16}{'campaigns':>10}{'held %':>9}{'half-width %':>14}")
     for name in sorted(held):
         half = f"{np.median(width[name]) * 100:14.1f}" if width.get(name) else f"{'(is 0)':>14}"
@@ -178,7 +181,7 @@ def show_coverage(held: dict, width: dict) -> None:
 
 
 def simulated(arguments: argparse.Namespace) -> None:
-    """Both truths of the simulated board."""
+    """Judge by both truths of the simulated board."""
     from analysis.measurements.observations import observations
     from tests.analysis.simulated_tk1 import simulated_dataset
 
@@ -205,7 +208,7 @@ def simulated(arguments: argparse.Namespace) -> None:
 
 
 def kept_back(arguments: argparse.Namespace) -> None:
-    """What was measured and kept back, of a store and of public data."""
+    """Judge by kept-back measurements of a store and of public data."""
     from real_data import cpus, gpus, phones, read_sets
 
     folder, sets = arguments.data, {}

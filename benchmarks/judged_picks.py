@@ -1,14 +1,15 @@
-"""Picks, their intervals and P(best) against a truth: what the benchmarks on them share.
+"""Picks, their intervals and P(best) compared with a truth: shared by the benchmarks of picks.
 
 The interval of a pick's saving is judged for each pick that is not the fastest setting; "any" are
-those of all settings against the fastest. A pick hits where it is the setting with the least true
-energy to 1e-7. P(best) and the loss are those of what the truth says: where that is what was
-measured, a setting that the fit saw is known in it, whatever noise its measurement had, and only
-those that were kept back are drawn; kept-back repeats are drawn with their noise. Deciles of
-P(best) with 30 cases or more are judged. The cases of one half or campaign share its errors: the
-standard error of a decile (``+-``) is by resampling these, not cases. "By chance": so many deciles
-would be off if every probability were right, with these standard errors. The Brier score is the
-mean squared difference of probabilities and hits (Brier 1950): the less, the better.
+the intervals of all settings, relative to the fastest. A pick hits if it is the setting with the
+least true energy, to 1e-7. P(best) and the loss refer to what the truth contains. If the truth is
+measured, settings that the fit saw count with their measurement, whatever its noise, and only
+kept-back settings are drawn; kept-back repeats are drawn with their noise. Deciles of P(best) with
+30 cases or more are judged. The cases of one half or campaign share its errors, so the standard
+error of a decile (``+-``) comes from resampling halves or campaigns, not cases. "By chance": the
+number of deciles that would be off if every probability were right, with these standard errors.
+The Brier score is the mean squared difference of probabilities and hits (Brier 1950): less is
+better.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from dvfs.setting import Setting
 
 DECILES = 10
 FEWEST = 30
-"""Cases of a decile that are judged."""
+"""The smallest number of cases with which a decile is judged."""
 NEAR = 0.07
 """P(best) and the share of hits may differ by this in a decile."""
 RESAMPLES = 400
 TIE_PCT = 1e-5
-"""What is above the least energy by no more is as good as the best."""
+"""A setting within this of the least energy ties with the best."""
 
 
 def true_energies(data) -> dict[str, dict[Setting, float]]:
-    """Kernel -> setting -> mean joules, in the order of the settings."""
+    """Return kernel -> setting -> mean joules, in the order of the settings."""
     total = defaultdict(lambda: defaultdict(list))
     for i in np.argsort(data.setting, kind="stable"):
         total[data.kernels[data.kernel[i]]][data.settings[data.setting[i]]].append(
@@ -47,10 +48,10 @@ def true_energies(data) -> dict[str, dict[Setting, float]]:
 
 @dataclass
 class Picks:
-    """Picks against the truth: ``cases`` holds (P(best), hit, loss said, loss real, the number of
-    its half or campaign) of each; ``held`` and ``any_held`` (held, width in %) of intervals,
-    ``bare`` those without the noise of what was kept back; ``verdicts`` (said worse or right,
-    true)."""
+    """Picks compared with the truth. ``cases``: (P(best), hit, expected loss, real loss, number of
+    the half or campaign) of each; ``held``, ``any_held``: (held, width in %) of intervals;
+    ``bare``: whether intervals hold without the noise of kept-back repeats; ``verdicts``: whether a
+    verdict ``worse`` or ``right`` is true."""
 
     cases: list[tuple[float, float, float, float, int]] = field(default_factory=list)
     held: list[tuple[bool, float]] = field(default_factory=list)
@@ -67,8 +68,8 @@ class Picks:
         noise: float | None = None,
         as_measured: bool = False,
     ) -> None:
-        """Judge a kernel of the half or campaign ``part``; ``noise``: variance of what was kept
-        back, in log energy; ``as_measured``: the truth has the measurements that the fit saw."""
+        """Judge a kernel of the half or campaign ``part``. ``noise``: variance of the kept-back log
+        energies; ``as_measured``: the truth has the measurements that the fit saw."""
         from analysis.choice.pick import pick
 
         chosen = pick(among)
@@ -101,7 +102,7 @@ class Picks:
             self.verdicts.append(right)
 
     def show(self, name: str) -> None:
-        """A line, and the deciles of the probability with enough cases."""
+        """Print a line, and the deciles of the probability with enough cases."""
         if not self.cases:
             print(f"{name:<34} no intervals: fewer than three settings", flush=True)
             return
@@ -139,8 +140,8 @@ class Picks:
 
 
 def resampled(values: np.ndarray, part: np.ndarray, among: np.ndarray) -> float:
-    """The standard error of the mean of ``values``, of those ``among``, by resampling whole parts
-    (Efron & Tibshirani 1993, section 8.6)."""
+    """Return the standard error of the mean of the ``values`` in the mask ``among``, by resampling
+    whole parts (Efron & Tibshirani 1993, section 8.6)."""
     parts, number = np.unique(part, return_inverse=True)
     total = np.bincount(number, np.where(among, values, 0.0), len(parts))
     count = np.bincount(number, among.astype(float), len(parts))

@@ -1,13 +1,14 @@
-"""What launching costs: points of no work through ``campaign run`` on a real Slurm, beside
-``Client.map`` of the same measuring subprocess through dask-jobqueue alone.
+"""The cost of launching: ``campaign run`` of points without work on a real Slurm, and
+``Client.map``.
 
     .venv/bin/python benchmarks/launch_overhead.py [--points 2000] [--rounds 3] [--steps]
 
-Both sides are a process of their own, timed from their start to their end (interpreter, jobs,
-workers, points, shutdown), in turn, several times; the ratio is that of the medians. Points are
-``idle`` for nanoseconds; with ``--steps`` they have two settings, which Slurm sets with a job step
-each, and both sides have the same batches of points in a step. The baseline keeps its records in
-memory; the campaign writes each to disk, durably, and compacts them.
+The baseline runs the same measuring subprocess by ``Client.map`` through dask-jobqueue alone. Each
+side is a process, timed from start to end (interpreter, jobs, workers, points, shutdown). They
+take turns several times; the ratio is that of the medians. Points are ``idle`` for nanoseconds.
+With ``--steps`` they have two settings, which Slurm sets with a job step each, and both sides have
+the same batches of points in a step. The baseline keeps its records in memory; the campaign writes
+each to disk, durably, and compacts them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pathlib import Path
 
 WORKERS = 2
 KERNELS = 50
-"""Parameter sets of the kernel; a block has all of them at every setting."""
+"""The kernel's parameter sets; a block has all of them at every setting."""
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
@@ -78,7 +79,7 @@ print(json.dumps({"points_s": points_s}))
 
 
 def write_files(folder: Path, conf: Path, points: int, steps: bool) -> None:
-    """The site and campaign files of both sides."""
+    """Write the site and campaign files of both sides."""
     clocks = (
         '[domains.core]\nfrequencies_mhz = [1400, 2000]\n[clocks]\ncontrol = "slurm"\n'
         "tolerance_pct = 1000\n"  # this machine's clock cannot be set
@@ -100,7 +101,7 @@ def write_files(folder: Path, conf: Path, points: int, steps: bool) -> None:
 
 
 def timed(argv: list[str]) -> tuple[float, str]:
-    """Seconds of a process from start to end, and what it printed."""
+    """Return the seconds of a process from start to end, and its output."""
     began = time.monotonic()
     process = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, check=False)
     seconds = time.monotonic() - began

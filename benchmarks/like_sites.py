@@ -1,18 +1,18 @@
-"""How few points a site needs where one like it is known: ``campaign fit --like``, simulated.
+"""How few points a site needs if a similar site is known: ``campaign fit --like``, simulated.
 
     .venv/bin/python benchmarks/like_sites.py [--boards 20] [--points 4,8,12,16] [--nodes 5]
 
-The known site is the simulated Jetson TK1. Each other board has other constants (energies, leakage,
-rates), each times exp of a normal number of 0, 5, 15 or 40 %, and noise and settings of its own.
-Its points are chosen by ``campaign next --like`` (chosen) or at random. Printed are means over
-boards of errors on all points that were not measured, in %: of a full fit on all points of the
-board, of the known fit as it is, of a fit with the points, the same over the full fit's; of
-coefficients that may be anything; the spread that is found; and on how many boards the known site
-is said to be too different. Then boards are the nodes of one site, each left out in turn: the known
-fit is that of all others together.
+The known site is the simulated Jetson TK1. Each board has different noise, settings and constants
+(energies, leakage, rates): the known ones times exp of a normal number of 0, 5, 15 or 40 %. Its
+points are chosen by ``campaign next --like`` (chosen) or at random. The columns are means over
+boards. Errors are on all points that were not measured, in %: of a full fit on all points of the
+board, of the known fit as it is, of a fit with the points; the ratio of the last to the full fit's
+error; and the error of coefficients that may be anything. Then follow the spread found, and on how
+many boards the known site is judged too different. In a second table the boards are the nodes of
+one site, each left out in turn; the known fit is that of all other nodes together.
 
-Exits 0 where with 8 chosen points at 15 % the error is at most 1.2 times the full fit's, the known
-site is never said to be too different up to 5 %, and is on more than half of the boards at 40 %.
+Exits 0 if with 8 chosen points at 15 % the error is at most 1.2 times the full fit's, and the known
+site is never judged too different up to 5 %, and is on more than half of the boards at 40 %.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SPREADS = (0.0, 0.05, 0.15, 0.40)
 
 
 def anything(data, known_fit, known_data):
-    """The fit where the coefficients may be anything."""
+    """Return the fit with coefficients that may be anything."""
     original = known_site._spread
     known_site._spread = lambda rows: known_site.ANYTHING
     try:
@@ -53,7 +53,7 @@ def anything(data, known_fit, known_data):
 
 
 def boards_apart(spread, boards):
-    """Measurements of so many boards whose constants differ by ``spread``."""
+    """Return measurements of ``boards`` boards whose constants differ by ``spread``."""
     all_boards = []
     for seed in range(boards):
         name = f"board-{spread:g}-{seed}"
@@ -64,13 +64,14 @@ def boards_apart(spread, boards):
 
 
 def one_site(nodes):
-    """The measurements of several boards, as if these were nodes of one site."""
+    """Return the measurements of several boards as if they were nodes of one site."""
     together, place = pooled(nodes)
     return replace(together, node=np.array([node.site for node in nodes], object)[place])
 
 
 def judged(board, full_fit, known_fit, known_data, chosen):
-    """A board's row of the table: from its points ``at``, the known fit and that of all points."""
+    """Return a board's row of the table, from its ``chosen`` points, the known fit and the full
+    fit."""
     training, test = board.take(chosen), board.take(np.delete(np.arange(len(board)), chosen))
 
     def error(fitted):

@@ -89,7 +89,8 @@ CASES = (
 
 
 def likwid_rate(variant: str, size_bytes: int, iterations: int, line: str) -> tuple[float, float]:
-    """(rate in 1e9/s, seconds) of a run of likwid-bench on the core that this process is bound to.
+    """Return (rate in 1e9/s, seconds) of a run of likwid-bench on the core that this process is
+    bound to.
 
     Raises:
         ValueError: likwid-bench did not run the variant, for instance because there is no AVX-512.
@@ -107,7 +108,7 @@ def likwid_rate(variant: str, size_bytes: int, iterations: int, line: str) -> tu
 
 
 def our_rate(prepared: Any, volume: float, iterations: int) -> tuple[float, float]:
-    """(rate in 1e9/s, seconds) of a run of our kernel."""
+    """Return (rate in 1e9/s, seconds) of a run of our kernel."""
     begin = time.perf_counter()
     prepared.run(iterations)
     seconds = time.perf_counter() - begin
@@ -115,7 +116,8 @@ def our_rate(prepared: Any, volume: float, iterations: int) -> tuple[float, floa
 
 
 def iterations_for(seconds: float, measure: Any) -> int:
-    """Iterations that take about ``seconds``; ``measure(iterations)`` gives their seconds."""
+    """Return iterations that take about ``seconds``; ``measure(iterations)`` gives their
+    seconds."""
     iterations, elapsed_s = 1, measure(1)
     while elapsed_s < seconds / 4:
         iterations *= max(2, min(1000, int(seconds / 2 / max(elapsed_s, 1e-6))))
@@ -124,7 +126,7 @@ def iterations_for(seconds: float, measure: Any) -> int:
 
 
 def supported(variants: tuple[str, ...]) -> list[str]:
-    """The variants that likwid-bench has and this processor can run."""
+    """Return the variants that likwid-bench has and this processor can run."""
     listed = subprocess.run(["likwid-bench", "-a"], capture_output=True, text=True, check=False)
     names = {line.split(" ", 1)[0] for line in listed.stdout.splitlines()}
     flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
@@ -137,7 +139,7 @@ def supported(variants: tuple[str, ...]) -> list[str]:
 
 
 def compare(case: Case, rounds: int, seconds: float) -> tuple[float, str]:
-    """(our median over likwid's best median, the row of the table)."""
+    """Return (our median over likwid's best median, the row of the table)."""
     values = {"level": case.level}
     params = case.kernel.params.model_validate(values)
     level: Any = "l1" if case.level == "register" else case.level
@@ -177,7 +179,7 @@ def compare(case: Case, rounds: int, seconds: float) -> tuple[float, str]:
 
 
 def spread(values: list[float]) -> str:
-    """The quartiles."""
+    """Return the quartiles as text."""
     low, _, high = statistics.quantiles(values, n=4)
     return f"[{low:.1f}, {high:.1f}]"
 

@@ -1,18 +1,18 @@
-"""What a point costs the driver with 10 to 1,000 workers: ``campaign run`` on a simulated Slurm,
-whose workers are Dask workers in a few processes of this machine, over TLS on loopback.
+"""The driver's cost of a point with 10 to 1,000 workers: ``campaign run`` on a simulated Slurm.
 
     .venv/bin/python benchmarks/many_workers.py [--workers 10 100 1000] [--points 20000 60000]
 
-Simulated: the queue; the jobs; the measuring subprocess (a worker returns the record of a simulated
-Jetson TK1 with a trace of 1,000 samples, which its journal gets durably); and the second that a
-point takes (the worker's clock is put forward, unless ``--wait`` has it wait). All else is the
-product's code: plan, driver, Dask's scheduler, tasks, journals, compaction, status files.
+The workers are Dask workers in a few processes of this machine, over TLS on loopback. Simulated:
+the queue; the jobs; the measuring subprocess (a worker returns the record of a simulated Jetson TK1
+with a trace of 1,000 samples, which its journal stores durably); and the second that a point takes
+(the worker's clock is put forward, unless ``--wait`` makes it wait). All else is the product's
+code: plan, driver, Dask's scheduler, tasks, journals, compaction, status files.
 
 A figure for a point is the difference of two runs with different numbers of points, so that the
 start, the workers' connections and the end cancel. Processor time is that of the driver's process
-alone: its main thread is this project's, the other Dask's (scheduler, client and TLS). ``--calls``
-counts the system calls on the store's files by strace. ``--profile`` prints where both threads
-spend their time.
+alone: its main thread runs this project's code, the other Dask's (scheduler, client and TLS).
+``--calls`` counts the system calls on the store's files by strace. ``--profile`` prints where both
+threads spend their time.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from sites.site_file import SCHEDULERS  # noqa: E402
 SCHEDULERS["many"] = f"{__name__}:ManyWorkers"
 
 PROCESSES = 4
-"""Of workers."""
+"""Processes that run workers."""
 POINT_S = 1.0
 CAMPAIGN = """\
 name = "many-workers"
@@ -78,7 +78,7 @@ CALLS = (
 
 
 class Job(ProcessInterface):
-    """A worker's simulated job: it runs in one of the processes of workers."""
+    """A worker's simulated job, which runs in one of the worker processes."""
 
     def __init__(self, scheduler: str, name: str, cluster: ManyWorkers) -> None:
         super().__init__(scheduler=scheduler, name=name)
@@ -107,7 +107,7 @@ class ManyWorkers(Scheduler):
     def start(
         self, partition: str, job_name: str, store: Path, dashboard: str, errors: list[LaunchError]
     ) -> SpecCluster:
-        """A cluster like dask-jobqueue's."""
+        """Return a cluster like dask-jobqueue's."""
         self.job_name = job_name
         self.began_s: dict[str, float] = {}
         self.security = make_security()
@@ -126,7 +126,7 @@ class ManyWorkers(Scheduler):
         )
 
     def say(self, name: str, scheduler: str, word: str) -> None:
-        """Have a worker started or closed by the process that it belongs to."""
+        """Have the process of a worker start or close it."""
         fields = {"name": name, "scheduler": scheduler, "word": word}
         names = [field for field in Security.__slots__ if field.startswith(("tls_", "require_"))]
         fields |= {"security": {field: getattr(self.security, field) for field in names}}
@@ -136,7 +136,7 @@ class ManyWorkers(Scheduler):
         pipe.flush()
 
     def queued_jobs(self, names: Any) -> tuple[QueuedJob, ...]:
-        """All run."""
+        """Return all jobs as running."""
         now_s = time.monotonic()
         return tuple(
             QueuedJob(
@@ -161,8 +161,8 @@ class ManyWorkers(Scheduler):
 
 
 class SimulatedRunner:
-    """In place of the measuring subprocess: gives each point the record of the first one that this
-    process has measured, with the point and the time replaced."""
+    """Replaces the measuring subprocess: returns the first record measured in this process for each
+    point, with the point and the time replaced."""
 
     def __init__(self, setup: Any, scratch: Path) -> None:
         self.setup = setup
@@ -188,7 +188,7 @@ KNOWN: dict[Any, Any] = {}
 
 
 def first_of_process(make: Any, *arguments: Any) -> Any:
-    """What a function returned at its first call in this process, by the first of its workers."""
+    """Return the result of a function's first call in this process, whichever worker made it."""
     with LOCK:
         if make not in KNOWN:
             KNOWN[make] = make(*arguments)
@@ -196,17 +196,17 @@ def first_of_process(make: Any, *arguments: Any) -> Any:
 
 
 CLOCK = threading.local()
-"""``ahead_s``: how far the clock of a thread, a worker's, is put forward."""
+"""``ahead_s``: how far the clock of a worker's thread is put forward."""
 WAIT = bool(os.environ.get("MANY_WORKERS_WAIT"))
 
 
 def monotonic() -> float:
-    """The clock of a worker."""
+    """Return the clock of a worker, s."""
     return time.monotonic() + getattr(CLOCK, "ahead_s", 0.0)
 
 
 async def host() -> None:
-    """Run workers, as standard input says."""
+    """Run workers as standard input requests."""
     from campaign.launch import timers, worker  # noqa: F401
     from campaign.launch.dask_settings import configure_dask
 
@@ -257,7 +257,7 @@ async def _awaited(awaitable: Any) -> None:
 
 
 def drive(campaign: Path, store: Path, profile: bool) -> dict[str, Any]:
-    """``campaign run`` in this process; what it cost."""
+    """Run ``campaign run`` in this process; return its costs."""
     from campaign.launch.partition_run import PartitionRun
     from campaign.verbs.command_line import main as command_line
 
@@ -317,7 +317,7 @@ def drive(campaign: Path, store: Path, profile: bool) -> dict[str, Any]:
 def run_once(
     folder: Path, workers: int, points: int, arguments: argparse.Namespace
 ) -> dict[str, Any]:
-    """All figures of one run."""
+    """Return all figures of one run."""
     site = (ROOT / "sites/builtin/jetson-tk1.toml").read_text()
     resources = f'scheduler = "many"\nnodes = {workers}\nmemory = "1GB"\n'
     site = site.replace('scheduler = "local"\nnodes = 2\n', resources)
@@ -346,7 +346,8 @@ def run_once(
 
 
 def calls_on(store: Path, trace: Path) -> dict[str, int]:
-    """How often each system call was made on files of the store; bytes written to journals."""
+    """Return how often each system call was made on files of the store, and bytes written to
+    journals."""
     count: Counter[str] = Counter()
     for path in trace.iterdir():  # one a thread, so that no call is split
         for line in path.read_text(errors="replace").splitlines():
@@ -361,7 +362,7 @@ def calls_on(store: Path, trace: Path) -> dict[str, int]:
 
 
 def show(small: dict[str, Any], large: dict[str, Any]) -> None:
-    """Print what a point costs, by the difference of two runs."""
+    """Print the cost of a point, by the difference of two runs."""
     points = large["points"] - small["points"]
 
     def slope(name: str) -> float:
@@ -381,7 +382,7 @@ def show(small: dict[str, Any], large: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Run each number of workers with each number of points, and print what a point costs."""
+    """Run each number of workers with each number of points, and print the cost of a point."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, nargs="+", default=[10, 100, 1000])
     parser.add_argument("--points", type=int, nargs="+", default=[20_000, 60_000])

@@ -1,32 +1,33 @@
-"""What picks lose where all kernels were measured at few settings: drawn at random, far from
-each other, or chosen by ``campaign next``; and what other models lose on the same measurements.
+"""The loss of picks if all kernels are measured at few settings, compared with other models.
 
     .venv/bin/python benchmarks/next_measurements.py --data DIR [--only NAME]
         [--settings 3,4,6,8,12] [--seeds 5] [--table few|next|quarter|all]
 
-``DIR``: as for ``real_data.py``. Of M settings, picks are made among all of the data set, and
-judged by what was measured there; the mean over kernels and seeds is printed, in %. Of the phones
-each cluster of cores is a site, with one kernel and one memory clock. Compared with picks (ours):
+``DIR``: as for ``real_data.py``. The settings are random, spread out, or chosen by ``campaign
+next``. From M measured settings, picks are made among all settings of the data set and judged by
+the measurements there. The table has means over kernels and seeds, in %. Each cluster of cores of
+the phones is a site with one kernel and one memory clock. The picks (ours) are compared with
 
-- ``quadratic``: log energy as a quadratic of both log clocks, the coefficients of a kernel being
-  the shared ones and its own deviations from them, shrunk as far as settings left out ask for;
-- ``process``: log energy as a Gaussian process over log clocks, one that all kernels share and
-  one of each kernel, of the likeliest reach and noise;
+- ``quadratic``: log energy as a quadratic of both log clocks. A kernel's coefficients are the
+  shared ones plus its deviations, shrunk as far as left-out settings suggest;
+- ``process``: log energy as a Gaussian process over log clocks, one that all kernels share and one
+  for each kernel, with the likeliest reach and noise;
 - ``single``: the measured setting that is best on average; ``measured``: each kernel's best
   measured one; ``fastest``: the fastest of all settings.
 
-Then the same number of cells (a kernel at a setting), chosen by ``campaign next``, so that kernels
-have settings of their own; the quadratic and the process are then Gaussian processes of all cells.
+In the second table, ``campaign next`` chooses the same number of cells (a kernel at a setting), so
+that kernels have different settings; quadratic and process are then Gaussian processes of all
+cells.
 
-Then a quarter of all cells, all of the same cost: ``random`` and ``spread``
+In the third, a quarter of all cells is measured, all of the same cost: ``random`` and ``spread``
 settings for all kernels, and ``next``: five spread settings, then the cells that ``campaign next``
-chooses, in batches of half as many as there are kernels. ``all``: the model's own picks, without
-the measured energies, where everything is measured.
+chooses, in batches of half as many as there are kernels. ``all``: the model's picks, without the
+measured energies, if everything is measured.
 
-Exits 0 when ours loses at most 1.05 times the least of the others in every row, and ``next`` at
-most what ``all`` loses plus 0.3 points, its worst kernel at most 3 points more than that of
-``all``, and less than all random draws but one of twenty (``next better``; where a draw loses
-nothing and ``next`` neither, there is nothing to be better by).
+Exits 0 if in every row our loss is at most 1.05 times the smallest of the others, and ``next``
+loses at most 0.3 points more than ``all``, its worst kernel at most 3 points more than that of
+``all``, and less than all random draws but one of twenty (``next better``; if neither a draw nor
+``next`` loses anything, ``next`` counts as better).
 """
 
 from __future__ import annotations
@@ -94,24 +95,24 @@ class Set:
         self.top = order.index(max(order))
 
     def training(self, cells):
-        """The rows of some cells, bool (K, S)."""
+        """Return the rows of some cells, bool (K, S)."""
         return self.data.take(cells[self.kernel, self.setting])
 
     def lost(self, cells):
-        """What our picks lose, (K,), from some cells."""
+        """Return the loss of our picks from some cells, (K,)."""
         rows = self.training(cells)
         our_picks = picks(rows, self.labels, volts=self.volts)
         columns = [self.truth.column[pick.setting] for pick in our_picks]
         return self.truth.above_pct[[self.truth.row[pick.label] for pick in our_picks], columns]
 
     def whole_settings(self, measured):
-        """The cells of all kernels at some settings."""
+        """Return the cells of all kernels at some settings."""
         cells = np.zeros(self.shape, bool)
         cells[:, measured] = True
         return cells
 
     def others(self, measured):
-        """Column -> what the others lose, (K,)."""
+        """Return column -> the loss of the other models, (K,)."""
         above, rows = self.truth.above_pct, np.arange(len(self.labels))
         place = places(self.mhz)
         chosen = {}
@@ -127,7 +128,7 @@ class Set:
         return {name: above[rows, columns] for name, columns in chosen.items()}
 
     def others_at(self, cells):
-        """As ``others``, where each kernel has cells of its own."""
+        """Return the same as ``others`` if kernels have different cells."""
         above, rows, place = self.truth.above_pct, np.arange(len(self.labels)), places(self.mhz)
         measured_log_j = np.where(cells, self.log_j, np.inf)
         chosen = {"measured": measured_log_j.argmin(axis=1), "fastest": self.truth.fastest}
@@ -142,7 +143,8 @@ class Set:
         return {name: above[rows, columns] for name, columns in chosen.items()}
 
     def next(self, count, cells=None):
-        """The cells that ``campaign next`` chooses, all of the same cost, after ``cells``."""
+        """Return the cells that ``campaign next`` chooses, all of the same cost, after
+        ``cells``."""
         cells = np.zeros(self.shape, bool) if cells is None else cells.copy()
         while (remaining := count - int(cells.sum())) > 0:
             rows = self.training(cells) if cells.any() else None
@@ -167,21 +169,22 @@ class Set:
         return cells
 
     def by_model_alone(self):
-        """What the model's picks lose where everything is measured, without looking it up."""
+        """Return the loss of the model's picks if everything is measured, without the measured
+        energies."""
         fitted = fit(self.data, intervals=False)
         energy_j = fitted.energy_j(self.data.take(self.first.ravel())).reshape(self.shape)
         return self.truth.above_pct[np.arange(len(self.labels)), energy_j.argmin(axis=1)]
 
 
 def random_settings(whole, count, seed):
-    """So many settings, (count,)."""
+    """Return ``count`` random settings, (count,)."""
     return np.sort(np.random.default_rng((20261124, seed)).choice(whole.shape[1], count, False))
 
 
 def few_rows(name, sites, counts, seeds):
-    """Print a row for each number of settings; whether ours loses little enough in all.
+    """Print a row for each number of settings; return whether our loss is small enough in all.
 
-    ``sites``: the mean over these, of each that has more settings.
+    Each row is the mean over the ``sites`` that have more settings.
     """
     passed = True
     for count in counts:
@@ -202,7 +205,8 @@ def few_rows(name, sites, counts, seeds):
 
 
 def next_rows(name, whole, counts):
-    """Print a row for each number of measurements a kernel, where ``next`` chooses them."""
+    """Print a row for each number of measurements per kernel if ``next`` chooses them; return
+    whether our loss is small enough in all."""
     passed, cells = True, None
     for count in counts:
         if count >= whole.shape[1]:
@@ -217,7 +221,7 @@ def next_rows(name, whole, counts):
 
 
 def quarter_row(name, whole, seeds):
-    """Print what a quarter of the cells buys; whether ``next`` is good enough."""
+    """Print the losses with a quarter of the cells; return whether ``next`` is good enough."""
     kernels, settings = whole.shape
     count = max(2, round(settings / 4))
     began = time.perf_counter()

@@ -40,9 +40,9 @@ N, LAST_KIB, ON_CHIP = 520, 512, 65536
 TILES = (208, 176, 104, 240)
 BEST_TILE = 208
 PAIRS = {"": "(A1A2)A3", "1-2": "(A1A2)A3", "2-3": "A1(A2A3)"}
-"""The products that are fused into the next, and the order."""
+"""The products that are fused into the next one, and the order."""
 CLOSE = 0.67
-"""A tile that fills at most this part of the cache misses what is counted."""
+"""The largest share of the cache that a tile may fill for its misses to equal the count."""
 
 
 def child(params: dict[str, Any], runs: int) -> None:

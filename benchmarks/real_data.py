@@ -38,7 +38,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 BARS = {"Titan X": "2.7 / 1.4", "GTX 980": "4.3 / 0.9", "XU3 cBench": "5.3", "XU3 PARSEC": "6.1"}
 LONGEST_GAP = 3.0
-"""A sample of a run stands for at most so many times the usual time between two."""
+"""The longest time that a sample stands for, in usual intervals between samples."""
 
 
 def make_observations(

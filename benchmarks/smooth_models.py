@@ -12,7 +12,7 @@ import numpy as np
 
 SHRINK = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0)
 SHARES, LEVEL = (0.01, 0.1, 1.0), 100.0
-"""Of a kernel's own deviations in what all kernels have in common; the variance of its level."""
+"""Variances of a kernel's deviations over the shared variance; the variance of its level."""
 REACHES, NOISES = (0.3, 0.6, 1.2, 2.4), (1e-4, 1e-3, 1e-2, 0.1, 1.0)
 
 

@@ -38,7 +38,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = ("dim_m", "dim_n", "blk_m", "blk_n", "blk_k", "m_a", "n_a", "m_b", "n_b", "simd")
 THREADS, REGISTERS, SHARED_BYTES = 1024, 65536, 49152
-"""Those of the site tesla-k20x."""
+"""The limits of the site tesla-k20x."""
 CONDITIONS = (
     "dim_m * dim_n <= 1024",
     "dim_m * dim_n % 32 == 0",

@@ -63,9 +63,9 @@ PROBLEMS = [
 MOST_NEAR = 20
 CLOSE = 1.2
 RUNS = 2
-"""Times that each variant is run in a pass."""
+"""Runs of each variant in a pass."""
 LANES = 16
-"""Numbers in single precision of a vector of 512 bits."""
+"""Single-precision numbers in a vector of 512 bits."""
 STRATEGIES = ("model", "auto", "neighbours", "random")
 BUDGET, BATCH = 96, 5
 SHOWN = (12, 16, 20, 25, 32, 48, 96)

@@ -36,7 +36,7 @@ from campaign.store.measurement import Measurement, Trace  # noqa: E402
 from tests.points import a_point  # noqa: E402
 
 SHAPES = {"8 channels of 10,000": (8, 10_000, 150), "1 channel of 1,000": (1, 1000, 1000)}
-"""Channels, samples, and measurements that a writer writes in a round."""
+"""Shape -> channels, samples, and measurements of a writer in a round."""
 
 
 def measurements(channels: int, samples: int, count: int) -> list[Measurement]:

@@ -32,7 +32,7 @@ from analysis.quality import Finding, check  # noqa: E402
 from campaign.store.dataset import as_dataset  # noqa: E402
 
 NAMED = 0.8
-"""The share of the wrong rows that a finding has to name."""
+"""The smallest share of the wrong rows that a finding must name."""
 
 
 @dataclass(frozen=True)
