@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 
 def show(verdicts: Mapping[str, Mapping[str, list]], bias_pct: Callable[[list], float]) -> None:
-    """Print the table: one row per name; for each order, inside, outside and the mean error."""
+    """Print a row for each name: inside, outside and the mean error, for each order."""
     print(f"{'':<26}" + "".join(f"{order:^30}" for order in verdicts))
     print(f"{'coefficient':<26}" + f"{'inside':>9}{'outside':>9}{'bias %':>10}  " * len(verdicts))
     for name in dict.fromkeys(name for by_name in verdicts.values() for name in by_name):

@@ -47,7 +47,7 @@ class TimedVariant:
     """A variant that is ready to run, and its best seconds so far."""
 
     def __init__(self, variant: Variant, n: int, q: int) -> None:
-        """Build its loops and lay out its points."""
+        """Build the variant's loops and lay out its points."""
         self.variant, self.best_s = variant, float("inf")
         self._params = FmmUParams(n=n, q=q, **variant.model_dump())
         began = time.perf_counter()
@@ -55,7 +55,7 @@ class TimedVariant:
         self._prepared_s = time.perf_counter() - began
 
     def run(self) -> None:
-        """One U phase."""
+        """Run and time one U phase."""
         # A single thread is the calling one, whose processor time excludes other work.
         clock = time.thread_time if self.variant.threads == 1 else time.perf_counter
         began = clock()
@@ -63,7 +63,8 @@ class TimedVariant:
         self.best_s = min(self.best_s, clock() - began)
 
     def row(self) -> dict[str, Any]:
-        """The variant, whether its result is right, and its rates; it cannot run any more."""
+        """Return the variant, whether its result is right, and its rates; it cannot run
+        afterwards."""
         error = None
         try:
             self._prepared.check()
@@ -86,7 +87,7 @@ class TimedVariant:
 def time_variants(
     chosen: list[Variant], meter: PeakMeter, n: int, q: int, rounds: int
 ) -> list[dict[str, Any]]:
-    """A row for each variant; the loops of the bounds run once in every round."""
+    """Return a row for each variant; the loops of the bounds run once in every round."""
     rows = []
     for start in range(0, len(chosen), AT_A_TIME):
         ready = [TimedVariant(variant, n, q) for variant in chosen[start : start + AT_A_TIME]]
@@ -101,7 +102,7 @@ def time_variants(
 
 
 def line_of(row: dict[str, Any]) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     return (
         f"{row['name']:46} {row['interactions_per_s'] / 1e9:8.3f} {row['flops_per_s'] / 1e9:8.1f} "
         f"{100 * row['share']:9.1f} {100 * row['share_of_bound']:7.1f} "

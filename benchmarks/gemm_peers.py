@@ -88,7 +88,7 @@ def compare(n: int, finalists: list[dict[str, int]], rounds: int) -> dict[str, i
     matrices = Matrices.random(n, 0)
     a, b = (np.ascontiguousarray(square) for square in matrices.square()[:2])
     out = np.empty((n, n))
-    # Each variant adds to a C of its own, so that it can be checked.
+    # Each variant adds to a separate C, so that it can be checked.
     prepared = [
         PreparedProduct(DgemmParams(n=n, **v), replace(matrices, c=Matrices.random(n, i).c))
         for i, v in enumerate(finalists)

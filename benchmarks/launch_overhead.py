@@ -1,5 +1,4 @@
-"""The cost of launching: ``campaign run`` of points without work on a real Slurm, and
-``Client.map``.
+"""The cost of launching points without work on a real Slurm: ``campaign run`` and ``Client.map``.
 
     .venv/bin/python benchmarks/launch_overhead.py [--points 2000] [--rounds 3] [--steps]
 

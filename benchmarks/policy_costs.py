@@ -1,13 +1,13 @@
-"""What a policy costs: `campaign exec` around a program, and the filter in srun.
+"""The cost of a policy: `campaign exec` around a program, and the filter in srun.
 
     python -m benchmarks.policy_costs exec [--runs N] [--seconds S]
     python -m benchmarks.policy_costs filter [--runs N] [--entries N]
 
-Both sides are interleaved; medians are printed. ``exec``: wall and processor time of ``true``,
-with byte code and checked files in caches, which is what a start costs; and the processor time that
-a loop of about ``--seconds`` counts of itself: the median ratio of 4 N pairs, under exec and alone.
-``filter``: wall time of ``srun true`` on a real Slurm of one machine, without a filter's work and
-with a policy of ``--entries`` entries, of which the last matches; as root.
+Both sides are interleaved; medians are printed. ``exec``: wall and processor time of ``true`` with
+byte code and checked files in caches, which is the cost of a start; and the processor time that a
+loop of about ``--seconds`` measures of itself, as the median ratio of 4 N pairs under exec and
+alone. ``filter``: wall time of ``srun true`` on a real Slurm of one machine, with a filter that
+does nothing and with a policy of ``--entries`` entries, of which the last matches; as root.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOOP_STEPS = 2_000_000
 
 
 def timed(argv: Sequence[str], environment: dict[str, str] | None = None) -> tuple[float, float]:
-    """Wall and processor time of a command in s."""
+    """Return wall and processor time of a command, s."""
     before, began_s = os.times(), time.perf_counter()
     subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, env=environment)
     wall_s, after = time.perf_counter() - began_s, os.times()
@@ -38,7 +38,7 @@ def timed(argv: Sequence[str], environment: dict[str, str] | None = None) -> tup
 
 
 def own_s(argv: Sequence[str], environment: dict[str, str]) -> float:
-    """The processor time in s that a program prints of itself."""
+    """Return the processor time that a program prints of itself, s."""
     return float(subprocess.run(argv, check=True, capture_output=True, env=environment).stdout)
 
 
@@ -47,7 +47,7 @@ def interleaved(
     second_call: Callable[[], tuple[float, ...]],
     runs: int,
 ) -> tuple[list[float], list[float]]:
-    """The medians of each column of both, run in turn."""
+    """Return the medians of each column of both calls, run in turn."""
     rows: tuple[list[tuple[float, ...]], list[tuple[float, ...]]] = ([], [])
     for _ in range(runs):
         rows[0].append(first_call())
@@ -59,7 +59,7 @@ def interleaved(
 
 
 def exec_costs(runs: int, seconds: float) -> None:
-    """`true` and a loop, alone and under exec."""
+    """Measure `true` and a loop, alone and under exec."""
     with tempfile.TemporaryDirectory() as folder:
         records = f"{folder}/records.jsonl"
         environment = os.environ | {"PYTHONPYCACHEPREFIX": folder, "XDG_CACHE_HOME": folder}
@@ -94,7 +94,7 @@ def exec_costs(runs: int, seconds: float) -> None:
 
 
 def filter_costs(runs: int, entries: int) -> None:
-    """srun with a filter that does nothing, and with the policy's."""
+    """Measure srun with a filter that does nothing, and with the policy's."""
     from campaign.policy.forms import install
     from campaign.policy.policy_file import Entry, Match, Policy, PolicySetting
     from tests.accounting_cluster import FILTER, AccountingCluster
@@ -138,7 +138,7 @@ def filter_costs(runs: int, entries: int) -> None:
 
 
 def main() -> None:
-    """Print one of the two."""
+    """Print one of the two tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("exec", "filter"))
     parser.add_argument("--runs", type=int, default=25)

@@ -1,22 +1,23 @@
-"""The posterior on public data: what its picks lose, and whether what it states holds.
+"""The posterior on public data: the loss of its picks, and whether its intervals hold.
 
     .venv/bin/python benchmarks/posterior.py --data DIR [--only NAME] [--settings 3,4,6,8,12]
         [--new 1,2,3] [--seeds 5] [--draws 3] [--phone-seeds 1] [--speed]
 
-``DIR``: as for ``real_data.py``. ``m``: all kernels measured at so many random settings alone,
-the draws of ``next_measurements.py``. ``q``: all settings measured, but a tenth of the kernels at a
-time at so many alone, the draws of ``few_measurements.py``. ``out``: each setting left out in turn
-(by block formulas, the prior's sizes held), all kernels measured at the others; ``out, t``: with
-the measured time there given. Of the phones each cluster of cores is a site.
+``DIR``: as for ``real_data.py``. ``m``: all kernels are measured at m random settings only, the
+draws of ``next_measurements.py``. ``q``: all settings are measured, but a tenth of the kernels at a
+time at q settings only, the draws of ``few_measurements.py``. ``out``: each setting is left out in
+turn (by block formulas, with the prior's sizes fixed), all kernels are measured at the others;
+``out, t``: with the measured time at the left-out setting. Each cluster of cores of the phones is a
+site.
 
-``lost``: mean energy above each kernel's best, in %, of the picks; ``others``: the least of what a
-quadratic, a Gaussian process, the best single setting and each kernel's best measured one lose on
-the same draws (``smooth_models.py``; - where not tried).
-``stated``: what the model expects its picks to lose. ``energy``, ``saving``: how many 95 %
-intervals hold, in %, of energies of cells that were not measured and of their savings against the
-fastest setting. ``P said``, ``hit``: P(best), and how often the pick was the best; ``deciles``: of
-P(best), with 20 cases and more, those within 10 points of all. ``s``: processor time of a fit with
-its picks.
+``lost``: the picks' mean energy above each kernel's best, in %; ``others``: the smallest loss of a
+quadratic, a Gaussian process, the best single setting and each kernel's best measured one on the
+same draws (``smooth_models.py``; - where not tried).
+``stated``: the loss that the model expects of its picks. ``energy``, ``saving``: how many 95 %
+intervals hold, in %, of energies of unmeasured cells and of their savings relative to the fastest
+setting. ``P said``, ``hit``: P(best), and how often the pick was the best; ``deciles``: the deciles
+of P(best) within 10 points, of all with 20 cases or more. ``s``: processor time of a fit with its
+picks.
 
 ``--speed``: processor time of simulated sites instead.
 """
@@ -71,15 +72,15 @@ class Site:
         self.volts = np.array(list(whole.volts.values())) if has_volts else None
 
     def posterior(self, measured):
-        """From some cells, bool (K, S)."""
+        """Return the posterior from the measured cells, bool (K, S)."""
         times = np.where(measured, self.log_s, np.nan)
         powers = np.where(measured, self.log_j - self.log_s, np.nan)
         return Posterior.of(self.mhz, np.hstack([times, powers]), volts=self.volts)
 
 
 def pick_of(log_j):
-    """Of draws (n, S) of log energies: the setting of the least expected loss, how probable it is
-    that it is the best, and that loss in %."""
+    """Return, from draws (n, S) of log energies, the setting with the least expected loss, its
+    probability of being the best, and its expected loss in %."""
     above = np.expm1(log_j - log_j.min(axis=1, keepdims=True))
     loss = above.mean(axis=0)
     setting = int(np.argmin(loss))
@@ -98,7 +99,7 @@ class Score:
     baselines: list[dict[str, float]] = field(default_factory=list)
 
     def add(self, site: Site, posterior: Posterior, cells, kernels):
-        """Judge the picks of some kernels."""
+        """Judge the picks and intervals of some kernels."""
         lost = []
         for k, drawn, _ in posterior.draws():
             if k not in kernels:
@@ -117,7 +118,7 @@ class Score:
         self.lost.append(float(np.mean(lost)))
 
     def show(self, name: str, row: str):
-        """A line of the table."""
+        """Print a line of the table."""
         probability, hit, stated, _ = np.array(self.cases, float).T
         decile = np.minimum((probability * 10).astype(int), 9)
         judged = [decile == d for d in range(10) if (decile == d).sum() >= 20]
@@ -138,7 +139,7 @@ class Score:
 
 
 def few(sites: list[Site], count: int, seeds: int) -> Score:
-    """All kernels at ``count`` random settings."""
+    """Judge fits with all kernels at ``count`` random settings."""
     score = Score()
     for site in sites:
         for seed in range(seeds if site.shape[1] > count else 0):
@@ -155,7 +156,7 @@ def few(sites: list[Site], count: int, seeds: int) -> Score:
 
 
 def new(site: Site, count: int, draws: int) -> Score:
-    """A tenth of the kernels at ``count`` settings, the others everywhere."""
+    """Judge fits with a tenth of the kernels at ``count`` settings and all others everywhere."""
     score, K, S = Score(), *site.shape
     for fold in few_folds(site.data, site.labels, S, count, draws):
         kernels = [site.labels.index(label) for label in fold.judged]
@@ -169,9 +170,9 @@ def new(site: Site, count: int, draws: int) -> Score:
 
 
 def left_out(site: Site) -> list[tuple[float, float, float]]:
-    """Each setting left out in turn, its time predicted, and then given: what the setting of the
-    least energy so predicted loses, how many 95 % intervals of energies hold, both in %, and
-    processor time."""
+    """Leave each setting out in turn, with its time predicted and then given. Return for each the
+    loss of the predicted best setting and how many 95 % intervals of energies hold, both in %, and
+    processor time in s."""
     K, S = site.shape
     rows = []
     for time_given in (False, True):
@@ -193,7 +194,7 @@ def left_out(site: Site) -> list[tuple[float, float, float]]:
 
 
 def speed() -> None:
-    """Processor time of simulated sites, one thread."""
+    """Print the processor time of simulated sites, one thread."""
     from analysis.predict.population import DEVICE_NUMBERS, KERNEL_NUMBERS, simulate
 
     for kernels, cores, mems, per_kernel in ((116, 4, 4, 16), (200, 15, 7, 105), (200, 15, 7, 12)):
@@ -226,7 +227,7 @@ def speed() -> None:
 
 
 def numbers(text: str) -> list[int]:
-    """``3,4`` as [3, 4]."""
+    """Return ``3,4`` as [3, 4]."""
     return [int(part) for part in text.split(",") if part]
 
 

@@ -1,4 +1,4 @@
-"""What picks among power limits lose, and how good the energies under them are.
+"""The loss of picks among power limits, and the accuracy of energies under them.
 
     python -m benchmarks.power_limits [--seeds 20] [--json FILE]
 
@@ -7,8 +7,8 @@
    quarter and three eighths of the settings and with each pair of clocks left out, and judged by
    the energies without noise.
 2. Deep-learning training on a V100 and an RTX 6000 (``zeus_power_limits``; You et al., NSDI 2023):
-   each limit left out with measured times, and m = 2, 3, 4 random limits for all. Compared
-   with the picks: a quadratic in the limit for each workload (the better of two: logarithms, and
+   each limit left out with measured times, and m = 2, 3, 4 random limits for all. The picks are
+   compared with a quadratic in the limit for each workload (the better of two: logarithms, and
    power by limit), a Gaussian process for each workload, the best single limit, and the highest.
 
 ``held``: the share of energies in their 95 % intervals.
@@ -50,7 +50,7 @@ SHARES = (0.25, 0.375)
 
 
 def true_j(data: Observations) -> np.ndarray:
-    """The energy without noise of every kernel at every setting, J, (K, S)."""
+    """Return the energy without noise of every kernel at every setting, J, (K, S)."""
     site = simulated_tk1("off")
     energy_j = []
     for counts in kernels().values():
@@ -63,7 +63,7 @@ def true_j(data: Observations) -> np.ndarray:
 
 
 def simulated(seed: int) -> dict[str, dict[str, float]]:
-    """The mean loss of picks, %, and the mean error of energies under a reached limit, %."""
+    """Return the mean loss of picks, %, and the mean error of energies under a reached limit, %."""
     figures_by_name: dict[str, dict[str, float]] = {}
     for name, limits in (("clocks", (None,)), ("limits", LIMITS_W)):
         data = observations(simulated_dataset("default", str(seed), limits_w=limits), "tk1")
@@ -97,7 +97,7 @@ def simulated(seed: int) -> dict[str, dict[str, float]]:
 
 
 def workloads(name: str) -> Observations:
-    """The workloads that were measured at every limit."""
+    """Return the workloads that were measured at every limit."""
     table = pd.read_csv(DATA / f"summary_power_{name}.csv")
     keys = ["dataset", "network", "batch_size", "optimizer"]
     kernel = table[keys].astype(str).agg(" ".join, axis=1)
@@ -124,14 +124,16 @@ def workloads(name: str) -> Observations:
 
 
 def lost_pct(predicted: np.ndarray, log_j: np.ndarray) -> float:
-    """The mean loss of the least of ``said`` (K, S), where it was measured."""
+    """Return the mean loss, %, of the measured setting with the least ``predicted`` value (K,
+    S)."""
     pick = np.where(np.isfinite(log_j), predicted, np.inf).argmin(axis=1)
     least = np.nanmin(log_j, axis=1)
     return 100.0 * float(np.expm1(log_j[np.arange(len(pick)), pick] - least).mean())
 
 
 def polynomials(limits: np.ndarray, log_w: np.ndarray, logs: bool) -> np.ndarray:
-    """Log powers by a quadratic in the limit for each workload; of fewer limits a line."""
+    """Predict log powers by a quadratic in the limit for each workload; by a line with fewer
+    limits."""
     x, predicted = np.log(limits) if logs else limits / limits.max(), np.empty_like(log_w)
     for k, row in enumerate(log_w if logs else np.exp(log_w)):
         measured = np.isfinite(row)
@@ -141,7 +143,7 @@ def polynomials(limits: np.ndarray, log_w: np.ndarray, logs: bool) -> np.ndarray
 
 
 def processes(limits: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Values by a Gaussian process over the log limit for each workload."""
+    """Predict values by a Gaussian process over the log limit for each workload."""
     x, predicted = np.log(limits)[:, None], np.empty_like(values)
     for k, row in enumerate(values):
         measured = np.isfinite(row)
@@ -152,7 +154,7 @@ def processes(limits: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def sweeps(name: str, draws: int) -> dict[str, dict[str, float]]:
-    """What picks and the others lose, %, for each scheme."""
+    """Return the losses of picks and of the other models, %, for each scheme."""
     data = workloads(name)
     labels, S = kernel_names(data), len(data.settings)
     limits = np.array([setting.power_limit_w for setting in data.settings])

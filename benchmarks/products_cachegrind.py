@@ -1,23 +1,23 @@
 """Words of tiled and fused products, compared with valgrind's cache simulation, cachegrind.
 
 n = 520, 8-byte numbers, a last cache of 512 KiB with 16 ways: 65,536 numbers. The misses of a run
-are a tenth of the difference between eleven runs and one, as in ``fmm_cachegrind``; the counted
-lines are the words over 8. First two products, each with the best tile that leaves room for what
-streams by, one after the other and fused, in either order; then one product with tiles of its
-result that fill from 16 to 88 % of the cache.
+are a tenth of the difference between eleven runs and one, as in ``fmm_cachegrind``. The counted
+lines are the words over 8. First come two products, each with the best tile that leaves room for
+the streamed data, one after the other and fused, in either order; then one product with tiles of
+its result that fill from 16 to 88 % of the cache.
 
-The words count what is written back, which the simulation does not: a line that is read, added to
-and written back is missed once. Only fused products read parts of their result again; they have to
-fetch the counted lines less these, and a line that is lost between its read and its write is missed
-twice.
+The words include write-backs, which the simulation does not count: a line that is read, added to
+and written back is missed once. Only fused products read parts of their result again. They have to
+fetch the counted lines without these parts, and a line that is evicted between its read and its
+write is missed twice.
 
 Run from the root of the repository, with valgrind installed (minutes):
 
     .venv/bin/python benchmarks/products_cachegrind.py
 
-Exits 0 when one product misses within 1 % of what is counted, with tiles of at most 66 % of the
-cache, and the fused pairs at most 6 % more than is counted, no less than must be fetched (to 1 %),
-and at least 15 % less than the unfused pair; 1 otherwise; 2 where valgrind is missing.
+Exits 0 if one product misses within 1 % of the count with tiles of at most 66 % of the cache, and
+the fused pairs miss at most 6 % more than the count, no less than must be fetched (to 1 %), and at
+least 15 % less than the unfused pair; 1 otherwise; 2 if valgrind is missing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CLOSE = 0.67
 
 
 def child(params: dict[str, Any], runs: int) -> None:
-    """Prepare, and run the compiled loops: what Python does between two runs misses, too."""
+    """Prepare, and run the compiled loops, because Python between two runs would miss, too."""
     from numba import njit
 
     from kernels.host.memory import paged_array
@@ -104,7 +104,7 @@ def child(params: dict[str, Any], runs: int) -> None:
 
 
 def missed_lines(params: dict[str, Any], folder: str) -> float:
-    """Lines that a run misses in the last cache."""
+    """Return the lines that a run misses in the last cache."""
     arguments = [json.dumps(params), str(LAST_KIB)]
     run([*arguments, str(FEW)], [], folder, __file__)  # compiles
     misses = missed(arguments, LAST_KIB, folder, __file__)
@@ -112,14 +112,14 @@ def missed_lines(params: dict[str, Any], folder: str) -> float:
 
 
 def counted_lines(params: dict[str, Any]) -> float:
-    """The words that a run moves, in lines."""
+    """Return the words that a run moves, in lines."""
     from kernels.products.chain_kernel import ChainParams, chain_metrics
 
     return chain_metrics(ChainParams.model_validate(params))["words"] / 8
 
 
 def fetched_lines(params: dict[str, Any]) -> float:
-    """The counted lines without those of the result that are written back and fetched again."""
+    """Return the counted lines less those of the result that are written back and fetched again."""
     from kernels.products.chain_kernel import ChainParams
     from kernels.products.chain_plan import LEFT, RIGHT
 
@@ -161,7 +161,7 @@ def main() -> int:
 
 
 def shown(misses: float, params: dict[str, Any]) -> str:
-    """The misses, beside both counts their ratio to it."""
+    """Return the misses, both counts, and the ratios of the misses to them, as text."""
     counts = (counted_lines(params), fetched_lines(params))
     return f"{misses:9.0f}  " + "  ".join(f"{n:9.0f} {misses / n:6.3f}" for n in counts)
 

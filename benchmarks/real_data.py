@@ -1,4 +1,4 @@
-"""The model on measurements of real machines, by leave-one-setting-out, beside known errors.
+"""The model on measurements of real machines, by leave-one-setting-out, compared with known errors.
 
     .venv/bin/python benchmarks/real_data.py --data DIR [--time measured|predicted|both]
                                              [--only NAME] [--phones 10]
@@ -6,13 +6,13 @@
 ``DIR`` is a folder of data sets, none of which is part of this project: ``ulisboa_gtxtitanx_micro``
 (Guerreiro et al.), ``nvdvfs_gtx980_low`` (Wang and Chu), ``odroid_xu3_armpm`` (Nikov),
 ``freqbench_phone_socs`` (freqbench), ``NV-DVFS-Benchmark`` and ``GPU-DVFS-Job-Schedule`` (clones of
-github.com/blackjack2015/NV-DVFS-Benchmark and github.com/HKBU-HPML/GPU-DVFS-Job-Schedule). A data
-set that is not there is left out. No choice in the model was made by the last two.
+github.com/blackjack2015/NV-DVFS-Benchmark and github.com/HKBU-HPML/GPU-DVFS-Job-Schedule). Missing
+data sets are left out. No choice in the model was made by the last two.
 
-Of each is printed: the mean error of energy out of fold; what the picks, race to halt and a random
-setting lose above the best measured setting; what race to halt loses more than the picks, with its
-95 % interval and verdict; and the form that most folds chose. The bars are the error, and what
-picks lose, that the model is to stay at or below.
+For each data set the program prints the mean error of energy out of fold; the losses of the picks,
+race to halt and a random setting, relative to the best measured setting; the loss of race to halt
+less that of the picks, with its 95 % interval and verdict; and the form that most folds chose. The
+bars are the largest error and loss of the picks that the model should have.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LONGEST_GAP = 3.0
 def make_observations(
     site, kernel, core_mhz, mem_mhz, *, time_s, energy_j, counts=None, core_v=None
 ):
-    """Observations of arrays; ``core_v``: measured voltages, None where not known."""
+    """Return observations from arrays; ``core_v``: measured voltages, None if not known."""
     from analysis.measurements.observations import (
         MEMORY_CLASSES,
         Observations,
@@ -78,7 +78,7 @@ def make_observations(
 
 
 def titan_x(folder: Path, with_voltage: bool):
-    """GTX Titan X micro benchmarks, with the voltage table of the example map or without."""
+    """Return GTX Titan X microbenchmarks, with the voltage table of the example map or without."""
     from dataclasses import replace
 
     from analysis_speed import titan_x as imported
@@ -92,7 +92,8 @@ def titan_x(folder: Path, with_voltage: bool):
 
 
 def gtx_980(folder: Path, with_counts: bool):
-    """GTX 980 at the lower clocks; counts: the median over settings of nvprof's counters."""
+    """Return GTX 980 data at the lower clocks; counts: nvprof's counters, the median over
+    settings."""
     table = pd.read_csv(folder / "nvdvfs_gtx980_low" / "gtx980-low-Performance-Power.csv")
     kernel = table["appName"] + " " + table["argNo"].astype(str) + " " + table["kernel"].astype(str)
     time_s = table["time/ms"] * 1e-3
@@ -124,7 +125,8 @@ def gtx_980(folder: Path, with_counts: bool):
 
 
 def by_dcgm(folder: Path, gpu: str, programs: str):
-    """``v100`` or ``rtx8000`` at one memory clock; ``programs``: ``real`` or ``microbenchmark``."""
+    """Return ``v100`` or ``rtx8000`` data at one memory clock; ``programs``: ``real`` or
+    ``microbenchmark``."""
     table = pd.read_csv(folder / "NV-DVFS-Benchmark" / "data" / f"{gpu}-dvfs-{programs}.csv")
     return make_observations(
         f"{gpu}-{programs}",
@@ -137,7 +139,7 @@ def by_dcgm(folder: Path, gpu: str, programs: str):
 
 
 def for_schedules(folder: Path, gpu: str):
-    """``gtx1080ti`` or ``gtx2070s`` at five core and four memory clocks."""
+    """Return ``gtx1080ti`` or ``gtx2070s`` data at five core and four memory clocks."""
     name = f"{gpu}-dvfs-real-Performance-Power.csv"
     table = pd.read_csv(folder / "GPU-DVFS-Job-Schedule" / "csvs" / name)
     time_s = table["time/ms"] * 1e-3
@@ -152,7 +154,8 @@ def for_schedules(folder: Path, gpu: str):
 
 
 def odroid(folder: Path, suite: str, with_counts: bool):
-    """Cortex-A15 runs: samples of power times their time; measured voltage; PMU events counted."""
+    """Return Cortex-A15 runs: samples of power times their time, measured voltage, counted PMU
+    events."""
     path = folder / "odroid_xu3_armpm" / "concatenated" / f"{suite}_big.data"
     lines = path.read_text().splitlines()
     header = [line for line in lines if line.startswith("#")][-1].lstrip("#").split("\t")
@@ -196,9 +199,9 @@ def odroid(folder: Path, suite: str, with_counts: bool):
 
 
 def phones(folder: Path, files: int) -> Iterator:
-    """One CoreMark a cluster of each phone; rows whose energy is not positive are left out.
+    """Yield one CoreMark per cluster of each phone, without rows whose energy is not positive.
 
-    ``files``: how many, spread over all by name.
+    ``files``: the number of phones, spread over all by name.
     """
     paths = sorted((folder / "freqbench_phone_socs").glob("*_main.csv"))
     chosen = np.unique(np.linspace(0, len(paths) - 1, min(files, len(paths))).round().astype(int))
@@ -221,12 +224,12 @@ def phones(folder: Path, files: int) -> Iterator:
 
 
 def clusters(folder: Path) -> list:
-    """The clusters of cores of 40 phones that have ten clocks or more."""
+    """Return the clusters of cores of 40 phones that have ten clocks or more."""
     return [data for data in phones(folder, 40) if len(np.unique(data.setting)) >= 10]
 
 
 def gpus(folder: Path) -> dict[str, Callable[[], list]]:
-    """Name of a data set -> what reads it: here one site each."""
+    """Return the name of a data set -> the function that loads it, here with one site each."""
     return {
         "GTX 980": lambda: [gtx_980(folder, False)],
         "GTX 980, counts": lambda: [gtx_980(folder, True)],
@@ -242,7 +245,7 @@ def gpus(folder: Path) -> dict[str, Callable[[], list]]:
 
 
 def cpus(folder: Path) -> dict[str, Callable[[], list]]:
-    """The same of boards with a CPU of one cluster that was swept."""
+    """Return the same for boards with one swept CPU cluster."""
     return {
         "XU3 cBench": lambda: [odroid(folder, "cBench", False)],
         "XU3 cBench, counts": lambda: [odroid(folder, "cBench", True)],
@@ -252,10 +255,10 @@ def cpus(folder: Path) -> dict[str, Callable[[], list]]:
 
 
 def read_sets(sets: dict[str, Callable[[], list]], only: str = "") -> Iterator[tuple[str, list]]:
-    """The data sets whose name contains ``only``: the name, and the sites.
+    """Yield the name and sites of each data set whose name contains ``only``.
 
     Raises:
-        SystemExit: no name does.
+        SystemExit: no name contains it.
     """
     chosen = {name: load_sites for name, load_sites in sets.items() if only.lower() in name.lower()}
     if not chosen:
@@ -270,7 +273,7 @@ def read_sets(sets: dict[str, Callable[[], list]], only: str = "") -> Iterator[t
 
 
 def judge(sites: list, time_of: str):
-    """(error %, cases, forms chosen, sites left out) of all sites together."""
+    """Return (error %, cases, forms chosen, sites left out) of all sites together."""
     from analysis.choice.crossval import cross_validate
     from analysis.measurements.observations import FitError
 
@@ -289,7 +292,7 @@ def judge(sites: list, time_of: str):
 
 
 def show(name: str, sites: list, time_of: str, bar: str) -> None:
-    """One line of the table: many sites have the median of their errors."""
+    """Print one line of the table; for many sites, with the median of their errors."""
     from analysis.choice.losses import contest, losses_by_chooser
 
     start = time.monotonic()

@@ -2,10 +2,10 @@
 
     .venv/bin/python benchmarks/real_traces.py [--windows 1000] [--seed 0]
 
-Random windows of 0.5 to 6 s of the traces in tests/data/gpu_power_traces, as in
-tests/campaign/test_real_traces.py. For each board and load, the table has: the number of windows,
-the share of windows within two stated standard uncertainties, the mean error, the root mean square
-of the error (spread) and that of the stated standard uncertainty, in % of the energy.
+Random windows of 0.5 to 6 s of the traces in tests/data/gpu_power_traces are compared, as in
+tests/campaign/test_real_traces.py. For each board and load, the table has the number of windows,
+the share of windows within two stated standard uncertainties, the mean error, and the root mean
+squares of the error (spread) and of the stated standard uncertainty, in % of the energy.
 """
 
 from __future__ import annotations

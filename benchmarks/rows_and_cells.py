@@ -1,10 +1,10 @@
-"""What fit, predict, crossval and report cost with many repeats of a cell, beside one of each.
+"""The cost of fit, predict, crossval and report with many repeats of each cell, relative to one.
 
     .venv/bin/python benchmarks/rows_and_cells.py [--kernels 200] [--settings 20] [--repeats 50]
         [--rounds 3]
 
 A simulated sweep of kernels at settings is imported twice: with one repeat of each cell, and with
-many. Each verb runs as a process of its own on both stores in turn. Printed are medians of the
+many. Each verb runs as a separate process on both stores in turn. The table has medians of the
 processor time, their ratio, the largest memory, and the size of the report.
 """
 
@@ -27,7 +27,7 @@ VERBS = ("fit", "predict", "crossval", "report")
 
 
 def cost(verb: str, *arguments: str) -> tuple[float, float]:
-    """Processor time (s) and largest memory (MB) of ``campaign VERB``."""
+    """Return the processor time (s) and largest memory (MB) of ``campaign VERB``."""
     command = [sys.executable, "-m", "campaign", verb, *arguments]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
@@ -37,7 +37,7 @@ def cost(verb: str, *arguments: str) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Print a table, a row a verb."""
+    """Print a table with a row for each verb."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kernels", type=int, default=200)
     parser.add_argument("--settings", type=int, default=20)

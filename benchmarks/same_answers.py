@@ -1,12 +1,12 @@
-"""Whether two builds give the same answers: every verb's ``--json``, number by number.
+"""Do two builds give the same answers? Compares every verb's ``--json``, number by number.
 
     .venv/bin/python benchmarks/same_answers.py --before TREE [--after TREE] [--store STORE ...]
 
-``TREE`` is a checkout; both run in this environment. Stores are made by the build before: the demo,
+``TREE`` is a checkout; both run in this environment. The build before makes the stores: the demo,
 and three public tables that are part of the tests. ``--store`` adds others, such as one that a
-campaign on a real Slurm wrote. Each build asks its copies of them. Times, paths of the copies, and
-what a build says of itself are left out; what differs is printed with its place, and the exit
-code is 1.
+campaign on a real Slurm wrote. Each build reads its copies of them. Times, paths of the copies, and
+versions of the builds are left out. Differences are printed with their place, and the exit code is
+then 1.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ ALONE = [
 
 
 def ask(tree: Path, words: list[str], folder: Path) -> tuple[int, str, str]:
-    """Exit code, output and messages of ``campaign`` of a checkout."""
+    """Return exit code, output and messages of ``campaign`` of a checkout."""
     environment = os.environ | {"PYTHONPATH": str(tree), "OPENBLAS_NUM_THREADS": "1"}
     process = subprocess.run(
         [sys.executable, "-m", "campaign", *words],
@@ -77,7 +77,7 @@ def ask(tree: Path, words: list[str], folder: Path) -> tuple[int, str, str]:
 
 
 def differences(before: Any, after: Any, place: str = "") -> list[str]:
-    """Where two JSON values differ; numbers must be equal to the last digit."""
+    """Return where two JSON values differ; numbers must be equal to the last digit."""
     if isinstance(before, dict) and isinstance(after, dict):
         texts = []
         for key in [*before, *(key for key in after if key not in before)]:
@@ -98,7 +98,7 @@ def differences(before: Any, after: Any, place: str = "") -> list[str]:
 
 
 def parsed(text: str) -> Any:
-    """JSON where it is that, else the text."""
+    """Return the parsed JSON, or the text if it is not JSON."""
     try:
         return json.loads(text)
     except ValueError:

@@ -3,9 +3,9 @@
     .venv/bin/python benchmarks/sampler.py [--rounds 9] [--seconds 2]
 
 A powercap meter reads a file that another process writes. Rounds with and without the sampler are
-interleaved, and medians are printed. The lower bound is a thread that wakes up 1,000 times a second
-and does nothing else, during the same kernel: no sampler that sleeps between readings can cost
-less. The kernel ends with its last thread, so time that one core loses counts fully.
+interleaved, and medians are printed. The lower bound is a thread that only wakes up 1,000 times a
+second during the same kernel: no sampler that sleeps between readings can cost less. The kernel
+ends with its last thread, so time that one core loses counts fully.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HZ = 1000.0
 
 @njit(nogil=True)
 def work(passes):  # type: ignore[no-untyped-def]
-    """Arithmetic without memory access."""
+    """Compute without memory access."""
     total = 0.0
     for i in range(passes):
         total = total * 0.999999 + i
@@ -44,7 +44,7 @@ def work(passes):  # type: ignore[no-untyped-def]
 
 
 def run_kernel(passes: int) -> float:
-    """Seconds of the same work on every core."""
+    """Return the seconds of the same work on every core."""
     threads = [
         threading.Thread(target=work, args=(passes,)) for _ in range(len(os.sched_getaffinity(0)))
     ]

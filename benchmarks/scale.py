@@ -1,14 +1,13 @@
-"""What a campaign costs as it grows: plan, run, status, fit and report of 2,000, 20,000 and
-200,000 points with traces of 1,000 samples, on the simulated Jetson TK1 (simulated times and
-energies; real files, processes and sockets) and two local workers.
+"""The cost of a growing campaign: plan, run, status, fit and report of 2,000 to 200,000 points.
 
     .venv/bin/python benchmarks/scale.py [--points 2000 20000 200000] [--folder F] [--plan-million]
 
-Every verb is a process of its own, timed from its start to its end. Points are 20 kernels at 100
-settings, repeated. Also: the driver's memory, files, opening the store, and the energy of all
-traces recomputed with Dask beside what reading takes: the files' bytes as they are, packed; these
-unpacked by numcodecs in as many threads, with neither Zarr nor Dask nor this program's reader, into
-memory that is there; and the samples through the Dataset.
+Points have traces of 1,000 samples on the simulated Jetson TK1 (simulated times and energies; real
+files, processes and sockets), with two local workers. Every verb is a separate process, timed from
+start to end. Points are 20 kernels at 100 settings, repeated. Also: the driver's memory, files,
+opening the store, and the energy of all traces recomputed with Dask. That is compared with reading
+the files' packed bytes; with unpacking them by numcodecs in as many threads into existing memory,
+without Zarr, Dask or this program's reader; and with reading the samples through the Dataset.
 """
 
 from __future__ import annotations
@@ -136,8 +135,8 @@ print(json.dumps({name: float(np.median(some)) for name, some in rounds.items()}
 
 
 def timed(argv: Sequence[str]) -> tuple[float, float, str]:
-    """Seconds of a process; the peak of resident memory in MB, its own or, if that is higher, of a
-    process that it started; and its output."""
+    """Return a process's seconds, its output, and the peak of resident memory in MB, of the process
+    or of a child if that is higher."""
     with tempfile.TemporaryFile("w+") as out:
         began = time.monotonic()
         process = subprocess.Popen(argv, stdout=out, cwd=ROOT, stderr=subprocess.DEVNULL)
@@ -152,12 +151,12 @@ def timed(argv: Sequence[str]) -> tuple[float, float, str]:
 
 
 def campaign(*words: str) -> list[str]:
-    """The command line of a verb."""
+    """Return the command line of a verb."""
     return [sys.executable, "-m", "campaign", *words]
 
 
 def measure(folder: Path, points: int) -> dict[str, float]:
-    """All figures of one size."""
+    """Return all figures of one size."""
     path = folder / f"scale-{points}.toml"
     path.write_text(CAMPAIGN.format(repeats=points // A_REPEAT))
     store = folder / f"scale-{points}.store"

@@ -5,7 +5,7 @@
 
 CACHE: a cache file of Kernel Tuner with all variants of a kernel and their times, such as those of
 convolution_milo in github.com/AutoTuningAssociation/benchmark_hub (MIT licence). Each is imported
-into a store of its own, and ``campaign tune --replay`` plays the strategies on it. The objective is
+into a separate store, and ``campaign tune --replay`` plays the strategies on it. The objective is
 the time. Prints how much longer than the fastest of all variants the fastest one found takes, in %,
 a mean over the trials, after 25, 50, 100 and 200 measurements.
 """
@@ -24,7 +24,7 @@ MAP = ROOT / "examples" / "kernel-tuner.map.toml"
 
 
 def campaign(*words: str) -> str:
-    """What the command line prints."""
+    """Return the output of the command line."""
     process = subprocess.run(
         [sys.executable, "-m", "campaign", *words],
         cwd=ROOT,
@@ -38,7 +38,7 @@ def campaign(*words: str) -> str:
 
 
 def main() -> None:
-    """Import each cache, and play the strategies on it."""
+    """Import each cache and play the strategies on it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("caches", nargs="+", type=Path, metavar="CACHE")
     parser.add_argument("--trials", type=int, default=100)

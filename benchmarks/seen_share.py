@@ -1,9 +1,9 @@
 """What share of the time a meter sees, from its readings of a load that goes on and off.
 
-A meter that looks at a part of each of its periods misreads a load whose period is near a multiple
-or a fraction of its own, each time by as much as the two happen to be apart: the same load, begun
-at other phases, seems to have other energies. How much these differ gives the share. What is
-compared is a load with itself, so no second meter is needed, and a wrong calibration does no harm.
+A meter that sees a part of each of its periods misreads a load whose period is near a multiple or a
+fraction of its period. The error depends on the phase between the two: the same load, begun at
+other phases, seems to have other energies. The spread of these gives the share. The load is
+compared with itself, so no second meter is needed, and a wrong calibration does no harm.
 
 Yang, Adamek & Armour (arXiv 2312.02741) found in this way that the power of an A100 is a mean over
 25 of every 100 ms.
@@ -20,20 +20,20 @@ SHARES = np.array([0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9
 """The shares that are compared."""
 PHASES = 64
 SLOW_S = 0.3
-"""The levels of the load are read off waves with at least this period."""
+"""Waves with at least this period show the levels of the load."""
 LEAST_SWING = 0.2
-"""A load whose levels differ by less, of its mean power, shows nothing."""
+"""A load whose levels differ by less, relative to its mean power, shows nothing."""
 EXPLAINED = 0.35
-"""The best share must explain what is seen but for this part of the swing."""
+"""The largest residual of the best share, as a part of half the swing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wave:
     """One run of a load that is busy for ``busy_s`` of every ``period_s``.
 
-    ``begin_s``, ``end_s``: whole periods of it. ``counter_s``, ``counter_j``: when an energy
-    counter was read, and its values; ``power_s``, ``power_w``: the same of a power. Values repeat
-    until the meter has a new one.
+    ``begin_s``, ``end_s``: bounds of its whole periods. ``counter_s``, ``counter_j``: when an
+    energy counter was read, and its values; ``power_s``, ``power_w``: the same of a power. Values
+    repeat until the meter has a new one.
     """
 
     period_s: float
@@ -48,9 +48,9 @@ class Wave:
 
 @dataclass(frozen=True, kw_only=True)
 class PeriodRow:
-    """The waves of one period. ``ratio``: of each, the counter's energy over the integral of the
-    power; ``counter_spread``, ``power_spread``: the standard deviation of both energies over the
-    waves, of their mean."""
+    """The waves of one period. ``ratio``: the counter's energy over the integral of the power, by
+    wave; ``counter_spread``, ``power_spread``: the standard deviation of each energy over the
+    waves, relative to its mean."""
 
     period_s: float
     ratio: list[float]
@@ -62,7 +62,7 @@ class PeriodRow:
 class Verdict:
     """``rows`` by period; ``update_s``: the median time between two new values of the power;
     ``swing``: (high - low) / mean of the load's power; ``counter_seen``, ``power_seen``: the share
-    of the time that each sees, None where the waves do not show it; ``text``: the conclusion."""
+    of the time that each sees, None if the waves do not show it; ``text``: the conclusion."""
 
     rows: list[PeriodRow]
     update_s: float
@@ -73,19 +73,20 @@ class Verdict:
 
 
 def new_values(time_s: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The readings at which a value is new."""
+    """Return the readings at which the value is new."""
     new = np.append(True, value[1:] != value[:-1])
     return time_s[new], value[new]
 
 
 def counter_energy_j(wave: Wave) -> float:
-    """The counter's energy over the whole periods, interpolated between its new values."""
+    """Return the counter's energy over the whole periods, interpolated between its new values."""
     edges_j = np.interp([wave.begin_s, wave.end_s], *new_values(wave.counter_s, wave.counter_j))
     return float(edges_j[1] - edges_j[0])
 
 
 def power_energy_j(wave: Wave) -> float:
-    """The integral of the power over the whole periods: each new value holds until the next."""
+    """Return the integral of the power over the whole periods: each new value holds until the
+    next."""
     time_s, power_w = new_values(wave.power_s, wave.power_w)
     edges = np.clip(np.append(time_s, max(wave.end_s, time_s[-1])), wave.begin_s, wave.end_s)
     edges[0] = wave.begin_s
@@ -95,9 +96,9 @@ def power_energy_j(wave: Wave) -> float:
 def predicted_spread(
     period_s: float, duty: float, seen: float, update_s: float, length_s: float
 ) -> float:
-    """The standard deviation, over all phases, of the busy share of what a meter sees.
+    """Return the standard deviation, over all phases, of the busy share that a meter sees.
 
-    It looks at the first ``seen * update_s`` of every ``update_s``.
+    It sees the first ``seen * update_s`` of every ``update_s``.
     """
     first = np.arange(PHASES)[:, None] / PHASES * update_s
     looks = first + np.arange(max(round(length_s / update_s), 1)) * update_s
@@ -112,8 +113,8 @@ def predicted_spread(
 
 
 def judge(waves: Sequence[Wave]) -> Verdict:
-    """What the counter and the power see. The waves: several of each period, each begun at a phase
-    of its own; some with a period of SLOW_S or more."""
+    """Return what the counter and the power see, from several waves of each period, each begun at a
+    different phase; some periods must be SLOW_S or more."""
     by_period: dict[float, list[Wave]] = {}
     for wave in waves:
         by_period.setdefault(wave.period_s, []).append(wave)
@@ -164,7 +165,8 @@ def judge(waves: Sequence[Wave]) -> Verdict:
 
 
 def _swing(slow: Sequence[Wave]) -> float:
-    """(high - low) / mean of the load, by the power's readings of slow waves; 0 without any."""
+    """Return (high - low) / mean of the load, by the power's readings of slow waves; 0 without
+    any."""
     if not slow:
         return 0.0
     levels = [np.percentile(new_values(w.power_s, w.power_w)[1], [10, 90]) for w in slow]
@@ -174,8 +176,8 @@ def _swing(slow: Sequence[Wave]) -> float:
 
 
 def _nearest(predicted: np.ndarray, measured: np.ndarray, swing: float) -> float | None:
-    """The share whose spreads (shares, periods) are nearest; None where the load swings too little,
-    or no share explains what is seen."""
+    """Return the share whose spreads (shares, periods) are nearest; None if the load swings too
+    little, or no share explains the readings."""
     off = np.sqrt(np.mean((predicted - measured) ** 2, axis=1))
     best = int(np.argmin(off))
     if swing < LEAST_SWING or off[best] > EXPLAINED * swing / 2.0:

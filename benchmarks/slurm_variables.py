@@ -1,10 +1,10 @@
-"""Sets the user's variables of Slurm one at a time, and measures a small campaign with each.
+"""Set the user's variables of Slurm one at a time, and measure a small campaign with each.
 
     .venv/bin/python benchmarks/slurm_variables.py
 
 Starts a real Slurm on this machine (root), with the variables of tests/campaign/test_run_slurm.py.
-Prints a line for each variable: the exit code, and where the points were measured. Exit code 1
-where a campaign was not measured as planned.
+Prints a line for each variable: the exit code, and where the points were measured. Exits with 1
+if a campaign was not measured as planned.
 """
 
 from __future__ import annotations

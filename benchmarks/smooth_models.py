@@ -1,7 +1,8 @@
-"""Log energies by models that know no physics, from those of some settings or cells.
+"""Log energies from models without physics, predicted from some settings or cells.
 
-What the benchmarks of few measurements compare with: a quadratic of both log clocks and a Gaussian
-process over them, which kernels share, and each kernel's deviations. K kernels at S settings.
+The benchmarks of few measurements compare picks with two models of both log clocks: a quadratic and
+a Gaussian process. Each has a part that kernels share, and deviations of each kernel. K kernels at
+S settings.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ REACHES, NOISES = (0.3, 0.6, 1.2, 2.4), (1e-4, 1e-3, 1e-2, 0.1, 1.0)
 
 
 def places(mhz):
-    """Log clocks, 0 to 1 over the range of the settings: (S, 1 or 2)."""
+    """Return log clocks, 0 to 1 over the range of the settings: (S, 1 or 2)."""
     logs = np.log(mhz[:, np.isfinite(mhz).all(axis=0)])
     span = np.ptp(logs, axis=0)
     return ((logs - logs.min(axis=0)) / np.where(span > 0, span, 1.0))[:, span > 0]
 
 
 def quadratic_columns(place):
-    """The columns of a quadratic, (S, 3 or 6)."""
+    """Return the columns of a quadratic, (S, 3 or 6)."""
     columns = [np.ones(len(place)), *place.T]
     columns += [place[:, i] * place[:, j] for i in range(place.shape[1]) for j in range(i + 1)]
     return np.column_stack(columns)
 
 
 def by_quadratic(place, log_j, measured):
-    """Log energies (K, S) predicted from those at the few settings."""
+    """Return log energies (K, S), predicted by a quadratic from the measured settings."""
     x = quadratic_columns(place)
 
     def predicted(training, shrink):
@@ -58,7 +59,7 @@ def by_quadratic(place, log_j, measured):
 
 
 def by_process(place, log_j, measured):
-    """The same, by Gaussian processes: the mean over kernels, and each kernel's deviation."""
+    """Return the same by Gaussian processes: the mean over kernels, and each kernel's deviation."""
     y = log_j[:, measured]
     level = y.mean(axis=1, keepdims=True)
     mean = (y - level).mean(axis=0)
@@ -81,10 +82,11 @@ def by_process(place, log_j, measured):
 
 
 def joint(log_j, cells, shared_parts, kernel_parts, noises):
-    """Log energies (K, S) from some cells, bool (K, S), by a Gaussian process.
+    """Return log energies (K, S) from some cells, bool (K, S), by a Gaussian process.
 
-    Its covariance is (S, S) ``of_all`` kernels, and as much ``own``, each of some, the likeliest
-    taken; with one of ``noises``. Kernels have levels of their own.
+    Its covariance is one of ``shared_parts``, (S, S), for all kernels, plus the matching one of
+    ``kernel_parts`` within a kernel, plus one of ``noises``: the likeliest ones. Each kernel has
+    its level.
     """
     kernel, setting = np.nonzero(cells)
     is_same_kernel = kernel[:, None] == kernel
@@ -111,7 +113,7 @@ def joint(log_j, cells, shared_parts, kernel_parts, noises):
 
 
 def joint_process(place, log_j, cells):
-    """By a smooth process."""
+    """Predict by a smooth process."""
     square = ((place[:, None] - place) ** 2).sum(axis=2)
     correlations = [np.exp(-square / (2 * reach**2)) for reach in REACHES for _ in SHARES]
     return joint(
@@ -124,7 +126,7 @@ def joint_process(place, log_j, cells):
 
 
 def joint_quadratic(place, log_j, cells):
-    """By a quadratic, with deviations of each kernel from its coefficients."""
+    """Predict by a quadratic, with deviations of each kernel from its coefficients."""
     x = quadratic_columns(place)[:, 1:]
     shared_parts = [10.0 * x @ x.T] * len(SHARES)
     return joint(log_j, cells, shared_parts, [share * x @ x.T for share in SHARES], NOISES)

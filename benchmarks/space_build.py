@@ -1,22 +1,22 @@
-"""How long listing the space of Anzt et al. 2015 takes (examples/k20x-dgemm.toml), beside others.
+"""The time to list the space of Anzt et al. 2015 (examples/k20x-dgemm.toml), compared with peers.
 
     .venv/bin/python benchmarks/space_build.py [--blk-k 64 1024] [--rounds 5] [--peers PYTHON]
         [--limit-s 300]
 
-The peers are python-constraint2 and Kernel Tuner. They are no part of the project's environment:
+The peers are python-constraint2 and Kernel Tuner. They are not part of the project's environment:
 
     python3 -m venv PEERS && PEERS/bin/pip install python-constraint2==2.9.0 kernel-tuner==1.5.0
 
 and then ``--peers PEERS/bin/python``. A peer that is not installed there is left out, with a line.
 
-Each is given the conditions as its users write them. Its domains are the whole ranges of each
-parameter, or ``narrowed`` by hand as far as one parameter at a time allows: 20 of 1,024 numbers of
-threads. Kernel Tuner has the narrowed ones, is run once, and for the first limit of blk_k only: it
-takes more than a minute with whole ranges. ``loops`` are nested loops in Python, with each test as
-early as it can stand, as somebody writes them for this space alone.
+Each gets the conditions as its users write them. Its domains are the full ranges of each parameter,
+or ``narrowed`` by hand as far as one parameter at a time allows: 20 of 1,024 numbers of threads.
+Kernel Tuner gets the narrowed ones, runs once, and only with the first limit of blk_k: with full
+ranges it takes more than a minute. ``loops`` are nested loops in Python written for this space
+alone, with each test as early as possible.
 
-Every run is a process of its own; its processor time is taken from before the declaration is read
-until all variants are in a list of tuples, without the start of Python and imports. The runs
+Every run is a separate process. Its processor time starts before the declaration is read and ends
+when all variants are in a list of tuples, without the start of Python and imports. The runs
 alternate, and all must find the same set.
 """
 
@@ -62,8 +62,8 @@ Rows = Iterable[tuple[int, ...]]
 
 
 def domains(blk_k: int, narrowed: bool = False) -> dict[str, list[int]]:
-    """The values that a parameter can have at most. ``narrowed``: without those that one has to
-    think about to leave out: tiles of more than 1,024, and threads that divide no block's."""
+    """Return the largest domain of each parameter. ``narrowed``: without values that take thought
+    to leave out: tiles of more than 1,024, and threads that divide no block's."""
     dims = list(range(16, THREADS + 1, 16))
     tiles = list(range(16, (THREADS if narrowed else REGISTERS // 32) + 1, 16))
     blocks = [m * n for m, n in product(dims, dims) if m * n <= THREADS]
@@ -75,7 +75,7 @@ def domains(blk_k: int, narrowed: bool = False) -> dict[str, list[int]]:
 
 
 def ours() -> Callable[[int], Rows]:
-    """This project's space, as the example declares it."""
+    """Build this project's space, as the example declares it."""
     sys.path.insert(0, str(ROOT))
     from kernels.space import read_space, variants
 
@@ -91,7 +91,7 @@ def ours() -> Callable[[int], Rows]:
 
 
 def constraint2(narrowed: bool = False) -> Callable[[int], Rows]:
-    """python-constraint2."""
+    """Build it by python-constraint2."""
     from constraint import Problem
 
     def rows(blk_k: int) -> Rows:
@@ -106,14 +106,14 @@ def constraint2(narrowed: bool = False) -> Callable[[int], Rows]:
 
 
 def kernel_tuner() -> Callable[[int], Rows]:
-    """Kernel Tuner."""
+    """Build it by Kernel Tuner."""
     from kernel_tuner.searchspace import Searchspace
 
     return lambda blk_k: Searchspace(domains(blk_k, True), list(CONDITIONS), THREADS).list
 
 
 def loops() -> Callable[[int], Rows]:
-    """Nested loops."""
+    """Build it by nested loops."""
     return _looped
 
 

@@ -42,7 +42,7 @@ CASES: tuple[tuple[Any, ...], ...] = (
 
 
 def params_of(values: list[str]) -> Any:
-    """A case as the kernel's parameters."""
+    """Return the kernel's parameters of a case."""
     from kernels.stencils.params import StencilParams
 
     params: dict[str, Any] = dict(zip(NAMES, values, strict=True))
@@ -65,7 +65,7 @@ def child(values: list[str], iterations: int) -> None:
 
 
 def compare(last_kib: int, folder: str) -> bool:
-    """Print the table; returns whether every ratio is as it should be."""
+    """Print the table and return whether every ratio is within bounds."""
     fine = True
     print(f"caches of {FIRST_KIB} and {last_kib} KiB; MB by the model / by the simulation")
     print("".join(f"{name:>10}" for name in NAMES) + "   tile KiB               from memory")

@@ -1,20 +1,20 @@
-"""Tiled stencils beside plain loops in C, and beside Devito.
+"""Tiled stencils compared with plain loops in C and with Devito.
 
     .venv/bin/python benchmarks/stencil_peers.py [--rounds 5] [--devito PYTHON]
 
-j2d in single precision, 4,096 x 4,096 points, 32 steps: untiled and in hexagonal tiles, against
-the plain loop in benchmarks/peers/stencil_loops.c, built by gcc -O3 -march=native. h3d, 256 points
-along each axis: tiled against untiled. sw, 8,192 letters each: tiled against the plain loop by rows
-in C. All on one thread, in CPU time, in turn; the ratios are medians over the rounds. The best
-tiles are chosen in a first round. At the end wall times of one thread and of two, which need two
-free cores.
+j2d in single precision, 4,096 x 4,096 points, 32 steps: untiled and in hexagonal tiles, compared
+with the plain loop in benchmarks/peers/stencil_loops.c, built by gcc -O3 -march=native. h3d, 256
+points along each axis: tiled compared with untiled. sw, 8,192 letters each: tiled compared with the
+plain loop by rows in C. All run on one thread, in CPU time, in turn; the ratios are medians over
+the rounds. A first round chooses the best tiles. At the end come wall times of one thread and of
+two, which need two free cores.
 
-Devito is no part of the project: ``python3 -m venv PEER && PEER/bin/pip install devito==4.8.23``,
+Devito is not part of the project: ``python3 -m venv PEER && PEER/bin/pip install devito==4.8.23``,
 and then ``--devito PEER/bin/python``.
 
-Exits 0 when untiled j2d is at least as fast as the plain loop, the best tiles 2.5 times as fast
-(and 3 times as Devito, where it is given), tiled h3d 1.3 times as untiled, and sw 3 times as the
-plain loop; else 1.
+Exits 0 if untiled j2d is at least as fast as the plain loop, the best tiles 2.5 times as fast
+(and 3 times as fast as Devito, if given), tiled h3d 1.3 times as fast as untiled, and sw 3 times as
+fast as the plain loop; else 1.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ print(time.process_time() - begin)
 
 
 def seconds(problem: dict[str, Any], tiling: str, tiles: dict[str, int]) -> Callable[[], float]:
-    """A function that runs one iteration and returns its CPU seconds."""
+    """Return a function that runs one iteration and returns its CPU seconds."""
     params = StencilParams(**problem, **({"tiling": tiling} | tiles if tiles else {}))
     assert stencil.prepare is not None
     prepared = stencil.prepare(params, Team())
@@ -87,12 +87,12 @@ def seconds(problem: dict[str, Any], tiling: str, tiles: dict[str, int]) -> Call
 
 
 def best_tiles(problem: dict[str, Any], tiling: str, tried: list[dict[str, int]]) -> dict[str, int]:
-    """The tiles with the least CPU time, of one run each after a first."""
+    """Return the tiles with the least CPU time, from one run each after a first."""
     return min(tried, key=lambda tiles: seconds(problem, tiling, tiles)())
 
 
 def built(folder: Path) -> Path:
-    """The plain loops in C."""
+    """Compile the plain loops in C; return the program."""
     program = folder / "loops"
     source = ROOT / "benchmarks" / "peers" / "stencil_loops.c"
     options = ["-O3", "-march=native", "-std=c99", "-D_POSIX_C_SOURCE=199309L"]
@@ -101,7 +101,7 @@ def built(folder: Path) -> Path:
 
 
 def printed_s(*command: str | Path) -> float:
-    """The median of the seconds that a program prints."""
+    """Return the median of the seconds that a program prints."""
     process = subprocess.run(
         command,
         check=True,
@@ -115,7 +115,7 @@ def printed_s(*command: str | Path) -> float:
 def compare(
     title: str, points: float, contenders: dict[str, Callable[[], float]], rounds: int
 ) -> dict[str, float]:
-    """Run in turn; prints and returns each one's speed, relative to the first."""
+    """Run the contenders in turn; print and return the speed of each, relative to the first."""
     rounds_s = [{name: run() for name, run in contenders.items()} for _ in range(rounds)]
     first = next(iter(contenders))
     ratios = {
@@ -131,7 +131,7 @@ def compare(
 
 
 def two_threads(problem: dict[str, Any], tiling: str, tiles: dict[str, int], rounds: int) -> float:
-    """How many times as fast two threads are as one, by wall time."""
+    """Return how many times as fast two threads are as one, by wall time."""
     assert stencil.prepare is not None
     runs = [
         stencil.prepare(StencilParams(**problem, tiling=tiling, **tiles, threads=threads), Team())
@@ -149,7 +149,7 @@ def two_threads(problem: dict[str, Any], tiling: str, tiles: dict[str, int], rou
 
 
 def main() -> None:
-    """Measure, print, and judge."""
+    """Measure, print, and exit with the verdict."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--devito", metavar="PYTHON")

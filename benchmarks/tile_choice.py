@@ -1,28 +1,27 @@
-"""What a choice of tiles by a model loses on this processor, and after how many measurements.
+"""The loss of choosing tiles by a model on this processor, and after how many measurements.
 
     .venv/bin/python benchmarks/tile_choice.py [--save FILE | --data FILE] [--draws 30]
         [--passes 2] [--only STENCIL] [--quick]
 
 j2d, h2d, g2d (32 steps) and h3d (16 steps) at three sizes each, single precision, one thread, in
-144 or 192 hexagonal tiles, all measured in CPU time (a quarter of an hour; ``--save`` keeps the
-times, ``--data`` reads them; ``--quick``: the smallest size of each; ``--passes``: more where other
-users of the machine disturb). Then, over random draws of 12 of a size's tiles to fit the constants
-on:
+144 or 192 hexagonal tiles, are all measured in CPU time (a quarter of an hour). ``--save`` stores
+the times, ``--data`` reads them; ``--quick``: the smallest size of each; ``--passes``: more on a
+machine with other users. Then the constants are fitted on random draws of 12 of a size's tiles:
 
-- first %: what the tile of the least predicted time is above the fastest of all;
-- near %: the same of the best of those within 10 % of the least predicted time, at most 20 of them
-  (tiles: how many), and of the best of as many drawn at random;
+- first %: the time of the tile with the least predicted time, above the fastest of all;
+- near %: the same for the best tile within 10 % of the least predicted time, of at most 20 (tiles:
+  how many), and for the best of as many random tiles;
 - error %: root mean square relative error of the prediction over the tiles within 20 % of the
   fastest;
-- passes differ %: root mean square relative difference between two passes over the same tiles, so
-  that what the machine adds can be told apart from what the model lacks.
+- passes differ %: root mean square relative difference between two passes over the same tiles,
+  which separates the machine's noise from the model's error.
 
-By the sum of counts and loops that the kernel states, as ``campaign tune`` uses it, and by the
-four terms of Prajapati 2019, appendix A, alone, printed and corrected. At the end, what the
-strategies of ``campaign tune`` have lost after a number of measurements, and how many they need to
-lose at most 5, 2 and 1 %.
+The models are the sum of counts and loops that the kernel states, as ``campaign tune`` uses it, and
+the four terms of Prajapati 2019, appendix A, alone, printed and corrected. At the end come the
+losses of the strategies of ``campaign tune`` after a number of measurements, and how many they need
+to lose at most 5, 2 and 1 %.
 
-Exits 0 when the first pick loses at most 10 % on average over the sizes, those near at most 3 % and
+Exits 0 if the first pick loses at most 10 % on average over the sizes, those near at most 3 % and
 less than random ones, and the error is at most 10 % for every size; else 1.
 """
 
@@ -74,7 +73,7 @@ Variants = list[dict[str, Any]]
 
 
 def variants(name: str, size: int) -> Variants:
-    """The tiles of a stencil at a size."""
+    """Return the tiles of a stencil at a size."""
     problem = {"stencil": name, "size_1": size, "size_2": size, "tiling": "hexagonal"}
     if name == "h3d":
         problem |= {"size_3": size, "steps": 16}
@@ -89,7 +88,8 @@ def variants(name: str, size: int) -> Variants:
 
 
 def measured_s(all_variants: Variants, passes: int) -> list[list[float]]:
-    """CPU times of each variant, in several passes in random order: (variants, passes * RUNS)."""
+    """Return CPU times of each variant, in several passes in random order: (variants, passes *
+    RUNS)."""
     times: list[list[float]] = [[] for _ in all_variants]
     for number in range(passes):
         order = random.Random(number).sample(range(len(all_variants)), len(all_variants))
@@ -105,7 +105,8 @@ def measured_s(all_variants: Variants, passes: int) -> list[list[float]]:
 
 
 def passes_differ_pct(times_s: np.ndarray) -> float:
-    """How far the first and the last pass over the same tiles differ (nan after one pass)."""
+    """Return how much the first and last pass over the same tiles differ, % (NaN after one
+    pass)."""
     if times_s.shape[1] < 2 * RUNS:
         return float("nan")
     first, last = (
@@ -115,7 +116,8 @@ def passes_differ_pct(times_s: np.ndarray) -> float:
 
 
 def thesis_terms(all_variants: Variants, form: str) -> dict[str, np.ndarray]:
-    """The terms of appendix A, each the predicted time with one constant 1 and all others 0."""
+    """Return the terms of appendix A, each the predicted time with one constant 1 and all others
+    0."""
     axes = [name for name in ("size_1", "size_2", "size_3") if name in all_variants[0]]
     names = [f"tile_{number + 1}" for number in range(len(axes))]
     sizes = np.array([[variant[name] for name in axes] for variant in all_variants], float)
@@ -142,7 +144,7 @@ def thesis_terms(all_variants: Variants, form: str) -> dict[str, np.ndarray]:
 
 
 def judged(terms: Mapping[str, np.ndarray], time_s: np.ndarray, draws: int) -> np.ndarray:
-    """Means over the draws, in %: first, near, how many are near, random, error."""
+    """Return means over the draws, in %: first, near, number of near ones, random, error."""
     close, least = time_s <= CLOSE * time_s.min(), time_s.min()
     rows_by_draw = []
     for seed in range(draws):
@@ -166,7 +168,7 @@ def judged(terms: Mapping[str, np.ndarray], time_s: np.ndarray, draws: int) -> n
 
 
 def played(all_variants: Variants, time_s: np.ndarray, draws: int) -> dict[str, np.ndarray]:
-    """Strategy -> what it has lost after each measurement, in %: (draws, BUDGET)."""
+    """Return strategy -> its loss after each measurement, in %: (draws, BUDGET)."""
     texts = [json.dumps(variant) for variant in all_variants]
     columns = {
         name: np.array([variant[name] for variant in all_variants])
@@ -196,7 +198,7 @@ def played(all_variants: Variants, time_s: np.ndarray, draws: int) -> dict[str, 
 
 
 def main() -> int:
-    """Measure or read, judge, print."""
+    """Measure or read the times, judge the models, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--save", type=Path)
     parser.add_argument("--data", type=Path)

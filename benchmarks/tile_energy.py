@@ -1,18 +1,18 @@
-"""Energies of tiles on a simulated machine: are its constants found again, and the best tiles?
+"""Energies of tiles on a simulated machine: are its constants and the best tiles found?
 
     .venv/bin/python benchmarks/tile_energy.py
 
 ``examples/tile-energies.toml``: a simulated machine with the energies of Prajapati 2019, Table B.2
 (microbenchmarks), here at all 16 settings. ``campaign run`` measures its 298 instances of sw, 265
-of j1d and 125 of j2d, once with noise and once without; then the site's energies are fitted, and
-every variant is predicted by a fit without it. What a picked tile loses is taken from the run
-without noise: with noise, the least of several hundred measured energies is the luckiest one. Takes
-ten minutes.
+of j1d and 125 of j2d, once with noise and once without. Then the site's energies are fitted, and
+every variant is predicted by a fit without it. The loss of a picked tile comes from the run without
+noise: with noise, the least of several hundred measured energies is the luckiest one. Takes ten
+minutes.
 
 All figures are of the simulated machine: none of the thesis's measurements is repeated here.
 
-Exits 0 when every class's true energy is in its 95 % interval, with noise the error of energies
-left out is at most 4 % (root mean square) and a picked tile loses at most 1 %, and without noise a
+Exits 0 if every class's true energy is in its 95 % interval, with noise the error of left-out
+energies is at most 4 % (root mean square) and a picked tile loses at most 1 %, and without noise a
 picked tile loses nothing; else 1.
 """
 
@@ -41,13 +41,13 @@ SITE = "tesla-k20c-simulated"
 
 
 def true_pj() -> dict[str, float]:
-    """Class -> pJ of a byte or an operation at 1 V, of those that have an energy."""
+    """Return class -> pJ of a byte or an operation at 1 V, for classes that have an energy."""
     site = tomllib.loads((EXAMPLES / f"{SITE}.toml").read_text(encoding="utf-8"))
     return {name: pj for name, pj in site["simulated"]["energy_pj_per_v2"].items() if pj}
 
 
 def measured(folder: Path, noise: str) -> Results:
-    """The store of a run of all instances on the simulated machine."""
+    """Return the store of a run of all instances on the simulated machine."""
     folder.mkdir()
     site = (EXAMPLES / f"{SITE}.toml").read_text(encoding="utf-8")
     (folder / f"{SITE}.toml").write_text(site.replace('"default"', f'"{noise}"'))
@@ -60,7 +60,7 @@ def measured(folder: Path, noise: str) -> Results:
 
 
 def losses_pct(crossval: VariantCrossValidation, true_j: np.ndarray) -> dict[str, np.ndarray]:
-    """Stencil -> what the tile picked at each setting takes more than the best, in %."""
+    """Return stencil -> the energy of the tile picked at each setting above the best, in %."""
     lost: dict[str, list[float]] = {}
     _, setting_of = distinct_settings(*(crossval.variants.clocks[name] for name in CLOCKS))
     for place, problem in enumerate(crossval.variants.problems):
@@ -75,7 +75,7 @@ def losses_pct(crossval: VariantCrossValidation, true_j: np.ndarray) -> dict[str
 
 
 def main() -> int:
-    """Run, fit, predict, print."""
+    """Run, fit and predict; print the tables."""
     passed = True
     with tempfile.TemporaryDirectory() as folder:
         stores = {noise: measured(Path(folder, noise), noise) for noise in ("default", "off")}

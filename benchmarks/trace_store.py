@@ -1,12 +1,13 @@
-"""How fast traces become durable: a journal's records, each acknowledged after fdatasync, beside
-``numpy.save`` of the same arrays with fsync and rename, one writer and two.
+"""The rate at which traces become durable: a journal's records compared with ``numpy.save``.
 
     .venv/bin/python benchmarks/trace_store.py [--rounds 7] [--folder F]
 
-Two shapes of a measurement: eight channels of 10,000 samples, and one of 1,000; times are int64
-and values float32, noisy as a real meter's. Both sides run in turn, in processes that are started
-before the clock is; the ratio is that of the medians, of bytes of samples a second. ``numpy.save``
-has the lighter part: one file takes all arrays of a measurement, and nothing is checked.
+The journal acknowledges each record after fdatasync; ``numpy.save`` writes the same arrays with
+fsync and rename. One writer and two. A measurement has one of two shapes: eight channels of 10,000
+samples, or one of 1,000; times are int64 and values float32, noisy as a real meter's. Both sides
+run in turn, in processes that start before the clock does; the ratio is that of the medians of
+bytes of samples per second. ``numpy.save`` has less to do: one file takes all arrays of a
+measurement, and nothing is checked.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ SHAPES = {"8 channels of 10,000": (8, 10_000, 150), "1 channel of 1,000": (1, 10
 
 
 def measurements(channels: int, samples: int, count: int) -> list[Measurement]:
-    """A few different ones, over and over."""
+    """Return ``count`` measurements, repeating a few distinct ones."""
     rng = np.random.default_rng(1)
     distinct = []
     for i in range(8):
@@ -58,7 +59,7 @@ def measurements(channels: int, samples: int, count: int) -> list[Measurement]:
 
 
 def save(folder: Path, records: Sequence[Measurement]) -> None:
-    """The yardstick: a file a measurement, durable before it has its name."""
+    """Write the baseline: one file per measurement, durable before it gets its name."""
     for i, measurement in enumerate(records):
         new = folder / f"{os.getpid()}-{i}.new"
         with new.open("wb") as file:
@@ -71,7 +72,7 @@ def save(folder: Path, records: Sequence[Measurement]) -> None:
 
 
 def journal(folder: Path, records: Sequence[Measurement]) -> None:
-    """Ours: a record a measurement, durable when append returns."""
+    """Write our journal: one record per measurement, durable when append returns."""
     with JournalWriter(folder) as writer:
         for measurement in records:
             writer.append(encode(measurement))
@@ -80,7 +81,7 @@ def journal(folder: Path, records: Sequence[Measurement]) -> None:
 def work(
     side: str, folder: Path, shape: str, ready: Barrier, seconds: multiprocessing.Queue
 ) -> None:  # type: ignore[type-arg]
-    """A writer's process: all is made, then everybody begins at once."""
+    """Run a writer's process: prepare the records, wait for all writers, then write."""
     records = measurements(*SHAPES[shape])
     do = {"journal": journal, "numpy.save": save}[side]
     do(folder, records[:5])
@@ -91,7 +92,7 @@ def work(
 
 
 def throughput_mb_s(side: str, shape: str, writers: int, folder: Path) -> float:
-    """Megabytes of samples that all writers together make durable in a second."""
+    """Return the MB of samples that all writers together make durable per second."""
     channels, samples, count = SHAPES[shape]
     round_folder = folder / "round"
     round_folder.mkdir()

@@ -1,11 +1,11 @@
-"""Clock controls that do nothing, and the machine at its own clock: what is taken as shown.
+"""Are clocks taken as proven when a control does nothing, or when the machine keeps its clock?
 
     .venv/bin/python benchmarks/unproven_clocks.py [--points 500] [--ratios]
 
 1. **A control that sets nothing** and reports nothing: points at clocks that the machine does not
    have, each measured as in a campaign (kernel idle, windows of 10 ms). None may be ok.
 2. **The same of a GPU**, where no loop is timed; and with a reader that shows the true clock.
-3. **The machine's own clock, asked for**: how many points are taken as shown, how many stay
+3. **The machine's present clock, requested**: how many points are taken as shown, how many stay
    unproven, and how many would fail, at a tolerance of 5 %. The last are false alarms.
 4. ``--ratios``: the comparison over settings, on the clocks that were timed in 1, and on rates that
    follow the clocks.
@@ -42,7 +42,8 @@ TOLERANCE_PCT = 5.0
 
 
 def measured_at(device: str, mhz: float, shows: float | None = None) -> Measurement:
-    """A point at a clock that nothing sets: of a CPU, or of a GPU, whose clock no loop can time."""
+    """Return a point at a clock that nothing sets, of a CPU, or of a GPU, whose clock no loop can
+    time."""
     site = pretending_site([mhz], None, TOLERANCE_PCT, device, reports_mhz=shows)
     return measured(site, Setting(mhz))
 
@@ -72,7 +73,7 @@ def main() -> None:
         f"load {os.getloadavg()[0]:.1f}"
     )
     rng = random.Random(1)
-    # Away from the clocks that the machine itself has, by more than the tolerance.
+    # Differ from the machine's clock by more than the tolerance.
     away = [
         rng.choice([rng.uniform(0.25, 0.87), rng.uniform(1.13, 2.0)]) * own_mhz
         for _ in range(arguments.points)
@@ -93,7 +94,8 @@ def main() -> None:
 
 
 def ratios(fake: list[Measurement], rng: random.Random) -> None:
-    """The comparison over settings, of rates as they were timed, and of rates that follow."""
+    """Print the comparison over settings, for rates as timed and for rates that follow the
+    clocks."""
     mhz = np.array([point.point.setting.core_mhz for point in fake])
     timed = np.array([point.core_mhz_timed for point in fake])
     timed = np.where(np.isfinite(timed), timed, statistics.median(timed_core_mhz()))

@@ -5,9 +5,9 @@
 Each history has users with several inputs each, whose energies differ by factors, gains that differ
 between users, noise between runs, a tenth of control jobs, and a promise of 10 % (8 to 12). It
 prints how often the 95 % interval holds the true saving, how often a kept promise is called not
-kept, and how often a broken one is seen, beside a plain t-test of the logarithms of all jobs; how
-often a policy of 20 entries that all save just what they promise is not kept; and the processor
-time of `verify` for 10,000 jobs of a table of sacct.
+kept, and how often a broken one is seen, compared with a plain t-test of the logarithms of all
+jobs; how often a policy of 20 entries that all save exactly their promise is called not kept; and
+the processor time of `verify` for 10,000 jobs of a table of sacct.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ START = datetime.datetime(2026, 11, 1)
 
 @dataclass(frozen=True)
 class Kind:
-    """Histories of a kind: the true saving in %, and the drift of all energies over the history, a
-    fraction."""
+    """One kind of history: the true saving in %, and the relative drift of all energies over the
+    history."""
 
     name: str
     saving_pct: float
@@ -51,7 +51,7 @@ ENTRIES, ENTRY_JOBS = 20, 150
 
 
 def the_policy(*names: str) -> Policy:
-    """Entries at 2000 MHz."""
+    """Return a policy with entries at 2000 MHz."""
     return Policy(
         site="simulated",
         device="cpu",
@@ -74,7 +74,8 @@ def the_policy(*names: str) -> Policy:
 
 
 def history(kind: Kind, jobs: int, rng: np.random.Generator, entry: str = "app") -> str:
-    """A table of sacct, of jobs of an entry. The mean of the users' gains is the kind's."""
+    """Return a table of sacct with jobs of an entry; the kind's saving is the mean of the users'
+    gains."""
     users = int(rng.integers(3, 20))
     inputs = int(rng.integers(1, 4))
     share = rng.lognormal(0.0, 0.7, users)
@@ -108,7 +109,7 @@ def _rows(
         arm = "control" if control[i] else "policy"
         clock = "Unknown" if control[i] else "2G"
         common = f"COMPLETED|{began.isoformat()}|{ended.isoformat()}|{max(time_s[i], 1)}"
-        where = f"1|n{i}"  # every job has a node of its own
+        where = f"1|n{i}"  # every job has a separate node
         comment = f"dvfs={entry}:2000/-:{arm}"
         name = f"app{which[i]}"
         yield f"{i}|u{user[i]}|{name}|{common}||Unknown|{where}|{comment}"
@@ -117,7 +118,7 @@ def _rows(
 
 
 def plain_t(table: str) -> tuple[float, float]:
-    """Low and high of the saving in % by a t-test of the logarithms of all jobs (Welch)."""
+    """Return low and high of the saving in %, by a t-test of the logarithms of all jobs (Welch)."""
     jobs = [job for job in read_jobs(table) if job.energy_j]
     policy_log_j = np.log([job.energy_j for job in jobs if job.arm == "policy"])
     control_log_j = np.log([job.energy_j for job in jobs if job.arm == "control"])
@@ -135,7 +136,7 @@ def plain_t(table: str) -> tuple[float, float]:
 
 
 def is_called_not_kept(rng: np.random.Generator) -> bool:
-    """Whether a policy whose entries all save just what they promise is called not kept."""
+    """Return whether a policy whose entries all save exactly their promise is called not kept."""
     names = [f"app{i}" for i in range(ENTRIES)]
     jobs = [job for name in names for job in read_jobs(history(JUST_KEPT, ENTRY_JOBS, rng, name))]
     verdicts = verify(the_policy(*names), jobs).verdicts

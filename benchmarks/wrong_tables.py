@@ -1,14 +1,13 @@
-"""Which wrong tables the checks see: each fault put into good tables, at several sizes and places.
+"""Which wrong tables the checks see: good tables get each fault, at several sizes and places.
 
     .venv/bin/python benchmarks/wrong_tables.py [--data DIR] [--all] [--json]
 
 The good tables: the simulated Jetson TK1 with its default noise; a simulated CPU with three
 repeats on two nodes; the extract of the GTX Titan X measurements in ``tests/data``. With ``--data``
-also the GTX 980, and the Odroid XU3, of ``benchmarks/real_data.py``.
+also the GTX 980 and the Odroid XU3 of ``benchmarks/real_data.py``.
 
-A fault is seen where a finding that the good table does not have names at least 80 % of the
-wrong rows. ``--all`` prints each trial. The findings of the good tables are printed first: those
-are what the checks say of good data.
+A fault is seen if a finding that the good table does not have names at least 80 % of the wrong
+rows. ``--all`` prints each trial. The findings of the good tables are printed first.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ NAMED = 0.8
 
 @dataclass(frozen=True)
 class Trial:
-    """A wrong table: where it is wrong, and in which rows (bool)."""
+    """A wrong table: the place of the fault, and a mask of the wrong rows (bool)."""
 
     place: str
     table: pd.DataFrame
@@ -45,7 +44,7 @@ class Trial:
 
 
 def simulated_board() -> pd.DataFrame:
-    """The simulated Jetson TK1: one repeat, counts, a table of voltages."""
+    """Return the simulated Jetson TK1: one repeat, counts, a table of voltages."""
     from tests.analysis.simulated_tk1 import simulated_dataset
 
     data = simulated_dataset("default")
@@ -53,7 +52,7 @@ def simulated_board() -> pd.DataFrame:
 
 
 def simulated_cpu() -> pd.DataFrame:
-    """A CPU at eight clocks, three repeats on each of two nodes that differ by 2 %."""
+    """Return a CPU at eight clocks, three repeats on each of two nodes that differ by 2 %."""
     rng = np.random.default_rng(3)
     core_mhz, kernel, repeat = (
         values.ravel()
@@ -83,7 +82,7 @@ def simulated_cpu() -> pd.DataFrame:
 
 
 def titan_x() -> pd.DataFrame:
-    """The extract of real measurements in ``tests/data``, without voltages."""
+    """Return the extract of real measurements in ``tests/data``, without voltages."""
     from analysis_speed import titan_x as imported
 
     return _of_observations(
@@ -130,7 +129,7 @@ def _frame(site, kernel, core_mhz, mem_mhz, **columns) -> pd.DataFrame:
 
 
 def findings(table: pd.DataFrame) -> list[Finding]:
-    """What the checks say of a table."""
+    """Return the findings of the checks in a table."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return check(as_dataset(table, "measurement"), str(table["site"].iloc[0]))
@@ -139,7 +138,7 @@ def findings(table: pd.DataFrame) -> list[Finding]:
 def _scaled(
     table: pd.DataFrame, factors: dict[str, float], mask: np.ndarray, place: str
 ) -> Iterator[Trial]:
-    """Columns times factors in the rows of the mask, where the table has the columns."""
+    """Multiply columns by factors in the rows of the mask, if the table has the columns."""
     if mask.any() and all(name in table and table[name].notna().any() for name in factors):
         table = table.copy()
         for name, factor in factors.items():
@@ -152,7 +151,7 @@ def _everywhere(table: pd.DataFrame) -> np.ndarray:
 
 
 def whole(*factors: dict[str, float]) -> Callable[[pd.DataFrame], Iterator[Trial]]:
-    """The columns of the whole table times the factors."""
+    """Scale columns of the whole table by the factors."""
 
     def trials(table: pd.DataFrame) -> Iterator[Trial]:
         for scale in factors:
@@ -163,7 +162,7 @@ def whole(*factors: dict[str, float]) -> Callable[[pd.DataFrame], Iterator[Trial
 
 
 def of_kernels(*factors: dict[str, float]) -> Callable[[pd.DataFrame], Iterator[Trial]]:
-    """The columns of one kernel, of several places in the list, times the factors."""
+    """Scale columns of one kernel by the factors, for several places in the list."""
 
     def trials(table: pd.DataFrame) -> Iterator[Trial]:
         names = np.unique(table["kernel"])
@@ -177,7 +176,7 @@ def of_kernels(*factors: dict[str, float]) -> Callable[[pd.DataFrame], Iterator[
 
 
 def of_settings(*factors: dict[str, float]) -> Callable[[pd.DataFrame], Iterator[Trial]]:
-    """The columns of one setting, the lowest, a middle and the highest, times the factors."""
+    """Scale columns of one setting by the factors: the lowest, a middle and the highest."""
 
     def trials(table: pd.DataFrame) -> Iterator[Trial]:
         setting = table["core_mhz"] * 1e6 + table["mem_mhz"].fillna(0)
@@ -192,7 +191,7 @@ def of_settings(*factors: dict[str, float]) -> Callable[[pd.DataFrame], Iterator
 
 
 def one_cell(table: pd.DataFrame) -> Iterator[Trial]:
-    """One kernel at one setting, energies or times a thousand times too large or small."""
+    """Make energies or times of one kernel at one setting a thousand times too large or small."""
     rng = np.random.default_rng(1)
     for scale in ({"energy_j": 1e3}, {"energy_j": 1e-3}, {"time_s": 1e3}, {"time_s": 1e-3}):
         row = table.iloc[int(rng.integers(len(table)))]
@@ -202,7 +201,8 @@ def one_cell(table: pd.DataFrame) -> Iterator[Trial]:
 
 
 def fixed_loops(table: pd.DataFrame) -> Iterator[Trial]:
-    """All loops ran 10 s whatever the clock; energy is power times that. Also 1 % of jitter."""
+    """Make all loops run 10 s whatever the clock, with energy as power times that, and with
+    jitter."""
     power_w = table["energy_j"] / table["time_s"]
     for jitter in (0.0, 0.002):
         rng = np.random.default_rng(4)
@@ -212,7 +212,7 @@ def fixed_loops(table: pd.DataFrame) -> Iterator[Trial]:
 
 
 def one_fixed_kernel(table: pd.DataFrame) -> Iterator[Trial]:
-    """One kernel's loops ran 10 s, where both clocks are swept."""
+    """Make one kernel's loops run 10 s, if both clocks are swept."""
     if table["mem_mhz"].nunique() < 2:
         return
     for name in np.unique(table["kernel"])[[0, -1]]:
@@ -225,7 +225,7 @@ def one_fixed_kernel(table: pd.DataFrame) -> Iterator[Trial]:
 
 
 def counts_with_the_clock(table: pd.DataFrame) -> Iterator[Trial]:
-    """Counts of what a loop of fixed duration did: all, or one class, of all or of one kernel."""
+    """Scale counts with the clock, as in loops of fixed duration: of all kernels, or of one."""
     names = [name for name in table if name.startswith("n_")]
     if not names:
         return
@@ -244,7 +244,7 @@ def counts_with_the_clock(table: pd.DataFrame) -> Iterator[Trial]:
 
 
 def voltages_reversed(table: pd.DataFrame) -> Iterator[Trial]:
-    """The core voltages in reverse order of the clocks."""
+    """Reverse the order of the core voltages over the clocks."""
     if "core_v" not in table or not table["core_v"].notna().any():
         return
     by_clock = table.groupby("core_mhz")["core_v"].median()
@@ -256,11 +256,11 @@ def voltages_reversed(table: pd.DataFrame) -> Iterator[Trial]:
 
 
 def nodes_apart(table: pd.DataFrame) -> Iterator[Trial]:
-    """A node, or a round of repeats, with 15 or 25 % more power, or slower."""
+    """Give a node, or a round of repeats, 15 or 25 % more power, or more time."""
     if table["repeat"].nunique() < 2:
         if table["mem_mhz"].nunique() < 2:
             return
-        rng = np.random.default_rng(5)  # each point once more, with noise of its own
+        rng = np.random.default_rng(5)  # each point once more, with other noise
         more = table.assign(repeat=1, point_id=table["point_id"] + "b")
         for name in ("time_s", "energy_j"):
             more[name] = more[name] * np.exp(rng.normal(0, 0.01, len(more)))
@@ -273,7 +273,7 @@ def nodes_apart(table: pd.DataFrame) -> Iterator[Trial]:
 
 
 def nominal_contradicted(table: pd.DataFrame) -> Iterator[Trial]:
-    """The highest, or a middle, core clock is named higher than it is: 1500 MHz called 1800."""
+    """Name the highest, or a middle, core clock too high: 1500 MHz as 1620 or 1800."""
     clocks = np.unique(table["core_mhz"])
     for i in (len(clocks) - 1, len(clocks) // 2):
         for factor in (1.08, 1.2):
@@ -285,7 +285,7 @@ def nominal_contradicted(table: pd.DataFrame) -> Iterator[Trial]:
 
 
 def swapped_columns(table: pd.DataFrame) -> Iterator[Trial]:
-    """Core and memory clock in each other's column."""
+    """Swap the columns of core and memory clock."""
     if table["mem_mhz"].nunique() > 1 and any(name.startswith("n_") for name in table):
         wrong = table.assign(core_mhz=table["mem_mhz"], mem_mhz=table["core_mhz"])
         yield Trial("swapped", wrong, _everywhere(table))
@@ -316,7 +316,7 @@ FAULTS: dict[str, Callable[[pd.DataFrame], Iterator[Trial]]] = {
 
 
 def verdict(trial: Trial, clean: set[tuple[str, str]]) -> str:
-    """``refused`` or ``flagged`` where a new finding names the wrong rows; otherwise nothing."""
+    """Return ``refused`` or ``flagged`` if a new finding names the wrong rows, otherwise ""."""
     wrong = np.flatnonzero(trial.wrong)
     of_trial = [
         finding
@@ -330,7 +330,7 @@ def verdict(trial: Trial, clean: set[tuple[str, str]]) -> str:
 
 
 def good_tables(data: Path | None) -> dict[str, pd.DataFrame]:
-    """The tables that faults are put into."""
+    """Return the tables that faults are put into."""
     tables = {
         "simulated TK1": simulated_board(),
         "simulated CPU": simulated_cpu(),
@@ -345,7 +345,7 @@ def good_tables(data: Path | None) -> dict[str, pd.DataFrame]:
 
 
 def main() -> int:
-    """Print the findings of good tables, and what is seen of each fault."""
+    """Print the findings of good tables, and the verdict on each fault."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="the folder of data sets")
     parser.add_argument("--all", action="store_true", help="print each trial")
