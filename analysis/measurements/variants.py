@@ -181,6 +181,7 @@ def kernel_variants(
 
 
 def _rows(dataset: xr.Dataset | Columns, site: str, kernel: str) -> np.ndarray:
+    """The rows of a kernel at a site, int64; FitError for an unknown name."""
     sites = site_names(dataset)
     if site not in sites:
         raise FitError(f"--site: {unknown_name('site', site, sites)}")
@@ -488,15 +489,9 @@ def measured_variants(
         FitError: unknown names, a variant with different numbers of ranks, no successful
             measurement, or no terms.
     """
-    sites = site_names(dataset)
-    if site not in sites:
-        raise FitError(f"--site: {unknown_name('site', site, sites)}")
-    at_site = np.asarray(dataset["site"]) == site
-    if not (at_site & (np.asarray(dataset["kernel"]) == kernel)).any():
-        kernels = sorted(set(np.asarray(dataset["kernel"])[at_site].tolist()))
-        raise FitError(f"{site} has no measurement of {kernel!r}; it has {', '.join(kernels)}")
+    rows = _rows(dataset, site, kernel)
     done = is_complete(np.asarray(dataset["status"])) & (np.asarray(dataset["time_s"]) > 0)
-    rows = np.flatnonzero(at_site & done & (np.asarray(dataset["kernel"]) == kernel))
+    rows = rows[done[rows]]
     if not len(rows):
         raise FitError(f"no measurement of {kernel} at {site} has succeeded")
     core_mhz, mem_mhz, uncore_mhz, limit_w, profile = axis_values(dataset, rows)

@@ -108,7 +108,7 @@ def test_an_energy_that_is_missing_is_not_a_number_and_its_time_stays():
     ("asked", "said"),
     [
         (("x", "dgemm"), "--site: unknown site 'x'; known: s"),
-        (("s", "fma"), "s has no measurement of 'fma'; it has dgemm"),
+        (("s", "fma"), "--kernel: unknown kernel 'fma'; known: dgemm"),
     ],
 )
 def test_what_was_not_measured_is_said(asked, said):

@@ -205,7 +205,7 @@ def test_what_cannot_be_predicted_is_refused(folder, capsys, tmp_path: Path):
     text = refusal(
         capsys, "crossval", store, "--scheme", "leave-one-variant-out", "--kernel", "fmm"
     )
-    assert "has no measurement of 'fmm'; it has stencil" in text
+    assert "--kernel: unknown kernel 'fmm'; known: stencil" in text
 
 
 def test_tables_for_people_fit_a_hundred_columns(folder, capsys):
