@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ from campaign.plan.plan import Plan
 from campaign.store.compaction import equalize_generations
 from campaign.store.earlier import keep_earlier
 from campaign.store.environment_variables import recorded_site
+from campaign.store.journal import has_writer
 from campaign.store.layout import Store, driver_lock, writing
 from campaign.store.mixtures import ChangedSetupError, changes, not_comparable, refuse_changes
 from campaign.store.planned import with_earlier_kernels, write_planned
@@ -37,6 +39,8 @@ from campaign.store.states import point_states
 from campaign.store.verify import give_up_records, repair_samples
 from dvfs.errors import exit_code
 from sites.site_file import Site
+
+LATE_WORKERS_S = 5.0
 
 
 def _tidy(plan: Plan) -> None:
@@ -197,6 +201,7 @@ def _run_locked(
             dashboard=dashboard,
             chooser=chooser,
         ).run_until_done()
+        _wait_for_late_workers(store)
         with writing(store):
             compact_store(store, progress)
         state = point_states(store)
@@ -205,6 +210,14 @@ def _run_locked(
         equalize_generations(store)
     chosen = plan if chooser is None else chooser.begin()
     return outcome(chosen, state, interrupted.is_set(), given_up, max_node_hours)
+
+
+def _wait_for_late_workers(store: Store) -> None:
+    """Wait until no process has a journal open, at most ``LATE_WORKERS_S``. A worker of a cancelled
+    job can outlive the job for a moment; its journal then stays until the store's next run."""
+    deadline_s = time.monotonic() + LATE_WORKERS_S
+    while any(map(has_writer, store.journal_paths())) and time.monotonic() < deadline_s:
+        time.sleep(0.1)
 
 
 def _refuse_changes(plan: Plan, store: Store, contents: StoreContents) -> list[str]:

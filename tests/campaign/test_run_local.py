@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,11 +17,14 @@ import pandas as pd
 import psutil
 import pytest
 
+from campaign.launch.campaign_run import CampaignRun
 from campaign.plan.plan import make_plan
 from campaign.store.dataset import current_tables, open_dataset
-from campaign.store.layout import open_store
+from campaign.store.journal import JournalWriter, encode
+from campaign.store.layout import create_store, open_store
 from campaign.verbs.command_line import main
 from sites.site_reading import built_in_sites
+from tests.campaign.test_journal import measurement as journal_measurement
 from tests.shared_imports import program
 
 ROOT = Path(__file__).parents[2]
@@ -239,6 +243,22 @@ def test_failures_are_recorded_retried_as_often_as_allowed_and_reported(tmp_path
     assert main(["status", str(tmp_path / "store"), "--json"]) == 1
     shown = json.loads(capsys.readouterr().out)
     assert shown["failed_attempts"] == {"kernel failed": 1, "timed out": 2}
+
+
+def test_a_run_waits_for_the_journal_of_a_worker_that_ends_late(tmp_path, monkeypatch):
+    store = create_store(tmp_path / "store", "local")
+    late = JournalWriter(store.journals)
+    late.append(encode(journal_measurement()))
+    run_until_done = CampaignRun.run_until_done
+
+    def and_end_the_worker_later(run: CampaignRun) -> dict[str, str]:
+        given_up = run_until_done(run)
+        threading.Timer(3.0, late.close).start()
+        return given_up
+
+    monkeypatch.setattr(CampaignRun, "run_until_done", and_end_the_worker_later)
+    assert main(["run", str(campaign_file(tmp_path, LOCAL)), "--store", str(store.root)]) == 0
+    assert store.journal_paths() == []
 
 
 def test_a_store_that_cannot_be_written_ends_the_run_with_a_clear_line(tmp_path):
