@@ -1,4 +1,4 @@
-"""The registry of kernels: those of this project and of installed packages
+"""The registry of kernels, from this project and from installed packages
 (:mod:`dvfs.registry`). A kernel's module is imported when the kernel is first used."""
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class _Rows:
     def of(
         cls, data: Observations, known_fit: Fit, scatter: Scatter, curves: Curves | None = None
     ) -> _Rows:
-        """``curves``: the voltage curves to use; None: those of ``known_fit``, with unknowns."""
+        """``curves``: the voltage curves to use; None: ``known_fit``'s, with unknowns."""
         voltage_data = at_voltage(data, known_fit.voltage, curves or known_fit.curves)
         further_terms = _more_terms(voltage_data, known_fit)
         terms = [*known_fit.terms, *further_terms]

@@ -154,7 +154,8 @@ class ArrowFactor:
 
 
 def _largest_singular_value(size: np.ndarray, cross: np.ndarray, shared: np.ndarray) -> float:
-    """Return that of R = [[diag(size), cross], [0, shared]], of float64 (k,), (k, q) and (q, q).
+    """Return the largest singular value of R = [[diag(size), cross], [0, shared]], whose blocks
+    are made of float64 (k,), (k, q) and (q, q).
 
     By bisection: no singular value of R is above m if [[0, R], [R', 0]] - m I has no positive
     eigenvalue. Sylvester's law of inertia shows these after eliminating the first k rows and

@@ -357,7 +357,7 @@ def write_study_figures(result: Codesign, folder: Path) -> list[Path]:
         front_figure(
             designs.area_mm2,
             time_s,
-            pareto(designs.area_mm2, time_s),  # result.front is that of the objective
+            pareto(designs.area_mm2, time_s),  # result.front follows the objective
             names,
             existing,
             study.name,

@@ -179,7 +179,7 @@ class ClockExamination:
     """The site's clock control on this node.
 
     ``settings``: the number of settings in the site file; ``offered``: the number that the hardware
-    offers; ``not_offered``: those of the site file that it does not offer. ``others``: the controls
+    offers; ``not_offered``: the site file's that it does not offer. ``others``: the controls
     that could set clocks here, if the site file names none. ``package``: the installed package that
     has the control, None for this project. ``can_set``: None if only a trial could show it, and
     there was none. ``power_limits_w``: the current limits

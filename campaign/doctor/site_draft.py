@@ -72,7 +72,7 @@ def draft_sites(
         root: the folder under which the node's files are.
         path: the first file (default: from the site's name); the others add a partition's name.
 
-    The first file is for the kind of nodes most similar to this one: that of the current job's
+    The first file is for the kind of nodes most similar to this one: the current job's
     partition, or one that has GPUs if this node has. Only this file has the clocks and meters that
     were found. Nothing is set and no job is started. The texts are valid (:mod:`sites.site_file`);
     comments say how to add what could not be found.

@@ -33,8 +33,8 @@ class Nodes:
     ``count``: their number; ``cpus``: CPUs of a node, hardware threads if Slurm schedules these;
     ``layout``: sockets:cores:threads, empty if not known; ``memory_mb``: None if Slurm does not
     know it; ``limit_s``: time limit of the partition's jobs, None if there is none; ``gpus``: type
-    (empty if it has none) and number of each; ``features``: those of all nodes, ``some_features``:
-    those of any node; ``mixed``: whether more than the features differ according to sinfo;
+    (empty if it has none) and number of each; ``features``: what all nodes have, ``some_features``:
+    what some have; ``mixed``: whether more than the features differ according to sinfo;
     ``state``: state of the partition.
     """
 

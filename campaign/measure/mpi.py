@@ -1,4 +1,4 @@
-"""The launchers of MPI ranks: those of the measuring program, and those of a user's program.
+"""The launchers of MPI ranks, for the measuring program and for a user's program.
 
 The measuring program uses the MPI library that mpi4py loads: the one that MPI4PY_LIBMPI names, else
 one in this interpreter's environment (the wheel mpich if the extra mpi is installed), else the

@@ -85,8 +85,8 @@ VERSION = importlib.metadata.version("dvfs-campaign")
 class PartitionSetup:
     """The set-up that all points of a partition share.
 
-    ``kernels``, ``campaign``, ``partition``: names. ``id``: that of the set-up's record for this
-    node (:mod:`campaign.store.setups`); empty before the record is made.
+    ``kernels``, ``campaign``, ``partition``: names. ``id``: the id of this node's set-up
+    record (:mod:`campaign.store.setups`); empty before the record is made.
     """
 
     site: Site

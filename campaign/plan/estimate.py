@@ -44,8 +44,8 @@ TimesByPartition = Mapping[tuple[str, str], KnownTimes]
 @dataclass(frozen=True, kw_only=True)
 class PartitionEstimate:
     """The estimate for a partition. ``point_s``: the mean time of a point. ``walltime_points``: the
-    number of points in a job's walltime, and ``node_hours``: those of its jobs; both None without
-    Slurm. ``known_inputs``: the number of ``inputs`` with a known time of an iteration."""
+    number of points in a job's walltime, and ``node_hours``: what its jobs take; both None
+    without Slurm. ``known_inputs``: the number of ``inputs`` with a known time of an iteration."""
 
     site: str
     partition: str
@@ -64,7 +64,8 @@ class PartitionEstimate:
 
 
 def measuring_s(protocol: Protocol, site: Site, iteration_s: float = 0.0) -> float:
-    """The least time of a point's steps, in s. ``iteration_s``: that of one iteration, if known.
+    """The least time of a point's steps, in s. ``iteration_s``: the time of one iteration, if
+    known.
 
     On a simulated machine the steps take no time.
     """
@@ -119,8 +120,8 @@ def estimates(
     iteration_times: TimesByPartition,
     point_times: TimesByPartition = MappingProxyType({}),
 ) -> list[PartitionEstimate]:
-    """The estimate of each partition. ``iteration_times``: those of one iteration; ``point_times``:
-    those from the start of a point to the start of the next one on its node. If these have the
+    """The estimate of each partition. ``iteration_times``: of one iteration; ``point_times``:
+    from the start of a point to the start of the next one on its node. If these have the
     partition, the launch time is the median of their excess over the time of the steps."""
     return [
         _estimate(

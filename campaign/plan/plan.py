@@ -64,8 +64,8 @@ def make_plan(
     path: Path, show: ShowCount = lambda planned: None, *, architecture: str | None = None
 ) -> Plan:
     """Read a campaign file and its sites, and list the points. ``show`` is called now and then with
-    the number of points planned so far. ``architecture``: that of the GPUs of all sites, such as
-    ``sm_90``; it replaces those of the site files.
+    the number of points planned so far. ``architecture``: of the GPUs of all sites, such as
+    ``sm_90``, whatever the site files say.
 
     Raises:
         FileError: a file is wrong; with the place and a remedy.
@@ -195,7 +195,7 @@ def _site_of(entry: SiteEntry, i: int, path: Path, source: Source) -> tuple[Site
 def _kernel_settings(
     campaign: Campaign, site_settings: list[Setting], site: Site, source: Source
 ) -> list[list[Setting]]:
-    """The settings of each kernel entry at a site: those of the entry, or else the site's."""
+    """The settings of each kernel entry at a site: the entry's, or else the site's."""
     chosen = []
     for i, entry in enumerate(campaign.kernels):
         settings_of_kernel = site_settings

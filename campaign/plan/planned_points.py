@@ -37,7 +37,7 @@ def in_batches(
     ``block``: shape (inputs * settings,), input * len(settings) + setting, in random order; every
     setting has all inputs. The points of a setting are divided at random into batches of at most
     :data:`BATCH`. In each round every setting has one batch. The order of the settings is random in
-    each round: that of a hash of seed, repeat, round and setting.
+    each round, by a hash of seed, repeat, round and setting.
     """
     of_setting = block[np.argsort(block % len(settings), kind="stable")].reshape(len(settings), -1)
     rounds = -(-of_setting.shape[1] // BATCH)
@@ -177,7 +177,7 @@ def partition_points(
     show: ShowCount,
 ) -> PartitionPoints:
     """All points of a partition, in a block for each repeat. The random order differs between
-    blocks. ``repeats``: those of each input; ``batched``: apply :func:`in_batches`."""
+    blocks. ``repeats``: the number for each input; ``batched``: apply :func:`in_batches`."""
     input_repeats = np.array(repeats)
     sizes = [int((input_repeats > repeat).sum()) * len(settings) for repeat in range(max(repeats))]
     order = np.empty(sum(sizes), np.uint32)

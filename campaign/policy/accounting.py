@@ -2,10 +2,10 @@
 
 Measured with Slurm 22.05 (docs/policy.md has the traps):
 
-- A job's energy is that of its ``.extern`` row (PrologFlags=Contain), otherwise of ``.batch``,
-  which is of the first node alone, otherwise of its only step. The allocation's row sums steps.
+- A job's energy is in its ``.extern`` row (PrologFlags=Contain), otherwise in ``.batch``, which
+  has the first node alone, otherwise in its only step. The allocation's row sums steps.
 - Empty and 0 mean that nothing was read. A counter that was reset gives almost 2^64.
-- An energy is that of whole nodes: jobs that share a node have no separate energy.
+- An energy is of whole nodes: jobs that share a node have no separate energy.
 - ReqCPUFreqMax is the requested clock, only of steps of srun; AveCPUFreq is no clock.
 """
 

@@ -368,8 +368,8 @@ def _job_of_records(records: Sequence[Record]) -> Job:
 
 
 def joined(jobs: Sequence[Job], records: Sequence[Job]) -> list[Job]:
-    """Jobs of the accounting and of records. A job in both is that of the record, without energy if
-    the accounting shows that it shared a node."""
+    """Jobs of the accounting and of records. A job in both is taken from the record, without
+    energy if the accounting shows that it shared a node."""
     measured = {job.raw_id for job in records if job.raw_id}
     shared = {job.raw_id for job in jobs if job.no_energy == SHARED}
     return [

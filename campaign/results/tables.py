@@ -40,7 +40,7 @@ class SiteFinding:
 
     ``finding``: ``check`` (its name), ``severity`` (``refused``: no fit can be true to these
     measurements; ``warning``; ``note``), ``text`` and ``kernels``. ``examples``: the first affected
-    rows, a line each; ``point_ids``: those of all affected rows.
+    rows, a line each; ``point_ids``: the ids of all affected rows.
     """
 
     site: str

@@ -1,7 +1,7 @@
 """Predictions of stencil tiles on a device without measurements, from equations and its constants.
 
-The equations are those of Prajapati 2019: of time in appendix A
-(:mod:`analysis.costs.stencil_time`) and of energy in appendix B
+The equations are from Prajapati 2019: time in appendix A
+(:mod:`analysis.costs.stencil_time`) and energy in appendix B
 (:mod:`analysis.costs.tile_energy`). The constants are in the site file's ``[device]``.
 """
 

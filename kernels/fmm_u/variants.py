@@ -26,7 +26,7 @@ Tile = Literal[1, 2, 4]
 Unroll = Literal[1, 2, 4]
 
 REGISTERS = 32
-"""The most vector registers of a variant: those of AVX-512 and of aarch64. On processors with 16,
+"""The most vector registers of a variant: AVX-512 and aarch64 have as many. On processors with 16,
 the compiler keeps the other values on the stack."""
 ITEM_BYTES = {"single": 4, "double": 8}
 STEPS = {"estimate": 0, "newton1": 1, "newton2": 2}

@@ -1,8 +1,8 @@
 """``python mpi_size.py LIBRARY``: print the size of COMM_WORLD that an MPI library sees.
 
 Run on every rank, it shows whether launcher and library use the same start-up protocol. It needs
-no header of the library, only the value of MPI_COMM_WORLD: that of Open MPI, of MPICH (also
-Intel's and Cray's), or of the standard ABI of MPI 5.
+no header of the library, only the value of MPI_COMM_WORLD in Open MPI, in MPICH (also Intel's and
+Cray's), or in the standard ABI of MPI 5.
 """
 
 import ctypes

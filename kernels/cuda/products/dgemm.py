@@ -1,6 +1,6 @@
 """``gpu_dgemm``: the matrix product C = C + A B in double precision on a GPU, in variants.
 
-The program is that of Anzt et al. 2015, section 2.2, in CUDA C++ for current GPUs: a block of
+The program is from Anzt et al. 2015, section 2.2, in CUDA C++ for current GPUs: a block of
 dim_m x dim_n threads computes a tile of blk_m x blk_n of C = C + A B. It goes along A and B in
 steps of blk_k: load a stripe of each into shared memory, wait for all threads, multiply from shared
 memory, wait for all threads. A thread has blk_m / dim_m x blk_n / dim_n sums in registers, which

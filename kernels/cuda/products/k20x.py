@@ -3,7 +3,7 @@
 Current compilers do not support this GPU. :mod:`kernels.cuda.products.dgemm` counts the program for
 later GPUs.
 
-The program is that of Anzt et al. 2015, section 2.2: a block of dim_m x dim_n threads computes a
+The program is from Anzt et al. 2015, section 2.2: a block of dim_m x dim_n threads computes a
 tile of blk_m x blk_n of C. It goes along A and B in steps of blk_k: load a stripe of each into
 shared memory, wait for all threads, multiply from shared memory, wait for all threads. A thread has
 blk_m / dim_m x blk_n / dim_n sums in registers.

@@ -117,8 +117,8 @@ class GpuStencilParams(Params):
 
 
 def columns_held(params: GpuStencilParams) -> int:
-    """The number of columns that a block has in shared memory, fixed ones included: those of a
-    piece, and those of the previous piece that its rows need; or all of the grid."""
+    """The number of columns that a block has in shared memory, fixed ones included: a piece's,
+    and as many of the previous piece as its rows need; or all of the grid."""
     if params.axes == 1:
         return 1
     whole = params.size_2 + 2
@@ -150,7 +150,7 @@ def refusal(params: GpuStencilParams, block_shared_bytes: int) -> str:
 def count_prisms(params: GpuStencilParams) -> dict[str, float]:
     """Class -> operations of one iteration of one rank, which does not share its GPU.
 
-    Operations, barriers of a block, and launches are those of
+    Operations, barriers of a block, and launches are counted by
     :func:`kernels.stencils.counts.count_stencil`. Two classes include more:
 
     - ``dram``, bytes of global memory, includes the fixed border values that a prism needs, once

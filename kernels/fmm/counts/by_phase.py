@@ -1,4 +1,4 @@
-"""The operations of each phase: those of its loops, products and passes over arrays."""
+"""The operations of each phase: in its loops, products and passes over arrays."""
 
 from __future__ import annotations
 
