@@ -68,7 +68,8 @@ def main(setup_file: str) -> None:
         kernel = find_kernel(name)
         for module in () if setup.site.is_simulated else kernel.imports:
             import_module(module)
-    if setup.site.meters:
+    if setup.site.meters or "numba" in sys.modules:
+        # The first function that Numba loads in a process costs half a second, whatever it is.
         compile_loop = import_module("campaign.measure.ticker").compile_loop
         compile_loop()
     if not setup.site.is_simulated and device_of(setup.site.clocks) == "cpu":
