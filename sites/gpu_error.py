@@ -44,7 +44,7 @@ class GpuError(Exception):
 
 
 class Closable(Protocol):
-    """A vendor's library that was opened."""
+    """A vendor's library, or other resources, that were opened."""
 
     def close(self) -> None: ...
 

@@ -19,8 +19,11 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from sites.described_options import list_option
 from sites.gpu_error import GpuError
 
+DEVICES = {"devices": "indices or UUIDs (default: CUDA_VISIBLE_DEVICES, or all)"}
+"""The option that selects GPUs, for a description."""
 LIBRARY = Path("usr/lib/libnvidia-ml.so.1")
 """Where the library is below a root that is not ``/``."""
 
@@ -237,3 +240,20 @@ def _find_gpu(gpus: Sequence[Gpu], name: int | str) -> Gpu:
             f"the GPUs of this node are: {shown}",
         )
     return matching[0]
+
+
+def parse_devices(options: Mapping[str, Any]) -> list[int | str] | None:
+    """The option ``devices``; None where it is not given.
+
+    Raises:
+        ValueError: it has a wrong value.
+    """
+    devices = list_option(options, "devices", 'a list such as [0, 1] or ["GPU-5f1c"]')
+    if devices is None:
+        return None
+    for device in devices:
+        if not (device >= 0 if type(device) is int else isinstance(device, str) and device):
+            raise ValueError(f"{device!r} in devices is neither an index nor a UUID")
+    if len(set(devices)) < len(devices):
+        raise ValueError(f"devices lists a GPU twice: {devices!r}")
+    return devices

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from dvfs.setting import Setting
@@ -11,9 +11,8 @@ from sites.clocks.shared.control import (
     ControlDescription,
     ControlledSite,
     IllegalClockError,
-    Right,
 )
-from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
+from sites.clocks.shared.journal import Journal, log_left_over
 from sites.clocks.shared.kernel_files import optional_number, read_text, right_to_write
 from sites.clocks.shared.written_files import Limits, WrittenFiles, put_back_entries
 
@@ -55,16 +54,10 @@ class Devfreq:
 
 def open_control(site: ControlledSite, root: Path) -> Devfreq:
     """See :mod:`sites.clocks`."""
-    ABOUT.check_options(site.clocks.options)
     log_left_over(root)
     return Devfreq(root, str(site.clocks.options["device"]))
 
 
-def rights(root: Path) -> Right:
-    """Whether this user may write the limits."""
-    return right_to_write("devfreq", root, f"{FOLDER}/*/max_freq")
-
-
-def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:
-    """Restore what a killed process left; see :mod:`sites.clocks.shared.journal`."""
-    return put_back_entries(root, entries, (rf"{FOLDER}/[^/]+/(min|max)_freq",))
+# Whether this user may write the limits; and what restores them after a killed process.
+rights = partial(right_to_write, "devfreq", pattern=f"{FOLDER}/*/max_freq")
+put_back = partial(put_back_entries, writes=(rf"{FOLDER}/[^/]+/(min|max)_freq",))

@@ -5,7 +5,8 @@ Each module has ``ABOUT``, a :class:`ControlDescription`,
 ``open_control(site, root: Path) -> ClockControl`` and ``rights(root: Path) -> Right``. A module
 that writes to the hardware also has ``put_back(root, entries)``, which replays a journal.
 ``parse_options(options)``, if the module has it, raises ValueError for options with a wrong value,
-without access to the hardware. A module with ``ABOUT.axis`` sets this axis instead of clocks:
+without access to the hardware. Options that ``ABOUT`` does not list are refused before either gets
+them. A module with ``ABOUT.axis`` sets this axis instead of clocks:
 ``open_control(site.power_limit, root) -> LimitControl``, or
 ``open_control(site.profiles, root) -> ClockControl``.
 """
@@ -25,6 +26,8 @@ from sites.clocks.shared.control import (
     ControlDescription,
     ControlledSite,
     IllegalClockError,
+    PowerLimitEntry,
+    ProfilesEntry,
     Right,
 )
 from sites.clocks.shared.hwmon_voltage import find_input
@@ -53,8 +56,13 @@ CONTROLS = Registry("clocks", OURS)
 
 def open_control(site: ControlledSite, root: Path = Path("/")) -> ClockControl:
     """The site's control of clocks, profile and power limit, ready to set and read them under
-    ``root``."""
-    control: ClockControl = CONTROLS.load(site.clocks.control).open_control(site, root)
+    ``root``.
+
+    Raises:
+        ClocksError: a device or file is missing, or cannot be read.
+        ValueError: an unknown option, or one with a wrong value.
+    """
+    control: ClockControl = _load(site.clocks).open_control(site, root)
     set_first = {"profile": open_profile, "power_limit_w": open_power_limit}
     opened = {axis: open_axis(site, root) for axis, open_axis in set_first.items()}
     axes = {axis: of_axis for axis, of_axis in opened.items() if of_axis is not None}
@@ -67,7 +75,7 @@ def open_profile(site: ControlledSite, root: Path = Path("/")) -> ClockControl |
     """The site's control of the profile; None where none is set."""
     if site.profiles is None:
         return None
-    control: ClockControl = CONTROLS.load(site.profiles.control).open_control(site.profiles, root)
+    control: ClockControl = _load(site.profiles).open_control(site.profiles, root)
     return control
 
 
@@ -76,8 +84,15 @@ def open_power_limit(site: ControlledSite, root: Path = Path("/")) -> LimitContr
     limit = site.power_limit
     if limit is None or limit.control is None:
         return None
-    control: LimitControl = CONTROLS.load(limit.control).open_control(limit, root)
+    control: LimitControl = _load(limit).open_control(limit, root)
     return control
+
+
+def _load(entry: ClockEntry | PowerLimitEntry | ProfilesEntry) -> Any:
+    """The module of the control that a part of a site file names, with options that it has."""
+    module = CONTROLS.load(str(entry.control))
+    module.ABOUT.check_options(entry.options)
+    return module
 
 
 def check_options(control: str, options: Mapping[str, Any]) -> None:

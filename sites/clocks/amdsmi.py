@@ -19,8 +19,9 @@ An MI250 is refused: each of its two dies has separate clocks, and the control w
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,6 @@ from sites.clocks.shared.control import (
     ControlDescription,
     ControlledSite,
     IllegalClockError,
-    Right,
 )
 from sites.clocks.shared.gpu_clocks import as_clocks_unavailable
 from sites.clocks.shared.journal import (
@@ -68,6 +68,14 @@ ABOUT = ControlDescription(
     needs="ROCm's package amdsmi; root",
     device="gpu",
     options=DEVICES,
+)
+parse_options = parse_devices
+rights = partial(
+    right_of_root,
+    AMD,
+    ABOUT.control,
+    "limit clocks",
+    "ask the administrators for amd-smi set --clk-limit through sudo",
 )
 
 LEVEL = "AMDSMI_DEV_PERF_LEVEL_"
@@ -312,34 +320,17 @@ def _limit(gpu: GpuClockLimits, setting: Setting, found: Limits) -> None:
         raise ClocksError(error.what, error.remedy) from None
 
 
-def rights(root: Path) -> Right:
-    """Whether this user may limit GPU clocks: the driver allows it only to root."""
-    return right_of_root(
-        ABOUT.control,
-        root,
-        "limit clocks",
-        "ask the administrators for amd-smi set --clk-limit through sudo",
-        AMD,
-    )
-
-
 def open_control(site: ControlledSite, root: Path) -> Amdsmi:
     """See :mod:`sites.clocks`; the options are in ABOUT.
 
     Raises:
         ClocksError: there is no AMD SMI, or not the selected GPU, or it has two dies.
-        ValueError: an unknown option, or one with a wrong value.
+        ValueError: an option has a wrong value.
     """
     indices = parse_options(site.clocks.options)
     log_left_over(root)
     library, limits = open_gpus(indices, GpuClockLimits)
     return Amdsmi(root, library, limits, site.settings, site.clocks.tolerance_pct)
-
-
-def parse_options(options: Mapping[str, Any]) -> list[int] | None:
-    """The option ``devices``; None where it is not given."""
-    ABOUT.check_options(options)
-    return parse_devices(options)
 
 
 def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:

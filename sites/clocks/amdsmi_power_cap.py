@@ -8,12 +8,12 @@ in Linux's amdgpu_pm.c).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from sites.amdsmi_library import DEVICES, AmdGpu, AmdsmiLibrary, parse_devices, unsupported
-from sites.clocks.shared.control import ControlDescription, PowerLimitEntry, Right
+from sites.clocks.shared.control import ControlDescription, PowerLimitEntry
 from sites.clocks.shared.gpu_power_limits import GpuPowerLimits, LimitLibrary, put_back_limits
 from sites.clocks.shared.journal import Entry, PutBack, log_left_over
 from sites.clocks.shared.selected_amd_gpus import bus_address, open_gpus, reopened
@@ -26,6 +26,14 @@ ABOUT = ControlDescription(
     options=DEVICES,
     axis="power_limit_w",
     sets_clocks=False,
+)
+parse_options = parse_devices
+rights = partial(
+    right_of_root,
+    AMD,
+    ABOUT.control,
+    "set power caps",
+    "ask the administrators for amd-smi set --power-cap through sudo",
 )
 AMDSMI = LimitLibrary(
     ABOUT.control,
@@ -62,34 +70,17 @@ class AmdsmiLimit:
         return uw
 
 
-def rights(root: Path) -> Right:
-    """Whether this user may set power caps of GPUs: the driver allows it only to root."""
-    return right_of_root(
-        ABOUT.control,
-        root,
-        "set power caps",
-        "ask the administrators for amd-smi set --power-cap through sudo",
-        AMD,
-    )
-
-
 def open_control(limit: PowerLimitEntry, root: Path) -> GpuPowerLimits:
     """See :mod:`sites.clocks`; the options are in ABOUT.
 
     Raises:
         ClocksError: there is no AMD SMI, or not the selected GPU.
-        ValueError: an unknown option, or one with a wrong value.
+        ValueError: an option has a wrong value.
     """
     indices = parse_options(limit.options)
     log_left_over(root)
     library, limits = open_gpus(indices, AmdsmiLimit)
     return GpuPowerLimits(root, AMDSMI, limits, limit.limits_w, library.close)
-
-
-def parse_options(options: Mapping[str, Any]) -> list[int] | None:
-    """The option ``devices``; None where it is not given."""
-    ABOUT.check_options(options)
-    return parse_devices(options)
 
 
 def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:

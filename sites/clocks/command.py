@@ -112,6 +112,82 @@ class Quantities:
             "it; the next start also tries again"
         )
 
+    def rights(self, root: Path) -> Right:
+        """Unknown: the site file names the programs."""
+        del root
+        them = "them" if len(self.groups) > 1 else "it"
+        return Right(self.about.control, None, f"programs that the site file names set {them}")
+
+    def check(self, options: Mapping[str, Any]) -> Options:
+        """Check a site's options.
+
+        Raises:
+            ValueError: an unknown option, one that is missing, or one with a wrong value.
+        """
+        self.about.check_options(options)
+        commands = {name: _commands(options, name) for name in ("set", "read", "restore")}
+        for name in ("set", "restore"):
+            for placeholder in _placeholders(commands[name]):
+                if placeholder not in self.placeholders:
+                    names = ", ".join(f"{{{p}}}" for p in self.placeholders)
+                    raise ValueError(f"{name}: unknown {{{placeholder}}}; known: {names}")
+        if not _placeholders(commands["set"]):
+            field = f"{{{next(iter(self.groups.values()))}}}"
+            noun = self.noun
+            raise ValueError(f"set has no {noun} in it; write {field} where the {noun} stands")
+        unit = options.get("unit", self.unit)
+        if self.units and unit not in self.units:
+            raise ValueError(f"unit = {unit!r}; give one of {', '.join(self.units)}")
+        pattern = None if "pattern" not in options else _pattern(self, options["pattern"])
+        if pattern is None and len(commands["read"]) > min(len(self.groups), 2):
+            raise ValueError(f"read has more commands than {self.noun}s; give pattern as well")
+        return Options(
+            kind=self,
+            **commands,
+            pattern=pattern,
+            unit=unit,
+            timeout_s=seconds_option(options, "timeout_s", 10.0),
+        )
+
+    def put_back(self, root: Path, entries: Iterable[Entry]) -> PutBack:
+        """See :func:`sites.clocks.shared.journal.restore_left_over`.
+
+        Raises:
+            KeyError, TypeError, ValueError: an entry that the control cannot have written.
+        """
+        checked = [
+            (self.check(entry["options"]), self.found(entry), float(entry["tolerance_pct"]))
+            for entry in entries
+        ]
+        restored, failed = [], []
+        for options, before, tolerance_pct in checked:
+            named = f"`{' '.join(options.restore[0])}`"
+            try:
+                for words in _filled(self, options.restore, before, before):
+                    _run(root, words, options)
+                fields = {self.placeholders[name][0] for name in _placeholders(options.restore)}
+                again = Setting(**{name: getattr(before, name) for name in fields})
+                wrong = _unlike(root, options, again, tolerance_pct) if fields else ""
+            except (ClocksError, IllegalClockError) as error:
+                wrong = str(error)
+            if wrong:
+                failed.append(f"{named}: {wrong}")
+            else:
+                restored.append(f"{named} has run")
+        return PutBack(tuple(restored), (), tuple(failed))
+
+    def found(self, entry: Entry) -> Setting:
+        """The setting that an entry of the journal recorded."""
+        values = entry["found"]
+        if not isinstance(values, dict) or not all(
+            type(value) is float and value > 0
+            if self.units
+            else isinstance(value, str) and NAME.fullmatch(value)
+            for value in values.values()
+        ):
+            raise TypeError(f"a {self.noun} that this control cannot have found")
+        return Setting(**values)
+
 
 DOMAINS = ("core", "mem", "uncore")
 CLOCKS = Quantities(
@@ -126,6 +202,7 @@ CLOCKS = Quantities(
     listed="[domains]",
     options="clocks.options",
 )
+rights, parse_options, put_back = CLOCKS.rights, CLOCKS.check, CLOCKS.put_back
 WHAT = 'a list of commands, each a list of words, such as [["PROGRAM", "-f", "{core_mhz}"]]'
 Words = tuple[str, ...]
 
@@ -144,7 +221,11 @@ class Options:
 
 
 class Command:
-    """Sets clocks, or a power limit, by the site's commands."""
+    """Sets values of a kind by the site's commands, after a killed process's are restored.
+
+    Raises:
+        ValueError: an unknown option, one that is missing, or one with a wrong value.
+    """
 
     def __init__(
         self,
@@ -155,7 +236,8 @@ class Command:
         tolerance_pct: float,
     ) -> None:
         self.root = root
-        self._options = check(kind, options)
+        self._options = kind.check(options)
+        log_left_over(root)
         self._given = dict(options)
         self._settings = settings
         self._tolerance = tolerance_pct
@@ -187,7 +269,7 @@ class Command:
             return
         with signals_wait():
             self._record()
-            present = _found(kind, self._entries[0])
+            present = kind.found(self._entries[0])
             self._set = setting
             for words in _filled(kind, self._options.set, setting, present):
                 _run(self.root, words, self._options)
@@ -213,7 +295,7 @@ class Command:
         if not self._journal.held:
             return
         with signals_wait():
-            back = put_back_by(self._options.kind, self.root, self._entries)
+            back = self._options.kind.put_back(self.root, self._entries)
             if not back.failed:
                 self._entries.clear()
                 self._set = AS_FOUND
@@ -368,60 +450,15 @@ def _run(root: Path, words: Words, options: Options) -> str:
         raise ClocksError(error.what, error.remedy) from None
 
 
-def rights(root: Path) -> Right:
-    """Unknown: the site file names the programs."""
-    del root
-    return Right("command", None, "programs that the site file names set them")
-
-
 def open_control(site: ControlledSite, root: Path) -> Command:
     """See :mod:`sites.clocks`; the options are in ABOUT.
 
     Raises:
         ValueError: an unknown option, or one with a wrong value.
     """
-    parse_options(site.clocks.options)
-    log_left_over(root)
     not_clocks = {"power_limit_w": None, "profile": None}
     settings = list(dict.fromkeys(replace(setting, **not_clocks) for setting in site.settings))
     return Command(root, CLOCKS, site.clocks.options, settings, site.clocks.tolerance_pct)
-
-
-def parse_options(options: Mapping[str, Any]) -> Options:
-    """See :func:`check`."""
-    return check(CLOCKS, options)
-
-
-def check(kind: Quantities, options: Mapping[str, Any]) -> Options:
-    """Check a site's options.
-
-    Raises:
-        ValueError: an unknown option, one that is missing, or one with a wrong value.
-    """
-    kind.about.check_options(options)
-    commands = {name: _commands(options, name) for name in ("set", "read", "restore")}
-    for name in ("set", "restore"):
-        for placeholder in _placeholders(commands[name]):
-            if placeholder not in kind.placeholders:
-                names = ", ".join(f"{{{p}}}" for p in kind.placeholders)
-                raise ValueError(f"{name}: unknown {{{placeholder}}}; known: {names}")
-    if not _placeholders(commands["set"]):
-        field = f"{{{next(iter(kind.groups.values()))}}}"
-        noun = kind.noun
-        raise ValueError(f"set has no {noun} in it; write {field} where the {noun} stands")
-    unit = options.get("unit", kind.unit)
-    if kind.units and unit not in kind.units:
-        raise ValueError(f"unit = {unit!r}; give one of {', '.join(kind.units)}")
-    pattern = None if "pattern" not in options else _pattern(kind, options["pattern"])
-    if pattern is None and len(commands["read"]) > min(len(kind.groups), 2):
-        raise ValueError(f"read has more commands than {kind.noun}s; give pattern as well")
-    return Options(
-        kind=kind,
-        **commands,
-        pattern=pattern,
-        unit=unit,
-        timeout_s=seconds_option(options, "timeout_s", 10.0),
-    )
 
 
 def _commands(options: Mapping[str, Any], name: str) -> tuple[Words, ...]:
@@ -453,57 +490,11 @@ def _pattern(kind: Quantities, text: Any) -> re.Pattern[str]:
     return pattern
 
 
-def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:
-    """See :func:`sites.clocks.shared.journal.restore_left_over`.
-
-    Raises:
-        KeyError, TypeError, ValueError: an entry that this control cannot have written.
-    """
-    return put_back_by(CLOCKS, root, entries)
-
-
-def put_back_by(kind: Quantities, root: Path, entries: Iterable[Entry]) -> PutBack:
-    """:func:`put_back` for a control that sets this kind of value."""
-    checked = [
-        (check(kind, entry["options"]), _found(kind, entry), float(entry["tolerance_pct"]))
-        for entry in entries
-    ]
-    restored, failed = [], []
-    for options, before, tolerance_pct in checked:
-        named = f"`{' '.join(options.restore[0])}`"
-        try:
-            for words in _filled(kind, options.restore, before, before):
-                _run(root, words, options)
-            fields = {kind.placeholders[name][0] for name in _placeholders(options.restore)}
-            again = Setting(**{name: getattr(before, name) for name in fields})
-            wrong = _unlike(root, options, again, tolerance_pct) if fields else ""
-        except (ClocksError, IllegalClockError) as error:
-            wrong = str(error)
-        if wrong:
-            failed.append(f"{named}: {wrong}")
-        else:
-            restored.append(f"{named} has run")
-    return PutBack(tuple(restored), (), tuple(failed))
-
-
-def _found(kind: Quantities, entry: Entry) -> Setting:
-    """The setting that an entry of the journal recorded."""
-    values = entry["found"]
-    if not isinstance(values, dict) or not all(
-        type(value) is float and value > 0
-        if kind.units
-        else isinstance(value, str) and NAME.fullmatch(value)
-        for value in values.values()
-    ):
-        raise TypeError(f"a {kind.noun} that this control cannot have found")
-    return Setting(**values)
-
-
 def _give_up(journal: Journal, kind: Quantities, root: Path, entries: Sequence[Entry]) -> None:
     if not journal.held:
         return
     with signals_wait():
-        if put_back_by(kind, root, entries).failed:
+        if kind.put_back(root, entries).failed:
             journal.let_go()
         else:
             journal.forget()

@@ -3,15 +3,12 @@ through sudo. Works and has options like :mod:`sites.clocks.command`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from dvfs.setting import Setting
 from sites.clocks.command import ABOUT as CLOCKS_ABOUT
-from sites.clocks.command import Command, Options, Quantities, check, put_back_by
-from sites.clocks.shared.control import ControlDescription, PowerLimitEntry, Right
-from sites.clocks.shared.journal import Entry, PutBack, log_left_over
+from sites.clocks.command import Command, Quantities
+from sites.clocks.shared.control import ControlDescription, PowerLimitEntry
 from sites.clocks.shared.limited import LIMIT_PCT
 
 ABOUT = ControlDescription(
@@ -40,12 +37,7 @@ LIMIT = Quantities(
     listed="limits_w",
     options="power_limit.options",
 )
-
-
-def rights(root: Path) -> Right:
-    """Unknown: the site file names the programs."""
-    del root
-    return Right(ABOUT.control, None, "programs that the site file names set it")
+rights, parse_options, put_back = LIMIT.rights, LIMIT.check, LIMIT.put_back
 
 
 def open_control(limit: PowerLimitEntry, root: Path) -> Command:
@@ -54,17 +46,5 @@ def open_control(limit: PowerLimitEntry, root: Path) -> Command:
     Raises:
         ValueError: an unknown option, or one with a wrong value.
     """
-    parse_options(limit.options)
-    log_left_over(root)
     settings = [Setting(power_limit_w=limit_w) for limit_w in limit.limits_w]
     return Command(root, LIMIT, limit.options, settings, LIMIT_PCT)
-
-
-def parse_options(options: Mapping[str, Any]) -> Options:
-    """See :func:`sites.clocks.command.check`."""
-    return check(LIMIT, options)
-
-
-def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:
-    """See :func:`sites.clocks.shared.journal.restore_left_over`."""
-    return put_back_by(LIMIT, root, entries)

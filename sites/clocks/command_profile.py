@@ -3,15 +3,12 @@ power profile through sudo. Works and has options like :mod:`sites.clocks.comman
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from dvfs.setting import Setting
 from sites.clocks.command import ABOUT as CLOCKS_ABOUT
-from sites.clocks.command import Command, Options, Quantities, check, put_back_by
-from sites.clocks.shared.control import ControlDescription, ProfilesEntry, Right
-from sites.clocks.shared.journal import Entry, PutBack, log_left_over
+from sites.clocks.command import Command, Quantities
+from sites.clocks.shared.control import ControlDescription, ProfilesEntry
 
 ABOUT = ControlDescription(
     control="command-profile",
@@ -37,12 +34,7 @@ PROFILE = Quantities(
     listed="[profiles] names",
     options="profiles.options",
 )
-
-
-def rights(root: Path) -> Right:
-    """Unknown: the site file names the programs."""
-    del root
-    return Right(ABOUT.control, None, "programs that the site file names set it")
+rights, parse_options, put_back = PROFILE.rights, PROFILE.check, PROFILE.put_back
 
 
 def open_control(profiles: ProfilesEntry, root: Path) -> Command:
@@ -51,17 +43,5 @@ def open_control(profiles: ProfilesEntry, root: Path) -> Command:
     Raises:
         ValueError: an unknown option, or one with a wrong value.
     """
-    parse_options(profiles.options)
-    log_left_over(root)
     settings = [Setting(profile=name) for name in profiles.names]
     return Command(root, PROFILE, profiles.options, settings, tolerance_pct=0.0)
-
-
-def parse_options(options: Mapping[str, Any]) -> Options:
-    """See :func:`sites.clocks.command.check`."""
-    return check(PROFILE, options)
-
-
-def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:
-    """See :func:`sites.clocks.shared.journal.restore_left_over`."""
-    return put_back_by(PROFILE, root, entries)

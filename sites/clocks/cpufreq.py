@@ -28,9 +28,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ from sites.clocks.shared.control import (
     Right,
 )
 from sites.clocks.shared.core_clock import open_core_clock
-from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
+from sites.clocks.shared.journal import Journal, log_left_over
 from sites.clocks.shared.kernel_files import (
     CHECK_DRIVER,
     CPUS,
@@ -77,6 +77,7 @@ WRITES = (
     rf"{CPUS}/cpu\d+/cpufreq/scaling_(governor|setspeed|min_freq|max_freq)",
     *uncore.WRITES,
 )
+put_back = partial(put_back_entries, writes=WRITES)
 ABSENT = (
     "check `cpupower frequency-info`: the CPU's driver is not loaded, the CPU is offline, or this "
     "is a virtual machine, whose host sets the clocks"
@@ -244,7 +245,7 @@ def open_control(site: ControlledSite, root: Path) -> Cpufreq:
     Raises:
         ClocksError: a CPU has no cpufreq or is offline, a clock of the site stands for turbo,
             or there is no uncore domain to set.
-        ValueError: an unknown option, or one with a wrong value.
+        ValueError: an option has a wrong value.
     """
     options = parse_options(site.clocks.options)
     log_left_over(root)
@@ -280,9 +281,8 @@ def parse_options(options: Mapping[str, Any]) -> Options:
     """Check a site's options.
 
     Raises:
-        ValueError: an unknown option, or one with a wrong value.
+        ValueError: an option has a wrong value.
     """
-    ABOUT.check_options(options)
     cpus = options.get("cpus")
     if cpus is not None and (
         not isinstance(cpus, str) or not re.fullmatch(r"all|\d+(-\d+)?(,\d+(-\d+)?)*", cpus)
@@ -291,7 +291,7 @@ def parse_options(options: Mapping[str, Any]) -> Options:
     with_uncore = options.get("uncore", False)
     if not isinstance(with_uncore, bool):
         raise ValueError(f"uncore = {with_uncore!r}; give true or false")
-    domain_ids = uncore.parse_domain_ids(options.get("domain_ids"))
+    domain_ids = uncore.parse_options(options)
     if domain_ids is not None and not with_uncore:
         raise ValueError("domain_ids needs uncore = true; add it, or leave domain_ids out")
     return Options(cpus, with_uncore, domain_ids)
@@ -399,8 +399,3 @@ def _turbo_khz(root: Path, folder: str, table: tuple[int, ...], boosts: bool) ->
 @cache
 def _is_amd(root: Path) -> bool:
     return re.search("AuthenticAMD|HygonGenuine", optional_text(root, "proc/cpuinfo")) is not None
-
-
-def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:
-    """See :func:`sites.clocks.shared.journal.restore_left_over`."""
-    return put_back_entries(root, entries, WRITES)

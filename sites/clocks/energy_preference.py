@@ -9,7 +9,8 @@ other preference.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from dvfs.setting import Setting
@@ -19,9 +20,8 @@ from sites.clocks.shared.control import (
     ControlDescription,
     IllegalClockError,
     ProfilesEntry,
-    Right,
 )
-from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
+from sites.clocks.shared.journal import Journal, log_left_over
 from sites.clocks.shared.kernel_files import CPUS, optional_text, read_text, right_to_write
 from sites.clocks.shared.written_files import File, WrittenFiles, put_back_entries
 
@@ -37,6 +37,8 @@ ABOUT = ControlDescription(
 PREFERENCE = "energy_performance_preference"
 FOLDERS = f"{CPUS}/cpufreq/policy[0-9]*"
 WRITES = (rf"{CPUS}/cpufreq/policy\d+/{PREFERENCE}",)
+rights = partial(right_to_write, ABOUT.control, pattern=f"{FOLDERS}/{PREFERENCE}")
+put_back = partial(put_back_entries, writes=WRITES)
 ABSENT = "it needs intel_pstate or amd-pstate in active mode; virtual machines rarely have it"
 
 
@@ -81,26 +83,14 @@ def in_force(root: Path) -> str:
     return ", ".join(sorted(shown - {""}))
 
 
-def rights(root: Path) -> Right:
-    """Whether this user may write the files."""
-    return right_to_write(ABOUT.control, root, f"{FOLDERS}/{PREFERENCE}")
-
-
 def open_control(profiles: ProfilesEntry, root: Path) -> EnergyPreference:
-    """See :mod:`sites.clocks`; there are no options.
+    """See :mod:`sites.clocks`.
 
     Raises:
         ClocksError: a CPU has no energy preference.
-        ValueError: an unknown option.
     """
-    ABOUT.check_options(profiles.options)
     log_left_over(root)
     folders = sorted(str(path.relative_to(root)) for path in root.glob(FOLDERS))
     if not folders:
         raise ClocksError(f"{root / CPUS}/cpufreq has no policy", ABSENT)
     return EnergyPreference(root, folders, profiles.names)
-
-
-def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:
-    """See :func:`sites.clocks.shared.journal.restore_left_over`."""
-    return put_back_entries(root, entries, WRITES)

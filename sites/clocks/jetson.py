@@ -16,8 +16,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,8 @@ from sites.clocks.shared.control import (
     ControlDescription,
     ControlledSite,
     IllegalClockError,
-    Right,
 )
-from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
+from sites.clocks.shared.journal import Journal, log_left_over
 from sites.clocks.shared.kernel_files import (
     CHECK_DRIVER,
     optional_number,
@@ -65,6 +65,8 @@ WRITES = (
     rf"{BPMP_EMC}/(mrq_rate_locked|state|rate)",
     rf"{re.escape(OVERRIDE_EMC)}/(clk_state|clk_update_rate)",
 )
+rights = partial(right_to_write, ABOUT.control, pattern=f"{DEVFREQ}/*/max_freq")
+put_back = partial(put_back_entries, writes=WRITES)
 ABSENT_GPU = "give its name in /sys/class/devfreq in the option `gpu`"
 ABSENT = (
     "run as root (only root can use debugfs), with debugfs mounted: `sudo mount -t debugfs none "
@@ -179,17 +181,12 @@ def _not_offered(domain: str, mhz: float, clocks_hz: tuple[int, ...]) -> Illegal
     return IllegalClockError(f"{domain} {mhz:g} MHz is not offered; the nearest: {words}")
 
 
-def rights(root: Path) -> Right:
-    """Whether this user may write the clocks' files."""
-    return right_to_write("jetson", root, f"{DEVFREQ}/*/max_freq")
-
-
 def open_control(site: ControlledSite, root: Path) -> Jetson:
     """See :mod:`sites.clocks`; the options are in ABOUT.
 
     Raises:
         ClocksError: there is no such GPU, or a file cannot be read.
-        ValueError: an unknown option, or one with a wrong value.
+        ValueError: an option has a wrong value.
     """
     name = parse_options(site.clocks.options)
     log_left_over(root)
@@ -199,7 +196,6 @@ def open_control(site: ControlledSite, root: Path) -> Jetson:
 
 def parse_options(options: Mapping[str, Any]) -> str | None:
     """The option ``gpu``; None where it is not given."""
-    ABOUT.check_options(options)
     name = options.get("gpu")
     if name is not None and (not isinstance(name, str) or not re.fullmatch(NAME, name)):
         raise ValueError(
@@ -268,8 +264,3 @@ def _is_there(path: Path) -> bool:
         return path.exists()
     except PermissionError:
         return False
-
-
-def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:
-    """See :func:`sites.clocks.shared.journal.restore_left_over`."""
-    return put_back_entries(root, entries, WRITES)

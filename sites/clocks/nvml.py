@@ -16,7 +16,7 @@ other GPUs of the node do not interfere.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,6 @@ from sites.clocks.shared.control import (
     ControlDescription,
     ControlledSite,
     IllegalClockError,
-    Right,
 )
 from sites.clocks.shared.gpu_clocks import GRAPHICS, MEMORY, GpuClocks, as_clocks_unavailable
 from sites.clocks.shared.journal import (
@@ -40,18 +39,17 @@ from sites.clocks.shared.journal import (
     signals_wait,
 )
 from sites.clocks.shared.selected_gpus import (
-    DEVICES,
+    NVIDIA,
     SetGpu,
     give_up,
     open_gpus,
-    parse_devices,
     put_back_gpus,
     reopened,
     restore_gpus,
     right_of_root,
 )
 from sites.gpu_error import GpuError
-from sites.nvml_library import Gpu, NvmlError, NvmlLibrary
+from sites.nvml_library import DEVICES, Gpu, NvmlError, NvmlLibrary, parse_devices
 
 ABOUT = ControlDescription(
     control="nvml",
@@ -59,6 +57,15 @@ ABOUT = ControlDescription(
     needs="root",
     device="gpu",
     options=DEVICES,
+)
+parse_options = parse_devices
+rights = partial(
+    right_of_root,
+    NVIDIA,
+    ABOUT.control,
+    "lock clocks",
+    "use the control 'slurm' with --gpu-freq where the cluster allows it, or ask the "
+    "administrators for nvidia-smi --lock-gpu-clocks through sudo",
 )
 
 SETTLE_S = 2.0
@@ -215,32 +222,16 @@ class Nvml:
                 time.sleep(WAIT_S)
 
 
-def rights(root: Path) -> Right:
-    """Whether this user may lock GPU clocks: NVML allows it only to root."""
-    return right_of_root(
-        "nvml",
-        root,
-        "lock clocks",
-        "use the control 'slurm' with --gpu-freq where the cluster allows it, or ask the "
-        "administrators for nvidia-smi --lock-gpu-clocks through sudo",
-    )
-
-
 def open_control(site: ControlledSite, root: Path) -> Nvml:
     """See :mod:`sites.clocks`; the options are in ABOUT.
 
     Raises:
         ClocksError: there is no NVML, or not the selected GPU.
-        ValueError: an unknown option, or one with a wrong value.
+        ValueError: an option has a wrong value.
     """
     names = parse_options(site.clocks.options)
     log_left_over(root)
     return Nvml(root, *open_gpus(root, names), site.clocks.tolerance_pct)
-
-
-def parse_options(options: Mapping[str, Any]) -> list[int | str] | None:
-    """The option ``devices``; None where it is not given."""
-    return parse_devices(ABOUT, options)
 
 
 def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:

@@ -10,22 +10,15 @@ and others, such as that of a module. Setting reads it back, and so does the sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from sites.clocks.shared.control import ControlDescription, PowerLimitEntry, Right
+from sites.clocks.shared.control import ControlDescription, PowerLimitEntry
 from sites.clocks.shared.gpu_power_limits import GpuPowerLimits, LimitLibrary, put_back_limits
 from sites.clocks.shared.journal import Entry, PutBack, log_left_over
-from sites.clocks.shared.selected_gpus import (
-    DEVICES,
-    open_gpus,
-    parse_devices,
-    reopened,
-    right_of_root,
-)
-from sites.nvml_library import Gpu, NvmlLibrary
+from sites.clocks.shared.selected_gpus import NVIDIA, open_gpus, reopened, right_of_root
+from sites.nvml_library import DEVICES, Gpu, NvmlLibrary, parse_devices
 
 ABOUT = ControlDescription(
     control="nvml-power-limit",
@@ -34,6 +27,14 @@ ABOUT = ControlDescription(
     options=DEVICES,
     axis="power_limit_w",
     sets_clocks=False,
+)
+parse_options = parse_devices
+rights = partial(
+    right_of_root,
+    NVIDIA,
+    ABOUT.control,
+    "set power limits",
+    "ask the administrators for nvidia-smi --power-limit through sudo",
 )
 NVML = LimitLibrary(
     ABOUT.control,
@@ -69,33 +70,18 @@ class NvmlLimit:
             self.library.nvml.nvmlDeviceSetPowerManagementLimit(self.gpu.handle, value)
 
 
-def rights(root: Path) -> Right:
-    """Whether this user may set power limits of GPUs: NVML allows it only to root."""
-    return right_of_root(
-        ABOUT.control,
-        root,
-        "set power limits",
-        "ask the administrators for nvidia-smi --power-limit through sudo",
-    )
-
-
 def open_control(limit: PowerLimitEntry, root: Path) -> GpuPowerLimits:
     """See :mod:`sites.clocks`; the options are in ABOUT.
 
     Raises:
         ClocksError: there is no NVML, or not the selected GPU.
-        ValueError: an unknown option, or one with a wrong value.
+        ValueError: an option has a wrong value.
     """
     names = parse_options(limit.options)
     log_left_over(root)
     library, gpus = open_gpus(root, names)
     limits = [NvmlLimit(library, gpu) for gpu in gpus]
     return GpuPowerLimits(root, NVML, limits, limit.limits_w, library.close)
-
-
-def parse_options(options: Mapping[str, Any]) -> list[int | str] | None:
-    """The option ``devices``; None where it is not given."""
-    return parse_devices(ABOUT, options)
 
 
 def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:

@@ -17,8 +17,9 @@ which is left as found unless the option ``time_window_s`` is given.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from sites.clocks.shared.control import (
     PowerLimitEntry,
     Right,
 )
-from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
+from sites.clocks.shared.journal import Journal, log_left_over
 from sites.clocks.shared.kernel_files import (
     optional_number,
     optional_text,
@@ -61,6 +62,7 @@ WINDOW_SHARE = 0.2
 WRITES = (
     rf"{POWERCAP}(/intel-rapl(-mmio)?(:\d+)*)+/constraint_\d+_(power_limit_uw|time_window_us)",
 )
+put_back = partial(put_back_entries, writes=WRITES)
 ABSENT = "load the driver with `modprobe intel_rapl_msr`; virtual machines have no power limits"
 
 
@@ -163,7 +165,7 @@ def open_control(limit: PowerLimitEntry, root: Path) -> Powercap:
 
     Raises:
         ClocksError: a package has no limit, or none that is in force.
-        ValueError: an unknown option, or one with a wrong value.
+        ValueError: an option has a wrong value.
     """
     window_s = parse_options(limit.options)
     log_left_over(root)
@@ -178,7 +180,6 @@ def open_control(limit: PowerLimitEntry, root: Path) -> Powercap:
 
 def parse_options(options: Mapping[str, Any]) -> float | None:
     """The option ``time_window_s``; None where it is not given."""
-    ABOUT.check_options(options)
     value = options.get("time_window_s")
     if value is None:
         return None
@@ -220,8 +221,3 @@ def _long_term(root: Path, folder: str) -> str:
         f"{root / folder} has no constraint named long_term",
         "Linux shows power limits of Intel's processors alone, and none in virtual machines",
     )
-
-
-def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:
-    """See :func:`sites.clocks.shared.journal.restore_left_over`."""
-    return put_back_entries(root, entries, WRITES)

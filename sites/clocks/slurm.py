@@ -108,7 +108,6 @@ def rights(root: Path) -> Right:
 
 def open_control(site: ControlledSite, root: Path) -> SlurmStep:
     """See :mod:`sites.clocks`."""
-    ABOUT.check_options(site.clocks.options)
     return SlurmStep(root, site.clocks.device)
 
 

@@ -18,8 +18,9 @@ domains may have no clock in common.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,8 @@ from sites.clocks.shared.control import (
     ControlDescription,
     ControlledSite,
     IllegalClockError,
-    Right,
 )
-from sites.clocks.shared.journal import Entry, Journal, PutBack, log_left_over
+from sites.clocks.shared.journal import Journal, log_left_over
 from sites.clocks.shared.kernel_files import optional_number, read_number, right_to_write
 from sites.clocks.shared.written_files import Limits, WrittenFiles, put_back_entries
 
@@ -48,6 +48,8 @@ ABOUT = ControlDescription(
 FOLDER = "sys/devices/system/cpu/intel_uncore_frequency"
 STEP_KHZ = 100_000
 WRITES = (rf"{FOLDER}/(package_\d+_die_\d+|uncore\d+)/(min|max)_freq_khz",)
+rights = partial(right_to_write, ABOUT.control, pattern=f"{FOLDER}/*/max_freq_khz")
+put_back = partial(put_back_entries, writes=WRITES)
 ABSENT = (
     "load the driver with `sudo modprobe intel_uncore_frequency` (MSR) or `sudo modprobe "
     "intel_uncore_frequency_tpmi`; virtual machines and other processors have none"
@@ -92,17 +94,12 @@ class Uncore:
         self.files.restore()
 
 
-def rights(root: Path) -> Right:
-    """Whether this user may write the clocks' files."""
-    return right_to_write("uncore", root, f"{FOLDER}/*/max_freq_khz")
-
-
 def open_control(site: ControlledSite, root: Path) -> Uncore:
     """See :mod:`sites.clocks`; the options are in ABOUT.
 
     Raises:
         ClocksError: there is no uncore to set.
-        ValueError: an unknown option, or one with a wrong value.
+        ValueError: an option has a wrong value.
     """
     ids = parse_options(site.clocks.options)
     log_left_over(root)
@@ -110,13 +107,8 @@ def open_control(site: ControlledSite, root: Path) -> Uncore:
 
 
 def parse_options(options: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """The option ``domain_ids``; None where it is not given."""
-    ABOUT.check_options(options)
-    return parse_domain_ids(options.get("domain_ids"))
-
-
-def parse_domain_ids(value: Any) -> tuple[int, ...] | None:
-    """``value``, checked: a list of integers, or None."""
+    """The option ``domain_ids``, a list of integers; None where it is not given."""
+    value = options.get("domain_ids")
     if value is None:
         return None
     if not isinstance(value, list) or not value or not all(type(number) is int for number in value):
@@ -195,8 +187,3 @@ def current_mhz(root: Path, domains: tuple[UncoreDomain, ...]) -> float | None:
     khz = [optional_number(root, f"{domain.folder}/current_freq_khz") for domain in domains]
     reported = [value for value in khz if value is not None]
     return sum(reported) / len(reported) / 1000 if reported and len(reported) == len(khz) else None
-
-
-def put_back(root: Path, entries: Iterable[Entry]) -> PutBack:
-    """See :func:`sites.clocks.shared.journal.restore_left_over`."""
-    return put_back_entries(root, entries, WRITES)

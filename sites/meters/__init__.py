@@ -5,8 +5,9 @@ Each module has ``ABOUT``, a :class:`MeterDescription` with the options, and
 ``open_meter(root: Path, options: Mapping) -> Meter``. ``root`` is ``/`` on a machine, and a folder
 with recorded files in a test; programs are then looked for in its usr/bin and usr/sbin. It raises
 MeterError where the meter, or a device or file that an option names, is missing or cannot be read,
-and ValueError for an unknown option or one with a wrong value. ``parse_options(options)``, if the
-module has it, raises the same ValueError without opening the meter.
+and ValueError for an option with a wrong value. ``parse_options(options)``, if the module has it,
+raises the same ValueError without opening the meter. Options that ``ABOUT`` does not list are
+refused before either gets them.
 """
 
 from __future__ import annotations
@@ -49,9 +50,12 @@ def open_meter(kind: str, options: Mapping[str, Any], root: Path = Path("/")) ->
 
     Raises:
         MeterError: it is not on this machine, or cannot be read.
+        ValueError: an unknown option, or one with a wrong value.
         KeyError: no meter of that name is registered.
     """
-    meter: Meter = METERS.load(kind).open_meter(root, options)
+    module = METERS.load(kind)
+    module.ABOUT.check_options(options)
+    meter: Meter = module.open_meter(root, options)
     return meter
 
 

@@ -25,7 +25,6 @@ HIP_VISIBLE_DEVICES.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -58,6 +57,7 @@ ABOUT = MeterDescription(
     needs="ROCm's package amdsmi; the groups render and video",
     options=DEVICES,
 )
+parse_options = parse_devices
 
 ENERGY_KEYS = ("energy_accumulator", "power")
 POWER_KEYS = {"current_socket_power": 0.0, "socket_power": 0.0, "average_socket_power": 1.0}
@@ -116,10 +116,8 @@ def _make_meter(library: AmdsmiLibrary, gpus: Sequence[ReadGpu]) -> OpenMeter:
             power = _channel(f"gpu-{source.gpu.index}/power", "power", 1.0)
             averaging_s = POWER_KEYS[source.power_key]
             channels.append(replace(power, same_as=energy, averaging_s=averaging_s))
-    resources = ExitStack()
-    resources.callback(library.close)
     read_raw = partial(_read_all, library, gpus)
-    return OpenMeter(ABOUT.kind, channels, counters, read_raw, resources)
+    return OpenMeter(ABOUT.kind, channels, counters, read_raw, library)
 
 
 def _channel(name: str, kind: Literal["energy", "power"], resolution: float) -> Channel:
@@ -156,11 +154,6 @@ def _read_all(library: AmdsmiLibrary, gpus: Sequence[ReadGpu]) -> list[float]:
         except AmdsmiError as error:
             raise MeterError(error.what, error.remedy) from error
     return values
-
-
-def parse_options(options: Mapping[str, Any]) -> list[int] | None:
-    ABOUT.check_options(options)
-    return parse_devices(options)
 
 
 def _probe(library: AmdsmiLibrary, gpu: AmdGpu) -> ReadGpu:

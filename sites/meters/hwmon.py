@@ -229,7 +229,6 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> FileMeter:
 
 
 def parse_options(options: Mapping[str, Any]) -> tuple[ChosenSensor, ...] | None:
-    ABOUT.check_options(options)
     entries = list_option(options, "sensors", f"a list of tables with {', '.join(KEYS)}")
     if entries is None:
         return None

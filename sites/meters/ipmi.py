@@ -103,7 +103,6 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> IpmiMeter:
 
 def parse_options(options: Mapping[str, Any]) -> tuple[list[str] | None, float, float]:
     """``command`` (None where it is not set), ``limit_s`` and ``period_s``."""
-    ABOUT.check_options(options)
     expected = 'a list of words such as ["sudo", "-n", "COMMAND"]'
     command = list_option(options, "command", expected, lambda w: isinstance(w, str) and bool(w))
     limit_s = seconds_option(options, "limit_s", LIMIT_S)

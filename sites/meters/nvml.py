@@ -40,26 +40,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from sites.described_options import list_option
 from sites.gpu_error import closed_on_error
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.meter import AbsentMeterError, Channel, MeterDescription, MeterError
 from sites.meters.shared.open_meter import OpenMeter
 from sites.nvml_library import (
     ABSENT_REMEDY,
+    DEVICES,
     UNSUPPORTED_REMEDY,
     Gpu,
     NvmlError,
     NvmlLibrary,
     find_gpus,
     open_library,
+    parse_devices,
 )
 
 ABOUT = MeterDescription(
@@ -67,10 +67,9 @@ ABOUT = MeterDescription(
     reads="energy counter and power of NVIDIA GPUs",
     domains="gpu, gpu-memory; module on a GH200",
     needs="the NVIDIA driver",
-    options={
-        "devices": "indices or UUIDs (default: CUDA_VISIBLE_DEVICES, or all)",
-    },
+    options=DEVICES,
 )
+parse_options = parse_devices
 
 POWER_AVERAGE, POWER_INSTANT = 185, 186
 """NVML_FI_DEV_POWER_AVERAGE and NVML_FI_DEV_POWER_INSTANT."""
@@ -127,14 +126,12 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
     except NvmlError as error:
         kind = AbsentMeterError if error.remedy == ABSENT_REMEDY else MeterError
         raise kind(error.what, error.remedy) from error
-    resources = ExitStack()
-    resources.callback(library.close)
     counters = [
         None if signal.source else Counter(f"the energy of {signal.gpu.label}", Fraction(1, 1000))
         for signal in signals
     ]
     read_raw = partial(_read_signals, library, signals)
-    return OpenMeter(ABOUT.kind, channels, counters, read_raw, resources, units_per_w=1e3)
+    return OpenMeter(ABOUT.kind, channels, counters, read_raw, library, units_per_w=1e3)
 
 
 def _read_signals(library: NvmlLibrary, signals: Sequence[Signal]) -> list[int]:
@@ -142,20 +139,6 @@ def _read_signals(library: NvmlLibrary, signals: Sequence[Signal]) -> list[int]:
         return [_read_signal(library, signal) for signal in signals]
     except NvmlError as error:
         raise MeterError(error.what, error.remedy) from error
-
-
-def parse_options(options: Mapping[str, Any]) -> Sequence[int | str] | None:
-    ABOUT.check_options(options)
-    devices = list_option(options, "devices", 'a list such as [0, 1] or ["GPU-5f1c"]')
-    if devices is None:
-        return None
-    for device in devices:
-        is_index = isinstance(device, int) and not isinstance(device, bool) and device >= 0
-        if not is_index and not (isinstance(device, str) and device):
-            raise ValueError(f"{device!r} in devices is neither an index nor a UUID")
-    if len(set(devices)) < len(devices):
-        raise ValueError(f"devices lists a GPU twice: {devices!r}")
-    return devices
 
 
 def _find_channels(library: NvmlLibrary, gpu: Gpu) -> list[tuple[Channel, Signal]]:

@@ -166,7 +166,6 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> OpenMeter:
 
 
 def parse_options(options: Mapping[str, Any]) -> tuple[str, ...] | None:
-    ABOUT.check_options(options)
     names = list_option(options, "events", f"a list of {', '.join(DOMAINS)}")
     if names is None:
         return None

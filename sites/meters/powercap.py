@@ -115,7 +115,6 @@ def open_meter(root: Path, options: Mapping[str, Any]) -> FileMeter:
 
 
 def parse_options(options: Mapping[str, Any]) -> tuple[tuple[str, ...] | None, float | None]:
-    ABOUT.check_options(options)
     expected = "a list of channel names such as package-0"
     names = list_option(options, "zones", expected, lambda name: isinstance(name, str))
     max_power_w = options.get("max_power_w")

@@ -305,7 +305,6 @@ def _open_stream(root: Path, options: PowermonOptions) -> ByteStream:
 
 
 def parse_options(options: Mapping[str, Any]) -> PowermonOptions:
-    ABOUT.check_options(options)
     device, host = options.get("device"), options.get("host")
     if (device is None) == (host is None):
         raise ValueError(

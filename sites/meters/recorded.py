@@ -220,7 +220,6 @@ def _step(values: Sequence[float], to_si: float) -> float:
 def parse_options(
     options: Mapping[str, Any], root: Path = Path("/")
 ) -> tuple[Path, list[RecordedColumn]]:
-    ABOUT.check_options(options)
     path = options.get("path")
     if not isinstance(path, str) or not path.startswith("/"):
         raise ValueError(

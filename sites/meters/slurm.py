@@ -131,7 +131,6 @@ def parse_energy(output: str, step: str) -> str | None:
 
 def parse_options(options: Mapping[str, Any]) -> tuple[str | None, str, float]:
     """The job (None where it is unknown), the step and ``limit_s``."""
-    ABOUT.check_options(options)
     limit_s = seconds_option(options, "limit_s", LIMIT_S)
     job = options.get("job", os.environ.get("SLURM_JOB_ID"))
     if job is not None and not re.fullmatch(r"\d+(_\d+)?", str(job)):

@@ -1482,7 +1482,9 @@ def test_legal_clocks_are_unknown_without_a_list_and_site_clocks(tmp_path: Path)
         ("uncore", {"cpus": "0"}, "known: domain_ids"),
         ("jetson", {"gpu": "../x"}, "name in /sys/class/devfreq"),
         ("jetson", {"emc": True}, "known: gpu"),
-        ("nvml", {"devices": 0}, "list of indices or UUIDs"),
+        ("nvml", {"devices": 0}, r"devices is a list such as \[0, 1\]"),
+        ("nvml", {"devices": [0, 0]}, "twice"),
+        ("nvml", {"devices": [-1]}, "neither an index nor a UUID"),
         ("nvml", {"gpu": 0}, "known: devices"),
     ],
 )

@@ -40,7 +40,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Protocol
 
-from sites.clocks.shared.kernel_files import CPUS, optional_number
+from sites.clocks.shared.kernel_files import CPUS, optional_number, optional_text
 from sites.perf_event import EventError, find_event, open_event
 
 INHERIT = 1 << 1
@@ -172,11 +172,8 @@ class CpufreqClock:
 
     def _busy_ticks(self) -> dict[int, int]:
         """CPU -> clock ticks of work since the boot; empty where it cannot be read."""
-        try:
-            text = (self._root / "proc/stat").read_text()
-        except OSError:
-            return {}
         ticks = {}
+        text = optional_text(self._root, "proc/stat")
         for cpu, words in re.findall(r"^cpu(\d+) ([\d ]+)$", text, re.MULTILINE):
             user, nice, system, _idle, _iowait, irq, softirq = map(int, words.split()[:7])
             ticks[int(cpu)] = user + nice + system + irq + softirq
@@ -207,11 +204,7 @@ def open_core_clock(root: Path, cpus: set[int]) -> CoreClock:
 
 def _proving_files(root: Path) -> list[str]:
     """The files of cpufreq that show the hardware's clock on this processor."""
-    try:
-        text = (root / "proc/cpuinfo").read_text()
-    except OSError:
-        text = ""
-    flags = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
+    flags = re.search(r"^flags\s*:(.*)$", optional_text(root, "proc/cpuinfo"), re.MULTILINE)
     if flags is None:
         return ["cpuinfo_avg_freq", "cpuinfo_cur_freq"]
     shown = ["scaling_cur_freq"] if "aperfmperf" in flags[1].split() else []

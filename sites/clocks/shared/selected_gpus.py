@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from sites.clocks.shared.control import ClocksError, ControlDescription, Right
+from sites.clocks.shared.control import ClocksError, Right
 from sites.clocks.shared.gpu_clocks import as_clocks_unavailable
 from sites.clocks.shared.journal import Entry, Journal, PutBack, signals_wait
 from sites.gpu_error import GpuError, closed_on_error
 from sites.nvml_library import Gpu, NvmlLibrary, find_gpus, open_library
 
-DEVICES = {
-    "devices": "indices or UUIDs (default: CUDA_VISIBLE_DEVICES, or all)",
-}
-"""The option that selects GPUs, for a control's description."""
 AnyGpu = TypeVar("AnyGpu")
 Found = TypeVar("Found")
 Reopen = Callable[[str], AbstractContextManager[tuple[Any, Any]]]
 """A GPU's name in a journal -> its open library, and the GPU, which has a ``label``."""
-
-
-def parse_devices(about: ControlDescription, options: Mapping[str, Any]) -> list[int | str] | None:
-    """The option ``devices``; None where it is not given.
-
-    Raises:
-        ValueError: an unknown option, or one with a wrong value.
-    """
-    about.check_options(options)
-    names = options.get("devices")
-    if names is None:
-        return None
-    if not isinstance(names, list) or not names or not all(type(e) in (int, str) for e in names):
-        raise ValueError(f"devices = {names!r}; give a list of indices or UUIDs, such as [0]")
-    return names
 
 
 def open_gpus(root: Path, names: list[int | str] | None) -> tuple[NvmlLibrary, tuple[Gpu, ...]]:
@@ -63,18 +44,17 @@ def reopened(root: Path, uuid: str) -> Iterator[tuple[NvmlLibrary, Gpu]]:
         yield library, find_gpus(library, [uuid])[0]
 
 
-NVIDIA = ("dev/nvidia[0-9]*", "dev/nvidia0", "NVML")
-AMD = ("dev/kfd", "dev/kfd", "amdgpu")
-"""A vendor's device files (a glob pattern), one of them, and the driver that checks for root."""
+NVIDIA = ("NVIDIA", "dev/nvidia[0-9]*", "dev/nvidia0", "NVML")
+AMD = ("AMD", "dev/kfd", "dev/kfd", "amdgpu")
+"""A vendor, its device files (a glob pattern), one of them, and the driver that checks for root."""
 
 
 def right_of_root(
-    control: str, root: Path, action: str, remedy: str, vendor: tuple[str, str, str] = NVIDIA
+    vendor: tuple[str, str, str, str], control: str, action: str, remedy: str, root: Path
 ) -> Right:
     """Whether this user may do ``action`` (a phrase), which the driver allows only to root."""
-    devices, device_file, driver = vendor
+    name, devices, device_file, driver = vendor
     if not any(root.glob(devices)):
-        name = "NVIDIA" if vendor is NVIDIA else "AMD"
         return Right(control, False, f"{root / device_file} does not exist: no {name} GPU")
     if os.geteuid() != 0:
         return Right(control, False, f"{driver} lets only root {action}", remedy)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 from typing import Any
 
+from sites.gpu_error import Closable
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.kept_file import KeptFile, Remedies, parse_number
 from sites.meters.shared.meter import Channel, MeterError, Reading
@@ -31,7 +32,7 @@ class OpenMeter:
         channels: Sequence[Channel],
         counters: Sequence[Counter | None],
         read_raw: Callable[[], Sequence[Any]],
-        resources: ExitStack,
+        resources: Closable,
         *,
         units_per_w: float = 1.0,
     ) -> None:
