@@ -33,6 +33,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from sites.described_options import seconds_option
 from sites.meters.shared.counter import Counter
 from sites.meters.shared.kept_file import KeptFile, Remedies, explain, read_bytes
 from sites.meters.shared.meter import (
@@ -210,11 +211,7 @@ class CrayMeter(OpenMeter):
 
 
 def parse_options(options: Mapping[str, Any]) -> float:
-    ABOUT.check_options(options)
-    stale_s = options.get("stale_s", STALE_S)
-    if isinstance(stale_s, bool) or not isinstance(stale_s, int | float) or not stale_s > 0:
-        raise ValueError(f"stale_s is a number of seconds above 0, not {stale_s!r}")
-    return float(stale_s)
+    return seconds_option(options, "stale_s", STALE_S)
 
 
 def _find_channels(directory: Path) -> tuple[Channel, ...]:

@@ -53,7 +53,10 @@ LAYOUTS = [
             "went back": go_back,
             "gone": lambda root: shutil.rmtree(root / PM_COUNTERS),
         },
-        wrong_options=(({"stale_s": 0}, "seconds above 0"),),
+        wrong_options=(
+            ({"stale_s": 0}, "seconds above 0"),
+            ({"stale_s": float("inf")}, "below 3600"),
+        ),
         greatest_power_w=4000.0,
         # A scan lasts longer than a reading, also of a busy machine.
         update_s=0.02,
