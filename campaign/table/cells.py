@@ -28,8 +28,6 @@ class TableCells:
     def __init__(self, table: RawTable) -> None:
         self.table = table
         self._wrong: dict[str, dict[int, str]] = {}
-        self.wrong_columns: list[str] = []
-        """The errors of columns as a whole."""
 
     @property
     def wrong(self) -> Mapping[str, Mapping[int, str]]:
@@ -51,17 +49,6 @@ class TableCells:
         for column in columns:
             noted[list(self._wrong.get(column, ()))] = True
         return noted
-
-    def messages(self) -> list[str]:
-        """The errors of columns as a whole, then the first one of each column, by line."""
-        path, lines = self.table.path, self.table.lines
-        firsts = []
-        for rows in self._wrong.values():
-            first = min(rows)
-            text = first_of(rows[first], len(rows))
-            firsts.append((first, f"{path}:{lines[first]}: {text}"))
-        firsts.sort(key=lambda entry: entry[0])
-        return [f"{path}: {text}" for text in self.wrong_columns] + [text for _, text in firsts]
 
     def texts(self, name: str, convert: Callable[[Any], Any]) -> Texts:
         """A column, each distinct value converted. If ``convert`` raises ValueError, the error is

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from campaign.plan.point import ID_CHARS
+from campaign.table.all_rows import OfAllRows
 from campaign.table.cells import (
     TRUTHS,
     TableCells,
@@ -21,17 +22,16 @@ from campaign.table.cells import (
     params_json,
     provenance_json,
 )
-from campaign.table.grouping import group_settings
 from campaign.table.map_file import POINT_ID, TableMap
-from campaign.table.plausibility import note_impossible, note_power_caps
 from campaign.table.points import (
-    SAME_POINT,
     WORTH,
+    has_duplicates,
     measurements_of,
     point_ids_of,
+    same_point,
     worth_of,
 )
-from campaign.table.reading import RawTable
+from campaign.table.reading import RawTable, cell_text
 from dvfs.dataset import (
     CLOCK_PROOFS,
     COUNT_PREFIX,
@@ -42,10 +42,9 @@ from dvfs.dataset import (
     STATED,
     STATUSES,
 )
-from dvfs.groups import Groups
 from dvfs.input_files import FileError
 from dvfs.setting import NUMBERS
-from dvfs.texts import Column, EqualLengths, Texts, group_codes
+from dvfs.texts import Column, EqualLengths, Texts
 
 MAX_ROWS_NAMED = 10
 CLOCK, ENERGY = (re.compile(words, re.I) for words in ("clock|freq|mhz", "energy|power|joule|watt"))
@@ -54,8 +53,6 @@ MAX_REPEAT = 2**53
 """A float64 holds every whole number up to this one."""
 DISAGREE = 1.01
 """Energy and power times time disagree when they differ by more than this factor."""
-FEWEST_SAMPLES, EQUAL_STEPS = 6, 1.25
-"""At least this many rows whose times rise by steps within this factor are taken for a log."""
 AGREE = 0.05
 """The relative difference up to which an achieved clock shows that the requested one was set."""
 
@@ -75,9 +72,9 @@ class Checked:
     """The rows of failed attempts; some are in ``rows`` too."""
     lines: np.ndarray
     """int64: the line in the file of each of ``rows``."""
-    disagreements: list[str]
+    disagreements: list[str] = field(default_factory=list)
     """A line for each row whose energy is not its power times time."""
-    notes: list[str]
+    notes: list[str] = field(default_factory=list)
     """Notes on what was recognised in the file."""
 
 
@@ -93,100 +90,52 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
     """
     cells = TableCells(table)
     kinds = kinds_of(cells)
-    frame, power_w = frame_of(cells, kinds, OfAllRows(mapping))
+    of_all = OfAllRows(mapping)
+    frame, power_w = frame_of(cells, kinds, of_all)
+    of_all.end_part(cells)
+    of_all.note_since_start()
     ids = point_ids_of(frame, kinds.ids)
-    measurements = measurements_of(cells, frame, ids, kinds.ids, kinds.worth)
-    failures = np.flatnonzero(kinds.worth == 0)
-    if wrong := cells.messages():
+    kept = np.arange(len(ids))
+    if has_duplicates(ids):
+        wrong_rows = np.zeros(len(ids), bool)
+        wrong_rows[of_all.wrong_rows()] = True
+        attempt = np.asarray(frame["attempt"])
+        kept, n_same, same = measurements_of(
+            ids.tolist(), kinds.of_store, kinds.worth, attempt, wrong_rows
+        )
+        if same:
+            row, earlier = same
+            text = same_point(table.lines[earlier], frame, row)
+            of_all.note("point", table.lines[row], text, n_same)
+    if wrong := of_all.messages(table.path):
         raise FileError("\n".join(wrong))
-    frame[POINT_ID] = EqualLengths(ids)
-    no_duplicates = len(measurements) == len(table.lines)
+    checked = stored_rows(table, frame, ids, kinds, of_all, kept)
+    return replace(checked, disagreements=disagreements(table, frame, power_w), notes=table.notes)
+
+
+def stored_rows(
+    table: RawTable,
+    frame: Rows,
+    ids: np.ndarray,
+    kinds: Kinds,
+    of_all: OfAllRows,
+    kept: np.ndarray,
+) -> Checked:
+    """A table's rows as the store keeps them, without notes. ``ids``: S24, of the rows' points;
+    ``kept``: int64, the rows that are measurements of their points."""
+    rows: Rows = {
+        name: column
+        for name, column in frame.items()
+        if not name.startswith(COUNT_PREFIX) or table.of_store or name in of_all.counted
+    }
+    rows[POINT_ID] = EqualLengths(ids)
+    failed = np.flatnonzero(kinds.worth == 0)
+    failures: Rows = {name: column[failed] for name, column in rows.items()}
+    failures[POINT_ID] = np.asarray(failures[POINT_ID])
     lines = np.fromiter(table.lines, np.int64, len(table.lines))
-    return Checked(
-        table.path,
-        {name: column if no_duplicates else column[measurements] for name, column in frame.items()},
-        {name: column[failures] for name, column in frame.items()}
-        | {POINT_ID: np.asarray(frame[POINT_ID][failures])},
-        lines if no_duplicates else lines[measurements],
-        disagreements(table, frame, power_w),
-        table.notes,
-    )
-
-
-class OfAllRows:
-    """The checks that need all rows of a table; this class is for a table in memory."""
-
-    def __init__(self, mapping: TableMap) -> None:
-        self.mapping = mapping
-
-    def group_settings(
-        self,
-        cells: TableCells,
-        of_store: np.ndarray,
-        site: Texts,
-        keys: Mapping[str, Column],
-        clocks: dict[str, np.ndarray],
-    ) -> None:
-        """See :func:`campaign.table.grouping.group_settings`. Skip tables with rows of a store or
-        with errors so far."""
-        if self.mapping.clocks != "grouped" or of_store.any() or cells.messages():
-            return
-        codes = [key.codes if isinstance(key, Texts) else np.asarray(key) for key in keys.values()]
-        notes = group_settings(site, codes, clocks, self.mapping.numbers_repeats)
-        cells.table.notes.extend(notes)
-
-    def note_impossible(
-        self,
-        cells: TableCells,
-        columns: dict[str, np.ndarray],
-        of_store: np.ndarray,
-        failed: np.ndarray,
-    ) -> None:
-        """See :func:`campaign.table.plausibility.note_impossible`."""
-        note_impossible(cells, columns, of_store, failed, self.mapping)
-
-    def note_power_caps(
-        self,
-        cells: TableCells,
-        of_store: np.ndarray,
-        core_mhz: np.ndarray,
-        power_w: np.ndarray,
-        read_back: np.ndarray,
-    ) -> None:
-        """See :func:`campaign.table.plausibility.note_power_caps`. Skip rows of a store."""
-        if not of_store.any():
-            note_power_caps(cells, core_mhz, power_w, read_back, self.mapping)
-
-    def has_counts(self, name: str, counts: np.ndarray) -> bool:
-        """Whether any row has a count of the class."""
-        return bool(np.isfinite(counts).any())
-
-    def number_repeats(self, cells: TableCells, frame: Rows) -> None:
-        """Number the rows of each point as repeats, and report times that look like a log's."""
-        points = Groups(group_codes([frame[name] for name in SAME_POINT]))
-        frame["repeat"] = points.places()
-        _note_since_start(cells, np.asarray(frame["time_s"]), points)
-
-
-def _note_since_start(cells: TableCells, time_s: np.ndarray, same_point: Groups) -> None:
-    """Report times that rise by equal steps from row to row of a point: they are times since the
-    start of a log, not run times of repeats."""
-    for repeats in same_point.rows():
-        times = time_s[repeats]
-        if len(times) < FEWEST_SAMPLES or not np.isfinite(times).all():
-            continue
-        steps = np.diff(times)
-        if steps.min() > 0 and steps.max() < EQUAL_STEPS * steps.min() and times[0] < 2 * steps[0]:
-            cells.note(int(repeats[-1]), "time_s", since_start(steps.min()))
-
-
-def since_start(step_s: float) -> str:
-    """The error message for times of a log, which rise by ``step_s``."""
-    return (
-        f"time_s: rises by {step_s:.3g} s from row to row, as the time since the start of a log "
-        "does; a table has a row a measurement, with its run time: sum the energies of the log "
-        "first"
-    )
+    if len(kept) < len(lines):
+        lines, rows = lines[kept], {name: column[kept] for name, column in rows.items()}
+    return Checked(table.path, rows, failures, lines)
 
 
 @dataclass(frozen=True)
@@ -260,6 +209,7 @@ def frame_of(cells: TableCells, kinds: Kinds, of_all: OfAllRows) -> tuple[Rows, 
     of_all.group_settings(cells, of_store, site, keys, clocks)
     core_mhz, mem_mhz = clocks["core_mhz"], clocks["mem_mhz"]
     counts = {name: cells.numbers(name) for name in table.columns if name.startswith(COUNT_PREFIX)}
+    of_all.counted |= {name for name, n in counts.items() if np.isfinite(n).any()}
     second_mhz = np.where(np.isnan(uncore_mhz), mem_mhz, uncore_mhz)
     core_v, mem_v, origin = _volts(cells, core_mhz, second_mhz, of_store, mapping)
     numbers = {
@@ -277,7 +227,7 @@ def frame_of(cells: TableCells, kinds: Kinds, of_all: OfAllRows) -> tuple[Rows, 
     of_all.note_impossible(cells, {"power_w x time_s": used_j}, of_store, failed)
     with np.errstate(all="ignore"):
         mean_w = np.where(without, power_w, energy_j / time_s)
-    of_all.note_power_caps(cells, of_store, core_mhz, mean_w, read_back)
+    of_all.note_power_caps(core_mhz, mean_w, read_back)
     frame: Rows = {
         "site": site,
         "partition": partition.otherwise(node.mapped(lambda name: name or "imported")),
@@ -286,9 +236,9 @@ def frame_of(cells: TableCells, kinds: Kinds, of_all: OfAllRows) -> tuple[Rows, 
         "node": node,
         "profile": profile,
         "status": kinds.status,
-        "text": cells.texts("text", _text),
+        "text": cells.texts("text", cell_text),
         "voltage_origin": origin,
-        "setup": cells.texts("setup", _text),
+        "setup": cells.texts("setup", cell_text),
         "meters": cells.texts("meters", meters_json),
         **numbers,
         **clocks,
@@ -300,7 +250,7 @@ def frame_of(cells: TableCells, kinds: Kinds, of_all: OfAllRows) -> tuple[Rows, 
         "attempt": cells.wholes("attempt", 0),
         "simulated": simulated,
         "imported": cells.truths("imported") | ~of_store,
-        **{name: n for name, n in counts.items() if exact or of_all.has_counts(name, n)},
+        **counts,
     }
     frame["clock_proof"] = _clock_proofs(cells, clocks, has_profile, simulated, of_store)
     power_w = np.where(has_energy, power_w, np.nan)
@@ -356,10 +306,6 @@ def _kernel(value: Any, exact: bool) -> str:
     return one_line(value, "kernel", exact)
 
 
-def _text(value: Any) -> str:
-    return "" if value is None else str(value)
-
-
 def _status(value: Any) -> str:
     if not is_present(value):
         return OK
@@ -399,7 +345,7 @@ def _volts(
     """Each row's core and memory voltage (V, float64, NaN if not known), and their origin."""
     core_v, mem_v = cells.numbers("core_v"), cells.numbers("mem_v")
     measured = np.isfinite(core_v)
-    of_row = cells.texts("voltage_origin", _text)
+    of_row = cells.texts("voltage_origin", cell_text)
     names = list(dict.fromkeys(("", "measured", "table", *of_row.values)))
     code = measured.astype(np.int32)
     if of_store.any():
@@ -442,7 +388,7 @@ def _clock_proofs(
             raise ValueError(
                 f"clock_proof: found {str(value)[:40]!r}; must be one of {', '.join(CLOCK_PROOFS)}"
             )
-        return _text(value)
+        return cell_text(value)
 
     stated_proofs = cells.texts("clock_proof", proof)
     limited = ~np.isnan(clocks["power_limit_w"])

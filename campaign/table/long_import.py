@@ -25,7 +25,7 @@ from campaign.table.added_rows import (
     write_records,
 )
 from campaign.table.checking import Checked, Provenance, Rows
-from campaign.table.long_checks import row_hashes
+from campaign.table.grouping import row_hashes
 from campaign.table.long_table import LongTable
 from campaign.table.map_file import POINT_ID, TableMap
 from campaign.table.points import worth_of

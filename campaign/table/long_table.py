@@ -7,23 +7,29 @@ of one part, or of the distinct sites, clocks and points.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from campaign.store.generation import PACKED_ID, packed_ids, unpacked_ids
+from campaign.table.all_rows import OfLongTable
 from campaign.table.cells import TableCells
-from campaign.table.checking import Checked, Kinds, Rows, disagreements, frame_of, kinds_of
-from campaign.table.long_checks import OfLongTable
+from campaign.table.checking import (
+    Checked,
+    Kinds,
+    Rows,
+    disagreements,
+    frame_of,
+    kinds_of,
+    stored_rows,
+)
 from campaign.table.long_text import LongText
-from campaign.table.map_file import POINT_ID
-from campaign.table.points import point_ids_of, same_point, same_points
+from campaign.table.points import measurements_of, point_ids_of, same_point
 from campaign.table.reading import RawTable, kept_notes, read_long_table
-from dvfs.dataset import COUNT_PREFIX
 from dvfs.input_files import FileError
-from dvfs.texts import EqualLengths, group_codes
+from dvfs.texts import group_codes
 
 MOST_LISTED = 10_000
 """The most lines about rows whose energy is not their power times time."""
@@ -151,14 +157,11 @@ class LongTable:
             ]
         )
         wrong = np.isin(rows, self._of_all.wrong_rows())
-        best: dict[Hashable, int] = {}
-        n_same, first_pair = 0, None
         of_store, worth, attempt = (attempts[name] for name in ATTEMPT.names or ())
-        for pair in same_points(codes, of_store, worth, attempt, wrong, best):
-            n_same, first_pair = n_same + 1, first_pair or pair
-        if first_pair:
-            self._note_same_point(int(rows[first_pair[0]]), int(rows[first_pair[1]]), n_same)
-        return np.delete(rows, sorted(best.values()))
+        kept, n_same, same = measurements_of(codes.tolist(), of_store, worth, attempt, wrong)
+        if same:
+            self._note_same_point(int(rows[same[0]]), int(rows[same[1]]), n_same)
+        return np.delete(rows, kept)
 
     def _note_same_point(self, row: int, earlier_row: int, rows: int) -> None:
         """Report the first of ``rows`` rows that are the same point as an earlier one."""
@@ -185,23 +188,11 @@ class LongTable:
         ]
 
     def _checked(self, part: _Part, start: int) -> Checked:
-        table, frame, _, kinds = part
-        lines = np.array(table.lines, np.int64)
-        size = PACKED_ID.itemsize
-        packed = self._ids[start * size : (start + len(lines)) * size]
-        if len(packed) != len(lines) * size:
+        n_rows, size = len(part.table.lines), PACKED_ID.itemsize
+        packed = self._ids[start * size : (start + n_rows) * size]
+        if len(packed) != n_rows * size:
             raise FileError("has changed while it was read", "import it again", str(self.path))
-        rows: Rows = {
-            name: column
-            for name, column in frame.items()
-            if not name.startswith(COUNT_PREFIX) or table.of_store or name in self._of_all.counted
-        }
-        rows[POINT_ID] = EqualLengths(unpacked_ids(packed))
-        failed = np.flatnonzero(kinds.worth == 0)
-        failures: Rows = {name: column[failed] for name, column in rows.items()}
-        failures[POINT_ID] = np.asarray(failures[POINT_ID])
-        first, end = np.searchsorted(self._dropped, [start, start + len(lines)])
-        if end > first:
-            indices = np.delete(np.arange(len(lines)), self._dropped[first:end] - start)
-            lines, rows = lines[indices], {name: column[indices] for name, column in rows.items()}
-        return Checked(self.path, rows, failures, lines, [], [])
+        first, end = np.searchsorted(self._dropped, [start, start + n_rows])
+        kept = np.delete(np.arange(n_rows), self._dropped[first:end] - start)
+        ids = unpacked_ids(packed)
+        return stored_rows(part.table, part.rows, ids, part.kinds, self._of_all, kept)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from campaign.table.cells import TableCells
 from campaign.table.map_file import TableMap
 from dvfs.dataset import COUNT_PREFIX, POSSIBLE, POSSIBLE_COUNT
 from dvfs.setting import NUMBERS
@@ -37,31 +36,6 @@ SLURM_CLOCKS = {"ReqCPUFreq", "ReqCPUFreqMin", "ReqCPUFreqMax", "AveCPUFreq", "C
 """Slurm's columns of requested and mean clocks, which are never power caps."""
 CAP_WORDS = {"power", "pwr", "cap", "powercap", "powerlimit", "tdp", "tgp", "watt", "watts"}
 CLOCK_WORDS = {"clock", "clk", "freq", "frequency", "mhz", "ghz", "khz", "hz"}
-
-
-def note_impossible(
-    cells: TableCells,
-    columns: dict[str, np.ndarray],
-    of_store: np.ndarray,
-    failed: np.ndarray,
-    mapping: TableMap,
-) -> None:
-    """Report columns whose values (float64, NaN if there is none) are all in another unit, and rows
-    with a value that no device has; see :data:`dvfs.dataset.POSSIBLE`.
-
-    ``of_store``, ``failed``: bool, by row. A store may hold a 0 from a meter or a clock, and any
-    number from 0 on for a failed measurement.
-    """
-    for name, values in columns.items():
-        rows, least = impossible_rows(name, values, of_store, failed)
-        if not len(rows):
-            continue
-        text = other_unit(name, Extent.of(values, rows, of_store), mapping)
-        if text:
-            cells.wrong_columns.append(text)
-            continue
-        for i in rows.tolist():
-            cells.note(i, name, impossible(name, values[i], least[i]))
 
 
 def impossible_rows(
@@ -187,21 +161,6 @@ def _advice(name: str, factor: float, text: str, unit: str, mapping: TableMap) -
     return f"set factor = {source.factor * factor:g} for {name} under [columns] in the map file"
 
 
-def note_power_caps(
-    cells: TableCells,
-    core_mhz: np.ndarray,
-    power_w: np.ndarray,
-    read_back: np.ndarray,
-    mapping: TableMap,
-) -> None:
-    """Report a column of clocks that holds power caps in W: its name says so, or the "clocks" equal
-    the power in W of the rows that draw most. ``power_w``: float64, the mean of each row;
-    ``read_back``: bool, the rows whose clock agrees with a reading."""
-    most_w = {} if read_back.all() else _most_drawn(core_mhz[~read_back], power_w[~read_back])
-    if wrong := power_caps(most_w, mapping):
-        cells.wrong_columns.append(wrong)
-
-
 def power_caps(most_w: Mapping[float, float], mapping: TableMap) -> str:
     """The error message for a column of clocks that holds power caps in W; empty if it does not.
     ``most_w``: clock -> power (W) of the rows that draw most; empty if there are too many clocks.
@@ -224,17 +183,6 @@ def power_caps(most_w: Mapping[float, float], mapping: TableMap) -> str:
         f"{proof}; name it power_limit_w under [columns] in the map, and the clocks that were read "
         "core_mhz_achieved"
     )
-
-
-def _most_drawn(core_mhz: np.ndarray, power_w: np.ndarray) -> dict[float, float]:
-    """ "Clock" -> power (W) of the rows that draw most, 0 if no row has a power; empty if there are
-    too few or too many clocks."""
-    has_power = np.isfinite(power_w)
-    caps = np.unique(core_mhz)
-    if not FEWEST_CAPS <= len(caps) <= MOST_CAPS:
-        return {}
-    powers = ((cap, power_w[(core_mhz == cap) & has_power]) for cap in caps.tolist())
-    return {cap: draw_most(cap_w) if len(cap_w) else 0.0 for cap, cap_w in powers}
 
 
 def draw_most(power_w: np.ndarray) -> float:

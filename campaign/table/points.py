@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 
 import numpy as np
 
 from campaign.plan.point import point_ids
-from campaign.table.cells import TableCells
 from dvfs.dataset import COMPLETE, DAMAGED
 from dvfs.setting import AXES, Setting
 from dvfs.texts import Column, Texts
@@ -39,46 +38,31 @@ def point_ids_of(content: Mapping[str, Column], stored_ids: np.ndarray) -> np.nd
     return np.where(stored_ids == b"", new_ids, stored_ids)
 
 
-def measurements_of(
-    cells: TableCells,
-    frame: Mapping[str, Column],
-    ids: np.ndarray,
-    stored_ids: np.ndarray,
-    worth: np.ndarray,
-) -> np.ndarray:
-    """int64: the rows that are measurements, one per point.
-
-    Rows with the same stored id are attempts at one point. Its measurement is the complete one,
-    else the one with a damaged trace, else the last. A second row of a point without a stored id is
-    an error. ``ids``: all rows' ids; ``stored_ids``: ids from a store, empty for other rows.
-    """
-    # Sorting 64-bit hashes is ten times as fast as sorting the texts.
+def has_duplicates(ids: np.ndarray) -> bool:
+    """Whether two ids (S24) are equal. Sorting 64-bit hashes is ten times as fast as the texts: a
+    rare collision counts too."""
     mixed = np.ascontiguousarray(ids).view(np.uint64).reshape(-1, 3) @ MIX
     mixed.sort()
-    if (mixed[1:] != mixed[:-1]).all():
-        return np.arange(len(ids))
-    wrong = np.zeros(len(ids), bool)
-    wrong[[*cells.wrong_rows]] = True
-    best: dict[Hashable, int] = {}
-    attempt = np.asarray(frame["attempt"])
-    for i, earlier in same_points(ids.tolist(), stored_ids != b"", worth, attempt, wrong, best):
-        cells.note(i, "point", same_point(cells.table.lines[earlier], frame, i))
-    return np.array(sorted(best.values()), np.int64)
+    return bool((mixed[1:] == mixed[:-1]).any())
 
 
-def same_points(
+def measurements_of(
     ids: Iterable[Hashable],
     of_store: np.ndarray,
     worth: np.ndarray,
     attempt: np.ndarray,
     wrong: np.ndarray,
-    best: dict[Hashable, int],
-) -> Iterator[tuple[int, int]]:
-    """Each row that is the same point as an earlier one, and that row; without attempts of a store.
+) -> tuple[np.ndarray, int, tuple[int, int] | None]:
+    """int64, sorted: the rows that are measurements, one per point. And the number of rows that are
+    the same point as an earlier one by mistake; and the first of them, with that one.
 
-    ``of_store``: bool, the rows of a store. ``wrong``: bool, rows with errors, which are skipped.
-    ``best``: is filled with id -> the row that is its measurement.
+    Rows of a store with the same id are attempts at one point. Its measurement is the complete one,
+    else the one with a damaged trace, else the last. A second row of a point that is no attempt is
+    a mistake. ``of_store``, ``wrong``: bool, the rows of a store, and those with errors, which are
+    skipped.
     """
+    best: dict[Hashable, int] = {}
+    n_same, first_same = 0, None
     for i, point_id in enumerate(ids):
         if wrong[i]:
             continue
@@ -89,7 +73,8 @@ def same_points(
             if (worth[i], attempt[i]) >= (worth[earlier], attempt[earlier]):
                 best[point_id] = i
             continue
-        yield i, earlier
+        n_same, first_same = n_same + 1, first_same or (i, earlier)
+    return np.array(sorted(best.values()), np.int64), n_same, first_same
 
 
 def same_point(line: int, frame: Mapping[str, Column], row: int) -> str:

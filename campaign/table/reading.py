@@ -412,7 +412,7 @@ def _rows_to_keep(
     """The indices of the rows that every rule keeps."""
     rows = list(range(n_rows))
     for rule in rules:
-        texts = ["" if value is None else str(value) for value in _texts(file_columns[rule.column])]
+        texts = list(map(cell_text, _texts(file_columns[rule.column])))
         by_text = {text: _passes(text, rule) for text in set(texts)}
         values = [v for v in rule.values if isinstance(v, int | float) and not isinstance(v, bool)]
         by_number = (
@@ -460,7 +460,7 @@ def _converted(
 ) -> Texts | Numbers:
     """The standard column ``ours``; numbers are in its standard unit."""
     if source.join:
-        columns = [_texts(file_columns[name]).mapped(_text) for name in source.names]
+        columns = [_texts(file_columns[name]).mapped(cell_text) for name in source.names]
         return _by_row(columns, lambda row: source.separator.join(filter(None, row)))
     if not is_number_column(ours):
         return _texts(file_columns[source.names[0]])
@@ -550,7 +550,8 @@ def _param(value: Any, mark: str) -> Any:
     return value if parsed is text else parsed
 
 
-def _text(value: Any) -> str:
+def cell_text(value: Any) -> str:
+    """The text of a cell; empty if it has no value."""
     return "" if value is None else str(value)
 
 
