@@ -15,7 +15,7 @@ measured.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,9 +67,11 @@ def recognised(path: Path, head: bytes) -> str | None:
     return matches[0] if len(matches) == 1 else None
 
 
-def columns_of(lines: Sequence[int], records: Sequence[Mapping[str, Any]]) -> Columns:
-    """Records as columns, None if a record lacks a field. ``lines``: their lines. A field that is
-    None in all records is left out."""
-    names = (name for record in records for name, value in record.items() if value is not None)
+def columns_of(records: Iterable[tuple[int, Mapping[str, Any]]]) -> Columns:
+    """Records, each with its line, as columns: None if a record lacks a field. A field that is None
+    in all records is left out."""
+    rows = list(records)
+    names = (name for _, row in rows for name, value in row.items() if value is not None)
     header = list(dict.fromkeys(names))
-    return header, list(lines), [[record.get(name) for record in records] for name in header]
+    lines = [line for line, _ in rows]
+    return header, lines, [[row.get(name) for _, row in rows] for name in header]

@@ -82,14 +82,11 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
         for name in chosen
         if times.get(name)
     ]
-    lines, rows = [], []
+    rows = [(line, dict(zip(header, fields, strict=True))) for line, fields in table]
     ids = defaultdict(set)
-    for line, fields in table:
-        row = dict(zip(header, fields, strict=True))
-        lines.append(line)
-        rows.append(row)
+    for _, row in rows:
         ids[row["name"]].add(row.get("nid"))
-    return columns_of(lines, [_row(row, len(ids[row["name"]]) > 1) for row in rows]), notes
+    return columns_of((line, _row(row, len(ids[row["name"]]) > 1)) for line, row in rows), notes
 
 
 def _row(row: dict[str, Any], is_ambiguous: bool) -> dict[str, Any]:

@@ -81,8 +81,7 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
         notes.append(f"{path}: a file of tasks has no pue: where one was set, energies include it")
     if "energy_j" not in mapping.columns:
         notes.append(f"{path}: energies are CPU and GPU; ram_energy, an estimate, is left out")
-    ordered = sorted(runs.values(), key=itemgetter(0))
-    return columns_of([line for line, _ in ordered], [row for _, row in ordered]), notes
+    return columns_of(sorted(runs.values(), key=itemgetter(0))), notes
 
 
 def _row(row: dict[str, str], place: str, mapping: TableMap) -> dict[str, Any]:

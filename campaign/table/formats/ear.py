@@ -77,10 +77,8 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
         for i in sharing(uses):
             rows[i]["energy_j"] = None
             notes.append(f"{path}:{rows[i]['_line']}: shared its node with another step: no energy")
-    lines = [row["_line"] for row in rows]
-    return columns_of(
-        lines, [{n: v for n, v in row.items() if not n.startswith("_")} for row in rows]
-    ), notes
+    columns = ({n: v for n, v in row.items() if not n.startswith("_")} for row in rows)
+    return columns_of(zip((row["_line"] for row in rows), columns, strict=True)), notes
 
 
 def _is_measured(key: tuple[str, ...], steps: Iterable[tuple[str, ...]]) -> bool:

@@ -70,7 +70,7 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
             f"out; regions: {unsampled}"
         )
     sampled = [line for line, (_, region) in zip(lines, regions, strict=True) if region[TIME]]
-    return columns_of(sampled, rows), notes
+    return columns_of(zip(sampled, rows, strict=True)), notes
 
 
 def _row(host: str, region: dict[str, Any]) -> dict[str, Any]:

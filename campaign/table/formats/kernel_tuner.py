@@ -118,10 +118,10 @@ def read_json_records(path: Path, text: str, name: str) -> JsonRecords | None:
         return None
     contents = JsonRecords()
     try:
-        for _, key in scan.names():
+        for _, key in scan.members():
             if key == name and scan.mark() in ("{", "["):
                 contents.members[key] = None
-                for line, _ in scan.names() if scan.mark() == "{" else scan.items():
+                for line, _ in scan.members():
                     record = scan.value()
                     if not isinstance(record, dict):
                         raise scan.damaged("is a record, but no JSON object", line)
@@ -156,35 +156,26 @@ class _Scan:
         self._at = space.end() if space else self._at
         return self._text[self._at : self._at + 1]
 
-    def names(self) -> Iterator[tuple[int, str]]:
-        """The line and name of each member of the object at the position. Read its value next."""
+    def members(self) -> Iterator[tuple[int, str]]:
+        """The line and name of each member of the object or list at the position; items of a list
+        have no name. Read the value next."""
+        end = {"{": "}", "[": "]"}[self.mark()]
         self._at += 1
         while True:
             self._complete = self._at
-            if self.mark() == "}":
+            if self.mark() == end:
                 break
-            line, name = self.line(), self.value()
-            if not isinstance(name, str) or self._mark_before_end() != ":":
-                raise self.damaged("is no name and value", line)
-            self._at += 1
+            line, name = self.line(), ""
+            if end == "}":
+                name = self.value()
+                if not isinstance(name, str) or self._mark_before_end() != ":":
+                    raise self.damaged("is no name and value", line)
+                self._at += 1
             yield line, name
             self._complete = self._at
             if self._mark_before_end() == ",":
                 self._at += 1
-            elif self.mark() != "}":
-                raise self.damaged("has no comma before it", self.line())
-        self._at += 1
-
-    def items(self) -> Iterator[tuple[int, str]]:
-        """The line of each item of the list at the position. Read the item next."""
-        self._at += 1
-        while self.mark() != "]":
-            self._complete = self._at
-            yield self.line(), ""
-            self._complete = self._at
-            if self._mark_before_end() == ",":
-                self._at += 1
-            elif self.mark() != "]":
+            elif self.mark() != end:
                 raise self.damaged("has no comma before it", self.line())
         self._at += 1
 

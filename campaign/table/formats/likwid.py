@@ -49,7 +49,7 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
         for i, line in enumerate(lines)
         if MARKER.match(line.encode()) and (parts := line.split(","))
     ]
-    row_lines, rows = [], []
+    rows = []
     for region in dict.fromkeys(region for _, region in starts):
         starts_of_region = [line for line, name in starts if name == region]
         groups = counted_by_likwid(path, lines, Selection(region=region))
@@ -65,12 +65,11 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
                 "energy_j": sum(energies) if energies else None,
                 "core_mhz_achieved": group.values.get(CLOCK) or None,
             }
-            row_lines.append(line)
-            rows.append(row)
+            rows.append((line, row))
     if not rows:
         raise FileError(
             "has no table of LIKWID with a runtime",
             "write it by likwid-perfctr -O -g ENERGY",
             str(path),
         )
-    return columns_of(row_lines, rows), notes
+    return columns_of(rows), notes

@@ -63,7 +63,7 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
         FileError: the file has no event, an energy was not counted, or the time is not known.
     """
     text, notes = read_table_text(path)
-    lines, rows = [], []
+    rows = []
     for line, run in _runs(text.splitlines()):
         values, not_counted, noted = _events(path, run)
         notes += noted
@@ -78,13 +78,12 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
             notes.append(f"{place}: the intervals of -I are summed to one measurement")
         if name := next((m["name"] for m in map(NAMED.match, run) if m), ""):
             row["kernel"] = name[:200]
-        lines.append(line)
-        rows.append(row)
+        rows.append((line, row))
     if not rows:
         raise FileError(
             "has no event of perf stat", "write it by perf stat -a -j -o FILE", str(path)
         )
-    return columns_of(lines, rows), notes
+    return columns_of(rows), notes
 
 
 def _runs(lines: Sequence[str]) -> Iterator[tuple[int, list[str]]]:

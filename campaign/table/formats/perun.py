@@ -73,7 +73,7 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
         raise
     except Exception:  # what a damaged HDF5 file raises is of many kinds
         raise FileError("has no results of perun", REMEDY, str(path)) from None
-    return columns_of([1] * len(rows), rows), notes
+    return columns_of((1, row) for row in rows), notes
 
 
 def _hdf5_rows(path: Path) -> list[dict[str, Any]]:

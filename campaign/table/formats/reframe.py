@@ -66,13 +66,12 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
         raise FileError(
             "is no performance log of ReFrame", "name one of its default format", f"{path}:1"
         )
-    lines, rows = [], []
-    for line, fields in table:
-        if fields == header:  # written again by a later run
-            continue
-        lines.append(line)
-        rows.append(_row(dict(zip(header, fields, strict=True)), f"{path}:{line}", mapping))
-    return columns_of(lines, rows), notes
+    rows = [
+        (line, _row(dict(zip(header, fields, strict=True)), f"{path}:{line}", mapping))
+        for line, fields in table
+        if fields != header  # a later run writes it again
+    ]
+    return columns_of(rows), notes
 
 
 def _row(row: Mapping[str, str], place: str, mapping: TableMap) -> dict[str, Any]:

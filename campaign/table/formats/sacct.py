@@ -78,8 +78,7 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
             rows[i]["_why"] = "they shared a node with another one"
     why = Counter(row.pop("_why") for row in rows)
     notes += [f"{path}: {n} rows have no energy: {text}" for text, n in why.items() if text]
-    lines = [int(row.pop("_line")) for row in rows]
-    return columns_of(lines, rows), notes
+    return columns_of((int(row.pop("_line")), row) for row in rows), notes
 
 
 def _measurements(run: Sequence[dict[str, str]], path: Path) -> list[dict[str, Any]]:

@@ -51,24 +51,21 @@ def read(path: Path, mapping: TableMap) -> tuple[Columns, list[str]]:
     gpus = [name for name in header if name.startswith("gpu")]
     if not gpus or "elapsed_time" not in header:
         raise FileError("is no log of ZeusMonitor", "give it a log_file", f"{path}:1")
-    lines: list[int] = []
-    rows: list[dict[str, Any]] = []
+    rows = []
     for line, fields in table:
         place, row = f"{path}:{line}", dict(zip(header, fields, strict=True))
         energies = [number_at(row[name], name, place) for name in gpus]
         if 0.0 in energies:
             notes.append(f"{place}: 0 J: the window was shorter than the counter's period")
-        lines.append(line)
-        rows.append(
-            {name: row[name] for name in (*gpus, "start_time", "window_name", "elapsed_time")}
-            | {
-                "kernel": row["window_name"],
-                "time_s": number_at(row["elapsed_time"], "elapsed_time", place),
-                "energy_j": None if 0.0 in energies else sum(energies),
-                "start_unix_s": number_at(row["start_time"], "start_time", place),
-            }
-        )
-    return columns_of(lines, rows), notes
+        labels = (*gpus, "start_time", "window_name", "elapsed_time")
+        measured: dict[str, Any] = {name: row[name] for name in labels} | {
+            "kernel": row["window_name"],
+            "time_s": number_at(row["elapsed_time"], "elapsed_time", place),
+            "energy_j": None if 0.0 in energies else sum(energies),
+            "start_unix_s": number_at(row["start_time"], "start_time", place),
+        }
+        rows.append((line, measured))
+    return columns_of(rows), notes
 
 
 def _profile(path: Path, text: str) -> Columns:
@@ -86,4 +83,5 @@ def _profile(path: Path, text: str) -> Columns:
         cause = "is no profile of Zeus' GlobalPowerLimitOptimizer"
         raise FileError(cause, "give the file of its profile_path", str(path)) from None
     entry_lines = [i + 1 for i, line in enumerate(text.splitlines()) if '"power_limit"' in line]
-    return columns_of(entry_lines if len(entry_lines) == len(rows) else [1] * len(rows), rows)
+    lines = entry_lines if len(entry_lines) == len(rows) else [1] * len(rows)
+    return columns_of(zip(lines, rows, strict=True))
