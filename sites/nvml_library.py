@@ -165,19 +165,14 @@ def _copy_of_pynvml(source: str) -> Any:
     return module
 
 
-def find_gpus(
-    library: NvmlLibrary,
-    names: Sequence[int | str] | None = None,
-    environment: Mapping[str, str] = os.environ,
-) -> tuple[Gpu, ...]:
+def find_gpus(library: NvmlLibrary, names: Sequence[int | str] | None = None) -> tuple[Gpu, ...]:
     """The selected GPUs, in the order of selection.
 
     Args:
         library: from :func:`open_library`.
         names: indices in NVML's order, or UUIDs, or unique beginnings of UUIDs. None: the GPUs in
-            CUDA_VISIBLE_DEVICES, or all if it is not set.
-        environment: where CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are looked up. Their rules
-            are in CUDA's programming guide, appendix on environment variables.
+            CUDA_VISIBLE_DEVICES, or all if it is not set. The rules of this variable and of
+            CUDA_DEVICE_ORDER are in CUDA's programming guide, appendix on environment variables.
 
     Raises:
         NvmlError: there is no GPU, or not the selected one; a name is a MIG slice, whose
@@ -187,14 +182,14 @@ def find_gpus(
     gpus = _all_gpus(library)
     if names is not None:
         return tuple(_find_gpu(gpus, name) for name in names)
-    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         chosen = gpus
     else:
         # CUDA ignores everything after the first word that is not a device.
         words = list(takewhile(_is_device, (word.strip() for word in visible.split(","))))
         indices = [word for word in words if word.isdigit()]
-        is_by_bus = environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+        is_by_bus = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
         if indices and not is_by_bus and len({gpu.name for gpu in gpus}) > 1:
             raise NvmlError(
                 f"CUDA_VISIBLE_DEVICES={visible}: CUDA numbers GPUs by speed, NVML by bus",
