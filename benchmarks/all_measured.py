@@ -117,8 +117,14 @@ def judged(data):
         lost = truth.above_pct[np.arange(len(labels)), energy_j.argmin(axis=1)]
         result[name] = (np.abs(energy_j / table.energy_j - 1.0).ravel() * 100.0, lost)
     ours = cross_validate(data, "leave-one-setting-out", time="measured")
-    result["physics"] = (ours.error_pct, np.array([case.physics_pct for case in ours.cases]))
-    result["ours"] = (ours.picks_error_pct, np.array([case.picks_pct for case in ours.cases]))
+    result["physics"] = (
+        ours.error_pct,
+        np.array([case.mean_pct("physics") for case in ours.cases]),
+    )
+    result["ours"] = (
+        ours.picks_error_pct,
+        np.array([case.mean_pct("picks") for case in ours.cases]),
+    )
     return result
 
 

@@ -60,37 +60,30 @@ class Chooser:
     """In how many cases the choice was the best; the expected number for random choices."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class CaseLoss:
     """How much each chooser's setting costs above a kernel's best measured one, in % of the score.
 
     ``kernel``, ``params``, ``label``: as :class:`~dvfs.kernel_instance.KernelInstance`.
-    ``picks_pct``, ``physics_pct``: the picks of the posterior and of the physics fit.
-    ``random_pct``, ``most_pct``: the mean and the most over the kernel's settings;
-    ``random_exact``: the probability that a random setting is the best. ``best_single_pct``,
-    ``best_single_most_pct``, ``best_single_exact``: the same over the folds that predicted the
-    kernel, each with the best single setting of its training rows; NaN where no judged setting is
-    one, as in a holdout. ``race_to_halt_best_pct``: the equally fast setting of least score.
-    ``highest_clocks_pct``: the site's highest clocks (:func:`highest_clocks`), NaN where they are
-    not judged. ``perf_per_watt_pct``: the measured setting nearest to the core clock at which
-    NVML's power model has the best performance per watt; NaN where no record has that clock.
+    ``lost_pct``: name of :data:`CHOOSERS` -> float64, the losses at the settings that it may take,
+    which are equally likely; none where no setting that it may take is judged. ``picks`` and
+    ``physics`` are the picks of the posterior and of the physics fit; ``race_to_halt_best`` is the
+    equally fast setting of least score; ``highest_clocks`` the site's highest clocks
+    (:func:`highest_clocks`); ``best_single`` has a loss for each fold that predicted the kernel, at
+    the best single setting of its training rows; ``perf_per_watt`` is the measured setting nearest
+    to the core clock at which NVML's power model has the best performance per watt; ``random`` has
+    the losses at all of the kernel's settings.
     """
 
     kernel: str
     params: Mapping[str, Any]
     label: str
-    picks_pct: float
-    physics_pct: float
-    race_to_halt_pct: float
-    random_pct: float
-    most_pct: float
-    random_exact: float
-    best_single_pct: float = np.nan
-    best_single_most_pct: float = np.nan
-    best_single_exact: float = np.nan
-    race_to_halt_best_pct: float = np.nan
-    highest_clocks_pct: float = np.nan
-    perf_per_watt_pct: float = np.nan
+    lost_pct: Mapping[str, np.ndarray]
+
+    def mean_pct(self, chooser: str) -> float:
+        """What a chooser loses on average; NaN where no setting that it may take is judged."""
+        lost_pct = self.lost_pct[chooser]
+        return float(lost_pct.mean()) if len(lost_pct) else np.nan
 
 
 @dataclass(frozen=True)
@@ -219,7 +212,7 @@ def case_losses(
     noise = time_noise(data) if noise is None else noise
     top = highest_clocks(data.settings)
     predicted_rows = np.isfinite(predicted.energy_j)
-    fold = None if rankings is None else rankings.fold[predicted_rows]
+    fold = rankings.fold[predicted_rows] if rankings is not None else np.zeros(0)
     physics = predicted if physics is None else physics
     data = data.take(predicted_rows)
     by_row = [
@@ -235,54 +228,45 @@ def case_losses(
         repeats = np.unique(data.setting[rows], return_counts=True)[1]
         tied = equally_fast(time_s, noise[kernel] * time_s / np.sqrt(repeats))
         raced = highest([data.settings[s] for s in settings], tied, time_s)
-        at_top = np.flatnonzero(settings == (-1 if top is None else top))
         score = objective.score(measured_j, time_s)
         over_pct = (score / score.min() - 1.0) * 100.0
-        single: dict[str, Any] = {}
-        if rankings is not None and fold is not None:
-            single = _best_single(rankings, fold[rows], settings, over_pct)
+        no_loss = np.zeros(0)
+        lost_pct = {
+            "picks": over_pct[first_least(objective.score(*means[:2]))],
+            "physics": over_pct[first_least(objective.score(*means[2:]))],
+            "race_to_halt": over_pct[raced],
+            "race_to_halt_best": over_pct[tied].min(),
+            "highest_clocks": over_pct[settings == top] if top is not None else no_loss,
+            "best_single": over_pct[_best_single(rankings, fold[rows], settings)]
+            if rankings is not None
+            else no_loss,
+            "perf_per_watt": over_pct[_perf_per_watt(data, settings)],
+            "random": over_pct,
+        }
         cases.append(
             CaseLoss(
                 **data.instance(kernel).as_dict(),
-                picks_pct=float(over_pct[first_least(objective.score(*means[:2]))]),
-                physics_pct=float(over_pct[first_least(objective.score(*means[2:]))]),
-                race_to_halt_pct=float(over_pct[raced]),
-                race_to_halt_best_pct=float(over_pct[tied].min()),
-                highest_clocks_pct=float(over_pct[at_top[0]]) if len(at_top) else np.nan,
-                random_pct=float(over_pct.mean()),
-                most_pct=float(over_pct.max()),
-                random_exact=float(np.mean(over_pct == 0.0)),
-                perf_per_watt_pct=_perf_per_watt(data, settings, over_pct),
-                **single,
+                lost_pct={name: np.atleast_1d(lost) for name, lost in lost_pct.items()},
             )
         )
     return cases
 
 
-def _best_single(
-    rankings: FoldRankings, fold: np.ndarray, settings: np.ndarray, over_pct: np.ndarray
-) -> dict[str, float]:
-    """Return a kernel's losses at each fold's best single setting among ``settings``."""
+def _best_single(rankings: FoldRankings, fold: np.ndarray, settings: np.ndarray) -> np.ndarray:
+    """Return each fold's best single setting, an index into ``settings``; folds without one are
+    left out."""
     rank = rankings.rank[np.ix_(np.unique(fold), settings)]
-    rank = rank[np.isfinite(rank).any(axis=1)]
-    if not len(rank):
-        return {}
-    lost_pct = over_pct[rank.argmin(axis=1)]
-    return {
-        "best_single_pct": float(lost_pct.mean()),
-        "best_single_most_pct": float(lost_pct.max()),
-        "best_single_exact": float(np.mean(lost_pct == 0.0)),
-    }
+    return np.asarray(rank[np.isfinite(rank).any(axis=1)].argmin(axis=1))
 
 
-def _perf_per_watt(data: Observations, settings: np.ndarray, over_pct: np.ndarray) -> float:
-    """Return a kernel's loss at NVML's clock; of several memory clocks it takes the highest."""
+def _perf_per_watt(data: Observations, settings: np.ndarray) -> np.ndarray:
+    """Return the index into ``settings`` of the one at NVML's clock, of several memory clocks the
+    highest; none where the clock is not known."""
     core_mhz, mem_mhz = data.mhz[settings].T
     distance_mhz = np.abs(core_mhz - data.perf_per_watt_mhz)
     if not np.isfinite(distance_mhz).any():
-        return np.nan
-    order = np.lexsort([-mem_mhz, distance_mhz])  # NaN comes last
-    return float(over_pct[order[0]])
+        return np.zeros(0, np.int64)
+    return np.lexsort([-mem_mhz, distance_mhz])[:1]  # NaN comes last
 
 
 def losses_by_chooser(cases: Sequence[CaseLoss]) -> dict[str, Chooser]:
@@ -290,46 +274,16 @@ def losses_by_chooser(cases: Sequence[CaseLoss]) -> dict[str, Chooser]:
 
     A chooser is left out where it has no setting in some case.
     """
-    if not cases:
-        return {}
-    # For each case: the mean loss, the largest loss, and how often the choice was the best.
-    by_case = {
-        "picks": [(case.picks_pct, case.picks_pct, case.picks_pct == 0.0) for case in cases],
-        "physics": [
-            (case.physics_pct, case.physics_pct, case.physics_pct == 0.0) for case in cases
-        ],
-        "race_to_halt": [
-            (case.race_to_halt_pct, case.race_to_halt_pct, case.race_to_halt_pct == 0.0)
-            for case in cases
-        ],
-        "race_to_halt_best": [
-            (
-                case.race_to_halt_best_pct,
-                case.race_to_halt_best_pct,
-                case.race_to_halt_best_pct == 0,
+    choosers = {}
+    for name in CHOOSERS if cases else ():
+        lost = [case.lost_pct[name] for case in cases]
+        if all(map(len, lost)):
+            choosers[name] = Chooser(
+                mean_lost_pct=float(np.mean([lost_pct.mean() for lost_pct in lost])),
+                max_lost_pct=float(max(lost_pct.max() for lost_pct in lost)),
+                exact=float(np.sum([np.mean(lost_pct == 0.0) for lost_pct in lost])),
             )
-            for case in cases
-        ],
-        "highest_clocks": [
-            (case.highest_clocks_pct, case.highest_clocks_pct, case.highest_clocks_pct == 0.0)
-            for case in cases
-        ],
-        "best_single": [
-            (case.best_single_pct, case.best_single_most_pct, case.best_single_exact)
-            for case in cases
-        ],
-        "perf_per_watt": [
-            (case.perf_per_watt_pct, case.perf_per_watt_pct, case.perf_per_watt_pct == 0.0)
-            for case in cases
-        ],
-        "random": [(case.random_pct, case.most_pct, case.random_exact) for case in cases],
-    }
-    columns = {name: np.array(lost, float).T for name, lost in by_case.items()}
-    return {
-        name: Chooser(float(mean.mean()), float(most.max()), float(exact.sum()))
-        for name, (mean, most, exact) in columns.items()
-        if np.isfinite(mean).all()
-    }
+    return choosers
 
 
 @dataclass(frozen=True)
@@ -350,7 +304,7 @@ def contest(cases: Sequence[CaseLoss], rival: str = "race_to_halt") -> Contest:
     """Compare the picks with a rival: ``race_to_halt``, ``highest_clocks``, ``best_single`` or
     ``perf_per_watt``. Cases in which the rival has no setting do not count. The interval is from
     resampled kernels, with few kernels from Student's t."""
-    gain = np.array([getattr(case, f"{rival}_pct") - case.picks_pct for case in cases], float)
+    gain = np.array([case.mean_pct(rival) - case.mean_pct("picks") for case in cases], float)
     return gain_contest(gain[np.isfinite(gain)], rival)
 
 

@@ -250,13 +250,13 @@ def autotuning_sheet(
     for family in family_order(cases):
         family_cases = cases[family]
         for chooser, lost in (
-            (OUT_OF_FOLD, [c.physics_pct for c in family_cases]),
+            (OUT_OF_FOLD, [c.mean_pct("physics") for c in family_cases]),
             *(
                 [(IN_SAMPLE, [in_sample_pct[c.label] for c in family_cases])]
                 if in_sample_pct is not None
                 else []
             ),
-            (ORACLE, [c.race_to_halt_pct for c in family_cases]),
+            (ORACLE, [c.mean_pct("race_to_halt") for c in family_cases]),
         ):
             wrong = [pct for pct in lost if pct > 0]
             n_wrong = len(wrong)

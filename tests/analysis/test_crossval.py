@@ -90,7 +90,8 @@ def test_measurements_of_another_store_are_no_repeats_of_these(data):
     slow = replace(twice, time_s=1.5 * twice.time_s, energy_j=1.5 * twice.energy_j)
     apart = fitted_elsewhere(slow, twice, "choi").cases
     alone = cross_validate(twice, "leave-one-setting-out", "choi").cases
-    assert [c.race_to_halt_best_pct for c in apart] == [c.race_to_halt_best_pct for c in alone]
+    for one, other in zip(apart, alone, strict=True):
+        assert one.mean_pct("race_to_halt_best") == other.mean_pct("race_to_halt_best")
 
 
 def test_a_fit_of_other_voltages_is_refused(data):
@@ -232,9 +233,9 @@ def test_losses_by_any_objective_by_brute_force(data, name):
         times = {data.settings[s]: data.time_s[i] for s, i in zip(at, rows, strict=True)}
         fastest = data.settings.index(raced(times, noise[kernel]))
         lost = (measured[chosen] / least - 1) * 100
-        assert cases[kernel].picks_pct == pytest.approx(lost, abs=1e-9)
-        assert cases[kernel].physics_pct == 0.0
-        assert cases[kernel].race_to_halt_pct == pytest.approx(
+        assert cases[kernel].mean_pct("picks") == pytest.approx(lost, abs=1e-9)
+        assert cases[kernel].mean_pct("physics") == 0.0
+        assert cases[kernel].mean_pct("race_to_halt") == pytest.approx(
             (measured[fastest] / least - 1) * 100, abs=1e-9
         )
 
@@ -249,8 +250,10 @@ def test_nvmls_perf_per_watt_is_the_measured_setting_nearest_to_its_clock(data):
         rows = [i for i in range(len(data)) if data.labels[i] == case.label]
         least = min(data.energy_j[i] for i in rows)
         near = min(rows, key=lambda i: (abs(data.core_mhz[i] - wanted_mhz), -data.mem_mhz[i]))
-        assert case.perf_per_watt_pct == pytest.approx((data.energy_j[near] / least - 1) * 100)
-    lost = [case.perf_per_watt_pct for case in cases]
+        assert case.mean_pct("perf_per_watt") == pytest.approx(
+            (data.energy_j[near] / least - 1) * 100
+        )
+    lost = [case.mean_pct("perf_per_watt") for case in cases]
     assert len(set(lost)) > 1
     assert losses_by_chooser(cases)["perf_per_watt"].mean_lost_pct == pytest.approx(np.mean(lost))
     judged = cross_validate(with_record, "kfold:4", "choi", voltage="known").as_dict()
@@ -296,8 +299,9 @@ def test_the_best_single_setting_never_comes_from_the_fold_that_is_predicted(dat
     for case in judged.cases:
         mine = np.flatnonzero(data.labels == case.label)
         over = {data.setting[i]: data.energy_j[i] / data.energy_j[mine].min() - 1 for i in mine}
-        assert case.best_single_pct == pytest.approx(np.mean([over[s] for s in singles]) * 100)
-        assert case.best_single_most_pct == pytest.approx(max(over[s] for s in singles) * 100)
+        np.testing.assert_allclose(
+            case.lost_pct["best_single"], [over[s] * 100 for s in singles], atol=1e-9
+        )
     # Of a holdout no fitted setting is among those judged.
     assert "best_single" not in cross_validate(data, "holdout", "choi", voltage="known").choosers
 

@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from analysis.choice.candidates import SettingCandidates, all_candidates, known_volts
-from analysis.choice.losses import CaseLoss, best_single_setting, contest, highest_clocks
+from analysis.choice.losses import (
+    CHOOSERS,
+    CaseLoss,
+    best_single_setting,
+    contest,
+    highest_clocks,
+)
 from analysis.choice.objectives import ENERGY, objective
 from analysis.choice.pick import LimitsError, pick, picks, rounded_up, within_limits
 from analysis.measurements.observations import FitError, Observations, measured_volts, observations
@@ -430,12 +436,8 @@ def cases(gains_pct: list[float]) -> list[CaseLoss]:
     return [
         CaseLoss(
             **KernelInstance(f"k{i}").as_dict(),
-            picks_pct=1.0,
-            physics_pct=1.0,
-            race_to_halt_pct=1.0 + gain,
-            random_pct=5.0,
-            most_pct=9.0,
-            random_exact=0.1,
+            lost_pct=dict.fromkeys(CHOOSERS, np.zeros(0))
+            | {"picks": np.array([1.0]), "race_to_halt": np.array([1.0 + gain])},
         )
         for i, gain in enumerate(gains_pct)
     ]
@@ -553,13 +555,14 @@ def test_an_unmeasured_pick_is_compared_with_the_best_measured_setting(data):
 def test_the_contest_with_the_best_single_setting():
     gains = [3.0, 3.5, 2.5, 3.2]
     others = [
-        replace(case, best_single_pct=case.picks_pct + gain, race_to_halt_pct=0.0)
+        replace(case, lost_pct=case.lost_pct | {"best_single": np.array([1.0 + gain])})
         for case, gain in zip(cases([0.0] * 4), gains, strict=True)
     ]
     won = contest(others, "best_single")
     assert won.verdict == "picks"
     assert won.mean_gain_pct == pytest.approx(np.mean(gains))
-    lost = contest([replace(c, picks_pct=c.best_single_pct + 2.0) for c in others], "best_single")
+    worse = [replace(c, lost_pct=c.lost_pct | {"picks": np.array([6.0])}) for c in others]
+    lost = contest(worse, "best_single")
     assert lost.verdict == "best_single"
     # A case without a best single setting does not count.
     assert contest([*others, cases([0.0])[0]], "best_single") == won

@@ -72,7 +72,7 @@ def test_means_of_many_repeats_are_tied_less_often():
         )
         assert time_noise(some)[kernel] == pytest.approx(noise, rel=0.05)
         (case,) = case_losses(some, Predicted(some.energy_j, some.time_s))
-        assert case.race_to_halt_pct == pytest.approx(lost_pct)
+        assert case.mean_pct("race_to_halt") == pytest.approx(lost_pct)
 
 
 def test_equal_times_are_tied_at_the_rate_that_is_stated():
@@ -171,5 +171,5 @@ def test_noise_does_not_decide_what_race_to_halt_loses(faster):
     time_s[[faster, faster + 2]] *= 0.993
     data = replace(data, time_s=time_s, energy_j=np.array([2.0, 1.0, 2.0, 1.0]))
     (case,) = case_losses(data, Predicted(data.energy_j, data.time_s))
-    assert case.race_to_halt_pct == case.highest_clocks_pct == pytest.approx(100.0)
-    assert case.race_to_halt_best_pct == 0.0
+    assert case.mean_pct("race_to_halt") == case.mean_pct("highest_clocks") == pytest.approx(100.0)
+    assert case.mean_pct("race_to_halt_best") == 0.0
