@@ -69,14 +69,14 @@ class SettingCandidates:
     trial: Trial | None = None
 
     @property
+    def shown_j(self) -> np.ndarray:
+        """Energies for figures, J, float64 (settings,): measured, else predicted."""
+        return np.where(self.measured, self.measured_j, self.energy_j)
+
+    @property
     def equally_fast(self) -> np.ndarray:
         """bool (settings,): whether the time is tied with the least one."""
         return equally_fast(self.time_s, self.time_error_s)
-
-
-def candidates(data: Observations, kernel: str, volts: Volts | None = None) -> SettingCandidates:
-    """Return one kernel's candidates, by :func:`all_candidates`."""
-    return all_candidates(data, [kernel], volts)[kernel]
 
 
 def all_candidates(

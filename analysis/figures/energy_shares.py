@@ -12,21 +12,16 @@ import numpy as np
 
 from analysis.energy.breakdown import by_phase, class_parts, kind_parts
 from analysis.energy.fitted import Fit
-from analysis.figures.figure import Axis, Bars, Figure, Panel
-from analysis.figures.labels import file_stem, natural, setting_label, some_of, told_apart
+from analysis.figures.figure import Axis, Bars, Figure, Panel, row_axis
+from analysis.figures.labels import file_stem, marked, natural, setting_label, some_of
 from analysis.figures.predictions import (
-    CASES_A_PANEL,
-    case_axis,
-    case_place,
+    Cases,
     foremost,
-    numbered,
-    which_cases,
 )
-from analysis.measurements.observations import Observations
+from analysis.measurements.observations import Observations, cell_means, first_rows
 from analysis.measurements.phase_energy import FASTEST, LEAST, PhaseSplit
 from dvfs.dataset import moves_data
 from dvfs.kernel_instance import KernelInstance, short_labels
-from dvfs.setting import Setting
 
 SHOWN = 16
 STYLES = {
@@ -78,39 +73,51 @@ def stacked_panel(
     ``parts``: part -> float64 (rows,), in ``unit``; NaN and 0 draw nothing. ``names``: row -> the
     name at the bar, by default the row.
     """
-    styles = part_styles(list(parts))
     bar_names = [names[row] if names else row for row in rows]
     values = {name: np.nan_to_num(np.asarray(v, float)).clip(0.0) for name, v in parts.items()}
     total = np.sum(list(values.values()), axis=0)
     exact = unit == "%" and abs(float(total.max(initial=0.0)) - 100.0) < 1e-6
-    places = np.arange(len(rows), dtype=float)
-    series, start = [], np.zeros(len(rows))
+    texts = {}
     for part, value in values.items():
         share_pct = np.divide(value, total, out=np.zeros_like(value), where=total > 0) * 100.0
-        texts = [
+        texts[part] = [
             f"{name}: {part} {v:.4g} {unit}" + ("" if unit == "%" else f", {percent:.3g} %")
             for name, v, percent in zip(rows, value, share_pct, strict=True)
         ]
-        series.append(
-            Bars(
-                at=places,
-                start=start,
-                end=start + value,
-                style=styles[part],
-                label=part,
-                texts=texts,
-                across=True,
-            )
-        )
-        start = start + value
+    series = _stacked(np.arange(len(rows), dtype=float), values, texts, across=True)
     return Panel(
         title,
         Axis(x_label, low=0.0, high=100.0 if exact else None),
-        Axis(names=list(enumerate(told_apart(bar_names, 40 if wide else 30)))),
+        row_axis(bar_names, 40 if wide else 30),
         series,
         description,
         wide,
     )
+
+
+def _stacked(
+    at: np.ndarray,
+    parts: Mapping[str, np.ndarray],
+    texts: Mapping[str, Sequence[str]],
+    *,
+    width: float = 0.7,
+    across: bool = False,
+) -> list[Bars]:
+    """The bars of each part, float64 (bars,), from where those before it end."""
+    ends = np.cumsum([np.zeros(len(at)), *parts.values()], axis=0)
+    return [
+        Bars(
+            at=at,
+            start=ends[i],
+            end=ends[i + 1],
+            style=style,
+            label=part,
+            texts=texts[part],
+            width=width,
+            across=across,
+        )
+        for i, (part, style) in enumerate(part_styles(list(parts)).items())
+    ]
 
 
 def mean_at(data: Observations, kernels: Sequence[str], setting: int) -> Observations:
@@ -118,14 +125,12 @@ def mean_at(data: Observations, kernels: Sequence[str], setting: int) -> Observa
 
     ``setting``: index into ``data.settings``; kernels that were not measured there are omitted.
     """
-    rows, means = [], []
-    for kernel in kernels:
-        repeats = np.flatnonzero(data.of_kernel(kernel) & (data.setting == setting))
-        if len(repeats):
-            rows.append(repeats[0])
-            means.append((data.time_s[repeats].mean(), data.energy_j[repeats].mean()))
-    time_s, energy_j = np.array(means, float).reshape(-1, 2).T
-    return replace(data.take(np.array(rows, int)), time_s=time_s, energy_j=energy_j)
+    first = first_rows(data, kernels)[:, setting]
+    time_s, energy_j = (
+        cell_means(data, kernels, values)[first >= 0, setting]
+        for values in (data.time_s, data.energy_j)
+    )
+    return replace(data.take(first[first >= 0]), time_s=time_s, energy_j=energy_j)
 
 
 def shown_kernels(
@@ -146,7 +151,7 @@ def count_figure(data: Observations, kernels: Sequence[str], setting: int) -> Fi
     means = means.take(means.has_counts)
     if not len(means):
         return None
-    where = f"{data.site}{', simulated' if data.simulated else ''}"
+    where = marked(data.site, data.simulated)
     panels = _share_panels(means, means.counts, ("Operations", "Bytes moved"), where)
     if not panels:
         return None
@@ -207,14 +212,13 @@ def class_figure(model: Fit, data: Observations, kernels: Sequence[str], setting
     """
     means = mean_at(data, kernels, setting)
     parts = class_parts(model, means)
-    where = f"{data.site} at {setting_label(data.settings[setting])}"
-    where += ", simulated" if data.simulated else ""
+    at = setting_label(data.settings[setting])
+    where = marked(f"{data.site} at {at}", data.simulated)
     rows = means.labels.tolist()
     names = short_labels(map(means.instance, rows))
     return Figure(
         "energy_by_class",
-        f"Predicted energy by its use, at {setting_label(data.settings[setting])}: "
-        f"{_most_energy(data, rows, setting)}.",
+        f"Predicted energy by its use, at {at}: {_most_energy(data, rows, setting)}.",
         [
             stacked_panel(
                 "Share of energy, %",
@@ -252,85 +256,65 @@ def instruction_data_figure(
     parts = class_parts(model, means)
     columns = _columns(parts.names, parts.energy_j)
     spent = {term.of: columns[term.of] for term in model.terms if term.kind == "class"}
-    where = f"{data.site} at {setting_label(data.settings[setting])}"
-    where += ", simulated" if data.simulated else ""
+    at = setting_label(data.settings[setting])
+    where = marked(f"{data.site} at {at}", data.simulated)
     panels = _share_panels(means, spent, ("Energy of operations", "Energy of data access"), where)
     if not panels:
         return None
     return Figure(
         "energy_operations_data",
-        f"Predicted energy of operations and of data access by class, at "
-        f"{setting_label(data.settings[setting])}: "
+        f"Predicted energy of operations and of data access by class, at {at}: "
         f"{_most_energy(data, means.labels.tolist(), setting)}.",
         panels,
     )
 
 
-def kind_figure(
-    model: Fit, data: Observations, inputs: Sequence[str], settings: Sequence[Setting]
-) -> Figure:
+def case_shares(model: Fit, data: Observations, shown: Cases) -> dict[str, np.ndarray]:
+    """Computation, data and constant power of cases in % of predicted energy (figure 7): kind ->
+    float64 (inputs, settings), NaN if not measured."""
+    parts = kind_parts(model, data)
+    places = [data.settings.index(setting) for setting in shown.settings]
+    means_j = np.array(
+        [cell_means(data, shown.inputs, part_j)[:, places] for part_j in parts.energy_j.T]
+    )
+    return dict(zip(parts.names, means_j / means_j.sum(axis=0) * 100.0, strict=True))
+
+
+def kind_figure(model: Fit, data: Observations, shown: Cases) -> Figure:
     """The energy of computation, data and constant power, in percent, by case (figure 7)."""
-    where = f"{data.site}{', simulated' if data.simulated else ''}"
-    size = min(max(CASES_A_PANEL // max(len(settings), 1), 1), len(inputs))
-    index = {data.settings[s]: int(s) for s in np.unique(data.setting)}
-    by_setting = []
-    for setting in settings:
-        means = mean_at(data, inputs, index[setting])
-        parts = kind_parts(model, means)
-        rows = [
-            dict(zip(parts.names, row, strict=True))
-            for row in np.nan_to_num(100.0 * parts.share).tolist()
-        ]
-        by_setting.append(dict(zip(means.labels.tolist(), rows, strict=True)))
-    panels = []
-    for first in range(0, len(inputs), size):
-        kernels = list(inputs[first : first + size])
-        shares: dict[str, list[tuple[float, float, str]]] = {}  # part -> place, share, text
-        for i, kernel in enumerate(kernels):
-            for j, setting in enumerate(settings):
-                for part, share in by_setting[j].get(kernel, {}).items():
-                    text = f"{kernel} at {setting_label(setting)}: {part} {share:.3g} %"
-                    place = case_place(i, j, len(settings))
-                    shares.setdefault(part, []).append((place, share, text))
-        styles = part_styles(list(shares))
-        ends: dict[float, float] = {}
-        series = []
-        for part, cases in shares.items():
-            starts = [ends.get(place, 0.0) for place, _, _ in cases]
-            for place, share, _ in cases:
-                ends[place] = ends.get(place, 0.0) + max(share, 0.0)
-            series.append(
-                Bars(
-                    at=np.array([place for place, _, _ in cases]),
-                    start=np.array(starts),
-                    end=np.array([ends[place] for place, _, _ in cases]),
-                    style=styles[part],
-                    label=part,
-                    texts=[text for _, _, text in cases],
-                    width=0.84,
-                )
-            )
-        panels.append(
-            Panel(
-                "Share of predicted energy, %",
-                case_axis(kernels, first, len(settings), short_labels(map(data.instance, inputs))),
-                Axis(low=0.0, high=100.0),
-                series,
-                f"Computation, data and constant power of F{first + 1} to "
-                f"F{first + len(kernels)}, {where}",
-                wide=True,
-            )
-        )
-    labels = [setting_label(setting) for setting in settings]
-    n_measured = (len(np.unique(data.kernel)), len(index))
+    shares = case_shares(model, data, shown)
+    n_measured = (len(np.unique(data.kernel)), len(np.unique(data.setting)))
     clock = any(term.part == "clock" for term in model.terms)
     return Figure(
         "energy_by_kind",
         f"Predicted energy by computation, data access and constant power"
         f"{', which includes that of the clock trees' if clock else ''}, by kernel and setting. "
-        f"{which_cases(len(inputs), len(labels), n_measured)} "
-        f"{numbered(inputs, 'F')}. {numbered(labels, 'S')}.",
-        panels,
+        f"{shown.caption(n_measured)}",
+        [
+            Panel(
+                "Share of predicted energy, %",
+                shown.axis(inputs),
+                Axis(low=0.0, high=100.0),
+                _stacked(
+                    shown.places(inputs),
+                    {kind: share[inputs].ravel() for kind, share in shares.items()},
+                    {
+                        kind: [
+                            f"{case}: {kind} {pct:.3g} %"
+                            for case, pct in zip(
+                                shown.names(inputs), share[inputs].flat, strict=True
+                            )
+                        ]
+                        for kind, share in shares.items()
+                    },
+                    width=0.84,
+                ),
+                f"Computation, data and constant power of F{inputs[0] + 1} to "
+                f"F{inputs[-1] + 1}, {marked(data.site, data.simulated)}",
+                wide=True,
+            )
+            for inputs in shown.panels
+        ],
     )
 
 
@@ -340,7 +324,7 @@ def phase_figure(model: Fit, data: Observations, phase: np.ndarray, title: str) 
     ``phase``: (rows,), the phase of each row.
     """
     split = by_phase(model, data, phase)
-    where = f"{data.site}{', simulated' if data.simulated else ''}"
+    where = marked(data.site, data.simulated)
     joules = {str(part): split["energy_j"].sel(part=part).values for part in split["part"].values}
     return Figure(
         f"energy_by_phase_{file_stem(title)}",
@@ -392,7 +376,7 @@ def _figure(program: str, splits: Sequence[PhaseSplit], site: str, simulated: bo
     total_j[~(total_j > 0)] = math.nan
     bars = [KernelInstance(split.kernel, {**split.params, "at": _clocks(split)}) for split in shown]
     rows, names = [bar.label for bar in bars], short_labels(bars)
-    where = f"{site}{', simulated' if simulated else ''}"
+    where = marked(site, simulated)
     note = "" if len(drawn) == len(most_j) else f" The {len(drawn)} kernels with the most energy."
     shares = {phase: values / total_j * 100.0 for phase, values in joules.items()}
     return Figure(

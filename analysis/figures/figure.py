@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,6 @@ from analysis.figures.labels import told_apart
 
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 NONE = np.zeros(0)
-Range = tuple[float, float, float]
-"""The smallest, the middle (median or mean) and the largest value."""
 
 
 @dataclass(frozen=True)
@@ -255,33 +253,67 @@ def _log_ticks(low: float, high: float) -> list[float]:
     return values if decades >= 0.3 and len(values) > 1 else _ticks(low, high)
 
 
+def row_axis(names: Sequence[str], characters: int = 20) -> Axis:
+    """A vertical axis with a name a row, cut to a number of characters."""
+    return Axis(names=list(enumerate(told_apart(names, characters))))
+
+
+def spans(low: np.ndarray, high: np.ndarray, style: str, label: str) -> Line:
+    """A horizontal line in each row, float64 (rows,), from ``low`` to ``high``."""
+    rows, gap = np.arange(len(low), dtype=float), np.full(len(low), np.nan)
+    x, y = (np.column_stack(columns).ravel() for columns in ((low, high, gap), (rows, rows, gap)))
+    return Line(x, y, style, label)
+
+
 def range_panel(
     title: str,
     axis: str,
-    ranges: Sequence[tuple[str, Range]],
+    groups: Sequence[tuple[str, Sequence[float] | np.ndarray]],
     *,
     middle: str,
-    texts: Sequence[str],
+    text: str,
     description: str,
 ) -> Panel:
-    """A panel with a row a group: a line from the smallest to the largest value, and a dot between.
+    """A panel with a row a group: a line from its smallest to its largest value, and a dot at its
+    ``middle``, ``mean`` or ``median``.
 
-    ``axis``: the label of the values; ``middle``: the label of the dots; ``texts``: of the dots.
+    ``axis``: the label of the values; ``text``: of a dot, a format of ``name``, ``low``,
+    ``middle``, ``high`` and ``n``.
     """
-    low, between, high = np.array([values for _, values in ranges], float).T
-    rows, gap = np.arange(len(ranges), dtype=float), np.full(len(ranges), np.nan)
+    low, between, high = np.array(
+        [[getattr(np, of)(values) for of in ("min", middle, "max")] for _, values in groups]
+    ).T
+    texts = [
+        text.format(name=name, low=low[i], middle=between[i], high=high[i], n=len(values))
+        for i, (name, values) in enumerate(groups)
+    ]
     return Panel(
         title,
         Axis(axis, low=0.0, include=[0.1]),
-        Axis(names=list(enumerate(told_apart([name for name, _ in ranges], 20)))),
+        row_axis([name for name, _ in groups]),
         [
-            Line(
-                np.column_stack([low, high, gap]).ravel(),
-                np.column_stack([rows, rows, gap]).ravel(),
-                "span",
-                "smallest to largest",
-            ),
-            Points(between, rows, "dot", middle, texts),
+            spans(low, high, "span", "smallest to largest"),
+            Points(between, np.arange(len(groups), dtype=float), "dot", middle, texts),
+        ],
+        description,
+    )
+
+
+def predicted_panel(title: str, axis: str, points: Points, description: str) -> Panel:
+    """Predicted (y) over measured values, on logarithmic axes with equal limits, where points that
+    are predicted at 0 or below have no place. ``axis``: the label of the measured values."""
+    shown = np.flatnonzero(points.y > 0)
+    x, y = points.x[shown], points.y[shown]
+    texts = [points.texts[i] for i in shown.tolist()] if points.texts else []
+    scale = log_scale([*points.x, *y], 0.04)
+    ends = np.array([scale.low, scale.high])
+    return Panel(
+        title,
+        Axis(axis, log=True, low=scale.low, high=scale.high),
+        Axis(log=True, low=scale.low, high=scale.high),
+        [
+            Line(ends, ends, "model", "predicted = measured"),
+            replace(points, x=x, y=y, texts=texts),
         ],
         description,
     )

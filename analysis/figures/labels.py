@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from analysis.measurements.observations import setting_text
 from dvfs.dataset import class_unit, moves_data
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import AS_FOUND, Setting
 
+Row = TypeVar("Row")
 OTHERS = "others"
 MOST_FAMILIES = 16
 """The most families that all keep their names in figures, even with a single kernel."""
@@ -46,6 +48,20 @@ def _first_words(kernels: Sequence[KernelInstance], n_words: int) -> dict[str, s
         kernel.label: "".join(re.split(r"([ _])", kernel.name)[: 2 * n_words - 1]) or kernel.name
         for kernel in kernels
     }
+
+
+def marked(text: str, simulated: bool) -> str:
+    """A text with a mark if it is about a simulated machine."""
+    return f"{text}, simulated" if simulated else text
+
+
+def by_family(rows: Mapping[str, Row], families: Mapping[str, str]) -> dict[str, list[Row]]:
+    """Family -> the rows of its kernels, from label -> row: families in the order of
+    :func:`family_order`, kernels in that of :func:`natural`."""
+    groups: dict[str, list[Row]] = {}
+    for kernel in sorted(rows, key=natural):
+        groups.setdefault(families[kernel], []).append(rows[kernel])
+    return {name: groups[name] for name in family_order(groups)}
 
 
 def family_order(names: Iterable[str]) -> list[str]:

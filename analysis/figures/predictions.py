@@ -14,17 +14,24 @@ from analysis.figures.figure import (
     Axis,
     Bars,
     Figure,
-    Line,
     Panel,
     Points,
     Rule,
     Texts,
-    log_scale,
+    predicted_panel,
     range_panel,
 )
-from analysis.figures.labels import family_order, file_stem, setting_label, some_of, told_apart
+from analysis.figures.labels import (
+    family_order,
+    file_stem,
+    marked,
+    setting_label,
+    some_of,
+    told_apart,
+)
 from analysis.measurements.observations import (
     Observations,
+    cell_means,
     kernel_names,
     kernel_numbers,
     rows_by_kernel,
@@ -40,21 +47,14 @@ INPUTS, SETTINGS = 8, 8
 
 def prediction_figure(crossval: CrossValidation, data: Observations) -> Figure:
     """Predicted against measured energy of a cross-validation, and a histogram of the error."""
-    subject = f"{crossval.site}, {crossval.scheme}" + (", simulated" if crossval.simulated else "")
+    subject = marked(f"{crossval.site}, {crossval.scheme}", crossval.simulated)
     measured_j, predicted_j = data.energy_j, crossval.predicted_j
     predicted = np.isfinite(predicted_j) & np.isfinite(measured_j)
     measured_j, predicted_j = measured_j[predicted], predicted_j[predicted]
-    positive = predicted_j > 0
-    scale = log_scale(np.concatenate([measured_j, predicted_j[positive]]), 0.04)
-    ends = np.array([scale.low, scale.high])
-    scatter = Panel(
+    scatter = predicted_panel(
         "Predicted energy, J",
-        Axis("measured energy, J", log=True, low=scale.low, high=scale.high),
-        Axis(log=True, low=scale.low, high=scale.high),
-        [
-            Line(ends, ends, "model", "predicted = measured"),
-            Points(measured_j[positive], predicted_j[positive]),
-        ],
+        "measured energy, J",
+        Points(measured_j, predicted_j),
         f"Predicted against measured energy, {subject}: {len(measured_j)} predictions out of fold",
     )
     return Figure(
@@ -119,6 +119,37 @@ class Cases:
         """The signed relative error of the prediction in percent, float64 (inputs, settings)."""
         return np.asarray((self.predicted_j / self.measured_j - 1.0) * 100.0)
 
+    @property
+    def panels(self) -> list[range]:
+        """The inputs of each panel of a figure."""
+        size = max(CASES_A_PANEL // len(self.settings), 1)
+        return [
+            range(first, min(first + size, len(self.inputs)))
+            for first in range(0, len(self.inputs), size)
+        ]
+
+    def axis(self, inputs: range) -> Axis:
+        """The axis of a panel: a position for each case, with a gap between kernels."""
+        kernels = [self.inputs[i] for i in inputs]
+        return case_axis(kernels, inputs[0], len(self.settings), self.short)
+
+    def places(self, inputs: range) -> np.ndarray:
+        """The positions of a panel's cases along :meth:`axis`, by input, then setting."""
+        n = len(self.settings)
+        return np.array([case_place(i, j, n) for i in range(len(inputs)) for j in range(n)])
+
+    def names(self, inputs: range) -> list[str]:
+        """The texts of a panel's cases, in the order of :meth:`places`."""
+        settings = [setting_label(setting) for setting in self.settings]
+        return [f"{self.inputs[i]} at {setting}" for i in inputs for setting in settings]
+
+    def caption(self, n_all: tuple[int, int]) -> str:
+        """Which kernels and settings of ``n_all`` are shown, and their numbers."""
+        kernels = some_of(len(self.inputs), n_all[0], "kernels")
+        settings = some_of(len(self.settings), n_all[1], "settings")
+        labels = [setting_label(setting) for setting in self.settings]
+        return f"{kernels} at {settings}. {numbered(self.inputs, 'F')}. {numbered(labels, 'S')}."
+
 
 def cases(
     data: Observations,
@@ -148,14 +179,9 @@ def cases(
     in_file_order = [data.settings.index(pair) for pair in listed[1] if pair in data.settings]
     if set(in_file_order) == set(shown.tolist()):
         shown = np.array(in_file_order)
-    shape = (len(inputs), len(shown))
-    measured_j, mean_j = np.full(shape, np.nan), np.full(shape, np.nan)
-    for i, kernel in enumerate(inputs):
-        for j, setting in enumerate(shown):
-            rows = data.of_kernel(kernel) & (data.setting == setting)
-            if rows.any():
-                measured_j[i, j] = data.energy_j[rows].mean()
-                mean_j[i, j] = predicted_j[rows].mean()
+    measured_j, mean_j = (
+        cell_means(data, inputs, values)[:, shown] for values in (data.energy_j, predicted_j)
+    )
     settings = [data.settings[s] for s in shown]
     return Cases(
         site=data.site,
@@ -178,12 +204,6 @@ def foremost(data: Observations, families: Mapping[str, str], most: int) -> list
         leaders.setdefault(families[kernel], kernel)
     chosen = [*leaders.values(), *(k for k in ranked if k not in leaders.values())][:most]
     return sorted(chosen, key=ranked.index)
-
-
-def which_cases(n_kernels: int, n_settings: int, n_predicted: tuple[int, int]) -> str:
-    """A sentence with the numbers of shown kernels and settings, of those with predictions."""
-    kernels = some_of(n_kernels, n_predicted[0], "kernels")
-    return f"{kernels} at {some_of(n_settings, n_predicted[1], 'settings')}."
 
 
 def numbered(names: Sequence[str], letter: str) -> str:
@@ -218,26 +238,17 @@ def case_place(kernel: int, setting: float, settings: int) -> float:
 
 def case_figure(shown: Cases) -> Figure:
     """Measured and predicted energy of each case side by side, the error above (figure 5)."""
-    subject = f"{shown.site}{', simulated' if shown.simulated else ''}"
-    size = min(max(CASES_A_PANEL // len(shown.settings), 1), len(shown.inputs))
-    places = [setting_label(setting) for setting in shown.settings]
+    subject = marked(shown.site, shown.simulated)
     return Figure(
         "measured_predicted",
         f"Measured and predicted energy by kernel and setting, with the error of the prediction "
-        f"in percent. {which_cases(len(shown.inputs), len(places), shown.n_predicted)} "
-        f"{numbered(shown.inputs, 'F')}. {numbered(places, 'S')}.",
-        [
-            _case_panel(shown, range(first, min(first + size, len(shown.inputs))), subject)
-            for first in range(0, len(shown.inputs), size)
-        ],
+        f"in percent. {shown.caption(shown.n_predicted)}",
+        [_case_panel(shown, inputs, subject) for inputs in shown.panels],
     )
 
 
 def _case_panel(shown: Cases, inputs: range, subject: str) -> Panel:
-    n_settings = len(shown.settings)
-    place = np.array(
-        [case_place(i, j, n_settings) for i in range(len(inputs)) for j in range(n_settings)]
-    )
+    place = shown.places(inputs)
     energies_j = {
         "measured": shown.measured_j[inputs].ravel(),
         "predicted": shown.predicted_j[inputs].ravel(),
@@ -254,8 +265,8 @@ def _case_panel(shown: Cases, inputs: range, subject: str) -> Panel:
             style=style,
             label=kind,
             texts=[
-                f"{shown.inputs[i]} at {setting_label(setting)}: {values[n]:.4g} J {kind}"
-                for n, (i, setting) in enumerate((i, s) for i in inputs for s in shown.settings)
+                f"{case}: {value:.4g} J {kind}"
+                for case, value in zip(shown.names(inputs), values, strict=True)
             ],
             width=0.4,
         )
@@ -269,7 +280,7 @@ def _case_panel(shown: Cases, inputs: range, subject: str) -> Panel:
     tops = np.fmax(*energies_j.values())
     return Panel(
         "Energy, J; above: error of the prediction, %",
-        case_axis([shown.inputs[i] for i in inputs], inputs[0], n_settings, shown.short),
+        shown.axis(inputs),
         Axis(
             log=log,
             low=min(positive_j) / 2 if log else 0.0,
@@ -277,7 +288,7 @@ def _case_panel(shown: Cases, inputs: range, subject: str) -> Panel:
         ),
         [*bars, Texts(place[valid], tops[valid], texts)],
         f"Measured and predicted energy of F{inputs[0] + 1} to F{inputs[-1] + 1} at "
-        f"{n_settings} settings, {subject}",
+        f"{len(shown.settings)} settings, {subject}",
         wide=True,
     )
 
@@ -286,7 +297,7 @@ def error_figure(
     crossval: CrossValidation, data: Observations, families: Mapping[str, str]
 ) -> Figure:
     """The error of predicted energy by setting and by family: mean and range."""
-    subject = f"{crossval.site}, {crossval.scheme}" + (", simulated" if crossval.simulated else "")
+    subject = marked(f"{crossval.site}, {crossval.scheme}", crossval.simulated)
     predicted = np.isfinite(crossval.predicted_j)
     rows = data.take(predicted)
     error_pct = np.abs(crossval.predicted_j[predicted] / rows.energy_j - 1.0) * 100.0
@@ -308,17 +319,12 @@ def error_figure(
 
 
 def _error_panel(kind: str, groups: Sequence[tuple[str, np.ndarray]], description: str) -> Panel:
-    ranges = [(name, (v.min(), v.mean(), v.max())) for name, v in groups]
-    texts = [
-        f"{name}: mean {m:.3g} %, {a:.3g} to {b:.3g} %, {len(values)} predictions"
-        for (name, values), (_, (a, m, b)) in zip(groups, ranges, strict=True)
-    ]
     return range_panel(
         f"Error by {kind}, %",
         "absolute error, %",
-        ranges,
+        groups,
         middle="mean",
-        texts=texts,
+        text="{name}: mean {middle:.3g} %, {low:.3g} to {high:.3g} %, {n} predictions",
         description=description,
     )
 
@@ -342,7 +348,7 @@ def application_figure(shown: ApplicationEnergy) -> Figure:
             for variant, value in zip(shown.variants, ratio, strict=True)
         ]
         series.append(Points(measured_j, ratio, style, words, texts))
-    where = f"{shown.name} on {shown.site}{', simulated' if shown.simulated else ''}"
+    where = marked(f"{shown.name} on {shown.site}", shown.simulated)
     errors = np.abs(shown.errors_pct)
     summary = (
         f" Mean error {errors.mean():.3g} %, at most {errors.max():.3g} %." if len(errors) else ""

@@ -23,7 +23,7 @@ from analysis.figures.figure import (
     log_scale,
     range_panel,
 )
-from analysis.figures.labels import family_order, setting_label, unit_name
+from analysis.figures.labels import by_family, marked, setting_label, unit_name
 from analysis.figures.tradeoffs import greenup_figure
 from analysis.measurements.hardware_counters import KernelCounters
 from analysis.rooflines.platforms import Platform
@@ -46,7 +46,7 @@ def utilisation_figure(
 ) -> Figure:
     """The fraction of the roof in %, and instructions per cycle if counters were read: the median
     over the kernels of a family, and the range."""
-    where = site + (", simulated" if simulated else "")
+    where = marked(site, simulated)
     shares = {roof.label: 100.0 * roof.fraction for roof in roofs}
     panels = [_panel("Fraction of the roof, %", "fraction of the roof, %", shares, families, where)]
     per_cycle = {
@@ -68,17 +68,14 @@ def utilisation_figure(
 def _panel(
     title: str, axis: str, values: Mapping[str, float], families: Mapping[str, str], subject: str
 ) -> Panel:
-    names = family_order({families[label] for label in values})
-    groups = [np.array([v for k, v in values.items() if families[k] == name]) for name in names]
-    ranges = [
-        (name, (v.min(), np.median(v), v.max())) for name, v in zip(names, groups, strict=True)
-    ]
-    texts = [
-        f"{name}: {m:.3g} in the median, {a:.3g} to {b:.3g}, {len(group)} kernels"
-        for (name, (a, m, b)), group in zip(ranges, groups, strict=True)
-    ]
-    description = f"{title} by family of kernels, {subject}"
-    return range_panel(title, axis, ranges, middle="median", texts=texts, description=description)
+    return range_panel(
+        title,
+        axis,
+        list(by_family(values, families).items()),
+        middle="median",
+        text="{name}: {middle:.3g} in the median, {low:.3g} to {high:.3g}, {n} kernels",
+        description=f"{title} by family of kernels, {subject}",
+    )
 
 
 def platform_figures(platform: Platform, cap_w: float | None = None) -> list[Figure]:
@@ -258,8 +255,8 @@ def roofline_figure(
     x = log_scale([*points.intensity, *(value for value, _, _ in balances)], 0.08)
     xs = np.sort(np.append(np.geomspace(x.low, x.high, CURVE_POINTS), line.time_balance))
     xs = xs[(xs >= x.low) & (xs <= x.high)]
-    where = f"{points.operation} and {points.memory} at {setting_label(points.setting)}"
-    where += ", simulated" if simulated else ""
+    at = setting_label(points.setting)
+    where = marked(f"{points.operation} and {points.memory} at {at}", simulated)
 
     def panel(
         title: str,
@@ -308,8 +305,7 @@ def roofline_figure(
             panel("Power line", "W", power_w, lambda roof: roof.power_w(xs)),
         ]
     caption = (
-        f"{points.operation} {op}s on {points.memory} bytes: {len(points.kernels)} kernels at "
-        f"{setting_label(points.setting)}."
+        f"{points.operation} {op}s on {points.memory} bytes: {len(points.kernels)} kernels at {at}."
     )
     caption += f" Dashed: under a cap of {cap_w:g} W." if capped else ""
     return Figure(f"roofline_{points.operation}_{points.memory}", caption, panels)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from analysis.figures.figure import Axis, Band, Figure, Line, Panel
-from analysis.figures.labels import setting_label
+from analysis.figures.labels import marked, setting_label
 from analysis.measurements.power_trace import PowerTrace
 
 BINS = 350
@@ -33,8 +33,7 @@ def trace_figure(trace: PowerTrace, site: str, simulated: bool) -> Figure:
                 ),
                 Axis(low=min(0.0, float(power_w.min()))),
                 [*bands, Line(drawn_s, drawn_w, "power", "power")],
-                f"Power against time of {subject}, {channel}, {site}"
-                + (", simulated" if simulated else ""),
+                marked(f"Power against time of {subject}, {channel}, {site}", simulated),
                 wide=True,
             )
         )

@@ -13,8 +13,19 @@ import numpy as np
 from analysis.choice.candidates import SettingCandidates
 from analysis.choice.fronts import pareto_front, pareto_steps
 from analysis.choice.pick import Pick
-from analysis.figures.figure import Axis, Bars, Figure, Line, Panel, Points, Rule, log_scale
-from analysis.figures.labels import family_order, setting_label, told_apart, unit_name
+from analysis.figures.figure import (
+    Axis,
+    Bars,
+    Figure,
+    Line,
+    Panel,
+    Points,
+    Rule,
+    log_scale,
+    row_axis,
+    spans,
+)
+from analysis.figures.labels import by_family, marked, setting_label, told_apart, unit_name
 from analysis.rooflines.greenup import (
     BECOMES_COMPUTE_BOUND,
     BOTH_COMPUTE_BOUND,
@@ -49,46 +60,36 @@ def savings_figure(
 
     A bar is the median over the kernels of a family, the line its range.
     """
-    names = family_order({families[pick.label] for pick in picks})
-    groups = [[pick for pick in picks if families[pick.label] == name] for name in names]
-    rows = np.arange(len(names), dtype=float)
-    gap = np.full(len(names), np.nan)
+    groups = by_family({pick.label: pick for pick in picks}, families)
     panels = []
     for title, label, attribute, style in (
         ("Energy saved by the picks, %", "energy saved", "saving_pct", "k2"),
         ("Additional run time, %", "additional run time", "slowdown_pct", "k1"),
     ):
-        key = f"{label}, median"
-        values = [np.array([getattr(pick, attribute) for pick in group]) for group in groups]
+        values = [[getattr(pick, attribute) for pick in group] for group in groups.values()]
         low, median, high = (np.array([f(v) for v in values]) for f in (np.min, np.median, np.max))
         texts = [
             f"{name}: {m:.1f} % in the median, {a:.1f} to {b:.1f} %, {len(v)} kernels"
-            for name, a, m, b, v in zip(names, low, median, high, values, strict=True)
+            for name, a, m, b, v in zip(groups, low, median, high, values, strict=True)
         ]
         panels.append(
             Panel(
                 title,
                 Axis(f"{label}, %", include=[0.0, 5.0]),
-                Axis(names=list(enumerate(told_apart(names, 20)))),
+                row_axis(list(groups)),
                 [
                     Bars(
-                        at=rows,
-                        start=np.zeros(len(names)),
+                        at=np.arange(len(groups), dtype=float),
+                        start=np.zeros(len(groups)),
                         end=median,
                         style=style,
-                        label=key,
+                        label=f"{label}, median",
                         texts=texts,
                         across=True,
                     ),
-                    Line(
-                        np.column_stack([low, high, gap]).ravel(),
-                        np.column_stack([rows, rows, gap]).ravel(),
-                        "range",
-                        "smallest to largest",
-                    ),
+                    spans(low, high, "range", "smallest to largest"),
                 ],
-                f"{title[: -len(', %')]} by family of kernels, {site}"
-                + (", simulated" if simulated else ""),
+                marked(f"{title[: -len(', %')]} by family of kernels, {site}", simulated),
             )
         )
     return Figure(
@@ -123,8 +124,7 @@ def greenup_figure(line: Roofline, machine: str, simulated: bool) -> Figure:
     fast, green = speedup(line, i, f, m), greenup(line, i, f, m)
     limits = bounds(line, i, f, m)
     x, y = log_scale([*fast, 1.0], 0.05), log_scale([*green, 1.0], 0.05)
-    where = f"{line.operation} on {line.memory} at {machine}"
-    where += ", simulated" if simulated else ""
+    where = marked(f"{line.operation} on {line.memory} at {machine}", simulated)
     panels = []
     for code, case_text in CASE_TEXT.items():
         in_case = cases == code
@@ -171,11 +171,6 @@ def greenup_figure(line: Roofline, machine: str, simulated: bool) -> Figure:
     )
 
 
-def shown_energy_j(among: SettingCandidates) -> np.ndarray:
-    """A kernel's energy at each setting, measured, else predicted: float64, J."""
-    return np.where(among.measured, among.measured_j, among.energy_j)
-
-
 def pareto_panel(
     candidates: SettingCandidates, picked: Pick | None, simulated: bool, name: str
 ) -> Panel:
@@ -187,7 +182,7 @@ def pareto_panel(
         candidates.measured if candidates.measured.any() else np.ones(len(candidates.time_s), bool)
     )
     rows = np.flatnonzero(eligible & np.isfinite(candidates.time_s))
-    time_s, energy_j = candidates.time_s[rows], shown_energy_j(candidates)[rows]
+    time_s, energy_j = candidates.time_s[rows], candidates.shown_j[rows]
     settings = [candidates.settings[k] for k in rows]
     front = pareto_front(time_s, energy_j)
     texts = [
@@ -202,7 +197,7 @@ def pareto_panel(
     if picked is not None and picked.setting in settings:
         k = settings.index(picked.setting)
         series.append(Points(time_s[[k]], energy_j[[k]], "ring", "pick", [f"pick: {texts[k]}"]))
-    where = f"{candidates.label}{', simulated' if simulated else ''}"
+    where = marked(candidates.label, simulated)
     return Panel(
         f"Energy, J: {name}",
         Axis("time, s", log=True),

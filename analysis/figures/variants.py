@@ -10,8 +10,19 @@ import numpy as np
 
 from analysis.choice.fronts import pareto_steps
 from analysis.choice.variants import Correlation, MetricStudy, VariantCosts, VariantStudy
-from analysis.figures.figure import Axis, Figure, Line, Panel, Points, Rule, Series, log_scale
-from analysis.figures.labels import file_stem, setting_label, shortened, told_apart
+from analysis.figures.figure import (
+    Axis,
+    Figure,
+    Line,
+    Panel,
+    Points,
+    Rule,
+    Series,
+    predicted_panel,
+    row_axis,
+    spans,
+)
+from analysis.figures.labels import file_stem, marked, setting_label, shortened
 
 SHOWN = 6
 """The most variants of a figure, one for each colour of lines."""
@@ -80,7 +91,7 @@ def scalings(studies: Sequence[VariantStudy]) -> list[Scaling]:
 
 def scaling_figure(scaling: Scaling) -> Figure:
     """Rate and efficiency over the size, for the first :data:`SHOWN` variants."""
-    unit, scale = ("Gflop", 1e9) if scaling.work_unit == "flop" else ("runs", 1.0)
+    unit, scale = _units(scaling.work_unit)
     xs = np.array(scaling.sizes)
     panels = []
     for title, per, name in (
@@ -101,8 +112,7 @@ def scaling_figure(scaling: Scaling) -> Figure:
                 Axis(scaling.size, log=min(scaling.sizes) > 0),
                 Axis(),
                 series,
-                f"{title} of {scaling.kernel} over {scaling.size}"
-                + (", simulated" if scaling.simulated else ""),
+                marked(f"{title} of {scaling.kernel} over {scaling.size}", scaling.simulated),
             )
         )
     n_shown = min(len(scaling.variants), SHOWN)
@@ -127,40 +137,19 @@ def predicted_panels(study: VariantStudy, title: str, subject: str) -> list[Pane
             np.array([getattr(variant, attribute) for variant in usable])
             for attribute in (f"{name}_{suffix}", f"predicted_{suffix}")
         )
-        positive = predicted > 0
-        scale = log_scale([*measured, *predicted[positive]], 0.04)
-        ends = np.array([scale.low, scale.high])
+        texts = [
+            f"{variant.name}: {m:.4g} {unit} measured, {p:.4g} {unit} predicted"
+            for variant, m, p in zip(usable, measured, predicted, strict=True)
+        ]
         panels.append(
-            Panel(
+            predicted_panel(
                 f"Predicted {name}, {unit}: {shortened(title, 20)}",
-                Axis(f"measured {name}, {unit}", log=True, low=scale.low, high=scale.high),
-                Axis(log=True, low=scale.low, high=scale.high),
-                [
-                    Line(ends, ends, "model", "predicted = measured"),
-                    Points(
-                        measured[positive],
-                        predicted[positive],
-                        "dot faint",
-                        "variant",
-                        _predicted_texts(
-                            [v for v, use in zip(usable, positive, strict=True) if use],
-                            unit,
-                        ),
-                    ),
-                ],
+                f"measured {name}, {unit}",
+                Points(measured, predicted, "dot faint", "variant", texts),
                 f"Predicted over measured {name} of {subject}",
             )
         )
     return panels
-
-
-def _predicted_texts(variants: Sequence[VariantCosts], unit: str) -> list[str]:
-    measured = "time_s" if unit == "s" else "energy_j"
-    return [
-        f"{v.name}: {getattr(v, measured):.4g} {unit} measured, "
-        f"{getattr(v, f'predicted_{unit.lower()}'):.4g} {unit} predicted"
-        for v in variants
-    ]
 
 
 def two_parameters(study: VariantStudy) -> tuple[str, str] | None:
@@ -191,12 +180,11 @@ def _least_by(study: VariantStudy, names: Sequence[str]) -> dict[tuple[float, ..
     return least
 
 
-def parameters_panel(study: VariantStudy, title: str, subject: str) -> Panel | None:
+def parameters_panel(
+    study: VariantStudy, names: tuple[str, str], title: str, subject: str
+) -> Panel:
     """The least time over two parameters, one along x and one with a line a value (in Prajapati
-    2019, figure A.5, the height and inner width of tiles); None if :func:`two_parameters` is."""
-    names = two_parameters(study)
-    if names is None:
-        return None
+    2019, figure A.5, the height and inner width of tiles)."""
     along, across = names
     least = _least_by(study, names)
     values = sorted({second for _, second in least})
@@ -228,11 +216,10 @@ def time_figure(study: VariantStudy, title: str, stem: str, subject: str) -> Fig
     panels = predicted_panels(study, title, subject)
     if not panels:
         return None
-    least_panel = parameters_panel(study, title, subject)
     contents = "predicted from the other variants beside measured"
     names = two_parameters(study)
-    if least_panel is not None and names is not None:
-        panels.append(least_panel)
+    if names is not None:
+        panels.append(parameters_panel(study, names, title, subject))
         contents += f", and the least time over {names[0]} for values of {names[1]}"
     return Figure(
         f"{stem}_predicted",
@@ -280,26 +267,24 @@ def variant_figures(studies: Sequence[VariantStudy]) -> list[Figure]:
     return figures
 
 
-def _units(shown: VariantStudy) -> tuple[str, float]:
-    return ("Gflop", 1e9) if shown.of.work_unit == "flop" else ("runs", 1.0)
+def _units(work_unit: str) -> tuple[str, float]:
+    return ("Gflop", 1e9) if work_unit == "flop" else ("runs", 1.0)
 
 
 def _subject(shown: VariantStudy, title: str) -> str:
-    simulated = ", simulated" if shown.of.simulated else ""
-    return (
-        f"{len(shown.variants)} variants of {title} at {setting_label(shown.of.setting)}{simulated}"
-    )
+    where = f"{title} at {setting_label(shown.of.setting)}"
+    return marked(f"{len(shown.variants)} variants of {where}", shown.of.simulated)
 
 
 def _costs(shown: VariantStudy, variants: Sequence[VariantCosts]) -> tuple[np.ndarray, np.ndarray]:
     """Rate and efficiency in the units of the figure."""
-    scale = _units(shown)[1]
+    scale = _units(shown.of.work_unit)[1]
     rate = np.array([variant.rate_per_s for variant in variants]) / scale
     return rate, np.array([variant.efficiency_per_j for variant in variants]) / scale
 
 
 def _texts(shown: VariantStudy, variants: Sequence[VariantCosts]) -> list[str]:
-    unit = _units(shown)[0]
+    unit = _units(shown.of.work_unit)[0]
     return [
         f"{variant.name}: {rate:.4g} {unit}/s, {efficiency:.4g} {unit}/J, {variant.time_s:.4g} s, "
         f"{variant.energy_j:.4g} J"
@@ -314,7 +299,7 @@ def _axis(label: str, values: np.ndarray) -> Axis:
 
 
 def _hull_figure(shown: VariantStudy, title: str) -> Figure:
-    unit = _units(shown)[0]
+    unit = _units(shown.of.work_unit)[0]
     rate, efficiency = _costs(shown, shown.variants)
     corners = [corner for _, corner in shown.hull]
     ring = _costs(shown, [*corners, corners[0]])
@@ -394,7 +379,6 @@ def _correlation_figure(shown: VariantStudy, title: str) -> Figure:
     panels = []
     for name in ("rate", "efficiency", "product"):
         correlations: list[Correlation] = [getattr(entry, name) for entry in metrics]
-        rows, gap = np.arange(len(correlations), dtype=float), np.full(len(correlations), np.nan)
         r, low, high = (
             np.array([getattr(c, end) for c in correlations]) for end in ("r", "low", "high")
         )
@@ -403,19 +387,12 @@ def _correlation_figure(shown: VariantStudy, title: str) -> Figure:
             Panel(
                 f"Correlation with {quantity}",
                 Axis("r", low=-1.05, high=1.05),
-                Axis(
-                    names=list(enumerate(told_apart([entry.metric.name for entry in metrics], 20)))
-                ),
+                row_axis([entry.metric.name for entry in metrics]),
                 [
-                    Line(
-                        np.column_stack([low, high, gap]).ravel(),
-                        np.column_stack([rows, rows, gap]).ravel(),
-                        "span",
-                        "95 % interval",
-                    ),
+                    spans(low, high, "span", "95 % interval"),
                     Points(
                         r,
-                        rows,
+                        np.arange(len(r), dtype=float),
                         "dot",
                         "correlation",
                         [
@@ -438,7 +415,7 @@ def _correlation_figure(shown: VariantStudy, title: str) -> Figure:
 
 def _metric_figure(shown: VariantStudy, title: str) -> Figure:
     rate, efficiency = _costs(shown, shown.variants)
-    unit = _units(shown)[0]
+    unit = _units(shown.of.work_unit)[0]
     texts = _texts(shown, shown.variants) if len(rate) <= MOST_TEXTS else []
     subject = _subject(shown, title)
     panels = []

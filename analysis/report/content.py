@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from analysis.choice.candidates import SettingCandidates
 from analysis.choice.crossval import CrossValidation
@@ -62,8 +63,7 @@ class StoredFit:
     keep: bool
 
 
-@dataclass(frozen=True)
-class ListedOrder:
+class ListedOrder(NamedTuple):
     """The order of kernels (their labels) and settings in a campaign file, in which figures number
     them; empty if the file lists none."""
 
@@ -106,13 +106,18 @@ class SiteReport:
     phases: list[PhaseSplit] = field(default_factory=list)
     trace: PowerTrace | None = None
     counters: list[KernelCounters] = field(default_factory=list)
-    listed: ListedOrder = ListedOrder()
+    listed: ListedOrder = field(default_factory=ListedOrder)
     setting: Setting | None = None
     applications: list[ApplicationEnergy] = field(default_factory=list)
     variants: list[VariantStudy] = field(default_factory=list)
     energy: CampaignEnergy | None = None
     factors: Sequence[EnergyFactor] = ()
     levels: Sequence[AspectLevel] = ()
+
+    @property
+    def observed(self) -> Observations | None:
+        """The rows with times: ``data``, else ``timing``."""
+        return self.timing if self.data is None else self.data
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import TypeVar
 
 import numpy as np
 
@@ -14,7 +12,7 @@ from analysis.choice.losses import CHOOSERS
 from analysis.choice.pick import Pick
 from analysis.energy.fitted import Fit
 from analysis.energy.models import ESTIMATED
-from analysis.figures.labels import family_order, natural, setting_label
+from analysis.figures.labels import by_family, setting_label
 from analysis.measurements.campaign_energy import J_PER_KWH, EnergyFactor
 from analysis.measurements.observations import Observations, rows_by_kernel
 from analysis.report.content import MeasurementCounts, SiteReport
@@ -25,6 +23,7 @@ from analysis.report.tables import (
     RowGroup,
     Table,
     TableColumn,
+    TextColumn,
     as_table,
     clock,
     decimals,
@@ -42,19 +41,9 @@ SEVERITY_TEXT = {
     "note": ("note", "notes"),
 }
 """Severity of a remark -> its singular and plural."""
-Row = TypeVar("Row")
-TextColumn = partial(TableColumn, number=False)
 HOURS = 1000
 """The hours of savings in kWh: their number then equals the mean power saved, in W."""
 RACE_TEXT = {"right": "right", "worse": "costs more", "open": "open"}
-
-
-def _grouped(families: Mapping[str, str], rows: Mapping[str, Row]) -> dict[str, list[Row]]:
-    """The rows of kernels by family, in the order of :func:`family_order`."""
-    groups: dict[str, list[Row]] = {}
-    for kernel in sorted(rows, key=natural):
-        groups.setdefault(families[kernel], []).append(rows[kernel])
-    return {name: groups[name] for name in family_order(groups)}
 
 
 def kwh_text(kwh: float, factors: Sequence[EnergyFactor]) -> str:
@@ -257,12 +246,8 @@ def family_picks(site: SiteReport, families: Mapping[str, str]) -> Table | None:
     """The most frequent pick of each family, with its srun options."""
     if not site.picks:
         return None
-    groups: dict[str, list[Pick]] = {}
-    for pick in site.picks:
-        groups.setdefault(families[pick.label], []).append(pick)
     rows = []
-    for name in family_order(groups):
-        group = groups[name]
+    for name, group in by_family({pick.label: pick for pick in site.picks}, families).items():
         settings = [setting_label(p.setting) for p in group]
         usual = max(sorted(set(settings)), key=settings.count)
         saving, slower = (
@@ -330,7 +315,7 @@ def pick_table(site: SiteReport, families: Mapping[str, str]) -> Table | None:
         for i, p in enumerate(site.picks)
     }
     caption = f"The pick of each of {len(rows)} kernels"
-    return Table.of(caption, _grouped(families, rows), tall=True)
+    return Table.of(caption, by_family(rows, families), tall=True)
 
 
 def _setting_columns(settings: Sequence[Setting]) -> list[dict[TableColumn, str]]:
@@ -404,5 +389,5 @@ def times(data: Observations, families: Mapping[str, str]) -> Table:
         TableColumn("time", unit),
         TableColumn("ratio"),
     ]
-    groups = [RowGroup(name, group) for name, group in _grouped(families, cells).items()]
+    groups = [RowGroup(name, group) for name, group in by_family(cells, families).items()]
     return Table(f"Times of {len(rows)} kernels; energy is missing", columns, groups, tall=True)

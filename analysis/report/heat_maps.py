@@ -9,7 +9,7 @@ import numpy as np
 
 from analysis.choice.candidates import SettingCandidates
 from analysis.choice.pick import Pick
-from analysis.figures.labels import family_order, natural, setting_label
+from analysis.figures.labels import by_family, natural, setting_label
 from analysis.report.content import SiteReport
 from analysis.report.tables import clock, decimals, fixed, scaled
 from analysis.ties import highest
@@ -45,7 +45,6 @@ def heat_maps(site: SiteReport, families: Mapping[str, str]) -> list[tuple[str, 
     """The heat maps of a site's kernels, by family; only of those with the most energy if all
     together have more cells than :data:`MOST_CELLS`."""
     picked = {pick.label: pick for pick in site.picks}
-    groups: dict[str, list[HeatMap]] = {}
     rank = {
         label: -np.nanmean(candidates.energy_j) for label, candidates in site.candidates.items()
     }
@@ -56,15 +55,8 @@ def heat_maps(site: SiteReport, families: Mapping[str, str]) -> list[tuple[str, 
         if shown and cells > MOST_CELLS:
             break
         shown.append(kernel)
-    for kernel in sorted(shown, key=natural):
-        heat_map = _heat_map(site.candidates[kernel], picked.get(kernel))
-        groups.setdefault(families[kernel], []).append(heat_map)
-    return [(name, groups[name]) for name in family_order(groups)]
-
-
-def percent_over(values: np.ndarray) -> np.ndarray:
-    """The excess of each value over the least, in percent: float64, same shape."""
-    return np.asarray((values / np.nanmin(values) - 1.0) * 100.0)
+    maps = {kernel: _heat_map(site.candidates[kernel], picked.get(kernel)) for kernel in shown}
+    return list(by_family(maps, families).items())
 
 
 def level(percent: float) -> int:
@@ -79,8 +71,8 @@ def _place(setting: Setting) -> tuple[str, str]:
 
 def _heat_map(among: SettingCandidates, picked: Pick | None) -> HeatMap:
     """The heat map of a kernel: its measured energies, else the predicted ones."""
-    shown_j = np.where(among.measured, among.measured_j, among.energy_j)
-    over_pct = percent_over(shown_j)
+    shown_j = among.shown_j
+    over_pct = (shown_j / np.nanmin(shown_j) - 1.0) * 100.0
     places = [_place(setting) for setting in among.settings]
     core = sorted({c for c, _ in places}, key=natural)
     mem = sorted({m for _, m in places}, key=natural, reverse=True)

@@ -12,16 +12,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from analysis.choice.crossval import CrossValidation
-from analysis.choice.losses import CaseLoss
 from analysis.choice.pick import Pick
 from analysis.energy.applications import ApplicationEnergy
-from analysis.energy.breakdown import class_parts, kind_parts
+from analysis.energy.breakdown import class_parts
 from analysis.energy.fitted import Fit, costs_run_at
 from analysis.energy.models import ESTIMATED
-from analysis.figures.labels import family_order, file_stem, natural, unit_name
+from analysis.figures.labels import by_family, file_stem, natural, unit_name
 from analysis.figures.predictions import Cases
 from analysis.measurements.campaign_energy import J_PER_KWH, CampaignEnergy
-from analysis.measurements.observations import Observations, rows_by_kernel
+from analysis.measurements.observations import Observations, cell_means, kernel_names
 from analysis.measurements.phase_energy import PhaseSplit
 from analysis.report.content import SiteReport
 from analysis.report.tables import (
@@ -54,44 +53,41 @@ CONSTANT_W = (
 def utilisation_sheet(site: SiteReport) -> Sheet | None:
     """A row a kernel: its fraction of the roof, and if counters were read, instructions per cycle
     and counted over exact operations. None if neither is known."""
-    observed = site.data if site.data is not None else site.timing
-    roofs = {roof.label: roof for roof in roof_fractions(observed)} if observed else {}
+    roofs = {roof.label: roof for roof in roof_fractions(site.observed)} if site.observed else {}
     counters = {entry.label: entry for entry in site.counters}
     labels = sorted({*roofs, *counters}, key=natural)
     if not labels:
         return None
     classes = sorted({name for entry in site.counters for name in entry.counted_over_exact})
-    rows: list[list[str | float]] = []
+    rows: list[Row] = []
     for label in labels:
         roof, entry = roofs.get(label), counters.get(label)
-        row: list[str | float] = [
-            label,
-            100.0 * roof.fraction if roof else math.nan,
-            roof.limited_by if roof else "",
-        ]
+        row: dict[Field, str | float] = {
+            KERNEL: label,
+            Field("roof_fraction_pct", "of the roof", "%", 1): (
+                100.0 * roof.fraction if roof else math.nan
+            ),
+            Field("limited_by", "limited by"): roof.limited_by if roof else "",
+        }
         if counters:
-            row += [
-                entry.instructions_per_cycle if entry else math.nan,
-                *(
-                    entry.counted_over_exact.get(c, math.nan) if entry else math.nan
-                    for c in classes
+            ratios = entry.counted_over_exact if entry else {}
+            row |= {
+                Field("instructions_per_cycle", "instructions per cycle", "", 2): (
+                    entry.instructions_per_cycle if entry else math.nan
                 ),
-                100.0 * entry.least_share if entry else math.nan,
-            ]
+                **{
+                    Field(f"counted_over_exact_{c}", f"counted over exact {c}", "", 3): (
+                        ratios.get(c, math.nan)
+                    )
+                    for c in classes
+                },
+                Field("counted_share_pct", "counted for", "% of the time", 0): (
+                    100.0 * entry.least_share if entry else math.nan
+                ),
+            }
         rows.append(row)
-    fields = [
-        Field("kernel", "kernel"),
-        Field("roof_fraction_pct", "of the roof", "%", 1),
-        Field("limited_by", "limited by"),
-    ]
-    if counters:
-        fields += [
-            Field("instructions_per_cycle", "instructions per cycle", "", 2),
-            *(Field(f"counted_over_exact_{c}", f"counted over exact {c}", "", 3) for c in classes),
-            Field("counted_share_pct", "counted for", "% of the time", 0),
-        ]
     caption = "Kernels against the roof: the best rate of any kernel at the same setting"
-    return Sheet("utilisation", caption, site.simulated, fields, rows)
+    return Sheet.of("utilisation", caption, site.simulated, rows)
 
 
 def energy_sheet(site: SiteReport) -> Sheet | None:
@@ -243,35 +239,18 @@ def autotuning_sheet(
     (:func:`in_sample_losses_pct`) adds these. Mean, least and most are over the mispredicted cases
     alone, NaN if there are none.
     """
-    cases: dict[str, list[CaseLoss]] = {}
-    for case in crossval.cases:
-        cases.setdefault(families[case.label], []).append(case)
     rows: list[list[str | float]] = []
-    for family in family_order(cases):
-        family_cases = cases[family]
-        for chooser, lost in (
-            (OUT_OF_FOLD, [c.mean_pct("physics") for c in family_cases]),
-            *(
-                [(IN_SAMPLE, [in_sample_pct[c.label] for c in family_cases])]
-                if in_sample_pct is not None
-                else []
-            ),
-            (ORACLE, [c.mean_pct("race_to_halt") for c in family_cases]),
-        ):
+    cases = {case.label: case for case in crossval.cases}
+    for family, of_family in by_family(cases, families).items():
+        lost_by = {OUT_OF_FOLD: [case.mean_pct("physics") for case in of_family]}
+        if in_sample_pct is not None:
+            lost_by[IN_SAMPLE] = [in_sample_pct[case.label] for case in of_family]
+        lost_by[ORACLE] = [case.mean_pct("race_to_halt") for case in of_family]
+        for chooser, lost in lost_by.items():
             wrong = [pct for pct in lost if pct > 0]
-            n_wrong = len(wrong)
-            wrong = wrong or [math.nan]
-            rows.append(
-                [
-                    family,
-                    chooser,
-                    float(n_wrong),
-                    float(len(family_cases)),
-                    float(np.mean(wrong)),
-                    min(wrong),
-                    max(wrong),
-                ]
-            )
+            known = wrong or [math.nan]
+            n_wrong, n_cases, mean_pct = float(len(wrong)), float(len(lost)), float(np.mean(known))
+            rows.append([family, chooser, n_wrong, n_cases, mean_pct, min(known), max(known)])
     fields = [
         Field("family", "family"),
         Field("chooser", "method"),
@@ -288,18 +267,14 @@ def autotuning_sheet(
 def in_sample_losses_pct(model: Fit, data: Observations) -> dict[str, float]:
     """Label -> the excess of the measured energy at the kernel's setting of least predicted energy
     over the least measured one, in %, by a fit of the same measurements; repeats are averaged."""
-    predicted_j, lost = model.energy_j(data), {}
-    for label, rows in rows_by_kernel(data):
-        settings = data.setting[rows]
-        n = np.bincount(settings)
-        measured_at = n > 0
-        energies_j = (
-            np.bincount(settings, values[rows])[measured_at] / n[measured_at]
-            for values in (data.energy_j, predicted_j)
-        )
-        measured, predicted = energies_j
-        lost[label] = float(measured[np.argmin(predicted)] / measured.min() - 1.0) * 100.0
-    return lost
+    labels = kernel_names(data)
+    measured_j, predicted_j = (
+        cell_means(data, labels, values) for values in (data.energy_j, model.energy_j(data))
+    )
+    chosen = np.where(np.isnan(measured_j), np.inf, predicted_j).argmin(axis=1)
+    chosen_j = measured_j[np.arange(len(labels)), chosen]
+    lost_pct = (chosen_j / np.nanmin(measured_j, axis=1) - 1.0) * 100.0
+    return dict(zip(labels, lost_pct.tolist(), strict=True))
 
 
 def validation_sheet(crossvals: Sequence[CrossValidation]) -> Sheet:
@@ -369,21 +344,6 @@ def cases_sheet(shown: Cases, shares: Mapping[str, np.ndarray] | None = None) ->
     ]
     caption = "Measured and predicted energy of the numbered kernels and settings"
     return Sheet.of("measured_predicted", caption, shown.simulated, rows)
-
-
-def case_shares(model: Fit, data: Observations, shown: Cases) -> dict[str, np.ndarray]:
-    """Computation, data and constant power of cases in % of predicted energy (figure 7): kind ->
-    float64 (inputs, settings), NaN if not measured."""
-    parts = kind_parts(model, data)
-    shares = {kind: np.full(shown.measured_j.shape, np.nan) for kind in parts.names}
-    for i, kernel in enumerate(shown.inputs):
-        for j, setting in enumerate(shown.settings):
-            at_setting = data.of_kernel(kernel) & (data.setting == data.settings.index(setting))
-            spent_j = parts.energy_j[at_setting].sum(axis=0)
-            if at_setting.any():
-                for kind, share in zip(parts.names, spent_j / spent_j.sum() * 100.0, strict=True):
-                    shares[kind][i, j] = share
-    return shares
 
 
 def shares_sheet(model: Fit, data: Observations) -> Sheet:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.choice.crossval import CrossValidation
 from analysis.energy.fitted import Fit
 from analysis.figures.energy_shares import (
+    case_shares,
     class_figure,
     count_figure,
     instruction_data_figure,
@@ -23,6 +23,7 @@ from analysis.figures.energy_shares import (
 from analysis.figures.figure import Figure
 from analysis.figures.labels import kernel_families, natural, setting_label
 from analysis.figures.predictions import (
+    Cases,
     application_figure,
     case_figure,
     cases,
@@ -39,7 +40,6 @@ from analysis.report.content import SiteReport
 from analysis.report.sheets import (
     application_sheet,
     autotuning_sheet,
-    case_shares,
     cases_sheet,
     coefficients_sheet,
     costs_sheet,
@@ -64,8 +64,6 @@ from analysis.rooflines.roofline import (
 )
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
-
-Listed = tuple[Sequence[str], Sequence[Setting]]
 
 PHASE = "phase"
 """The parameter with which a kernel names its phase of an application."""
@@ -109,19 +107,27 @@ class SiteFigures:
 
 def site_families(site: SiteReport) -> dict[str, str]:
     """Kernel -> family, for all kernels of the site's measurements, candidates and picks."""
-    observed = site.data if site.data is not None else site.timing
     kernels = [
         *(KernelInstance(c.kernel, c.params, c.label) for c in site.candidates.values()),
         *(KernelInstance(p.kernel, p.params, p.label) for p in site.picks),
     ]
-    if observed is not None:
-        kernels += [observed.instance(label) for label in kernel_names(observed)]
+    if site.observed is not None:
+        kernels += [site.observed.instance(label) for label in kernel_names(site.observed)]
     by_label = {kernel.label: kernel for kernel in kernels}
     return kernel_families([by_label[label] for label in sorted(by_label)])
 
 
-def _listed(site: SiteReport) -> Listed:
-    return site.listed.kernels, site.listed.settings
+def _cases(site: SiteReport, families: Mapping[str, str]) -> Cases | None:
+    """The single cases in figures, by the first cross-validation or else the fit."""
+    if site.data is None:
+        return None
+    if site.crossvals:
+        predicted_j = site.crossvals[0].predicted_j
+    elif site.fit is not None:
+        predicted_j = site.fit.energy_j(site.data)
+    else:
+        return None
+    return cases(site.data, predicted_j, families, site.listed)
 
 
 def _setting(site: SiteReport, data: Observations) -> int:
@@ -136,44 +142,27 @@ def site_figures(site: SiteReport, cap_w: float | None = None) -> SiteFigures:
         FitError: a cap at or below the constant power.
     """
     families = site_families(site)
-    observed = site.data if site.data is not None else site.timing
-    setting, lines = roofline_lines(observed, site.fit, site.setting)
+    setting, lines = roofline_lines(site.observed, site.fit, site.setting)
     try:
         rooflines = [roofline_figure(pp, line, site.simulated, cap_w) for pp, line in lines]
     except ValueError as error:
         raise FitError(str(error)) from None
-    data, model = site.data, site.fit
-    named = (site.site, site.simulated)
+    shown, named = _cases(site, families), (site.site, site.simulated)
+    roofs = roof_fractions(site.observed) if site.observed is not None else []
     return SiteFigures(
         setting=setting,
         lines=lines,
         savings=[savings_figure(site.picks, families, *named)] if site.picks else [],
         trace=[trace_figure(site.trace, *named)] if site.trace else [],
         rooflines=rooflines,
-        utilisation=_utilisation_figures(site, families),
-        predictions=prediction_figures(site.crossvals, data, families, _listed(site))
-        if data
-        else [],
-        breakdowns=(
-            breakdown_figures(
-                model, data, families, site.crossvals, _listed(site), _setting(site, data)
-            )
-            if model and data
-            else []
-        ),
+        utilisation=[utilisation_figure(roofs, site.counters, families, *named)] if roofs else [],
+        predictions=_prediction_figures(site, families, shown),
+        breakdowns=_breakdown_figures(site, families, shown),
         phases=measured_phase_figures(site.phases, *named),
-        trade_offs=trade_off_figures(site, lines, families),
+        trade_offs=_trade_off_figures(site, lines, families),
         applications=[application_figure(shown) for shown in site.applications],
         variants=[*variant_figures(site.variants), *map(scaling_figure, scalings(site.variants))],
     )
-
-
-def _utilisation_figures(site: SiteReport, families: Mapping[str, str]) -> list[Figure]:
-    observed = site.data if site.data is not None else site.timing
-    roofs = roof_fractions(observed) if observed is not None else []
-    if not roofs:
-        return []
-    return [utilisation_figure(roofs, site.counters, families, site.site, site.simulated)]
 
 
 def site_sheets(site: SiteReport) -> list[Sheet]:
@@ -193,11 +182,10 @@ def site_sheets(site: SiteReport) -> list[Sheet]:
         shares_sheet(model, mean_at(data, sorted(families, key=natural), _setting(site, data))),
     ]
     if site.crossvals:
-        first = site.crossvals[0]
-        shown = cases(data, first.predicted_j, families, _listed(site))
+        shown = _cases(site, families)
         sheets += [
             validation_sheet(site.crossvals),
-            autotuning_sheet(first, families, in_sample_losses_pct(model, data)),
+            autotuning_sheet(site.crossvals[0], families, in_sample_losses_pct(model, data)),
         ]
         sheets += [cases_sheet(shown, case_shares(model, data, shown))] if shown else []
     if site.picks:
@@ -226,8 +214,8 @@ def roofline_lines(
 
 def site_lines(site: SiteReport) -> list[Roofline]:
     """The rooflines of a site that have energies, at the setting of its roofline figures."""
-    observed = site.data if site.data is not None else site.timing
-    return [line for _, line in _with_energies(roofline_lines(observed, site.fit, site.setting)[1])]
+    _, lines = roofline_lines(site.observed, site.fit, site.setting)
+    return [line for _, line in _with_energies(lines)]
 
 
 def _with_energies(
@@ -240,46 +228,38 @@ def _with_energies(
     ]
 
 
-def prediction_figures(
-    crossvals: Sequence[CrossValidation],
-    data: Observations,
-    families: Mapping[str, str],
-    listed: Listed,
+def _prediction_figures(
+    site: SiteReport, families: Mapping[str, str], shown: Cases | None
 ) -> list[Figure]:
     """The predictions of each scheme; for the first also the errors by group, and single cases."""
-    figures = [prediction_figure(crossval, data) for crossval in crossvals]
-    if crossvals:
-        first = crossvals[0]
-        figures.insert(1, error_figure(first, data, families))
-        shown = cases(data, first.predicted_j, families, listed)
-        if shown:
-            figures.append(case_figure(shown))
-    return figures
+    if site.data is None or not site.crossvals:
+        return []
+    figures = [prediction_figure(crossval, site.data) for crossval in site.crossvals]
+    figures.insert(1, error_figure(site.crossvals[0], site.data, families))
+    return [*figures, case_figure(shown)] if shown else figures
 
 
-def breakdown_figures(
-    model: Fit,
-    data: Observations,
-    families: Mapping[str, str],
-    crossvals: Sequence[CrossValidation],
-    listed: Listed,
-    setting: int,
+def _breakdown_figures(
+    site: SiteReport, families: Mapping[str, str], shown: Cases | None
 ) -> list[Figure]:
-    """The energy by its use: by class at ``setting``, an index into ``data.settings``, by kind, and
-    by phase if kernels name phases."""
+    """The energy by its use: by class at one setting, by kind, and by phase if kernels name
+    phases."""
+    model, data = site.fit, site.data
+    if model is None or data is None:
+        return []
+    setting = _setting(site, data)
     kernels = shown_kernels(data, setting, families)
+    at_setting = data.take(data.setting == setting)
     figures: list[Figure | None] = [
         class_figure(model, data, kernels, setting),
         count_figure(data, kernels, setting),
         instruction_data_figure(model, data, kernels, setting),
+        kind_figure(model, data, shown) if shown else None,
+        *(
+            phase_figure(model, at_setting.take(rows), labels, title)
+            for title, rows, labels in phases(at_setting)
+        ),
     ]
-    predicted_j = crossvals[0].predicted_j if crossvals else model.energy_j(data)
-    shown = cases(data, predicted_j, families, listed)
-    if shown:
-        figures.append(kind_figure(model, data, shown.inputs, shown.settings))
-    at_setting = data.take(data.setting == setting)
-    for title, rows, labels in phases(at_setting):
-        figures.append(phase_figure(model, at_setting.take(rows), labels, title))
     return [figure for figure in figures if figure is not None]
 
 
@@ -299,7 +279,7 @@ def phases(data: Observations) -> list[tuple[str, np.ndarray, np.ndarray]]:
     ]
 
 
-def trade_off_figures(
+def _trade_off_figures(
     site: SiteReport,
     lines: Sequence[tuple[PairPoints, Roofline]],
     families: Mapping[str, str],

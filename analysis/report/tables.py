@@ -7,6 +7,7 @@ import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -25,6 +26,7 @@ class TableColumn:
     number: bool = True
 
 
+TextColumn = partial(TableColumn, number=False)
 Cells = Mapping[TableColumn, str]
 
 

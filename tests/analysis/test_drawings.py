@@ -285,15 +285,16 @@ def test_scales_hold_their_limits_and_nothing_beyond():
 
 def test_a_range_is_a_line_with_a_dot():
     drawn = range_panel(
-        "T", "error, %", [("a", (1.0, 2.0, 4.0)), ("b" * 21, (0.5, 0.6, 0.7))],
-        middle="mean", texts=["one", "two"], description="D",
+        "T", "error, %", [("a", [1.0, 2.0, 4.0]), ("b" * 21, np.array([0.5, 0.6, 0.7]))],
+        middle="mean", text="{name}: {middle:.2g}, {low:g} to {high:g}, {n}", description="D",
     )  # fmt: skip
     line, dots = drawn.series
     np.testing.assert_array_equal(line.x, [1.0, 4.0, NAN, 0.5, 0.7, NAN])
     np.testing.assert_array_equal(line.y, [0.0, 0.0, NAN, 1.0, 1.0, NAN])
-    np.testing.assert_array_equal([dots.x, dots.y], [[2.0, 0.6], [0.0, 1.0]])
+    np.testing.assert_allclose([dots.x, dots.y], [[7 / 3, 0.6], [0.0, 1.0]])
     assert (line.style, line.label, dots.style) == ("span", "smallest to largest", "dot")
-    assert (dots.label, dots.texts) == ("mean", ["one", "two"])
+    assert dots.label == "mean"
+    assert dots.texts == ["a: 2.3, 1 to 4, 3", "b" * 21 + ": 0.6, 0.5 to 0.7, 3"]
     assert (drawn.title, drawn.description, drawn.wide) == ("T", "D", False)
     assert drawn.x == Axis("error, %", low=0.0, include=[0.1])
     assert drawn.y == Axis(names=[(0, "a"), (1, "b" * 19 + "…")])

@@ -20,7 +20,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.spatial import cKDTree
 
-from analysis.choice.candidates import all_candidates, candidates
+from analysis.choice.candidates import all_candidates
 from analysis.choice.crossval import cross_validate
 from analysis.choice.fronts import pareto_front
 from analysis.choice.pick import picks
@@ -137,7 +137,7 @@ def every(data, model, crossval, families, setting, pair, trace):
         error_figure(crossval, data, families),
         case_figure(shown),
         class_figure(model, data, names, setting),
-        kind_figure(model, data, shown.inputs, shown.settings),
+        kind_figure(model, data, shown),
         phase_figure(model, data, np.array([families[k] for k in data.labels]), "a code"),
         greenup_figure(pair[1], setting_label(pair[0].setting), True),
         pareto_figure(all_candidates(data, names[:3]), {}, True, len(names)),
@@ -239,7 +239,7 @@ def test_a_cap_is_a_ceiling_on_power(pair):
 
 def test_pareto_dots_read_back_as_time_and_energy(data):
     kernel = kernel_names(data)[0]
-    among, chosen = candidates(data, kernel), picks(data, [kernel])
+    among, chosen = all_candidates(data, [kernel])[kernel], picks(data, [kernel])
     image = drawn(pareto_figure({kernel: among}, {kernel: chosen[0]}, True, 1).panels[0])
     x, y = axis(image, True, True), axis(image, False, True)
     every = circles(image, "dot faint")

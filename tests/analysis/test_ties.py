@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.choice.candidates import SettingCandidates, candidates
+from analysis.choice.candidates import SettingCandidates, all_candidates
 from analysis.choice.losses import Predicted, case_losses
 from analysis.choice.pick import pick
 from analysis.measurements.observations import measured_volts, observations
@@ -89,7 +89,7 @@ def test_a_candidates_time_has_the_error_of_the_mean_of_its_repeats():
     rng = np.random.default_rng(7)
     data = replace(data, time_s=data.time_s * (1.0 + 0.02 * rng.standard_normal(len(data))))
     kernel = str(data.labels[0])
-    among = candidates(data, kernel)
+    among = all_candidates(data, [kernel])[kernel]
     assert among.time_error_s == pytest.approx(time_noise(data)[kernel] * among.time_s / 2.0)
 
 

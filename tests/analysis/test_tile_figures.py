@@ -64,7 +64,7 @@ def test_a_third_parameter_is_left_out_by_what_it_changes():
 
 
 def test_a_line_for_every_height_goes_through_the_least_time_at_each_width():
-    panel = parameters_panel(tiles(), "T", "W")
+    panel = parameters_panel(tiles(), ("width", "height"), "T", "W")
     points = [series for series in panel.series if isinstance(series, Points)]
     lines = [series for series in panel.series if not isinstance(series, Points)]
     assert [one.label for one in points] == [f"height = {h}" for h in HEIGHTS]
@@ -79,13 +79,15 @@ def test_a_line_for_every_height_goes_through_the_least_time_at_each_width():
     assert (panel.x.label, panel.x.log) == ("width", True)
     assert panel.title == "Least time, s: T"
     assert panel.description == "Least time over width, a line for each height, W"
-    zero = parameters_panel(tiles(lambda h, w, u: h + w / 1e4 + u, widths=(0, *WIDTHS)), "T", "W")
+    from_0 = tiles(lambda h, w, u: h + w / 1e4 + u, widths=(0, *WIDTHS))
+    zero = parameters_panel(from_0, two_parameters(from_0), "T", "W")
     assert not zero.x.log
 
 
 def test_of_many_heights_six_are_drawn_from_the_least_to_the_highest():
     heights = (2, 4, 6, 8, 10, 12, 14, 16, 18)
-    panel = parameters_panel(tiles(heights=heights, widths=(*WIDTHS, 5, 6, 7)), "T", "W")
+    shown = tiles(heights=heights, widths=(*WIDTHS, 5, 6, 7))
+    panel = parameters_panel(shown, two_parameters(shown), "T", "W")
     drawn = [one.label for one in panel.series if isinstance(one, Points)]
     at = np.unique(np.linspace(0, 8, len(drawn)).round().astype(int))
     assert drawn == [f"height = {heights[i]}" for i in at]
