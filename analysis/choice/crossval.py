@@ -264,15 +264,7 @@ class _FoldResults:
         """Fit without the rows ``test`` (bool), and predict them by the fit and the posterior."""
         data = self.data
         training, held_out = data.take(~test), data.take(test)
-        form = self.form
-        fitted = fit(
-            training,
-            form.model,
-            form.voltage,
-            robust=form.robust,
-            intervals=False,
-            part_of=self.prepared,
-        )
+        fitted = fit(training, **vars(self.form), intervals=False, part_of=self.prepared)
         self.forms[fitted.model, fitted.voltage] += 1
         if self.held is None:
             posterior = site_posterior(training, measured_volts(data), kernels=kernel_names(data))

@@ -87,6 +87,16 @@ class MeasuredCells:
     measurements: np.ndarray
     node_hours: Callable[[int, np.ndarray], np.ndarray]
 
+    @property
+    def row(self) -> dict[str, int]:
+        """Label -> number of each kernel that was measured."""
+        return {label: k for k, label in enumerate(self.labels) if label is not None}
+
+    @property
+    def column(self) -> dict[Setting, int]:
+        """Setting -> its number."""
+        return {setting: s for s, setting in enumerate(self.settings)}
+
     def cost(self, kernel: int, time_s: np.ndarray) -> np.ndarray:
         """Node-hours of a kernel's cells with all their measurements: (M,)."""
         return np.asarray(self.node_hours(kernel, time_s) * self.measurements[kernel])
@@ -106,11 +116,11 @@ class NextMeasurements:
     these cells over the model's."""
 
     cells: list[tuple[int, int]]
-    spread: int
+    spread: int = 0
     node_hours: list[float]
-    lost_pct: float
-    then_lost_pct: float
-    more_lost_pct: float
+    lost_pct: float = np.nan
+    then_lost_pct: float = np.nan
+    more_lost_pct: float = np.nan
     ended: str
     error_ratio: float = np.nan
     anchors: Sequence[tuple[int, int]] = ()
@@ -138,51 +148,49 @@ def next_measurements(
     if most is not None:
         anchors = min(anchors, int(most * ANCHOR_SHARE))
     anchor_cells, anchor_hours = _anchors(data, offer, anchors, budget_h * ANCHOR_SHARE)
-    offer = _without(offer, anchor_cells)
+    free = offer.free.copy()
+    for cell in anchor_cells:
+        free[cell] = False
+    offer = replace(offer, free=free)
     measured_at = measured_settings(data)
     measured = np.array([setting in measured_at for setting in offer.settings])
     unknown = np.full(len(offer.settings), np.nan)
     remaining_h = budget_h - sum(anchor_hours)
-    remaining_cells = None if most is None else most - len(anchor_cells)
+    most_cells = np.inf if most is None else most - len(anchor_cells)
     cells: list[tuple[int, int]] = []
     hours: list[float] = []
     spread_cells = _spread(offer, measured)
     for k, s in spread_cells:
         cost = float(offer.cost(k, unknown)[s])
-        if cost > remaining_h or remaining_cells == 0:
+        if cost > remaining_h or len(cells) == most_cells:
             break
         cells.append((k, s))
         hours.append(cost)
         remaining_h -= cost
-        remaining_cells = None if remaining_cells is None else remaining_cells - 1
-    measured_kernels = [k for k, label in enumerate(offer.labels) if label is not None]
+    n_spread, ended = len(cells), "spread" if spread_cells else "settled"
+    lost_pct: dict[str, float] = {}
+    measured_kernels = list(offer.row.values())
     at_start = measured.sum() < FIRST_SETTINGS or len(cells) < len(spread_cells)
-    if at_start or not measured_kernels or data is None or posterior is None:
-        n_anchors = _anchors_for(len(cells), len(anchor_cells))
-        return NextMeasurements(
-            cells=cells,
-            spread=len(cells),
-            anchors=anchor_cells[:n_anchors],
-            node_hours=hours + anchor_hours[:n_anchors],
-            lost_pct=np.nan,
-            then_lost_pct=np.nan,
-            more_lost_pct=np.nan,
-            ended="spread" if spread_cells else "settled",
-        )
-    beliefs = _beliefs(posterior, offer, measured_kernels, objective)
-    chosen = next_cells(beliefs, remaining_h, most=remaining_cells, enough=enough, more=more_h)
-    cells += [(measured_kernels[k], s) for k, s in chosen.cells]
-    hours += [float(beliefs[k].cost[s]) for k, s in chosen.cells]
-    n_anchors = _anchors_for(len(cells), len(anchor_cells))
+    if measured_kernels and posterior is not None and not at_start:
+        beliefs = _beliefs(posterior, offer, measured_kernels, objective)
+        remaining = None if most is None else int(most_cells) - n_spread
+        chosen = next_cells(beliefs, remaining_h, most=remaining, enough=enough, more=more_h)
+        cells += [(measured_kernels[k], s) for k, s in chosen.cells]
+        hours += [float(beliefs[k].cost[s]) for k, s in chosen.cells]
+        ended = chosen.ended
+        lost_pct = {
+            "lost_pct": float(chosen.lost_pct.mean()),
+            "then_lost_pct": float(chosen.then_lost_pct.mean()),
+            "more_lost_pct": float(chosen.more_lost_pct.mean()),
+        }
+    n_anchors = min(len(anchor_cells), int(len(cells) * ANCHOR_SHARE / (1.0 - ANCHOR_SHARE)))
     return NextMeasurements(
         cells=cells,
-        spread=len(cells) - len(chosen.cells),
+        spread=n_spread,
         anchors=anchor_cells[:n_anchors],
         node_hours=hours + anchor_hours[:n_anchors],
-        lost_pct=float(chosen.lost_pct.mean()),
-        then_lost_pct=float(chosen.then_lost_pct.mean()),
-        more_lost_pct=float(chosen.more_lost_pct.mean()),
-        ended=chosen.ended,
+        ended=ended,
+        **lost_pct,
     )
 
 
@@ -217,13 +225,12 @@ def measurements_like(
             f"the fit of {fitted.site} does not say how sure it is, for its measurements are at "
             f"fewer than three settings; measure more there"
         )
-    kernels = {label: k for k, label in enumerate(offer.labels) if label is not None}
+    kernels = offer.row
     if not kernels:
         raise FitError(f"{data.site} has measured none of these kernels; name another site")
     points = _at_each_setting(data, volts, list(kernels))
-    offer_index = {setting: s for s, setting in enumerate(offer.settings)}
     kernel_index = np.array([kernels[label] for label in points.labels.tolist()])
-    setting_in_offer = np.array([offer_index.get(setting, -1) for setting in points.settings])
+    setting_in_offer = np.array([offer.column.get(setting, -1) for setting in points.settings])
     setting_index = setting_in_offer[points.setting]
     offered = setting_index >= 0
     cost = np.zeros(len(points))
@@ -244,11 +251,7 @@ def measurements_like(
     )
     return NextMeasurements(
         cells=[(int(kernel_index[row]), int(setting_index[row])) for row in chosen.rows],
-        spread=0,
         node_hours=[float(cost[row]) for row in chosen.rows],
-        lost_pct=np.nan,
-        then_lost_pct=np.nan,
-        more_lost_pct=np.nan,
         ended="like",
         error_ratio=float(chosen.error_ratio[-1]),
     )
@@ -593,18 +596,6 @@ class _Design:
         return np.asarray(self.kernel * same_kernel + self.setting * same_setting)
 
 
-def _without(offer: MeasuredCells, cells: Sequence[tuple[int, int]]) -> MeasuredCells:
-    free = offer.free.copy()
-    for cell in cells:
-        free[cell] = False
-    return replace(offer, free=free)
-
-
-def _anchors_for(cells: int, most: int) -> int:
-    """Return how many anchors may be added to so many cells."""
-    return min(most, int(cells * ANCHOR_SHARE / (1.0 - ANCHOR_SHARE)))
-
-
 def _anchors(
     data: Observations | None, offer: MeasuredCells, count: int, budget_h: float
 ) -> tuple[list[tuple[int, int]], list[float]]:
@@ -615,8 +606,7 @@ def _anchors(
     allowed = offer.free & offer.measured
     if data is None or count < 1 or not allowed.any():
         return [], []
-    row = {label: k for k, label in enumerate(offer.labels) if label is not None}
-    column = {setting: s for s, setting in enumerate(offer.settings)}
+    row, column = offer.row, offer.column
     time_s = np.full(allowed.shape, np.nan)
     for i, label in enumerate(data.labels.tolist()):
         cell = row.get(label), column.get(data.settings[data.setting[i]])
@@ -706,7 +696,7 @@ def _beliefs(
     Settings that the posterior lacks may not be measured."""
     index = {setting: s for s, setting in enumerate(posterior.settings)}
     posterior_index = np.array([index.get(setting, -1) for setting in offer.settings])
-    row = {label: k for k, label in enumerate(offer.labels) if label is not None}
+    row = offer.row
     beliefs = {}
     for label, energy_j, time_s in posterior.draws():
         k = row.get(label)

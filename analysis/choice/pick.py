@@ -131,7 +131,7 @@ def pick(
     goal = objective_of(objective)
     score_of = goal.score
     energy_j, time_s = among.energy_j, among.time_s
-    tied = among.equally_fast
+    tied, top = among.equally_fast, highest_clocks(among.settings)
     fastest = highest(among.settings, tied, time_s)
     allowed = within_limits(
         among.label, among.settings, energy_j, time_s, max_slowdown, max_power_w
@@ -143,7 +143,7 @@ def pick(
     chosen = int(first_least(np.where(expected <= expected.min() * (1.0 + ALIKE), score, np.inf)))
     tried: dict[str, Any] = {}
     if among.trial is not None:
-        tried, rule_setting = _tried(among.trial, among.settings, goal, allowed)
+        tried, rule_setting = _tried(among.trial, among.settings, goal, allowed, top)
         chosen = chosen if rule_setting is None else int(np.count_nonzero(allowed[:rule_setting]))
     best = int(np.flatnonzero(allowed)[chosen])
     saving_pct = (1.0 - drawn_j[best] / drawn_j[fastest]) * 100.0
@@ -171,9 +171,11 @@ def pick(
         slowdown_pct=float((time_s[best] / time_s[fastest] - 1.0) * 100.0),
         measured=bool(among.measured[best]),
         equally_fast=int(tied.sum()),
-        saving_vs_highest_clocks_pct=_saving_vs_highest_pct(among, best),
+        saving_vs_highest_clocks_pct=np.nan
+        if top is None
+        else float((1.0 - energy_j[best] / energy_j[top]) * 100.0),
         **tried,
-        **_compared(among, goal, best, best_single, allowed),
+        **_compared(among, goal, best, best_single, top, allowed),
         saving_low_pct=float(low),
         saving_high_pct=float(high),
         best_probability=best_probability,
@@ -280,32 +282,34 @@ def _compared(
     goal: Objective,
     best: int,
     best_single: Setting | None,
+    top: int | None,
     allowed: np.ndarray,
 ) -> dict[str, Any]:
     """Return a pick's fields that compare it with the best single setting, the best measured one
     and the highest clocks. ``allowed``: bool (settings,), the settings within the limits."""
     scores = goal.score(among.energy_draws_j, among.time_draws_s)
     fields: dict[str, Any] = {}
+    rivals: dict[str, int | None] = {"highest_clocks": top}
     eligible = among.measured & allowed
     if eligible.any():
         measured = np.where(eligible, scores.mean(axis=1), np.inf)
-        gain, better = better_than(scores, best, int(first_least(measured)))
-        fields = {"gain_over_best_measured_pct": gain, "better_than_best_measured": better}
-    top = highest_clocks(among.settings)
-    if top is not None and allowed[top]:
-        gain, better = better_than(scores, best, top)
-        fields |= {"gain_over_highest_clocks_pct": gain, "better_than_highest_clocks": better}
+        rivals["best_measured"] = int(first_least(measured))
     if best_single is not None and best_single in among.settings:
         fields["best_single"] = best_single
-        single = among.settings.index(best_single)
-        if allowed[single]:
-            gain, better = better_than(scores, best, single)
-            fields |= {"gain_over_best_single_pct": gain, "better_than_best_single": better}
+        rivals["best_single"] = among.settings.index(best_single)
+    for name, rival in rivals.items():
+        if rival is not None and allowed[rival]:
+            gain, better = better_than(scores, best, rival)
+            fields |= {f"gain_over_{name}_pct": gain, f"better_than_{name}": better}
     return fields
 
 
 def _tried(
-    trial: Trial, settings: Sequence[Setting], goal: Objective, allowed: np.ndarray
+    trial: Trial,
+    settings: Sequence[Setting],
+    goal: Objective,
+    allowed: np.ndarray,
+    top: int | None,
 ) -> tuple[dict[str, Any], int | None]:
     """Return a pick's fields about the trial, and the index of the setting by a simple rule.
 
@@ -314,7 +318,6 @@ def _tried(
     lost = trial.lost_pct(goal)
     fields: dict[str, Any] = {f"{name}_lost_pct": loss_pct for name, loss_pct in lost.items()}
     rules = {"best_single": settings.index(trial.best_single(goal))}
-    top = highest_clocks(settings)
     if top is not None:
         rules["highest_clocks"] = top
     better = [
@@ -338,13 +341,6 @@ def not_surely_better(picks: Sequence[Pick], than: str) -> tuple[list[Pick], int
         if np.isfinite(getattr(p, f"better_than_{than}")) and getattr(p, f"gain_over_{than}_pct")
     ]
     return [p for p in different if getattr(p, f"better_than_{than}") < SURE], len(different)
-
-
-def _saving_vs_highest_pct(among: SettingCandidates, best: int) -> float:
-    highest = highest_clocks(among.settings)
-    if highest is None:
-        return np.nan
-    return float((1.0 - among.energy_j[best] / among.energy_j[highest]) * 100.0)
 
 
 def _verdict(is_fastest: bool, saves_least: float, saves_most: float) -> str:
