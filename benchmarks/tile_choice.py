@@ -44,7 +44,7 @@ sys.path.insert(0, str(ROOT))
 
 from analysis.choice.objectives import objective  # noqa: E402
 from analysis.costs.linear_cost import fit_linear_cost  # noqa: E402
-from analysis.costs.stencil_time import Machine, near_least, stencil_time_s  # noqa: E402
+from analysis.costs.stencil_time import Machine, near_least, stencil_time  # noqa: E402
 from analysis.search.candidates import Candidates  # noqa: E402
 from analysis.search.model import NEAR, START  # noqa: E402
 from analysis.search.play import play  # noqa: E402
@@ -139,7 +139,7 @@ def thesis_terms(all_variants: Variants, form: str) -> dict[str, np.ndarray]:
         steps = all_variants[0]["steps"]
         high = np.array([variant["tile_t"] for variant in all_variants])
         iteration_s = float(term == "iteration")
-        terms[term] = stencil_time_s(machine, iteration_s, sizes, steps, tiles, high, 1, form)
+        terms[term] = stencil_time(machine, iteration_s, sizes, steps, tiles, high, 1, form).time_s
     return terms
 
 

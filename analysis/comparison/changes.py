@@ -335,7 +335,7 @@ def with_adjusted(changes: Sequence[Change]) -> list[Change]:
     adjusted = np.full(len(changes), math.nan)
     p = np.array([change.p for change in changes])
     for level in LEVELS:
-        at_level = np.array([change.level == level for change in changes], bool) & np.isfinite(p)
+        at_level = np.array([change.level == level for change in changes], bool)
         adjusted[at_level] = np.minimum(benjamini_hochberg(p[at_level]) * len(LEVELS), 1.0)
     return [
         replace(change, adjusted_p=float(value))
@@ -345,10 +345,10 @@ def with_adjusted(changes: Sequence[Change]) -> list[Change]:
 
 def benjamini_hochberg(p: np.ndarray) -> np.ndarray:
     """The smallest rate of false discoveries at which each test is a discovery (Benjamini &
-    Hochberg 1995): float64 (tests,), from ``p``, float64 (tests,)."""
-    n = len(p)
-    order = np.argsort(p)[::-1]
+    Hochberg 1995): float64 (tests,), from ``p``, float64 (tests,). A p of NaN is of no test."""
+    n = int(np.isfinite(p).sum())
+    order = np.argsort(p)[:n][::-1]
     raised = p[order] * n / np.arange(n, 0, -1)
-    result = np.empty(n)
-    result[order] = np.minimum.accumulate(np.minimum(raised, 1.0)) if n else raised
+    result = np.full(len(p), np.nan)
+    result[order] = np.minimum.accumulate(np.minimum(raised, 1.0))
     return result

@@ -62,9 +62,7 @@ def compare_coefficients(reference: FitSummary, other: FitSummary) -> list[Coeff
         for entry in reference.coefficients
         if entry.name in others and not entry.is_lumped
     ]
-    p = np.array([ratio.p for ratio in made])
-    adjusted = np.full(len(made), math.nan)
-    adjusted[np.isfinite(p)] = benjamini_hochberg(p[np.isfinite(p)])
+    adjusted = benjamini_hochberg(np.array([ratio.p for ratio in made]))
     return [
         replace(ratio, adjusted_p=float(value)) for ratio, value in zip(made, adjusted, strict=True)
     ]

@@ -42,11 +42,11 @@ class NoiseModel:
 
     kernel_var: np.ndarray
     kernel_df: np.ndarray
-    session_var: float
-    session_noise: float
-    session_df: float
-    node_var: float
-    node_df: float
+    session_var: float = 0.0
+    session_noise: float = 0.0
+    session_df: float = 0.0
+    node_var: float = 0.0
+    node_df: float = 0.0
     offset: np.ndarray
     offset_cov: np.ndarray
     node_projection: np.ndarray
@@ -116,18 +116,12 @@ def _without_repeats(rows: Rows, kernel: np.ndarray) -> NoiseModel:
     squares = np.bincount(kernel, _centred(difference, kernel) ** 2) / 2.0
     df = np.maximum(np.bincount(kernel) - 1.0, 0.0)
     kernel_var, kernel_df = moderated(squares, df)
-    zeros = np.zeros((nodes, nodes))
     return NoiseModel(
         kernel_var=kernel_var,
         kernel_df=kernel_df,
-        session_var=0.0,
-        session_noise=0.0,
-        session_df=0.0,
-        node_var=0.0,
-        node_df=0.0,
         offset=np.zeros(nodes),
-        offset_cov=zeros,
-        node_projection=zeros,
+        offset_cov=np.zeros((nodes, nodes)),
+        node_projection=np.zeros((nodes, nodes)),
     )
 
 

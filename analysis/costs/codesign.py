@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.costs.gpu_area import MAXWELL_28NM, AreaModel, area_parts_mm2
+from analysis.costs.gpu_area import MAXWELL_28NM, AreaModel, gpu_area_mm2
 from analysis.costs.stencil_time import FORMS, PredictionError, tile_bytes
 
 KB = 1024
@@ -94,12 +94,11 @@ def designs_of(
     model: AreaModel = MAXWELL_28NM,
 ) -> Designs:
     """Designs with their areas."""
-    parts = area_parts_mm2(processors, lanes, on_chip_kb, caches, model)
     return Designs(
         processors=np.asarray(processors, np.int64),
         lanes=np.asarray(lanes, np.int64),
         on_chip_kb=np.asarray(on_chip_kb, float),
-        area_mm2=np.asarray(sum(parts.values())),
+        area_mm2=gpu_area_mm2(processors, lanes, on_chip_kb, caches, model),
     )
 
 
@@ -203,17 +202,6 @@ def weighted(values: np.ndarray, weights: Sequence[float] | np.ndarray) -> np.nd
     weight = np.asarray(weights, float)
     used = weight > 0
     return np.asarray((values[:, used] * weight[used]).sum(axis=1))
-
-
-def pareto(area_mm2: np.ndarray, cost: np.ndarray) -> np.ndarray:
-    """The rows that no other row beats in both area and cost, the smallest area first."""
-    front: list[int] = []
-    least = np.inf
-    for row in np.lexsort((cost, area_mm2)).tolist():
-        if cost[row] < least:
-            front.append(row)
-            least = cost[row]
-    return np.array(front, np.int64)
 
 
 @dataclass(frozen=True)

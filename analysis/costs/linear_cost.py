@@ -118,16 +118,15 @@ def _solved(relative: np.ndarray, costs: np.ndarray, way: str) -> np.ndarray:
     """The prices. ``relative``: the counts (rows, terms), each row divided by its cost."""
     if way == LEAST_ABSOLUTE:
         return _least_absolute(relative, costs)
-    return _least_squares(relative)[0]
+    return _least_squares(relative)
 
 
-def _least_squares(relative: np.ndarray) -> tuple[np.ndarray, float]:
-    """The prices, and the residual sum of squares."""
+def _least_squares(relative: np.ndarray) -> np.ndarray:
     from scipy.optimize import nnls  # noqa: PLC0415
 
     scale = _scale(relative)
-    value, norm = nnls(relative / scale, np.ones(len(relative)), maxiter=100 * len(scale))
-    return value / scale, float(norm**2)
+    value, _ = nnls(relative / scale, np.ones(len(relative)), maxiter=100 * len(scale))
+    return np.asarray(value / scale)
 
 
 def _least_absolute(relative: np.ndarray, costs: np.ndarray) -> np.ndarray:
@@ -172,20 +171,11 @@ def _dependent(relative: np.ndarray) -> list[list[int]]:
 def grouped(linked: np.ndarray) -> list[list[int]]:
     """The connected components of the graph ``linked``, bool (n, n), as sorted indices; a node
     without any link is in none."""
-    groups: list[list[int]] = []
-    visited: set[int] = set()
-    for start in range(len(linked)):
-        if start in visited or not linked[start].any():
-            continue
-        group, queue = {start}, [start]
-        while queue:
-            for neighbour in np.flatnonzero(linked[queue.pop()]).tolist():
-                if neighbour not in group:
-                    group.add(neighbour)
-                    queue.append(neighbour)
-        visited |= group
-        groups.append(sorted(group))
-    return groups
+    from scipy.sparse.csgraph import connected_components  # noqa: PLC0415
+
+    _, component = connected_components(linked, directed=False)
+    with_link = component[linked.any(axis=1)]
+    return [np.flatnonzero(component == group).tolist() for group in np.unique(with_link)]
 
 
 def equally_good(value: np.ndarray, relative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -62,20 +62,6 @@ class StencilTime:
     time_s: np.ndarray
 
 
-def stencil_time_s(
-    machine: Machine,
-    iteration_s: ArrayLike,
-    sizes: ArrayLike,
-    steps: ArrayLike,
-    tiles: ArrayLike,
-    tile_t: ArrayLike,
-    k: ArrayLike = 1,
-    form: str = "corrected",
-) -> np.ndarray:
-    """The predicted time in seconds; see :func:`stencil_time`."""
-    return stencil_time(machine, iteration_s, sizes, steps, tiles, tile_t, k, form).time_s
-
-
 def stencil_time(
     machine: Machine,
     iteration_s: ArrayLike,
@@ -181,14 +167,6 @@ def fits(machine: Machine, tiles: ArrayLike, tile_t: ArrayLike, k: ArrayLike = 1
         & (threads <= machine.blocks)
         & (threads * needed <= machine.on_chip_bytes)
     )
-
-
-def ideal_time_s(
-    machine: Machine, iteration_s: ArrayLike, sizes: ArrayLike, steps: ArrayLike
-) -> np.ndarray:
-    """The time with all vector units always busy (8.3), s. ``sizes``: (..., axes)."""
-    points = np.prod(np.asarray(sizes, float), axis=-1) * np.asarray(steps, float)
-    return np.asarray(points * iteration_s / (machine.processors * machine.lanes))
 
 
 def overhead_s(

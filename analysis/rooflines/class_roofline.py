@@ -19,7 +19,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.measurements.observations import FitError, Observations, kernel_names, kernel_numbers
+from analysis.measurements.observations import (
+    FitError,
+    Observations,
+    cell_means,
+    kernel_names,
+    kernel_numbers,
+)
 from analysis.rooflines.roofline import fastest_setting
 from dvfs.setting import Setting, clock_columns
 
@@ -135,12 +141,8 @@ def fit_class_roofline(data: Observations) -> ClassRoofline:
     kernel = kernel_numbers(data, kernels)
     names = [name for name, values in data.counts.items() if np.nan_to_num(values).any()]
     is_mem = np.array([data.domains[name] == "mem" for name in names], bool)
-    size = len(kernels) * len(data.settings)
-    cell = kernel * len(data.settings) + data.setting
-    repeats = np.bincount(cell, minlength=size)
-    with np.errstate(invalid="ignore"):
-        time_s = (np.bincount(cell, data.time_s, size) / repeats).reshape(len(kernels), -1)
-    first = np.array([np.flatnonzero(kernel == i)[0] for i in range(len(kernels))])
+    time_s = cell_means(data, kernels, data.time_s)
+    first = np.unique(kernel, return_index=True)[1]
     n = np.column_stack([np.nan_to_num(data.counts[name])[first] for name in names])
     mhz = data.mhz[[*range(len(data.settings)), base]]
     top_mhz = [float(np.nanmax(mhz[:, i])) if np.isfinite(mhz[:, i]).any() else 1.0 for i in (0, 1)]

@@ -312,27 +312,22 @@ def roofline(
     Raises:
         FitError: no kernel there has counts of a class, or the fit has no term for it.
     """
-    tau = [1.0 / best_rate(data, name, setting) for name in (operation, memory)]
-    if fitted is None:
-        return _line(operation, memory, tau, [np.nan, np.nan], np.nan)
-    costs = costs_run_at(fitted, data, setting)
-    missing = [name for name in (operation, memory) if name not in costs.operation_pj]
-    if missing:
-        raise FitError(f"the fit has no coefficient of class {missing[0]}")
-    eps = [costs.operation_pj[name][0] * 1e-12 for name in (operation, memory)]
-    return _line(operation, memory, tau, eps, costs.constant_w[0])
-
-
-def _line(
-    operation: str, memory: str, tau_s: list[float], eps_j: list[float], constant_w: float
-) -> Roofline:
+    tau_op_s, tau_mem_s = (1.0 / best_rate(data, name, setting) for name in (operation, memory))
+    eps_op_j = eps_mem_j = constant_w = np.nan
+    if fitted is not None:
+        costs = costs_run_at(fitted, data, setting)
+        missing = [name for name in (operation, memory) if name not in costs.operation_pj]
+        if missing:
+            raise FitError(f"the fit has no coefficient of class {missing[0]}")
+        eps_op_j, eps_mem_j = (costs.operation_pj[name][0] * 1e-12 for name in (operation, memory))
+        constant_w = costs.constant_w[0]
     return Roofline(
         operation=operation,
         memory=memory,
-        tau_op_s=tau_s[0],
-        tau_mem_s=tau_s[1],
-        eps_op_j=eps_j[0],
-        eps_mem_j=eps_j[1],
+        tau_op_s=tau_op_s,
+        tau_mem_s=tau_mem_s,
+        eps_op_j=eps_op_j,
+        eps_mem_j=eps_mem_j,
         constant_w=constant_w,
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.choice.fronts import pareto_front
 from analysis.costs.codesign import (
     BestTiles,
     Constants,
@@ -18,7 +19,6 @@ from analysis.costs.codesign import (
     best_tiles,
     by_weight,
     designs_of,
-    pareto,
     scores,
     totals,
     weighted,
@@ -194,7 +194,7 @@ def run_study(path: Path) -> Codesign:
         costs=costs,
         time_s=times,
         best=best,
-        front=pareto(designs.area_mm2, workload_cost),
+        front=pareto_front(designs.area_mm2, workload_cost),
         existing=_existing(study, model, searched_existing, works),
     )
 
@@ -357,7 +357,7 @@ def write_study_figures(result: Codesign, folder: Path) -> list[Path]:
         front_figure(
             designs.area_mm2,
             time_s,
-            pareto(designs.area_mm2, time_s),  # result.front follows the objective
+            pareto_front(designs.area_mm2, time_s),  # result.front follows the objective
             names,
             existing,
             study.name,

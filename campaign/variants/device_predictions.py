@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.costs.stencil_time import Machine, PredictionError, fits, near_least, stencil_time_s
+from analysis.costs.stencil_time import Machine, PredictionError, fits, near_least, stencil_time
 from analysis.costs.tile_energy import NEEDED, stencil_energy_j
 from campaign.plan.campaign_file import KernelEntry, read_campaign
 from campaign.plan.sweep import place_of, space_variants
@@ -213,7 +213,7 @@ def _times(
         rows = np.flatnonzero(fits(machine, tiles.tiles, tiles.tile_t, k))
         if not len(rows):
             break
-        times_s = stencil_time_s(
+        times_s = stencil_time(
             machine,
             iteration_s,
             tiles.sizes[rows],
@@ -222,7 +222,7 @@ def _times(
             tiles.tile_t[rows],
             k,
             question.form,
-        )
+        ).time_s
         better = times_s < best_s[rows]
         best_s[rows[better]], best_k[rows[better]] = times_s[better], k
     if not np.isfinite(best_s).any():

@@ -20,6 +20,7 @@ import pytest
 from analysis.choice.candidates import all_candidates, profile_candidates
 from analysis.choice.crossval import cross_validate, fitted_elsewhere, leave_one_site_out
 from analysis.choice.few_crossval import few_cross_validate
+from analysis.choice.fronts import pareto_front
 from analysis.choice.objectives import OBJECTIVES, objective
 from analysis.choice.pick import pick, picks
 from analysis.choice.variants import correlation
@@ -31,7 +32,6 @@ from analysis.costs.codesign import (
     best_tiles,
     by_weight,
     designs_of,
-    pareto,
     scores,
     totals,
 )
@@ -292,7 +292,7 @@ def chips() -> dict[str, object]:
             costs.append(scores(*totals(found, work), goal))
         cost = np.stack(costs, axis=1)
         result[f"{goal} chosen"] = [
-            pareto(designs.area_mm2, cost.sum(axis=1)),
+            pareto_front(designs.area_mm2, cost.sum(axis=1)),
             by_weight(cost, [1.0, 2.0], 20),
         ]
     return result

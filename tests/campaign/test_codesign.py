@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from analysis.choice.fronts import pareto_front
 from analysis.costs.codesign import (
     Constants,
     Energies,
@@ -19,7 +20,6 @@ from analysis.costs.codesign import (
     best_tiles,
     by_weight,
     designs_of,
-    pareto,
     weighted,
 )
 from analysis.costs.gpu_area import MAXWELL_28NM_ROUNDED, area_parts_mm2, gpu_area_mm2
@@ -184,7 +184,7 @@ def test_the_best_tile_is_that_of_a_plain_loop(axes: int, objective: str) -> Non
 def test_front_and_weights_are_those_of_plain_loops() -> None:
     rng = np.random.default_rng(2)
     area, cost = rng.integers(1, 40, 200).astype(float), rng.integers(1, 40, 200).astype(float)
-    front = pareto(area, cost)
+    front = pareto_front(area, cost)
     beaten = [
         any((area <= area[i]) & (cost <= cost[i]) & ((area < area[i]) | (cost < cost[i])))
         for i in range(200)
