@@ -8,6 +8,7 @@ that a clean campaign has no findings, however large it is.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -61,7 +62,7 @@ def check(dataset: xr.Dataset | Columns, site: str) -> list[Finding]:
     if not len(rows.index):
         return []
     power_w, labels = provenance(dataset, rows)
-    findings = unproven_clocks(rows)
+    findings = list(unproven_clocks(rows))
     findings += estimated(dataset, rows)
     findings += recorded_energies(dataset, rows)
     findings += identical(rows)
@@ -76,7 +77,7 @@ def check(dataset: xr.Dataset | Columns, site: str) -> list[Finding]:
     findings += clocks_not_held(rows)
     residual, sigma, df = repeat_noise(rows)
     findings += outliers(rows, residual, sigma, df)
-    changes = level_changes(rows, residual, sigma) + node_offsets(rows)
+    changes = [*level_changes(rows, residual, sigma), *node_offsets(rows)]
     findings += changes + _elsewhere(session_offsets(rows), changes)
     limited = any(
         (setting.power_limit_w, setting.profile) != (None, None) for setting in rows.settings
@@ -95,23 +96,24 @@ def check(dataset: xr.Dataset | Columns, site: str) -> list[Finding]:
 
 def _clock_checks(rows: Rows, sigma: dict[str, np.ndarray], df: float) -> list[Finding]:
     """The findings about clocks and units from power and time, of rows without a power limit."""
-    findings: list[Finding] = []
     grids = {name: median_grid(rows, name, sigma[name], df) for name in ("time", "power")}
-    same = name_only(rows, grids)
-    findings += same
-    named = np.concatenate([finding.rows for finding in same]) if same else np.zeros(0, int)
-    apparent = apparent_clocks(rows, grids, named)
-    named = np.concatenate([named, *(finding.rows for finding in apparent)])
-    findings += apparent + too_many_cycles(rows, grids, named)
+    findings = list(name_only(rows, grids))
+    findings += apparent_clocks(rows, grids, _rows(findings))
+    findings += too_many_cycles(rows, grids, _rows(findings))
     findings += swapped_clocks(rows, grids)
     findings += fixed_duration(rows, grids)
-    levels = power_levels(rows, grids) + time_levels(rows, grids)
-    implausible = possible_operations(rows) or _elsewhere(possible_power(rows), levels)
+    levels = [*power_levels(rows, grids), *time_levels(rows, grids)]
+    implausible = list(possible_operations(rows)) or _elsewhere(possible_power(rows), levels)
     findings += implausible + levels + _elsewhere(run_lengths(rows, grids), levels)
     return findings + _elsewhere(against_the_clocks(rows, grids), levels)
 
 
-def _elsewhere(findings: list[Finding], causes: list[Finding]) -> list[Finding]:
+def _elsewhere(findings: Iterable[Finding], causes: list[Finding]) -> list[Finding]:
     """The findings, without those whose rows all have a finding in ``causes``."""
-    rows = np.concatenate([cause.rows for cause in causes]) if causes else np.zeros(0, np.int64)
+    rows = _rows(causes)
     return [finding for finding in findings if not np.isin(finding.rows, rows).all()]
+
+
+def _rows(findings: list[Finding]) -> np.ndarray:
+    """The rows of the findings, int64."""
+    return np.concatenate([np.zeros(0, np.int64), *(finding.rows for finding in findings)])

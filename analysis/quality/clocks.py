@@ -10,6 +10,7 @@ straight line between the two neighbouring clocks.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -61,29 +62,28 @@ def off_nominal(rows: Rows) -> np.ndarray:
     return np.asarray(off & np.isnan(rows.limit_w))
 
 
-def clocks_not_held(rows: Rows) -> list[Finding]:
+def clocks_not_held(rows: Rows) -> Iterator[Finding]:
     """A finding of the rows whose clocks were not held."""
     off = np.flatnonzero(off_nominal(rows))
     if not len(off):
-        return []
-    named = []
-    for i in off[:MAX_NAMED]:
-        achieved = setting_text(Setting.of(*rows.achieved_mhz[i]))
-        named.append(f"{rows.where(rows.kernel[i], rows.setting[i])} ran at {achieved}")
-    return [
-        Finding(
-            "clocks",
-            "warning",
-            rows.index[off],
-            f"in {len(off)} rows the achieved clock is more than {100 * HELD_CLOCK:.0f} % from "
-            f"the nominal one ({first_named(named)}"
-            + ("; and more" if len(off) > MAX_NAMED else "")
-            + "); the energy model takes the achieved clocks, picks the settings",
-        )
+        return
+    named = [
+        f"{rows.where(rows.kernel[i], rows.setting[i])} ran at "
+        f"{setting_text(Setting.of(*rows.achieved_mhz[i]))}"
+        for i in off[:MAX_NAMED]
     ]
+    yield Finding(
+        "clocks",
+        "warning",
+        rows.index[off],
+        f"in {len(off)} rows the achieved clock is more than {100 * HELD_CLOCK:.0f} % from "
+        f"the nominal one ({first_named(named)}"
+        + ("; and more" if len(off) > MAX_NAMED else "")
+        + "); the energy model takes the achieved clocks, picks the settings",
+    )
 
 
-def name_only(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
+def name_only(rows: Rows, grids: dict[str, MedianGrid]) -> Iterator[Finding]:
     """A finding of each group of neighbouring clocks between which no time or power changes.
 
     The expected change of a kernel is its change between the ends of the line, in proportion to the
@@ -112,7 +112,6 @@ def name_only(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
                 if len(group) > 1:
                     mhz = tuple(rows.mhz[group, domain].tolist())
                     same_clocks.setdefault((domain, mhz), []).append(group)
-    findings = []
     for (domain, clocks), settings in same_clocks.items():
         members = np.flatnonzero(np.isin(rows.setting, np.concatenate(settings)))
         other_mhz = sorted({float(rows.mhz[line[0], 1 - domain]) for line in settings})
@@ -121,17 +120,14 @@ def name_only(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
             if np.isfinite(other_mhz).all()
             else ""
         )
-        findings.append(
-            Finding(
-                "clocks",
-                "warning",
-                rows.index[members],
-                f"{('core', 'memory')[domain]} clocks {', '.join(f'{c:g}' for c in clocks)} MHz"
-                f"{place} seem to be the same clock: time and power of every kernel agree there; "
-                f"import the achieved clocks, or keep one of these settings",
-            )
+        yield Finding(
+            "clocks",
+            "warning",
+            rows.index[members],
+            f"{('core', 'memory')[domain]} clocks {', '.join(f'{c:g}' for c in clocks)} MHz"
+            f"{place} seem to be the same clock: time and power of every kernel agree there; "
+            f"import the achieved clocks, or keep one of these settings",
         )
-    return findings
 
 
 def _flat(grids: dict[str, MedianGrid], steps: list[tuple[np.ndarray, int]], x: np.ndarray) -> bool:
@@ -205,7 +201,7 @@ def _dominating(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.concatenate(lower), np.concatenate(higher), np.concatenate(log_ratios)
 
 
-def against_the_clocks(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
+def against_the_clocks(rows: Rows, grids: dict[str, MedianGrid]) -> Iterator[Finding]:
     """Findings of cells whose power is lower or time longer than at lower clocks, or whose time is
     shorter than the clock ratio permits.
 
@@ -214,7 +210,6 @@ def against_the_clocks(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding
     neighbours is a property of the machine, not a bad row: such cells share one finding.
     """
     lower, higher, log_ratio = _dominating(rows)
-    findings = []
     for name, grid in grids.items():
         min_rise = -log_ratio if name == "time" else np.zeros(len(log_ratio))
         max_rise = np.zeros(len(log_ratio)) if name == "time" else np.full(len(log_ratio), np.inf)
@@ -240,10 +235,9 @@ def against_the_clocks(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding
                     else:
                         smooth.append((k0 + int(i), setting))
         if bad:
-            findings.append(_bad_cells(rows, grid, name, sorted(bad)))
+            yield _bad_cells(rows, grid, name, sorted(bad))
         if smooth:
-            findings.append(_smooth_cells(rows, name, sorted(smooth)))
-    return findings
+            yield _smooth_cells(rows, name, sorted(smooth))
 
 
 def _fewest(rows: Rows, y: np.ndarray, lower: np.ndarray, higher: np.ndarray) -> list[int]:
@@ -331,26 +325,25 @@ def _bad_cells(
     named = [
         f"{rows.where(k, s)} ({np.exp(grid.y[k, s]):.4g} {unit}; {np.exp(grid.y[k, contrary]):.4g} "
         f"{unit} at {rows.setting_text(contrary)})"
-        for k, s, contrary in cells[:MAX_NAMED]
+        for k, s, contrary in cells
     ]
     problem = {
         "power": "power falls though the clocks rise",
         "time": "time rises with the clocks, or falls by more than their ratio",
     }[name]
-    more = f"; and {len(cells) - MAX_NAMED} more" if len(cells) > MAX_NAMED else ""
     n_kernels = len({k for k, _, _ in cells})
     return Finding(
         name,
         "warning",
         rows.index[members],
         f"{problem}: {len(members)} rows of {n_kernels} of {len(rows.kernels)} kernels contradict "
-        f"others: {'; '.join(named)}{more}; measure them again, or leave them out",
+        f"others: {first_named(named)}; measure them again, or leave them out",
     )
 
 
 def apparent_clocks(
     rows: Rows, grids: dict[str, MedianGrid], named_already: np.ndarray
-) -> list[Finding]:
+) -> Iterator[Finding]:
     """A finding of the settings at which all kernels that only compute ran at another core clock.
 
     ``named_already``: the rows of the Dataset whose clocks already have a finding.
@@ -393,7 +386,7 @@ def apparent_clocks(
 
 def too_many_cycles(
     rows: Rows, grids: dict[str, MedianGrid], named_already: np.ndarray
-) -> list[Finding]:
+) -> Iterator[Finding]:
     """A finding of the settings at which kernels take more core cycles than at the neighbouring
     clocks is consistent with.
 
@@ -425,24 +418,22 @@ def too_many_cycles(
     )
 
 
-def _contradicted(rows: Rows, members: list[np.ndarray], reason: str) -> list[Finding]:
+def _contradicted(rows: Rows, members: list[np.ndarray], reason: str) -> Iterator[Finding]:
     """The finding of nominal clocks that ``reason`` contradicts; ``members``: the rows of each
     setting."""
     if not members:
-        return []
+        return
     bad = np.unique(np.concatenate(members))
-    return [
-        Finding(
-            "clocks",
-            "warning",
-            rows.index[bad],
-            f"in {len(bad)} rows at {len(members)} setting{'s' * (len(members) > 1)} {reason}; "
-            f"import the achieved clocks as core_mhz, or leave these settings out",
-        )
-    ]
+    yield Finding(
+        "clocks",
+        "warning",
+        rows.index[bad],
+        f"in {len(bad)} rows at {len(members)} setting{'s' * (len(members) > 1)} {reason}; "
+        f"import the achieved clocks as core_mhz, or leave these settings out",
+    )
 
 
-def swapped_clocks(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
+def swapped_clocks(rows: Rows, grids: dict[str, MedianGrid]) -> Iterator[Finding]:
     """A finding of swapped core and memory columns: kernels that compute follow the memory clock.
 
     Kernels are sorted by their operations per byte of memory. The times of the third with the most
@@ -452,18 +443,18 @@ def swapped_clocks(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
     transferred, operations = rows.kernel_bytes_and_operations()
     judged = np.flatnonzero(transferred + operations > 0)
     if len(judged) < 4 or not np.isfinite(x).all():
-        return []
+        return
     powers = _powers(x, grids["time"].y[judged])
     determined = np.isfinite(powers).all(1)
     judged, powers = judged[determined], powers[determined]
     if len(judged) < 4:
-        return []
+        return
     operation_share = operations[judged] / (operations[judged] + transferred[judged])
     order = np.argsort(operation_share, kind="stable")
     third = max(len(order) // 3, 1)
     moving, computing = powers[order[:third]], powers[order[-third:]]
     if operation_share[order[third - 1]] >= operation_share[order[-third]]:
-        return []
+        return
     computing_power = np.median(computing, axis=0)
     moving_power = np.median(moving, axis=0)
     swapped = (
@@ -473,18 +464,16 @@ def swapped_clocks(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
         and moving_power[1] > IGNORES
     )
     if not swapped:
-        return []
+        return
     named = [rows.kernels[judged[i]] for i in order[-third:]][:MAX_NAMED]
-    return [
-        Finding(
-            "clocks",
-            "warning",
-            rows.index,
-            f"core_mhz and mem_mhz seem to be swapped, in all {len(rows.index)} rows: the time of "
-            f"kernels that compute ({first_named(named)}) follows mem_mhz, and that of kernels "
-            f"that move data follows core_mhz; swap the two columns in the map file",
-        )
-    ]
+    yield Finding(
+        "clocks",
+        "warning",
+        rows.index,
+        f"core_mhz and mem_mhz seem to be swapped, in all {len(rows.index)} rows: the time of "
+        f"kernels that compute ({first_named(named)}) follows mem_mhz, and that of kernels "
+        f"that move data follows core_mhz; swap the two columns in the map file",
+    )
 
 
 def _powers(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -501,7 +490,7 @@ def _powers(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return powers
 
 
-def fixed_duration(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
+def fixed_duration(rows: Rows, grids: dict[str, MedianGrid]) -> Iterator[Finding]:
     """A finding of kernels whose times depend on no clock.
 
     A kernel that waits for memory may not follow the core clock, but no kernel that computes or
@@ -515,7 +504,7 @@ def fixed_duration(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
     spread = np.nanmax(np.where(valid, y, -np.inf), 1) - np.nanmin(np.where(valid, y, np.inf), 1)
     flat = swept & (spread < FLAT)
     if not flat.any():
-        return []
+        return
     kernels = np.flatnonzero(flat)
     members = np.flatnonzero(np.isin(rows.kernel, kernels))
     level = np.array([float(np.nanmedian(y[k])) for k in kernels])
@@ -530,33 +519,30 @@ def fixed_duration(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
         "iterations that were done"
     )
     if all_flat and same_time:
-        return [
-            Finding(
-                "time",
-                "refused",
-                rows.index[members],
-                f"{where} the time is the same at all settings and for all kernels: these loops "
-                f"ran for a fixed time, so their energies are not those of the same work; {remedy}",
-            )
-        ]
+        yield Finding(
+            "time",
+            "refused",
+            rows.index[members],
+            f"{where} the time is the same at all settings and for all kernels: these loops "
+            f"ran for a fixed time, so their energies are not those of the same work; {remedy}",
+        )
+        return
     # With the core clock alone swept, kernels that wait for memory are flat.
     if not all_flat or len(kernels) < MIN_SETTINGS_OF_LOOP:
         both_swept = (spans > SPAN).all(1)
         kernels = np.flatnonzero(flat & both_swept)
         if not len(kernels):
-            return []
+            return
         members = np.flatnonzero(np.isin(rows.kernel, kernels))
         named = first_named([rows.kernels[k] for k in kernels])
         where = f"in {len(members)} rows of {len(kernels)} of {len(rows.kernels)} kernels ({named})"
-    return [
-        Finding(
-            "time",
-            "warning",
-            rows.index[members],
-            f"{where} the time depends on no clock; if these loops ran for a fixed time, {remedy}; "
-            f"if the clocks were not set, no fit can use them",
-        )
-    ]
+    yield Finding(
+        "time",
+        "warning",
+        rows.index[members],
+        f"{where} the time depends on no clock; if these loops ran for a fixed time, {remedy}; "
+        f"if the clocks were not set, no fit can use them",
+    )
 
 
 def _clock_span(mhz: np.ndarray) -> tuple[float, float]:

@@ -50,11 +50,12 @@ class Finding:
         }
 
 
-def describe(finding: Finding, dataset: xr.Dataset | Columns, limit: int = 5) -> list[str]:
-    """The first ``limit`` rows of a finding, a line each: kernel, setting, repeat, point id."""
+def describe(rows: np.ndarray, dataset: xr.Dataset | Columns, limit: int = 5) -> list[str]:
+    """The first ``limit`` of ``rows`` (:attr:`Finding.rows`), a line each: kernel, setting, repeat,
+    node, point id."""
     lines = []
     kernels = dataset_kernels(dataset)
-    for row in finding.rows[:limit]:
+    for row in rows[:limit]:
         values = {
             name: np.asarray(dataset[name])[row]
             for name in ("kernel", "params", *AXES, "repeat", "node", "point_id")
@@ -65,8 +66,8 @@ def describe(finding: Finding, dataset: xr.Dataset | Columns, limit: int = 5) ->
         text += f", repeat {int(values['repeat'])}" if "repeat" in values else ""
         text += f", node {values['node']}" if values.get("node") else ""
         lines.append(text + (f" ({values['point_id']})" if "point_id" in values else ""))
-    if len(finding.rows) > limit:
-        lines.append(f"and {len(finding.rows) - limit} further rows")
+    if len(rows) > limit:
+        lines.append(f"and {len(rows) - limit} further rows")
     return lines
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -43,10 +44,8 @@ def power_levels(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
                 continue
             levels = np.nanmedian(y - np.nanmedian(y, axis=axis, keepdims=True), axis=1 - axis)
             for group, factor in _apart(levels):
-                cells = np.zeros(y.shape, bool)
-                cells[tuple(group if a == axis else slice(None) for a in (0, 1))] = True
-                findings.append(_finding(rows, kind, group, cells, factor))
-                y[cells] = np.nan
+                findings.append(_finding(rows, kind, group, factor))
+                np.moveaxis(y, axis, 0)[group] = np.nan
         if min(y.shape) >= MIN_COMPARED:
             deviation = y - np.nanmedian(y, axis=0)
             deviation = deviation - np.nanmedian(deviation, axis=1, keepdims=True)
@@ -56,7 +55,7 @@ def power_levels(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
     return findings
 
 
-def time_levels(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
+def time_levels(rows: Rows, grids: dict[str, MedianGrid]) -> Iterator[Finding]:
     """Findings of kernels that are a thousand times slower or faster than their operations suggest.
 
     A kernel's least time is the sum over its classes of its operations divided by the highest rate
@@ -68,7 +67,7 @@ def time_levels(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
     counts = {name: np.nan_to_num(n)[:, None] for name, n in rows.kernel_counts.items()}
     counts = {name: n for name, n in counts.items() if np.count_nonzero(n) > MIN_COMPARED}
     if len(time_s) <= MIN_COMPARED or not counts:
-        return []
+        return
     least_s = np.zeros(time_s.shape)
     log_factors = []
     with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
@@ -86,22 +85,18 @@ def time_levels(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
         log_shares = np.nanmedian(np.log(least_s / time_s), axis=1)
         factors = np.array(log_factors)
         fast = (np.nanmax(factors, 0) > THOUSAND - NEAR) & (np.nanmin(factors, 0) > OF_EVERY)
-    findings = []
     for k in np.flatnonzero(fast).tolist():
         factor = -float(np.nanmax(factors[:, k]))
-        findings.append(_finding(rows, "kernel", np.array([k]), _row(time_s, k), factor, "time"))
-    if findings:  # by the rates of a fast kernel all others are slow
-        return findings
+        yield _finding(rows, "kernel", np.array([k]), factor, "time")
+    if fast.any():  # by the rates of a fast kernel all others are slow
+        return
     for group, log_share in _apart(log_shares):
         nearest = max(round(abs(log_share) / THOUSAND), 1) * THOUSAND
         if log_share < 0 and abs(abs(log_share) - nearest) < NEAR:
-            findings.append(
-                _finding(rows, "kernel", group, _row(time_s, group), -log_share, "time")
-            )
-    return findings
+            yield _finding(rows, "kernel", group, -log_share, "time")
 
 
-def run_lengths(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
+def run_lengths(rows: Rows, grids: dict[str, MedianGrid]) -> Iterator[Finding]:
     """Findings of kernels whose time differs from all others, but agrees after a factor of 1,000.
 
     If time and energy are both in a wrong unit, power is right, and counts do not always show the
@@ -110,13 +105,12 @@ def run_lengths(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
     """
     y = grids["time"].y
     if len(y) <= MIN_COMPARED:
-        return []
+        return
     counts = [np.nan_to_num(n) for n in rows.kernel_counts.values()]
     operations = np.sum([np.zeros(len(y)), *counts], axis=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of rows without a value
         level = np.nanmedian(y, axis=1)
-    findings = []
     for group, factor in _apart(level):
         usual = np.delete(level, group)
         scaled = level[group] - np.sign(factor) * THOUSAND
@@ -126,15 +120,7 @@ def run_lengths(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
         )
         explained = work_ratio > np.exp(GAP) if factor > 0 else 0 < work_ratio < np.exp(-GAP)
         if fits and not explained:
-            findings.append(_finding(rows, "kernel", group, _row(y, group), factor, "run"))
-    return findings
-
-
-def _row(values: np.ndarray, kernels: np.ndarray | int) -> np.ndarray:
-    """bool, in the shape of ``values``: whether a cell is of one of the kernels."""
-    cells = np.zeros(values.shape, bool)
-    cells[kernels] = True
-    return cells
+            yield _finding(rows, "kernel", group, factor, "run")
 
 
 def _apart(level: np.ndarray) -> list[tuple[np.ndarray, float]]:
@@ -164,18 +150,16 @@ def _finding(
     rows: Rows,
     kind: str,
     group: np.ndarray,
-    cells: np.ndarray,
     factor: float,
     quantity: str = "power",
 ) -> Finding:
-    members = _members(rows, cells)
     if kind == "kernel":
+        members = np.flatnonzero(np.isin(rows.kernel, group))
         named, reference = [rows.kernels[k] for k in group], "that of the other kernels"
     else:
-        named, reference = (
-            [rows.setting_text(s) for s in group],
-            "that at the other settings",
-        )
+        members = np.flatnonzero(np.isin(rows.setting, group))
+        named = [rows.setting_text(s) for s in group]
+        reference = "that at the other settings"
     subject = {
         "power": "energy over time",
         "time": "time, by the operations counted,",
@@ -192,7 +176,7 @@ def _finding(
 
 
 def _cells(rows: Rows, bad: np.ndarray, deviation: np.ndarray) -> Finding:
-    members = _members(rows, bad)
+    members = rows.in_cells(np.flatnonzero(bad))
     named = [
         f"{rows.where(int(k), int(s))}: {_factor_text(deviation[k, s])} expected"
         for k, s in np.argwhere(bad)
@@ -205,7 +189,3 @@ def _cells(rows: Rows, bad: np.ndarray, deviation: np.ndarray) -> Finding:
         f"and other kernels have at this one ({first_named(named)}); "
         f"check the units of energy_j and time_s there (mJ? ms?), or leave the rows out",
     )
-
-
-def _members(rows: Rows, cells: np.ndarray) -> np.ndarray:
-    return rows.in_cells(np.flatnonzero(cells.ravel()))

@@ -5,6 +5,7 @@ different set-ups.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,66 +24,60 @@ CLOCK_PROOF = "clock proof"
 ENERGY_ORIGIN = "energy origin"
 
 
-def unproven_clocks(rows: Rows) -> list[Finding]:
+def unproven_clocks(rows: Rows) -> Iterator[Finding]:
     """A finding of the rows with unproven clocks, if the site has several settings.
 
     All these rows may have run at one clock: their differences are then no effect of the clock.
     """
     unproven = np.flatnonzero(rows.clock_proof == UNPROVEN)
     if not len(unproven) or len(rows.mhz) < 2:
-        return []
+        return
     settings = [rows.setting_text(s) for s in np.unique(rows.setting[unproven])]
     n_kernels = len(np.unique(rows.kernel[unproven]))
-    return [
-        Finding(
-            CLOCK_PROOF,
-            "refused",
-            rows.index[unproven],
-            f"nothing showed at which clocks {len(unproven)} of {len(rows.index)} rows ran "
-            f"({n_kernels} kernels; {first_named(settings)}), so these settings may be one and the "
-            f"same; see `campaign doctor` for what can read or set the clocks, or accept them as "
-            f"they were asked for with --accept-unproven (results will say so)",
-        )
-    ]
+    yield Finding(
+        CLOCK_PROOF,
+        "refused",
+        rows.index[unproven],
+        f"nothing showed at which clocks {len(unproven)} of {len(rows.index)} rows ran "
+        f"({n_kernels} kernels; {first_named(settings)}), so these settings may be one and the "
+        f"same; see `campaign doctor` for what can read or set the clocks, or accept them as "
+        f"they were asked for with --accept-unproven (results will say so)",
+    )
 
 
-def estimated(dataset: xr.Dataset | Columns, rows: Rows) -> list[Finding]:
+def estimated(dataset: xr.Dataset | Columns, rows: Rows) -> Iterator[Finding]:
     """A finding of the rows with estimated energies: a fit of them would model the estimate."""
     origins = estimated_energies(dataset, rows.index)
     bad = np.flatnonzero(origins != "")
     if not len(bad):
-        return []
+        return
     reasons = first_named(sorted(set(origins[bad].tolist())))
-    return [
-        Finding(
-            ENERGY_ORIGIN,
-            "refused",
-            rows.index[bad],
-            f"the energies of {len(bad)} of {len(rows.index)} rows are estimated, not measured "
-            f"({reasons}); measure them with a meter, or accept them with --accept-unproven "
-            "(results will say so)",
-        )
-    ]
+    yield Finding(
+        ENERGY_ORIGIN,
+        "refused",
+        rows.index[bad],
+        f"the energies of {len(bad)} of {len(rows.index)} rows are estimated, not measured "
+        f"({reasons}); measure them with a meter, or accept them with --accept-unproven "
+        "(results will say so)",
+    )
 
 
-def recorded_energies(dataset: xr.Dataset | Columns, rows: Rows) -> list[Finding]:
+def recorded_energies(dataset: xr.Dataset | Columns, rows: Rows) -> Iterator[Finding]:
     """A finding of the rows whose energy comes from a channel of the meter ``recorded``."""
     if "meters" not in dataset:
-        return []
+        return
     meters = texts_of(dataset, "meters")
     replayed = meters.array(bool, [_is_replayed(str(text)) for text in meters.values])[rows.index]
     if not replayed.any():
-        return []
-    return [
-        Finding(
-            "meter",
-            "warning",
-            rows.index[replayed],
-            f"in {replayed.sum()} rows the energy is replayed from a recording (meter recorded): "
-            "it is of the machine and the moment of that recording, and no measurement of these "
-            "kernels; use it for rehearsals only",
-        )
-    ]
+        return
+    yield Finding(
+        "meter",
+        "warning",
+        rows.index[replayed],
+        f"in {replayed.sum()} rows the energy is replayed from a recording (meter recorded): "
+        "it is of the machine and the moment of that recording, and no measurement of these "
+        "kernels; use it for rehearsals only",
+    )
 
 
 def _is_replayed(meters: str) -> bool:

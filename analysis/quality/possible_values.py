@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -40,7 +41,7 @@ ONE_VARIES = float(np.log(1.5))
 SAME = 1e-6
 
 
-def possible_clocks_and_volts(rows: Rows) -> list[Finding]:
+def possible_clocks_and_volts(rows: Rows) -> Iterator[Finding]:
     """Findings of clocks and voltages outside :data:`dvfs.dataset.POSSIBLE`."""
     columns = {
         "core_mhz": (rows.mhz[rows.setting, 0], "clocks"),
@@ -48,7 +49,6 @@ def possible_clocks_and_volts(rows: Rows) -> list[Finding]:
         "core_v": (rows.volts[:, 0], "voltages"),
         "mem_v": (rows.volts[:, 1], "voltages"),
     }
-    findings = []
     for name, (values, quantity) in columns.items():
         low, high, unit = POSSIBLE[name]
         bad = np.flatnonzero((values < low) | (values > high))
@@ -58,17 +58,14 @@ def possible_clocks_and_volts(rows: Rows) -> list[Finding]:
             f"{name} {values[i]:g} of {rows.kernels[rows.kernel[i]]}"
             for i in _first_of_each(values[bad], bad)
         ]
-        findings.append(
-            Finding(
-                "units",
-                "refused",
-                rows.index[bad],
-                f"in {len(bad)} rows {name} is not between {low:g} and {high:,g} {unit}, as "
-                f"{quantity} of devices are ({first_named(named)}); "
-                f"{_factor_advice(values[bad], low, high, unit)}",
-            )
+        yield Finding(
+            "units",
+            "refused",
+            rows.index[bad],
+            f"in {len(bad)} rows {name} is not between {low:g} and {high:,g} {unit}, as "
+            f"{quantity} of devices are ({first_named(named)}); "
+            f"{_factor_advice(values[bad], low, high, unit)}",
         )
-    return findings
 
 
 def _first_of_each(values: np.ndarray, rows: np.ndarray) -> list[int]:
@@ -85,7 +82,7 @@ def _factor_advice(values: np.ndarray, low: float, high: float, unit: str) -> st
     return f"correct the table, or give the column the factor that makes it {unit}"
 
 
-def possible_power(rows: Rows) -> list[Finding]:
+def possible_power(rows: Rows) -> Iterator[Finding]:
     """A finding of cells whose energy over time is not plausible for a node or a GPU."""
     power_w = np.exp(rows.values["power"])
     low, high = NODE_W
@@ -98,34 +95,30 @@ def possible_power(rows: Rows) -> list[Finding]:
         beyond_gpu = np.isfinite(mem_mhz) & (small | large)
     bad = np.flatnonzero(beyond_node | beyond_gpu)
     if not len(bad):
-        return []
+        return
     cells = rows.in_cells(np.unique(rows.cell[bad]))
     usual_w = float(np.exp(np.median(rows.values["power"][bad])))
     named = [
         f"{rows.where(rows.kernel[i], rows.setting[i])}: {power_w[i]:.3g} W"
-        for i in bad[np.unique(rows.cell[bad], return_index=True)[1]][: MAX_NAMED + 1]
+        for i in bad[np.unique(rows.cell[bad], return_index=True)[1]]
     ]
-    n_cells = len(np.unique(rows.cell[bad]))
-    more = f"; and {n_cells - MAX_NAMED} more" if n_cells > MAX_NAMED else ""
     device = "a node" if beyond_node[bad].any() else "a GPU at its clocks"
-    return [
-        Finding(
-            "units",
-            "warning",
-            rows.index[cells],
-            f"in {len(bad)} of {len(power_w)} rows energy over time is not plausible for {device}, "
-            f"{usual_w:.3g} W in the median of these rows ({'; '.join(named[:MAX_NAMED])}{more}); "
-            f"check the units of energy_j and time_s (mJ? ms?) and import with their factors",
-        )
-    ]
+    yield Finding(
+        "units",
+        "warning",
+        rows.index[cells],
+        f"in {len(bad)} of {len(power_w)} rows energy over time is not plausible for {device}, "
+        f"{usual_w:.3g} W in the median of these rows ({first_named(named)}); "
+        f"check the units of energy_j and time_s (mJ? ms?) and import with their factors",
+    )
 
 
-def possible_operations(rows: Rows) -> list[Finding]:
+def possible_operations(rows: Rows) -> Iterator[Finding]:
     """A finding of a site whose best row needs an implausible energy, or cycles, per operation."""
     counted = sum((np.nan_to_num(n) for n in rows.counts.values()), np.zeros(len(rows.index)))
     counted_rows = counted > 0
     if not counted_rows.any():
-        return []
+        return
     n = counted[counted_rows]
     pj = np.exp(rows.values["energy"][counted_rows]) / n * 1e12
     cycles = (
@@ -139,23 +132,20 @@ def possible_operations(rows: Rows) -> list[Finding]:
     if np.isfinite(per_cycle).any() and np.nanmax(per_cycle) < BEST_PER_CYCLE:
         limits.append(f"at most {np.nanmax(per_cycle):.2g} operations in a core cycle")
     if not limits:
-        return []
-    return [
-        Finding(
-            "units",
-            "warning",
-            rows.index[counted_rows],
-            f"in all {int(counted_rows.sum())} rows with counts there are {' and '.join(limits)}, "
-            f"which is not plausible for a device; check the units of energy_j, time_s and the "
-            f"counts (mJ? ms? billions?) and import with their factors",
-        )
-    ]
+        return
+    yield Finding(
+        "units",
+        "warning",
+        rows.index[counted_rows],
+        f"in all {int(counted_rows.sum())} rows with counts there are {' and '.join(limits)}, "
+        f"which is not plausible for a device; check the units of energy_j, time_s and the "
+        f"counts (mJ? ms? billions?) and import with their factors",
+    )
 
 
-def falling_voltages(rows: Rows) -> list[Finding]:
+def falling_voltages(rows: Rows) -> Iterator[Finding]:
     """Findings of voltages (the median at each clock of a domain) that are lower at a higher clock.
     Core voltages of rows that ran at another core clock, as under a power limit, are excluded."""
-    findings = []
     requested_mhz = rows.mhz[rows.setting, 0]
     held = clocks_run_at(requested_mhz, rows.achieved_mhz[:, 0], rows.limit_w) == requested_mhz
     for domain, name in ((0, "core"), (1, "mem")):
@@ -172,31 +162,28 @@ def falling_voltages(rows: Rows) -> list[Finding]:
         if not falls:
             continue
         reversed_table = median_v[-1] < median_v[0] * (1 - REVERSED)
-        findings.append(
-            Finding(
-                "voltages",
-                "refused" if reversed_table else "warning",
-                rows.index[usable],
-                f"in {int(usable.sum())} rows {name}_v falls as {name}_mhz rises "
-                f"({first_named(falls)}); "
-                + (
-                    "the voltages may be in reverse order or of another column: correct them, or "
-                    "leave them out"
-                    if reversed_table
-                    else "check the voltage of these clocks"
-                ),
-            )
+        yield Finding(
+            "voltages",
+            "refused" if reversed_table else "warning",
+            rows.index[usable],
+            f"in {int(usable.sum())} rows {name}_v falls as {name}_mhz rises "
+            f"({first_named(falls)}); "
+            + (
+                "the voltages may be in reverse order or of another column: correct them, or "
+                "leave them out"
+                if reversed_table
+                else "check the voltage of these clocks"
+            ),
         )
-    return findings
 
 
-def energy_against_power(rows: Rows, power_w: np.ndarray) -> list[Finding]:
+def energy_against_power(rows: Rows, power_w: np.ndarray) -> Iterator[Finding]:
     """A finding of rows whose energy is not the power (W) in their provenance times the time."""
     compared = np.flatnonzero(power_w > 0)
     ratio = np.exp(rows.values["power"][compared]) / power_w[compared]
     wrong = np.abs(np.log(ratio)) > RELEVANT
     if not wrong.any():
-        return []
+        return
     bad = compared[wrong]
     factor = float(np.median(ratio[wrong]))
     one_factor = len(bad) > 2 and np.abs(np.log(ratio[wrong] / factor)).max() < RELEVANT
@@ -210,17 +197,15 @@ def energy_against_power(rows: Rows, power_w: np.ndarray) -> list[Finding]:
         if one_factor
         else "find out which of the two was measured, and leave the other out"
     )
-    return [
-        Finding(
-            "energy",
-            "warning",
-            rows.index[bad],
-            f"in {len(bad)} rows energy is not power times time ({first_named(named)}); {cause}",
-        )
-    ]
+    yield Finding(
+        "energy",
+        "warning",
+        rows.index[bad],
+        f"in {len(bad)} rows energy is not power times time ({first_named(named)}); {cause}",
+    )
 
 
-def counts_by_setting(rows: Rows) -> list[Finding]:
+def counts_by_setting(rows: Rows) -> Iterator[Finding]:
     """A finding of kernels whose operation counts vary with the setting.
 
     A counter may follow the clock or the scheduler (cycles that wait for memory, cache lines
@@ -228,7 +213,7 @@ def counts_by_setting(rows: Rows) -> list[Finding]:
     """
     variations = [entry for n in rows.counts.values() for entry in _varying_kernels(rows, n)]
     if not variations:
-        return []
+        return
     computed = sum(ratio < SAME for _, ratio, _, _ in variations) > len(variations) / 2
     least = np.full(len(rows.kernels), np.inf)
     most = np.zeros(len(rows.kernels))
@@ -239,7 +224,7 @@ def counts_by_setting(rows: Rows) -> list[Finding]:
         varies |= most > ONE_VARIES
     kernels = np.flatnonzero(varies)
     if not len(kernels):
-        return []
+        return
     members = np.flatnonzero(np.isin(rows.kernel, kernels))
     worst: dict[int, str] = {}
     for k, ratio, low, high in sorted(variations, key=lambda entry: -entry[1]):
@@ -250,19 +235,17 @@ def counts_by_setting(rows: Rows) -> list[Finding]:
                 f"{rows.setting_text(high)} as at {rows.setting_text(low)}",
             )
     named = list(worst.values())
-    return [
-        Finding(
-            "counts",
-            "warning",
-            rows.index[members],
-            f"in {len(members)} rows of {len(kernels)} of {len(rows.kernels)} kernels the counts "
-            f"vary with the setting ({first_named(named)}): picks would compare different work; "
-            f"import time, energy and counts of one iteration",
-        )
-    ]
+    yield Finding(
+        "counts",
+        "warning",
+        rows.index[members],
+        f"in {len(members)} rows of {len(kernels)} of {len(rows.kernels)} kernels the counts "
+        f"vary with the setting ({first_named(named)}): picks would compare different work; "
+        f"import time, energy and counts of one iteration",
+    )
 
 
-def counts_missing(rows: Rows) -> list[Finding]:
+def counts_missing(rows: Rows) -> Iterator[Finding]:
     """A finding of kernels without a class's count in some of their rows: a fit takes it for 0."""
     lacks = np.zeros(len(rows.index), bool)
     named: dict[int, str] = {}
@@ -274,18 +257,16 @@ def counts_missing(rows: Rows) -> list[Finding]:
             where = rows.where(rows.kernel[i], rows.setting[i])
             named.setdefault(int(rows.kernel[i]), f"{where}: {name}")
     if not named:
-        return []
-    return [
-        Finding(
-            "counts",
-            "warning",
-            rows.index[lacks],
-            f"in {np.count_nonzero(lacks)} rows of {len(named)} of {len(rows.kernels)} kernels a "
-            f"class has no count, and in others of the same kernel it has "
-            f"({first_named(list(named.values()))}): a fit takes what is missing for 0; give each "
-            f"row its count",
-        )
-    ]
+        return
+    yield Finding(
+        "counts",
+        "warning",
+        rows.index[lacks],
+        f"in {np.count_nonzero(lacks)} rows of {len(named)} of {len(rows.kernels)} kernels a "
+        f"class has no count, and in others of the same kernel it has "
+        f"({first_named(list(named.values()))}): a fit takes what is missing for 0; give each "
+        f"row its count",
+    )
 
 
 def _varying_kernels(rows: Rows, n: np.ndarray) -> list[tuple[int, float, int, int]]:

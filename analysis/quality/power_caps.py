@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -16,7 +17,7 @@ CAP_KEY = re.compile(
 )
 
 
-def power_caps(rows: Rows, labels: dict[str, list[str]]) -> list[Finding]:
+def power_caps(rows: Rows, labels: dict[str, list[str]]) -> Iterator[Finding]:
     """A finding of a sweep over power limits that are not in ``power_limit_w``: clocks follow the
     load, and rows of different limits would count as repeats of one setting."""
     caps: dict[str, np.ndarray] = {}
@@ -43,40 +44,35 @@ def power_caps(rows: Rows, labels: dict[str, list[str]]) -> list[Finding]:
             reason = (
                 "the clocks were not" if fixed else "the achieved clocks are not the nominal ones"
             )
-            return [
-                Finding(
-                    "power caps",
-                    "refused",
-                    rows.index[capped],
-                    f"{sweep} and {reason}: under a cap the clock follows the load, so energy "
-                    f"cannot be given by clock; {remedy}",
-                )
-            ]
-        return [
-            Finding(
+            yield Finding(
                 "power caps",
-                "warning",
+                "refused",
                 rows.index[capped],
-                f"{sweep} beside the clocks: under a cap the nominal clock may not be reached; "
-                f"{remedy}",
+                f"{sweep} and {reason}: under a cap the clock follows the load, so energy "
+                f"cannot be given by clock; {remedy}",
             )
-        ]
+            return
+        yield Finding(
+            "power caps",
+            "warning",
+            rows.index[capped],
+            f"{sweep} beside the clocks: under a cap the nominal clock may not be reached; "
+            f"{remedy}",
+        )
+        return
     ran_mhz = rows.achieved_mhz[:, 0]
     # If the achieved clocks were read and differ, rows count at these.
     if fixed and not (np.isfinite(ran_mhz).all() and np.ptp(ran_mhz) > HELD_CLOCK * ran_mhz.max()):
         spread = _spread_at_one_setting(rows)
         if spread:
-            return [
-                Finding(
-                    "power caps",
-                    "refused",
-                    rows.index,
-                    f"all {len(rows.index)} rows are at one setting "
-                    f"({rows.setting_text(0)}), yet {spread}: something else was swept, such "
-                    f"as a power cap; {remedy}",
-                )
-            ]
-    return []
+            yield Finding(
+                "power caps",
+                "refused",
+                rows.index,
+                f"all {len(rows.index)} rows are at one setting "
+                f"({rows.setting_text(0)}), yet {spread}: something else was swept, such "
+                f"as a power cap; {remedy}",
+            )
 
 
 OVER_LIMIT = 1.02
@@ -87,37 +83,34 @@ OTHER_UNIT = (1 / 300, 10.0)
 """The range of the median power over limit, beyond which one of the two is in a wrong unit."""
 
 
-def limits_not_kept(rows: Rows) -> list[Finding]:
+def limits_not_kept(rows: Rows) -> Iterator[Finding]:
     """A finding of rows that draw more than their power limit: a limit is a request, and measured
     power counts. Limits in another unit than the power are refused."""
     ratio = np.exp(rows.values["power"]) / rows.limit_w
     valid = np.flatnonzero(np.isfinite(ratio))
     median = float(np.median(ratio[valid])) if len(valid) else 1.0
     if not OTHER_UNIT[0] < median < OTHER_UNIT[1]:
-        return [
-            Finding(
-                "power limit",
-                "refused",
-                rows.index[valid],
-                f"rows draw {median:.3g} times their power limit (the median of {len(valid)}): the "
-                f"limits must be in W, and energies in J",
-            )
-        ]
+        yield Finding(
+            "power limit",
+            "refused",
+            rows.index[valid],
+            f"rows draw {median:.3g} times their power limit (the median of {len(valid)}): the "
+            f"limits must be in W, and energies in J",
+        )
+        return
     above = np.flatnonzero(ratio > OVER_LIMIT)
     if not len(above):
-        return []
+        return
     worst = above[np.argmax(ratio[above])]
     limited = int(np.isfinite(rows.limit_w).sum())
-    return [
-        Finding(
-            "power limit",
-            "note",
-            rows.index[above],
-            f"{len(above)} of {limited} rows draw more than their power limit, by up to "
-            f"{100.0 * (ratio[worst] - 1.0):.0f} % "
-            f"({rows.where(rows.kernel[worst], rows.setting[worst])}); what was measured counts",
-        )
-    ]
+    yield Finding(
+        "power limit",
+        "note",
+        rows.index[above],
+        f"{len(above)} of {limited} rows draw more than their power limit, by up to "
+        f"{100.0 * (ratio[worst] - 1.0):.0f} % "
+        f"({rows.where(rows.kernel[worst], rows.setting[worst])}); what was measured counts",
+    )
 
 
 def _is_cap(name: str) -> bool:

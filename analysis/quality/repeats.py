@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 import numpy as np
@@ -26,35 +26,33 @@ FEWEST = 3
 """The fewest points measured before for which a session is judged."""
 
 
-def identical(rows: Rows) -> list[Finding]:
+def identical(rows: Rows) -> Iterator[Finding]:
     """Findings of measurements that are listed twice: rows with equal keys, or equal values."""
     groups = Groups(group_codes([rows.cell, rows.partition, rows.node, rows.repeat]))
-    findings = []
     if (groups.sizes > 1).any():
         twice = np.flatnonzero(groups.by_row(groups.sizes) > 1)
         firsts = np.sort(groups.firsts[groups.sizes > 1])
         first = [rows.where(rows.kernel[i], rows.setting[i]) for i in firsts]
-        findings.append(
-            Finding(
-                "duplicates",
-                "warning",
-                rows.index[twice],
-                f"{len(twice)} rows are the same kernel, parameters, setting, node and repeat as "
-                f"another ({first_named(first)}); number them in repeat, or keep one of each",
-            )
+        yield Finding(
+            "duplicates",
+            "warning",
+            rows.index[twice],
+            f"{len(twice)} rows are the same kernel, parameters, setting, node and repeat as "
+            f"another ({first_named(first)}); number them in repeat, or keep one of each",
         )
     # Without noise, simulated kernels with equal counts are equal by design.
-    return findings if rows.simulated else findings + _copies(rows)
+    if not rows.simulated:
+        yield from _copies(rows)
 
 
-def _copies(rows: Rows) -> list[Finding]:
+def _copies(rows: Rows) -> Iterator[Finding]:
     """Findings of series (a kernel's repeat on a node) with bitwise equal times and energies."""
     energies = np.sort(rows.values["energy"])
     if (energies[1:] != energies[:-1]).all():
-        return []
+        return
     by_value = (rows.values["energy"], rows.values["time"], rows.setting)
     if not _equal_neighbours(np.lexsort(by_value), by_value).any():
-        return []
+        return
     series_key = np.column_stack([rows.kernel, rows.partition, rows.node, rows.repeat])
     keys, series = np.unique(series_key, axis=0, return_inverse=True)
     series = series.reshape(-1)
@@ -64,7 +62,7 @@ def _copies(rows: Rows) -> list[Finding]:
     distinct = series[a] != series[b]
     a, b = a[distinct], b[distinct]
     if not len(a):
-        return []
+        return
     n_settings = np.bincount(series)
     pairs, pair, n_equal = np.unique(
         np.column_stack([series[a], series[b]]), axis=0, return_inverse=True, return_counts=True
@@ -73,7 +71,7 @@ def _copies(rows: Rows) -> list[Finding]:
     # Coarse readings agree by chance here and there, but not at half of the settings.
     copied = (n_equal >= 2) & (2 * n_equal >= n_settings[pairs].min(1))
     if not copied.any():
-        return []
+        return
     from scipy import sparse  # noqa: PLC0415
     from scipy.sparse.csgraph import connected_components  # noqa: PLC0415
 
@@ -82,24 +80,20 @@ def _copies(rows: Rows) -> list[Finding]:
     )
     _, component = connected_components(graph, directed=False)
     is_copied = copied[pair]
-    findings = []
     for group in np.unique(component[pairs[copied][:, 0]]):
         of_group = is_copied & (component[series[a]] == group)
         members = np.unique(np.concatenate([a[of_group], b[of_group]]))
         copies = [
             f"{rows.kernels[keys[s, 0]]}, repeat {keys[s, 3]}" for s in np.unique(series[members])
         ]
-        findings.append(
-            Finding(
-                "duplicates",
-                "warning",
-                rows.index[members],
-                f"time and energy are the same to the last bit at "
-                f"{len(np.unique(rows.setting[members]))} settings: {first_named(copies)}; they "
-                f"are copies of one measurement, keep one of them",
-            )
+        yield Finding(
+            "duplicates",
+            "warning",
+            rows.index[members],
+            f"time and energy are the same to the last bit at "
+            f"{len(np.unique(rows.setting[members]))} settings: {first_named(copies)}; they "
+            f"are copies of one measurement, keep one of them",
         )
-    return findings
 
 
 def _equal_neighbours(order: np.ndarray, columns: Sequence[np.ndarray]) -> np.ndarray:
@@ -112,12 +106,12 @@ def _equal_neighbours(order: np.ndarray, columns: Sequence[np.ndarray]) -> np.nd
 
 def outliers(
     rows: Rows, residual: dict[str, np.ndarray], sigma: dict[str, np.ndarray], df: float
-) -> list[Finding]:
+) -> Iterator[Finding]:
     """A finding of rows whose energy is far from the median of their point."""
     n_repeats = np.bincount(rows.cell)[rows.cell]
     judged = n_repeats > 1
     if not judged.any() or not df:
-        return []
+        return
     deviation = residual["energy"]
     # The median has noise too. Two repeats are each half their distance from their median, and
     # neither is known to be right.
@@ -125,33 +119,30 @@ def outliers(
     limit = student_limit(int(judged.sum()), df) * sigma["energy"][rows.kernel] * spread
     bad = np.flatnonzero(judged & (np.abs(deviation) > np.maximum(limit, RELEVANT)))
     if not len(bad):
-        return []
+        return
     worst = bad[np.argsort(-np.abs(deviation[bad]))]
     named = [
         f"{rows.where(rows.kernel[i], rows.setting[i])}, repeat {rows.repeat[i]} "
         f"({100 * np.expm1(deviation[i]):+.0f} %)"
         for i in worst
     ]
-    return [
-        Finding(
-            "outliers",
-            "warning",
-            rows.index[bad],
-            f"the energy of {len(bad)} rows is far from that of their repeats: "
-            f"{first_named(named)}; measure these points again, or leave the rows out",
-        )
-    ]
+    yield Finding(
+        "outliers",
+        "warning",
+        rows.index[bad],
+        f"the energy of {len(bad)} rows is far from that of their repeats: "
+        f"{first_named(named)}; measure these points again, or leave the rows out",
+    )
 
 
 def level_changes(
     rows: Rows, residual: dict[str, np.ndarray], sigma: dict[str, np.ndarray]
-) -> list[Finding]:
+) -> Iterator[Finding]:
     """Findings of a node's level that changes in the order of time, by the sum of deviations.
 
     For repeats in random order the running sum is a Brownian bridge. If its maximum is too large,
     the level changed there.
     """
-    findings = []
     usable = (np.bincount(rows.cell)[rows.cell] > 1) & (rows.start_unix_s > 0)
     nodes = np.unique(rows.node[usable])
     for name in ("time", "power"):
@@ -174,56 +165,40 @@ def level_changes(
                 continue
             shorter = node_rows[change:] if 2 * change >= len(node_rows) else node_rows[:change]
             i = int(node_rows[change])
-            findings.append(
-                Finding(
-                    "order",
-                    "warning",
-                    np.sort(rows.index[shorter]),
-                    f"{name} changes by about {100 * np.expm1(step):+.1f} % while "
-                    f"measuring on one node, from {rows.where(rows.kernel[i], rows.setting[i])}, "
-                    f"repeat {rows.repeat[i]} on; look for heat or other jobs there, and measure "
-                    f"the {len(shorter)} rows on the shorter side of the change again",
-                )
+            yield Finding(
+                "order",
+                "warning",
+                np.sort(rows.index[shorter]),
+                f"{name} changes by about {100 * np.expm1(step):+.1f} % while "
+                f"measuring on one node, from {rows.where(rows.kernel[i], rows.setting[i])}, "
+                f"repeat {rows.repeat[i]} on; look for heat or other jobs there, and measure "
+                f"the {len(shorter)} rows on the shorter side of the change again",
             )
-    return findings
 
 
-def node_offsets(rows: Rows) -> list[Finding]:
+def node_offsets(rows: Rows) -> Iterator[Finding]:
     """Findings of nodes whose time or power differs in the same points; without node names, of
     repeats.
 
     The offset is the median over points (kernel and setting) of the logarithm of the ratio of a
     node's value to the mean of the nodes.
     """
-    groups = [("node", rows.node, rows.nodes)]
-    if len(rows.nodes) < 2:
-        if len(rows.mhz) < 2:  # a sweep of something else
-            return []
-        groups = [("repeat", *_coded(rows.repeat))]
-    findings = []
-    for kind, code, names in groups:
-        if len(names) < 2:
-            continue
-        findings += _offsets(rows, kind, code, names)
-    return findings
-
-
-def _coded(repeat: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    groups = Groups(repeat)
-    return groups.numbers(), [str(number) for number in groups.codes]
-
-
-def _offsets(rows: Rows, kind: str, code: np.ndarray, names: list[str]) -> list[Finding]:
+    kind, code, names = "node", rows.node, rows.nodes
+    if len(names) < 2:
+        repeats = Groups(rows.repeat)
+        kind, code, names = "repeat", repeats.numbers(), [str(number) for number in repeats.codes]
+        if len(names) < 2 or len(rows.mhz) < 2:  # with one setting, a sweep of something else
+            return
     pairs = Groups(rows.cell * len(names) + code)
     cells = Groups(pairs.codes // len(names))
     compared = cells.by_row(cells.sizes) > 1
     cell, member = np.divmod(pairs.codes[compared], len(names))
     cells, groups = Groups(cell), Groups(member)
     if len(cells.codes) < MIN_CELLS or len(groups.codes) < 2:
-        return []
-    levels = {name: pairs.medians(rows.values[name])[compared] for name in ("power", "time")}
-    findings = (_offset(rows, *level, kind, code, names, cells, groups) for level in levels.items())
-    return [finding for finding in findings if finding]
+        return
+    for quantity in ("power", "time"):
+        levels = pairs.medians(rows.values[quantity])[compared]
+        yield from _offset(rows, quantity, levels, kind, code, names, cells, groups)
 
 
 def _offset(
@@ -235,8 +210,8 @@ def _offset(
     names: list[str],
     cells: Groups,
     groups: Groups,
-) -> Finding | None:
-    """The finding of the largest difference between members (nodes or repeats), or None.
+) -> Iterator[Finding]:
+    """A finding of the largest difference between members (nodes or repeats).
 
     ``levels``: a quantity in each pair of cell and member; ``cells`` and ``groups`` group the pairs
     by cell and by member."""
@@ -250,12 +225,12 @@ def _offset(
     low, high = (int(np.nanargmin(offset)), int(np.nanargmax(offset)))
     difference = float(offset[high] - offset[low])
     if difference < np.log1p(APART):
-        return None
+        return
     residual = y - offset[member]
     noise = MAD_TO_SIGMA * float(np.median(np.abs(residual)))
     error = noise * np.sqrt(np.pi / 2 * (1 / n[low] + 1 / n[high]))
     if difference < student_limit(len(names), len(levels)) * error:
-        return None
+        return
     typical = float(np.nanmedian(offset))
     odd = low if abs(offset[low] - typical) > abs(offset[high] - typical) else high
     members = np.flatnonzero(code == odd)
@@ -274,10 +249,10 @@ def _offset(
             "they are no repeats of one measurement: name the nodes in a column node, or find out "
             "what changed between them"
         )
-    return Finding("nodes", "warning", rows.index[members], f"{text}; {advice}")
+    yield Finding("nodes", "warning", rows.index[members], f"{text}; {advice}")
 
 
-def session_offsets(rows: Rows) -> list[Finding]:
+def session_offsets(rows: Rows) -> Iterator[Finding]:
     """Findings of sessions whose time or power differs from a partition's earlier ones, in the same
     points, by Student's t of pairs.
     """
@@ -287,26 +262,22 @@ def session_offsets(rows: Rows) -> list[Finding]:
         for quantity in ("power", "time")
         for session, log_ratio in _differences(rows, sessions, quantity)
     ]
-    findings = []
     for quantity, session, log_ratio in compared:
         n, step = len(log_ratio), float(log_ratio.mean())
         error = max(float(log_ratio.std(ddof=1)), NOISE_FLOOR) / np.sqrt(n)
         if abs(step) < max(RELEVANT, student_limit(len(compared), n - 1) * error):
             continue
         began = datetime.fromtimestamp(rows.start_unix_s[session].min(), UTC)
-        findings.append(
-            Finding(
-                "sessions",
-                "warning",
-                np.sort(rows.index[session]),
-                f"{quantity} is {100 * np.expm1(step):+.1f} % in the session that began on "
-                f"{began:%Y-%m-%d at %H:%M} UTC, in the {n} points (kernel and setting) that were "
-                f"measured before too; a fit takes this for an effect of the settings: find out "
-                f"what changed (heat, another node, firmware), and measure one of the sessions "
-                f"again",
-            )
+        yield Finding(
+            "sessions",
+            "warning",
+            np.sort(rows.index[session]),
+            f"{quantity} is {100 * np.expm1(step):+.1f} % in the session that began on "
+            f"{began:%Y-%m-%d at %H:%M} UTC, in the {n} points (kernel and setting) that were "
+            f"measured before too; a fit takes this for an effect of the settings: find out "
+            f"what changed (heat, another node, firmware), and measure one of the sessions "
+            f"again",
         )
-    return findings
 
 
 def _sessions(rows: Rows) -> list[list[np.ndarray]]:

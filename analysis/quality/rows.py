@@ -79,8 +79,8 @@ class Rows:
     def kernels_at(self, rows: np.ndarray) -> tuple[KernelInstance, ...]:
         """The distinct kernels of ``rows``, indices into the Dataset's measurements, by label."""
         codes = np.unique(self.kernel[np.isin(self.index, rows)])
-        kernels = [self.instances[code] for code in codes]
-        return tuple({kernel.label: kernel for kernel in sorted(kernels, key=_label)}.values())
+        kernels = {self.instances[code].label: self.instances[code] for code in codes}
+        return tuple(kernels[label] for label in sorted(kernels))
 
     def in_cells(self, cells: np.ndarray) -> np.ndarray:
         """int64: the rows in the cells, as indices into these arrays, not into the Dataset."""
@@ -172,10 +172,6 @@ def rows_of(dataset: xr.Dataset | Columns, site: str, limited: bool = True) -> R
         values={"time": log_time, "power": log_energy - log_time, "energy": log_energy},
         simulated=bool(column("simulated", False).any()),
     )
-
-
-def _label(kernel: KernelInstance) -> str:
-    return kernel.label
 
 
 def provenance(

@@ -22,7 +22,7 @@ from analysis.figures.labels import natural, setting_label
 from analysis.measurements.provenance import UNPROVEN, clock_proofs, mention
 from analysis.quality.finding import SEPARATE, Finding, describe
 from analysis.quality.origins import CLOCK_PROOF
-from analysis.report.tables import RowGroup, Table, TableColumn, decimals
+from analysis.report.tables import Table, TableColumn, TextColumn, decimals
 from dvfs.dataset import FAILURES, STATED, Columns, is_complete, texts_of
 from dvfs.kernel_instance import kernels_of_rows
 
@@ -80,30 +80,16 @@ def _failures(dataset: xr.Dataset | Columns, rows: np.ndarray) -> list[Remark]:
         attempts_of.setdefault((status[row], kernels[kernel_of_row[row]].label), []).append(row)
     ordered = sorted(attempts_of.items(), key=lambda item: (-len(item[1]), item[0]))
     texts = np.asarray(dataset["text"])
-    table = Table(
-        "Failures by reason and kernel",
-        [
-            TableColumn("reason", number=False),
-            TableColumn("kernel", number=False),
-            TableColumn("points"),
-            TableColumn("the last one's text", number=False),
-        ],
-        [
-            RowGroup(
-                "",
-                [
-                    [
-                        reason,
-                        kernel,
-                        f"{len(attempts)}",
-                        _short(str(texts[attempts[-1]])),
-                    ]
-                    for (reason, kernel), attempts in ordered
-                ],
-            )
-        ],
-        tall=True,
-    )
+    rows_of_table = [
+        {
+            TextColumn("reason"): reason,
+            TextColumn("kernel"): kernel,
+            TableColumn("points"): f"{len(attempts)}",
+            TextColumn("the last one's text"): _short(str(texts[attempts[-1]])),
+        }
+        for (reason, kernel), attempts in ordered
+    ]
+    table = Table.of("Failures by reason and kernel", {"": rows_of_table}, tall=True)
     reasons = Counter(reason for (reason, _), attempts in attempts_of.items() for _ in attempts)
     text = "These points have no measurement: " + ", ".join(
         f"{count:,} {reason}" for reason, count in reasons.most_common()
@@ -132,7 +118,7 @@ def _clocks(
                 len(unproven),
                 "measurement",
                 text,
-                _rows(dataset, unproven),
+                describe(unproven, dataset, LISTED),
             )
         )
     if len(stated):
@@ -153,7 +139,7 @@ def _findings(dataset: xr.Dataset | Columns, findings: Sequence[Finding]) -> lis
             rows = np.unique(np.concatenate([finding.rows for finding in merged]))
             worst = min((finding.severity for finding in merged), key=SEVERITIES.index)
             texts = [_sentence(finding.text) for finding in merged]
-            lines = texts[1:] if len(merged) > 1 else describe(merged[0], dataset, LISTED)
+            lines = texts[1:] if len(merged) > 1 else describe(merged[0].rows, dataset, LISTED)
             more = f" {len(merged)} findings; the others are:" if len(merged) > 1 else ""
             remarks.append(
                 _remark(
@@ -299,10 +285,6 @@ def _remark(
     return Remark(
         severity=severity, title=title, count=counted, text=text, lines=listed, table=table
     )
-
-
-def _rows(dataset: xr.Dataset | Columns, rows: np.ndarray) -> list[str]:
-    return describe(Finding("", "note", rows, ""), dataset, LISTED)
 
 
 def _sentence(text: str) -> str:

@@ -31,7 +31,7 @@ def site_findings(dataset: xr.Dataset | Columns, site: str) -> tuple[SiteFinding
         SiteFinding(
             site,
             finding.as_dict(),
-            tuple(describe(finding, dataset, EXAMPLES)),
+            tuple(describe(finding.rows, dataset, EXAMPLES)),
             tuple(np.asarray(dataset["point_id"])[finding.rows].tolist()),
         )
         for finding in check(dataset, site)

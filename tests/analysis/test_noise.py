@@ -178,7 +178,7 @@ def test_nodes_are_compared_in_five_points_or_more(cells, seen):
     frame = frame[frame["kernel"] == "k0"].iloc[: 2 * cells]
     frame["node"] = np.where(frame["repeat"] == 0, "a", "b")
     frame.loc[frame["node"] == "b", "energy_j"] *= 1.3
-    assert bool(node_offsets(rows(frame))) is seen
+    assert bool(list(node_offsets(rows(frame)))) is seen
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_a_drift_shows_in_the_points_that_a_later_session_measures_again(
     later["energy_j"] *= 1.0 + drift
     if quantity == "time":
         later["time_s"] *= 1.0 + drift
-    findings = session_offsets(rows(pd.concat([first, later], ignore_index=True)))
+    findings = list(session_offsets(rows(pd.concat([first, later], ignore_index=True))))
     if not seen:
         assert not findings
         return

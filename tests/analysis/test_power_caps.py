@@ -148,7 +148,7 @@ def test_rows_of_one_setting_count_at_the_clocks_that_were_read(reached, counted
     mhz = np.where(frame["repeat"] == 1, 1000.0 * reached, 1000.0)
     read = {"core_mhz_achieved": mhz, "mem_mhz_achieved": np.nan, "voltage_origin": ""}
     dataset = as_dataset(frame.assign(**read), "measurement")
-    assert power_caps(rows_of(dataset, "s"), {}) == []
+    assert list(power_caps(rows_of(dataset, "s"), {})) == []
     ran_at = observations(dataset, "s").core_mhz
     assert set(ran_at[frame["repeat"] == 1]) == {counted}
     assert set(ran_at[frame["repeat"] != 1]) == {1000.0}

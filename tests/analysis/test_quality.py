@@ -330,7 +330,7 @@ def test_nodes_that_differ_are_no_outliers():
 def test_a_finding_is_described_by_its_first_rows():
     frame = sweep(12)
     dataset = as_dataset(frame.assign(params='{"n": 3}'), "measurement")
-    lines = describe(Finding("x", "note", np.arange(9), ""), dataset, limit=2)
+    lines = describe(np.arange(9), dataset, limit=2)
     assert lines[0] == "k0 n=3 at 500/400 MHz, repeat 0, node n (p0)"
     assert lines[2:] == ["and 7 further rows"]
 

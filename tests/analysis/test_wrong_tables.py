@@ -387,7 +387,7 @@ def test_a_fall_counts_where_chance_alone_would_not_show_it_among_all_pairs(beyo
     y, std = np.zeros((2, 9)), 0.05
     y[0, -1] = -beyond * deviation * np.sqrt(2) * std
     rows, grid = hand_made(np.linspace(500.0, 1300.0, 9), y, np.full(y.shape, std**2))
-    assert bool(against_the_clocks(rows, {"power": grid})) is seen
+    assert bool(list(against_the_clocks(rows, {"power": grid}))) is seen
 
 
 @pytest.mark.parametrize(
@@ -451,8 +451,8 @@ def test_a_level_changes_where_the_running_sum_exceeds_kolmogorovs_limit(n, seen
     rows = rows_of(as_dataset(frame, "measurement"), "s")
     residual = 0.02 * np.where(np.arange(n) < n // 2, 1.0, -1.0)
     flat, sigma = np.zeros(n), np.array([0.02])
-    changes = level_changes(
-        rows, {"time": flat, "power": residual}, {"time": sigma, "power": sigma}
+    changes = list(
+        level_changes(rows, {"time": flat, "power": residual}, {"time": sigma, "power": sigma})
     )
     assert [finding.rows.tolist() for finding in changes] == seen * [list(range(n // 2, n))]
     assert all("power changes by about -3.9 %" in finding.text for finding in changes)

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from analysis.measurements.power_trace import row_trace
-from analysis.quality.finding import Finding, describe
+from analysis.quality.finding import describe
 from campaign.next.next_points import next_file
 from campaign.plan.plan import make_plan
 from campaign.results import open_store as open_results
@@ -156,7 +156,7 @@ def test_every_text_of_a_measurement_has_its_limit(
     for row in rows.tolist():
         trace = row_trace(data, row)
         assert trace is not None and trace.setting.power_limit_w == 12.0
-    told = describe(Finding("check", "note", rows, "text"), data)
+    told = describe(rows, data)
     assert [", 12 W, repeat 0" in line for line in told] == [True] * 3
     point = str(data["point_id"].values[rows[0]])
     capsys.readouterr()
