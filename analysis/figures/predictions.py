@@ -130,13 +130,23 @@ class Cases:
 
     def axis(self, inputs: range) -> Axis:
         """The axis of a panel: a position for each case, with a gap between kernels."""
-        kernels = [self.inputs[i] for i in inputs]
-        return case_axis(kernels, inputs[0], len(self.settings), self.short)
+        n = len(self.settings)
+        width = int(740 / len(inputs) / 6.6) - 1
+        short = [self.short[self.inputs[i]] for i in inputs]
+        names = told_apart(short, width - len(f"F{inputs[-1] + 1} "))
+        settings = [f"S{j + 1}" for _ in inputs for j in range(n)]
+        return Axis(
+            names=list(zip(self.places(inputs).tolist(), settings, strict=True)),
+            groups=[
+                (k * (n + 1) + (n - 1) / 2, f"F{inputs[k] + 1} {name}")
+                for k, name in enumerate(names)
+            ],
+        )
 
     def places(self, inputs: range) -> np.ndarray:
         """The positions of a panel's cases along :meth:`axis`, by input, then setting."""
         n = len(self.settings)
-        return np.array([case_place(i, j, n) for i in range(len(inputs)) for j in range(n)])
+        return np.array([k * (n + 1) + j for k in range(len(inputs)) for j in range(n)])
 
     def names(self, inputs: range) -> list[str]:
         """The texts of a panel's cases, in the order of :meth:`places`."""
@@ -209,31 +219,6 @@ def foremost(data: Observations, families: Mapping[str, str], most: int) -> list
 def numbered(names: Sequence[str], letter: str) -> str:
     """The names with numbers, for a caption: ``F1: a; F2: b``."""
     return "; ".join(f"{letter}{i + 1}: {name}" for i, name in enumerate(names))
-
-
-def case_axis(kernels: Sequence[str], first: int, settings: int, short: Mapping[str, str]) -> Axis:
-    """The axis of cases: a position for each kernel and setting, with a gap between kernels.
-
-    ``first``: the number of the first kernel of this panel, from 0. Case (i, j) is at
-    :func:`case_place`.
-    """
-    names = [
-        (case_place(i, j, settings), f"S{j + 1}")
-        for i in range(len(kernels))
-        for j in range(settings)
-    ]
-    width = int(740 / len(kernels) / 6.6) - 1
-    names_cut = told_apart([short[k] for k in kernels], width - len(f"F{first + len(kernels)} "))
-    groups = [
-        (case_place(i, (settings - 1) / 2, settings), f"F{first + i + 1} {name}")
-        for i, name in enumerate(names_cut)
-    ]
-    return Axis(names=names, groups=groups)
-
-
-def case_place(kernel: int, setting: float, settings: int) -> float:
-    """The position of a case along the axis of :func:`case_axis`."""
-    return kernel * (settings + 1) + setting
 
 
 def case_figure(shown: Cases) -> Figure:

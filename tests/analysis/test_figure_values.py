@@ -22,9 +22,7 @@ from analysis.figures.energy_shares import (
 from analysis.figures.figure import Axis
 from analysis.figures.predictions import (
     Cases,
-    case_axis,
     case_figure,
-    case_place,
     cases,
     error_figure,
     error_histogram,
@@ -191,18 +189,34 @@ def test_of_many_settings_eight_from_the_first_to_the_last_are_cases():
     ]
 
 
+def axis_of(short: dict[str, str], before: int = 0) -> Axis:
+    """The axis of the kernels a and b at three settings, with other kernels before them."""
+    shown = Cases(
+        site="lab",
+        simulated=True,
+        inputs=[*map(str, range(before)), "a", "b"],
+        short=short,
+        settings=[Setting(mhz) for mhz in (100.0, 200.0, 300.0)],
+        measured_j=np.zeros((before + 2, 3)),
+        predicted_j=np.zeros((before + 2, 3)),
+        n_predicted=(before + 2, 3),
+    )
+    inputs = range(before, before + 2)
+    assert shown.places(inputs).tolist() == [place for place, _ in shown.axis(inputs).names]
+    return shown.axis(inputs)
+
+
 def test_cases_have_places_in_groups_with_a_gap():
-    assert case_axis(["a", "b"], 2, 3, SHORT) == Axis(
+    assert axis_of(SHORT, 2) == Axis(
         names=[(0, "S1"), (1, "S2"), (2, "S3"), (4, "S1"), (5, "S2"), (6, "S3")],
         groups=[(1.0, "F3 a"), (5.0, "F4 b")],
     )
-    assert [case_place(2, j, 8) for j in (0, 3.5)] == [18, 21.5]
     # 740 units for 2 groups: 56 characters of 6.6 each, one between them.
-    name = case_axis(["a", "b"], 0, 3, {"a": "x" * 60, "b": "b"}).groups[0][1]
+    name = axis_of({"a": "x" * 60, "b": "b"}).groups[0][1]
     assert name == "F1 " + "x" * 51 + "…"
     # What tells long names apart is not cut away.
     long = {kernel: "a_solver_of_some_length_" * 3 + kernel for kernel in "ab"}
-    assert [name for _, name in case_axis(["a", "b"], 0, 3, long).groups] == ["F1 …a", "F2 …b"]
+    assert [name for _, name in axis_of(long).groups] == ["F1 …a", "F2 …b"]
 
 
 @pytest.mark.parametrize(
