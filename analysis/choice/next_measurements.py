@@ -88,12 +88,12 @@ class MeasuredCells:
     node_hours: Callable[[int, np.ndarray], np.ndarray]
 
     @property
-    def row(self) -> dict[str, int]:
+    def kernel_number(self) -> dict[str, int]:
         """Label -> number of each kernel that was measured."""
         return {label: k for k, label in enumerate(self.labels) if label is not None}
 
     @property
-    def column(self) -> dict[Setting, int]:
+    def setting_number(self) -> dict[Setting, int]:
         """Setting -> its number."""
         return {setting: s for s, setting in enumerate(self.settings)}
 
@@ -169,7 +169,7 @@ def next_measurements(
         remaining_h -= cost
     n_spread, ended = len(cells), "spread" if spread_cells else "settled"
     lost_pct: dict[str, float] = {}
-    measured_kernels = list(offer.row.values())
+    measured_kernels = list(offer.kernel_number.values())
     at_start = measured.sum() < FIRST_SETTINGS or len(cells) < len(spread_cells)
     if measured_kernels and posterior is not None and not at_start:
         beliefs = _beliefs(posterior, offer, measured_kernels, objective)
@@ -225,12 +225,13 @@ def measurements_like(
             f"the fit of {fitted.site} does not say how sure it is, for its measurements are at "
             f"fewer than three settings; measure more there"
         )
-    kernels = offer.row
+    kernels = offer.kernel_number
     if not kernels:
         raise FitError(f"{data.site} has measured none of these kernels; name another site")
     points = _at_each_setting(data, volts, list(kernels))
     kernel_index = np.array([kernels[label] for label in points.labels.tolist()])
-    setting_in_offer = np.array([offer.column.get(setting, -1) for setting in points.settings])
+    column = offer.setting_number
+    setting_in_offer = np.array([column.get(setting, -1) for setting in points.settings])
     setting_index = setting_in_offer[points.setting]
     offered = setting_index >= 0
     cost = np.zeros(len(points))
@@ -606,7 +607,7 @@ def _anchors(
     allowed = offer.free & offer.measured
     if data is None or count < 1 or not allowed.any():
         return [], []
-    row, column = offer.row, offer.column
+    row, column = offer.kernel_number, offer.setting_number
     time_s = np.full(allowed.shape, np.nan)
     for i, label in enumerate(data.labels.tolist()):
         cell = row.get(label), column.get(data.settings[data.setting[i]])
@@ -696,7 +697,7 @@ def _beliefs(
     Settings that the posterior lacks may not be measured."""
     index = {setting: s for s, setting in enumerate(posterior.settings)}
     posterior_index = np.array([index.get(setting, -1) for setting in offer.settings])
-    row = offer.row
+    row = offer.kernel_number
     beliefs = {}
     for label, energy_j, time_s in posterior.draws():
         k = row.get(label)
