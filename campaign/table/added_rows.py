@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -13,10 +14,15 @@ from campaign.plan.point import ID_CHARS
 from campaign.store.columns import FAILURE_COLUMNS, column
 from campaign.store.compaction import compact
 from campaign.store.generation import STATE
-from campaign.store.layout import Store, writing
+from campaign.store.layout import DamagedStoreError, Store, writing
 from campaign.store.records import StoreContents, read_contents
 from campaign.store.setups import has_earlier, write_earlier, write_setups
-from campaign.store.site_record import SiteRecord, has_site_record, write_site_record
+from campaign.store.site_record import (
+    SiteRecord,
+    has_site_record,
+    read_site_record,
+    write_site_record,
+)
 from campaign.store.summary import updated
 from campaign.store.tables import measurement_columns
 from campaign.store.verify import give_up_records
@@ -163,9 +169,16 @@ def with_failures(summary: Mapping[str, Any], failures: Rows) -> dict[str, Any]:
 
 
 def write_records(store: Store, rows: Rows, mapping: TableMap, sidecar: Sidecar) -> None:
-    """Write the records of the imported rows' sites and set-ups that the store lacks."""
-    for site, record in site_records(rows, mapping, sidecar).items():
-        if not has_site_record(store, site):
+    """Write the records of the imported rows' sites, and of the set-ups that the store lacks."""
+    sites = rows["site"]
+    assert isinstance(sites, Texts)  # noqa: S101
+    held: dict[str, SiteRecord] = {}
+    for site in sites.present():
+        with suppress(DamagedStoreError):
+            if has_site_record(store, site):
+                held[site] = read_site_record(store, site)
+    for site, record in site_records(rows, mapping, sidecar, held).items():
+        if record != held.get(site):
             write_site_record(store, site, record)
     write_setups(store, sidecar.setups)
     for site, use in sidecar.earlier.items():
@@ -173,9 +186,11 @@ def write_records(store: Store, rows: Rows, mapping: TableMap, sidecar: Sidecar)
             write_earlier(store, site, use)
 
 
-def site_records(rows: Rows, mapping: TableMap, sidecar: Sidecar) -> dict[str, SiteRecord]:
-    """The record of each imported site: from the sidecar file, and the classes' domains, the device
-    and the legal settings of the map."""
+def site_records(
+    rows: Rows, mapping: TableMap, sidecar: Sidecar, held: Mapping[str, SiteRecord]
+) -> dict[str, SiteRecord]:
+    """The record of each imported site: the store's (``held``), else that of the sidecar file, with
+    the classes' domains, the device and the legal settings of the map, which replace others."""
     records = {}
     sites = rows["site"]
     assert isinstance(sites, Texts)  # noqa: S101
@@ -187,17 +202,20 @@ def site_records(rows: Rows, mapping: TableMap, sidecar: Sidecar) -> dict[str, S
         )
         of_gpu = has_mem and not has_uncore
         usual = SiteRecord(device="gpu" if of_gpu else "cpu")
-        record = sidecar.sites.get(site, usual)
+        record = held.get(site) or sidecar.sites.get(site, usual)
         records[site] = SiteRecord(
-            {name: str(domain) for name, domain in mapping.classes.items()} or record.classes,
+            record.classes | {name: str(domain) for name, domain in mapping.classes.items()},
             mapping.device or record.device,
-            _legal(rows, rows_of_site, mapping) or record.legal,
+            _legal(rows, rows_of_site, mapping, record.legal) or record.legal,
         )
     return records
 
 
-def _legal(rows: Rows, rows_of_site: np.ndarray, mapping: TableMap) -> LegalVolts:
-    """The map's legal settings, with voltages of the map, else of ``rows_of_site``."""
+def _legal(
+    rows: Rows, rows_of_site: np.ndarray, mapping: TableMap, known: LegalVolts
+) -> LegalVolts:
+    """The map's legal settings, with voltages of the map, else of ``rows_of_site``, else those that
+    are ``known``."""
     if not mapping.legal:
         return {}
     volts: dict[str, dict[Any, float]] = {}
@@ -222,5 +240,6 @@ def _legal(rows: Rows, rows_of_site: np.ndarray, mapping: TableMap) -> LegalVolt
     for core_mhz, *second_clock in mapping.legal:
         mhz = second_clock[0] if second_clock else None
         setting = Setting.of_row({"core_mhz": core_mhz, second: mhz})
-        legal[setting] = (volts["core"].get(core_mhz), volts["mem"].get(mhz))
+        core_v, mem_v = known.get(setting, (None, None))
+        legal[setting] = (volts["core"].get(core_mhz, core_v), volts["mem"].get(mhz, mem_v))
     return legal

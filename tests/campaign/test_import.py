@@ -206,3 +206,20 @@ def test_a_row_may_set_a_limit_or_a_profile_alone(tmp_path: Path) -> None:
         Setting(power_limit_w=100.0): 0.9,
         Setting(profile="eco"): 1.2,
     }
+
+
+def test_a_map_counts_for_a_site_that_the_store_has(tmp_path):
+    store = tmp_path / "s"
+
+    def imports(rows, mapping=""):
+        (tmp_path / "m.toml").write_text(mapping)
+        words = ["import", str(write(tmp_path, rows=rows)), "--map", str(tmp_path / "m.toml")]
+        assert main([*words, "--store", str(store)]) == 0
+        return read_site_record(open_store(store), "a")
+
+    imports(ROWS, "legal = [[1000, 500], [2000, 500]]\n[voltage]\ncore = [[2000, 0.8]]\n")
+    second = 'device = "cpu"\nlegal = [[2000, 500], [3000, 500]]\n[classes]\nsp = "mem"\n'
+    record = imports(["a,k,3000,500,1.2,1.0,1.5,3.0,1e9"], second)
+    assert (record.classes, record.device) == ({"sp": "mem"}, "cpu")
+    assert record.legal == {Setting(2000.0, 500.0): (0.8, 1.0), Setting(3000.0, 500.0): (1.2, 1.0)}
+    assert imports(ROWS, "missing = ['-']\n") == record
