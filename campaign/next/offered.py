@@ -21,6 +21,7 @@ from campaign.store.measurement import will_be_tried_again
 from campaign.store.states import NEVER, State
 from campaign.variants.problems import ids_by_code
 from dvfs.dataset import COMPLETE
+from dvfs.setting import Setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,12 +84,13 @@ def offered(
     """The cells of a partition that were not measured and may be tried (again).
 
     ``states``: of the store's points; ``data``: the site's measurements, which name its kernels.
-    ``again``: whether cells that were measured may be measured once more.
+    ``again``: whether cells that were measured may be measured once more; ``data`` is then of this
+    site, and a cell with rows there is measured.
     """
     site = plan.sites[part.site]
     retries = plan.campaign.retries.max
     shape = (len(part.inputs), len(part.settings))
-    free, measured = np.zeros(shape, bool), np.zeros(shape, bool)
+    free, measured, is_new = (np.zeros(shape, bool) for _ in range(3))
     repeats, missing = np.zeros(shape, np.int64), np.ones(shape, np.int64)
     ids = ids_by_code(part)
 
@@ -108,6 +110,7 @@ def offered(
         repeats[place] = len(repeat_states)
         n_missing = sum(status not in COMPLETE for status, _ in repeat_states)
         measured[place] = not n_missing
+        is_new[place] = n_missing == len(repeat_states)
         if n_missing:
             missing[place] = n_missing
             free[place] = not any(map(failed, repeat_states))
@@ -115,6 +118,8 @@ def offered(
             repeats[place], state = _one_more(part, code, len(repeat_states), states)
             free[place] = not failed(state)
     labels = _labels(part.inputs, data)
+    if again and data is not None:
+        measured |= is_new & _has_rows(data, labels, part.settings)
 
     def node_hours(kernel: int, time_s: np.ndarray) -> np.ndarray:
         launch_s = launching_s(site, part.inputs[kernel].ranks)
@@ -160,6 +165,19 @@ def _labels(inputs: Sequence[Input], data: Observations | None) -> list[str | No
         instance = data.instance(label)
         label_of[instance.name, canonical_json(dict(instance.params))] = label
     return [label_of.get((entry.label, _without_none(entry.params))) for entry in inputs]
+
+
+def _has_rows(
+    data: Observations, labels: Sequence[str | None], settings: Sequence[Setting]
+) -> np.ndarray:
+    """bool (labels, settings): the cells with measurements, which another partition or an imported
+    table may have."""
+    has_rows = np.zeros((len(data.kernels) + 1, len(data.settings) + 1), bool)
+    has_rows[data.kernel, data.setting] = True
+    kernel_of = {label: i for i, label in enumerate(data.kernels)}
+    setting_of = {setting: i for i, setting in enumerate(data.settings)}
+    kernels = [kernel_of.get(label, -1) for label in labels]
+    return np.asarray(has_rows[np.ix_(kernels, [setting_of.get(s, -1) for s in settings])])
 
 
 def _without_none(params: str) -> str:

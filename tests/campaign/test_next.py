@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from campaign.launch.campaign_run import CampaignRun
@@ -294,6 +295,21 @@ def test_an_imported_table_needs_a_campaign_file(tmp_path, whole, capsys):
     shown = json.loads(_shown(capsys, *words, "--json"))
     assert len(shown["points"]) == 5
     assert shown["expected_loss_pct"] > 0
+
+
+def test_cells_of_a_table_from_elsewhere_are_measured_ones(tmp_path, whole, capsys):
+    assert command("export", whole / "store", "--csv", tmp_path / "all.csv") == 0
+    table = pd.read_csv(tmp_path / "all.csv")
+    names = ["site", "kernel", "params", "core_mhz", "mem_mhz", "time_s", "energy_j", "core_v"]
+    table[table["core_mhz"] != 648][[*names, "mem_v"]].to_csv(tmp_path / "t.csv", index=False)
+    store = tmp_path / "store"
+    assert command("import", tmp_path / "t.csv", "--store", store) == 0
+    capsys.readouterr()
+    words = ["next", store, "--budget", 1, "--campaign", whole / "few.toml", "--only-planned"]
+    shown = json.loads(_shown(capsys, *words, "--enough", 0, "--json"))
+    assert (shown["planned"], shown["measured"]) == (28, 24)
+    new = [(p["core_mhz"], p["why"]) for p in shown["points"] if p["why"] in ("spread", "pick")]
+    assert {mhz for mhz, _ in new} <= {648.0}
 
 
 ADAPTIVE = ("--adaptive", "--enough", "1")
