@@ -24,17 +24,21 @@ def known_volts(data: Observations, legal: LegalVolts) -> dict[Setting, tuple[fl
     """Return the core and memory voltage of every measured or legal setting with known voltages.
 
     ``legal``: the voltages of the legal settings, None without such a clock or voltage. All are 1
-    where the measurements have no voltages. A setting that no row ran at has its legal voltages
-    where these are known.
+    where the measurements have no voltages, as are the memory's where they have none of it. A
+    setting that no row ran at has its legal voltages where these are known; a memory voltage that
+    is not is that of the measured settings at its clock.
     """
     volts: dict[Setting, tuple[float, float]] = {}
-    for setting, (core_v, mem_v) in legal.items():
+    measured = measured_volts(data)
+    mem_volts = {setting.clocks[1]: mem_v for setting, (_, mem_v) in measured.items()}
+    unknown_v = None if (data.mem_v != 1.0).any() else 1.0
+    for setting, (core_v, legal_v) in legal.items():
+        mem_v = mem_volts.get(setting.clocks[1], unknown_v) if legal_v is None else legal_v
         if data.voltage == "unit":
             volts[setting] = (1.0, 1.0)
-        elif core_v is not None:
-            volts[setting] = (core_v, 1.0 if mem_v is None else mem_v)
+        elif core_v is not None and mem_v is not None:
+            volts[setting] = (core_v, mem_v)
     ran_at = {data.settings[s] for s in np.unique(data.setting[~moved_rows(data)])}
-    measured = measured_volts(data)
     return volts | {
         setting: measured[setting]
         for setting in measured

@@ -202,7 +202,7 @@ def observations(
         voltage = "unit"
     if voltage == "unit":
         core_v, mem_v = np.ones(len(rows)), np.ones(len(rows))
-    mem_v = np.where(np.isfinite(mem_v), mem_v, 1.0)
+    mem_v = _mem_volts(mem_mhz, mem_v)
     proofs = clock_proofs(dataset, rows)
     default_domains = {name: "mem" if name in MEMORY_CLASSES else "core" for name in counts}
     return Observations(
@@ -289,6 +289,18 @@ def _volts_at(
     table |= dict(zip(clocks.tolist(), volts[usable][first].tolist(), strict=True))
     table_mhz, table_v = np.array(sorted(table.items()), float).T
     return np.where(moved, np.interp(mhz, table_mhz, table_v), volts)
+
+
+def _mem_volts(mem_mhz: np.ndarray, volts: np.ndarray) -> np.ndarray:
+    """Memory voltages of the rows, V, float64 (rows,): an unknown one is the mean of the others at
+    its clock. All are 1 if there are no others for a row."""
+    clocks, index = np.unique(mem_mhz, return_inverse=True)
+    known = np.isfinite(volts)
+    n = np.bincount(index[known], minlength=len(clocks))
+    if not n.all():
+        return np.ones(len(volts))
+    mean_v = np.bincount(index[known], volts[known], len(clocks)) / n
+    return np.where(known, volts, mean_v[index])
 
 
 def measured_volts(data: Observations) -> dict[Setting, tuple[float, float]]:

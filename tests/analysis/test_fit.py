@@ -72,6 +72,16 @@ def test_without_noise_the_tables_constants_come_back(quiet):
         assert costs.constant_w[0] == pytest.approx(power_w, abs=0.06)
 
 
+def test_a_memory_voltage_that_some_rows_lack_is_that_of_the_others_at_their_clock():
+    dataset = simulated_dataset("off", per_family=2)
+    known = observations(dataset, "tk1").mem_v
+    of_first = dataset["kernel"] == dataset["kernel"][0]
+    lacking = dataset.assign(mem_v=dataset["mem_v"].where(~of_first))
+    np.testing.assert_allclose(observations(lacking, "tk1").mem_v, known, rtol=1e-12)
+    at_one_clock = dataset.assign(mem_v=dataset["mem_v"].where(dataset["mem_mhz"] == 924.0))
+    assert (observations(at_one_clock, "tk1").mem_v == 1.0).all()
+
+
 def test_with_noise_they_lie_in_the_intervals(noisy):
     fitted = fit(noisy)
     assert fitted.simulated

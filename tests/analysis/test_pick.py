@@ -574,11 +574,15 @@ def test_settings_may_be_picked_where_a_voltage_was_measured_or_is_in_the_table(
     legal = {
         Setting(400.0, 500.0): (9.0, 9.0),
         Setting(700.0, 500.0): (0.85, None),
+        Setting(700.0, 300.0): (0.85, None),
         Setting(750.0): (None, None),
     }
-    assert known_volts(data, legal) == measured_volts(data) | {Setting(700.0, 500.0): (0.85, 1.0)}
+    assert known_volts(data, legal) == measured_volts(data) | {Setting(700.0, 500.0): (0.85, 0.9)}
+    without = replace(data, mem_v=np.ones(len(data)))
+    for mem_mhz in (300.0, 500.0):
+        assert known_volts(without, legal)[Setting(700.0, mem_mhz)] == (0.85, 1.0)
     bare = grid_observations(1, kernels=2, known_voltage=False)
-    every = [*bare.settings, Setting(700.0, 500.0), Setting(750.0)]
+    every = [*bare.settings, Setting(700.0, 500.0), Setting(700.0, 300.0), Setting(750.0)]
     assert known_volts(bare, legal) == dict.fromkeys(every, (1.0, 1.0))
 
 
