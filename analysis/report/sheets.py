@@ -96,13 +96,14 @@ def energy_sheet(site: SiteReport) -> Sheet | None:
     same iterations at the kernel's fastest setting, with its 95 % interval. None if nothing was
     measured.
 
-    Sums are over known values. Measurements without an energy, with an estimated one, and without a
-    start or duration if a factor depends on the hour, are counted in columns if there are any.
+    Sums are over known values. Measurements without an energy, with an estimated one, without a
+    start or duration if a factor depends on the hour, and without a node if others have one, are
+    counted in columns if there are any.
     """
     energy = site.energy
     if energy is None:
         return None
-    has_energy = np.isfinite(energy.energy_kwh)
+    has_energy, has_nodes = np.isfinite(energy.energy_kwh), np.isfinite(energy.node_h)
     # The value of a kWh of each measurement, in each unit.
     per_kwh = {Field("energy_kwh", "energy", "kWh", -1): np.ones(len(has_energy))} | {
         Field(factor.key, factor.of, factor.unit, -1): factor.over(
@@ -115,6 +116,7 @@ def energy_sheet(site: SiteReport) -> Sheet | None:
         Field("without_energy", "without energy", "", 0): ~has_energy,
         Field("estimated", "energy estimated", "", 0): has_energy & energy.estimated,
         Field("without_start", "without start", "", 0): has_energy & ~priced,
+        Field("without_node", "without node", "", 0): ~has_nodes & has_nodes.any(),
     }
     counted = {field: mask for field, mask in counted.items() if mask.any()}
     saved_kwh = _saved_kwh(site, energy)
@@ -123,7 +125,7 @@ def energy_sheet(site: SiteReport) -> Sheet | None:
         cells: dict[Field, str | float] = {KERNEL: name}
         cells |= {Field("measurements", "measurements", "", 0): float(len(places))}
         cells |= {field: float(mask[places].sum()) for field, mask in counted.items()}
-        cells |= {Field("node_hours", "node-hours", "", -1): float(energy.node_h[places].sum())}
+        cells |= {Field("node_hours", "node-hours", "", -1): _total(energy.node_h[places])}
         for field, values in per_kwh.items():
             cells[field] = _total(energy.energy_kwh[places] * values[places])
         for field, values in per_kwh.items() if site.picks else ():

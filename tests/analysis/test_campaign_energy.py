@@ -186,6 +186,19 @@ def test_estimated_energies_are_counted_and_unknown_nodes_give_no_node_hours(tmp
     (row,) = sheet_of(tmp_path / "s").values()
     assert row["estimated"] == 1
     assert math.isnan(row["node_hours"])
+    assert "without_node" not in row
+
+
+def test_a_measurement_without_a_node_is_counted_and_the_others_have_node_hours(tmp_path):
+    with JournalWriter(create_store(tmp_path / "s", "c").journals) as journal:
+        for repeat, node in enumerate(("n1", "", "n1+n2")):
+            measured = Measurement(
+                point=a_point("a", repeat=repeat), status="ok", node=node, time_s=1.0,
+                iterations=1800, energy_j=5.0,
+            )  # fmt: skip
+            journal.append(encode(measured))
+    (row,) = sheet_of(tmp_path / "s").values()
+    assert (row["without_node"], row["node_hours"]) == (1.0, 0.5 + 1.0)
 
 
 def test_the_factors_of_a_site_file_are_those_of_the_tables_that_are_printed(tmp_path, capsys):
