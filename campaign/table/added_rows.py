@@ -189,8 +189,9 @@ def write_records(store: Store, rows: Rows, mapping: TableMap, sidecar: Sidecar)
 def site_records(
     rows: Rows, mapping: TableMap, sidecar: Sidecar, held: Mapping[str, SiteRecord]
 ) -> dict[str, SiteRecord]:
-    """The record of each imported site: the store's (``held``), else that of the sidecar file, with
-    the classes' domains, the device and the legal settings of the map, which replace others."""
+    """The record of each imported site: the store's (``held``), and what it lacks of the sidecar
+    file's, with the classes' domains, the device and the legal settings of the map, which replace
+    others."""
     records = {}
     sites = rows["site"]
     assert isinstance(sites, Texts)  # noqa: S101
@@ -202,11 +203,14 @@ def site_records(
         )
         of_gpu = has_mem and not has_uncore
         usual = SiteRecord(device="gpu" if of_gpu else "cpu")
-        record = held.get(site) or sidecar.sites.get(site, usual)
+        beside = sidecar.sites.get(site, usual)
+        record = held.get(site, beside)
+        of_map = {name: str(domain) for name, domain in mapping.classes.items()}
+        known = record.legal or beside.legal
         records[site] = SiteRecord(
-            record.classes | {name: str(domain) for name, domain in mapping.classes.items()},
+            beside.classes | record.classes | of_map,
             mapping.device or record.device,
-            _legal(rows, rows_of_site, mapping, record.legal) or record.legal,
+            _legal(rows, rows_of_site, mapping, known) or known,
         )
     return records
 

@@ -223,3 +223,10 @@ def test_a_map_counts_for_a_site_that_the_store_has(tmp_path):
     assert (record.classes, record.device) == ({"sp": "mem"}, "cpu")
     assert record.legal == {Setting(2000.0, 500.0): (0.8, 1.0), Setting(3000.0, 500.0): (1.2, 1.0)}
     assert imports(ROWS, "missing = ['-']\n") == record
+    # An export of this store, imported into one that has the site, brings the record with it.
+    other, out = tmp_path / "other", tmp_path / "out.csv"
+    assert main(["export", str(store), "--csv", str(out)]) == 0
+    assert main(["import", str(write(tmp_path)), "--store", str(other)]) == 0
+    assert main(["import", str(out), "--store", str(other)]) == 0
+    brought = read_site_record(open_store(other), "a")
+    assert (brought.classes, brought.legal) == (record.classes, record.legal)
