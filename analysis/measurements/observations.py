@@ -83,6 +83,8 @@ class Observations:
     """Whether only the author of an imported table states the clocks of some rows."""
     estimated_energies: bool = False
     """Whether the energies of some rows are estimates, not measured."""
+    mem_volts_known: bool = True
+    """Whether ``mem_v`` are voltages; else all are 1."""
     perf_per_watt_mhz: float = np.nan
     """The core clock of the best performance per watt by NVML's power model; NaN if unknown."""
 
@@ -201,8 +203,9 @@ def observations(
     if not np.isfinite(core_v).all():
         voltage = "unit"
     if voltage == "unit":
-        core_v, mem_v = np.ones(len(rows)), np.ones(len(rows))
-    mem_v = _mem_volts(mem_mhz, mem_v)
+        core_v = np.ones(len(rows))
+    known_mem_v = None if voltage == "unit" else _mem_volts(mem_mhz, mem_v)
+    mem_v = np.ones(len(rows)) if known_mem_v is None else known_mem_v
     proofs = clock_proofs(dataset, rows)
     default_domains = {name: "mem" if name in MEMORY_CLASSES else "core" for name in counts}
     return Observations(
@@ -227,6 +230,7 @@ def observations(
         unproven_clocks=len(settings) > 1 and bool((proofs == UNPROVEN).any()),
         stated_clocks=bool((proofs == STATED).any()),
         estimated_energies=bool((estimated_energies(dataset, rows) != "").any()),
+        mem_volts_known=known_mem_v is not None,
         perf_per_watt_mhz=float(
             json.loads(dataset.attrs.get("perf_per_watt_mhz", "{}")).get(site, np.nan)
         ),
@@ -291,14 +295,14 @@ def _volts_at(
     return np.where(moved, np.interp(mhz, table_mhz, table_v), volts)
 
 
-def _mem_volts(mem_mhz: np.ndarray, volts: np.ndarray) -> np.ndarray:
+def _mem_volts(mem_mhz: np.ndarray, volts: np.ndarray) -> np.ndarray | None:
     """Memory voltages of the rows, V, float64 (rows,): an unknown one is the mean of the others at
-    its clock. All are 1 if there are no others for a row."""
+    its clock. None if there are no others for a row."""
     clocks, index = np.unique(mem_mhz, return_inverse=True)
     known = np.isfinite(volts)
     n = np.bincount(index[known], minlength=len(clocks))
     if not n.all():
-        return np.ones(len(volts))
+        return None
     mean_v = np.bincount(index[known], volts[known], len(clocks)) / n
     return np.where(known, volts, mean_v[index])
 
@@ -429,6 +433,7 @@ def pooled(sites: Sequence[Observations]) -> tuple[Observations, np.ndarray]:
             unproven_clocks=any(data.unproven_clocks for data in sites),
             stated_clocks=any(data.stated_clocks for data in sites),
             estimated_energies=any(data.estimated_energies for data in sites),
+            mem_volts_known=all(data.mem_volts_known for data in sites),
             perf_per_watt_mhz=np.nan,
         ),
         site_of_row,

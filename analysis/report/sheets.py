@@ -184,7 +184,7 @@ def costs_sheet(model: Fit, data: Observations, crossvals: Sequence[CrossValidat
 
     With a holdout, ``type`` is T for the settings that it fitted on and V for those that it
     predicted, as in the paper. Voltages are relative to that of the highest clock if the fit
-    estimated them, and missing if it assumed V = 1.
+    estimated them, and missing where it assumed V = 1.
     """
     classes = [term.of for term in model.terms if term.kind == "class"]
     estimated = model.voltage in ESTIMATED
@@ -200,6 +200,8 @@ def costs_sheet(model: Fit, data: Observations, crossvals: Sequence[CrossValidat
         volts = [costs.core_v, costs.mem_v] if estimated else [float(v) * 1e3 for v in mean_v]
         if model.voltage == "unit":
             volts = [math.nan, math.nan]
+        elif not estimated and not data.mem_volts_known:
+            volts[1] = math.nan
         kind = {} if holdout is None else {Field("type", "type"): _fitted_on(holdout, at_setting)}
         rows.append(
             kind

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from analysis.energy.fitted import costs_at
+from analysis.energy.models import ESTIMATED
 from campaign.results.tables import CostsAtSetting, OperationCost
 from dvfs.errors import ArgumentError
 from dvfs.setting import Setting, Volts
@@ -24,10 +25,12 @@ def costs_at_clocks(
     volts: Volts,
     core_mhz: float | None,
     mem_mhz: float | None,
+    mem_volts_known: bool,
 ) -> CostsAtSetting:
     """The costs at the setting with these clocks; None stands for any clock.
 
-    ``volts``: the core and memory voltage of every setting whose voltages are known.
+    ``volts``: the core and memory voltage of every setting whose voltages are known;
+    ``mem_volts_known``: see :func:`setting_costs`.
 
     Raises:
         ArgumentError: no setting of known voltage has these clocks, or several have.
@@ -66,7 +69,7 @@ def costs_at_clocks(
             f"{fit.site}: {requested} {problem}; give --core-mhz and --mem-mhz of one of: "
             f"{options}{' ...' if len(settings) > SHOWN else ''}"
         )
-    return setting_costs(fit, source, matches[0], volts[matches[0]])
+    return setting_costs(fit, source, matches[0], volts[matches[0]], mem_volts_known)
 
 
 def _clock_text(mhz: float | None) -> str:
@@ -78,9 +81,14 @@ def _option_text(setting: Setting) -> str:
 
 
 def setting_costs(
-    fit: Fit, source: FitSource, setting: Setting, volts: tuple[float, float]
+    fit: Fit,
+    source: FitSource,
+    setting: Setting,
+    volts: tuple[float, float],
+    mem_volts_known: bool,
 ) -> CostsAtSetting:
-    """The costs at a setting. ``volts``: its core and memory voltage."""
+    """The costs at a setting. ``volts``: its core and memory voltage; ``mem_volts_known``: whether
+    the measurements have memory voltages."""
     costs = costs_at(fit, setting, *volts)
     rows = [
         OperationCost(f"energy_{name}", value, "pJ", low, high)
@@ -93,7 +101,7 @@ def setting_costs(
         simulated=fit.simulated,
         fit=source,
         setting=setting,
-        core_v=costs.core_v,
-        mem_v=costs.mem_v,
+        core_v=None if fit.voltage == "unit" else costs.core_v,
+        mem_v=costs.mem_v if mem_volts_known or fit.voltage in ESTIMATED else None,
         costs=tuple(rows),
     )

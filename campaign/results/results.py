@@ -345,16 +345,20 @@ class Results:
         from campaign.results.costs import costs_at_clocks  # noqa: PLC0415
 
         stored_fit, source = self.kept_fit(site, fit), self.fit_source(site, fit)
-        return costs_at_clocks(stored_fit, source, self.setting_volts(site), core_mhz, mem_mhz)
+        known = self.observations(site).mem_volts_known
+        volts = self.setting_volts(site)
+        return costs_at_clocks(stored_fit, source, volts, core_mhz, mem_mhz, known)
 
     def costs_by_setting(self, site: str, fit: str = fits.DEFAULT) -> list[CostsAtSetting]:
         """:meth:`costs` at every setting that was measured."""
         from campaign.results.costs import setting_costs  # noqa: PLC0415
 
         stored_fit, source = self.kept_fit(site, fit), self.fit_source(site, fit)
-        volts = self.setting_volts(site)
-        settings = self.observations(site).settings
-        return [setting_costs(stored_fit, source, pair, volts[pair]) for pair in settings]
+        volts, data = self.setting_volts(site), self.observations(site)
+        return [
+            setting_costs(stored_fit, source, pair, volts[pair], data.mem_volts_known)
+            for pair in data.settings
+        ]
 
     def setting_volts(self, site: str) -> dict[Setting, tuple[float, float]]:
         """Setting -> core and memory voltage, for the measured and legal settings whose voltages

@@ -137,14 +137,15 @@ class OperationCost:
 
 @dataclass(frozen=True, kw_only=True)
 class CostsAtSetting:
-    """The coefficients at one setting (Choi & Vuduc 2016, Table I), by the fit ``fit``."""
+    """The coefficients at one setting (Choi & Vuduc 2016, Table I), by the fit ``fit``. Voltages
+    are None where the fit assumed V = 1, and relative where it estimated them."""
 
     site: str
     simulated: bool
     fit: FitSource
     setting: Setting
-    core_v: float
-    mem_v: float
+    core_v: float | None
+    mem_v: float | None
     costs: tuple[OperationCost, ...]
 
     def as_dict(self) -> dict[str, Any]:

@@ -158,10 +158,8 @@ def _print_costs(costs: CostsAtSetting) -> None:
     from analysis.measurements.observations import setting_text  # noqa: PLC0415
 
     simulated = " (simulated)" if costs.simulated else ""
-    explain(
-        f"{costs.site}{simulated} at {setting_text(costs.setting)}, "
-        f"{costs.core_v:g}/{costs.mem_v:g} V"
-    )
+    core, mem = ("-" if v is None else f"{v:g}" for v in (costs.core_v, costs.mem_v))
+    explain(f"{costs.site}{simulated} at {setting_text(costs.setting)}, {core}/{mem} V")
     explain(str(costs.fit))
     print_table(
         ["cost", "value", "95 % from", "to", "unit"],

@@ -399,3 +399,9 @@ def test_costs_name_an_uncore_clock_as_one(tmp_path):
     assert costs.setting == Setting(1000.0, uncore_mhz=1800.0)
     assert (costs.as_dict()["mem_mhz"], costs.as_dict()["uncore_mhz"]) == (None, 1800.0)
     assert len(store.costs_by_setting("x")) == 4
+    # No voltage of the uncore is known: the 1 V of the model is not shown as one.
+    assert (costs.core_v, costs.mem_v) == (pytest.approx(0.8), None)
+    (site,) = store.report_tables()
+    rows = site["tables"]["costs_by_setting"]["rows"]
+    assert {round(row["core_mv"]) for row in rows} == {800, 1000}
+    assert all(np.isnan(row["mem_mv"]) for row in rows)
