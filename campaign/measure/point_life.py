@@ -215,7 +215,7 @@ def _measure(setup: PartitionSetup, point: Point, team: Team, started: Measureme
                 site,
                 counts,
                 point.setting,
-                setup.protocol.min_duration_s,
+                setup.protocol.min_duration_s + 2.0 * setup.protocol.trim_s,
                 point.id,
                 {name: _site_counts(site, phase_counts) for name, phase_counts in phases.items()},
             )

@@ -339,3 +339,13 @@ def test_the_simulated_meter_has_the_rate_of_its_site(meter_hz):
     assert np.diff(inside_s) == pytest.approx(1.0 / hz, rel=1e-5)
     assert trace.trace.time_ns.size == pytest.approx(hz * window.end_ns / 1e9, abs=2)
     assert trace.channel.period_s == pytest.approx(1.0 / hz)
+
+
+def test_a_simulated_window_has_its_least_length_between_the_trimmed_edges():
+    site = read_site(built_in_sites()["jetson-tk1"])
+    content = {"site": site.name, "partition": "board", "setting": site.settings[-1]}
+    point = a_point("sp_fma", params='{"level":"dram","ops_per_word":1,"threads":1}', **content)
+    protocol = Protocol(min_duration_s=0.2, trim_s=0.15)
+    measured = measure(PartitionSetup(site, protocol, ("sp_fma",)), point, 0)
+    assert measured is not None and measured.status == "ok"
+    assert measured.time_s * measured.iterations == pytest.approx(0.5, abs=measured.time_s)

@@ -104,7 +104,8 @@ def _expected(plan: Plan, point: Point) -> Expected | None:
     for name, n in (kernel.counts(params) or {}).items():
         counts[site.class_of(name)] = counts.get(site.class_of(name), 0.0) + float(n)
     protocol = plan.campaign.protocol
-    window = simulate_window(site, counts, point.setting, protocol.min_duration_s, point.id)
+    length_s = protocol.min_duration_s + 2.0 * protocol.trim_s
+    window = simulate_window(site, counts, point.setting, length_s, point.id)
     energy, _ = energy_of([window], protocol.trim_s)
     core_v, mem_v = site.volts(point.setting)
     row = {
