@@ -52,9 +52,14 @@ def site_frame(dataset: xr.Dataset, site: str) -> pd.DataFrame:
     values = {name: dataset[name].values[rows] for name in names}
     values |= dict(zip(AXES, axis_values(dataset, rows), strict=True))
     frame: pd.DataFrame = pd.DataFrame(values)
-    frame = frame[is_complete(frame["status"])].reset_index(drop=True)
+    complete = np.asarray(is_complete(frame["status"]))
+    frame = frame[complete].reset_index(drop=True)
     for name in ("partition", "kernel", "params", "node"):
         frame[name] = [str(value) for value in frame[name]]
+    # A row of a foreign table has its node as partition, or "imported" if it names none.
+    if "imported" in dataset:
+        imported = dataset["imported"].values[rows][complete]
+        frame.loc[imported & (frame["partition"] == frame["node"]), "partition"] = "imported"
     frame.loc[frame["simulated"], "node"] = SIMULATED_NODE
     return frame
 

@@ -132,3 +132,25 @@ def test_the_example_of_the_page_is_the_one_that_is_written_here(folder):
     ours, theirs = (open_store(path).scalars for path in (folder / "both", kept))
     for name in ("point_id", "time_s", "energy_j", "setup"):
         assert ours[name].values.tolist() == theirs[name].values.tolist()
+
+
+def test_tables_of_different_nodes_have_their_points_in_common(tmp_path, capsys):
+    """The node of a foreign table's row is no part of what was measured."""
+    for name, node, factor in (("a", "n1", 1.0), ("b", "n2", 1.05)):
+        rows = [
+            f"x,{kernel},{node},{repeat},{mhz},{factor * (1.0 + 0.002 * ((repeat + i) % 3))},5.0"
+            for i, (kernel, mhz) in enumerate((("k", 1000), ("k", 2000), ("l", 1000)))
+            for repeat in range(3)
+        ]
+        header = "site,kernel,node,repeat,core_mhz,time_s,energy_j"
+        (tmp_path / "t.csv").write_text("\n".join([header, *rows]) + "\n")
+        assert main(["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / name)]) == 0
+    stores = [str(tmp_path / name) for name in "ab"]
+    capsys.readouterr()
+    for words, is_known in (([], False), (["--alike-nodes"], True)):
+        assert main(["compare", *stores, *words, "--json"]) == 0
+        shown = json.loads(capsys.readouterr().out)
+        assert shown["sites"][0]["common"] == 3
+        times = [c for c in shown["changes"] if c["level"] == "site" and c["quantity"] == "time"]
+        assert [c["change_pct"] for c in times] == [pytest.approx(5.0)]
+        assert [c["significant"] for c in times] == [is_known]
