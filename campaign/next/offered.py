@@ -174,7 +174,7 @@ def _has_rows(
     table may have."""
     has_rows = np.zeros((len(data.kernels) + 1, len(data.settings) + 1), bool)
     has_rows[data.kernel, data.setting] = True
-    kernel_of = {label: i for i, label in enumerate(data.kernels)}
+    kernel_of: dict[str | None, int] = {label: i for i, label in enumerate(data.kernels)}
     setting_of = {setting: i for i, setting in enumerate(data.settings)}
     kernels = [kernel_of.get(label, -1) for label in labels]
     return np.asarray(has_rows[np.ix_(kernels, [setting_of.get(s, -1) for s in settings])])
