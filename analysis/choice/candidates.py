@@ -31,7 +31,7 @@ def known_volts(data: Observations, legal: LegalVolts) -> dict[Setting, tuple[fl
     volts: dict[Setting, tuple[float, float]] = {}
     measured = measured_volts(data)
     mem_volts = {setting.clocks[1]: mem_v for setting, (_, mem_v) in measured.items()}
-    unknown_v = None if (data.mem_v != 1.0).any() else 1.0
+    unknown_v = None if data.mem_volts_known else 1.0
     for setting, (core_v, legal_v) in legal.items():
         mem_v = mem_volts.get(setting.clocks[1], unknown_v) if legal_v is None else legal_v
         if data.voltage == "unit":

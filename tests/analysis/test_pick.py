@@ -578,7 +578,7 @@ def test_settings_may_be_picked_where_a_voltage_was_measured_or_is_in_the_table(
         Setting(750.0): (None, None),
     }
     assert known_volts(data, legal) == measured_volts(data) | {Setting(700.0, 500.0): (0.85, 0.9)}
-    without = replace(data, mem_v=np.ones(len(data)))
+    without = replace(data, mem_v=np.ones(len(data)), mem_volts_known=False)
     for mem_mhz in (300.0, 500.0):
         assert known_volts(without, legal)[Setting(700.0, mem_mhz)] == (0.85, 1.0)
     bare = grid_observations(1, kernels=2, known_voltage=False)
