@@ -1,6 +1,6 @@
 """The posterior with every setting measured, compared with models without physics.
 
-    .venv/bin/python benchmarks/all_measured.py --data DIR [--only NAME] [--phones 10]
+    .venv/bin/python -m benchmarks.all_measured --data DIR [--only NAME] [--phones 10]
 
 ``DIR``: as for ``real_data.py``. The validation leaves one setting out, but uses its times. The
 table has the mean error of energy out of fold and the mean loss of the picks by these predictions
@@ -19,34 +19,30 @@ Exits 0 if in every row neither the error nor the loss of ours exceeds the small
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
 import warnings
 from pathlib import Path
 
+from benchmarks.shared import argument_parser
+
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-sys.path.insert(0, str(Path(__file__).parent))
-
-from few_measurements import Table  # noqa: E402
-from real_data import cpus, gpus, phones, read_sets  # noqa: E402
-from smooth_models import by_process, by_quadratic, places, quadratic_columns  # noqa: E402
-
-from analysis.choice.crossval import cross_validate  # noqa: E402
-from analysis.choice.few_crossval import FewTruth  # noqa: E402
-from analysis.choice.objectives import ENERGY  # noqa: E402
-from analysis.measurements.observations import (  # noqa: E402
+from analysis.choice.crossval import cross_validate
+from analysis.choice.few_crossval import FewTruth
+from analysis.choice.objectives import ENERGY
+from analysis.measurements.observations import (
     FitError,
     kernel_names,
     kernel_numbers,
 )
-from dvfs.setting import clock_columns  # noqa: E402
+from benchmarks.few_measurements import Table
+from benchmarks.real_data import cpus, gpus, phones, read_sets
+from benchmarks.smooth_models import by_process, by_quadratic, places, quadratic_columns
+from dvfs.setting import clock_columns
 
 TREES = ("boosting", "forest", "extra")
 OTHERS = (*TREES, "process", "quadratic", "mixed")
@@ -165,9 +161,7 @@ def measured_everywhere(data, kernel):
 
 def main() -> int:
     """Print the table; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--only", default="", help="data sets whose name contains this")
     parser.add_argument("--phones", type=int, default=10)

@@ -1,6 +1,6 @@
 """The times of fitting, cross-validation, resampling and the quality checks.
 
-    .venv/bin/python benchmarks/analysis_speed.py [--repeats 5] [--titanx FILE.csv --map MAP.toml]
+    .venv/bin/python -m benchmarks.analysis_speed [--repeats 5] [--titanx FILE.csv --map MAP.toml]
 
 Each time is the median of the repeats after one warm-up run, which compiles. The simulated rows
 come from the simulated Jetson TK1. With ``--titanx``, the measurements of a GTX Titan X are read
@@ -9,10 +9,8 @@ into a temporary store, as ``campaign import`` reads them.
 
 from __future__ import annotations
 
-import argparse
 import platform
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -20,9 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-sys.path.insert(0, str(Path(__file__).parent))
+from benchmarks.shared import argument_parser
 
 WANTED_KERNELS = 116
 PER_FAMILY = 40
@@ -86,8 +82,7 @@ def resample(data, model: str) -> None:
 
 def quality_dataset():
     """200,000 rows of a clean simulated sweep, as a store's Dataset."""
-    from import_speed import sweep
-
+    from benchmarks.import_speed import sweep
     from campaign.store.dataset import as_dataset
 
     table = sweep(QUALITY_ROWS)
@@ -102,9 +97,7 @@ def main() -> int:
     from analysis.energy.fit import fit
     from analysis.quality import check
 
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--titanx", type=Path, help="the micro benchmarks' CSV file")
     parser.add_argument("--map", type=Path, help="its map, as of campaign import")

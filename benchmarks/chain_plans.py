@@ -1,6 +1,6 @@
 """Plans of matrix chains, compared with every tree, the thesis's table, and opt_einsum.
 
-    .venv/bin/python benchmarks/chain_plans.py [--chains 1000] [--opt-einsum PYTHON]
+    .venv/bin/python -m benchmarks.chain_plans [--chains 1000] [--opt-einsum PYTHON]
 
 - 2,000 random chains of up to seven matrices, compared with every tree and every choice of fused
   pairs.
@@ -22,27 +22,22 @@ given, needs the same operations; else 1.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import math
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise, product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from kernels.products import plan_chain  # noqa: E402
-from tests.kernels.test_chain_plans import plans  # noqa: E402
+from benchmarks.shared import ROOT, argument_parser, seconds_of
+from kernels.products import plan_chain
+from tests.kernels.test_chain_plans import plans
 
 TABLE = ROOT / "tests" / "data" / "prajapati2019" / "tableD1_reduction.csv"
 STORES = {"M64KB_average_percent": 65536, "M96KB_average_percent": 98304}
@@ -125,12 +120,7 @@ def table_d1(chains: int) -> bool:
 
 def median_ms(calls: list[Callable[[], Any]]) -> float:
     """Return the median time of the calls, ms."""
-    times_s = []
-    for call in calls:
-        begin = time.perf_counter()
-        call()
-        times_s.append(time.perf_counter() - begin)
-    return 1e3 * statistics.median(times_s)
+    return 1e3 * statistics.median(map(seconds_of, calls))
 
 
 def times() -> bool:
@@ -171,7 +161,7 @@ def against_opt_einsum(python: str) -> bool:
 
 def main() -> None:
     """Run the comparisons and exit with the verdict."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argument_parser(__doc__)
     parser.add_argument("--chains", type=int, default=1000, help="of each row of Table D.1")
     parser.add_argument("--opt-einsum", metavar="PYTHON")
     arguments = parser.parse_args()

@@ -1,6 +1,6 @@
 """Are clocks restored if the process that set them is killed at a random moment?
 
-    .venv/bin/python benchmarks/clock_kills.py [--kills 200] [--seed 1]
+    .venv/bin/python -m benchmarks.clock_kills [--kills 200] [--seed 1]
 
 A process opens a clock control on a copied tree of files, then sets and restores settings
 repeatedly, as a worker does. SIGINT, SIGTERM or SIGKILL ends it at a random moment. After SIGKILL,
@@ -12,7 +12,6 @@ The process is forked, like the processes that measure, so a kill takes only hun
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import shutil
@@ -26,8 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
+from benchmarks.shared import argument_parser
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 LONGEST_S = 0.04
@@ -130,7 +128,7 @@ def _end(child: int, number: signal.Signals) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argument_parser(__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()

@@ -1,6 +1,6 @@
 """The time of a study of chips, and its results compared with the thesis.
 
-    .venv/bin/python benchmarks/codesign_speed.py
+    .venv/bin/python -m benchmarks.codesign_speed
 
 The study is examples/codesign-maxwell.toml over 200 to 650 mm2: 3,737 designs, six stencils, all
 tiles and k, on one core. It is timed in full and again with other weights. Then the best designs
@@ -24,10 +24,8 @@ from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from campaign.codesign.designs import Codesign, run_study  # noqa: E402
+from benchmarks.shared import ROOT
+from campaign.codesign.designs import Codesign, run_study
 
 STUDY = ROOT / "examples" / "codesign-maxwell.toml"
 DATA = ROOT / "tests" / "data" / "prajapati2019"

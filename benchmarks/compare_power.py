@@ -1,6 +1,6 @@
 """How often `campaign compare` finds a change of 2 %, and how often it reports a change wrongly.
 
-    .venv/bin/python benchmarks/compare_power.py [--pairs 400]
+    .venv/bin/python -m benchmarks.compare_power [--pairs 400]
 
 Pairs of campaigns of 20 kernels at 8 settings are simulated, with noise, drift between repeats and
 nodes that differ (tests/analysis/compared_data.py), and compared. A row for each condition:
@@ -16,17 +16,13 @@ All results are simulated.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-from tests.analysis.compared_data import Campaigns, changes_of  # noqa: E402
+from benchmarks.shared import argument_parser
+from tests.analysis.compared_data import Campaigns, changes_of
 
 CONDITIONS = {
     "1 node, 3 repeats": Campaigns(nodes=((0,), (0,))),
@@ -71,7 +67,7 @@ def row(campaigns: Campaigns, pairs: int) -> list[float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser = argument_parser(__doc__)
     parser.add_argument("--pairs", type=int, default=400)
     pairs = parser.parse_args().pairs
     print("simulated; noise of time 0.3 % and energy 1 %, drift 0.1 % and 0.2 % where not named")

@@ -1,6 +1,6 @@
 """The effect of a warming node on the coefficients: random order against an ordered sweep.
 
-    .venv/bin/python benchmarks/drift.py [--seeds 200]
+    .venv/bin/python -m benchmarks.drift [--seeds 200]
 
 Every seed is a simulated campaign of one hour on two nodes that warm up. It is measured once in the
 random order of ``campaign plan`` and once as a sweep from low to high settings, and fitted like
@@ -11,15 +11,12 @@ true value, in how many it does not, and the mean error in %. All results are si
 
 from __future__ import annotations
 
-import argparse
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
+from benchmarks.shared import argument_parser
 
 
 def show(verdicts: Mapping[str, Mapping[str, list]], bias_pct: Callable[[list], float]) -> None:
@@ -48,9 +45,7 @@ def main() -> int:
         share_held,
     )
 
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--seeds", type=int, default=200, help="campaigns in each order")
     arguments = parser.parse_args()
     start = time.monotonic()

@@ -1,6 +1,6 @@
 """The loss of picks for kernels measured at one to three settings, compared with baselines.
 
-    .venv/bin/python benchmarks/few_measurements.py --data DIR [--only NAME] [--new 1,2,3]
+    .venv/bin/python -m benchmarks.few_measurements --data DIR [--only NAME] [--new 1,2,3]
         [--draws 3] [--auto]
 
 ``DIR``: as for ``real_data.py``. A tenth of the kernels at a time is new: measured at a few random
@@ -22,7 +22,6 @@ every row, and with two settings at most 1.2 times the loss with the true times 
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
@@ -30,22 +29,19 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.shared import argument_parser
+
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-sys.path.insert(0, str(Path(__file__).parent))
-
-from real_data import gpus, read_sets  # noqa: E402
-
-from analysis.choice.few_crossval import FewTruth, few_folds  # noqa: E402
-from analysis.choice.losses import rank_single_settings  # noqa: E402
-from analysis.choice.objectives import ENERGY  # noqa: E402
-from analysis.choice.pick import picks  # noqa: E402
-from analysis.energy.fit import fit  # noqa: E402
-from analysis.measurements.observations import measured_volts  # noqa: E402
+from analysis.choice.few_crossval import FewTruth, few_folds
+from analysis.choice.losses import rank_single_settings
+from analysis.choice.objectives import ENERGY
+from analysis.choice.pick import picks
+from analysis.energy.fit import fit
+from analysis.measurements.observations import measured_volts
+from benchmarks.real_data import gpus, read_sets
 
 PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 WIDTHS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 5.0, 1e6)
@@ -187,7 +183,7 @@ def judged(data, new, draws, form):
 
 def main() -> int:
     """Print the table; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--only", default="", help="data sets whose name contains this")
     parser.add_argument("--new", default="1,2,3")

@@ -1,6 +1,6 @@
 """Pairs of points per second: the loops of kernels.fmm.phases.pair_loops and the same loops in C.
 
-    .venv/bin/python benchmarks/fmm_pairs.py [--rounds 15] [--seconds 0.05] [--core 0] [--cc cc]
+    .venv/bin/python -m benchmarks.fmm_pairs [--rounds 15] [--seconds 0.05] [--core 0] [--cc cc]
 
 The loops in C use intrinsics (fmm_pairs.c: AVX-512, or AVX2 on processors without it). Both run on
 one core, interleaved. 2,000 targets and 4,000 sources, 1 / r from the processor's estimate and
@@ -11,14 +11,12 @@ The results are compared with each other and with NumPy's in double precision.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -28,8 +26,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.shared import argument_parser, interleaved, seconds_of
 from kernels.fmm.operators.interaction_kernels import Rule, unit_of
 from kernels.fmm.phases.pair_loops import NONE_MET, act_both_ways, act_one_way
 from kernels.fmm.tree.layout import BEYOND
@@ -157,17 +154,10 @@ def c_loops(points: Points, library: ctypes.CDLL) -> dict[str, Callable[[int], A
     return {"one way": one_way, "both ways": both_ways}
 
 
-def seconds_of(work: Callable[[int], Any], repeats: int) -> float:
-    """Return the seconds of ``repeats`` repeats."""
-    began = time.perf_counter()
-    work(repeats)
-    return time.perf_counter() - began
-
-
 def repeats_for(work: Callable[[int], Any], seconds: float) -> int:
     """Return the repeats that take about ``seconds`` seconds."""
     work(1)
-    return max(1, round(seconds / min(seconds_of(work, 1) for _ in range(5))))
+    return max(1, round(seconds / min(seconds_of(partial(work, 1)) for _ in range(5))))
 
 
 def sums(points: Points, work: Callable[[int], Any], loop: str) -> np.ndarray:
@@ -186,14 +176,14 @@ def difference(a: np.ndarray, b: np.ndarray) -> float:
 def rates(
     works: dict[Any, Callable[[int], Any]], points: Points, rounds: int, seconds: float
 ) -> dict[Any, list[float]]:
-    """Return runs per second of each loop by round; every second round in the opposite order."""
+    """Return runs per second of each loop by round."""
     repeats = {name: repeats_for(work, seconds) for name, work in works.items()}
-    per_second: dict[Any, list[float]] = {name: [] for name in works}
-    for turn in range(rounds):
-        for name in list(works)[:: -1 if turn % 2 else 1]:
-            points.clear()
-            per_second[name].append(repeats[name] / seconds_of(works[name], repeats[name]))
-    return per_second
+
+    def per_second(name: Any) -> float:
+        points.clear()
+        return repeats[name] / seconds_of(partial(works[name], repeats[name]))
+
+    return interleaved({name: partial(per_second, name) for name in works}, rounds)
 
 
 def compare(bits: int, steps: int, libraries: dict[int, ctypes.CDLL], arguments: Any) -> bool:
@@ -229,7 +219,7 @@ def compare(bits: int, steps: int, libraries: dict[int, ctypes.CDLL], arguments:
 
 def main() -> int:
     """Print the table; 0 when our sums and those of C agree."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", 1)[0])
+    parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=15, help="runs of each loop")
     parser.add_argument("--seconds", type=float, default=0.05, help="length of one run")
     parser.add_argument(

@@ -1,6 +1,6 @@
 """Our FMM compared with exafmm-t, PVFMM and FMM3D: Laplace potentials of n charges at each other.
 
-    .venv/bin/python benchmarks/fmm_peers.py --exafmm-t PROGRAM --pvfmm PROGRAM \
+    .venv/bin/python -m benchmarks.fmm_peers --exafmm-t PROGRAM --pvfmm PROGRAM \
         --fmm3d PYTHON SCRIPT [--rows 1-4,7] [--threads 1 2] [--tuned F] [--json F] [--quick]
 
 The other codes are not part of this repository. The programs are drivers, built as
@@ -39,8 +39,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.peers.rows import GOALS, PLACES, Row, make_rows, numbers_of
 

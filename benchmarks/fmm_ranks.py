@@ -1,6 +1,6 @@
 """The FMM on MPI ranks: the speed-up of two ranks over one, and the memory of a rank.
 
-    .venv/bin/python benchmarks/fmm_ranks.py [--points 262144] [--digits 6] [--rounds 7]
+    .venv/bin/python -m benchmarks.fmm_ranks [--points 262144] [--digits 6] [--rounds 7]
 
 Uniform points; each rank makes its share and runs one thread. One and two ranks are measured
 alternately: medians of evaluations with tree, lists and operators ready. Each round also runs two
@@ -14,20 +14,16 @@ Exits 0 when two ranks are at least 1.6 times as fast as one and memory shrinks 
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from benchmarks.peers.ours import begin_peak_mb, memory_mb
+from benchmarks.shared import argument_parser, cost_of, seconds_of
 
 LEAST_FASTER = 1.6
 EVALUATIONS = 5
@@ -60,10 +56,7 @@ def one_rank(n: int, digits: float, is_apart: bool) -> None:
     seconds = []
     for _ in range(EVALUATIONS):
         world.Barrier()
-        began = time.perf_counter()
-        method.evaluate(charges)
-        world.Barrier()
-        seconds.append(time.perf_counter() - began)
+        seconds.append(seconds_of(lambda: (method.evaluate(charges), world.Barrier())))
     above_mb = world.allreduce(memory_mb("VmHWM") - held_mb, MPI.MAX)
     error = reached(comm, places, charges, potentials)
     if rank == 0:
@@ -89,13 +82,10 @@ def turn(ranks: int, n: int, digits: float, mode: str = "together") -> dict[str,
     """Return the result of a run on ``ranks`` ranks; ``mode``: together or apart."""
     command = [
         str(Path(sys.executable).with_name("mpiexec")), "-n", str(ranks),
-        sys.executable, str(Path(__file__).resolve()), "--rank",
+        sys.executable, "-m", "benchmarks.fmm_ranks", "--rank",
         str(n), str(digits), mode,
     ]  # fmt: skip
-    process = subprocess.run(command, capture_output=True, text=True, check=False)
-    if process.returncode:
-        sys.exit(process.stderr)
-    result: dict[str, Any] = json.loads(process.stdout)
+    result: dict[str, Any] = json.loads(cost_of(command).output)
     return result
 
 
@@ -105,7 +95,7 @@ def main() -> int:
         n, digits, mode = sys.argv[2:]
         one_rank(int(n), float(digits), mode == "apart")
         return 0
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", 1)[0])
+    parser = argument_parser(__doc__)
     parser.add_argument("--points", type=int, default=262_144, help="points of all ranks")
     parser.add_argument("--digits", type=float, default=6, help="digits requested")
     parser.add_argument("--rounds", type=int, default=7, help="runs of each kind")

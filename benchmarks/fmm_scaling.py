@@ -1,6 +1,6 @@
 """The scaling of our FMM with the number of points: time per point, the tree's share, memory.
 
-    .venv/bin/python benchmarks/fmm_scaling.py [--threads 1] [--rounds 7] [--quick]
+    .venv/bin/python -m benchmarks.fmm_scaling [--threads 1] [--rounds 7] [--quick]
 
 Uniform points of the unit cube, 6 digits in double precision:
 
@@ -19,18 +19,15 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
-import time
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from benchmarks.fmm_peers import OUR_QS
 from benchmarks.peers.ours import begin_peak_mb, memory_mb
+from benchmarks.shared import argument_parser, cost_of, interleaved, seconds_of
 
 SEED = 5
 MOST_GROWTH = 1.25
@@ -48,9 +45,7 @@ def make(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 def evaluation_s(method: Any, charges: np.ndarray) -> float:
     """Return the seconds of one evaluation."""
-    began = time.perf_counter()
-    method.evaluate(charges)
-    return time.perf_counter() - began
+    return seconds_of(partial(method.evaluate, charges))
 
 
 def at_best_q(n: int, arguments: argparse.Namespace) -> tuple[int, Any, np.ndarray]:
@@ -77,16 +72,15 @@ def at_best_q(n: int, arguments: argparse.Namespace) -> tuple[int, Any, np.ndarr
 def growth(arguments: argparse.Namespace) -> float:
     """Print the time per point at both numbers of points; return their ratio."""
     sides = {n: at_best_q(n, arguments) for n in (arguments.small, arguments.large)}
-    seconds: dict[int, list[float]] = {n: [] for n in sides}
-    for turn in range(arguments.rounds):
-        for n in list(sides)[:: -1 if turn % 2 else 1]:
-            _, method, charges = sides[n]
-            # As many points in a round of either side.
-            times = max(1, arguments.large // n // 4)
-            method.evaluate(charges)
-            seconds[n].append(
-                statistics.median(evaluation_s(method, charges) for _ in range(times))
-            )
+
+    def round_s(n: int) -> float:
+        _, method, charges = sides[n]
+        # As many points in a round of either side.
+        times = max(1, arguments.large // n // 4)
+        method.evaluate(charges)
+        return statistics.median(evaluation_s(method, charges) for _ in range(times))
+
+    seconds = interleaved({n: partial(round_s, n) for n in sides}, arguments.rounds)
     per_point = {n: statistics.median(times) / n for n, times in seconds.items()}
     for n, (q, method, _) in sides.items():
         print(
@@ -135,15 +129,12 @@ def memory_of_one(n: int, digits: float, threads: int) -> None:
 def memory(arguments: argparse.Namespace) -> float:
     """Print the memory of an evaluation; return MB above the imports."""
     command = [
-        sys.executable, str(Path(__file__).resolve()), "--memory", str(arguments.points),
+        sys.executable, "-m", "benchmarks.fmm_scaling", "--memory", str(arguments.points),
         str(arguments.digits), str(arguments.threads),
     ]  # fmt: skip
     # The first process may compile, which takes memory too.
     for _ in range(2):
-        process = subprocess.run(command, capture_output=True, text=True, check=False)
-        if process.returncode:
-            sys.exit(process.stderr)
-    result = json.loads(process.stdout)
+        result = json.loads(cost_of(command).output)
     print(
         f"{arguments.points:>9,} points: {result['above_mb']:.0f} MB above the "
         f"{result['imports_mb']:.0f} MB of the imports, limit {MOST_MB:.0f}"
@@ -157,7 +148,7 @@ def main() -> int:
         n, digits, threads = sys.argv[2:]
         memory_of_one(int(n), float(digits), int(threads))
         return 0
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", 1)[0])
+    parser = argument_parser(__doc__)
     parser.add_argument("--threads", type=int, default=1, help="threads")
     parser.add_argument("--rounds", type=int, default=7, help="rounds of each measurement")
     parser.add_argument("--quick", action="store_true", help="2 rounds")

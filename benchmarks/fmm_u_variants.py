@@ -1,6 +1,6 @@
 """Every variant of the U phase on one core, compared with the refined peak of its instruction mix.
 
-    .venv/bin/python benchmarks/fmm_u_variants.py [--sample 20] [--json variants.json]
+    .venv/bin/python -m benchmarks.fmm_u_variants [--sample 20]
 
 Builds each variant of ``kernels.fmm_u.variants``, checks its sums, and times it: the fastest of
 several runs of one U phase, in processor time (with several threads, in wall-clock time).
@@ -19,17 +19,12 @@ code from the cache. Exits 1 when a variant's result is wrong.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import sys
 import time
-from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.shared import argument_parser
 from kernels.fmm_u.kernel import FmmUParams, count_interactions, fmm_u
 from kernels.fmm_u.peak import PeakMeter
 from kernels.fmm_u.variants import Variant, flops, instructions, variants
@@ -112,7 +107,7 @@ def line_of(row: dict[str, Any]) -> str:
 
 def main() -> int:
     """Print the tables; 0 when all results are right."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", 1)[0])
+    parser = argument_parser(__doc__)
     parser.add_argument("--n", type=int, default=65_536, help="points")
     parser.add_argument("--q", type=int, default=256, help="most points in a leaf")
     parser.add_argument(
@@ -126,7 +121,6 @@ def main() -> int:
         "--sample", type=int, default=None, help="only this many variants, chosen at random"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample and of the order")
-    parser.add_argument("--json", type=Path, default=None, help="write all results to a file")
     options = parser.parse_args()
     bits = options.vector_bits or min(max(8 * HOST.bytes, 256), 512)
     chosen = variants(bits, options.threads)
@@ -176,16 +170,6 @@ def main() -> int:
         print(f"{nearest['name']:46} {100 * nearest['share_of_bound']:7.1f}")
     passed = [row["name"] for row in rows if row["share_of_bound"] > NOISE]
     print(f"{len(passed)} of {len(rows)} pass their bound by more than {NOISE - 1:.0%}", *passed)
-    if options.json:
-        peaks_out = [
-            {"precision": p, "root": r, "ways": w, **asdict(peak)}
-            for (p, r, w), peak in peaks.items()
-        ]
-        report = {
-            "n": options.n, "q": options.q, "vector_bits": bits, "threads": options.threads,
-            "variants_in_space": total, "peaks": peaks_out, "variants": rows,
-        }  # fmt: skip
-        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return 1 if wrong else 0
 
 

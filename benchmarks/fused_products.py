@@ -1,6 +1,6 @@
 """Fused products and chains of matrices compared with NumPy's.
 
-    .venv/bin/python benchmarks/fused_products.py [--rounds 7] [--chains 30]
+    .venv/bin/python -m benchmarks.fused_products [--rounds 7] [--chains 30]
 
 One thread, CPU time, interleaved, medians over the rounds. Three matrices of which two are small
 are multiplied fused and by two calls of ``numpy.dot``. Random chains of three to eight matrices,
@@ -13,24 +13,23 @@ number; else 1.
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
-from pathlib import Path
+from operator import truediv
+
+from benchmarks.shared import argument_parser, interleaved, seconds_of
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from kernels.products import multiply_chain, plan_chain  # noqa: E402
-from kernels.products.chain_run import RATES, second_cache_numbers  # noqa: E402
+from kernels.products import multiply_chain, plan_chain
+from kernels.products.chain_run import RATES, second_cache_numbers
 
 TALL = ((2_000_000, 16, 16, 16), (500_000, 64, 64, 64))
 LONG_ENOUGH_S = 0.02
@@ -40,11 +39,16 @@ MATRICES = (3, 8)
 
 def taken_s(call: Callable[[], object]) -> float:
     """Return the CPU seconds of a call, a mean over enough calls to be measured."""
-    begin, calls = time.process_time(), 0
-    while (elapsed_s := time.process_time() - begin) < LONG_ENOUGH_S or not calls:
-        call()
-        calls += 1
-    return elapsed_s / calls
+    times_s: list[float] = []
+    while sum(times_s) < LONG_ENOUGH_S:
+        times_s.append(seconds_of(call, time.process_time))
+    return statistics.fmean(times_s)
+
+
+def ratio_of(call: Callable[[], object], other: Callable[[], object], rounds: int) -> float:
+    """Return the median of the times of a call over those of the other."""
+    calls = {"call": partial(taken_s, call), "other": partial(taken_s, other)}
+    return statistics.median(map(truediv, *interleaved(calls, rounds).values()))
 
 
 def drawn(rng: np.random.Generator, sizes: tuple[int, ...]) -> list[np.ndarray]:
@@ -59,7 +63,7 @@ def difference(result: np.ndarray, reference: np.ndarray) -> float:
 
 def main() -> None:
     """Measure, print, and exit with the verdict."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--chains", type=int, default=30)
     arguments = parser.parse_args()
@@ -68,10 +72,10 @@ def main() -> None:
     for sizes in TALL:
         a, b, c = drawn(rng, sizes)
         right &= difference(multiply_chain([a, b, c]), a.dot(b).dot(c)) <= 1e-12
-        ratio = statistics.median(
-            taken_s(lambda a=a, b=b, c=c: a.dot(b).dot(c))
-            / taken_s(lambda a=a, b=b, c=c: multiply_chain([a, b, c]))
-            for _ in range(arguments.rounds)
+        ratio = ratio_of(
+            lambda a=a, b=b, c=c: a.dot(b).dot(c),
+            partial(multiply_chain, [a, b, c]),
+            arguments.rounds,
         )
         right &= ratio >= 1.25
         print(f"{sizes}: fused {ratio:.2f} times as fast as two numpy.dot", flush=True)
@@ -82,10 +86,8 @@ def main() -> None:
         )
         chain = drawn(rng, sizes)
         wrong = difference(multiply_chain(chain), np.linalg.multi_dot(chain))
-        ratio = statistics.median(
-            taken_s(lambda chain=chain: multiply_chain(chain))
-            / taken_s(lambda chain=chain: np.linalg.multi_dot(chain))
-            for _ in range(arguments.rounds)
+        ratio = ratio_of(
+            partial(multiply_chain, chain), partial(np.linalg.multi_dot, chain), arguments.rounds
         )
         fused = sum(
             node.fused == "parent"

@@ -9,14 +9,13 @@ need two free cores.
 
 Run from the root of the repository (minutes):
 
-    .venv/bin/python benchmarks/gemm_peers.py [--variants 200] [--rounds 15]
+    .venv/bin/python -m benchmarks.gemm_peers [--variants 200] [--rounds 15]
 
 Exits 0 when the best variant's ratio is at least 0.95 at 960 and 1,920, and 0.9 at 997; else 1.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import sys
@@ -24,17 +23,16 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
+
+from benchmarks.shared import argument_parser, interleaved, seconds_of
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
 
-import numpy as np  # noqa: E402
+import numpy as np
 
-from kernels.host.ranks import Team  # noqa: E402
-from kernels.microbench.fma import dp_fma  # noqa: E402
-from kernels.products.kernel import DgemmParams, Matrices, PreparedProduct  # noqa: E402
+from kernels.host.ranks import Team
+from kernels.microbench.fma import dp_fma
+from kernels.products.kernel import DgemmParams, Matrices, PreparedProduct
 
 BARS = {960: 0.95, 997: 0.9, 1920: 0.95}
 TILES = ((8, 24), (16, 12), (16, 14), (24, 8), (24, 9), (32, 6), (12, 4), (8, 6))
@@ -55,18 +53,9 @@ def variants(count: int) -> list[dict[str, int]]:
     return list(drawn.values())
 
 
-def cpu_s(run: Callable[[], object]) -> float:
+def cpu_s(call: Callable[[], object]) -> float:
     """Return the CPU time of a call in this thread."""
-    began = time.thread_time()
-    run()
-    return time.thread_time() - began
-
-
-def wall_s(run: Callable[[], object]) -> float:
-    """Return the wall time of a call."""
-    began = time.perf_counter()
-    run()
-    return time.perf_counter() - began
+    return seconds_of(call, time.thread_time)
 
 
 def tune(count: int) -> list[dict[str, int]]:
@@ -94,13 +83,14 @@ def compare(n: int, finalists: list[dict[str, int]], rounds: int) -> dict[str, i
         for i, v in enumerate(finalists)
     ]
     runs = max(1, round(1e9 / n**3))
-    numpy_s, ours_s = list[float](), list[list[float]]()
-    for _ in range(rounds):
-        numpy_s.append(cpu_s(lambda: [np.matmul(a, b, out=out) for _ in range(runs)]) / runs)
-        ours_s.append([cpu_s(partial(p.run, runs)) / runs for p in prepared])
-    ratios = np.median(np.array(numpy_s)[:, None] / ours_s, axis=0)
+    product = partial(np.matmul, a, b, out=out)
+    calls = {"NumPy": lambda: [product() for _ in range(runs)]}
+    calls |= {str(i): partial(part.run, runs) for i, part in enumerate(prepared)}
+    times_s = interleaved({name: partial(cpu_s, call) for name, call in calls.items()}, rounds)
+    numpy_s, *ours_s = (np.array(times) / runs for times in times_s.values())
+    ratios = np.median(numpy_s / ours_s, axis=1)
     best = int(np.argmax(ratios))
-    rate, peer = (2e-9 * n**3 / np.median(s) for s in (np.array(ours_s)[:, best], numpy_s))
+    rate, peer = (2e-9 * n**3 / np.median(s) for s in (ours_s[best], numpy_s))
     print(
         f"n = {n:4}: {rate:5.1f} GFLOP/s, NumPy {peer:5.1f}, ratio {ratios[best]:.3f} (at least "
         f"{BARS[n]}), finalists {ratios.min():.3f} to {ratios.max():.3f}; best {finalists[best]}",
@@ -118,8 +108,9 @@ def speed_up(n: int, variant: dict[str, int], rounds: int) -> None:
         PreparedProduct(DgemmParams(n=n, threads=t, **variant), Matrices.random(n, 0))
         for t in (1, 2)
     ]
-    seconds = [[wall_s(partial(p.run, 2)) for p in prepared] for _ in range(rounds)]
-    one_s, two_s = np.min(seconds, axis=0)
+    runs = {str(i): partial(part.run, 2) for i, part in enumerate(prepared)}
+    times_s = interleaved({name: partial(seconds_of, run) for name, run in runs.items()}, rounds)
+    one_s, two_s = map(min, times_s.values())
     print(f"n = {n:4}: two threads {one_s / two_s:.2f} times one (load {os.getloadavg()[0]:.1f})")
     for part in prepared:
         part.close()
@@ -134,7 +125,7 @@ def peak() -> float:
 
 def main() -> int:
     """Print the table; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argument_parser(__doc__)
     parser.add_argument("--variants", type=int, default=200, help="variants to measure")
     parser.add_argument("--rounds", type=int, default=15, help="rounds of each comparison")
     arguments = parser.parse_args()

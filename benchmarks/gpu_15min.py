@@ -53,6 +53,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import gpu_compared  # noqa: E402
 from benchmarks.gpu_compared import Row  # noqa: E402
 from benchmarks.gpu_here import ReadMeanwhile, Run, need_gpu, open_clocks, run_for  # noqa: E402
+from benchmarks.shared import argument_parser  # noqa: E402
 from dvfs.errors import UserError  # noqa: E402
 from kernels.cuda.microbench.chase import HOPS  # noqa: E402
 from kernels.kernel import KernelError, ResultError  # noqa: E402
@@ -602,9 +603,7 @@ def ended(command: list[str], limit_s: float) -> str:
 
 def main() -> int:
     """Run the steps, keep their rows, and print them."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--out", default="gpu-15min", help="folder for the rows and stores")
     parser.add_argument("--steps", nargs="+", choices=STEPS, default=list(STEPS))
     parser.add_argument("--plan", action="store_true", help="print the steps and end")

@@ -24,13 +24,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.shared import ROOT
 from campaign.table.profiler_tables import Selection, read_counted
 from dvfs.input_files import FileError
 from kernels.cuda.device import explained
 from kernels.cuda.products.gemm import random_matrix
 from kernels.registry import find_kernel
 
-ROOT = Path(__file__).parents[1]
 LANES = {
     "sm_75": (64, 2),
     "sm_80": (64, 32),

@@ -15,7 +15,6 @@ says so in one line and exits with code 2.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import sys
@@ -31,6 +30,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.gpu_here import ReadMeanwhile, need_gpu  # noqa: E402
 from benchmarks.seen_share import Verdict, Wave, judge  # noqa: E402
+from benchmarks.shared import argument_parser  # noqa: E402
 from kernels.host.ranks import Team  # noqa: E402
 from kernels.registry import find_kernel  # noqa: E402
 from sites.meters import open_meter  # noqa: E402
@@ -116,9 +116,7 @@ def show(verdict: Verdict) -> None:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--phases", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=4.0)

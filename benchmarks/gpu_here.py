@@ -12,14 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-from campaign.doctor.gpu_examination import GpuExamination, examine_gpus  # noqa: E402
-from kernels.cuda.device import NO_DRIVER_REMEDY  # noqa: E402
-from kernels.host.ranks import Team  # noqa: E402
-from kernels.registry import KERNELS, find_kernel  # noqa: E402
-from sites.clocks.shared.gpu_clocks import GpuClocks, open_gpu_clocks  # noqa: E402
+from campaign.doctor.gpu_examination import GpuExamination, examine_gpus
+from kernels.cuda.device import NO_DRIVER_REMEDY
+from kernels.host.ranks import Team
+from kernels.registry import find_kernel
+from sites.clocks.shared.gpu_clocks import GpuClocks, open_gpu_clocks
 
 READ_EVERY_S = 0.05
 NOT_HERE = 2
@@ -129,8 +126,3 @@ def run_for(name: str, params: dict[str, Any], seconds: float, clocks: GpuClocks
     shown_mhz = [clock_mhz for clock_mhz in mhz if clock_mhz is not None]
     core_mhz = statistics.fmean(shown_mhz) if shown_mhz else float("nan")
     return Run(time_s=time_s, counts=counts, core_mhz=core_mhz)
-
-
-def is_registered(name: str) -> bool:
-    """Return whether this version has the kernel."""
-    return name in KERNELS

@@ -14,7 +14,6 @@ Parameters that this GPU cannot run are listed with the reason. It takes about a
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import sys
@@ -29,6 +28,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.gpu_compared import variants_of_example  # noqa: E402
 from benchmarks.gpu_here import need_gpu  # noqa: E402
+from benchmarks.shared import argument_parser  # noqa: E402
 from kernels.host.ranks import Team  # noqa: E402
 from kernels.kernel import KernelError, ResultError  # noqa: E402
 from kernels.registry import find_kernel  # noqa: E402
@@ -138,9 +138,7 @@ def tried(kernel_name: str, params: dict[str, Any]) -> tuple[str, str]:
 
 def main() -> int:
     """Run all cases and print a line for each."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--only", default="", help="kernels whose name contains this")
     parser.add_argument("--small", action="store_true", help="small problems")
     arguments = parser.parse_args()

@@ -1,7 +1,7 @@
 """The cost of ``campaign import`` of a large table, compared with pandas.
 
-    .venv/bin/python benchmarks/import_speed.py [--rows 200000 1000000] [--rounds 3] [--profile]
-    .venv/bin/python benchmarks/import_speed.py --long
+    .venv/bin/python -m benchmarks.import_speed [--rows 200000 1000000] [--rounds 3]
+    .venv/bin/python -m benchmarks.import_speed --long
 
 The import includes its quality checks; pandas only reads the table and writes it as Parquet. The
 table is a clean simulated sweep with 2 % noise: kernels x core clocks x memory clocks x repeats,
@@ -13,19 +13,16 @@ x 2,500 repeats (1.3 GB), by ``campaign import`` alone.
 
 from __future__ import annotations
 
-import argparse
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-ROOT = Path(__file__).parents[1]
+from benchmarks.shared import CAMPAIGN, argument_parser, cost_of
+
 MEM_MHZ = np.array([400.0, 800.0, 1600.0, 3200.0])
 NOISE = 0.02
 LONG_ROWS, LONG = 10_000_000, (20, 2500)
@@ -82,24 +79,11 @@ def _write(path: Path, rows: int, *shape: int) -> None:
     sweep(rows, *shape).to_csv(path, index=False)
 
 
-def cost_of(command: list[str]) -> tuple[float, float, float]:
-    """Return the processor seconds, wall seconds and MB of a program."""
-    began = time.monotonic()
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command)
-    wall_s = time.monotonic() - began
-    return used.ru_utime + used.ru_stime, wall_s, used.ru_maxrss / 1e3
-
-
 def main() -> None:
     """Write the tables, import them and read them by pandas in turn, and print the costs."""
-    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments = argument_parser(__doc__)
     arguments.add_argument("--rows", type=int, nargs="+", default=[200_000, 1_000_000])
     arguments.add_argument("--rounds", type=int, default=1)
-    arguments.add_argument("--profile", action="store_true", help="print where the time goes")
     arguments.add_argument("--long", action="store_true", help="a table that is read in parts")
     options = arguments.parse_args()
     shape = LONG if options.long else ()
@@ -108,25 +92,23 @@ def main() -> None:
             table = Path(folder) / "table.csv"
             write_table(table, rows, *shape)
             print(f"{rows:,} rows, {table.stat().st_size / 1e6:.1f} MB")
-            importing = [sys.executable, "-m", "campaign", "import", str(table), "--store"]
-            if options.profile:
-                profile = [sys.executable, "-m", "cProfile", "-s", "cumulative", *importing[1:]]
-                subprocess.run([*profile, f"{folder}/store"], cwd=ROOT, check=True)
-                continue
+            importing = [*CAMPAIGN, "import", str(table), "--store"]
             if options.long:
-                cpu_s, wall_s, mb = cost_of([*importing, f"{folder}/store"])
-                print(f"  processor {cpu_s:.2f} s, wall {wall_s:.2f} s, memory {mb:.0f} MB")
+                cost = cost_of([*importing, f"{folder}/store"])
+                print(
+                    f"  processor {cost.cpu_s:.2f} s, wall {cost.wall_s:.2f} s, "
+                    f"memory {cost.memory_mb:.0f} MB"
+                )
                 continue
             for i in range(options.rounds):
                 pandas = [sys.executable, "-c", PANDAS, str(table), f"{folder}/table.parquet"]
-                least_s, _, _ = cost = cost_of(pandas)
-                for name, (cpu_s, wall_s, mb) in (
-                    ("pandas", cost),
-                    ("campaign import", cost_of([*importing, f"{folder}/store-{i}"])),
-                ):
+                by_pandas = cost_of(pandas)
+                ours = cost_of([*importing, f"{folder}/store-{i}"])
+                for name, cost in (("pandas", by_pandas), ("campaign import", ours)):
                     print(
-                        f"  {name:<16} processor {cpu_s:6.2f} s ({cpu_s / least_s:4.1f} times), "
-                        f"wall {wall_s:6.2f} s, memory {mb:5.0f} MB",
+                        f"  {name:<16} processor {cost.cpu_s:6.2f} s "
+                        f"({cost.cpu_s / by_pandas.cpu_s:4.1f} times), wall {cost.wall_s:6.2f} s, "
+                        f"memory {cost.memory_mb:5.0f} MB",
                         flush=True,
                     )
 

@@ -1,6 +1,6 @@
 """Do 95 % intervals hold the truth in 95 % of cases, and are picks as sure as they say?
 
-    .venv/bin/python benchmarks/interval_coverage.py [--seeds 400] [--auto-seeds 400]
+    .venv/bin/python -m benchmarks.interval_coverage [--seeds 400] [--auto-seeds 400]
         [--boards 60] [--data DIR] [--splits 24] [--store STORE --site X] [--only NAME]
 
 Compared with known truths, on the simulated Jetson TK1: every seed is a campaign, the noise-free
@@ -25,22 +25,19 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
+
+from benchmarks.shared import argument_parser
 
 # The matrices are small: threads would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-sys.path.insert(0, str(Path(__file__).parent))
-
-from judged_picks import HEADER, Picks, true_energies  # noqa: E402
+from benchmarks.judged_picks import HEADER, Picks, true_energies
 
 SETTING_GAIN = 0.015
 RUN_GAIN = 0.025
@@ -209,7 +206,7 @@ def simulated(arguments: argparse.Namespace) -> None:
 
 def kept_back(arguments: argparse.Namespace) -> None:
     """Judge by kept-back measurements of a store and of public data."""
-    from real_data import cpus, gpus, phones, read_sets
+    from benchmarks.real_data import cpus, gpus, phones, read_sets
 
     folder, sets = arguments.data, {}
     if arguments.store:
@@ -227,9 +224,7 @@ def kept_back(arguments: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--seeds", type=int, default=400, help="campaigns with model choi")
     parser.add_argument("--auto-seeds", type=int, default=400, help="campaigns with model auto")
     parser.add_argument("--boards", type=int, default=60, help="boards with gains of their own")

@@ -1,6 +1,6 @@
 """The cost of launching points without work on a real Slurm: ``campaign run`` and ``Client.map``.
 
-    .venv/bin/python benchmarks/launch_overhead.py [--points 2000] [--rounds 3] [--steps]
+    .venv/bin/python -m benchmarks.launch_overhead [--points 2000] [--rounds 3] [--steps]
 
 The baseline runs the same measuring subprocess by ``Client.map`` through dask-jobqueue alone. Each
 side is a process, timed from start to end (interpreter, jobs, workers, points, shutdown). They
@@ -12,21 +12,18 @@ each to disk, durably, and compacts them.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+
+from benchmarks.shared import CAMPAIGN, argument_parser, cost_of
 
 WORKERS = 2
 KERNELS = 50
 """The kernel's parameter sets; a block has all of them at every setting."""
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
 
 BASELINE = """
 import json, sys, time
@@ -99,21 +96,11 @@ def write_files(folder: Path, conf: Path, points: int, steps: bool) -> None:
     )
 
 
-def timed(argv: list[str]) -> tuple[float, str]:
-    """Return the seconds of a process from start to end, and its output."""
-    began = time.monotonic()
-    process = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, check=False)
-    seconds = time.monotonic() - began
-    if process.returncode:
-        sys.exit(f"{argv[:4]}: {process.stdout}{process.stderr}")
-    return seconds, process.stdout
-
-
 def main() -> None:
     """Run both sides in turn and print their medians and the ratio."""
     from tests.slurm_cluster import SlurmCluster
 
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--points", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", action="store_true")
@@ -124,22 +111,12 @@ def main() -> None:
         with SlurmCluster(base / "slurm", "bench", {"cpu-a": 2}) as cluster:
             write_files(base, cluster.conf, options.points, options.steps)
             for repetition in range(options.rounds):
-                seconds, printed = timed([sys.executable, "-c", BASELINE, str(base)])
-                peer_s.append(seconds)
-                peer_points_s.append(json.loads(printed.splitlines()[-1])["points_s"])
-                store = base / f"store{repetition}"
-                seconds, _ = timed(
-                    [
-                        sys.executable,
-                        "-m",
-                        "campaign",
-                        "run",
-                        str(base / "c.toml"),
-                        "--store",
-                        str(store),
-                    ]
-                )
-                ours.append(seconds)
+                peer = cost_of([sys.executable, "-c", BASELINE, str(base)])
+                peer_s.append(peer.wall_s)
+                peer_points_s.append(json.loads(peer.output.splitlines()[-1])["points_s"])
+                store = str(base / f"store{repetition}")
+                run = [*CAMPAIGN, "run", str(base / "c.toml"), "--store", store]
+                ours.append(cost_of(run).wall_s)
                 print(
                     f"round {repetition + 1}: campaign run {ours[-1]:.1f} s, Client.map "
                     f"{peer_s[-1]:.1f} s (points alone {peer_points_s[-1]:.1f} s)",

@@ -1,6 +1,6 @@
 """How few points a site needs if a similar site is known: ``campaign fit --like``, simulated.
 
-    .venv/bin/python benchmarks/like_sites.py [--boards 20] [--points 4,8,12,16] [--nodes 5]
+    .venv/bin/python -m benchmarks.like_sites [--boards 20] [--points 4,8,12,16] [--nodes 5]
 
 The known site is the simulated Jetson TK1. Each board has different noise, settings and constants
 (energies, leakage, rates): the known ones times exp of a normal number of 0, 5, 15 or 40 %. Its
@@ -17,25 +17,22 @@ site is never judged too different up to 5 %, and is on more than half of the bo
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from dataclasses import replace
-from pathlib import Path
+
+from benchmarks.shared import argument_parser
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-from analysis.choice.next_measurements import like_cells  # noqa: E402
-from analysis.energy import known_site  # noqa: E402
-from analysis.energy.fit import fit  # noqa: E402
-from analysis.energy.scatter import Scatter  # noqa: E402
-from analysis.measurements.observations import observations, pooled  # noqa: E402
-from tests.analysis.simulated_tk1 import other_board, simulated_dataset  # noqa: E402
+from analysis.choice.next_measurements import like_cells
+from analysis.energy import known_site
+from analysis.energy.fit import fit
+from analysis.energy.scatter import Scatter
+from analysis.measurements.observations import observations, pooled
+from tests.analysis.simulated_tk1 import other_board, simulated_dataset
 
 DOMAINS = {"sp": "core", "dp": "core", "int": "core", "shared": "core", "l2": "core", "dram": "mem"}
 PER_FAMILY = 16
@@ -100,9 +97,7 @@ def show(spread, points, chooser, rows):
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--boards", type=int, default=20)
     parser.add_argument("--points", default="4,8,12,16")
     parser.add_argument("--nodes", type=int, default=5)

@@ -7,27 +7,25 @@ from a working set that fits in the first cache.
 
 Run from the root of the repository, with likwid-bench installed:
 
-    .venv/bin/python benchmarks/likwid_compare.py [--rounds 9] [--seconds 0.1] [--core 0]
+    .venv/bin/python -m benchmarks.likwid_compare [--rounds 9] [--seconds 0.1] [--core 0]
 
 Exits 0 when every ratio is at least 0.95, 1 otherwise.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
 import statistics
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.shared import argument_parser, seconds_of
 from kernels.host.caches import memory_bytes, read_caches, working_set_bytes
 from kernels.host.ranks import Team
 from kernels.kernel import Kernel
@@ -42,9 +40,10 @@ DP = ("peakflops_avx512_fma", "peakflops_avx_fma", "peakflops_sse", "peakflops")
 LOAD = ("load_avx512", "load_avx", "load_sse", "load", "load_mem")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Case:
-    """One row of the table: our kernel and class, likwid's variants and the line of its output."""
+    """One row of the table: our kernel, its level and class, likwid's variants and the line of its
+    output."""
 
     name: str
     kernel: Kernel
@@ -55,36 +54,13 @@ class Case:
     unit: str
 
 
-def fma_case(precision: str, kernel: Kernel, variants: tuple[str, ...]) -> Case:
-    """The row of multiply-adds in a precision, sp or dp."""
-    return Case(
-        name=f"{precision} fma",
-        kernel=kernel,
-        level="register",
-        operation_class=precision,
-        variants=variants,
-        line="MFlops/s",
-        unit="GFLOP/s",
-    )
-
-
-def load_case(level: str) -> Case:
-    """The row of loads from a level."""
-    return Case(
-        name=f"{level} load",
-        kernel=load,
-        level=level,
-        operation_class=level,
-        variants=LOAD,
-        line="MByte/s",
-        unit="GB/s",
-    )
-
-
 CASES = (
-    fma_case("sp", sp_fma, SP),
-    fma_case("dp", dp_fma, DP),
-    *(load_case(level) for level in ("l1", "l2", "l3", "dram")),
+    Case("sp fma", sp_fma, "register", "sp", SP, "MFlops/s", "GFLOP/s"),
+    Case("dp fma", dp_fma, "register", "dp", DP, "MFlops/s", "GFLOP/s"),
+    *(
+        Case(f"{level} load", load, level, level, LOAD, "MByte/s", "GB/s")
+        for level in ("l1", "l2", "l3", "dram")
+    ),
 )
 
 
@@ -109,9 +85,7 @@ def likwid_rate(variant: str, size_bytes: int, iterations: int, line: str) -> tu
 
 def our_rate(prepared: Any, volume: float, iterations: int) -> tuple[float, float]:
     """Return (rate in 1e9/s, seconds) of a run of our kernel."""
-    begin = time.perf_counter()
-    prepared.run(iterations)
-    seconds = time.perf_counter() - begin
+    seconds = seconds_of(partial(prepared.run, iterations))
     return volume * iterations / seconds / 1e9, seconds
 
 
@@ -186,7 +160,7 @@ def spread(values: list[float]) -> str:
 
 def main() -> int:
     """Print the table; 0 when every ratio is at least :data:`ENOUGH`."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", 1)[0])
+    parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=9, help="runs of each side (at least 2)")
     parser.add_argument("--seconds", type=float, default=0.1, help="length of one run")
     parser.add_argument(

@@ -1,6 +1,6 @@
 """The driver's cost of a point with 10 to 1,000 workers: ``campaign run`` on a simulated Slurm.
 
-    .venv/bin/python benchmarks/many_workers.py [--workers 10 100 1000] [--points 20000 60000]
+    .venv/bin/python -m benchmarks.many_workers [--workers 10 100 1000] [--points 20000 60000]
 
 The workers are Dask workers in a few processes of this machine, over TLS on loopback. Simulated:
 the queue; the jobs; the measuring subprocess (a worker returns the record of a simulated Jetson TK1
@@ -39,23 +39,22 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
+import dask
+from distributed import Scheduler as DaskScheduler
+from distributed import SpecCluster, Worker
+from distributed.deploy.spec import ProcessInterface
+from distributed.security import Security
 
-import dask  # noqa: E402
-from distributed import Scheduler as DaskScheduler  # noqa: E402
-from distributed import SpecCluster, Worker  # noqa: E402
-from distributed.deploy.spec import ProcessInterface  # noqa: E402
-from distributed.security import Security  # noqa: E402
-
-from campaign.launch.certificates import make_security  # noqa: E402
-from campaign.launch.scheduler import LaunchError, Phase, QueuedJob, Scheduler  # noqa: E402
-from campaign.plan.point import Point  # noqa: E402
-from campaign.store.hours import JobTime  # noqa: E402
-from sites.site_file import SCHEDULERS  # noqa: E402
+from benchmarks.shared import ROOT, argument_parser
+from campaign.launch.certificates import make_security
+from campaign.launch.scheduler import LaunchError, Phase, QueuedJob, Scheduler
+from campaign.plan.point import Point
+from campaign.store.hours import JobTime
+from sites.site_file import SCHEDULERS
 
 SCHEDULERS["many"] = f"{__name__}:ManyWorkers"
 
+PROGRAM = [sys.executable, "-m", "benchmarks.many_workers"]
 PROCESSES = 4
 """Processes that run workers."""
 POINT_S = 1.0
@@ -112,9 +111,7 @@ class ManyWorkers(Scheduler):
         self.began_s: dict[str, float] = {}
         self.security = make_security()
         self.processes = [
-            subprocess.Popen(
-                [sys.executable, __file__, "--host"], stdin=subprocess.PIPE, stdout=sys.stderr
-            )
+            subprocess.Popen([*PROGRAM, "--host"], stdin=subprocess.PIPE, stdout=sys.stderr)
             for _ in range(PROCESSES)
         ]
         options = {"host": "127.0.0.1", "protocol": "tls://", "dashboard_address": dashboard}
@@ -326,7 +323,7 @@ def run_once(
     repeats = points // A_REPEAT
     campaign.write_text(CAMPAIGN.format(repeats=repeats, site=folder / "site.toml"))
     figures_file = folder / "figures.json"
-    argv = [sys.executable, __file__, "--drive", str(campaign), str(store), str(figures_file)]
+    argv = [*PROGRAM, "--drive", str(campaign), str(store), str(figures_file)]
     trace = folder / "calls"
     if arguments.calls:
         trace.mkdir()
@@ -383,13 +380,12 @@ def show(small: dict[str, Any], large: dict[str, Any]) -> None:
 
 def main() -> None:
     """Run each number of workers with each number of points, and print the cost of a point."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--workers", type=int, nargs="+", default=[10, 100, 1000])
     parser.add_argument("--points", type=int, nargs="+", default=[20_000, 60_000])
     parser.add_argument("--wait", action="store_true", help="a point takes its second")
     parser.add_argument("--calls", action="store_true", help="count system calls by strace")
     parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--json", type=Path)
     parser.add_argument("--host", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--drive", type=Path, nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -408,8 +404,6 @@ def main() -> None:
                 print(json.dumps(runs[-1]), flush=True)
             if len(arguments.points) > 1:
                 show(runs[-len(arguments.points)], runs[-1])
-    if arguments.json:
-        arguments.json.write_text(json.dumps(runs, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The loss of picks if all kernels are measured at few settings, compared with other models.
 
-    .venv/bin/python benchmarks/next_measurements.py --data DIR [--only NAME]
+    .venv/bin/python -m benchmarks.next_measurements --data DIR [--only NAME]
         [--settings 3,4,6,8,12] [--seeds 5] [--table few|next|quarter|all]
 
 ``DIR``: as for ``real_data.py``. The settings are random, spread out, or chosen by ``campaign
@@ -32,7 +32,6 @@ loses at most 0.3 points more than ``all``, its worst kernel at most 3 points mo
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import os
 import sys
@@ -40,37 +39,33 @@ import time
 import warnings
 from pathlib import Path
 
+from benchmarks.shared import argument_parser
 from dvfs.setting import Setting, clock_columns
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-sys.path.insert(0, str(Path(__file__).parent))
-
-from few_measurements import Table  # noqa: E402
-from real_data import clusters, cpus, gpus, read_sets  # noqa: E402
-from smooth_models import (  # noqa: E402
+from analysis.choice.few_crossval import FewTruth
+from analysis.choice.next_measurements import (
+    MeasuredCells,
+    next_measurements,
+    spread_settings,
+)
+from analysis.choice.objectives import ENERGY
+from analysis.choice.pick import picks
+from analysis.energy.fit import fit
+from analysis.measurements.observations import measured_volts
+from analysis.predict.site import site_posterior
+from benchmarks.few_measurements import Table
+from benchmarks.real_data import clusters, cpus, gpus, read_sets
+from benchmarks.smooth_models import (
     by_process,
     by_quadratic,
     joint_process,
     joint_quadratic,
     places,
 )
-
-from analysis.choice.few_crossval import FewTruth  # noqa: E402
-from analysis.choice.next_measurements import (  # noqa: E402
-    MeasuredCells,
-    next_measurements,
-    spread_settings,
-)
-from analysis.choice.objectives import ENERGY  # noqa: E402
-from analysis.choice.pick import picks  # noqa: E402
-from analysis.energy.fit import fit  # noqa: E402
-from analysis.measurements.observations import measured_volts  # noqa: E402
-from analysis.predict.site import site_posterior  # noqa: E402
 
 COLUMNS = ("ours", "quadratic", "process", "single", "measured", "fastest")
 
@@ -252,7 +247,7 @@ def quarter_row(name, whole, seeds):
 
 def main() -> int:
     """Print the tables; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--only", default="", help="data sets whose name contains this")
     parser.add_argument("--settings", default="3,4,6,8,12")

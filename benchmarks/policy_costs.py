@@ -1,7 +1,7 @@
 """The cost of a policy: `campaign exec` around a program, and the filter in srun.
 
-    python -m benchmarks.policy_costs exec [--runs N] [--seconds S]
-    python -m benchmarks.policy_costs filter [--runs N] [--entries N]
+    .venv/bin/python -m benchmarks.policy_costs exec [--runs N] [--seconds S]
+    .venv/bin/python -m benchmarks.policy_costs filter [--runs N] [--entries N]
 
 Both sides are interleaved; medians are printed. ``exec``: wall and processor time of ``true`` with
 byte code and checked files in caches, which is the cost of a start; and the processor time that a
@@ -12,50 +12,32 @@ does nothing and with a policy of ``--entries`` entries, of which the last match
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+
+from benchmarks.shared import CAMPAIGN, Cost, argument_parser, cost_of, interleaved
 
 LOOP = "import time\nn = {n}\nwhile n:\n    n -= 1\nprint(time.process_time())\n"
 LOOP_STEPS = 2_000_000
 
 
-def timed(argv: Sequence[str], environment: dict[str, str] | None = None) -> tuple[float, float]:
-    """Return wall and processor time of a command, s."""
-    before, began_s = os.times(), time.perf_counter()
-    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, env=environment)
-    wall_s, after = time.perf_counter() - began_s, os.times()
-    used_s = after.children_user + after.children_system
-    return wall_s, used_s - before.children_user - before.children_system
-
-
 def own_s(argv: Sequence[str], environment: dict[str, str]) -> float:
     """Return the processor time that a program prints of itself, s."""
-    return float(subprocess.run(argv, check=True, capture_output=True, env=environment).stdout)
+    return float(cost_of(argv, environment).output)
 
 
-def interleaved(
-    first_call: Callable[[], tuple[float, ...]],
-    second_call: Callable[[], tuple[float, ...]],
-    runs: int,
-) -> tuple[list[float], list[float]]:
-    """Return the medians of each column of both calls, run in turn."""
-    rows: tuple[list[tuple[float, ...]], list[tuple[float, ...]]] = ([], [])
-    for _ in range(runs):
-        rows[0].append(first_call())
-        rows[1].append(second_call())
-    first, second = (
-        [statistics.median(column) for column in zip(*side, strict=True)] for side in rows
+def medians(costs: list[Cost]) -> tuple[float, float]:
+    """Return the medians of wall and processor time, s."""
+    return (
+        statistics.median(cost.wall_s for cost in costs),
+        statistics.median(cost.cpu_s for cost in costs),
     )
-    return first, second
 
 
 def exec_costs(runs: int, seconds: float) -> None:
@@ -64,14 +46,14 @@ def exec_costs(runs: int, seconds: float) -> None:
         records = f"{folder}/records.jsonl"
         environment = os.environ | {"PYTHONPYCACHEPREFIX": folder, "XDG_CACHE_HOME": folder}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        around = [sys.executable, "-m", "campaign", "exec", "--site", "localhost"]
+        around = [*CAMPAIGN, "exec", "--site", "localhost"]
         around += ["--records", records, "--"]
-        timed([*around, "true"], environment)
-        alone, under = interleaved(
-            partial(timed, ["true"], environment),
-            partial(timed, [*around, "true"], environment),
-            runs,
+        cost_of([*around, "true"], environment)
+        sides = {"alone": ["true"], "under": [*around, "true"]}
+        costs = interleaved(
+            {name: partial(cost_of, argv, environment) for name, argv in sides.items()}, runs
         )
+        alone, under = map(medians, costs.values())
         print(
             f"true  alone {alone[0]:.3f} s wall, {alone[1]:.3f} s processor; under exec "
             f"{under[0] - alone[0]:+.3f} and {under[1] - alone[1]:+.3f} s"
@@ -79,12 +61,18 @@ def exec_costs(runs: int, seconds: float) -> None:
         loop = [sys.executable, "-c", LOOP.format(n=LOOP_STEPS)]
         steps = round(LOOP_STEPS * seconds / own_s(loop, environment))
         loop[-1] = LOOP.format(n=steps)
-        sides = (loop, [*around, *loop])
-        ratios = []
-        for i in range(4 * runs):
-            # Which of the two is first alternates.
-            first, second = (own_s(argv, environment) for argv in (sides if i % 2 else sides[::-1]))
-            ratios.append(second / first if i % 2 else first / second)
+        # Which of the two is first alternates.
+        times_s = interleaved(
+            {
+                "alone": partial(own_s, loop, environment),
+                "under": partial(own_s, [*around, *loop], environment),
+            },
+            4 * runs,
+        )
+        ratios = [
+            under_s / alone_s
+            for alone_s, under_s in zip(times_s["alone"], times_s["under"], strict=True)
+        ]
         low, middle, high = statistics.quantiles(ratios, n=4)
         error = 1.25 * (high - low) / 1.35 / len(ratios) ** 0.5
         print(
@@ -123,13 +111,14 @@ def filter_costs(runs: int, entries: int) -> None:
         table = cluster.filter.parent / "dvfs_policy.lua"
         table.write_text((form_folder / table.name).read_text())
 
-        def srun(lua: str) -> tuple[float, ...]:
+        def srun(lua: str) -> Cost:
             cluster.set_filter(lua)
-            return timed(["srun", "--job-name=app", "true"], cluster.environment)
+            return cost_of(["srun", "--job-name=app", "true"], cluster.environment)
 
         ours = (form_folder / "cli_filter.lua").read_text()
         srun(ours)
-        without, with_it = interleaved(partial(srun, FILTER), partial(srun, ours), runs)
+        costs = interleaved({"without": partial(srun, FILTER), "with": partial(srun, ours)}, runs)
+        without, with_it = map(medians, costs.values())
     print(
         f"srun without {without[0] * 1e3:.1f} ms; with {entries} entries "
         f"{(with_it[0] - without[0]) * 1e3:+.1f} ms wall, "
@@ -139,7 +128,7 @@ def filter_costs(runs: int, entries: int) -> None:
 
 def main() -> None:
     """Print one of the two tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("what", choices=("exec", "filter"))
     parser.add_argument("--runs", type=int, default=25)
     parser.add_argument("--seconds", type=float, default=0.5)

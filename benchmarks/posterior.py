@@ -1,6 +1,6 @@
 """The posterior on public data: the loss of its picks, and whether its intervals hold.
 
-    .venv/bin/python benchmarks/posterior.py --data DIR [--only NAME] [--settings 3,4,6,8,12]
+    .venv/bin/python -m benchmarks.posterior --data DIR [--only NAME] [--settings 3,4,6,8,12]
         [--new 1,2,3] [--seeds 5] [--draws 3] [--phone-seeds 1] [--speed]
 
 ``DIR``: as for ``real_data.py``. ``m``: all kernels are measured at m random settings only, the
@@ -24,7 +24,6 @@ picks.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
@@ -32,20 +31,17 @@ import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.shared import argument_parser
+
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-sys.path.insert(0, str(Path(__file__).parent))
-
-from few_measurements import Table  # noqa: E402
-from next_measurements import Set, random_settings  # noqa: E402
-from real_data import clusters, cpus, gpus, read_sets  # noqa: E402
-
-from analysis.choice.few_crossval import few_folds  # noqa: E402
-from analysis.predict.posterior import Posterior  # noqa: E402
+from analysis.choice.few_crossval import few_folds
+from analysis.predict.posterior import Posterior
+from benchmarks.few_measurements import Table
+from benchmarks.next_measurements import Set, random_settings
+from benchmarks.real_data import clusters, cpus, gpus, read_sets
 
 OTHERS = ("quadratic", "process", "single", "measured")
 TIE_PCT = 1e-5
@@ -233,9 +229,7 @@ def numbers(text: str) -> list[int]:
 
 def main() -> int:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--only", default="", help="data sets whose name contains this")
     parser.add_argument("--settings", type=numbers, default=[3, 4, 6, 8, 12])

@@ -1,6 +1,6 @@
 """The loss of picks among power limits, and the accuracy of energies under them.
 
-    python -m benchmarks.power_limits [--seeds 20] [--json FILE]
+    .venv/bin/python -m benchmarks.power_limits [--seeds 20] [--json FILE]
 
 1. Simulated: the built-in board at the 16 settings of Choi & Vuduc 2016, Table I, without a limit
    and with two (one of which some 40 % of the kernels reach at some setting). Picks are made from a
@@ -16,7 +16,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import warnings
@@ -27,22 +26,20 @@ import pandas as pd
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from analysis.choice.crossval import cross_validate, folds  # noqa: E402
-from analysis.choice.few_crossval import few_cross_validate, few_folds  # noqa: E402
-from analysis.measurements.observations import (  # noqa: E402
+from analysis.choice.crossval import cross_validate, folds
+from analysis.choice.few_crossval import few_cross_validate, few_folds
+from analysis.measurements.observations import (
     Observations,
     cell_means,
     kernel_names,
     measured_volts,
     observations,
 )
-from analysis.predict.site import cells_of, site_posterior  # noqa: E402
-from campaign.store.dataset import as_dataset  # noqa: E402
-from sites.simulated.machine import mean_w, phases_s, under_limit  # noqa: E402
-from tests.analysis.simulated_tk1 import kernels, simulated_dataset, simulated_tk1  # noqa: E402
+from analysis.predict.site import cells_of, site_posterior
+from benchmarks.shared import ROOT, argument_parser
+from campaign.store.dataset import as_dataset
+from sites.simulated.machine import mean_w, phases_s, under_limit
+from tests.analysis.simulated_tk1 import kernels, simulated_dataset, simulated_tk1
 
 DATA = ROOT.parent / "shared/data/zeus_power_limits"
 LIMITS_W = (14.5, 25.0)
@@ -217,9 +214,7 @@ def sweeps(name: str, draws: int) -> dict[str, dict[str, float]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()

@@ -1,19 +1,17 @@
 """Words of tiled and fused products, compared with valgrind's cache simulation, cachegrind.
 
-n = 520, 8-byte numbers, a last cache of 512 KiB with 16 ways: 65,536 numbers. The misses of a run
-are a tenth of the difference between eleven runs and one, as in ``fmm_cachegrind``. The counted
-lines are the words over 8. First come two products, each with the best tile that leaves room for
-the streamed data, one after the other and fused, in either order; then one product with tiles of
-its result that fill from 16 to 88 % of the cache.
+    .venv/bin/python -m benchmarks.products_cachegrind
+
+n = 520, 8-byte numbers, a last cache of 512 KiB with 16 ways: 65,536 numbers. The lines that a run
+misses (``benchmarks/cachegrind.py``) are compared with the counted ones, the words over 8. First
+come two products, each with the best tile that leaves room for the streamed data, one after the
+other and fused, in either order; then one product with tiles of its result that fill from 16 to
+88 % of the cache. Takes minutes.
 
 The words include write-backs, which the simulation does not count: a line that is read, added to
 and written back is missed once. Only fused products read parts of their result again. They have to
 fetch the counted lines without these parts, and a line that is evicted between its read and its
 write is missed twice.
-
-Run from the root of the repository, with valgrind installed (minutes):
-
-    .venv/bin/python benchmarks/products_cachegrind.py
 
 Exits 0 if one product misses within 1 % of the count with tiles of at most 66 % of the cache, and
 the fused pairs miss at most 6 % more than the count, no less than must be fetched (to 1 %), and at
@@ -22,19 +20,15 @@ least 15 % less than the unfused pair; 1 otherwise; 2 if valgrind is missing.
 
 from __future__ import annotations
 
-import json
-import shutil
 import sys
-import tempfile
-from pathlib import Path
+from argparse import Namespace
 from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from benchmarks.fmm_cachegrind import FEW, LINE_BYTES, missed, run  # noqa: E402
+from benchmarks import cachegrind
+from benchmarks.cachegrind import LINE_BYTES, Simulation
+from benchmarks.shared import argument_parser
 
 N, LAST_KIB, ON_CHIP = 520, 512, 65536
 TILES = (208, 176, 104, 240)
@@ -103,12 +97,10 @@ def child(params: dict[str, Any], runs: int) -> None:
         products(variant, matrices, out, tile, shape, scratch, number, runs)
 
 
-def missed_lines(params: dict[str, Any], folder: str) -> float:
+def missed_lines(params: dict[str, Any], simulation: Simulation) -> float:
     """Return the lines that a run misses in the last cache."""
-    arguments = [json.dumps(params), str(LAST_KIB)]
-    run([*arguments, str(FEW)], [], folder, __file__)  # compiles
-    misses = missed(arguments, LAST_KIB, folder, __file__)
-    return (misses["DLmr"] + misses["DLmw"]) / LINE_BYTES
+    simulation.printed(params)  # compiles
+    return simulation.missed_bytes(params)[1] / LINE_BYTES
 
 
 def counted_lines(params: dict[str, Any]) -> float:
@@ -128,36 +120,29 @@ def fetched_lines(params: dict[str, Any]) -> float:
     return counted_lines(params) - (-(-N // int(tile)) - 1) * N * N / 8
 
 
-def main() -> int:
-    """Print the tables; returns the exit code."""
-    if sys.argv[1:2] == ["--child"]:
-        child(json.loads(sys.argv[2]), int(sys.argv[4]))
-        return 0
-    if shutil.which("valgrind") is None:
-        print("valgrind is not installed", file=sys.stderr)
-        return 2
+def compare(arguments: Namespace, simulation: Simulation) -> bool:
+    """Print the tables and return whether all counts are as near as they should be."""
     fine = True
-    with tempfile.TemporaryDirectory() as folder:
-        print("               tile  of the cache     missed    counted         fetched lines")
-        missed_of = {}
-        for fused, order in PAIRS.items():
-            params = {"sizes": [N] * 4, "order": order, "fused": fused, "on_chip": ON_CHIP}
-            if not fused:  # the tile of which a whole number fits best, of either product
-                params |= {"tile_x": BEST_TILE, "tile_y": BEST_TILE}
-            misses, lines = missed_lines(params, folder), counted_lines(params)
-            missed_of[fused] = misses
-            name = f"{order}, {fused or 'nothing'} fused"
-            print(f"{name:33}{shown(misses, params)}", flush=True)
-            fine &= not fused or 0.99 * fetched_lines(params) <= misses <= 1.06 * lines
-        for tile in TILES:
-            params = {"sizes": [N] * 3, "tile_x": tile, "tile_y": tile, "on_chip": ON_CHIP}
-            misses, lines = missed_lines(params, folder), counted_lines(params)
-            share = tile * tile / ON_CHIP
-            fine &= share > CLOSE or abs(misses / lines - 1) <= 0.01
-            print(f"one product    {tile:4}  {share:12.0%}  {shown(misses, params)}", flush=True)
-        saved = 1 - max(missed_of["1-2"], missed_of["2-3"]) / missed_of[""]
-        print(f"fused {saved:.1%} fewer")
-    return 0 if fine and saved >= 0.15 else 1
+    print("               tile  of the cache     missed    counted         fetched lines")
+    missed_of = {}
+    for fused, order in PAIRS.items():
+        params = {"sizes": [N] * 4, "order": order, "fused": fused, "on_chip": ON_CHIP}
+        if not fused:  # the tile of which a whole number fits best, of either product
+            params |= {"tile_x": BEST_TILE, "tile_y": BEST_TILE}
+        misses, lines = missed_lines(params, simulation), counted_lines(params)
+        missed_of[fused] = misses
+        name = f"{order}, {fused or 'nothing'} fused"
+        print(f"{name:33}{shown(misses, params)}", flush=True)
+        fine &= not fused or 0.99 * fetched_lines(params) <= misses <= 1.06 * lines
+    for tile in TILES:
+        params = {"sizes": [N] * 3, "tile_x": tile, "tile_y": tile, "on_chip": ON_CHIP}
+        misses, lines = missed_lines(params, simulation), counted_lines(params)
+        share = tile * tile / ON_CHIP
+        fine &= share > CLOSE or abs(misses / lines - 1) <= 0.01
+        print(f"one product    {tile:4}  {share:12.0%}  {shown(misses, params)}", flush=True)
+    saved = 1 - max(missed_of["1-2"], missed_of["2-3"]) / missed_of[""]
+    print(f"fused {saved:.1%} fewer")
+    return fine and saved >= 0.15
 
 
 def shown(misses: float, params: dict[str, Any]) -> str:
@@ -167,4 +152,6 @@ def shown(misses: float, params: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    parser = argument_parser(__doc__)
+    parser.set_defaults(last_kib=LAST_KIB)
+    sys.exit(cachegrind.main("products_cachegrind", parser, child, compare))

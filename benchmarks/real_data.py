@@ -1,6 +1,6 @@
 """The model on measurements of real machines, by leave-one-setting-out, compared with known errors.
 
-    .venv/bin/python benchmarks/real_data.py --data DIR [--time measured|predicted|both]
+    .venv/bin/python -m benchmarks.real_data --data DIR [--time measured|predicted|both]
                                              [--only NAME] [--phones 10]
 
 ``DIR`` is a folder of data sets, none of which is part of this project: ``ulisboa_gtxtitanx_micro``
@@ -17,24 +17,20 @@ bars are the largest error and loss of the picks that the model should have.
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from benchmarks.shared import ROOT, argument_parser
+
 # The matrices are small: threads would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import pandas as pd
-
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-sys.path.insert(0, str(Path(__file__).parent))
 
 BARS = {"Titan X": "2.7 / 1.4", "GTX 980": "4.3 / 0.9", "XU3 cBench": "5.3", "XU3 PARSEC": "6.1"}
 LONGEST_GAP = 3.0
@@ -81,7 +77,7 @@ def titan_x(folder: Path, with_voltage: bool):
     """Return GTX Titan X microbenchmarks, with the voltage table of the example map or without."""
     from dataclasses import replace
 
-    from analysis_speed import titan_x as imported
+    from benchmarks.analysis_speed import titan_x as imported
 
     table = folder / "ulisboa_gtxtitanx_micro" / "microbenchmarks_gtxtitanx.csv"
     data = imported(table, ROOT / "examples" / "gtxtitanx.map.toml")
@@ -315,9 +311,7 @@ def show(name: str, sites: list, time_of: str, bar: str) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="the folder of data sets")
     parser.add_argument("--time", choices=("measured", "predicted", "both"), default="both")
     parser.add_argument("--phones", type=int, default=10, help="how many of the phones")

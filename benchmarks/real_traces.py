@@ -1,6 +1,6 @@
 """Do energies of real GPUs agree with an external meter within their stated uncertainty?
 
-    .venv/bin/python benchmarks/real_traces.py [--windows 1000] [--seed 0]
+    .venv/bin/python -m benchmarks.real_traces [--windows 1000] [--seed 0]
 
 Random windows of 0.5 to 6 s of the traces in tests/data/gpu_power_traces are compared, as in
 tests/campaign/test_real_traces.py. For each board and load, the table has the number of windows,
@@ -10,12 +10,7 @@ squares of the error (spread) and of the stated standard uncertainty, in % of th
 
 from __future__ import annotations
 
-import argparse
-import sys
-from pathlib import Path
-
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
+from benchmarks.shared import argument_parser
 
 
 def main() -> int:
@@ -23,9 +18,7 @@ def main() -> int:
 
     from tests.campaign.test_real_traces import judge, read_traces, root_mean_square
 
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--windows", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()

@@ -1,6 +1,6 @@
 """Do two builds give the same answers? Compares every verb's ``--json``, number by number.
 
-    .venv/bin/python benchmarks/same_answers.py --before TREE [--after TREE] [--store STORE ...]
+    .venv/bin/python -m benchmarks.same_answers --before TREE [--after TREE] [--store STORE ...]
 
 ``TREE`` is a checkout; both run in this environment. The build before makes the stores: the demo,
 and three public tables that are part of the tests. ``--store`` adds others, such as one that a
@@ -11,7 +11,6 @@ then 1.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -22,7 +21,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+from benchmarks.shared import ROOT, argument_parser
+
 LEFT_OUT = re.compile(r"(made|created|version|commit|python|written|_unix_s|wall_s|elapsed)$")
 TABLES = {
     "titanx": ("tests/data/gtxtitanx/microbenchmarks.csv", "examples/gtxtitanx.map.toml"),
@@ -97,64 +97,56 @@ def differences(before: Any, after: Any, place: str = "") -> list[str]:
     return [] if is_same else [f"{place}: {before!r}, {after!r}"]
 
 
-def parsed(text: str) -> Any:
-    """Return the parsed JSON, or the text if it is not JSON."""
+def parsed(answer: tuple[int, str, str]) -> list[Any]:
+    """Return an answer with its JSON parsed; output that is not JSON stays text."""
+    code, output, messages = answer
     try:
-        return json.loads(text)
+        return [code, json.loads(output), messages]
     except ValueError:
-        return text
+        return [code, output, messages]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argument_parser(__doc__)
     parser.add_argument("--before", type=Path, required=True)
     parser.add_argument("--after", type=Path, default=ROOT)
     parser.add_argument("--store", type=Path, action="append", default=[])
     arguments = parser.parse_args()
     before, after = arguments.before.resolve(), arguments.after.resolve()
-    question_count = refused = 0
-    wrong: list[str] = []
     with tempfile.TemporaryDirectory() as name:
-        source_folder = Path(name) / "made"
-        source_folder.mkdir()
+        made = Path(name) / "made"
+        made.mkdir()
         stores = {f"other-{i}": path.resolve() for i, path in enumerate(arguments.store)}
-        ask(before, ["demo", "demo"], source_folder)
-        stores["demo"] = source_folder / "demo" / "store"
+        ask(before, ["demo", "demo"], made)
+        stores["demo"] = made / "demo" / "store"
         for table, (path, map_file) in TABLES.items():
             words = ["import", str(after / path), "--store", table, "--map", str(after / map_file)]
             words += ["--site", "a100"] if table == "tuner" else []
-            code, _, text = ask(before, words, source_folder)
+            code, _, text = ask(before, words, made)
             if code:
                 raise SystemExit(f"{table}: {text}")
-            stores[table] = source_folder / table
+            stores[table] = made / table
+        questions = [("", line.format(after=after), (made, made)) for line in ALONE]
         for label, store in stores.items():
-            folders = {}
-            for build in (before, after):
-                folders[build] = Path(name) / f"{len(folders)}-{label}"
-                shutil.copytree(store, folders[build] / "S")
-            status = json.loads(ask(before, ["status", "S", "--json"], folders[before])[1])
+            folders = tuple(Path(name) / f"{number}-{label}" for number in range(2))
+            for folder in folders:
+                shutil.copytree(store, folder / "S")
+            status = json.loads(ask(before, ["status", "S", "--json"], folders[0])[1])
             sites = sorted({part["site"] for part in status["partitions"]})
-            verbs = [*OF_A_STORE, *(line.format(site=s) for s in sites for line in OF_A_SITE)]
-            for line in verbs:
-                answers = [ask(build, line.split(), folders[build]) for build in (before, after)]
-                question_count += 1
-                refused += answers[0][0] != 0
-                texts_found = differences(
-                    [answers[0][0], parsed(answers[0][1]), answers[0][2]],
-                    [answers[1][0], parsed(answers[1][1]), answers[1][2]],
-                )
-                wrong += [f"{label}: campaign {line}: {text}" for text in texts_found]
-                print(f"{label}: {line}: {'same' if not texts_found else 'DIFFERS'}", flush=True)
-        for line in ALONE:
-            words = line.format(after=after).split()
-            answers = [ask(build, words, source_folder) for build in (before, after)]
-            question_count += 1
+            lines = [*OF_A_STORE, *(line.format(site=s) for s in sites for line in OF_A_SITE)]
+            questions += [(f"{label}: ", line, folders) for line in lines]
+        refused, wrong = 0, []
+        for label, line, folders in questions:
+            answers = [
+                ask(build, line.split(), folder)
+                for build, folder in zip((before, after), folders, strict=True)
+            ]
             refused += answers[0][0] != 0
-            texts_found = differences(*([code, parsed(out), text] for code, out, text in answers))
-            wrong += [f"campaign {line}: {text}" for text in texts_found]
-            print(f"{line}: {'same' if not texts_found else 'DIFFERS'}", flush=True)
+            found = differences(*map(parsed, answers))
+            wrong += [f"{label}campaign {line}: {text}" for text in found]
+            print(f"{label}{line}: {'DIFFERS' if found else 'same'}", flush=True)
     print(
-        f"{question_count} questions, {refused} of them refused by both; {len(wrong)} differences"
+        f"{len(questions)} questions, {refused} of them refused by both; {len(wrong)} differences"
     )
     print("\n".join(wrong))
     return bool(wrong)

@@ -1,6 +1,6 @@
 """The sampler at 1 kHz during a kernel on every core: its periods, CPU time and slowdown.
 
-    .venv/bin/python benchmarks/sampler.py [--rounds 9] [--seconds 2]
+    .venv/bin/python -m benchmarks.sampler [--rounds 9] [--seconds 2]
 
 A powercap meter reads a file that another process writes. Rounds with and without the sampler are
 interleaved, and medians are printed. The lower bound is a thread that only wakes up 1,000 times a
@@ -10,11 +10,9 @@ ends with its last thread, so time that one core loses counts fully.
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import os
 import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -24,8 +22,7 @@ from pathlib import Path
 import numpy as np
 from numba import njit
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.shared import argument_parser
 from campaign.measure.sampler import OpenMeter, Sampler
 from campaign.measure.ticker import Ticker, compile_loop
 from sites.clocks.fixed import Fixed
@@ -65,7 +62,7 @@ def write_counter(path: str, stop: Event) -> None:
 
 def main() -> None:
     """Prepare the meter's files, and measure."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", 1)[0])
+    parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=2.0, help="of the kernel alone")
     arguments = parser.parse_args()

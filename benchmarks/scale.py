@@ -1,6 +1,6 @@
 """The cost of a growing campaign: plan, run, status, fit and report of 2,000 to 200,000 points.
 
-    .venv/bin/python benchmarks/scale.py [--points 2000 20000 200000] [--folder F] [--plan-million]
+    .venv/bin/python -m benchmarks.scale [--points 2000 20000 200000] [--folder F] [--plan-million]
 
 Points have traces of 1,000 samples on the simulated Jetson TK1 (simulated times and energies; real
 files, processes and sockets), with two local workers. Every verb is a separate process, timed from
@@ -12,22 +12,17 @@ without Zarr, Dask or this program's reader; and with reading the samples throug
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
+from benchmarks.shared import CAMPAIGN, argument_parser, cost_of
 
-CAMPAIGN = """\
+CAMPAIGN_FILE = """\
 name = "scale"
 repeats = {repeats}
 [[sites]]
@@ -134,60 +129,39 @@ print(json.dumps({name: float(np.median(some)) for name, some in rounds.items()}
 """
 
 
-def timed(argv: Sequence[str]) -> tuple[float, float, str]:
-    """Return a process's seconds, its output, and the peak of resident memory in MB, of the process
-    or of a child if that is higher."""
-    with tempfile.TemporaryFile("w+") as out:
-        began = time.monotonic()
-        process = subprocess.Popen(argv, stdout=out, cwd=ROOT, stderr=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.monotonic() - began
-        process.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0)
-        text = out.read()
-    if process.returncode != 0:
-        raise SystemExit(f"{' '.join(argv)}: exit code {process.returncode}\n{text}")
-    return seconds, usage.ru_maxrss / 1024, text
-
-
-def campaign(*words: str) -> list[str]:
-    """Return the command line of a verb."""
-    return [sys.executable, "-m", "campaign", *words]
-
-
 def measure(folder: Path, points: int) -> dict[str, float]:
     """Return all figures of one size."""
     path = folder / f"scale-{points}.toml"
-    path.write_text(CAMPAIGN.format(repeats=points // A_REPEAT))
+    path.write_text(CAMPAIGN_FILE.format(repeats=points // A_REPEAT))
     store = folder / f"scale-{points}.store"
     shutil.rmtree(store, ignore_errors=True)
     figures: dict[str, float] = {"points": points}
-    figures["plan_s"], _, _ = timed(campaign("plan", str(path), "--limit", "0"))
-    run = campaign("run", str(path), "--store", str(store), "--quiet")
-    figures["run_s"], figures["driver_mb"], output = timed(run)
-    assert f"{points} of {points} points measured" in output, output
-    status = [timed(campaign("status", str(store)))[0] for _ in range(5)]
-    figures["status_s"] = statistics.median(status)
-    opened = [json.loads(timed([sys.executable, "-c", OPEN, str(store)])[2]) for _ in range(5)]
+    figures["plan_s"] = cost_of([*CAMPAIGN, "plan", str(path), "--limit", "0"]).wall_s
+    cost = cost_of([*CAMPAIGN, "run", str(path), "--store", str(store), "--quiet"])
+    figures["run_s"], figures["driver_mb"] = cost.wall_s, cost.memory_mb
+    assert f"{points} of {points} points measured" in cost.output, cost.output
+    status = [*CAMPAIGN, "status", str(store)]
+    figures["status_s"] = statistics.median(cost_of(status).wall_s for _ in range(5))
+    opening = [sys.executable, "-c", OPEN, str(store)]
+    opened = [json.loads(cost_of(opening).output) for _ in range(5)]
     assert opened[0]["measurements"] == points
     for name in ("import_s", "open_s", "first_s"):
-        figures[name] = statistics.median(opening[name] for opening in opened)
-    figures["fit_s"], _, _ = timed(campaign("fit", str(store), "--site", "jetson-tk1"))
-    report = campaign("report", str(store), "-o", str(folder / "report.html"))
-    figures["report_s"], _, _ = timed(report)
+        figures[name] = statistics.median(times[name] for times in opened)
+    figures["fit_s"] = cost_of([*CAMPAIGN, "fit", str(store), "--site", "jetson-tk1"]).wall_s
+    report = [*CAMPAIGN, "report", str(store), "-o", str(folder / "report.html")]
+    figures["report_s"] = cost_of(report).wall_s
     figures["files"] = sum(len(names) for _, _, names in os.walk(store))
     figures["stored_mb"] = sum(p.stat().st_size for p in store.rglob("*") if p.is_file()) / 1e6
-    figures |= json.loads(timed([sys.executable, "-c", READ, str(store)])[2])
+    figures |= json.loads(cost_of([sys.executable, "-c", READ, str(store)]).output)
     return figures
 
 
 def main() -> None:
     """Measure every size, and print the figures as a table and as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--points", type=int, nargs="+", default=[2000, 20_000, 200_000])
     parser.add_argument("--folder", type=Path, help="keep the stores here")
     parser.add_argument("--plan-million", action="store_true", help="also plan a million points")
-    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     if any(points < A_REPEAT or points % A_REPEAT for points in arguments.points):
         parser.error(f"--points: multiples of {A_REPEAT:,} are needed")
@@ -218,11 +192,9 @@ def main() -> None:
             print(f"cost a point, last size over the one before: {whole[-1] / whole[-2]:.3f}")
         if arguments.plan_million:
             path = folder / "million.toml"
-            path.write_text(CAMPAIGN.format(repeats=1_000_000 // A_REPEAT))
-            seconds, peak_mb, _ = timed(campaign("plan", str(path), "--limit", "0"))
-            print(f"a million points planned in {seconds:.1f} s, {peak_mb:.0f} MB")
-        if arguments.json:
-            arguments.json.write_text(json.dumps(sizes, indent=1))
+            path.write_text(CAMPAIGN_FILE.format(repeats=1_000_000 // A_REPEAT))
+            cost = cost_of([*CAMPAIGN, "plan", str(path), "--limit", "0"])
+            print(f"a million points planned in {cost.wall_s:.1f} s, {cost.memory_mb:.0f} MB")
     finally:
         if arguments.folder is None:
             shutil.rmtree(folder)

@@ -1,6 +1,6 @@
 """The time to list the space of Anzt et al. 2015 (examples/k20x-dgemm.toml), compared with peers.
 
-    .venv/bin/python benchmarks/space_build.py [--blk-k 64 1024] [--rounds 5] [--peers PYTHON]
+    .venv/bin/python -m benchmarks.space_build [--blk-k 64 1024] [--rounds 5] [--peers PYTHON]
         [--limit-s 300]
 
 The peers are python-constraint2 and Kernel Tuner. They are not part of the project's environment:
@@ -33,9 +33,9 @@ import tomllib
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import product
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from benchmarks.shared import ROOT, argument_parser
+
 NAMES = ("dim_m", "dim_n", "blk_m", "blk_n", "blk_k", "m_a", "n_a", "m_b", "n_b", "simd")
 THREADS, REGISTERS, SHARED_BYTES = 1024, 65536, 49152
 """The limits of the site tesla-k20x."""
@@ -76,7 +76,6 @@ def domains(blk_k: int, narrowed: bool = False) -> dict[str, list[int]]:
 
 def ours() -> Callable[[int], Rows]:
     """Build this project's space, as the example declares it."""
-    sys.path.insert(0, str(ROOT))
     from kernels.space import read_space, variants
 
     example = tomllib.loads((ROOT / "examples/k20x-dgemm.toml").read_text())
@@ -172,10 +171,10 @@ def child(name: str, blk_k: int) -> None:
 
 def run(python: str, name: str, blk_k: int, limit_s: float) -> dict:
     """Run one build in a separate process."""
-    command = [python, str(Path(__file__).resolve()), "--child", name, "--blk-k", str(blk_k)]
+    command = [python, "-m", "benchmarks.space_build", "--child", name, "--blk-k", str(blk_k)]
     try:
         process = subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=limit_s
+            command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=limit_s
         )
     except subprocess.TimeoutExpired:
         return {"missing": f"took more than {limit_s:g} s"}
@@ -183,9 +182,7 @@ def run(python: str, name: str, blk_k: int, limit_s: float) -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--blk-k", type=int, nargs="+", default=[64, 1024])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--peers", default=sys.executable, help="a Python that has the peers")

@@ -1,6 +1,6 @@
 """Tiled stencils compared with plain loops in C and with Devito.
 
-    .venv/bin/python benchmarks/stencil_peers.py [--rounds 5] [--devito PYTHON]
+    .venv/bin/python -m benchmarks.stencil_peers [--rounds 5] [--devito PYTHON]
 
 j2d in single precision, 4,096 x 4,096 points, 32 steps: untiled and in hexagonal tiles, compared
 with the plain loop in benchmarks/peers/stencil_loops.c, built by gcc -O3 -march=native. h3d, 256
@@ -19,7 +19,6 @@ fast as the plain loop; else 1.
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import subprocess
@@ -27,16 +26,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import product
+from operator import truediv
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from kernels.host.ranks import Team  # noqa: E402
-from kernels.stencils.kernel import stencil  # noqa: E402
-from kernels.stencils.params import StencilParams  # noqa: E402
+from benchmarks.shared import ROOT, argument_parser, interleaved, seconds_of
+from kernels.host.ranks import Team
+from kernels.stencils.kernel import stencil
+from kernels.stencils.params import StencilParams
 
 J2D: dict[str, Any] = {"stencil": "j2d", "size_1": 4096, "size_2": 4096, "steps": 32}
 H3D: dict[str, Any] = {"stencil": "h3d", "size_1": 256, "size_2": 256, "size_3": 256, "steps": 16}
@@ -75,15 +74,8 @@ print(time.process_time() - begin)
 def seconds(problem: dict[str, Any], tiling: str, tiles: dict[str, int]) -> Callable[[], float]:
     """Return a function that runs one iteration and returns its CPU seconds."""
     params = StencilParams(**problem, **({"tiling": tiling} | tiles if tiles else {}))
-    assert stencil.prepare is not None
     prepared = stencil.prepare(params, Team())
-
-    def run() -> float:
-        begin = time.process_time()
-        prepared.run(1)
-        return time.process_time() - begin
-
-    return run
+    return partial(seconds_of, partial(prepared.run, 1), time.process_time)
 
 
 def best_tiles(problem: dict[str, Any], tiling: str, tried: list[dict[str, int]]) -> dict[str, int]:
@@ -116,14 +108,13 @@ def compare(
     title: str, points: float, contenders: dict[str, Callable[[], float]], rounds: int
 ) -> dict[str, float]:
     """Run the contenders in turn; print and return the speed of each, relative to the first."""
-    rounds_s = [{name: run() for name, run in contenders.items()} for _ in range(rounds)]
+    times_s = interleaved(contenders, rounds)
     first = next(iter(contenders))
     ratios = {
-        name: statistics.median(times[first] / times[name] for times in rounds_s)
-        for name in contenders
+        name: statistics.median(map(truediv, times_s[first], times_s[name])) for name in contenders
     }
     for name, ratio in ratios.items():
-        rate = points / statistics.median(times[name] for times in rounds_s) / 1e9
+        rate = points / statistics.median(times_s[name]) / 1e9
         print(
             f"{title:4} {name:60} {rate:6.2f} billion points a second, {ratio:5.2f} times {first}"
         )
@@ -132,25 +123,18 @@ def compare(
 
 def two_threads(problem: dict[str, Any], tiling: str, tiles: dict[str, int], rounds: int) -> float:
     """Return how many times as fast two threads are as one, by wall time."""
-    assert stencil.prepare is not None
-    runs = [
+    one, two = (
         stencil.prepare(StencilParams(**problem, tiling=tiling, **tiles, threads=threads), Team())
         for threads in (1, 2)
-    ]
-    ratios = []
-    for _ in range(rounds):
-        walls = []
-        for prepared in runs:
-            begin = time.monotonic()
-            prepared.run(3)
-            walls.append(time.monotonic() - begin)
-        ratios.append(walls[0] / walls[1])
-    return statistics.median(ratios)
+    )
+    calls = {"one": partial(one.run, 3), "two": partial(two.run, 3)}
+    times_s = interleaved({name: partial(seconds_of, run) for name, run in calls.items()}, rounds)
+    return statistics.median(map(truediv, *times_s.values()))
 
 
 def main() -> None:
     """Measure, print, and exit with the verdict."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--devito", metavar="PYTHON")
     arguments = parser.parse_args()

@@ -1,6 +1,6 @@
 """The loss of choosing tiles by a model on this processor, and after how many measurements.
 
-    .venv/bin/python benchmarks/tile_choice.py [--save FILE | --data FILE] [--draws 30]
+    .venv/bin/python -m benchmarks.tile_choice [--save FILE | --data FILE] [--draws 30]
         [--passes 2] [--only STENCIL] [--quick]
 
 j2d, h2d, g2d (32 steps) and h3d (16 steps) at three sizes each, single precision, one thread, in
@@ -27,7 +27,6 @@ less than random ones, and the error is at most 10 % for every size; else 1.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import sys
@@ -39,19 +38,17 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from analysis.choice.objectives import objective  # noqa: E402
-from analysis.costs.linear_cost import fit_linear_cost  # noqa: E402
-from analysis.costs.stencil_time import Machine, near_least, stencil_time  # noqa: E402
-from analysis.search.candidates import Candidates  # noqa: E402
-from analysis.search.model import NEAR, START  # noqa: E402
-from analysis.search.play import play  # noqa: E402
-from campaign.variants.stated_terms import stated_terms  # noqa: E402
-from kernels.host.ranks import Team  # noqa: E402
-from kernels.stencils.kernel import stencil as kernel  # noqa: E402
-from kernels.stencils.params import StencilParams  # noqa: E402
+from analysis.choice.objectives import objective
+from analysis.costs.linear_cost import fit_linear_cost
+from analysis.costs.stencil_time import Machine, near_least, stencil_time
+from analysis.search.candidates import Candidates
+from analysis.search.model import NEAR, START
+from analysis.search.play import play
+from benchmarks.shared import argument_parser
+from campaign.variants.stated_terms import stated_terms
+from kernels.host.ranks import Team
+from kernels.stencils.kernel import stencil as kernel
+from kernels.stencils.params import StencilParams
 
 PROBLEMS = [
     *(("j2d", size) for size in (1024, 2048, 4096)),
@@ -199,7 +196,7 @@ def played(all_variants: Variants, time_s: np.ndarray, draws: int) -> dict[str, 
 
 def main() -> int:
     """Measure or read the times, judge the models, and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--save", type=Path)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--draws", type=int, default=30)

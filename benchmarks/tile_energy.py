@@ -1,6 +1,6 @@
 """Energies of tiles on a simulated machine: are its constants and the best tiles found?
 
-    .venv/bin/python benchmarks/tile_energy.py
+    .venv/bin/python -m benchmarks.tile_energy
 
 ``examples/tile-energies.toml``: a simulated machine with the energies of Prajapati 2019, Table B.2
 (microbenchmarks), here at all 16 settings. ``campaign run`` measures its 298 instances of sw, 265
@@ -27,14 +27,11 @@ from pathlib import Path
 
 import numpy as np
 
+from analysis.choice.variant_crossval import VariantCrossValidation
+from analysis.measurements.variants import CLOCKS
+from benchmarks.shared import ROOT
+from campaign.results import Results, open_store
 from dvfs.setting import distinct_settings
-
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from analysis.choice.variant_crossval import VariantCrossValidation  # noqa: E402
-from analysis.measurements.variants import CLOCKS  # noqa: E402
-from campaign.results import Results, open_store  # noqa: E402
 
 EXAMPLES = ROOT / "examples"
 SITE = "tesla-k20c-simulated"

@@ -1,6 +1,6 @@
 """The rate at which traces become durable: a journal's records compared with ``numpy.save``.
 
-    .venv/bin/python benchmarks/trace_store.py [--rounds 7] [--folder F]
+    .venv/bin/python -m benchmarks.trace_store [--rounds 7] [--folder F]
 
 The journal acknowledges each record after fdatasync; ``numpy.save`` writes the same arrays with
 fsync and rename. One writer and two. A measurement has one of two shapes: eight channels of 10,000
@@ -12,29 +12,23 @@ measurement, and nothing is checked.
 
 from __future__ import annotations
 
-import argparse
-import json
 import multiprocessing
 import os
 import shutil
 import statistics
-import sys
 import tempfile
-import time
 from collections.abc import Sequence
+from functools import partial
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.shared import argument_parser, interleaved, seconds_of
+from campaign.store.journal import JournalWriter, encode
+from campaign.store.measurement import Measurement, Trace
 from dvfs.setting import Setting
-
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-from campaign.store.journal import JournalWriter, encode  # noqa: E402
-from campaign.store.measurement import Measurement, Trace  # noqa: E402
-from tests.points import a_point  # noqa: E402
+from tests.points import a_point
 
 SHAPES = {"8 channels of 10,000": (8, 10_000, 150), "1 channel of 1,000": (1, 1000, 1000)}
 """Shape -> channels, samples, and measurements of a writer in a round."""
@@ -78,17 +72,18 @@ def journal(folder: Path, records: Sequence[Measurement]) -> None:
             writer.append(encode(measurement))
 
 
+WRITE = {"journal": journal, "numpy.save": save}
+
+
 def work(
     side: str, folder: Path, shape: str, ready: Barrier, seconds: multiprocessing.Queue
 ) -> None:  # type: ignore[type-arg]
     """Run a writer's process: prepare the records, wait for all writers, then write."""
     records = measurements(*SHAPES[shape])
-    do = {"journal": journal, "numpy.save": save}[side]
-    do(folder, records[:5])
+    write = partial(WRITE[side], folder)
+    write(records[:5])
     ready.wait()
-    began = time.monotonic()
-    do(folder, records)
-    seconds.put(time.monotonic() - began)
+    seconds.put(seconds_of(partial(write, records)))
 
 
 def throughput_mb_s(side: str, shape: str, writers: int, folder: Path) -> float:
@@ -113,33 +108,27 @@ def throughput_mb_s(side: str, shape: str, writers: int, folder: Path) -> float:
 
 def main() -> None:
     """Measure both sides in turn, and print medians and ratios."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--folder", type=Path, help="on the file system to be measured")
-    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="trace-store-", dir=arguments.folder))
-    cases = []
     try:
         for shape in SHAPES:
             for writers in (1, 2):
-                rounds: dict[str, list[float]] = {"journal": [], "numpy.save": []}
-                for _ in range(arguments.rounds):
-                    for side, rates in rounds.items():
-                        rates.append(throughput_mb_s(side, shape, writers, folder))
-                median = {side: statistics.median(rates) for side, rates in rounds.items()}
-                ratio = median["journal"] / median["numpy.save"]
-                cases.append({"shape": shape, "writers": writers, **median, "ratio": ratio})
+                sides = {
+                    side: partial(throughput_mb_s, side, shape, writers, folder) for side in WRITE
+                }
+                rates = interleaved(sides, arguments.rounds)
+                ours, peer = (statistics.median(rates[side]) for side in WRITE)
                 print(
                     f"{shape}, {writers} writer{'s' if writers > 1 else ''}: journal "
-                    f"{median['journal']:.0f} MB/s, numpy.save {median['numpy.save']:.0f} MB/s, "
-                    f"ratio {ratio:.2f} (at least 1.5)",
+                    f"{ours:.0f} MB/s, numpy.save {peer:.0f} MB/s, "
+                    f"ratio {ours / peer:.2f} (at least 1.5)",
                     flush=True,
                 )
     finally:
         shutil.rmtree(folder)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(cases, indent=1))
 
 
 if __name__ == "__main__":

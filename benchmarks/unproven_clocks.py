@@ -1,6 +1,6 @@
 """Are clocks taken as proven when a control does nothing, or when the machine keeps its clock?
 
-    .venv/bin/python benchmarks/unproven_clocks.py [--points 500] [--ratios]
+    .venv/bin/python -m benchmarks.unproven_clocks [--points 500] [--ratios]
 
 1. **A control that sets nothing** and reports nothing: points at clocks that the machine does not
    have, each measured as in a campaign (kernel idle, windows of 10 ms). None may be ok.
@@ -15,28 +15,22 @@ This machine's clock cannot be set, and turbo changes it in steps; its load is p
 
 from __future__ import annotations
 
-import argparse
 import collections
 import os
 import random
 import statistics
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 
+from analysis.measurements.provenance import shown_by_timing
+from benchmarks.shared import argument_parser
+from campaign.store.measurement import Measurement
 from dvfs.setting import Setting
-
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-from analysis.measurements.provenance import shown_by_timing  # noqa: E402
-from campaign.store.measurement import Measurement  # noqa: E402
-from kernels.host.timed_clock import compile_chain, timed_core_mhz  # noqa: E402
-from sites.clocks import CONTROLS  # noqa: E402
-from tests.campaign import pretended_clocks  # noqa: E402
-from tests.campaign.pretended_clocks import measured, pretending_site  # noqa: E402
+from kernels.host.timed_clock import compile_chain, timed_core_mhz
+from sites.clocks import CONTROLS
+from tests.campaign import pretended_clocks
+from tests.campaign.pretended_clocks import measured, pretending_site
 
 TOLERANCE_PCT = 5.0
 
@@ -59,9 +53,7 @@ def counted(title: str, points: list[Measurement]) -> None:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--points", type=int, default=500)
     parser.add_argument("--ratios", action="store_true")
     arguments = parser.parse_args()

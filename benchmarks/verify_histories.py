@@ -1,6 +1,6 @@
 """`campaign verify` on simulated histories of jobs with known effects. All figures are simulated.
 
-    python -m benchmarks.verify_histories [--histories N] [--jobs N] [--policies N]
+    .venv/bin/python -m benchmarks.verify_histories [--histories N] [--jobs N] [--policies N]
 
 Each history has users with several inputs each, whose energies differ by factors, gains that differ
 between users, noise between runs, a tenth of control jobs, and a promise of 10 % (8 to 12). It
@@ -12,7 +12,6 @@ the processor time of `verify` for 10,000 jobs of a table of sacct.
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import time
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from benchmarks.shared import argument_parser
 from campaign.policy.accounting import COLUMNS, read_jobs
 from campaign.policy.policy_file import Entry, Match, Policy, PolicySetting, Promise
 from campaign.policy.verification import BROKEN, KEPT, verify
@@ -145,7 +145,7 @@ def is_called_not_kept(rng: np.random.Generator) -> bool:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--histories", type=int, default=250, help="of each kind")
     parser.add_argument("--jobs", type=int, default=600)
     parser.add_argument("--policies", type=int, default=500, help=f"of {ENTRIES} entries")

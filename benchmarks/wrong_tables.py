@@ -1,6 +1,6 @@
 """Which wrong tables the checks see: good tables get each fault, at several sizes and places.
 
-    .venv/bin/python benchmarks/wrong_tables.py [--data DIR] [--all] [--json]
+    .venv/bin/python -m benchmarks.wrong_tables [--data DIR] [--all] [--json]
 
 The good tables: the simulated Jetson TK1 with its default noise; a simulated CPU with three
 repeats on two nodes; the extract of the GTX Titan X measurements in ``tests/data``. With ``--data``
@@ -12,9 +12,7 @@ rows. ``--all`` prints each trial. The findings of the good tables are printed f
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,12 +21,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-sys.path.insert(0, str(Path(__file__).parent))
-
-from analysis.quality import Finding, check  # noqa: E402
-from campaign.store.dataset import as_dataset  # noqa: E402
+from analysis.quality import Finding, check
+from benchmarks.shared import ROOT, argument_parser
+from campaign.store.dataset import as_dataset
 
 NAMED = 0.8
 """The smallest share of the wrong rows that a finding must name."""
@@ -83,7 +78,7 @@ def simulated_cpu() -> pd.DataFrame:
 
 def titan_x() -> pd.DataFrame:
     """Return the extract of real measurements in ``tests/data``, without voltages."""
-    from analysis_speed import titan_x as imported
+    from benchmarks.analysis_speed import titan_x as imported
 
     return _of_observations(
         imported(
@@ -337,7 +332,7 @@ def good_tables(data: Path | None) -> dict[str, pd.DataFrame]:
         "Titan X": titan_x(),
     }
     if data:
-        import real_data
+        from benchmarks import real_data
 
         tables["GTX 980"] = _of_observations(real_data.gtx_980(data, True))
         tables["XU3 cBench"] = _of_observations(real_data.odroid(data, "cBench", True))
@@ -346,7 +341,7 @@ def good_tables(data: Path | None) -> dict[str, pd.DataFrame]:
 
 def main() -> int:
     """Print the findings of good tables, and the verdict on each fault."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--data", type=Path, help="the folder of data sets")
     parser.add_argument("--all", action="store_true", help="print each trial")
     parser.add_argument("--json", action="store_true", help="print JSON")
