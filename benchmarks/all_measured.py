@@ -2,7 +2,7 @@
 
     .venv/bin/python -m benchmarks.all_measured --data DIR [--only NAME] [--phones 10]
 
-``DIR``: as for ``real_data.py``. The validation leaves one setting out, but uses its times. The
+``DIR``: as for ``public_data.py``. The validation leaves one setting out, but uses its times. The
 table has the mean error of energy out of fold and the mean loss of the picks by these predictions
 over kernels, both in %. ``ours``: the posterior; ``physics``: the physics fit. The other columns,
 on the same folds, predict the logarithm of power minus the kernel's mean over the other settings:
@@ -23,7 +23,6 @@ import os
 import sys
 import time
 import warnings
-from pathlib import Path
 
 from benchmarks.shared import argument_parser
 
@@ -32,17 +31,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 from analysis.choice.crossval import cross_validate
-from analysis.choice.few_crossval import FewTruth
-from analysis.choice.objectives import ENERGY
 from analysis.measurements.observations import (
     FitError,
-    kernel_names,
-    kernel_numbers,
 )
-from benchmarks.few_measurements import Table
-from benchmarks.real_data import cpus, gpus, phones, read_sets
+from benchmarks.public_data import Grid, add_data, cpus, gpus, phones, read_sets
 from benchmarks.smooth_models import by_process, by_quadratic, places, quadratic_columns
-from dvfs.setting import clock_columns
 
 TREES = ("boosting", "forest", "extra")
 OTHERS = (*TREES, "process", "quadratic", "mixed")
@@ -101,26 +94,18 @@ def predicted(log_w, log_s, place):
 
 def judged(data):
     """Return column -> (errors of all rows, losses of all kernels), both in %."""
-    truth = FewTruth.of(data, ENERGY)
-    labels = list(truth.row)
-    table = Table(data, labels)
-    log_s, log_j = np.log(table.time_s), np.log(table.energy_j)
-    result = {}
-    for name, log_w in predicted(
-        log_j - log_s, log_s, places(clock_columns(list(truth.column)))
-    ).items():
-        energy_j = np.exp(log_w + log_s)
-        lost = truth.above_pct[np.arange(len(labels)), energy_j.argmin(axis=1)]
-        result[name] = (np.abs(energy_j / table.energy_j - 1.0).ravel() * 100.0, lost)
-    ours = cross_validate(data, "leave-one-setting-out", time="measured")
-    result["physics"] = (
-        ours.error_pct,
-        np.array([case.mean_pct("physics") for case in ours.cases]),
-    )
-    result["ours"] = (
-        ours.picks_error_pct,
-        np.array([case.mean_pct("picks") for case in ours.cases]),
-    )
+    grid, result = Grid(data), {}
+    log_w_by_model = predicted(grid.log_j - grid.log_s, grid.log_s, places(grid.mhz))
+    for name, log_w in log_w_by_model.items():
+        log_j = log_w + grid.log_s
+        errors = np.abs(np.exp(log_j) / grid.energy_j - 1.0).ravel() * 100.0
+        result[name] = errors, grid.lost_pct(log_j)
+    ours = cross_validate(grid.data, "leave-one-setting-out", time="measured")
+    for name, chooser, errors in (
+        ("physics", "physics", ours.error_pct),
+        ("ours", "picks", ours.picks_error_pct),
+    ):
+        result[name] = errors, np.array([case.mean_pct(chooser) for case in ours.cases])
     return result
 
 
@@ -129,9 +114,8 @@ def show(name, sites):
     began = time.perf_counter()
     parts = {column: ([], []) for column in COLUMNS}
     for site in sites:
-        everywhere = [k for k in kernel_names(site) if measured_everywhere(site, k)]
         try:
-            figures = judged(site.take(kernel_numbers(site, everywhere) >= 0))
+            figures = judged(site)
         except FitError:
             continue
         for column, (errors, lost) in figures.items():
@@ -153,17 +137,10 @@ def show(name, sites):
     return passed
 
 
-def measured_everywhere(data, kernel):
-    """Return whether a kernel was measured at every setting of the site."""
-    measured = np.unique(data.setting[data.of_kernel(kernel)])
-    return len(measured) == len(np.unique(data.setting))
-
-
 def main() -> int:
     """Print the table; returns the exit code."""
     parser = argument_parser(__doc__)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--only", default="", help="data sets whose name contains this")
+    add_data(parser)
     parser.add_argument("--phones", type=int, default=10)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")

@@ -1,24 +1,23 @@
 """The times of fitting, cross-validation, resampling and the quality checks.
 
-    .venv/bin/python -m benchmarks.analysis_speed [--repeats 5] [--titanx FILE.csv --map MAP.toml]
+    .venv/bin/python -m benchmarks.analysis_speed [--repeats 5] [--data DIR]
 
 Each time is the median of the repeats after one warm-up run, which compiles. The simulated rows
-come from the simulated Jetson TK1. With ``--titanx``, the measurements of a GTX Titan X are read
-into a temporary store, as ``campaign import`` reads them.
+come from the simulated Jetson TK1. With ``--data``, as for ``public_data.py``, the measurements of
+a GTX Titan X come in addition.
 """
 
 from __future__ import annotations
 
 import platform
 import statistics
-import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.shared import argument_parser
+from benchmarks.public_data import titan_x
+from benchmarks.shared import argument_parser, seconds_of
 
 WANTED_KERNELS = 116
 PER_FAMILY = 40
@@ -26,17 +25,6 @@ PER_FAMILY = 40
 RESAMPLES = 1000
 QUALITY_ROWS = 200_000
 SEED = 7
-
-
-def median_s(work: Callable[[], object], repeats: int) -> tuple[float, float, float]:
-    """Return the median, minimum and maximum seconds of ``repeats`` runs after one warm-up run."""
-    work()
-    took = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        took.append(time.perf_counter() - start)
-    return statistics.median(took), min(took), max(took)
 
 
 def simulated():
@@ -48,24 +36,6 @@ def simulated():
     names = np.array(kernel_names(data), object)
     every = np.linspace(0, len(names) - 1, WANTED_KERNELS).round().astype(int)
     return data.take(np.isin(data.labels, names[every]))
-
-
-def titan_x(table: Path, map_file: Path):
-    """Return the measurements of a GTX Titan X, read through a temporary store."""
-    from analysis.measurements.observations import observations
-    from campaign.store.dataset import scalars_of
-    from campaign.store.layout import create_store
-    from campaign.table.checking import checked_rows
-    from campaign.table.importing import import_rows
-    from campaign.table.map_file import read_map
-    from campaign.table.reading import read_table
-
-    mapping = read_map(map_file)
-    checked = checked_rows(read_table(table, mapping), mapping)
-    with tempfile.TemporaryDirectory() as folder:
-        store = create_store(Path(folder) / "titanx", "titanx")
-        imported = import_rows(checked, store, mapping)
-    return observations(scalars_of(imported.measurements), imported.sites[0])
 
 
 def resample(data, model: str) -> None:
@@ -99,12 +69,9 @@ def main() -> int:
 
     parser = argument_parser(__doc__)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--titanx", type=Path, help="the micro benchmarks' CSV file")
-    parser.add_argument("--map", type=Path, help="its map, as of campaign import")
+    parser.add_argument("--data", type=Path, help="the folder of data sets, for a GTX Titan X")
     parser.add_argument("--no-quality", action="store_true", help="leave the 200,000 rows out")
     arguments = parser.parse_args()
-    if (arguments.titanx is None) != (arguments.map is None):
-        parser.error("--titanx and --map go together")
 
     def loso(data, model: str, voltage: str = "auto") -> Callable[[], object]:
         return lambda: cross_validate(data, "leave-one-setting-out", model, voltage=voltage)
@@ -119,8 +86,8 @@ def main() -> int:
         (f"{RESAMPLES:,} resamples, choi: {shown}", lambda: resample(board, "choi")),
         (f"{RESAMPLES:,} resamples, choi+clock: {shown}", lambda: resample(board, "choi+clock")),
     ]
-    if arguments.titanx:
-        titan = titan_x(arguments.titanx, arguments.map)
+    if arguments.data:
+        titan = titan_x(arguments.data, with_voltage=True)
         shown = f"GTX Titan X, {len(titan):,} rows"
         works += [
             (f"leave-one-setting-out, auto: {shown}", loso(titan, "auto")),
@@ -133,8 +100,12 @@ def main() -> int:
     print(f"{platform.platform()}, {platform.machine()}; seconds, of {arguments.repeats} runs")
     print(f"{'':<66}{'median':>8}{'least':>8}{'most':>8}")
     for name, work in works:
-        median, least, most = median_s(work, arguments.repeats)
-        print(f"{name:<66}{median:>8.3f}{least:>8.3f}{most:>8.3f}", flush=True)
+        work()
+        took_s = [seconds_of(work) for _ in range(arguments.repeats)]
+        print(
+            f"{name:<66}{statistics.median(took_s):>8.3f}{min(took_s):>8.3f}{max(took_s):>8.3f}",
+            flush=True,
+        )
     return 0
 
 

@@ -3,8 +3,8 @@
     .venv/bin/python -m benchmarks.few_measurements --data DIR [--only NAME] [--new 1,2,3]
         [--draws 3] [--auto]
 
-``DIR``: as for ``real_data.py``. A tenth of the kernels at a time is new: measured at a few random
-settings, as in ``campaign crossval --scheme few:all --new Q``. All other kernels are
+``DIR``: as for ``public_data.py``. A tenth of the kernels at a time is new: measured at a few
+random settings, as in ``campaign crossval --scheme few:all --new Q``. All other kernels are
 measured everywhere. The table has the loss of the picks (ours) and, on the same draws, of
 
 - our energy model with times from ridge regression over the kernels, from the nearest kernels, from
@@ -27,7 +27,6 @@ import sys
 import time
 import warnings
 from dataclasses import replace
-from pathlib import Path
 
 from benchmarks.shared import argument_parser
 
@@ -35,13 +34,13 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from analysis.choice.few_crossval import FewTruth, few_folds
+from analysis.choice.few_crossval import few_folds
 from analysis.choice.losses import rank_single_settings
 from analysis.choice.objectives import ENERGY
 from analysis.choice.pick import picks
 from analysis.energy.fit import fit
 from analysis.measurements.observations import measured_volts
-from benchmarks.real_data import gpus, read_sets
+from benchmarks.public_data import Grid, add_data, gpus, read_sets
 
 PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 WIDTHS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 5.0, 1e6)
@@ -50,36 +49,21 @@ BASELINES = ("ridge", "neighbours", "process", "measured", "single", "fastest")
 COLUMNS = ("ours", "ridge", "neighbours", "process", "true time", "measured", "single", "fastest")
 
 
-class Table:
-    """Mean time and energy of K kernels at S settings, and rates of operations."""
-
-    def __init__(self, data, labels):
-        self.labels, self.settings = labels, np.unique(data.setting)
-        shape = (len(labels), len(self.settings))
-        self.time_s, self.energy_j = np.empty(shape), np.empty(shape)
-        self.first = np.empty(shape, int)
-        for i, label in enumerate(labels):
-            rows = np.flatnonzero(data.of_kernel(label))
-            columns = np.searchsorted(self.settings, data.setting[rows])
-            n = np.bincount(columns)
-            self.time_s[i] = np.bincount(columns, data.time_s[rows]) / n
-            self.energy_j[i] = np.bincount(columns, data.energy_j[rows]) / n
-            self.first[i, columns[::-1]] = rows[::-1]
-        counts = [np.nan_to_num(values)[self.first[:, 0]] for values in data.counts.values()]
-        self.counts = np.column_stack([*counts, np.zeros(shape[0])])
-
-    def features(self, measured, training_rows):
-        """Return log power and rates at the first measured setting, and relative log times."""
-        log_s, first = np.log(self.time_s), measured[0]
-        rates = self.counts / self.time_s[:, [first]]
-        highest = np.maximum(rates[training_rows].max(axis=0), 1e-300)
-        return np.column_stack(
-            [
-                np.log(self.energy_j[:, first]) - log_s[:, first],
-                np.log1p(20.0 * rates / highest),
-                log_s[:, measured[1:]] - log_s[:, [first]],
-            ]
-        )
+def features_of(grid, measured, training_rows):
+    """Return log power and rates of operations at the first measured setting, and relative log
+    times at the others."""
+    log_s, first = grid.log_s, measured[0]
+    counts = [np.nan_to_num(values)[grid.first[:, 0]] for values in grid.data.counts.values()]
+    counts = np.column_stack([*counts, np.zeros(len(log_s))])
+    rates = counts / grid.time_s[:, [first]]
+    highest = np.maximum(rates[training_rows].max(axis=0), 1e-300)
+    return np.column_stack(
+        [
+            grid.log_j[:, first] - log_s[:, first],
+            np.log1p(20.0 * rates / highest),
+            log_s[:, measured[1:]] - log_s[:, [first]],
+        ]
+    )
 
 
 def by_ridge(x, y, new):
@@ -144,16 +128,16 @@ def chosen_form(data):
 
 def judged(data, new, draws, form):
     """Return column -> the loss in each case, in %."""
-    truth = FewTruth.of(data, ENERGY)
-    table = Table(data, list(truth.row))
+    grid = Grid(data)
+    truth, log_s = grid.truth, grid.log_s
     lost = {name: [] for name in COLUMNS}
-    for fold in few_folds(data, table.labels, len(table.settings), new, draws):
+    for fold in few_folds(data, grid.labels, len(grid.settings), new, draws):
         training = data.take(fold.training)
         fitted = fit(training, **form)
         rows = np.array([truth.row[label] for label in fold.judged])
-        training_rows = np.setdiff1d(np.arange(len(table.labels)), rows)
-        measured = np.searchsorted(table.settings, fold.judged_settings)
-        features, log_s = table.features(measured, training_rows), np.log(table.time_s)
+        training_rows = np.setdiff1d(np.arange(len(grid.labels)), rows)
+        measured = np.searchsorted(truth.settings, fold.judged_settings)
+        features = features_of(grid, measured, training_rows)
         relative = log_s[training_rows] - log_s[training_rows][:, [measured[0]]]
         level = log_s[rows][:, [measured[0]]]
         times = {
@@ -162,12 +146,12 @@ def judged(data, new, draws, form):
             "process": level + by_process(features[training_rows], relative, features[rows]),
             "true time": log_s[rows],
         }
-        new_data = data.take(table.first[rows].ravel())
+        new_data = grid.data.take(grid.first[rows].ravel())
         for name, log_time in times.items():
             log_time[:, measured] = log_s[np.ix_(rows, measured)]
             energy_j = fitted.energy_j(replace(new_data, time_s=np.exp(log_time).ravel()))
             energy_j = energy_j.reshape(log_time.shape)
-            energy_j[:, measured] = table.energy_j[np.ix_(rows, measured)]
+            energy_j[:, measured] = grid.energy_j[np.ix_(rows, measured)]
             lost[name] += truth.above_pct[rows, energy_j.argmin(axis=1)].tolist()
         for pick in picks(training, fold.judged, volts=measured_volts(data)):
             column = truth.column[pick.setting]
@@ -177,15 +161,14 @@ def judged(data, new, draws, form):
         lost["fastest"] += truth.above_pct[rows, np.array(truth.fastest)[rows]].tolist()
         training_data = data.take(fold.other_kernels)
         rank = rank_single_settings(training_data, ENERGY)
-        lost["single"] += truth.above_pct[rows, int(np.argmin(rank[table.settings]))].tolist()
+        lost["single"] += truth.above_pct[rows, int(np.argmin(rank[truth.settings]))].tolist()
     return lost
 
 
 def main() -> int:
     """Print the table; returns the exit code."""
     parser = argument_parser(__doc__)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--only", default="", help="data sets whose name contains this")
+    add_data(parser)
     parser.add_argument("--new", default="1,2,3")
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--auto", action="store_true")

@@ -13,7 +13,7 @@ between runs; times have noise, too.
   (``--boards``).
 
 Compared with measurements that the fit does not see, of public data (``--data``, the folder of
-``benchmarks/real_data.py``) and of a store (``--store``): a random half of the settings,
+``benchmarks/public_data.py``) and of a store (``--store``): a random half of the settings,
 ``--splits`` times, or half of the repeats. The measured savings and best settings are the truth.
 Kept-back repeats are noisy: for this comparison the intervals are widened by the noise from a fit
 of all repeats; "bare" is without.
@@ -38,6 +38,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 from benchmarks.judged_picks import HEADER, Picks, true_energies
+from benchmarks.public_data import add_data, cpus, gpus, phones, read_sets
 
 SETTING_GAIN = 0.015
 RUN_GAIN = 0.025
@@ -206,8 +207,6 @@ def simulated(arguments: argparse.Namespace) -> None:
 
 def kept_back(arguments: argparse.Namespace) -> None:
     """Judge by kept-back measurements of a store and of public data."""
-    from benchmarks.real_data import cpus, gpus, phones, read_sets
-
     folder, sets = arguments.data, {}
     if arguments.store:
         from campaign.results import open_store
@@ -229,11 +228,10 @@ def main() -> int:
     parser.add_argument("--auto-seeds", type=int, default=400, help="campaigns with model auto")
     parser.add_argument("--boards", type=int, default=60, help="boards with gains of their own")
     parser.add_argument("--per-family", type=int, default=8, help="kernels of each family")
-    parser.add_argument("--data", type=Path, help="the folder of public data sets")
+    add_data(parser, required=False)
     parser.add_argument("--store", type=Path, help="a store, half of whose settings are kept back")
     parser.add_argument("--site", default="jetson-tk1", help="of the store")
     parser.add_argument("--splits", type=int, default=24, help="random halves of the settings")
-    parser.add_argument("--only", default="", help="data sets whose name contains this")
     arguments = parser.parse_args()
     if arguments.seeds or arguments.auto_seeds or arguments.boards:
         simulated(arguments)

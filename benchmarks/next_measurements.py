@@ -1,25 +1,21 @@
-"""The loss of picks if all kernels are measured at few settings, compared with other models.
+"""The loss of picks if ``campaign next`` chooses what to measure, compared with other models.
 
     .venv/bin/python -m benchmarks.next_measurements --data DIR [--only NAME]
-        [--settings 3,4,6,8,12] [--seeds 5] [--table few|next|quarter|all]
+        [--settings 3,4,6,8,12] [--seeds 5] [--table next|quarter|all]
 
-``DIR``: as for ``real_data.py``. The settings are random, spread out, or chosen by ``campaign
-next``. From M measured settings, picks are made among all settings of the data set and judged by
-the measurements there. The table has means over kernels and seeds, in %. Each cluster of cores of
-the phones is a site with one kernel and one memory clock. The picks (ours) are compared with
+``DIR``: as for ``public_data.py``. Picks are made among all settings of the data set and judged by
+the measurements there; ``posterior.py`` has those from random settings. The tables have means over
+kernels, in %. In the first, ``campaign next`` chooses M cells (a kernel at a setting) a kernel, so
+that kernels have different settings. The picks (ours) are compared with
 
 - ``quadratic``: log energy as a quadratic of both log clocks. A kernel's coefficients are the
-  shared ones plus its deviations, shrunk as far as left-out settings suggest;
+  shared ones plus its deviations;
 - ``process``: log energy as a Gaussian process over log clocks, one that all kernels share and one
   for each kernel, with the likeliest reach and noise;
 - ``single``: the measured setting that is best on average; ``measured``: each kernel's best
   measured one; ``fastest``: the fastest of all settings.
 
-In the second table, ``campaign next`` chooses the same number of cells (a kernel at a setting), so
-that kernels have different settings; quadratic and process are then Gaussian processes of all
-cells.
-
-In the third, a quarter of all cells is measured, all of the same cost: ``random`` and ``spread``
+In the second, a quarter of all cells is measured, all of the same cost: ``random`` and ``spread``
 settings for all kernels, and ``next``: five spread settings, then the cells that ``campaign next``
 chooses, in batches of half as many as there are kernels. ``all``: the model's picks, without the
 measured energies, if everything is measured.
@@ -32,21 +28,18 @@ loses at most 0.3 points more than ``all``, its worst kernel at most 3 points mo
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
 import time
 import warnings
-from pathlib import Path
 
 from benchmarks.shared import argument_parser
-from dvfs.setting import Setting, clock_columns
+from dvfs.setting import Setting
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from analysis.choice.few_crossval import FewTruth
 from analysis.choice.next_measurements import (
     MeasuredCells,
     next_measurements,
@@ -57,11 +50,8 @@ from analysis.choice.pick import picks
 from analysis.energy.fit import fit
 from analysis.measurements.observations import measured_volts
 from analysis.predict.site import site_posterior
-from benchmarks.few_measurements import Table
-from benchmarks.real_data import clusters, cpus, gpus, read_sets
+from benchmarks.public_data import Grid, add_data, cpus, gpus, read_sets
 from benchmarks.smooth_models import (
-    by_process,
-    by_quadratic,
     joint_process,
     joint_quadratic,
     places,
@@ -70,22 +60,12 @@ from benchmarks.smooth_models import (
 COLUMNS = ("ours", "quadratic", "process", "single", "measured", "fastest")
 
 
-class Set:
-    """A data set of kernels that were measured at all settings."""
+class Next(Grid):
+    """A data set whose cells (a kernel at a setting) are measured bit by bit."""
 
     def __init__(self, data):
-        self.truth = FewTruth.of(data, ENERGY)
-        self.labels = list(self.truth.row)
-        self.data = data.take(np.isin(data.labels.astype(str), self.labels))
-        table = Table(self.data, self.labels)
-        self.log_j = np.log(table.energy_j)
-        self.first = table.first
-        self.shape = self.log_j.shape
-        self.kernel = np.array([self.truth.row[k] for k in self.data.labels.tolist()])
-        self.setting = np.searchsorted(self.truth.settings, self.data.setting)
+        super().__init__(data)
         self.volts = measured_volts(self.data)
-        self.settings = list(self.truth.column)
-        self.mhz = clock_columns(self.settings)
         order = [(Setting(setting.mem_mhz), setting) for setting in self.settings]
         self.top = order.index(max(order))
 
@@ -100,30 +80,8 @@ class Set:
         columns = [self.truth.column[pick.setting] for pick in our_picks]
         return self.truth.above_pct[[self.truth.row[pick.label] for pick in our_picks], columns]
 
-    def whole_settings(self, measured):
-        """Return the cells of all kernels at some settings."""
-        cells = np.zeros(self.shape, bool)
-        cells[:, measured] = True
-        return cells
-
-    def others(self, measured):
-        """Return column -> the loss of the other models, (K,)."""
-        above, rows = self.truth.above_pct, np.arange(len(self.labels))
-        place = places(self.mhz)
-        chosen = {}
-        for name, predict in (("quadratic", by_quadratic), ("process", by_process)):
-            log_j = predict(place, self.log_j, measured)
-            log_j[:, measured] = self.log_j[:, measured]
-            chosen[name] = log_j.argmin(axis=1)
-        measured_j = np.exp(self.log_j[:, measured])
-        relative = measured_j / measured_j.min(axis=1, keepdims=True)
-        chosen["single"] = np.full(len(rows), measured[int(np.argmin(relative.mean(axis=0)))])
-        chosen["measured"] = measured[measured_j.argmin(axis=1)]
-        chosen["fastest"] = self.truth.fastest
-        return {name: above[rows, columns] for name, columns in chosen.items()}
-
-    def others_at(self, cells):
-        """Return the same as ``others`` if kernels have different cells."""
+    def others(self, cells):
+        """Return column -> the loss of the other models from some cells, (K,)."""
         above, rows, place = self.truth.above_pct, np.arange(len(self.labels)), places(self.mhz)
         measured_log_j = np.where(cells, self.log_j, np.inf)
         chosen = {"measured": measured_log_j.argmin(axis=1), "fastest": self.truth.fastest}
@@ -171,34 +129,6 @@ class Set:
         return self.truth.above_pct[np.arange(len(self.labels)), energy_j.argmin(axis=1)]
 
 
-def random_settings(whole, count, seed):
-    """Return ``count`` random settings, (count,)."""
-    return np.sort(np.random.default_rng((20261124, seed)).choice(whole.shape[1], count, False))
-
-
-def few_rows(name, sites, counts, seeds):
-    """Print a row for each number of settings; return whether our loss is small enough in all.
-
-    Each row is the mean over the ``sites`` that have more settings.
-    """
-    passed = True
-    for count in counts:
-        larger = [whole for whole in sites if whole.shape[1] > count]
-        if not larger:
-            continue
-        lost = {column: [] for column in COLUMNS}
-        for whole, seed in itertools.product(larger, range(seeds)):
-            measured = random_settings(whole, count, seed)
-            lost["ours"].append(whole.lost(whole.whole_settings(measured)).mean())
-            for column, values in whole.others(measured).items():
-                lost[column].append(values.mean())
-        mean = {column: float(np.mean(values)) for column, values in lost.items()}
-        shown = " ".join(f"{mean[column]:10.2f}" for column in COLUMNS)
-        print(f"{name:25} {count:8}  {shown}", flush=True)
-        passed &= mean["ours"] <= 1.05 * min(mean[column] for column in COLUMNS[1:])
-    return passed
-
-
 def next_rows(name, whole, counts):
     """Print a row for each number of measurements per kernel if ``next`` chooses them; return
     whether our loss is small enough in all."""
@@ -207,7 +137,7 @@ def next_rows(name, whole, counts):
         if count >= whole.shape[1]:
             continue
         cells = whole.next(count * whole.shape[0], cells)
-        lost = {"ours": whole.lost(cells)} | whole.others_at(cells)
+        lost = {"ours": whole.lost(cells)} | whole.others(cells)
         mean = {column: float(lost[column].mean()) for column in COLUMNS}
         shown = " ".join(f"{mean[column]:10.2f}" for column in COLUMNS)
         print(f"{name:25} {count:8}  {shown}", flush=True)
@@ -223,9 +153,9 @@ def quarter_row(name, whole, seeds):
     next_lost = whole.lost(whole.next(count * kernels))
     seconds = time.perf_counter() - began
     spread = spread_settings(whole.mhz, np.zeros(settings, bool), whole.top, count)
-    spread_lost = whole.lost(whole.whole_settings(spread))
+    spread_lost = whole.lost(whole.cells_of(spread))
     random = [
-        whole.lost(whole.whole_settings(random_settings(whole, count, seed))).mean()
+        whole.lost(whole.cells_of(whole.random_settings(count, seed))).mean()
         for seed in range(seeds)
     ]
     alone = whole.by_model_alone()
@@ -248,42 +178,29 @@ def quarter_row(name, whole, seeds):
 def main() -> int:
     """Print the tables; returns the exit code."""
     parser = argument_parser(__doc__)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--only", default="", help="data sets whose name contains this")
+    add_data(parser)
     parser.add_argument("--settings", default="3,4,6,8,12")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--table", choices=("few", "next", "quarter", "all"), default="all")
+    parser.add_argument("--table", choices=("next", "quarter", "all"), default="all")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    folder = arguments.data
-    sets = gpus(folder) | cpus(folder) | {"phones": lambda: clusters(folder)}
-    sets_by_name = {
-        name: [Set(data) for data in sites] for name, sites in read_sets(sets, arguments.only)
-    }
+    sets = gpus(arguments.data) | cpus(arguments.data)
+    by_name = {name: Next(data) for name, (data,) in read_sets(sets, arguments.only)}
     passed = True
-    counts = [int(count) for count in arguments.settings.split(",")]
-    if arguments.table in ("few", "all"):
-        print(
-            f"mean energy lost, %, all kernels at so many random settings; {arguments.seeds} seeds"
-        )
-        print(f"{'data':25} settings  " + " ".join(f"{column:>10}" for column in COLUMNS))
-        for name, sites in sets_by_name.items():
-            passed &= few_rows(name, sites, counts, arguments.seeds)
     if arguments.table in ("next", "all"):
-        print("\nmean energy lost, %, so many measurements a kernel, chosen by campaign next")
+        print("mean energy lost, %, so many measurements a kernel, chosen by campaign next")
         print(f"{'data':25} a kernel  " + " ".join(f"{column:>10}" for column in COLUMNS))
-        for name, sites in sets_by_name.items():
-            if len(sites) == 1:
-                passed &= next_rows(name, sites[0], counts)
+        counts = [int(count) for count in arguments.settings.split(",")]
+        for name, whole in by_name.items():
+            passed &= next_rows(name, whole, counts)
     if arguments.table in ("quarter", "all"):
         print("\nmean energy lost, % (most), by a quarter of all cells; all: by the model alone")
         print(
             f"{'data':25} settings       next           spread             random        range"
             f"            all      next better   took"
         )
-        for name, sites in sets_by_name.items():
-            if len(sites) == 1:
-                passed &= quarter_row(name, sites[0], arguments.seeds)
+        for name, whole in by_name.items():
+            passed &= quarter_row(name, whole, arguments.seeds)
     print("passed" if passed else "failed")
     return 0 if passed else 1
 

@@ -3,12 +3,11 @@
     .venv/bin/python -m benchmarks.posterior --data DIR [--only NAME] [--settings 3,4,6,8,12]
         [--new 1,2,3] [--seeds 5] [--draws 3] [--phone-seeds 1] [--speed]
 
-``DIR``: as for ``real_data.py``. ``m``: all kernels are measured at m random settings only, the
-draws of ``next_measurements.py``. ``q``: all settings are measured, but a tenth of the kernels at a
-time at q settings only, the draws of ``few_measurements.py``. ``out``: each setting is left out in
-turn (by block formulas, with the prior's sizes fixed), all kernels are measured at the others;
-``out, t``: with the measured time at the left-out setting. Each cluster of cores of the phones is a
-site.
+``DIR``: as for ``public_data.py``. ``m``: all kernels are measured at m random settings only.
+``q``: all settings are measured, but a tenth of the kernels at a time at q settings only, the draws
+of ``few_measurements.py``. ``out``: each setting is left out in turn (by block formulas, with the
+prior's sizes fixed), all kernels are measured at the others; ``out, t``: with the measured time at
+the left-out setting. Each cluster of cores of the phones is a site.
 
 ``lost``: the picks' mean energy above each kernel's best, in %; ``others``: the smallest loss of a
 quadratic, a Gaussian process, the best single setting and each kernel's best measured one on the
@@ -29,21 +28,20 @@ import sys
 import time
 import warnings
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from benchmarks.shared import argument_parser
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+import pandas as pd
 
 from analysis.choice.few_crossval import few_folds
+from analysis.measurements.observations import measured_volts
 from analysis.predict.posterior import Posterior
-from benchmarks.few_measurements import Table
-from benchmarks.next_measurements import Set, random_settings
-from benchmarks.real_data import clusters, cpus, gpus, read_sets
+from benchmarks.public_data import Grid, add_data, clusters, cpus, gpus, read_sets
+from benchmarks.smooth_models import by_process, by_quadratic, places
 
-OTHERS = ("quadratic", "process", "single", "measured")
 TIE_PCT = 1e-5
 HEADER = (
     f"{'data':<25}{'row':>7}{'lost':>8}{'others':>9}{'stated':>8}{'energy':>8}{'saving':>8}"
@@ -51,27 +49,30 @@ HEADER = (
 )
 
 
-class Site:
-    """The measured kernels of a data set at its settings."""
+def posterior_of(site, measured):
+    """Return the posterior from the measured cells, bool (K, S)."""
+    times = np.where(measured, site.log_s, np.nan)
+    powers = np.where(measured, site.log_j - site.log_s, np.nan)
+    volts = list(measured_volts(site.data).values()) if site.data.voltage != "unit" else None
+    return Posterior.of(site.mhz, np.hstack([times, powers]), volts=volts and np.array(volts))
 
-    def __init__(self, data):
-        self.whole = whole = Set(data)
-        table = Table(whole.data, whole.labels)
-        self.data, self.labels = whole.data, whole.labels
-        self.mhz, self.shape = whole.mhz, whole.shape
-        self.log_j = np.log(table.energy_j)
-        self.log_s = np.log(table.time_s)
-        self.above_pct = whole.truth.above_pct
-        self.fastest = np.array(whole.truth.fastest)
-        self.settings = whole.truth.settings
-        has_volts = data.voltage != "unit"
-        self.volts = np.array(list(whole.volts.values())) if has_volts else None
 
-    def posterior(self, measured):
-        """Return the posterior from the measured cells, bool (K, S)."""
-        times = np.where(measured, self.log_s, np.nan)
-        powers = np.where(measured, self.log_j - self.log_s, np.nan)
-        return Posterior.of(self.mhz, np.hstack([times, powers]), volts=self.volts)
+def lost_by_others(site, measured):
+    """Return the mean loss of the other models from some measured settings, %."""
+    log_j = site.log_j[:, measured]
+    mean = np.exp(log_j - log_j.min(axis=1, keepdims=True)).mean(axis=0)
+    picked = {
+        "single": np.full(len(log_j), measured[int(np.argmin(mean))]),
+        "measured": measured[log_j.argmin(axis=1)],
+    }
+    for name, predict in (("quadratic", by_quadratic), ("process", by_process)):
+        predicted = predict(places(site.mhz), site.log_j, measured)
+        predicted[:, measured] = log_j
+        picked[name] = predicted.argmin(axis=1)
+    rows = np.arange(len(log_j))
+    return {
+        name: float(site.truth.above_pct[rows, columns].mean()) for name, columns in picked.items()
+    }
 
 
 def pick_of(log_j):
@@ -94,7 +95,7 @@ class Score:
     seconds: list[float] = field(default_factory=list)
     baselines: list[dict[str, float]] = field(default_factory=list)
 
-    def add(self, site: Site, posterior: Posterior, cells, kernels):
+    def add(self, site: Grid, posterior: Posterior, cells, kernels):
         """Judge the picks and intervals of some kernels."""
         lost = []
         for k, drawn, _ in posterior.draws():
@@ -102,10 +103,10 @@ class Score:
                 continue
             log_j = drawn.T
             setting, probability, stated = pick_of(log_j)
-            lost.append(site.above_pct[k, setting])
+            lost.append(site.truth.above_pct[k, setting])
             self.cases.append((probability, lost[-1] <= TIE_PCT, stated, lost[-1]))
             low, high = np.percentile(log_j, [2.5, 97.5], axis=0)
-            hidden, f = ~cells[k], site.fastest[k]
+            hidden, f = ~cells[k], site.truth.fastest[k]
             self.energy += ((low <= site.log_j[k]) & (site.log_j[k] <= high))[hidden].tolist()
             low, high = np.percentile(log_j - log_j[:, [f]], [2.5, 97.5], axis=0)
             true = site.log_j[k] - site.log_j[k, f]
@@ -121,10 +122,7 @@ class Score:
         calibrated = sum(abs(probability[d].mean() - hit[d].mean()) <= 0.1 for d in judged)
         least_text = f"{'-':>9}"
         if self.baselines:
-            least = min(
-                np.mean([losses[baseline] for losses in self.baselines]) for baseline in OTHERS
-            )
-            least_text = f"{least:9.2f}"
+            least_text = f"{pd.DataFrame(self.baselines).mean().min():9.2f}"
         print(
             f"{name:<25}{row:>7}{np.mean(self.lost):8.2f}{least_text}{stated.mean():8.2f}"
             f"{np.mean(self.energy) * 100:8.1f}{np.mean(self.saving) * 100:8.1f}"
@@ -134,38 +132,36 @@ class Score:
         )
 
 
-def few(sites: list[Site], count: int, seeds: int) -> Score:
+def few(sites: list[Grid], count: int, seeds: int) -> Score:
     """Judge fits with all kernels at ``count`` random settings."""
     score = Score()
     for site in sites:
         for seed in range(seeds if site.shape[1] > count else 0):
-            cells = np.zeros(site.shape, bool)
-            chosen = random_settings(site.whole, count, seed)
-            cells[:, chosen] = True
+            chosen = site.random_settings(count, seed)
+            cells = site.cells_of(chosen)
             begin = time.process_time()
-            posterior = site.posterior(cells)
+            posterior = posterior_of(site, cells)
             score.add(site, posterior, cells, range(site.shape[0]))
             score.seconds.append(time.process_time() - begin)
-            lost = site.whole.others(chosen)
-            score.baselines.append({baseline: float(lost[baseline].mean()) for baseline in OTHERS})
+            score.baselines.append(lost_by_others(site, chosen))
     return score
 
 
-def new(site: Site, count: int, draws: int) -> Score:
+def new(site: Grid, count: int, draws: int) -> Score:
     """Judge fits with a tenth of the kernels at ``count`` settings and all others everywhere."""
     score, K, S = Score(), *site.shape
     for fold in few_folds(site.data, site.labels, S, count, draws):
         kernels = [site.labels.index(label) for label in fold.judged]
         cells = np.ones((K, S), bool)
-        cells[kernels] = np.isin(site.settings, fold.judged_settings)
+        cells[kernels] = np.isin(site.truth.settings, fold.judged_settings)
         begin = time.process_time()
-        posterior = site.posterior(cells)
+        posterior = posterior_of(site, cells)
         score.add(site, posterior, cells, set(kernels))
         score.seconds.append(time.process_time() - begin)
     return score
 
 
-def left_out(site: Site) -> list[tuple[float, float, float]]:
+def left_out(site: Grid) -> list[tuple[float, float, float]]:
     """Leave each setting out in turn, with its time predicted and then given. Return for each the
     loss of the predicted best setting and how many 95 % intervals of energies hold, both in %, and
     processor time in s."""
@@ -173,7 +169,7 @@ def left_out(site: Site) -> list[tuple[float, float, float]]:
     rows = []
     for time_given in (False, True):
         begin = time.process_time()
-        posterior = site.posterior(np.ones(site.shape, bool))
+        posterior = posterior_of(site, np.ones(site.shape, bool))
         mean, in_interval = np.empty(site.shape), []
         for s in range(S):
             hidden = np.zeros((K, 2 * S), bool)
@@ -183,7 +179,7 @@ def left_out(site: Site) -> list[tuple[float, float, float]]:
                 mean[k, s] = np.median(drawn[s])
                 low, high = np.percentile(drawn[s], [2.5, 97.5])
                 in_interval.append(low <= site.log_j[k, s] <= high)
-        lost = site.above_pct[np.arange(K), np.argmin(mean, axis=1)]
+        lost = site.lost_pct(mean)
         seconds = time.process_time() - begin
         rows.append((float(lost.mean()), float(np.mean(in_interval)) * 100.0, seconds))
     return rows
@@ -230,8 +226,7 @@ def numbers(text: str) -> list[int]:
 def main() -> int:
     """Print the table."""
     parser = argument_parser(__doc__)
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--only", default="", help="data sets whose name contains this")
+    add_data(parser, required=False)
     parser.add_argument("--settings", type=numbers, default=[3, 4, 6, 8, 12])
     parser.add_argument("--new", type=numbers, default=[1, 2, 3])
     parser.add_argument("--seeds", type=int, default=5)
@@ -250,7 +245,7 @@ def main() -> int:
     sets = gpus(folder) | cpus(folder) | {"phones": lambda: clusters(folder)}
     without_counts = {name: load for name, load in sets.items() if "counts" not in name}
     for name, data in read_sets(without_counts, arguments.only):
-        sites = [Site(observations) for observations in data]
+        sites = [Grid(observations) for observations in data]
         for count in arguments.settings:
             if any(site.shape[1] > count for site in sites):
                 seeds = arguments.phone_seeds if name == "phones" else arguments.seeds

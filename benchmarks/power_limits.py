@@ -1,22 +1,22 @@
 """The loss of picks among power limits, and the accuracy of energies under them.
 
-    .venv/bin/python -m benchmarks.power_limits [--seeds 20] [--json FILE]
+    .venv/bin/python -m benchmarks.power_limits --data DIR [--seeds 20]
 
 1. Simulated: the built-in board at the 16 settings of Choi & Vuduc 2016, Table I, without a limit
    and with two (one of which some 40 % of the kernels reach at some setting). Picks are made from a
    quarter and three eighths of the settings and with each pair of clocks left out, and judged by
    the energies without noise.
-2. Deep-learning training on a V100 and an RTX 6000 (``zeus_power_limits``; You et al., NSDI 2023):
-   each limit left out with measured times, and m = 2, 3, 4 random limits for all. The picks are
-   compared with a quadratic in the limit for each workload (the better of two: logarithms, and
-   power by limit), a Gaussian process for each workload, the best single limit, and the highest.
+2. Deep-learning training on a V100 and an RTX 6000 (You et al., NSDI 2023; ``DIR``: as for
+   ``public_data.py``): each limit left out with measured times, and m = 2, 3, 4 random limits for
+   all. The picks are compared with a quadratic in the limit for each workload (the better of two:
+   logarithms, and power by limit), a Gaussian process for each workload, the best single limit,
+   and the highest.
 
 ``held``: the share of energies in their 95 % intervals.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from pathlib import Path
@@ -36,12 +36,11 @@ from analysis.measurements.observations import (
     observations,
 )
 from analysis.predict.site import cells_of, site_posterior
-from benchmarks.shared import ROOT, argument_parser
-from campaign.store.dataset import as_dataset
+from benchmarks.public_data import power_limits
+from benchmarks.shared import argument_parser
 from sites.simulated.machine import mean_w, phases_s, under_limit
 from tests.analysis.simulated_tk1 import kernels, simulated_dataset, simulated_tk1
 
-DATA = ROOT.parent / "shared/data/zeus_power_limits"
 LIMITS_W = (14.5, 25.0)
 SHARES = (0.25, 0.375)
 
@@ -93,33 +92,6 @@ def simulated(seed: int) -> dict[str, dict[str, float]]:
     return figures_by_name
 
 
-def workloads(name: str) -> Observations:
-    """Return the workloads that were measured at every limit."""
-    table = pd.read_csv(DATA / f"summary_power_{name}.csv")
-    keys = ["dataset", "network", "batch_size", "optimizer"]
-    kernel = table[keys].astype(str).agg(" ".join, axis=1)
-    whole = kernel.map(kernel.value_counts()) == table["power_limit"].nunique()
-    rows = pd.DataFrame(
-        {
-            "point_id": table.index.astype(str),
-            "site": name,
-            "kernel": kernel,
-            "params": "{}",
-            "status": "ok",
-            "core_mhz": np.nan,
-            "mem_mhz": np.nan,
-            "power_limit_w": table["power_limit"].astype(float),
-            "core_v": np.nan,
-            "mem_v": np.nan,
-            "voltage_origin": "",
-            "simulated": False,
-            "time_s": table["time_per_epoch"],
-            "energy_j": table["time_per_epoch"] * table["average_power"],
-        }
-    )[whole]
-    return observations(as_dataset(rows, "measurement"), name)
-
-
 def lost_pct(predicted: np.ndarray, log_j: np.ndarray) -> float:
     """Return the mean loss, %, of the measured setting with the least ``predicted`` value (K,
     S)."""
@@ -150,9 +122,8 @@ def processes(limits: np.ndarray, values: np.ndarray) -> np.ndarray:
     return predicted
 
 
-def sweeps(name: str, draws: int) -> dict[str, dict[str, float]]:
+def sweeps(data: Observations, draws: int) -> dict[str, dict[str, float]]:
     """Return the losses of picks and of the other models, %, for each scheme."""
-    data = workloads(name)
     labels, S = kernel_names(data), len(data.settings)
     limits = np.array([setting.power_limit_w for setting in data.settings])
     log_s, log_j = (
@@ -172,17 +143,11 @@ def sweeps(name: str, draws: int) -> dict[str, dict[str, float]]:
         for key, logs in (("log", True), ("plain", False)):
             predicted[key][:, s] = (log_s + polynomials(limits, without, logs))[:, s]
         predicted["process"][:, s] = (log_s + processes(limits, without))[:, s]
-    choosers = judged.choosers
-    rows = {
-        "each limit left out": {
-            "picks": choosers["picks"].mean_lost_pct,
-            "quadratic": min(lost_pct(predicted[key], log_j) for key in ("log", "plain")),
-            "process": lost_pct(predicted["process"], log_j),
-            "best single": choosers["best_single"].mean_lost_pct,
-            "highest": choosers["highest_clocks"].mean_lost_pct,
-            "held": float(held.mean()),
-        }
+    losses = {
+        "quadratic": min(lost_pct(predicted[key], log_j) for key in ("log", "plain")),
+        "process": lost_pct(predicted["process"], log_j),
     }
+    rows = {"each limit left out": row_of(judged.choosers, losses, held)}
     for m in (2, 3, 4):
         few_choosers = few_cross_validate(data, m, draws=draws).choosers
         losses, inside = [], []
@@ -202,21 +167,26 @@ def sweeps(name: str, draws: int) -> dict[str, dict[str, float]]:
                 (np.abs(some.log_j - log_j) <= some.energy_reach())[:, ~is_measured].mean()
             )
         mean = np.mean(losses, axis=0)
-        rows[f"{m} limits"] = {
-            "picks": few_choosers["picks"].mean_lost_pct,
-            "quadratic": min(mean[:2]),
-            "process": mean[2],
-            "best single": few_choosers["best_single"].mean_lost_pct,
-            "highest": few_choosers["highest_clocks"].mean_lost_pct,
-            "held": float(np.mean(inside)),
-        }
+        others = {"quadratic": min(mean[:2]), "process": mean[2]}
+        rows[f"{m} limits"] = row_of(few_choosers, others, inside)
     return rows
+
+
+def row_of(choosers, losses: dict[str, float], held) -> dict[str, float]:
+    """Return a row of the table: losses of the picks, other models and single limits, %."""
+    return {
+        "picks": choosers["picks"].mean_lost_pct,
+        **losses,
+        "best single": choosers["best_single"].mean_lost_pct,
+        "highest": choosers["highest_clocks"].mean_lost_pct,
+        "held": float(np.mean(held)),
+    }
 
 
 def main() -> int:
     parser = argument_parser(__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="the folder of data sets")
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     runs = [simulated(seed) for seed in range(max(arguments.seeds // 4, 1))]
@@ -227,12 +197,10 @@ def main() -> int:
         }
     }
     for name in ("v100", "rtx6000"):
-        results[name] = sweeps(name, arguments.seeds)
+        results[name] = sweeps(power_limits(arguments.data, name), arguments.seeds)
     for name, rows in results.items():
         print(name)
         print(pd.DataFrame(rows).T.round(3).to_string())
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
     return 0
 
 

@@ -4,7 +4,7 @@
 
 The good tables: the simulated Jetson TK1 with its default noise; a simulated CPU with three
 repeats on two nodes; the extract of the GTX Titan X measurements in ``tests/data``. With ``--data``
-also the GTX 980 and the Odroid XU3 of ``benchmarks/real_data.py``.
+also the GTX 980 and the Odroid XU3 of ``benchmarks/public_data.py``.
 
 A fault is seen if a finding that the good table does not have names at least 80 % of the wrong
 rows. ``--all`` prints each trial. The findings of the good tables are printed first.
@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.quality import Finding, check
+from benchmarks import public_data
 from benchmarks.shared import ROOT, argument_parser
 from campaign.store.dataset import as_dataset
 
@@ -78,10 +79,8 @@ def simulated_cpu() -> pd.DataFrame:
 
 def titan_x() -> pd.DataFrame:
     """Return the extract of real measurements in ``tests/data``, without voltages."""
-    from benchmarks.analysis_speed import titan_x as imported
-
     return _of_observations(
-        imported(
+        public_data.imported(
             ROOT / "tests/data/gtxtitanx/microbenchmarks.csv", ROOT / "examples/gtxtitanx.map.toml"
         )
     )
@@ -145,42 +144,38 @@ def _everywhere(table: pd.DataFrame) -> np.ndarray:
     return np.ones(len(table), bool)
 
 
-def whole(*factors: dict[str, float]) -> Callable[[pd.DataFrame], Iterator[Trial]]:
-    """Scale columns of the whole table by the factors."""
+Masks = Iterator[tuple[str, np.ndarray]]
+
+
+def _all_rows(table: pd.DataFrame) -> Masks:
+    yield "", _everywhere(table)
+
+
+def _kernels(table: pd.DataFrame) -> Masks:
+    """Yield the masks of several kernels."""
+    names = np.unique(table["kernel"])
+    for i in (0, len(names) // 2, len(names) - 1):
+        yield f"{names[i]}: ", (table["kernel"] == names[i]).to_numpy()
+
+
+def _settings(table: pd.DataFrame) -> Masks:
+    """Yield the masks of the lowest, a middle and the highest setting."""
+    setting = table["core_mhz"] * 1e6 + table["mem_mhz"].fillna(0)
+    levels = np.unique(setting)
+    for i in (0, len(levels) // 2, len(levels) - 1):
+        yield f"setting {i}: ", (setting == levels[i]).to_numpy()
+
+
+def scaled(
+    masks: Callable[[pd.DataFrame], Masks], *factors: dict[str, float]
+) -> Callable[[pd.DataFrame], Iterator[Trial]]:
+    """Scale columns by the factors, in the rows of each mask."""
 
     def trials(table: pd.DataFrame) -> Iterator[Trial]:
         for scale in factors:
-            place = ", ".join(f"{name} x {factor:g}" for name, factor in scale.items())
-            yield from _scaled(table, scale, _everywhere(table), place)
-
-    return trials
-
-
-def of_kernels(*factors: dict[str, float]) -> Callable[[pd.DataFrame], Iterator[Trial]]:
-    """Scale columns of one kernel by the factors, for several places in the list."""
-
-    def trials(table: pd.DataFrame) -> Iterator[Trial]:
-        names = np.unique(table["kernel"])
-        for scale in factors:
-            for i in (0, len(names) // 2, len(names) - 1):
-                mask = (table["kernel"] == names[i]).to_numpy()
-                place = ", ".join(f"{name} x {factor:g}" for name, factor in scale.items())
-                yield from _scaled(table, scale, mask, f"{names[i]}: {place}")
-
-    return trials
-
-
-def of_settings(*factors: dict[str, float]) -> Callable[[pd.DataFrame], Iterator[Trial]]:
-    """Scale columns of one setting by the factors: the lowest, a middle and the highest."""
-
-    def trials(table: pd.DataFrame) -> Iterator[Trial]:
-        setting = table["core_mhz"] * 1e6 + table["mem_mhz"].fillna(0)
-        levels = np.unique(setting)
-        for scale in factors:
-            for i in (0, len(levels) // 2, len(levels) - 1):
-                place = ", ".join(f"{name} x {factor:g}" for name, factor in scale.items())
-                mask = (setting == levels[i]).to_numpy()
-                yield from _scaled(table, scale, mask, f"setting {i}: {place}")
+            text = ", ".join(f"{name} x {factor:g}" for name, factor in scale.items())
+            for place, mask in masks(table):
+                yield from _scaled(table, scale, mask, f"{place}{text}")
 
     return trials
 
@@ -288,18 +283,20 @@ def swapped_columns(table: pd.DataFrame) -> Iterator[Trial]:
 
 J, T = "energy_j", "time_s"
 FAULTS: dict[str, Callable[[pd.DataFrame], Iterator[Trial]]] = {
-    "clocks in kHz, Hz, GHz": whole({"core_mhz": 1e3}, {"core_mhz": 1e6}, {"core_mhz": 1e-3}),
-    "clocks of one kernel in kHz": of_kernels({"core_mhz": 1e3}),
-    "energy in mJ": whole({J: 1e3}),
-    "time in ms": whole({T: 1e3}),
-    "time and energy in ms, mJ": whole({J: 1e3, T: 1e3}),
-    "one kernel's energy in mJ or kJ": of_kernels({J: 1e3}, {J: 1e-3}),
-    "one kernel's time in ms": of_kernels({T: 1e3}, {T: 1e-3}),
-    "one kernel's time and energy": of_kernels({T: 1e3, J: 1e3}, {T: 1e-3, J: 1e-3}),
-    "one setting's energy in mJ": of_settings({J: 1e3}, {J: 1e-3}),
-    "one setting's time in ms": of_settings({T: 1e3}),
+    "clocks in kHz, Hz, GHz": scaled(
+        _all_rows, {"core_mhz": 1e3}, {"core_mhz": 1e6}, {"core_mhz": 1e-3}
+    ),
+    "clocks of one kernel in kHz": scaled(_kernels, {"core_mhz": 1e3}),
+    "energy in mJ": scaled(_all_rows, {J: 1e3}),
+    "time in ms": scaled(_all_rows, {T: 1e3}),
+    "time and energy in ms, mJ": scaled(_all_rows, {J: 1e3, T: 1e3}),
+    "one kernel's energy in mJ or kJ": scaled(_kernels, {J: 1e3}, {J: 1e-3}),
+    "one kernel's time in ms": scaled(_kernels, {T: 1e3}, {T: 1e-3}),
+    "one kernel's time and energy": scaled(_kernels, {T: 1e3, J: 1e3}, {T: 1e-3, J: 1e-3}),
+    "one setting's energy in mJ": scaled(_settings, {J: 1e3}, {J: 1e-3}),
+    "one setting's time in ms": scaled(_settings, {T: 1e3}),
     "one cell in another unit": one_cell,
-    "voltages in mV, uV": whole({"core_v": 1e3}, {"core_v": 1e6}),
+    "voltages in mV, uV": scaled(_all_rows, {"core_v": 1e3}, {"core_v": 1e6}),
     "voltages fall with the clock": voltages_reversed,
     "counts vary with the setting": counts_with_the_clock,
     "fixed-duration loops": fixed_loops,
@@ -332,10 +329,8 @@ def good_tables(data: Path | None) -> dict[str, pd.DataFrame]:
         "Titan X": titan_x(),
     }
     if data:
-        from benchmarks import real_data
-
-        tables["GTX 980"] = _of_observations(real_data.gtx_980(data, True))
-        tables["XU3 cBench"] = _of_observations(real_data.odroid(data, "cBench", True))
+        tables["GTX 980"] = _of_observations(public_data.gtx_980(data, True))
+        tables["XU3 cBench"] = _of_observations(public_data.odroid(data, "cBench", True))
     return tables
 
 

@@ -1,57 +1,100 @@
-"""The model on measurements of real machines, by leave-one-setting-out, compared with known errors.
-
-    .venv/bin/python -m benchmarks.real_data --data DIR [--time measured|predicted|both]
-                                             [--only NAME] [--phones 10]
+"""Public measurements of real machines, for the benchmarks that take ``--data DIR``.
 
 ``DIR`` is a folder of data sets, none of which is part of this project: ``ulisboa_gtxtitanx_micro``
 (Guerreiro et al.), ``nvdvfs_gtx980_low`` (Wang and Chu), ``odroid_xu3_armpm`` (Nikov),
-``freqbench_phone_socs`` (freqbench), ``NV-DVFS-Benchmark`` and ``GPU-DVFS-Job-Schedule`` (clones of
+``freqbench_phone_socs`` (freqbench), ``zeus_power_limits`` (You et al., NSDI 2023),
+``NV-DVFS-Benchmark`` and ``GPU-DVFS-Job-Schedule`` (clones of
 github.com/blackjack2015/NV-DVFS-Benchmark and github.com/HKBU-HPML/GPU-DVFS-Job-Schedule). Missing
 data sets are left out. No choice in the model was made by the last two.
-
-For each data set the program prints the mean error of energy out of fold; the losses of the picks,
-race to halt and a random setting, relative to the best measured setting; the loss of race to halt
-less that of the picks, with its 95 % interval and verdict; and the form that most folds chose. The
-bars are the largest error and loss of the picks that the model should have.
 """
 
 from __future__ import annotations
 
-import os
-import time
-import warnings
-from collections import Counter
+import argparse
+import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-
-from benchmarks.shared import ROOT, argument_parser
-
-# The matrices are small: threads would only wait for each other.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import pandas as pd
 
-BARS = {"Titan X": "2.7 / 1.4", "GTX 980": "4.3 / 0.9", "XU3 cBench": "5.3", "XU3 PARSEC": "6.1"}
+from analysis.choice.few_crossval import FewTruth
+from analysis.choice.objectives import ENERGY
+from analysis.measurements.observations import (
+    MEMORY_CLASSES,
+    Observations,
+    cell_means,
+    distinct_kernels,
+    first_rows,
+    kernel_numbers,
+    observations,
+)
+from benchmarks.shared import ROOT
+from dvfs.setting import clock_columns, distinct_settings
+
 LONGEST_GAP = 3.0
 """The longest time that a sample stands for, in usual intervals between samples."""
 
 
+class Grid:
+    """The K kernels of a data set that were measured at all of its S settings.
+
+    ``labels``, ``settings``: their names and settings; ``data``: their rows; ``kernel``,
+    ``setting``: the indices of each row; ``time_s``, ``energy_j``: float64 (K, S), means over
+    repeats; ``first``: int64 (K, S), the first row of each cell; ``truth``: what judges picks."""
+
+    def __init__(self, data):
+        self.truth = FewTruth.of(data, ENERGY)
+        self.labels, self.settings = list(self.truth.row), list(self.truth.column)
+        self.shape = len(self.labels), len(self.settings)
+        self.mhz = clock_columns(self.settings)
+        self.data = rows = data.take(kernel_numbers(data, self.labels) >= 0)
+        self.kernel = kernel_numbers(rows, self.labels)
+        self.setting = np.searchsorted(self.truth.settings, rows.setting)
+        self.time_s, self.energy_j = (
+            cell_means(rows, self.labels, values)[:, self.truth.settings]
+            for values in (rows.time_s, rows.energy_j)
+        )
+        self.first = first_rows(rows, self.labels)[:, self.truth.settings]
+        self.log_s, self.log_j = np.log(self.time_s), np.log(self.energy_j)
+
+    def cells_of(self, settings):
+        """Return the cells of all kernels at some settings, bool (K, S)."""
+        cells = np.zeros(self.shape, bool)
+        cells[:, settings] = True
+        return cells
+
+    def random_settings(self, count, seed):
+        """Return ``count`` random settings, int64 (count,)."""
+        return np.sort(
+            np.random.default_rng((20261124, seed)).choice(self.shape[1], count, replace=False)
+        )
+
+    def lost_pct(self, log_j):
+        """Return the loss of each kernel's setting with the least predicted energy (K, S), %."""
+        return self.truth.above_pct[np.arange(len(log_j)), log_j.argmin(axis=1)]
+
+
 def make_observations(
-    site, kernel, core_mhz, mem_mhz, *, time_s, energy_j, counts=None, core_v=None
+    site,
+    kernel,
+    core_mhz=None,
+    mem_mhz=None,
+    *,
+    time_s,
+    energy_j,
+    counts=None,
+    core_v=None,
+    power_limit_w=None,
 ):
     """Return observations from arrays; ``core_v``: measured voltages, None if not known."""
-    from analysis.measurements.observations import (
-        MEMORY_CLASSES,
-        Observations,
-        distinct_kernels,
-    )
-    from dvfs.setting import distinct_settings
-
     n = len(kernel)
-    core_mhz = np.asarray(core_mhz, float)
-    mem_mhz = np.full(n, np.nan) if mem_mhz is None else np.asarray(mem_mhz, float)
-    settings, setting = distinct_settings(core_mhz, mem_mhz)
+    core_mhz, mem_mhz, limit_w = (
+        np.full(n, np.nan) if values is None else np.asarray(values, float)
+        for values in (core_mhz, mem_mhz, power_limit_w)
+    )
+    settings, setting = distinct_settings(core_mhz, mem_mhz, np.full(n, np.nan), limit_w)
     counts = counts or {}
     kernels, number = distinct_kernels(kernel)
     return Observations(
@@ -73,12 +116,26 @@ def make_observations(
     )
 
 
+def imported(table: Path, map_file: Path) -> Observations:
+    """Return the rows of a table, read through a temporary store as ``campaign import`` reads
+    them."""
+    from campaign.store.dataset import scalars_of
+    from campaign.store.layout import create_store
+    from campaign.table.checking import checked_rows
+    from campaign.table.importing import import_rows
+    from campaign.table.map_file import read_map
+    from campaign.table.reading import read_table
+
+    mapping = read_map(map_file)
+    checked = checked_rows(read_table(table, mapping), mapping)
+    with tempfile.TemporaryDirectory() as folder:
+        store = create_store(Path(folder) / "store", "store")
+        rows = import_rows(checked, store, mapping)
+    return observations(scalars_of(rows.measurements), rows.sites[0])
+
+
 def titan_x(folder: Path, with_voltage: bool):
     """Return GTX Titan X microbenchmarks, with the voltage table of the example map or without."""
-    from dataclasses import replace
-
-    from benchmarks.analysis_speed import titan_x as imported
-
     table = folder / "ulisboa_gtxtitanx_micro" / "microbenchmarks_gtxtitanx.csv"
     data = imported(table, ROOT / "examples" / "gtxtitanx.map.toml")
     if with_voltage:
@@ -146,6 +203,22 @@ def for_schedules(folder: Path, gpu: str):
         table["memF"],
         time_s=time_s,
         energy_j=table["power/W"] * time_s,
+    )
+
+
+def power_limits(folder: Path, gpu: str):
+    """Return ``v100`` or ``rtx6000`` training runs, those measured at every power limit."""
+    table = pd.read_csv(folder / "zeus_power_limits" / f"summary_power_{gpu}.csv")
+    keys = ["dataset", "network", "batch_size", "optimizer"]
+    kernel = table[keys].astype(str).agg(" ".join, axis=1)
+    everywhere = kernel.map(kernel.value_counts()) == table["power_limit"].nunique()
+    table = table[everywhere]
+    return make_observations(
+        gpu,
+        kernel[everywhere],
+        power_limit_w=table["power_limit"],
+        time_s=table["time_per_epoch"],
+        energy_j=table["time_per_epoch"] * table["average_power"],
     )
 
 
@@ -250,6 +323,12 @@ def cpus(folder: Path) -> dict[str, Callable[[], list]]:
     }
 
 
+def add_data(parser: argparse.ArgumentParser, required: bool = True) -> None:
+    """Add ``--data`` and ``--only``."""
+    parser.add_argument("--data", type=Path, required=required, help="the folder of data sets")
+    parser.add_argument("--only", default="", help="data sets whose name contains this")
+
+
 def read_sets(sets: dict[str, Callable[[], list]], only: str = "") -> Iterator[tuple[str, list]]:
     """Yield the name and sites of each data set whose name contains ``only``.
 
@@ -266,74 +345,3 @@ def read_sets(sets: dict[str, Callable[[], list]], only: str = "") -> Iterator[t
             print(f"{name}: left out, {error.filename} is not there", flush=True)
             continue
         yield name, sites
-
-
-def judge(sites: list, time_of: str):
-    """Return (error %, cases, forms chosen, sites left out) of all sites together."""
-    from analysis.choice.crossval import cross_validate
-    from analysis.measurements.observations import FitError
-
-    errors, cases, chosen, left_out = [], [], Counter(), 0
-    for data in sites:
-        try:
-            crossval = cross_validate(data, "leave-one-setting-out", time=time_of)
-        except FitError:
-            left_out += 1
-            continue
-        errors.append(float(crossval.error_pct.mean()))
-        cases += crossval.cases
-        for form in crossval.chosen:
-            chosen[f"{form['model']}, V {form['voltage']}"] += form["folds"]
-    return errors, cases, chosen, left_out
-
-
-def show(name: str, sites: list, time_of: str, bar: str) -> None:
-    """Print one line of the table; for many sites, with the median of their errors."""
-    from analysis.choice.losses import contest, losses_by_chooser
-
-    start = time.monotonic()
-    errors, cases, chosen, left_out = judge(sites, time_of)
-    took_s = time.monotonic() - start
-    if not errors:
-        print(f"{name:<30} nothing can be fitted")
-        return
-    choosers = losses_by_chooser(cases)
-    lost = [f"{choosers[w].mean_lost_pct:9.2f}" for w in ("picks", "race_to_halt", "random")]
-    against = contest(cases)
-    interval = f"{against.mean_gain_pct:+.2f} ({against.low_pct:.2f} to {against.high_pct:.2f})"
-    form, folds = chosen.most_common(1)[0]
-    print(
-        f"{name:<30}{sum(map(len, sites)):>6}{np.median(errors):>8.2f}{''.join(lost)}"
-        f"{interval:>28} {against.verdict:<13}{bar:>10}  {form} ({folds}/{chosen.total()})"
-        f"{f'; {left_out} sites left out' if left_out else ''}  {took_s:.1f} s",
-        flush=True,
-    )
-
-
-def main() -> int:
-    parser = argument_parser(__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="the folder of data sets")
-    parser.add_argument("--time", choices=("measured", "predicted", "both"), default="both")
-    parser.add_argument("--phones", type=int, default=10, help="how many of the phones")
-    parser.add_argument("--only", default="", help="data sets whose name contains this")
-    arguments = parser.parse_args()
-    folder = arguments.data
-    phone_sets = {"phones, every cluster a site": lambda: list(phones(folder, arguments.phones))}
-    loaded = list(read_sets(gpus(folder) | cpus(folder) | phone_sets, arguments.only))
-    times = ("measured", "predicted") if arguments.time == "both" else (arguments.time,)
-    for time_of in times:
-        print(f"\nleave-one-setting-out, time {time_of}; error and losses in %")
-        print(
-            f"{'data':<30}{'rows':>6}{'error':>8}{'picks':>9}{'race':>9}{'random':>9}"
-            f"{'race less picks (95 %)':>28} {'verdict':<13}{'bar':>10}  chosen (folds)"
-        )
-        for name, sites in loaded:
-            bar = BARS.get(name.partition(",")[0], "")
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)
-                show(name, sites, time_of, bar)
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
