@@ -511,8 +511,7 @@ HOSTILE = {
     "PMI_FD": "99",
     "PMI_RANK": "3",
 }
-"""Each would move, hide or break a job or a step. benchmarks/slurm_variables.py sets one at a
-time."""
+"""Each would move, hide or break a job or a step."""
 SEES = """
 [[kernels]]
 kernel = "command"
