@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from campaign.verbs import options
-from campaign.verbs.printing import explain, print_json, print_table
+from campaign.verbs.printing import answer, explain, print_json, print_table
 from dvfs.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ MATRICES = range(2, 21)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The verb's arguments."""
     parser.add_argument(
         "sizes",
         metavar="SIZES",
@@ -90,11 +89,7 @@ def run(arguments: Namespace) -> int:
         )
     on_chip = _whole(arguments.on_chip, "--on-chip")
     plan = plan_chain(sizes, on_chip, _objective(arguments.objective), arguments.form)
-    if arguments.json:
-        print_json(plan.as_dict())
-    else:
-        _print(plan)
-    return 0
+    return answer(arguments.json, plan.as_dict, lambda: _print(plan))
 
 
 def _random(arguments: Namespace) -> int:

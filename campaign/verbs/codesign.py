@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from campaign.verbs import options
-from campaign.verbs.printing import explain, print_json, print_table, say
+from campaign.verbs.printing import answer, explain, print_fields, print_table, say
 
 if TYPE_CHECKING:
     from campaign.codesign.designs import BestDesign, Codesign
@@ -22,7 +22,6 @@ MORE = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The verb's arguments."""
     parser.add_argument("study", metavar="STUDY.toml", help="the study file")
     parser.add_argument(
         "-o", "--output", metavar="DIR", help="also write the figures to this folder, as SVG"
@@ -37,16 +36,10 @@ def run(arguments: Namespace) -> int:
 
     result = run_study(Path(arguments.study))
     written = write_study_figures(result, Path(arguments.output)) if arguments.output else []
-    if arguments.json:
-        print_json(result.as_dict())
-    else:
-        _print(result, arguments.all)
-        for path in written:
-            say(f"figure: {path}")
-    return 0
+    return answer(arguments.json, result.as_dict, lambda: _print(result, written, arguments.all))
 
 
-def _print(result: Codesign, every_row: bool) -> None:
+def _print(result: Codesign, figures: list[Path], every_row: bool) -> None:
     study, area = result.study, result.study.area
     caches = "with" if area.caches else "without"
     explain(
@@ -78,8 +71,7 @@ def _print(result: Codesign, every_row: bool) -> None:
     if result.existing:
         say()
         explain("existing chips on the same workload")
-        header = [name for name in result.existing[0] if name != "times_s"]
-        print_table(header, [[row[name] for name in header] for row in result.existing])
+        print_fields(result.existing, {n: n for n in result.existing[0] if n != "times_s"})
     if len(result.stencils) > 1:
         say()
         explain(
@@ -89,6 +81,8 @@ def _print(result: Codesign, every_row: bool) -> None:
         header = ["stencil", "low", "high", "processors", "lanes", "on_chip_kb"]
         shares = [[row[name] for name in header] for row in result.shares()]
         print_table(["stencil", "from", "to", *header[3:]], shares, every_row)
+    for path in figures:
+        say(f"figure: {path}")
 
 
 def _best_row(name: str, design: BestDesign, energies: bool) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from campaign.results.fits import DEFAULT
 from campaign.verbs.fit import print_fit
 from campaign.verbs.options import add_all, add_fit, add_json, add_store
-from campaign.verbs.printing import explain, print_computed, print_table
+from campaign.verbs.printing import explain, marked, print_computed, print_table
 from dvfs.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ EXAMPLE = "campaign coefficients campaign-demo/store --site jetson-tk1 --core-mh
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The verb's arguments."""
     add_store(parser)
     parser.add_argument(
         "--site",
@@ -157,9 +156,9 @@ def _print_ratios(first: str, site: str, ratios: Sequence[CoefficientRatio]) -> 
 def _print_costs(costs: CostsAtSetting) -> None:
     from analysis.measurements.observations import setting_text  # noqa: PLC0415
 
-    simulated = " (simulated)" if costs.simulated else ""
     core, mem = ("-" if v is None else f"{v:g}" for v in (costs.core_v, costs.mem_v))
-    explain(f"{costs.site}{simulated} at {setting_text(costs.setting)}, {core}/{mem} V")
+    site = marked(costs.site, costs.simulated)
+    explain(f"{site} at {setting_text(costs.setting)}, {core}/{mem} V")
     explain(str(costs.fit))
     print_table(
         ["cost", "value", "95 % from", "to", "unit"],

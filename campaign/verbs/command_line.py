@@ -105,10 +105,6 @@ class Parser(argparse.ArgumentParser):
             option.startswith(name) for option in self._option_string_actions
         )
 
-    def actions(self) -> list[argparse.Action]:
-        """Every argument."""
-        return list(self._actions)
-
     def option_names(self) -> list[str]:
         """Every option, in its long form."""
         return [name for name in self._option_string_actions if name.startswith("--")]
@@ -118,7 +114,11 @@ def _for_people(parser: Parser, message: str) -> str:
     """Return argparse's message with a remedy."""
     if match := re.match(r"argument (\S+?)(?:/\S+)?: invalid choice: '(.*)' \(", message):
         name, value = match.groups()
-        choices = next(_strings(action.choices) for action in parser._actions if _is(action, name))
+        choices = next(
+            [str(choice) for choice in action.choices or ()]
+            for action in parser._actions
+            if _is(action, name)
+        )
         hint = _did_you_mean(value, choices)
         if name == "VERB":
             return f"unknown verb {value!r}; {hint.strip() or 'known: ' + ', '.join(choices)}"
@@ -145,10 +145,6 @@ def _did_you_mean(name: str, names: Iterable[str]) -> str:
 
 def _is(action: argparse.Action, name: str) -> bool:
     return name in (*action.option_strings, action.metavar, action.dest)
-
-
-def _strings(choices: Any) -> list[str]:
-    return [str(choice) for choice in choices or ()]
 
 
 class _Version(argparse.Action):
@@ -268,7 +264,7 @@ def _option_of(message: str, arguments: argparse.Namespace) -> str:
     none, or where a positional argument has the same value."""
     verb: Parser = arguments.verbs[arguments.verb]
     options: list[str] = []
-    for action in verb.actions():
+    for action in verb._actions:
         value = getattr(arguments, action.dest, None)
         if isinstance(value, str) and value and message.startswith(_beginnings(value)):
             options.append(f"{action.option_strings[-1]}: " if action.option_strings else "")

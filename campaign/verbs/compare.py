@@ -8,7 +8,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from campaign.verbs.options import add_all, add_json, add_store
-from campaign.verbs.printing import explain, print_json, print_table, say, shortened
+from campaign.verbs.printing import (
+    explain,
+    marked,
+    mhz_text,
+    print_json,
+    print_table,
+    say,
+    shortened,
+)
 from dvfs.errors import ArgumentError
 from dvfs.setting import Setting
 
@@ -27,7 +35,6 @@ EXAMPLE = "campaign compare campaign-demo/store campaign-demo/store --fail-above
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The verb's arguments."""
     add_store(parser)
     parser.add_argument("other", nargs="?", metavar="B", help="the store to compare S with")
     parser.add_argument(
@@ -93,10 +100,7 @@ def run(arguments: Namespace) -> int:
 def _print(comparison: Comparison, every_row: bool) -> None:
     explain(f"before: {comparison.before}")
     explain(f"after: {comparison.after}")
-    names = {
-        site.site: f"{site.site} (simulated)" if site.simulated else site.site
-        for site in comparison.sites
-    }
+    names = {site.site: marked(site.site, site.simulated) for site in comparison.sites}
     for site in comparison.sites:
         noise = ", ".join(
             f"{quantity} {_pct(value)} (drift between repeats of the plan {_pct(drift)})"
@@ -129,13 +133,11 @@ def _print(comparison: Comparison, every_row: bool) -> None:
 def _print_changes(
     changes: Sequence[Change], level: str, names: dict[str, str], every_row: bool
 ) -> None:
-    from analysis.measurements.observations import setting_text  # noqa: PLC0415
-
     def row(change: Change) -> list[Any]:
         place = [shortened(names[change.site], 22)]
         place += [shortened(change.kernel, 24)] if level != "site" else []
         if level == "point":
-            place += [setting_text(Setting.of_row(vars(change))).removesuffix(" MHz")]
+            place += [mhz_text(Setting.of_row(vars(change)))]
         limits = ((limit - 1.0) * 100.0 for limit in (change.low, change.high))
         numbers = [f"{value:+.2f}" if math.isfinite(value) else "-" for value in limits]
         p = f"{change.adjusted_p:.2g}" if math.isfinite(change.adjusted_p) else "-"

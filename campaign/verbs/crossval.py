@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from campaign.results.fits import DEFAULT, UNPROVEN_CLOCKS
 from campaign.verbs import options
-from campaign.verbs.printing import explain, print_computed, print_table
+from campaign.verbs.printing import answer, explain, marked, print_table
 from dvfs.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from campaign.results import Results
     from campaign.results.crossval import CrossvalResult
 
 SUMMARY = "cross-validate a site: the error of its fit, and what picks lose"
@@ -25,7 +26,6 @@ SIMPLE_CHOICES = {
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The verb's arguments."""
     options.add_store(parser)
     parser.add_argument(
         "--site",
@@ -85,11 +85,12 @@ def run(arguments: Namespace) -> int:
     """Cross-validate and print the result."""
     from campaign.results import open_store  # noqa: PLC0415
 
+    scheme = arguments.scheme or "leave-one-setting-out"
     if arguments.fitted_on and arguments.scheme:
         raise ArgumentError("--fitted-on and --scheme: give one of them")
-    if _is_over_variants(arguments.scheme):
+    if scheme.startswith(("leave-one-variant-out", "variants-kfold")):
         return _over_variants(arguments)
-    if arguments.scheme is not None and arguments.scheme.startswith("few:"):
+    if scheme.startswith("few:"):
         return _with_few(arguments)
     if arguments.new is not None:
         raise ArgumentError("--new: needs --scheme few:M or few:all")
@@ -100,61 +101,47 @@ def run(arguments: Namespace) -> int:
     store = open_store(arguments.store)
     result = store.crossval(
         arguments.site or [store.only_site()],
-        arguments.scheme or "leave-one-setting-out",
-        model=arguments.model,
-        voltage=arguments.voltage,
-        robust=arguments.robust or None,
-        fit=arguments.fit,
-        time=arguments.time,
+        scheme,
         train=train or None,
-        objective=arguments.objective,
         fitted_on=open_store(arguments.fitted_on) if arguments.fitted_on else None,
-        accept_unproven=arguments.accept_unproven,
+        **_of_fit(arguments),
     )
-    if arguments.json:
-        print_computed(result.as_dict())
-    else:
-        print_crossval(result)
-    return 0
+    return answer(arguments.json, result.as_dict, lambda: print_crossval(result), computed=True)
 
 
-def _is_over_variants(scheme: str | None) -> bool:
-    return scheme is not None and scheme.startswith(("leave-one-variant-out", "variants-kfold"))
+def _of_fit(arguments: Namespace) -> dict[str, Any]:
+    """What the energies are fitted and judged by."""
+    names = ("model", "voltage", "fit", "time", "objective", "accept_unproven")
+    return {name: getattr(arguments, name) for name in names} | {"robust": arguments.robust or None}
+
+
+def _store_and_only_site(arguments: Namespace, scheme: str) -> tuple[Results, str]:
+    from campaign.results import open_store  # noqa: PLC0415
+
+    store = open_store(arguments.store)
+    sites = arguments.site or [store.only_site()]
+    if len(sites) > 1:
+        raise ArgumentError(f"--site: one site with {scheme}")
+    return store, sites[0]
 
 
 def _over_variants(arguments: Namespace) -> int:
-    from campaign.results import open_store  # noqa: PLC0415
     from campaign.variants.study import read_problem  # noqa: PLC0415
 
     if arguments.train or arguments.fitted_on:
         raise ArgumentError("--train and --fitted-on: not with a scheme over variants")
-    store = open_store(arguments.store)
-    sites = arguments.site or [store.only_site()]
-    if len(sites) > 1:
-        raise ArgumentError("--site: one site with a scheme over variants")
-    result = store.crossval_variants(
-        sites[0],
+    store, site = _store_and_only_site(arguments, "a scheme over variants")
+    shown = store.crossval_variants(
+        site,
         scheme=arguments.scheme,
         kernel=arguments.kernel,
         problem=read_problem(arguments.problem) if arguments.problem else None,
-        objective=arguments.objective,
-        time=arguments.time,
-        model=arguments.model,
-        voltage=arguments.voltage,
-        robust=arguments.robust or None,
-        fit=arguments.fit,
-        accept_unproven=arguments.accept_unproven,
-    )
-    if arguments.json:
-        print_computed(result.as_dict())
-    else:
-        print_over_variants(result.as_dict())
-    return 0
+        **_of_fit(arguments),
+    ).as_dict()
+    return answer(arguments.json, lambda: shown, lambda: print_over_variants(shown), computed=True)
 
 
 def _with_few(arguments: Namespace) -> int:
-    from campaign.results import open_store  # noqa: PLC0415
-
     if arguments.train or arguments.time != "measured":
         raise ArgumentError("--train and --time: not with --scheme few:M")
     if arguments.model or arguments.voltage or arguments.robust or arguments.fit != DEFAULT:
@@ -167,42 +154,33 @@ def _with_few(arguments: Namespace) -> int:
         raise ArgumentError(f"--scheme: few:M needs a whole number M, or few:all; found {text!r}")
     if text == "all" and arguments.new is None:
         raise ArgumentError("--scheme: few:all needs --new Q, the settings of a new kernel")
-    if text != "all" and int(text) < 1:
+    count = None if text == "all" else int(text)
+    if count == 0:
         raise ArgumentError(f"--scheme: found few:{text}; M must be 1 or more")
-    if arguments.new is not None and (
-        arguments.new < 1 or (text != "all" and arguments.new > int(text))
-    ):
-        most = "1 or more" if text == "all" else f"1 to {int(text)}"
+    if arguments.new is not None and not 1 <= arguments.new <= (count or math.inf):
+        most = "1 or more" if count is None else f"1 to {count}"
         raise ArgumentError(f"--new: found {arguments.new}; with few:{text} it must be {most}")
-    store = open_store(arguments.store)
-    sites = arguments.site or [store.only_site()]
-    if len(sites) > 1:
-        raise ArgumentError("--site: one site with --scheme few:M")
-    result = store.crossval_few(
-        sites[0],
-        None if text == "all" else int(text),
+    store, site = _store_and_only_site(arguments, "--scheme few:M")
+    shown = store.crossval_few(
+        site,
+        count,
         arguments.new,
         objective=arguments.objective,
         accept_unproven=arguments.accept_unproven,
-    )
-    if arguments.json:
-        print_computed(result.as_dict())
-    else:
-        print_few(result.as_dict())
-    return 0
+    ).as_dict()
+    return answer(arguments.json, lambda: shown, lambda: print_few(shown), computed=True)
 
 
 def print_few(shown: dict[str, Any]) -> None:
     """Print what each chooser loses with few measurements, for people."""
     from analysis.choice.objectives import objective  # noqa: PLC0415
 
-    simulated = " (simulated)" if shown["simulated"] else ""
     settings = shown["scheme"].removeprefix("few:")
     new = "" if shown["new"] is None else f", the kernels judged at {shown['new']} of these"
     plural = "" if settings == "1" else "s"
     explain(
-        f"{shown['site']}{simulated}: all kernels measured at {settings} setting{plural} drawn at "
-        f"random{new}; {shown['draws']} draws"
+        f"{marked(shown['site'], shown['simulated'])}: all kernels measured at {settings} "
+        f"setting{plural} drawn at random{new}; {shown['draws']} draws"
     )
     if shown["unproven_clocks"]:
         explain(UNPROVEN_CLOCKS)
@@ -241,9 +219,8 @@ def print_over_variants(shown: dict[str, Any]) -> None:
     from analysis.choice.objectives import objective  # noqa: PLC0415
     from analysis.measurements.problems import problem_names  # noqa: PLC0415
 
-    simulated = " (simulated)" if shown["simulated"] else ""
     explain(
-        f"{shown['site']}{simulated}: {shown['kernel']}, {shown['scheme']}, "
+        f"{marked(shown['site'], shown['simulated'])}: {shown['kernel']}, {shown['scheme']}, "
         f"{folds_text(shown['n_folds'])}, {shown['n']} pairs of variant and setting; energies from "
         f"{shown['time']} times"
     )
@@ -282,12 +259,12 @@ def print_crossval(result: CrossvalResult) -> None:
     from analysis.choice.objectives import objective  # noqa: PLC0415
 
     shown = result.as_dict()
-    simulated = " (simulated)" if shown["simulated"] else ""
     elsewhere = shown["scheme"] == "fitted-on"
     how = f"{shown['scheme']}, {folds_text(shown['n_folds'])}"
     explain(
-        f"{shown['site']}{simulated}: {'fitted on the other store' if elsewhere else how}, model "
-        f"{shown['model']}, voltage {shown['voltage']}"
+        f"{marked(shown['site'], shown['simulated'])}: "
+        f"{'fitted on the other store' if elsewhere else how}, model {shown['model']}, voltage "
+        f"{shown['voltage']}"
     )
     if not elsewhere:
         explain("a fold is a part of the measurements, predicted by a fit to all the others")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from campaign.verbs.crossval import print_crossval
 from campaign.verbs.fit import print_fit
 from campaign.verbs.predict import print_predictions
-from campaign.verbs.printing import explain, print_table, say
+from campaign.verbs.printing import explain, marked, print_table, say
 from dvfs.errors import ArgumentError
 from dvfs.setting import Setting
 
@@ -75,35 +75,34 @@ def show_measured(store: Results) -> None:
 def measured_rows(dataset: xr.Dataset) -> list[list[Any]]:
     """A row for each measured kernel: label, ms, J, W, pJ per operation, core MHz; means over
     repeats, sorted by energy per operation."""
-    import numpy as np  # noqa: PLC0415
+    import pandas as pd  # noqa: PLC0415
 
     from dvfs.dataset import COUNT_PREFIX, is_complete  # noqa: PLC0415
     from dvfs.kernel_instance import dataset_kernels  # noqa: PLC0415
 
-    complete = is_complete(dataset["status"].values)
     labels = dataset_kernels(dataset)
-    pairs = list(zip(dataset["kernel"].values, dataset["params"].values, strict=True))
-    row_labels = np.array([labels[pair].label for pair in pairs], object)
-    operations = sum(
-        np.nan_to_num(dataset[COUNT_PREFIX + name].values.astype(float))
-        for name in ("sp", "dp", "half", "int")
-        if COUNT_PREFIX + name in dataset
+    pairs = zip(dataset["kernel"].values, dataset["params"].values, strict=True)
+    arithmetic = {COUNT_PREFIX + name for name in ("sp", "dp", "half", "int")}
+    counts = sorted(arithmetic & set(dataset.data_vars))
+    columns = ["time_s", "energy_j", "core_mhz_achieved", *counts]
+    rows = pd.DataFrame({name: dataset[name].values.astype(float) for name in columns})
+    rows = rows.assign(label=[labels[pair].label for pair in pairs])
+    means = rows[is_complete(dataset["status"].values)].groupby("label").mean().reset_index()
+    operations = means[counts].sum(axis=1).replace(0.0, float("nan"))
+    table = pd.DataFrame(
+        {
+            "label": means["label"],
+            "ms": means["time_s"] * 1e3,
+            "J": means["energy_j"],
+            "W": means["energy_j"] / means["time_s"],
+            "pj": means["energy_j"] / operations * 1e12,
+            "mhz": means["core_mhz_achieved"],
+        }
     )
-    rows = []
-    for label in sorted(set(row_labels[complete].tolist())):
-        rows_of_label = complete & (row_labels == label)
-        time_s, energy_j, core_mhz = (
-            float(dataset[name].values[rows_of_label].astype(float).mean())
-            for name in ("time_s", "energy_j", "core_mhz_achieved")
-        )
-        operation_count = float(np.mean(operations[rows_of_label])) if np.ndim(operations) else 0.0
-        operation_pj = energy_j / operation_count * 1e12 if operation_count else np.nan
-        rows.append([label, time_s * 1e3, energy_j, energy_j / time_s, operation_pj, core_mhz])
-    return sorted(rows, key=lambda row: (np.isnan(row[4]), row[4]))
+    return table.sort_values("pj", kind="stable").to_numpy().tolist()
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The verb's arguments."""
     parser.add_argument(
         "--gpu",
         action="store_true",
@@ -223,11 +222,11 @@ def _measure(folder: Path, name: str, built_in: str, store: str) -> tuple[Plan, 
     plan = make_plan(campaign)
     created = create_store((folder / store).resolve(), plan.campaign.name)
     outcome = drive(plan, created, progress_for())
-    simulated = " (simulated)" if all(site.is_simulated for site in plan.sites.values()) else ""
-    say(
+    counts = (
         f"measured: {outcome.measured} of {outcome.planned} points, {outcome.failed} failed, "
-        f"{outcome.left} left{simulated}\n"
+        f"{outcome.left} left"
     )
+    say(marked(counts, all(site.is_simulated for site in plan.sites.values())) + "\n")
     if outcome.interrupted:
         say("interrupted; run it again to continue")
     return plan, created, outcome

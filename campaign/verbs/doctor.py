@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from campaign.verbs.options import add_json
-from campaign.verbs.printing import print_json, print_table, say
+from campaign.verbs.printing import marked, print_json, print_table, say
 from dvfs.errors import ArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ CAN = {True: "can be set", False: "cannot be set", None: "not tried"}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the verb's arguments."""
     parser.add_argument("site", metavar="SITE", help="a site file, or a built-in site's name")
     parser.add_argument(
         "--partition",
@@ -104,7 +103,7 @@ def print_examination(node: NodeExamination) -> None:
     if node.gpu is not None:
         _print_gpu(node.gpu)
     if node.can_measure_energy:
-        say(f"energy can be measured{' (simulated)' if node.simulated else ''}")
+        say(marked("energy can be measured", node.simulated))
     elif any(meter.counts for meter in node.meters):
         say(
             "energy cannot be measured: every meter of the site file must be readable; fix the "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import socket
 import sys
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from campaign.launch.interrupts import INTERRUPTED, ignore_further
-from campaign.verbs import options
 from campaign.verbs.printing import explain, print_json, say
 from dvfs.errors import ArgumentError, UnsupportedError, exit_code
 
@@ -38,7 +38,13 @@ def add_driver(parser: ArgumentParser) -> None:
         help="measure into a store whose measurements were made in another way: another protocol, "
         "site file, version or campaign",
     )
-    options.add_max_node_hours(parser)
+    parser.add_argument(
+        "--max-node-hours",
+        metavar="HOURS",
+        type=float,
+        help="start no further points once all runs of the store together have used so many "
+        "node-hours",
+    )
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     parser.add_argument(
         "--detach",
@@ -72,7 +78,12 @@ def check_driver(arguments: Namespace) -> None:
     """
     if arguments.submit_options is not None and not arguments.submit:
         raise ArgumentError("--submit-options: is for the driver's own job; add --submit")
-    options.check_max_node_hours(arguments.max_node_hours)
+    limit = arguments.max_node_hours
+    if limit is not None and not 0.0 < limit < math.inf:
+        raise ArgumentError(
+            f"--max-node-hours: found {limit:g}; must be more than 0, such as 12.5; to measure "
+            f"without a limit, leave it out"
+        )
     if arguments.submit and arguments.detach:
         raise ArgumentError(
             "--detach and --submit cannot be combined; --detach runs the driver here, --submit "

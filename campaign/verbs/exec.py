@@ -23,7 +23,6 @@ MORE = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The verb's arguments."""
     parser.add_argument("--policy", metavar="F", help="the policy file; without one, only measure")
     parser.add_argument(
         "--kernel",

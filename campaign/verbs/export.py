@@ -26,7 +26,6 @@ METRICS = ("energy_j", "time_s", "power_w")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The verb's arguments."""
     add_store(parser)
     parser.add_argument("--csv", metavar="F", help="the CSV file to write (-: standard output)")
     parser.add_argument(
@@ -80,7 +79,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Write the requested files."""
     from campaign.store.layout import open_store  # noqa: PLC0415
-    from campaign.table.exporting import export_table, write_csv, write_parquet  # noqa: PLC0415
+    from campaign.table.exporting import (  # noqa: PLC0415
+        export_table,
+        write_csv,
+        write_netcdf,
+        write_parquet,
+    )
 
     if not any(getattr(arguments, name) for name in OUTPUTS):
         options = ", ".join(f"--{name.replace('_', '-')}" for name in OUTPUTS)
@@ -96,11 +100,17 @@ def run(arguments: Namespace) -> int:
     if arguments.kernel_tuner or arguments.extra_p:
         _write_formats(export_table(store), arguments)
     if arguments.traces:
-        _write_traces(store, arguments.traces)
+        from campaign.table.trace_folder import write_traces  # noqa: PLC0415
+
+        with _writing(arguments.traces, "name a new folder"):
+            count = write_traces(store, Path(arguments.traces))
+        say(f"{arguments.traces}: {count} traces written")
     if arguments.crate:
         _write_crate(store, arguments)
     if arguments.netcdf:
-        _write_netcdf(store, arguments.netcdf)
+        with _writing(arguments.netcdf):
+            write_netcdf(store, Path(arguments.netcdf))
+        say(f"{arguments.netcdf}: written")
     return 0
 
 
@@ -150,9 +160,8 @@ def _write_formats(table: pd.DataFrame, arguments: Namespace) -> None:
     texts = {}
     table = of_one(table, "site", arguments.site)
     if arguments.kernel_tuner:
-        texts[arguments.kernel_tuner] = kernel_tuner_results(
-            of_one(table, "kernel", arguments.kernel)
-        )
+        rows = of_one(table, "kernel", arguments.kernel)
+        texts[arguments.kernel_tuner] = kernel_tuner_results(rows)
     if arguments.extra_p:
         rows = of_one(table, "kernel", arguments.kernel) if arguments.kernel else table
         texts[arguments.extra_p] = extra_p_lines(rows, arguments.metric)
@@ -160,14 +169,6 @@ def _write_formats(table: pd.DataFrame, arguments: Namespace) -> None:
         with _writing(target):
             write_output(Path(target), text)
         say(f"{target}: written")
-
-
-def _write_traces(store: Store, target: str) -> None:
-    from campaign.table.trace_folder import write_traces  # noqa: PLC0415
-
-    with _writing(target, "name a new folder"):
-        count = write_traces(store, Path(target))
-    say(f"{target}: {count} traces written")
 
 
 def _write_crate(store: Store, arguments: Namespace) -> None:
@@ -180,11 +181,3 @@ def _write_crate(store: Store, arguments: Namespace) -> None:
     with _writing(arguments.crate, "name a new folder"):
         count = write_crate(store, Path(arguments.crate), about)
     say(f"{arguments.crate}: {count} measurements written")
-
-
-def _write_netcdf(store: Store, target: str) -> None:
-    from campaign.table.exporting import write_netcdf  # noqa: PLC0415
-
-    with _writing(target):
-        write_netcdf(store, Path(target))
-    say(f"{target}: written")

@@ -32,7 +32,6 @@ TEXT_LINES = 8
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The verb's arguments."""
     add_store(parser)
     parser.add_argument("--kernel", metavar="K", help="failures of this kernel only")
     parser.add_argument("--node", metavar="N", help="failures on this node only")

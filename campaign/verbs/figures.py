@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from campaign.verbs.options import add_fit, add_store, read_setting
-from campaign.verbs.printing import say
+from campaign.verbs.printing import marked, say
 from dvfs.errors import ArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ MORE = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The arguments of ``campaign figures``."""
     add_store(parser, needed=False)
     parser.add_argument("--site", metavar="X", help="one site (default: all)")
     parser.add_argument(
@@ -89,7 +88,7 @@ def run(arguments: Namespace) -> int:
     written = 0
     try:
         for file in chain(*files):
-            say(f"{file.path}{' (simulated)' if file.simulated else ''}")
+            say(marked(str(file.path), file.simulated))
             written += 1
     except OSError as error:
         raise ArgumentError(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from campaign.results.fits import DEFAULT
 from campaign.verbs import options
-from campaign.verbs.printing import explain, print_computed, print_table
+from campaign.verbs.printing import explain, marked, print_computed, print_table
 
 if TYPE_CHECKING:
     from analysis.energy.fit_summary import FitSummary, VariantPrices
@@ -30,7 +30,6 @@ VOLTAGE_TEXT = {
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The verb's arguments."""
     options.add_store(parser)
     options.add_site(parser)
     options.add_model(parser)
@@ -59,12 +58,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Fit, keep the fit, and print it."""
-    from campaign.results import open_store  # noqa: PLC0415
     from campaign.results.findings import finding_texts  # noqa: PLC0415
 
-    store = open_store(arguments.store)
+    store, site = options.store_and_site(arguments)
     result = store.fit(
-        store.only_site(arguments.site),
+        site,
         model=arguments.model,
         voltage=arguments.voltage,
         robust=arguments.robust,
@@ -93,12 +91,12 @@ def print_fit(fit: FitSummary, source: FitSource, every_row: bool = False) -> No
     """Print a fit for people: its coefficients with intervals, and what was left out."""
     from analysis.energy.likeness import Likeness  # noqa: PLC0415
 
-    simulated = " (simulated)" if fit.simulated else ""
     condition = "-" if fit.condition_number is None else f"{fit.condition_number:.3g}"
     voltage = VOLTAGE_TEXT.get(fit.voltage, fit.voltage)
     explain(
-        f"{fit.site}{simulated}: model {fit.model}, voltage {voltage}, {fit.n} measurements at "
-        f"{fit.n_settings} setting{'s' * (fit.n_settings > 1)}, condition number {condition}"
+        f"{marked(fit.site, fit.simulated)}: model {fit.model}, voltage {voltage}, {fit.n} "
+        f"measurements at {fit.n_settings} setting{'s' * (fit.n_settings > 1)}, condition number "
+        f"{condition}"
     )
     explain(f"fit {source.name}, {source.made}")
     for line in source.about_data:

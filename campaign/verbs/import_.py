@@ -20,7 +20,6 @@ EXAMPLE = "campaign import campaign-demo/table.csv --store imported"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The verb's arguments."""
     parser.add_argument(
         "table",
         metavar="TABLE",

@@ -22,7 +22,6 @@ MORE = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The arguments of ``campaign init``."""
     parser.add_argument(
         "-o", "--output", metavar="SITE.toml", help="the file to write (default: print it)"
     )

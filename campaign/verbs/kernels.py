@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from campaign.verbs.options import add_json
-from campaign.verbs.printing import explain, print_json, say
+from campaign.verbs.printing import answer, explain, print_json, say
 
 if TYPE_CHECKING:
     from campaign.verbs.kernel_guide import KernelGuide
@@ -17,7 +17,6 @@ EXAMPLE = "campaign kernels dp_fma"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The verb's arguments."""
     parser.add_argument("name", nargs="?", metavar="NAME", help="one kernel (default: list all)")
     add_json(parser)
 
@@ -28,11 +27,7 @@ def run(arguments: Namespace) -> int:
 
     if arguments.name is not None:
         guide = kernel_guide(arguments.name)
-        if arguments.json:
-            print_json(guide.as_dict())
-        else:
-            _print(guide)
-        return 0
+        return answer(arguments.json, guide.as_dict, lambda: _print(guide))
     guides = kernel_guides()
     if arguments.json:
         print_json([guide.as_dict() for guide in guides])

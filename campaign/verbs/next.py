@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from campaign.verbs import options
-from campaign.verbs.printing import explain, print_json, print_table, say
+from campaign.verbs.printing import explain, marked, mhz_text, print_json, print_table, say
 from dvfs.errors import ArgumentError, UnsupportedError, reason
 from dvfs.setting import Setting
 
@@ -33,7 +33,6 @@ EXAMPLE = "campaign next campaign-demo/store --site jetson-tk1 --budget 2 --poin
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The verb's arguments."""
     options.add_store(parser)
     options.add_site(parser)
     parser.add_argument(
@@ -97,7 +96,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Choose the points; 0 also where there is nothing to measure."""
     from campaign.next.next_points import next_points  # noqa: PLC0415
-    from campaign.results import open_store  # noqa: PLC0415
 
     if not 0.0 < arguments.budget < math.inf:
         raise ArgumentError(f"--budget: found {arguments.budget:g}; must be node-hours above 0")
@@ -107,11 +105,11 @@ def run(arguments: Namespace) -> int:
         raise ArgumentError(f"--enough: found {arguments.enough:g}; must be 0 or more, in %")
     if arguments.anchors < 0:
         raise ArgumentError(f"--anchors: found {arguments.anchors}; must be 0 or more")
-    store = open_store(arguments.store)
+    store, site = options.store_and_site(arguments)
     output = Path(arguments.output) if arguments.output else None
     chosen = next_points(
         store,
-        store.only_site(arguments.site),
+        site,
         budget_h=arguments.budget,
         most=arguments.points,
         partition=arguments.partition,
@@ -153,10 +151,10 @@ def _write(path: Path, text: str) -> None:
 
 
 def _planned(chosen: NextPoints) -> str:
-    simulated = " (simulated)" if chosen.simulated else ""
+    where = marked(f"{chosen.site}/{chosen.partition}", chosen.simulated)
     return (
-        f"{chosen.site}/{chosen.partition}{simulated}: {chosen.kernels} kernels at "
-        f"{chosen.settings} settings, {chosen.measured:,} of {chosen.planned:,} points measured"
+        f"{where}: {chosen.kernels} kernels at {chosen.settings} settings, {chosen.measured:,} of "
+        f"{chosen.planned:,} points measured"
     )
 
 
@@ -213,6 +211,4 @@ def _losses(chosen: NextPoints) -> str:
 
 
 def _setting(point: NextPoint) -> str:
-    from analysis.measurements.observations import setting_text  # noqa: PLC0415
-
-    return setting_text(Setting.of_row(vars(point))).removesuffix(" MHz")
+    return mhz_text(Setting.of_row(vars(point)))

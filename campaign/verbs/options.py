@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dvfs.errors import ArgumentError
 from dvfs.setting import AS_FOUND, Setting
+
+if TYPE_CHECKING:
+    from campaign.results import Results
 
 
 class Once(Action):
@@ -38,7 +40,6 @@ def add_store(parser: ArgumentParser, needed: bool = True) -> None:
 
 
 def add_site(parser: ArgumentParser) -> None:
-    """``--site``."""
     parser.add_argument(
         "--site",
         action=Once,
@@ -47,33 +48,19 @@ def add_site(parser: ArgumentParser) -> None:
     )
 
 
+def store_and_site(arguments: Namespace) -> tuple[Results, str]:
+    """The results of the store, and the site that ``--site`` names, or the store's only one."""
+    from campaign.results import open_store  # noqa: PLC0415
+
+    store = open_store(arguments.store)
+    return store, store.only_site(arguments.site)
+
+
 def add_json(parser: ArgumentParser) -> None:
-    """``--json``."""
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def add_max_node_hours(parser: ArgumentParser) -> None:
-    """``--max-node-hours``."""
-    parser.add_argument(
-        "--max-node-hours",
-        metavar="HOURS",
-        type=float,
-        help="start no further points once all runs of the store together have used so many "
-        "node-hours",
-    )
-
-
-def check_max_node_hours(limit: float | None) -> None:
-    """Refuse a limit that is not a positive number."""
-    if limit is not None and not 0.0 < limit < math.inf:
-        raise ArgumentError(
-            f"--max-node-hours: found {limit:g}; must be more than 0, such as 12.5; to measure "
-            f"without a limit, leave it out"
-        )
-
-
 def add_all(parser: ArgumentParser) -> None:
-    """``--all``."""
     parser.add_argument("--all", action="store_true", help="print every row, not the first 20 only")
 
 
@@ -106,7 +93,6 @@ def add_model(parser: ArgumentParser, otherwise: str = "") -> None:
 
 
 def add_accept_unproven(parser: ArgumentParser) -> None:
-    """``--accept-unproven``."""
     parser.add_argument(
         "--accept-unproven",
         action="store_true",
@@ -116,7 +102,6 @@ def add_accept_unproven(parser: ArgumentParser) -> None:
 
 
 def add_fit(parser: ArgumentParser, default: str | None = "default") -> None:
-    """``--fit``."""
     parser.add_argument(
         "--fit",
         default=default,
@@ -126,7 +111,6 @@ def add_fit(parser: ArgumentParser, default: str | None = "default") -> None:
 
 
 def add_objective(parser: ArgumentParser) -> None:
-    """``--objective``."""
     from analysis.choice.objectives import ENERGY, OBJECTIVE_HELP  # noqa: PLC0415
 
     parser.add_argument(
@@ -138,7 +122,6 @@ def add_objective(parser: ArgumentParser) -> None:
 
 
 def add_limits(parser: ArgumentParser) -> None:
-    """``--max-slowdown`` and ``--max-power-w``."""
     parser.add_argument(
         "--max-slowdown",
         type=float,

@@ -60,7 +60,6 @@ def uncounted_text(labels: list[str]) -> str:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The verb's arguments."""
     parser.add_argument("campaign", metavar="CAMPAIGN.toml", help="the campaign file")
     parser.add_argument(
         "--scripts", action="store_true", help="show every job script that would be submitted"

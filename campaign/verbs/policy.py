@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from campaign.verbs import options
-from campaign.verbs.printing import explain, print_json, print_table, say
+from campaign.verbs.printing import explain, marked, print_json, print_table, say
 from dvfs.errors import ArgumentError
 from dvfs.setting import AS_FOUND
 
@@ -45,7 +45,6 @@ DEFAULTS = {"objective": "energy", "fit": "default", "control": 10.0}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The verb's arguments."""
     parser.add_argument(
         "what", metavar="S", help=f"the store, or {', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}"
     )
@@ -175,8 +174,8 @@ def _write(arguments: Namespace) -> int:
         shown = draft.policy.model_dump(mode="json", exclude_none=True)
         print_json(shown | {"left_out": list(draft.left_out)})
         return 0
-    simulated = " (simulated)" if draft.policy.origin.simulated else ""
-    explain(f"{draft.policy.site}{simulated}: {len(draft.policy.entries)} entries")
+    site = marked(draft.policy.site, draft.policy.origin.simulated)
+    explain(f"{site}: {len(draft.policy.entries)} entries")
     explain(str(draft.fit))
     _print_entries(draft.policy)
     for line in draft.left_out:
@@ -253,8 +252,8 @@ def _check(arguments: Namespace) -> int:
             }
         )
         return 1 if problems else 0
-    simulated = " (simulated)" if policy.origin.simulated else ""
-    say(f"{arguments.file}: {len(policy.all_entries)} entries for {policy.site}{simulated}")
+    site_name = marked(policy.site, policy.origin.simulated)
+    say(f"{arguments.file}: {len(policy.all_entries)} entries for {site_name}")
     if site is None:
         explain("settings not checked: name the site file with --site F.toml")
     if not cluster.configuration:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from campaign.verbs import options
 from campaign.verbs.printing import (
+    answer,
     explain,
-    print_computed,
-    print_json,
+    marked,
+    mhz_text,
     print_table,
     say,
     shortened,
@@ -20,8 +21,9 @@ from campaign.verbs.printing import (
 from dvfs.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from analysis.choice.pick import Pick
     from campaign.results.tables import Prediction, Predictions
-    from campaign.variants.space_predictions import SpacePick, SpacePredictions
+    from campaign.variants.space_predictions import SpacePredictions
 
 SUMMARY = "show the best setting for each kernel, with the Slurm flags that ask for it"
 EXAMPLE = "campaign predict campaign-demo/store --site jetson-tk1 --max-slowdown 0.05"
@@ -34,7 +36,6 @@ DEFAULT_OBJECTIVE = "energy"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The verb's arguments."""
     options.add_store(parser, needed=False)
     options.add_site(parser)
     parser.add_argument(
@@ -81,8 +82,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Print the picks."""
-    from campaign.results import open_store  # noqa: PLC0415
-
     if arguments.space:
         return _over_space(arguments)
     _refuse(arguments, DEVICE_OPTIONS, "needs --space, and no store")
@@ -92,9 +91,9 @@ def run(arguments: Namespace) -> int:
             f"missing: the store (S). Without a store, only stencil tiles can be predicted: "
             f"campaign predict{site} --space CAMPAIGN.toml"
         )
-    store = open_store(arguments.store)
+    store, site = options.store_and_site(arguments)
     predictions = store.predict(
-        store.only_site(arguments.site),
+        site,
         kernel=arguments.kernel,
         objective=arguments.objective or DEFAULT_OBJECTIVE,
         max_slowdown=arguments.max_slowdown,
@@ -104,11 +103,12 @@ def run(arguments: Namespace) -> int:
         fit=arguments.fit,
         accept_unproven=arguments.accept_unproven,
     )
-    if arguments.json:
-        print_computed(predictions.as_dicts())
-        return 0
-    print_predictions(predictions, arguments.all)
-    return 0
+    return answer(
+        arguments.json,
+        predictions.as_dicts,
+        lambda: print_predictions(predictions, arguments.all),
+        computed=True,
+    )
 
 
 NOT_WITH_SPACE = ("max_slowdown", "max_power_w", "profile", "all_settings")
@@ -145,39 +145,33 @@ def _over_space(arguments: Namespace) -> int:
     if arguments.store is None:
         shown = _on_device(arguments)
     else:
-        from campaign.results import open_store  # noqa: PLC0415
-
         _refuse(arguments, DEVICE_OPTIONS, "needs --space, and no store")
-        store = open_store(arguments.store)
+        store, site = options.store_and_site(arguments)
         shown = store.predict_space(
-            store.only_site(arguments.site),
+            site,
             arguments.space,
             kernel=arguments.kernel,
             objective=arguments.objective or DEFAULT_OBJECTIVE,
             fit=arguments.fit,
         )
-    if arguments.json:
-        print_json(shown.as_dict())
-    else:
-        print_space(shown, arguments.all)
-    return 0
+    return answer(arguments.json, shown.as_dict, lambda: print_space(shown, arguments.all))
 
 
 def print_space(shown: SpacePredictions, every_row: bool = False) -> None:
     """Print the best variant of each problem, for people."""
     from analysis.measurements.problems import problem_names  # noqa: PLC0415
 
-    simulated = " (simulated)" if shown.simulated else ""
+    site = marked(shown.site, shown.simulated)
     energies = "without energies" if shown.fit is None else f"energies by fit {shown.fit}"
     by_device = not any(pick.measured for pick in shown.picks)
     if by_device and shown.objective == "energy":
         energies = "energies by the same"
     basis = "those that were measured"
     if by_device:
-        simulated = ""
+        site = shown.site
         basis = "the device's constants by the equations of Prajapati 2019; nothing was measured"
     explain(
-        f"{shown.site}{simulated}: variants of the space, predicted from {basis}; objective "
+        f"{site}: variants of the space, predicted from {basis}; objective "
         f"{shown.objective}, {energies}"
     )
     names = problem_names([pick.problem for pick in shown.picks])
@@ -199,7 +193,7 @@ def print_space(shown: SpacePredictions, every_row: bool = False) -> None:
         else:
             print_table(
                 ["MHz", "predicted s", "predicted J", "variants within 10 %", "srun"],
-                [[_mhz(pick), pick.time_s, pick.energy_j, pick.near_count, pick.slurm]],
+                [[mhz_text(pick.setting), pick.time_s, pick.energy_j, pick.near_count, pick.slurm]],
             )
         if every_row:
             print_table(
@@ -211,26 +205,20 @@ def print_space(shown: SpacePredictions, every_row: bool = False) -> None:
     )
 
 
-def _mhz(pick: SpacePick) -> str:
-    from analysis.measurements.observations import setting_text  # noqa: PLC0415
-
-    return setting_text(pick.setting).removesuffix(" MHz")
-
-
 def print_predictions(shown: Predictions, every_row: bool = False) -> None:
     """Print picks for people: the number of kernels for each setting, then each kernel."""
     from dvfs.kernel_instance import KernelInstance, short_labels  # noqa: PLC0415
 
-    simulated = " (simulated)" if shown.simulated else ""
     outside = ", also where that is above the limit" if shown.max_power_w is not None else ""
     explain(
-        f"{shown.site}{simulated}: {len(shown.predictions)} kernels, objective {shown.objective}; "
-        f"savings are against each kernel's fastest setting{outside}, with their 95 % intervals"
+        f"{marked(shown.site, shown.simulated)}: {len(shown.predictions)} kernels, objective "
+        f"{shown.objective}; savings are against each kernel's fastest setting{outside}, with "
+        f"their 95 % intervals"
     )
     explain(str(shown.fit))
     by_setting: dict[str, list[Prediction]] = {}
     for prediction in shown.predictions:
-        by_setting.setdefault(_setting(prediction), []).append(prediction)
+        by_setting.setdefault(mhz_text(prediction.pick.setting), []).append(prediction)
     most_first = sorted(by_setting.items(), key=lambda item: -len(item[1]))
     print_table(
         ["MHz", "kernels", "saves % (mean)", "srun"],
@@ -265,7 +253,7 @@ def print_predictions(shown: Predictions, every_row: bool = False) -> None:
         [
             [
                 shortened(names[entry.pick.label], KERNEL_WIDTH),
-                _setting(entry),
+                mhz_text(entry.pick.setting),
                 entry.pick.saving_pct,
                 entry.pick.saving_low_pct,
                 entry.pick.saving_high_pct,
@@ -301,48 +289,47 @@ def simple_choices(shown: Predictions) -> list[str]:
 
     picks = [entry.pick for entry in shown.predictions]
     lines = []
-    by_top = [pick for pick in picks if not isnan(pick.better_than_highest_clocks)]
-    if by_top:
-        gain = sum(pick.gain_over_highest_clocks_pct for pick in by_top) / len(by_top)
-        sure = sum(pick.better_than_highest_clocks >= SURE for pick in by_top)
+    if compared := _compared(picks, "highest_clocks"):
+        gain_pct, sure, count = compared
         lines.append(
-            f"the highest clocks for all are expected to cost {gain:.2f} % more than the picks; "
-            f"{sure} of {len(by_top)} picks are better with 95 % probability"
+            f"the highest clocks for all are expected to cost {gain_pct:.2f} % more than the "
+            f"picks; {sure} of {count} picks are better with 95 % probability"
         )
-    by_single = [pick for pick in picks if not isnan(pick.better_than_best_single)]
     single = next((pick.best_single for pick in picks if pick.best_single is not None), None)
-    if by_single and single is not None:
-        setting = setting_text(single)
-        gain = sum(pick.gain_over_best_single_pct for pick in by_single) / len(by_single)
-        sure = sum(pick.better_than_best_single >= SURE for pick in by_single)
+    best = f"one setting for all: {setting_text(single)}, the best on average" if single else ""
+    if best and (compared := _compared(picks, "best_single")):
+        gain_pct, sure, count = compared
         lines.append(
-            f"one setting for all: {setting}, the best on average, is expected to cost "
-            f"{gain:.2f} % more than the picks; {sure} of {len(by_single)} picks are better with "
-            f"95 % probability"
+            f"{best}, is expected to cost {gain_pct:.2f} % more than the picks; {sure} of "
+            f"{count} picks are better with 95 % probability"
             + ("" if sure else ", so these measurements do not show that separate picks are better")
         )
-    outside = [
-        pick
-        for pick in picks
-        if isnan(pick.better_than_best_single) and pick.best_single is not None
-    ]
-    if outside and single is not None:
-        setting = setting_text(single)
+    outside = sum(
+        isnan(pick.better_than_best_single) and pick.best_single is not None for pick in picks
+    )
+    if outside:
         lines.append(
-            f"one setting for all: {setting}, the best on average without limits, is outside "
-            f"the limits for {len(outside)} of {len(picks)} kernels"
+            f"{best} without limits, is outside the limits for {outside} of {len(picks)} kernels"
         )
-    unmeasured = [
-        pick for pick in picks if not pick.measured and not isnan(pick.better_than_best_measured)
-    ]
-    if unmeasured:
-        sure = sum(pick.better_than_best_measured >= SURE for pick in unmeasured)
-        gain = sum(pick.gain_over_best_measured_pct for pick in unmeasured) / len(unmeasured)
+    unmeasured = [pick for pick in picks if not pick.measured]
+    if compared := _compared(unmeasured, "best_measured"):
+        gain_pct, sure, count = compared
         lines.append(
-            f"{len(unmeasured)} picks are settings that were not measured; the kernel's best "
-            f"measured one is expected to cost {gain:.2f} % more, with 95 % probability for {sure}"
+            f"{count} picks are settings that were not measured; the kernel's best measured one is "
+            f"expected to cost {gain_pct:.2f} % more, with 95 % probability for {sure}"
         )
     return lines
+
+
+def _compared(picks: Sequence[Pick], choice: str) -> tuple[float, int, int] | None:
+    """What another choice is expected to cost more than picks, in %, on average; how many picks
+    are surely better; and how many are compared. None without any."""
+    compared = [pick for pick in picks if not isnan(getattr(pick, f"better_than_{choice}"))]
+    if not compared:
+        return None
+    gain_pct = sum(getattr(pick, f"gain_over_{choice}_pct") for pick in compared) / len(compared)
+    sure = sum(getattr(pick, f"better_than_{choice}") >= SURE for pick in compared)
+    return gain_pct, sure, len(compared)
 
 
 def unsure_picks(shown: Predictions) -> list[str]:
@@ -388,9 +375,3 @@ def tried_picks(shown: Predictions) -> list[str]:
                 f"model lose {lost[0]:.2f} %, and this choice {lost[1]:.2f} %, so {setting}"
             )
     return lines
-
-
-def _setting(prediction: Prediction) -> str:
-    from analysis.measurements.observations import setting_text  # noqa: PLC0415
-
-    return setting_text(prediction.pick.setting).removesuffix(" MHz")

@@ -7,10 +7,13 @@ import math
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, TextIO
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
 
 from dvfs.printable import printable, rounded
+
+if TYPE_CHECKING:
+    from dvfs.setting import Setting
 
 WIDTH = 100
 """The width in columns that every table and sentence fits."""
@@ -27,6 +30,24 @@ def print_json(value: Any) -> None:
 def print_computed(value: Any) -> None:
     """Print results as JSON, rounded to the digits that are equal on all processors."""
     print_json(rounded(value))
+
+
+def answer(
+    as_json: bool,
+    value: Callable[[], Any],
+    for_people: Callable[[], object],
+    *,
+    computed: bool = False,
+) -> int:
+    """Print a result, as JSON or for people; ``computed``: as :func:`print_computed` does. Return
+    the exit code 0."""
+    if not as_json:
+        for_people()
+    elif computed:
+        print_computed(value())
+    else:
+        print_json(value())
+    return 0
 
 
 def counted_on_terminal(label: str) -> Callable[[int], None]:
@@ -77,6 +98,11 @@ def print_table(
         say(f"and {len(rows) - len(shown)} more (--all prints them)")
 
 
+def print_fields(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
+    """Print some fields of rows; ``columns``: header -> key."""
+    print_table(list(columns), [[row[key] for key in columns.values()] for row in rows])
+
+
 def _print_aligned(
     header: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool]
 ) -> None:
@@ -111,18 +137,24 @@ def _text(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else printable(str(value))
 
 
+def marked(name: str, simulated: bool) -> str:
+    """The name of a site or a file, marked if its content is simulated."""
+    return f"{name} (simulated)" if simulated else name
+
+
+def mhz_text(setting: Setting) -> str:
+    """A setting in a column of MHz: ``852/924``, ``852/924, 150 W``."""
+    from analysis.measurements.observations import setting_text  # noqa: PLC0415
+
+    return setting_text(setting).removesuffix(" MHz")
+
+
 def shortened(text: str, width: int) -> str:
     """The text in at most ``width`` characters: a longer one loses its middle."""
     if len(text) <= width:
         return text
     end = (width - 1) // 2
     return f"{text[: width - 1 - end]}\N{HORIZONTAL ELLIPSIS}{text[-end:]}"
-
-
-def of_statuses(measured: int, clock_unproven: int) -> str:
-    """The number of measured points by status, as a phrase; empty where all are ok."""
-    ok = measured - clock_unproven
-    return f" (ok {ok}, clock unproven {clock_unproven})" if clock_unproven else ""
 
 
 def began_text(start_unix_s: float) -> str:

@@ -19,7 +19,6 @@ EXAMPLE = "campaign profile --maps"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The verb's arguments."""
     parser.add_argument(
         "files",
         nargs="*",

@@ -13,7 +13,6 @@ EXAMPLE = "campaign report campaign-demo/store -o report.html"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The arguments of ``campaign report``."""
     add_store(parser)
     parser.add_argument(
         "-o", "--output", default="report.html", metavar="F", help="default: %(default)s"

@@ -6,8 +6,8 @@ import math
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
-from campaign.verbs.options import add_fit, add_json, add_site, add_store
-from campaign.verbs.printing import explain, print_json, print_table
+from campaign.verbs.options import add_fit, add_json, add_site, add_store, store_and_site
+from campaign.verbs.printing import answer, explain, marked, print_fields, print_json, print_table
 from dvfs.errors import ArgumentError
 from dvfs.setting import Setting
 
@@ -35,7 +35,6 @@ TRADE_KEYS = ("intensity", "f", "m", "speedup", "greenup", "powerup", "case", "s
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The verb's arguments."""
     add_store(parser, needed=False)
     add_site(parser)
     parser.add_argument(
@@ -77,27 +76,25 @@ def run(arguments: Namespace) -> int:
         return _run_refined(arguments)
     if arguments.platform is not None:
         return _run_platform(arguments)
-    from campaign.results import open_store  # noqa: PLC0415
-
     if not arguments.store:
         raise ArgumentError("roofline: name a store, or a paper's machine with --platform")
-    store = open_store(arguments.store)
+    store, site = store_and_site(arguments)
     result = store.roofline(
-        store.only_site(arguments.site),
+        site,
         arguments.setting,
         arguments.cap_w,
         arguments.fit,
         _trades(arguments),
     )
-    if arguments.json:
-        print_json(result.as_dict())
-    else:
-        _print(result.as_dict(), result.source)
-    return 0
+    return answer(arguments.json, result.as_dict, lambda: _print(result.as_dict(), result.source))
+
+
+def _names_a_store(arguments: Namespace) -> bool:
+    return bool(arguments.store or arguments.site or arguments.setting or arguments.fit)
 
 
 def _run_refined(arguments: Namespace) -> int:
-    if arguments.store or arguments.site or arguments.setting or arguments.fit:
+    if _names_a_store(arguments):
         raise ArgumentError("--refined: takes no store, --site, --setting or --fit")
     from campaign.results.rooflines import refined_peaks  # noqa: PLC0415
 
@@ -110,21 +107,23 @@ def _run_refined(arguments: Namespace) -> int:
         f"{arguments.refined} on {where}: Gflop/s of multiply-adds alone, the most that the mix of "
         f"instructions allows, and a loop of this mix that loads nothing"
     )
-    header = {
-        "root": "root",
-        "ways": "ways",
-        "flops": "flops",
-        "multiply-adds": "multiply_adds_gflop_s",
-        "refined": "refined_gflop_s",
-        "% of it": "refined_pct",
-        "loop": "loop_gflop_s",
-    }
-    print_table(list(header), [[row[key] for key in header.values()] for row in rows])
+    print_fields(
+        rows,
+        {
+            "root": "root",
+            "ways": "ways",
+            "flops": "flops",
+            "multiply-adds": "multiply_adds_gflop_s",
+            "refined": "refined_gflop_s",
+            "% of it": "refined_pct",
+            "loop": "loop_gflop_s",
+        },
+    )
     return 0
 
 
 def _run_platform(arguments: Namespace) -> int:
-    if arguments.store or arguments.site or arguments.setting or arguments.fit:
+    if _names_a_store(arguments):
         raise ArgumentError(
             "--platform: shows a machine of a paper, without a store, --site, --setting or --fit; "
             "campaign figures S --platform P draws both"
@@ -134,11 +133,7 @@ def _run_platform(arguments: Namespace) -> int:
     from campaign.results.rooflines import platform_roofline  # noqa: PLC0415
 
     shown = platform_roofline(arguments.platform, arguments.cap_w, _trades(arguments)).as_dict()
-    if arguments.json:
-        print_json(shown)
-    else:
-        _print_platform(shown)
-    return 0
+    return answer(arguments.json, lambda: shown, lambda: _print_platform(shown))
 
 
 def _trades(arguments: Namespace) -> list[Trade]:
@@ -164,17 +159,11 @@ def _list_platforms(as_json: bool) -> int:
     from analysis.rooflines.platforms import PLATFORMS, platform_summaries  # noqa: PLC0415
 
     rows = platform_summaries(list(PLATFORMS.values()))
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(
-            ["platform", "model", "classes", "source"],
-            [
-                [row["platform"], row["model"], ", ".join(row["operations"]), row["source"]]
-                for row in rows
-            ],
-        )
-    return 0
+    table = [
+        [row["platform"], row["model"], ", ".join(row["operations"]), row["source"]] for row in rows
+    ]
+    header = ["platform", "model", "classes", "source"]
+    return answer(as_json, lambda: rows, lambda: print_table(header, table))
 
 
 def _print_platform(shown: dict[str, Any]) -> None:
@@ -203,7 +192,7 @@ def _print_platform(shown: dict[str, Any]) -> None:
     for pair in pairs:
         if pair["most_w"] > tdp_w:
             explain(
-                f"{pair['operation']}/{pair['memory']}: the model's most power of "
+                f"{_name(pair)}: the model's most power of "
                 f"{pair['most_w']:.4g} W is above the stated thermal design power of {tdp_w:g} W; "
                 f"--cap-w shows what a cap does"
             )
@@ -216,10 +205,9 @@ def _print(shown: dict[str, Any], source: FitSource | None) -> None:
     from analysis.measurements.observations import setting_text  # noqa: PLC0415
     from campaign.results.fits import ESTIMATED_ENERGIES  # noqa: PLC0415
 
-    simulated = " (simulated)" if shown["simulated"] else ""
     pairs = shown["pairs"]
-    setting = Setting.of_row(shown)
-    explain(f"{shown['site']}{simulated} at {setting_text(setting)}")
+    site = marked(shown["site"], shown["simulated"])
+    explain(f"{site} at {setting_text(Setting.of_row(shown))}")
     if source:
         explain(str(source))
     elif shown["estimated_energies"]:
@@ -266,9 +254,9 @@ def _print_lines(pairs: list[dict[str, Any]]) -> None:
     )
     explain("")
     for pair in pairs:
-        explain(f"{pair['operation']}/{pair['memory']}: {pair['verdict']}")
+        explain(f"{_name(pair)}: {pair['verdict']}")
         if pair.get("energy_missing"):
-            explain(f"{pair['operation']}/{pair['memory']}: {pair['energy_missing']}")
+            explain(f"{_name(pair)}: {pair['energy_missing']}")
     _print_trades(pairs)
     if len(pairs) <= MOST_PAIRS or not any("cap" in pair for pair in pairs):
         _print_more_work([pair for pair in pairs if pair["more_work"]])
@@ -276,7 +264,7 @@ def _print_lines(pairs: list[dict[str, Any]]) -> None:
 
 def _print_trades(pairs: list[dict[str, Any]]) -> None:
     rows = [
-        [f"{pair['operation']}/{pair['memory']}", *(row[key] for key in TRADE_KEYS)]
+        [_name(pair), *(row[key] for key in TRADE_KEYS)]
         for pair in pairs
         for row in pair.get("trades", [])
     ]
@@ -301,7 +289,7 @@ def _print_more_work(pairs: list[dict[str, Any]]) -> None:
             low, high = limit["memory_bound_greenup_low"], limit["memory_bound_greenup_high"]
             rows.append(
                 [
-                    f"{pair['operation']}/{pair['memory']}",
+                    _name(pair),
                     limit["intensity"],
                     limit["faster_below_f"],
                     *limit["less_energy_below_f"].values(),
@@ -311,17 +299,15 @@ def _print_more_work(pairs: list[dict[str, Any]]) -> None:
     print_table(["pair", "op/B", "time", "energy: bytes/2", "bytes/4", "no bytes", "greenup"], rows)
     if len(pairs) <= MOST_PAIRS:
         for pair in pairs:
-            explain(f"{pair['operation']}/{pair['memory']}: {pair['work_advice']}")
+            explain(f"{_name(pair)}: {pair['work_advice']}")
 
 
 def _columns(pairs: list[dict[str, Any]], columns: dict[str, str]) -> None:
-    print_table(
-        ["pair", *columns],
-        [
-            [f"{pair['operation']}/{pair['memory']}", *(pair[key] for key in columns.values())]
-            for pair in pairs
-        ],
-    )
+    print_fields([{"pair": _name(pair), **pair} for pair in pairs], {"pair": "pair", **columns})
+
+
+def _name(pair: dict[str, Any]) -> str:
+    return f"{pair['operation']}/{pair['memory']}"
 
 
 def _print_regression(shown: dict[str, Any]) -> None:
@@ -333,11 +319,8 @@ def _print_regression(shown: dict[str, Any]) -> None:
         f"\nregression at this setting alone: {regression['n']} measurements, R^2 "
         f"{regression['r_squared']:.5f}, condition number {regression['condition_number']:.3g}"
     )
-    columns = ["name", "value", "low", "high", "unit", "p_value"]
-    print_table(
-        ["coefficient", *columns[1:-1], "p-value"],
-        [[row[key] for key in columns] for row in regression["coefficients"]],
-    )
+    columns = {"coefficient": "name"} | {key: key for key in ("value", "low", "high", "unit")}
+    print_fields(regression["coefficients"], columns | {"p-value": "p_value"})
     below = [row["name"] for row in regression["coefficients"] if math.isnan(row["value"])]
     if below:
         explain(
@@ -348,21 +331,23 @@ def _print_regression(shown: dict[str, Any]) -> None:
 
 def _print_cap(pair: dict[str, Any]) -> None:
     cap = pair["cap"]
-    name = f"{pair['operation']}/{pair['memory']}"
+    name = _name(pair)
     if not cap["binds"]:
         explain(f"\n{name}: a cap of {cap['cap_w']:g} W never binds")
         return
     low, high = cap["from_intensity"], cap["to_intensity"]
     which = f"of {low:.4g} to {high:.4g} op/B" if low > 0 or high < math.inf else "of any intensity"
     explain(f"\n{name}: a cap of {cap['cap_w']:g} W slows kernels {which}")
-    headings = {
-        "op/B": "intensity",
-        "W": "power_w",
-        "capped W": "capped_power_w",
-        "Gop/s": "gop_s",
-        "capped Gop/s": "capped_gop_s",
-        "slower %": "slowdown_pct",
-        "Gop/J": "gop_j",
-        "capped Gop/J": "capped_gop_j",
-    }
-    print_table(list(headings), [[row[key] for key in headings.values()] for row in cap["at"]])
+    print_fields(
+        cap["at"],
+        {
+            "op/B": "intensity",
+            "W": "power_w",
+            "capped W": "capped_power_w",
+            "Gop/s": "gop_s",
+            "capped Gop/s": "capped_gop_s",
+            "slower %": "slowdown_pct",
+            "Gop/J": "gop_j",
+            "capped Gop/J": "capped_gop_j",
+        },
+    )

@@ -26,7 +26,6 @@ EXAMPLE = "campaign run campaign-demo/campaign.toml --store campaign-demo/store"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The verb's arguments."""
     parser.add_argument("campaign", metavar="CAMPAIGN.toml", help="the campaign file")
     add_driver(parser)
     parser.add_argument(

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from campaign.verbs.options import add_all, add_json, add_store
-from campaign.verbs.printing import WIDTH, began_text, explain, print_json, print_table, say
+from campaign.verbs.printing import WIDTH, answer, began_text, explain, print_table, say
 from dvfs.setting import Setting
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ SHOWN_APART = ("flags", "simulated", "imported")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The verb's arguments."""
     add_store(parser)
     parser.add_argument("point", metavar="POINT", help="the point's id, or the beginning of it")
     parser.add_argument("--svg", metavar="F", help="also write the trace as a drawing to this file")
@@ -54,10 +53,7 @@ def run(arguments: Namespace) -> int:
     from campaign.results import open_store  # noqa: PLC0415
 
     shown = open_store(arguments.store).measurement(arguments.point)
-    if arguments.json:
-        print_json(shown.as_dict())
-    else:
-        _print(shown, arguments.all)
+    answer(arguments.json, shown.as_dict, lambda: _print(shown, arguments.all))
     if arguments.svg:
         shown.write_svg(arguments.svg)
         if not arguments.json:

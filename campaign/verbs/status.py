@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from campaign.verbs.options import add_all, add_json, add_store
 from campaign.verbs.printing import (
     explain,
-    of_statuses,
     print_json,
     print_table,
     say,
@@ -29,7 +28,6 @@ COLUMNS = {
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The verb's arguments."""
     add_store(parser)
     parser.add_argument(
         "--verify",
@@ -55,7 +53,8 @@ def run(arguments: Namespace) -> int:
         ]
         names = ("planned", "done", "clock_unproven", "failed", "left", "waiting")
         total = {name: sum(row[name] or 0 for row in rows) for name in names}
-        proofs = of_statuses(total["done"], total["clock_unproven"])
+        unproven = total["clock_unproven"]
+        proofs = f" (ok {total['done'] - unproven}, clock unproven {unproven})" if unproven else ""
         again = f" ({total['waiting']} of them tried again after a failure)"
         say(
             f"{total['done']} of {total['planned']} points done{proofs}, {total['failed']} failed, "

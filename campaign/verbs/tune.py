@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from campaign.verbs import options
 from campaign.verbs.driver import add_driver, check_driver, drive, store_of
-from campaign.verbs.printing import counted_on_terminal, explain, print_json, print_table
+from campaign.verbs.printing import (
+    answer,
+    counted_on_terminal,
+    explain,
+    marked,
+    mhz_text,
+    print_json,
+    print_table,
+)
 from dvfs.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -31,7 +39,6 @@ EXAMPLE = "campaign tune tune.toml --store tune-store"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The verb's arguments."""
     from analysis.choice.objectives import ENERGY, OBJECTIVE_HELP  # noqa: PLC0415
 
     parser.add_argument("campaign", nargs="?", metavar="CAMPAIGN.toml", help="the campaign file")
@@ -123,14 +130,11 @@ def _tune(arguments: Namespace) -> int:
 
 
 def _print_result(result: SearchResult) -> None:
-    from analysis.measurements.observations import setting_text  # noqa: PLC0415
-
-    simulated = " (simulated)" if result.simulated else ""
     params = " ".join(f"{name}={value}" for name, value in result.params.items())
     explain(
-        f"{result.site}/{result.partition}{simulated}, {result.kernel} {params}: "
-        f"{result.measured} of {result.candidates} candidates measured (a candidate: one variant "
-        f"at one setting), {result.failed} failed; objective {result.objective}"
+        f"{marked(f'{result.site}/{result.partition}', result.simulated)}, {result.kernel} "
+        f"{params}: {result.measured} of {result.candidates} candidates measured (a candidate: one "
+        f"variant at one setting), {result.failed} failed; objective {result.objective}"
     )
     named: dict[int, tuple[list[str], Choice]] = {}
     for name, choice in (
@@ -147,7 +151,7 @@ def _print_result(result: SearchResult) -> None:
     rows: list[list[Any]] = [
         [
             ", ".join(names),
-            setting_text(choice.setting).removesuffix(" MHz"),
+            mhz_text(choice.setting),
             choice.time_s,
             choice.energy_j,
             choice.time_lost_pct,
@@ -180,16 +184,12 @@ def _replay(arguments: Namespace) -> int:
         strategies=arguments.strategy,
         show=counted_on_terminal("trials played"),
     )
-    if arguments.json:
-        print_json(played.as_dict())
-    else:
-        _print_replay(played)
-    return 0
+    return answer(arguments.json, played.as_dict, lambda: _print_replay(played))
 
 
 def _print_replay(played: Replay) -> None:
     explain(
-        f"{played.site}{' (simulated)' * played.simulated}, {played.kernel}: {played.candidates} "
+        f"{marked(played.site, played.simulated)}, {played.kernel}: {played.candidates} "
         f"candidates (a candidate: one variant at one setting), {played.failed} of which failed; "
         f"objective {played.objective}; "
         f"mean loss in % against the best of all, over {played.trials} trials, after so many "

@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
 from campaign.verbs import options
-from campaign.verbs.printing import explain, print_json, print_table, say, shortened
+from campaign.verbs.printing import answer, explain, marked, print_table, say, shortened
 
 if TYPE_CHECKING:
     from analysis.choice.variants import BestFor, Correlation, VariantCosts, VariantStudy
@@ -34,7 +34,6 @@ CLOSE = 1.2
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The verb's arguments."""
     options.add_store(parser)
     options.add_site(parser)
     for option, (shown, text) in OPTIONS.items():
@@ -45,21 +44,15 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Print the study."""
-    from campaign.results import open_store  # noqa: PLC0415
     from campaign.variants.study import read_problem  # noqa: PLC0415
 
     problem = None if arguments.problem is None else read_problem(arguments.problem)
     setting = options.read_setting(arguments.setting, "--setting") if arguments.setting else None
-    store = open_store(arguments.store)
-    site = store.only_site(arguments.site)
+    store, site = options.store_and_site(arguments)
     result = store.variants(site, arguments.kernel, problem=problem, setting=setting)
-    if arguments.json:
-        if left_out := _left_out(result.study):
-            say(left_out, sys.stderr)
-        print_json(result.as_dict())
-    else:
-        print_study(result.study, arguments.all)
-    return 0
+    if arguments.json and (left_out := _left_out(result.study)):
+        say(left_out, sys.stderr)
+    return answer(arguments.json, result.as_dict, lambda: print_study(result.study, arguments.all))
 
 
 def print_study(shown: VariantStudy, every_row: bool = False) -> None:
@@ -68,10 +61,9 @@ def print_study(shown: VariantStudy, every_row: bool = False) -> None:
     from campaign.results.fits import ESTIMATED_ENERGIES  # noqa: PLC0415
 
     basis = shown.of
-    simulated = " (simulated)" if basis.simulated else ""
     more = f"; {basis.settings} settings have variants" if basis.settings > 1 else ""
     explain(
-        f"{basis.site}{simulated}: {basis.kernel}, {len(shown.variants)} variants at "
+        f"{marked(basis.site, basis.simulated)}: {basis.kernel}, {len(shown.variants)} variants at "
         f"{setting_text(basis.setting)}{more}"
     )
     if basis.problem:

@@ -27,7 +27,6 @@ MORE = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The verb's arguments."""
     options.add_store(parser)
     parser.add_argument("--policy", required=True, metavar="F", help="the policy file")
     parser.add_argument("--since", metavar="DATE", help="ask sacct for the jobs since DATE")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from campaign.launch.interrupts import INTERRUPTED, ignore_further
 from campaign.verbs.options import add_json, add_store
-from campaign.verbs.printing import print_json, say
+from campaign.verbs.printing import marked, print_json, say
 from dvfs.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ PLAIN_EVERY_S = 10.0
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The verb's arguments."""
     add_store(parser)
     parser.add_argument("--once", action="store_true", help="show how the run stands now, and end")
     add_json(parser)
@@ -135,8 +134,7 @@ def _lines(snapshot: Snapshot, state: str) -> list[str]:
         f"measured is kept. To go on: {snapshot.resume}",
     }.get(state, f"{driver} is {snapshot.phase}")
     parts = (
-        f"{_counts(part) if state == ENDED else part.line or _counts(part)}"
-        f"{' (simulated)' * part.simulated}"
+        marked((state != ENDED and part.line) or _counts(part), part.simulated)
         for part in snapshot.partitions
     )
     return [*parts, driver_line]
