@@ -7,9 +7,10 @@ crash, the records that are in no generation are still in their journals.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import shutil
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
@@ -17,19 +18,18 @@ from typing import Any
 
 import numpy as np
 
-from campaign.store.columns import FAILURE_COLUMNS, column, columns_of
+from campaign.store.columns import FAILURE_COLUMNS, TABLES, column, columns_of
 from campaign.store.generation import (
     PACKED_ID,
     STATE,
-    FileDigest,
     Generation,
     commit,
     generation_folder,
     generation_numbers,
-    id_order,
     newest_generation,
-    next_generation_folder,
     packed_ids,
+    packed_order,
+    places_of,
     reading,
     unpacked_ids,
     verified_generation,
@@ -47,12 +47,9 @@ from campaign.store.samples import ShardWriter, repair_descriptions
 from campaign.store.setups import write_setups
 from campaign.store.summary import updated
 from campaign.store.table_files import CHUNK_ROWS, TableFiles
-from dvfs.dataset import FAILURES, STATUSES, TRACE_TEXT_COLUMNS
+from dvfs.dataset import FAILURES, STATUSES
 from dvfs.files import open_regular
 from dvfs.texts import Column, Texts
-
-REWRITTEN = np.dtype([("row", "i8"), ("status", "u1")])
-"""A row of an earlier generation that is written again, and its new status."""
 
 
 @dataclass(frozen=True)
@@ -83,26 +80,115 @@ class CompactionResult:
         ]
 
 
-@dataclass(frozen=True)
-class NewRows:
-    """The rows that a generation adds to the one before it.
+class NextGeneration:
+    """The generation after ``base`` while it is written: a copy of its tables, and further rows."""
 
-    ``measurements``, ``failures``: columns. ``traces``: columns, with ``of`` (the index of the row
-    in ``measurements``) in place of ``measurement``.
-    """
+    def __init__(self, store: Store, base: Generation | None, folder: Path) -> None:
+        self._store, self._base, self._folder = store, base, folder
+        self._tables = TableFiles(folder / "tables.zarr")
+        self._states = np.empty(0, STATE) if base is None else base.states().copy()
+        self._held_ids = np.ascontiguousarray(self._states["id"])
+        self._new_ids, self._new_codes = bytearray(), bytearray()
+        """The ids (packed) and the statuses of new points: these take a fraction of the memory of
+        whole states."""
 
-    measurements: Mapping[str, Column]
-    traces: Mapping[str, np.ndarray]
-    failures: Mapping[str, Column]
+    def add(
+        self, measurements: Mapping[str, Column], traces: Mapping[str, Sequence[Any]] | None = None
+    ) -> None:
+        """Add measurements, one for each point. New values of a point in ``base`` overwrite its
+        row, and its earlier traces become empty. ``traces``: as :class:`ShardWriter` makes them.
+        """
+        ids = np.asarray(measurements["point_id"], STATE["id"])
+        status = Texts.of(measurements["status"])
+        codes = status.array(np.uint8, [STATUSES.index(text) for text in status.values])
+        place = places_of(self._held_ids, ids)
+        held, new = np.flatnonzero(place >= 0), np.flatnonzero(place < 0)
+        rows = np.empty(len(ids), np.int64)
+        rows[held] = self._states["row"][place[held]]
+        rows[new] = len(self._states) + len(self._new_codes) + np.arange(len(new))
+        added = measurements
+        with reading(self._store.index):
+            if len(held):
+                replaced = {name: np.asarray(values[held]) for name, values in measurements.items()}
+                self._tables.overwrite("measurements", replaced, rows[held])
+                self._states["status"][place[held]] = codes[held]
+                self._void_traces(rows[held])
+                added = {name: values[new] for name, values in measurements.items()}
+            self._tables.append("measurements", added, len(new))
+            if traces:
+                texts = np.asarray(measurements["point_id"]).tolist()
+                row_of_point = dict(zip(texts, rows.tolist(), strict=True))
+                traces = {**traces, "measurement": [row_of_point[p] for p in traces["point_id"]]}
+                columns = {n: column(n, traces[n]) for n in traces if n != "point_id"}
+                self._tables.append("traces", columns, len(columns["measurement"]))
+        self._new_ids += packed_ids(ids[new])
+        self._new_codes += codes[new].tobytes()
+
+    def commit(self, manifest: Generation, failures: Mapping[str, Column] | None = None) -> None:
+        """Commit the generation, and remove those older than ``base``. ``manifest``: that of the
+        new generation; its path and files are ignored. ``failures``: further failed attempts."""
+        failures = failures or {}
+        with reading(self._store.index):
+            self._tables.append("failures", failures, len(failures.get("point_id", ())))
+            for table in TABLES:
+                self._tables.append(table, {}, 0)  # in a first generation it may be missing
+            self._write_states()
+            # Names of journals are unique, so that removed ones can be forgotten.
+            existing = {path.name for path in self._store.journal_paths()}
+            manifest = replace(manifest, consumed=_consumed(manifest, existing))
+            current = commit(self._store, self._folder, self._base, manifest)
+        _remove_old(self._store, current, self._base)
+
+    def _void_traces(self, rows: np.ndarray) -> None:
+        """Make the traces of some measurements empty."""
+        void = np.flatnonzero(np.isin(self._tables.read("traces/measurement"), rows))
+        if void.size:
+            self._tables.overwrite("traces", {"row_size": np.zeros(void.size, np.int64)}, void)
+
+    def _write_states(self) -> None:
+        """Write the states of all measurements, sorted by id."""
+        path, states = self._folder / "states.bin", self._states
+        if not self._new_codes:
+            states.tofile(path)
+            return
+        ids = np.frombuffer(packed_ids(states["id"]) + self._new_ids, PACKED_ID)
+        codes = np.frombuffer(self._new_codes, np.uint8)
+        order = packed_order(ids)
+        with path.open("wb") as file:
+            for start in range(0, len(order), CHUNK_ROWS):
+                chunk = order[start : start + CHUNK_ROWS]
+                chunk_states = np.empty(len(chunk), STATE)
+                chunk_states["id"] = unpacked_ids(ids[chunk].tobytes())
+                is_new = chunk >= states.size
+                chunk_states["row"][is_new] = chunk[is_new]
+                chunk_states["status"][is_new] = codes[chunk[is_new] - states.size]
+                for name in ("row", "status"):
+                    chunk_states[name][~is_new] = states[name][chunk[~is_new]]
+                chunk_states.tofile(file)
 
 
-@dataclass(frozen=True)
-class NewPart:
-    """Some rows of a table that is not in memory as a whole. ``old_row``: int64 (rows,), the row of
-    the point in the generation before, -1 if it has none."""
+@contextlib.contextmanager
+def next_generation(store: Store, base: Generation | None) -> Iterator[NextGeneration]:
+    """Write the generation after ``base``. Without :meth:`NextGeneration.commit`, as after an
+    error, nothing of it remains. The caller must hold the driver's lock."""
+    fresh = store.index / ".next"
+    shutil.rmtree(fresh, ignore_errors=True)  # of a killed compaction
+    try:
+        fresh.mkdir()
+        if base is not None:
+            _copy_tables(base.tables, fresh / "tables.zarr")
+        yield NextGeneration(store, base, fresh)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
 
-    measurements: Mapping[str, Column]
-    old_row: np.ndarray
+
+def _copy_tables(tables: Path, copy: Path) -> None:
+    """Copy a folder of tables; raises OSError for the first file that cannot be copied."""
+    try:
+        shutil.copytree(tables, copy, copy_function=shutil.copyfile)
+    except shutil.Error as error:  # has one entry for each of many files
+        source, path, why = error.args[0][0]
+        raise OSError(f"{source} cannot be copied to {path}: {why}") from error
 
 
 def compact(store: Store) -> CompactionResult:
@@ -121,16 +207,9 @@ def compact(store: Store) -> CompactionResult:
         _remove_old(store, base)
         return CompactionResult(torn=tail.damage, index_damage=index_damage, repaired=repaired)
     states = indexed_statuses(base, [entry.point_id for entry in tail.entries])
-    whole, traces, samples_end, shards, damage = _append_traces(store, base, tail, states)
+    whole, writer, damage = _append_traces(store, base, tail, states)
     accepted = accepted_entries(whole, states)
-    row_of_point = {entry.point_id: i for i, entry in enumerate(accepted)}
     failed = [e.scalars for e in tail.entries if e.scalars["status"] in FAILURES]
-    new_rows = NewRows(
-        columns_of([measurement_row(entry.scalars) for entry in accepted]),
-        {"of": np.array([row_of_point[point_id] for point_id in traces.pop("point_id")], np.int64)}
-        | {name: column(name, values) for name, values in traces.items()},
-        columns_of([measurement_row(scalars) for scalars in failed], FAILURE_COLUMNS),
-    )
     summary = updated(
         {} if base is None else base.summary,
         [entry.scalars for entry in accepted],
@@ -138,8 +217,13 @@ def compact(store: Store) -> CompactionResult:
         failed,
     )
     write_setups(store, tail.setups)  # before a generation refers to them
-    manifest = Generation(store.index, tail.consumed, samples_end, shards, summary)
-    write_generation(store, base, new_rows, manifest)
+    manifest = Generation(store.index, tail.consumed, writer.end, writer.shards, summary)
+    with next_generation(store, base) as new:
+        if accepted:
+            rows = [measurement_row(entry.scalars) for entry in accepted]
+            new.add(columns_of(rows), writer.rows)
+        failed_rows = [measurement_row(scalars) for scalars in failed]
+        new.commit(manifest, columns_of(failed_rows, FAILURE_COLUMNS))
     passed = [part for part in tail.damage if part[1] < tail.consumed[part[0]]]
     torn = [part for part in tail.damage if part not in passed]
     return CompactionResult(len(whole), damage + passed, torn, index_damage, repaired)
@@ -161,7 +245,8 @@ def equalize_generations(store: Store) -> None:
     ):
         _remove_old(store, base)
     else:
-        write_generation(store, base, NewRows({}, {}, {}), base)
+        with next_generation(store, base) as new:
+            new.commit(base)
 
 
 def _consumed(generation: Generation, journals: Container[str]) -> dict[str, int]:
@@ -169,188 +254,17 @@ def _consumed(generation: Generation, journals: Container[str]) -> dict[str, int
     return {name: end for name, end in generation.consumed.items() if name in journals}
 
 
-def write_generation(
-    store: Store, base: Generation | None, new_rows: NewRows, manifest: Generation
-) -> None:
-    """Write the generation after ``base``, commit it, and remove generations older than ``base``.
-
-    New values of a point in ``base`` overwrite its row, and its earlier traces become empty.
-    ``manifest``: that of the new generation; its path and files are ignored.
-    """
-    ids = np.array(new_rows.measurements.get("point_id", []), STATE["id"])
-    states = np.empty(0, STATE) if base is None or not len(ids) else base.states()
-    index = np.searchsorted(states["id"], ids)
-    held = index < states.size
-    held[held] = states["id"][index[held]] == ids[held]
-    count = states.size
-    rows = np.empty(ids.size, np.int64)
-    rows[held] = states["row"][index[held]]
-    rows[~held] = count + np.arange(int((~held).sum()))
-    with next_generation_folder(store, base) as fresh, reading(store.index):
-        tables = TableFiles(fresh / "tables.zarr")
-        if held.any():
-            held_columns = {name: values[held] for name, values in new_rows.measurements.items()}
-            overwritten = {name: np.asarray(values) for name, values in held_columns.items()}
-            tables.overwrite("measurements", overwritten, rows[held])
-            _void_traces(tables, rows[held])
-        new = dict(new_rows.measurements)
-        if held.any():
-            new = {name: values[~held] for name, values in new.items()}
-        tables.append("measurements", new, int((~held).sum()))
-        traces = dict(new_rows.traces)
-        measurement_index = traces.pop("of", np.empty(0, np.int64))
-        tables.append(
-            "traces", traces | {"measurement": rows[measurement_index]}, measurement_index.size
-        )
-        failures = new_rows.failures
-        tables.append("failures", failures, len(failures.get("point_id", ())))
-        path = fresh / "states.bin"
-        if base is not None and not len(ids):
-            shutil.copyfile(base.path / path.name, path)
-        else:
-            _write_states(path, states, new_rows, ids=ids, rows=rows, held=held, index=index)
-        # Names of journals are unique, so that removed ones can be forgotten.
-        existing = {path.name for path in store.journal_paths()}
-        consumed = _consumed(manifest, existing)
-        current = commit(store, fresh, base, replace(manifest, consumed=consumed))
-    _remove_old(store, current, base)
-
-
-def write_long_generation(
-    store: Store,
-    base: Generation | None,
-    parts: Iterable[NewPart],
-    finish: Callable[[], tuple[Mapping[str, Column], Generation] | None],
-) -> None:
-    """Write the generation after ``base`` as :func:`write_generation` does, with rows that are not
-    in memory all at once, and without traces.
-
-    ``parts``: the measurements, in order. ``finish``: called after they are written; returns the
-    failures and the manifest, or None to commit nothing.
-    """
-    states = np.empty(0, STATE) if base is None else base.states()
-    ids, codes = bytearray(), bytearray()
-    rewritten = [np.empty(0, REWRITTEN)]
-    with next_generation_folder(store, base) as fresh:
-        tables = TableFiles(fresh / "tables.zarr")
-        for part in parts:
-            with reading(store.index):
-                part_ids, part_codes, part_rewritten = _write_part(tables, part)
-            ids += part_ids
-            codes += part_codes
-            rewritten.append(part_rewritten)
-            del part
-        finished = finish()
-        if finished is None:
-            shutil.rmtree(fresh)
-            return
-        failures, manifest = finished
-        changed = np.concatenate(rewritten)
-        with reading(store.index):
-            if len(changed):
-                _void_traces(tables, changed["row"])
-                states = states.copy()
-                order = np.argsort(states["row"])
-                index = order[np.searchsorted(states["row"], changed["row"], sorter=order)]
-                states["status"][index] = changed["status"]
-            tables.append("traces", {"measurement": np.empty(0, np.int64)}, 0)
-            tables.append("failures", failures, len(failures.get("point_id", ())))
-            _write_many_states(fresh / "states.bin", states, ids, np.frombuffer(codes, np.uint8))
-            existing = {path.name for path in store.journal_paths()}
-            consumed = _consumed(manifest, existing)
-            current = commit(store, fresh, base, replace(manifest, consumed=consumed))
-    _remove_old(store, current, base)
-
-
-def _write_part(tables: TableFiles, part: NewPart) -> tuple[bytes, bytes, np.ndarray]:
-    """Write some rows: append those of new points, and overwrite those of earlier points. Returns
-    the ids (packed) and the statuses of the new ones, and the others, a :data:`REWRITTEN` each."""
-    status = Texts.of(part.measurements["status"])
-    code = status.array(np.uint8, [STATUSES.index(text) for text in status.values])
-    old, new = np.flatnonzero(part.old_row >= 0), np.flatnonzero(part.old_row < 0)
-    rewritten = np.empty(len(old), REWRITTEN)
-    added = part.measurements
-    if len(old):
-        values = {name: np.asarray(column[old]) for name, column in added.items()}
-        tables.overwrite("measurements", values, part.old_row[old])
-        rewritten["row"], rewritten["status"] = part.old_row[old], code[old]
-        added = {name: column[new] for name, column in added.items()}
-    tables.append("measurements", added, len(new))
-    return packed_ids(np.array(added["point_id"], STATE["id"])), code[new].tobytes(), rewritten
-
-
-def _write_many_states(path: Path, states: np.ndarray, ids: bytearray, codes: np.ndarray) -> None:
-    """Write the states of measurements, sorted by id: ``states``, and those of new rows after them,
-    given by ``ids`` (packed) and ``codes`` (statuses). These take a fraction of the memory of whole
-    states."""
-    all_ids = np.frombuffer(packed_ids(states["id"]) + ids if states.size else ids, PACKED_ID)
-    order = np.argsort(all_ids["first"].astype(np.uint64))
-    first = all_ids["first"][order]
-    if (first[1:] == first[:-1]).any():
-        order = np.lexsort([all_ids["last"], all_ids["first"]])
-    del first
-    with path.open("wb") as file:
-        for start in range(0, len(order), CHUNK_ROWS):
-            chunk = order[start : start + CHUNK_ROWS]
-            chunk_states = np.empty(len(chunk), STATE)
-            chunk_states["id"] = unpacked_ids(all_ids[chunk].tobytes())
-            is_new = chunk >= states.size
-            chunk_states["row"][is_new] = chunk[is_new]
-            chunk_states["status"][is_new] = codes[chunk[is_new] - states.size]
-            for name in ("row", "status"):
-                chunk_states[name][~is_new] = states[name][chunk[~is_new]]
-            chunk_states.tofile(file)
-
-
-def _void_traces(tables: TableFiles, rows: np.ndarray) -> None:
-    """Make the traces of some measurements empty."""
-    void = np.flatnonzero(np.isin(tables.read("traces/measurement"), rows))
-    if void.size:
-        tables.overwrite("traces", {"row_size": np.zeros(void.size, np.int64)}, void)
-
-
-def _write_states(
-    path: Path,
-    states: np.ndarray,
-    new_rows: NewRows,
-    *,
-    ids: np.ndarray,
-    rows: np.ndarray,
-    held: np.ndarray,
-    index: np.ndarray,
-) -> None:
-    if not len(ids):
-        states.tofile(path)
-        return
-    status = Texts.of(new_rows.measurements["status"])
-    codes = status.array(np.uint8, [STATUSES.index(text) for text in status.values])
-    states = states.copy()
-    states["status"][index[held]] = codes[held]
-    fresh = np.empty(int((~held).sum()), STATE)
-    fresh["id"], fresh["row"], fresh["status"] = ids[~held], rows[~held], codes[~held]
-    merged = np.concatenate([states, fresh]) if states.size else fresh
-    order = id_order(merged["id"])
-    with path.open("wb") as file:
-        for first in range(0, len(order), CHUNK_ROWS):
-            merged[order[first : first + CHUNK_ROWS]].tofile(file)
-
-
 def _append_traces(
     store: Store, base: Generation | None, tail: JournalTail, held: Mapping[str, str]
-) -> tuple[
-    list[JournalEntry], dict[str, list[Any]], int, dict[str, FileDigest], list[tuple[str, int, str]]
-]:
+) -> tuple[list[JournalEntry], ShardWriter, list[tuple[str, int, str]]]:
     """Write the traces of the accepted entries after the committed samples.
 
     ``held``: point id -> status in ``base``.
 
-    Returns the undamaged entries (another entry of the same point replaces a damaged one), the new
-    rows of the traces table, the new end of the samples, all shards, and the damage.
+    Returns the undamaged entries (another entry of the same point replaces a damaged one), the
+    writer of the traces, and the damage.
     """
-    samples_end = 0 if base is None else base.samples_end
-    writer = ShardWriter(store, samples_end, {} if base is None else dict(base.shards))
-    names = ("point_id", *TRACE_TEXT_COLUMNS, "row_start", "row_size")
-    rows: dict[str, list[Any]] = {name: [] for name in names}
+    writer = ShardWriter(store, base)
     damage: list[tuple[str, int, str]] = []
     entries = tail.entries
     written: set[str] = set()
@@ -369,14 +283,12 @@ def _append_traces(
                         damage.append((path.name, entry.offset, description))
                         continue
                     written.add(entry.point_id)
-                    added = writer.add(measurement.point.id, measurement.traces)
-                    for name, values in zip(names, added, strict=True):
-                        rows[name] += values
+                    writer.add(entry.point_id, measurement.traces)
         if not damaged:
             break
         entries = [entry for entry in entries if id(entry) not in damaged]
     writer.flush()
-    return entries, rows, writer.end, writer.shards, damage
+    return entries, writer, damage
 
 
 def _generation_before(store: Store, base: Generation) -> Generation | None:

@@ -10,7 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from campaign.store.generation import STATE, Generation, generation_numbers, newest_generation
+from campaign.store.generation import (
+    STATE,
+    Generation,
+    generation_numbers,
+    newest_generation,
+    places_of,
+)
 from campaign.store.journal import JournalEntry, has_writer, scan
 from campaign.store.layout import Store
 from campaign.store.measurement import Measurement
@@ -75,15 +81,11 @@ def indexed_statuses(base: Generation | None, ids: Sequence[str]) -> dict[str, s
     """Id -> status, of those of the points that are in a generation."""
     if base is None or not ids:
         return {}
-    states = base.states()
-    id_array = np.array(ids, STATE["id"])
-    index = np.minimum(np.searchsorted(states["id"], id_array), max(states.size - 1, 0))
-    held = states["id"][index] == id_array if states.size else np.zeros(id_array.size, bool)
+    codes = status_codes(base.states(), np.array(ids, STATE["id"]))
     return {
-        ids[i]: STATUSES[code]
-        for i, code in zip(
-            np.flatnonzero(held).tolist(), states["status"][index[held]], strict=True
-        )
+        point_id: STATUSES[code]
+        for point_id, code in zip(ids, codes.tolist(), strict=True)
+        if code >= 0
     }
 
 
@@ -195,7 +197,7 @@ def summary_and_states(contents: StoreContents) -> tuple[dict[str, Any], np.ndar
 
 def status_codes(states: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """The status of each id as an index into STATUSES, int64; -1 if it has none."""
-    if not states.size:
-        return np.full(ids.size, -1)
-    index = np.minimum(np.searchsorted(states["id"], ids), states.size - 1)
-    return np.where(states["id"][index] == ids, states["status"][index].astype(np.int64), -1)
+    place = places_of(states["id"], ids)
+    codes = np.full(ids.size, -1)
+    codes[place >= 0] = states["status"][place[place >= 0]]
+    return codes

@@ -29,7 +29,7 @@ import numpy as np
 from numcodecs import blosc
 
 from campaign.store.columns import CHUNK_SAMPLES, PADDING, SAMPLE_ATTRIBUTES, SAMPLES, SHARD_SAMPLES
-from campaign.store.generation import MISSING, FileDigest, Generation, checksum
+from campaign.store.generation import MISSING, Generation, checksum
 from campaign.store.layout import (
     OPEN_AGAIN,
     DamagedStoreError,
@@ -39,6 +39,7 @@ from campaign.store.layout import (
     sync_tree,
 )
 from campaign.store.measurement import Trace
+from dvfs.dataset import TRACE_TEXT_COLUMNS
 from dvfs.files import NotRegularError, open_regular, read_regular
 
 if TYPE_CHECKING:
@@ -115,28 +116,25 @@ def _unpack(packed: bytes, into: np.ndarray) -> bool:
 class ShardWriter:
     """Collects samples and writes them into whole new shards, durably."""
 
-    def __init__(self, store: Store, end: int, shards: dict[str, FileDigest]) -> None:
+    def __init__(self, store: Store, base: Generation | None) -> None:
         self.store = store
-        self.end = end
+        self.end = 0 if base is None else base.samples_end
         """Where the next shard begins, in samples."""
-        self.shards = shards
+        self.shards = {} if base is None else dict(base.shards)
+        self.rows: dict[str, list[Any]] = {
+            name: [] for name in ("point_id", *TRACE_TEXT_COLUMNS, "row_start", "row_size")
+        }
+        """The columns of the traces table, with ``point_id`` in place of ``measurement``."""
         self._batch: dict[str, list[np.ndarray]] = {name: [] for name in SAMPLES}
         self._collected = 0
 
-    def add(self, point_id: str, traces: Iterable[Trace]) -> tuple[list[Any], ...]:
-        """Collect a measurement's traces. Returns the columns of their rows, ``point_id`` first."""
-        rows: tuple[list[Any], ...] = ([], [], [], [], [], [])
+    def add(self, point_id: str, traces: Iterable[Trace]) -> None:
+        """Collect a measurement's traces."""
         for trace in traces:
             size = trace.time_ns.size
-            row = (
-                point_id,
-                trace.channel,
-                trace.domain,
-                trace.unit,
-                self.end + self._collected,
-                size,
-            )
-            for values, value in zip(rows, row, strict=True):
+            texts = (getattr(trace, name) for name in TRACE_TEXT_COLUMNS)
+            row = (point_id, *texts, self.end + self._collected, size)
+            for values, value in zip(self.rows.values(), row, strict=True):
                 values.append(value)
             self._batch["time_ns"].append(trace.time_ns)
             self._batch["value"].append(trace.value)
@@ -144,7 +142,6 @@ class ShardWriter:
         # Only between measurements, because the next batch begins with a new shard.
         if self._collected >= BATCH_SAMPLES:
             self.flush()
-        return rows
 
     def flush(self) -> None:
         """Write the collected samples. The rest of the last shard is padding.

@@ -20,7 +20,7 @@ import numpy as np
 
 from campaign.store import hours, setups
 from campaign.store.columns import CHUNK_SAMPLES, SAMPLES, SHARD_SAMPLES, column
-from campaign.store.compaction import NewRows, write_generation
+from campaign.store.compaction import next_generation
 from campaign.store.generation import (
     MISSING,
     FileDigest,
@@ -246,7 +246,7 @@ def repair_samples(store: Store) -> list[str]:
     rows = [trace.row for trace in lost]
     tables = written_tables(base)
     provenance = tables.read("measurements/provenance")[rows]
-    # Repeated, because write_generation makes the counts that new rows lack missing.
+    # Repeated, because NextGeneration.add makes the counts that new rows lack missing.
     written = tables.columns("measurements")
     counts = {
         name: tables.read(f"measurements/{name}")[rows]
@@ -258,19 +258,19 @@ def repair_samples(store: Store) -> list[str]:
         status, setup = (tables.read(f"measurements/{name}") for name in ("status", "setup"))
         setups = [str(setup[row]) for row in rows if status[row] in COMPLETE]
     flags = [flag for text in provenance for flag in json.loads(str(text)).get("flags", ())]
-    new_rows = NewRows(
-        {
-            "point_id": column("point_id", [trace.point_id for trace in lost]),
-            "status": column("status", [DAMAGED] * len(lost)),
-            "text": column("text", [trace.damage for trace in lost]),
-            **counts,
-        },
-        {},
-        {},
-    )
     digests = base.shards | {shard.name: shard.digest for shard in shards}
     summary = without(base.summary, flags, setups)
-    write_generation(store, base, new_rows, replace(base, shards=digests, summary=summary))
+    with next_generation(store, base) as new:
+        if lost:
+            new.add(
+                {
+                    "point_id": column("point_id", [trace.point_id for trace in lost]),
+                    "status": column("status", [DAMAGED] * len(lost)),
+                    "text": column("text", [trace.damage for trace in lost]),
+                    **counts,
+                }
+            )
+        new.commit(replace(base, shards=digests, summary=summary))
     messages += [f"traces.zarr/{shard.name} {shard.problem}" for shard in shards if not shard.lost]
     return messages + [
         f"{trace.damage}: point {trace.point_id} ({trace.label}) is measured again"

@@ -13,7 +13,7 @@ import numpy as np
 from campaign.plan.point import ID_CHARS
 from campaign.store.columns import FAILURE_COLUMNS, column
 from campaign.store.compaction import compact
-from campaign.store.generation import STATE
+from campaign.store.generation import STATE, places_of
 from campaign.store.layout import DamagedStoreError, Store, writing
 from campaign.store.records import StoreContents, read_contents
 from campaign.store.setups import has_earlier, write_earlier, write_setups
@@ -91,9 +91,8 @@ class Held:
         """
         rows = checked.rows
         ids = np.asarray(rows[POINT_ID], f"S{ID_CHARS}")
-        position = np.searchsorted(self.ids, ids)
-        is_held = position < len(self.ids)
-        is_held[is_held] = self.ids[position[is_held]] == ids[is_held]
+        position = places_of(self.ids, ids)
+        is_held = position >= 0
         held_rows = self.rows[position[is_held]]
         status = rows["status"]
         assert isinstance(status, Texts)  # noqa: S101

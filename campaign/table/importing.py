@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from campaign.store.columns import column
-from campaign.store.compaction import NewRows, equalize_generations, write_generation
+from campaign.store.compaction import equalize_generations, next_generation
 from campaign.store.generation import Generation
 from campaign.store.layout import Store, create_store, driver_lock, writing
 from campaign.store.records import read_contents
@@ -34,7 +33,7 @@ from campaign.table.map_file import POINT_ID, TableMap, read_map, with_arguments
 from campaign.table.points import worth_of
 from campaign.table.reading import RawTable, read_table, recognised_layout
 from campaign.table.sidecar import Sidecar, read_sidecar, sidecar_path
-from dvfs.dataset import TRACE_TEXT_COLUMNS, Columns
+from dvfs.dataset import Columns
 from dvfs.input_files import FileError
 from dvfs.texts import Texts
 
@@ -190,31 +189,16 @@ def _add(
 ) -> None:
     """Commit rows whose points the store does not hold, or holds as failed."""
     now = base or Generation(store.index)
-    trace_columns, now = _with_traces(store, now, np.asarray(rows[POINT_ID]), traces)
-    summary = with_sites(with_failures(with_measurements(now.summary, rows), failures), new_points)
-    new_rows = NewRows(rows if len(rows[POINT_ID]) else {}, trace_columns, failures)
-    write_generation(store, base, new_rows, replace(now, summary=summary))
-
-
-def _with_traces(
-    store: Store, now: Generation, point_ids: np.ndarray, traces: Mapping[str, Sequence[Trace]]
-) -> tuple[dict[str, np.ndarray], Generation]:
-    """Write the points' traces after the committed samples; return the rows of the traces table."""
-    if not traces:
-        return {}, now
-    if now.samples_end:
+    writer = ShardWriter(store, base)
+    if traces:
         repair_descriptions(store, now.samples_end)
-    writer = ShardWriter(store, now.samples_end, dict(now.shards))
-    names = ("of", *TRACE_TEXT_COLUMNS, "row_start", "row_size")
-    rows: dict[str, list[Any]] = {name: [] for name in names}
-    place = {point_id: i for i, point_id in enumerate(point_ids.tolist())}
-    for point_id in traces:
-        if point_id in place:
-            added = writer.add(point_id, traces[point_id])
-            for name, values in zip(names, added, strict=True):
-                rows[name] += values
-    writer.flush()
-    rows["of"] = [place[point_id] for point_id in rows["of"]]
-    columns = {"of": np.array(rows.pop("of"), np.int64)}
-    columns |= {name: column(name, values) for name, values in rows.items()}
-    return columns, replace(now, samples_end=writer.end, shards=writer.shards)
+        point_ids = {*np.asarray(rows[POINT_ID]).tolist()}
+        for point_id in filter(point_ids.__contains__, traces):
+            writer.add(point_id, traces[point_id])
+        writer.flush()
+    summary = with_sites(with_failures(with_measurements(now.summary, rows), failures), new_points)
+    manifest = replace(now, samples_end=writer.end, shards=writer.shards, summary=summary)
+    with next_generation(store, base) as new:
+        if len(rows[POINT_ID]):
+            new.add(rows, writer.rows)
+        new.commit(manifest, failures)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from campaign.store.columns import FAILURE_COLUMNS
-from campaign.store.compaction import NewPart, equalize_generations, write_long_generation
+from campaign.store.compaction import equalize_generations, next_generation
 from campaign.store.generation import Generation
 from campaign.store.layout import Store, driver_lock, writing
 from campaign.store.summary import with_sites
@@ -56,7 +56,7 @@ class _Added:
         self.failures: list[Rows] = []
         self.sample: list[Rows] = []
 
-    def part(self, checked: Checked) -> NewPart:
+    def part(self, checked: Checked) -> Rows:
         """The rows of a part that the store does not hold, or holds as failed."""
         rows = checked.rows
         held_rows, better = self.held.find(checked)
@@ -81,7 +81,7 @@ class _Added:
         self.sample.append({name: values[sample_rows] for name, values in rows.items()})
         added = {name: values[new] for name, values in rows.items()}
         self.summary = with_measurements(self.summary, added)
-        return NewPart(added, held_rows[new])
+        return added
 
 
 def _first_with_clocks(rows: Rows) -> np.ndarray:
@@ -113,16 +113,17 @@ def import_long_table(table: LongTable, store: Store, mapping: TableMap) -> Impo
         added = _Added(table, mapping, Held.of(contents))
         added.summary = {} if base is None else base.summary
 
-        def finish() -> tuple[Rows, Generation] | None:
-            write_records(store, _joined(added.of_sites), mapping, sidecar)
-            failures = new_failures(_joined(added.failures), failure_columns(contents))
-            if not added.new and not len(failures[POINT_ID]):
-                return None
-            summary = with_sites(with_failures(added.summary, failures), added.points)
-            return failures, replace(base or Generation(store.index), summary=summary)
-
         with writing(store):
-            write_long_generation(store, base, map(added.part, table.parts()), finish)
+            with next_generation(store, base) as new:
+                for part in table.parts():
+                    new.add(added.part(part))
+                    del part
+                write_records(store, _joined(added.of_sites), mapping, sidecar)
+                failures = new_failures(_joined(added.failures), failure_columns(contents))
+                if added.new or len(failures[POINT_ID]):
+                    summary = with_sites(with_failures(added.summary, failures), added.points)
+                    manifest = replace(base or Generation(store.index), summary=summary)
+                    new.commit(manifest, failures)
             equalize_generations(store)
     notes = table.notes
     if sidecar != Sidecar():
