@@ -53,13 +53,13 @@ def resample(data, model: str) -> None:
 def quality_dataset():
     """200,000 rows of a clean simulated sweep, as a store's Dataset."""
     from benchmarks.import_speed import sweep
-    from campaign.store.dataset import as_dataset
+    from tests.frames import as_dataset
 
     table = sweep(QUALITY_ROWS)
     table["point_id"] = [f"p{i}" for i in range(len(table))]
     table["start_unix_s"] = 1e9 + 10.0 * np.random.default_rng(SEED).permutation(len(table))
     table = table.assign(params="{}", status="ok", provenance="{}", simulated=True)
-    return as_dataset(table, "measurement"), "bench"
+    return as_dataset(table), "bench"
 
 
 def main() -> int:

@@ -24,7 +24,7 @@ import pandas as pd
 from analysis.quality import Finding, check
 from benchmarks import public_data
 from benchmarks.shared import ROOT, argument_parser
-from campaign.store.dataset import as_dataset
+from tests.frames import as_dataset
 
 NAMED = 0.8
 """The smallest share of the wrong rows that a finding must name."""
@@ -126,7 +126,7 @@ def findings(table: pd.DataFrame) -> list[Finding]:
     """Return the findings of the checks in a table."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        return check(as_dataset(table, "measurement"), str(table["site"].iloc[0]))
+        return check(as_dataset(table), str(table["site"].iloc[0]))
 
 
 def _scaled(

@@ -35,14 +35,7 @@ from campaign.store.tables import (
     read_columns,
     trace_columns,
 )
-from dvfs.dataset import (
-    BOOLEAN_COLUMNS,
-    INTEGER_COLUMNS,
-    PHASE_PREFIX,
-    TRACE_INTEGER_COLUMNS,
-    Columns,
-    is_float_column,
-)
+from dvfs.dataset import PHASE_PREFIX, Columns
 from dvfs.errors import ArgumentError
 
 LAZY: dict[str, Any] = {
@@ -82,22 +75,6 @@ def current_tables(store: Store) -> tuple[Tables, JournalTail]:
     with reading(store.index):
         tables = [pd.DataFrame(dict(table)) for table in columns]
     return Tables(*tables), contents.tail
-
-
-def as_dataset(frame: pd.DataFrame, dimension: str) -> xr.Dataset:
-    """A table as a Dataset along one dimension, with units; missing counts are NaN."""
-    columns: dict[str, np.ndarray] = {}
-    for name in frame.columns:
-        values = frame[name]
-        if is_float_column(name):
-            columns[name] = values.to_numpy(dtype=np.float64, na_value=np.nan)
-        elif name in INTEGER_COLUMNS or name in TRACE_INTEGER_COLUMNS:
-            columns[name] = values.to_numpy(dtype=np.int64)
-        elif name in BOOLEAN_COLUMNS:
-            columns[name] = values.to_numpy(dtype=bool)
-        else:
-            columns[name] = values.astype(str).to_numpy(dtype=object)
-    return _dataset_of(columns, dimension)
 
 
 def _dataset_of(columns: Mapping[str, np.ndarray], dimension: str) -> xr.Dataset:

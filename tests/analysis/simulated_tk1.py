@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from campaign.store.dataset import as_dataset
 from dvfs.setting import Setting
 from sites.simulated.machine import run
 from sites.site_file import Site
 from sites.site_reading import built_in_sites, read_site
+from tests.frames import as_dataset
 
 TABLE_I = [
     (852, 924),
@@ -113,4 +113,4 @@ def simulated_dataset(
                 }
                 | {f"n_{k}": v for k, v in counts.items()}
             )
-    return as_dataset(pd.DataFrame(rows), "measurement")
+    return as_dataset(pd.DataFrame(rows))
