@@ -6,7 +6,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from campaign.launch.snapshot import PartitionNow
 from dvfs.dataset import COMPLETE
@@ -21,41 +21,16 @@ UNCHANGED_EVERY_S = 600.0
 MAX_NOTES = 20
 
 
-class ShowsProgress(Protocol):
-    """Shows progress: points done, failed and left, by partition ("site/partition")."""
-
-    recent: deque[str]
-    """The last messages."""
-
-    def start(self, points: dict[str, int], dashboards: dict[str, str]) -> None:
-        """The number of points to measure and the dashboard's address of each partition."""
-
-    def point_finished(self, partition: str, status: str, will_retry: bool) -> None:
-        """Count a point that was measured, or failed."""
-
-    def show(self, now: Mapping[str, PartitionNow]) -> None:
-        """Show the state of the active partitions."""
-
-    def line(self, partition: str) -> str:
-        """A partition's line; empty if this run measures no point of it."""
-
-    def note(self, text: str, *lines: str) -> None:
-        """Show a message, and further lines indented."""
-
-    def stop(self) -> None:
-        """End the display."""
-
-
-def progress_for(quiet: bool = False) -> PlainProgress:
+def progress_for(quiet: bool = False) -> ShowsProgress:
     """Bars if standard error is a terminal, otherwise lines."""
     if sys.stderr.isatty() and not quiet:
         return BarProgress()
-    return PlainProgress(quiet)
+    return ShowsProgress(quiet)
 
 
-class PlainProgress:
-    """A line for each partition on standard error: at its end, and every ten seconds if it has
-    changed, else every ten minutes."""
+class ShowsProgress:
+    """Shows progress: a line for each partition ("site/partition") on standard error, at its end,
+    and every ten seconds if it has changed, else every ten minutes."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
@@ -64,13 +39,14 @@ class PlainProgress:
         self.failed: dict[str, int] = {}
         self.notes = 0
         self.recent: deque[str] = deque(maxlen=MAX_NOTES)
+        """The last messages."""
         self.now: Mapping[str, PartitionNow] = {}
         self._last: dict[str, tuple[object, float]] = {}
         self._began = time.monotonic()
         self._shown = self._began
 
     def start(self, points: dict[str, int], dashboards: dict[str, str]) -> None:
-        """See :class:`ShowsProgress`."""
+        """The number of points to measure and the dashboard's address of each partition."""
         self.total = dict(points)
         self.done = dict.fromkeys(points, 0)
         self.failed = dict.fromkeys(points, 0)
@@ -81,7 +57,7 @@ class PlainProgress:
             self._say(f"{partition}: {count} points to measure; {dashboard}")
 
     def point_finished(self, partition: str, status: str, will_retry: bool) -> None:
-        """See :class:`ShowsProgress`."""
+        """Count a point that was measured, or failed."""
         if not will_retry:
             if status in COMPLETE:
                 self.done[partition] += 1
@@ -94,7 +70,7 @@ class PlainProgress:
         return self.total[partition] - self.done[partition] - self.failed[partition]
 
     def show(self, now: Mapping[str, PartitionNow]) -> None:
-        """See :class:`ShowsProgress`."""
+        """Show the state of the active partitions."""
         self.now = now
         if time.monotonic() - self._shown >= PLAIN_EVERY_S:
             self._show_lines()
@@ -113,7 +89,7 @@ class PlainProgress:
                 self._say(self.line(name))
 
     def line(self, partition: str) -> str:
-        """See :class:`ShowsProgress`."""
+        """A partition's line; empty if this run measures no point of it."""
         if partition not in self.total:
             return ""
         finished = self.done[partition] + self.failed[partition]
@@ -130,7 +106,7 @@ class PlainProgress:
         )
 
     def note(self, text: str, *lines: str) -> None:
-        """See :class:`ShowsProgress`."""
+        """Show a message, and further lines indented."""
         self.notes += 1
         self.recent.append("\n".join((text, *lines)))
         if self.notes <= MAX_NOTES:
@@ -143,10 +119,10 @@ class PlainProgress:
             print(text, file=sys.stderr, flush=True)
 
     def stop(self) -> None:
-        """See :class:`ShowsProgress`."""
+        """End the display."""
 
 
-class BarProgress(PlainProgress):
+class BarProgress(ShowsProgress):
     """A bar for each partition."""
 
     def __init__(self) -> None:

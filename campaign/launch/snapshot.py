@@ -33,7 +33,7 @@ LOOKED_FOR_S = 5.0
 another host of the same name."""
 
 
-def seconds_to_end(start_unix_s: ArrayLike, left: int, now: float | None = None) -> float | None:
+def seconds_to_end(start_unix_s: ArrayLike, left: int) -> float | None:
     """The time, in s, until ``left`` points are done at the pace of the last ones.
 
     None if fewer than two points are done, or if no point has begun for so long that no campaign
@@ -43,7 +43,7 @@ def seconds_to_end(start_unix_s: ArrayLike, left: int, now: float | None = None)
     if recent.size < 2:
         return None
     pace_s = float(recent[-1] - recent[0]) / (recent.size - 1)
-    idle_s = (time.time() if now is None else now) - float(recent[-1])
+    idle_s = time.time() - float(recent[-1])
     return left * pace_s if idle_s < max(60.0, 20.0 * pace_s) else None
 
 
