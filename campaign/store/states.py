@@ -189,19 +189,14 @@ def _counts_without_plan(
 ) -> dict[str, Counter[str]]:
     """Site -> status -> the number of measurements outside the plan: imported ones, or those of an
     earlier plan."""
-    from campaign.store.table_files import written_tables  # noqa: PLC0415
+    from campaign.store.tables import measurement_columns  # noqa: PLC0415
 
-    rows: dict[str, tuple[str, str]] = {}
-    if contents.generation is not None:
-        tables = written_tables(contents.generation)
-        names = ("point_id", "site", "status")
-        columns = [tables.read(f"measurements/{name}").tolist() for name in names]
-        rows = {point_id: (site, status) for point_id, site, status in zip(*columns, strict=True)}
-    for entry in contents.accepted:
-        rows[entry.point_id] = (entry.scalars["point"]["site"], entry.scalars["status"])
+    columns = measurement_columns(contents)
     ids = {point_id.decode() for part in planned.values() for point_id in part.tolist()}
     counts: dict[str, Counter[str]] = {}
-    for point_id, (site, status) in rows.items():
+    for point_id, site, status in zip(
+        *(columns[name].tolist() for name in ("point_id", "site", "status")), strict=True
+    ):
         if point_id not in ids:
             counts.setdefault(site, Counter())[status] += 1
     return counts

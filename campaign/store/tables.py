@@ -7,9 +7,10 @@ a missing value.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import ChainMap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,10 +28,8 @@ from campaign.store.layout import DamagedStoreError, Store
 from campaign.store.mixtures import mixtures
 from campaign.store.records import StoreContents, measurement_row, read_contents, summary_and_states
 from campaign.store.setups import perf_per_watt_mhz, setup_uses
-from campaign.store.table_files import TableFiles, written_tables
+from campaign.store.table_files import written_tables
 from dvfs.dataset import COMPLETE, FAILURES, Columns
-
-COLUMNS = ("point_id", "status", "energy_j", "time_s")
 
 
 def read_columns(store: Store) -> Columns:
@@ -65,7 +64,7 @@ def read_traces(store: Store) -> Columns:
 
 def measurement_columns(contents: StoreContents) -> Mapping[str, np.ndarray]:
     """The table of measurements including the journals' records, one row for each point."""
-    stored = _StoredColumns(contents, "measurements")
+    stored = _stored(contents, "measurements")
     if not contents.accepted:
         return stored
     fresh = columns_of([measurement_row(entry.scalars) for entry in contents.accepted])
@@ -77,7 +76,7 @@ def measurement_columns(contents: StoreContents) -> Mapping[str, np.ndarray]:
 def trace_columns(contents: StoreContents) -> dict[str, np.ndarray]:
     """The table of traces, without those of measurements that a journal replaces. It lacks the
     traces of measurements that are still in a journal."""
-    stored = _StoredColumns(contents, "traces")
+    stored = _stored(contents, "traces")
     valid = stored["row_size"] > 0
     if contents.generation is not None and contents.accepted:
         states = contents.generation.states()
@@ -89,7 +88,7 @@ def trace_columns(contents: StoreContents) -> dict[str, np.ndarray]:
 
 def failure_columns(contents: StoreContents) -> Mapping[str, np.ndarray]:
     """The table of failed attempts, including those in the journals."""
-    stored = _StoredColumns(contents, "failures")
+    stored = _stored(contents, "failures")
     scalars = [entry.scalars for entry in contents.tail.entries]
     failed = [measurement_row(record) for record in scalars if record["status"] in FAILURES]
     if not failed:
@@ -99,28 +98,17 @@ def failure_columns(contents: StoreContents) -> Mapping[str, np.ndarray]:
     return _with_rows(stored, columns_of(failed, FAILURE_COLUMNS), rows, start + len(failed))
 
 
-class _StoredColumns(Mapping[str, np.ndarray]):
-    """The columns of a generation's table, each read when it is first used. A column that an
-    earlier version did not write has missing values."""
+class _LazyColumns(Mapping[str, np.ndarray]):
+    """The columns of a table, each read when it is first used."""
 
-    def __init__(self, contents: StoreContents, table: str) -> None:
-        self._table, self._read = table, dict[str, np.ndarray]()
-        self._tables: TableFiles | None = None
-        self._written = set[str]()
-        if contents.generation is not None:
-            self._tables = written_tables(contents.generation)
-            self._written = set(self._tables.columns(table))
-        self._names = dict.fromkeys(sorted({*TABLES[table][1], *self._written}))
+    def __init__(self, names: Iterable[str], read: Callable[[str], np.ndarray]) -> None:
+        self._names = dict.fromkeys(sorted({*names}))
+        self._read = functools.cache(read)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        if name not in self._read:
-            if self._tables is not None and name in self._written:
-                self._read[name] = self._tables.read(f"{self._table}/{name}")
-            elif name in self._names:
-                self._read[name] = missing_column(name, self._rows())
-            else:
-                raise KeyError(name)
-        return self._read[name]
+        if name not in self._names:
+            raise KeyError(name)
+        return self._read(name)
 
     def __contains__(self, name: object) -> bool:
         return name in self._names
@@ -131,23 +119,36 @@ class _StoredColumns(Mapping[str, np.ndarray]):
     def __len__(self) -> int:
         return len(self._names)
 
-    def _rows(self) -> int:
-        if not self._written:
-            return 0
-        return len(self["point_id" if "point_id" in self._written else "row_size"])
+
+def _stored(contents: StoreContents, table: str) -> _LazyColumns:
+    """A generation's table. A column that an earlier version did not write has missing values."""
+    always = TABLES[table][1]
+    if contents.generation is None:
+        return _LazyColumns(always, lambda name: missing_column(name, 0))
+    tables = written_tables(contents.generation)
+    written = {*tables.columns(table)}
+
+    def read(name: str) -> np.ndarray:
+        if name in written:
+            return tables.read(f"{table}/{name}")
+        return missing_column(name, tables.rows(table))
+
+    return _LazyColumns((*always, *written), read)
 
 
 def _with_rows(
     columns: Mapping[str, np.ndarray], fresh: Mapping[str, np.ndarray], rows: np.ndarray, size: int
-) -> dict[str, np.ndarray]:
+) -> _LazyColumns:
     """Extend columns to ``size`` rows, and put the ``fresh`` values into ``rows``."""
-    merged = {}
-    for name in sorted({*columns, *fresh}):
-        merged[name] = missing_column(name, size)
+
+    def merged(name: str) -> np.ndarray:
+        values = missing_column(name, size)
         if name in columns:
-            merged[name][: len(columns[name])] = columns[name]
-        merged[name][rows] = fresh.get(name, missing_column(name, len(rows)))
-    return merged
+            values[: len(columns[name])] = columns[name]
+        values[rows] = fresh.get(name, missing_column(name, len(rows)))
+        return values
+
+    return _LazyColumns((*columns, *fresh), merged)
 
 
 def attributes_of(store: Store, contents: StoreContents) -> dict[str, Any]:
@@ -183,17 +184,7 @@ class Cost(NamedTuple):
 
 def measured_costs(contents: StoreContents) -> dict[str, Cost]:
     """Point id -> its cost, for every measured point that has not failed."""
-    costs = {}
-    if contents.generation is not None:
-        tables = written_tables(contents.generation)
-        columns = [tables.read(f"measurements/{name}") for name in COLUMNS]
-        complete = np.isin(columns[1].astype(str), COMPLETE)
-        rows = zip(*(column[complete].tolist() for column in columns), strict=True)
-        costs = {point_id: Cost(energy_j, time_s) for point_id, _, energy_j, time_s in rows}
-    for entry in contents.accepted:
-        scalars = entry.scalars
-        if scalars["status"] in COMPLETE:
-            costs[entry.point_id] = Cost(
-                *(np.nan if scalars[n] is None else float(scalars[n]) for n in COLUMNS[2:])
-            )
-    return costs
+    columns = measurement_columns(contents)
+    complete = np.isin(columns["status"].astype(str), COMPLETE)
+    ids, *costs = (columns[name][complete].tolist() for name in ("point_id", *Cost._fields))
+    return dict(zip(ids, map(Cost, *costs), strict=True))
