@@ -20,12 +20,12 @@ from campaign.launch.dask_settings import LOOPBACK_DASHBOARD
 from campaign.launch.job_queue import QueueWatch
 from campaign.launch.live_status import LiveStatus
 from campaign.launch.node_hours import NodeHours
-from campaign.launch.partition_run import FinishedTask, PartitionRun, partition_setup
+from campaign.launch.partition_run import PartitionRun, Task, partition_setup
 from campaign.launch.progress import ShowsProgress
 from campaign.launch.scheduler import Phase, QueuedJob, Scheduler, job_name, scheduler_of
 from campaign.launch.slurm_placement import PlacementError
 from campaign.launch.snapshot import ENDING
-from campaign.launch.worker import PointResult, TaskResult
+from campaign.launch.worker import PointResult
 from campaign.measure.subprocesses import UnwritableScratchError
 from campaign.plan.plan import Plan, kernel_names
 from campaign.plan.point import Point
@@ -108,7 +108,7 @@ class CampaignRun:
         self.live = live
         self.hours = hours
         self.interrupted = interrupted
-        self.finished_tasks: queue.SimpleQueue[FinishedTask] = queue.SimpleQueue()
+        self.finished_tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
         # With --retry-failed the limit on attempts holds for this run, otherwise over all runs.
         self.last_attempt = {
             p.id: (n if retry_failed else 0) + plan.campaign.retries.max for p, n in todo
@@ -279,22 +279,19 @@ class CampaignRun:
             except queue.Empty:
                 return points
             wait_s = 0.0
-            in_flight = task.partition.in_flight.get(task.key)
-            if in_flight is None or in_flight[1] is not task.future:
+            if task.partition.in_flight.get(task.key) is not task:
                 continue
             end = task_end(task.future)
             if end is None:  # its worker died with the result; Dask runs the task again
                 self.finished_tasks.put(task)
                 return points
-            points += self._account_for(task, end.error, end.result)
+            points += self._account_for(task, end)
 
-    def _account_for(
-        self, task: FinishedTask, error: BaseException | None, result: TaskResult | None
-    ) -> int:
-        """Process a task's error or result. Returns the number of points with a result."""
-        partition, attempts = task.partition, task.attempts
-        partition.ended(task.key)
-        if result is None and error is None:
+    def _account_for(self, task: Task, end: TaskEnd) -> int:
+        """Process the end of a task. Returns the number of its points with a result."""
+        partition, attempts, error = task.partition, task.attempts, end.error
+        partition.ended(task)
+        if end.result is None and error is None:
             # The scheduler dropped the task, which tells nothing about the points.
             partition.waiting.extendleft(reversed(attempts))
             return 0
@@ -316,9 +313,8 @@ class CampaignRun:
         elif error is not None:
             raise error
         else:
-            assert result is not None  # noqa: S101
-            results = result.results
-            partition.task_finished(result.seconds, len(results))
+            results = end.result.results
+            partition.task_finished(end.result.seconds, len(results))
         task.future.release()
         partition.waiting.extendleft(reversed(attempts[len(results) :]))
         for (point, attempt), result_of_point in zip(attempts, results, strict=False):
@@ -353,7 +349,7 @@ def _partition_runs(
     plan: Plan,
     store: Store,
     todo: list[tuple[Point, int]],
-    finished_tasks: queue.SimpleQueue[FinishedTask],
+    finished_tasks: queue.SimpleQueue[Task],
 ) -> list[PartitionRun]:
     by_partition: dict[tuple[str, str], deque[tuple[Point, int]]] = {}
     for point, attempt in todo:

@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -55,8 +55,8 @@ Attempt = tuple[Point, int]
 
 
 @dataclass(frozen=True)
-class FinishedTask:
-    """A submitted task that has ended: its future has a result or an error."""
+class Task:
+    """A submitted task."""
 
     partition: PartitionRun
     key: str
@@ -73,15 +73,15 @@ class PartitionRun:
     scheduler: Scheduler
     setup: PartitionSetup
     waiting: deque[Attempt]
-    finished_tasks: queue.SimpleQueue[FinishedTask]
+    finished_tasks: queue.SimpleQueue[Task]
+    """The tasks that have ended: their futures have a result or an error."""
     job_name: str
     starts: int
     """The most starts that may fail in a row."""
     kernel_names: Mapping[tuple[str, str], str]
     """(label, parameters) -> the kernel's name for people."""
-    in_flight: dict[str, tuple[tuple[Attempt, ...], Future[TaskResult]]] = field(
-        default_factory=dict
-    )
+    in_flight: dict[str, Task] = field(default_factory=dict)
+    """Key -> task."""
     points_in_flight: int = 0
     cluster_name: str | None = None
     """The name of the site's cluster by the scheduler; None if unknown."""
@@ -139,9 +139,7 @@ class PartitionRun:
 
     def _measured_now(self) -> str:
         """The kernel and setting of the first point that a worker reports; empty without one."""
-        points = {
-            point.id: point for attempts, _ in self.in_flight.values() for point, _ in attempts
-        }
+        points = {p.id: p for task in self.in_flight.values() for p, _ in task.attempts}
         for worker in list(self.cluster.scheduler.workers.values()):
             point = points.get(worker.metrics.get(MEASURING, ""))
             if point is not None:
@@ -249,14 +247,14 @@ class PartitionRun:
             measure_points, inputs, key=list(tasks), pure=False, most_s=most_s
         )
         for (key, attempts), future in zip(tasks.items(), futures, strict=True):
-            self.in_flight[key] = (attempts, future)
+            task = self.in_flight[key] = Task(self, key, attempts, future)
             self.points_in_flight += len(attempts)
-            future.add_done_callback(self._when_done(key, attempts))
+            future.add_done_callback(lambda _, task=task: self.finished_tasks.put(task))
 
-    def ended(self, key: str) -> None:
+    def ended(self, task: Task) -> None:
         """Remove a task that has ended from those in flight."""
-        attempts, _ = self.in_flight.pop(key)
-        self.points_in_flight -= len(attempts)
+        del self.in_flight[task.key]
+        self.points_in_flight -= len(task.attempts)
 
     def _next_task(self, workers: int, most_s: float) -> Iterator[Attempt]:
         """The points of the next task, removed from the waiting ones: one, or as many short ones as
@@ -274,14 +272,6 @@ class PartitionRun:
             yield point, number
             if point.id in self.alone:
                 return
-
-    def _when_done(
-        self, key: str, attempts: tuple[Attempt, ...]
-    ) -> Callable[[Future[TaskResult]], None]:
-        def report(future: Future[TaskResult]) -> None:
-            self.finished_tasks.put(FinishedTask(self, key, attempts, future))
-
-        return report
 
     def supervise(self) -> list[Note]:
         """Replace lost workers. Returns messages for people.
@@ -364,9 +354,9 @@ class PartitionRun:
     def give_up(self, reason: str) -> None:
         """Measure no more here in this run; another run can measure the remaining points."""
         self.given_up = reason
-        futures = [future for _, future in self.in_flight.values()]
-        for attempts, _ in self.in_flight.values():
-            self.waiting.extend(attempts)
+        futures = [task.future for task in self.in_flight.values()]
+        for task in self.in_flight.values():
+            self.waiting.extend(task.attempts)
         self.in_flight.clear()
         self.points_in_flight = 0
         self.release(futures)
@@ -374,7 +364,7 @@ class PartitionRun:
     def release(self, futures: Sequence[Future[TaskResult]] = ()) -> None:
         """Start to end the partition's workers, jobs and scheduler, in a thread."""
         if self._closing is None:
-            futures = [*futures, *(future for _, future in self.in_flight.values())]
+            futures = [*futures, *(task.future for task in self.in_flight.values())]
             self._closing = threading.Thread(target=self._close, args=(futures,))
             self._closing.start()
 
