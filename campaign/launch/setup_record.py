@@ -63,23 +63,20 @@ def _commit() -> str:
     """The commit of the checkout with this file ("-dirty": with changes), or the one from which pip
     installed the package (PEP 610); empty if there is none."""
     if (ROOT / ".git").exists():
-        return _git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+        words = ("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+        try:
+            result = subprocess.run(
+                ["git", "-C", str(ROOT), *words],
+                capture_output=True,
+                text=True,
+                timeout=GIT_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        return result.stdout.strip() if result.returncode == 0 else ""
     try:
         text = distribution(PACKAGE).read_text("direct_url.json")
         return str(json.loads(text or "{}").get("vcs_info", {}).get("commit_id", ""))
     except (PackageNotFoundError, ValueError, AttributeError):
         return ""
-
-
-def _git(*words: str) -> str:
-    try:
-        result = subprocess.run(
-            ["git", "-C", str(ROOT), *words],
-            capture_output=True,
-            text=True,
-            timeout=GIT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return result.stdout.strip() if result.returncode == 0 else ""

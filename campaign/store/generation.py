@@ -165,6 +165,13 @@ def checksum(path: Path) -> FileDigest:
     return size, crc
 
 
+def difference(digest: FileDigest, written: FileDigest) -> str:
+    """How a file differs from what was written; empty if it does not."""
+    if digest[0] != written[0]:
+        return f"has {digest[0]} bytes, {written[0]} were written"
+    return "" if digest == written else "its checksum does not match"
+
+
 def generation_numbers(store: Store) -> list[int]:
     """The numbers of the generations that have a folder, newest first.
 
@@ -208,15 +215,13 @@ def verified_generation(path: Path) -> Generation:
         DamagedStoreError: a file differs from what was written; the message names it.
     """
     generation = read_manifest(path)
-    for name, (size, crc) in generation.files.items():
+    for name, written in generation.files.items():
         try:
-            size_now, crc_now = checksum(path / name)
+            problem = difference(checksum(path / name), written)
         except OSError as error:
-            raise DamagedStoreError(f"{path / name}: {error.strerror}") from None
-        if size_now != size:
-            raise DamagedStoreError(f"{path / name}: has {size_now} bytes, {size} were written")
-        if crc_now != crc:
-            raise DamagedStoreError(f"{path / name}: its checksum does not match")
+            problem = str(error.strerror)
+        if problem:
+            raise DamagedStoreError(f"{path / name}: {problem}")
     return generation
 
 

@@ -9,6 +9,7 @@ stay valid.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import json
@@ -18,10 +19,9 @@ import re
 import socket
 import struct
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import google_crc32c
@@ -132,20 +132,20 @@ def encode(measurement: Measurement) -> bytes:
             }
         )
     scalars["traces"] = descriptions
-    text = json.dumps(scalars, separators=(",", ":")).encode()
-    crc = 0
-    for part in parts:
-        crc = google_crc32c.extend(crc, part)
-    head = LENGTHS.pack(MAGIC, len(text), sum(map(len, parts)), google_crc32c.value(text), crc)
-    return b"".join([head, struct.pack("<I", google_crc32c.value(head)), text, *parts])
+    return _record(scalars, parts)
 
 
 def encode_setup(record: Mapping[str, Any]) -> bytes:
     """A set-up's record (:mod:`campaign.store.setups`) as the bytes of one record of a journal. It
     must be on disk before a measurement that refers to it."""
-    text = json.dumps({SETUP: record}, separators=(",", ":")).encode()
-    head = LENGTHS.pack(MAGIC, len(text), 0, google_crc32c.value(text), 0)
-    return b"".join([head, struct.pack("<I", google_crc32c.value(head)), text])
+    return _record({SETUP: record}, [])
+
+
+def _record(scalars: Mapping[str, Any], traces: Sequence[bytes]) -> bytes:
+    text = json.dumps(scalars, separators=(",", ":")).encode()
+    crc = functools.reduce(google_crc32c.extend, traces, 0)
+    head = LENGTHS.pack(MAGIC, len(text), sum(map(len, traces)), google_crc32c.value(text), crc)
+    return b"".join([head, struct.pack("<I", google_crc32c.value(head)), text, *traces])
 
 
 def decode(record: bytes) -> Measurement:
@@ -255,7 +255,7 @@ def _traces(descriptions: list[dict[str, Any]], payload: bytes) -> Iterator[Trac
         offset = value_end
 
 
-class JournalWriter:
+class JournalWriter(contextlib.AbstractContextManager["JournalWriter"]):
     """Appends records to a new journal in ``folder``. A record is on disk when append returns."""
 
     def __init__(self, folder: Path) -> None:
@@ -286,15 +286,7 @@ class JournalWriter:
         if empty:
             self.path.unlink(missing_ok=True)
 
-    def __enter__(self) -> JournalWriter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

@@ -26,6 +26,7 @@ from campaign.store.generation import (
     FileDigest,
     Generation,
     checksum,
+    difference,
     generation_folder,
     generation_numbers,
     verified_generation,
@@ -86,14 +87,9 @@ def bad_shards(store: Store, generation: Generation) -> list[BadShard]:
             digest = checksum(path)
         except (FileNotFoundError, NotRegularError):
             digest = MISSING
-        if digest == written or digest == MISSING == written:
+        if digest == written:
             continue
-        if digest == MISSING:
-            problem = "is missing"
-        elif digest[0] != written[0]:
-            problem = f"has {digest[0]} bytes, {written[0]} were written"
-        else:
-            problem = "its checksum does not match"
+        problem = "is missing" if digest == MISSING else difference(digest, written)
         bad.append(BadShard(name, problem, digest, _lost(store, name)))
     return bad
 
