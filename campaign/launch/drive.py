@@ -183,7 +183,7 @@ def _run_locked(
     given_up: dict[str, str] = {}
     if todo:
         n_missing = Counter((point.site, point.partition) for point, _ in todo)
-        summary = {} if contents.generation is None else contents.generation.summary
+        summary = contents.generation.summary
         for names in n_missing:
             label = "/".join(names)
             hours.begin(label, label in summary.get("latest_unix_s", {}))
@@ -227,7 +227,7 @@ def _refuse_changes(plan: Plan, store: Store, contents: StoreContents) -> list[s
     Raises:
         ChangedSetupError: they differ.
     """
-    summary = {} if contents.generation is None else contents.generation.summary
+    summary = contents.generation.summary
     kernels = {entry.kernel for entry in plan.campaign.kernels}
     # First, because this creates the key by which values of variables are compared.
     planned = [

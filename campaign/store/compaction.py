@@ -83,10 +83,10 @@ class CompactionResult:
 class NextGeneration:
     """The generation after ``base`` while it is written: a copy of its tables, and further rows."""
 
-    def __init__(self, store: Store, base: Generation | None, folder: Path) -> None:
+    def __init__(self, store: Store, base: Generation, folder: Path) -> None:
         self._store, self._base, self._folder = store, base, folder
         self._tables = TableFiles(folder / "tables.zarr")
-        self._states = np.empty(0, STATE) if base is None else base.states().copy()
+        self._states = base.states().copy()
         self._held_ids = np.ascontiguousarray(self._states["id"])
         self._new_ids, self._new_codes = bytearray(), bytearray()
         """The ids (packed) and the statuses of new points: these take a fraction of the memory of
@@ -168,14 +168,14 @@ class NextGeneration:
 
 
 @contextlib.contextmanager
-def next_generation(store: Store, base: Generation | None) -> Iterator[NextGeneration]:
+def next_generation(store: Store, base: Generation) -> Iterator[NextGeneration]:
     """Write the generation after ``base``. Without :meth:`NextGeneration.commit`, as after an
     error, nothing of it remains. The caller must hold the driver's lock."""
     fresh = store.index / ".next"
     shutil.rmtree(fresh, ignore_errors=True)  # of a killed compaction
     try:
         fresh.mkdir()
-        if base is not None:
+        if base.number:
             _copy_tables(base.tables, fresh / "tables.zarr")
         yield NextGeneration(store, base, fresh)
     finally:
@@ -201,8 +201,8 @@ def compact(store: Store) -> CompactionResult:
         DamagedStoreError: every generation is damaged.
     """
     base, index_damage = newest_generation(store)
-    repaired = [] if base is None else repair_descriptions(store, base.samples_end)
-    tail = journal_tail(store, {} if base is None else base.consumed, to_consume=True)
+    repaired = repair_descriptions(store, base.samples_end)
+    tail = journal_tail(store, base.consumed, to_consume=True)
     if not tail.entries:
         _remove_old(store, base)
         return CompactionResult(torn=tail.damage, index_damage=index_damage, repaired=repaired)
@@ -211,7 +211,7 @@ def compact(store: Store) -> CompactionResult:
     accepted = accepted_entries(whole, states)
     failed = [e.scalars for e in tail.entries if e.scalars["status"] in FAILURES]
     summary = updated(
-        {} if base is None else base.summary,
+        base.summary,
         [entry.scalars for entry in accepted],
         [entry.scalars for entry in accepted if entry.point_id not in states],
         failed,
@@ -233,16 +233,12 @@ def equalize_generations(store: Store) -> None:
     """Write the newest generation a second time. Then the store needs no journal, and damage to one
     of the two generations loses nothing. The caller must hold the driver's lock."""
     base, _ = newest_generation(store)
-    if base is None:
+    if not base.number:
         return
     before = _generation_before(store, base)
     # Journals that have been removed do not matter.
     existing = {path.name for path in store.journal_paths()}
-    if (
-        before is not None
-        and before.files == base.files
-        and _consumed(before, existing) == _consumed(base, existing)
-    ):
+    if before.files == base.files and _consumed(before, existing) == _consumed(base, existing):
         _remove_old(store, base)
     else:
         with next_generation(store, base) as new:
@@ -255,7 +251,7 @@ def _consumed(generation: Generation, journals: Container[str]) -> dict[str, int
 
 
 def _append_traces(
-    store: Store, base: Generation | None, tail: JournalTail, held: Mapping[str, str]
+    store: Store, base: Generation, tail: JournalTail, held: Mapping[str, str]
 ) -> tuple[list[JournalEntry], ShardWriter, list[tuple[str, int, str]]]:
     """Write the traces of the accepted entries after the committed samples.
 
@@ -291,31 +287,31 @@ def _append_traces(
     return entries, writer, damage
 
 
-def _generation_before(store: Store, base: Generation) -> Generation | None:
+def _generation_before(store: Store, base: Generation) -> Generation:
+    """The newest undamaged generation before ``base``."""
     for number in generation_numbers(store):
         if number < base.number:
             try:
                 return verified_generation(generation_folder(store, number))
             except DamagedStoreError:
                 continue
-    return None
+    return Generation(generation_folder(store, 0))
 
 
-def _remove_old(store: Store, current: Generation | None, before: Generation | None = None) -> None:
+def _remove_old(store: Store, current: Generation, before: Generation | None = None) -> None:
     """Remove all generations except ``current`` and the undamaged one before it, the remains of
     a killed compaction, and the journals that both generations have consumed to their end."""
     for remains in (store.index / ".next", store.root / ".traces.new"):
         shutil.rmtree(remains, ignore_errors=True)
     for part in store.traces.rglob("*.partial"):  # temporary files of Zarr
         part.unlink(missing_ok=True)
-    if current is None:
+    if not current.number:
         return
     before = before or _generation_before(store, current)
-    kept_numbers = {current.number} if before is None else {current.number, before.number}
     for number in generation_numbers(store):
-        if number not in kept_numbers:
+        if number not in (current.number, before.number):
             shutil.rmtree(generation_folder(store, number), ignore_errors=True)
-    for path in store.journal_paths():
-        if before is not None:
+    if before.number:
+        for path in store.journal_paths():
             ends = [stored.consumed.get(path.name, 0) for stored in (current, before)]
             remove_if_done(path, min(ends))

@@ -119,7 +119,7 @@ def open_dataset(store: Store, chunk_samples: int = CHUNK_SAMPLES) -> xr.Dataset
     """
     contents = read_contents(store)
     with reading(store.index):
-        if contents.generation is not None and not contents.accepted:
+        if contents.generation.number and not contents.accepted:
             dataset = _opened(contents.generation, "measurements")
             traces = _opened(contents.generation, "traces")
             full = np.flatnonzero(traces["row_size"].values > 0)
@@ -129,7 +129,7 @@ def open_dataset(store: Store, chunk_samples: int = CHUNK_SAMPLES) -> xr.Dataset
             dataset = _dataset_of(measurement_columns(contents), "measurement")
             traces = _dataset_of(trace_columns(contents), "trace")
         dataset = dataset.merge(traces.rename_vars(TRACE_NAMES))
-    if contents.generation is not None and contents.generation.samples_end:
+    if contents.generation.samples_end:
         import dask.array as da  # noqa: PLC0415
 
         spans = tuple(traces[name].values for name in ("row_start", "row_size"))

@@ -17,11 +17,9 @@ from campaign.store.table_files import written_tables
 from dvfs.dataset import COMPLETE, STATUSES
 
 
-def keep_earlier(store: Store, generation: Generation | None) -> None:
+def keep_earlier(store: Store, generation: Generation) -> None:
     """Write the set-ups of the plan in campaign.json as records of the measurements without one,
     once, before a new plan replaces it. The caller must hold the driver's lock."""
-    if generation is None:
-        return
     codes = generation.states()["status"]
     complete = sum(int((codes == STATUSES.index(status)).sum()) for status in COMPLETE)
     setups = generation.summary.get("setups", {})

@@ -86,7 +86,7 @@ FileDigest = tuple[int, int]
 
 @dataclass(frozen=True)
 class Generation:
-    """A generation, as its manifest describes it."""
+    """A generation, as its manifest describes it; number 0, without rows, before the first one."""
 
     path: Path
     consumed: dict[str, int] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class Generation:
 
     @property
     def number(self) -> int:
-        """Its number, from 1."""
+        """Its number, from 1; 0 before the first one."""
         return int(self.path.name)
 
     @property
@@ -110,6 +110,8 @@ class Generation:
 
     def states(self) -> np.ndarray:
         """The states of all measurements, a :data:`STATE` each, sorted by id."""
+        if not self.number:
+            return np.empty(0, STATE)
         with reading(self.path):
             return np.frombuffer(read_regular(self.path / "states.bin"), STATE)
 
@@ -225,8 +227,8 @@ def verified_generation(path: Path) -> Generation:
     return generation
 
 
-def newest_generation(store: Store) -> tuple[Generation | None, list[str]]:
-    """The newest undamaged generation (None before the first), and the damage of newer ones.
+def newest_generation(store: Store) -> tuple[Generation, list[str]]:
+    """The newest undamaged generation, and the damage of newer ones.
 
     Raises:
         DamagedStoreError: all generations are damaged or missing.
@@ -239,7 +241,7 @@ def newest_generation(store: Store) -> tuple[Generation | None, list[str]]:
         except DamagedStoreError as error:
             damage.append(str(error))
     if not numbers and not _had_generation(store):
-        return None, []
+        return Generation(generation_folder(store, 0)), []
     if set(generation_numbers(store)) - set(numbers):
         return newest_generation(store)  # a driver has written a new one meanwhile
     problem = f"is damaged ({'; '.join(damage)})" if damage else "is missing"
@@ -256,7 +258,7 @@ def _had_generation(store: Store) -> bool:
     return INDEX in store.listed() or (no_journal and any(store.traces.glob("*/c/*")))
 
 
-def commit(store: Store, fresh: Path, base: Generation | None, manifest: Generation) -> Generation:
+def commit(store: Store, fresh: Path, base: Generation, manifest: Generation) -> Generation:
     """Write the manifest into a folder of tables and states, and make it the next generation.
 
     ``manifest``: its contents; its path and files are ignored.
@@ -272,9 +274,7 @@ def commit(store: Store, fresh: Path, base: Generation | None, manifest: Generat
     (fresh / "manifest").write_bytes(line + f"\n{google_crc32c.value(line):08x}\n".encode())
     read_manifest(fresh)  # never commit an unreadable manifest
     sync_tree(fresh)
-    path = generation_folder(
-        store, max([0 if base is None else base.number, *generation_numbers(store)]) + 1
-    )
+    path = generation_folder(store, max([base.number, *generation_numbers(store)]) + 1)
     fresh.rename(path)
     sync(store.index)
     store.list_index()

@@ -77,9 +77,9 @@ def journal_tail(
     return JournalTail(entries, ends, damage, setups)
 
 
-def indexed_statuses(base: Generation | None, ids: Sequence[str]) -> dict[str, str]:
+def indexed_statuses(base: Generation, ids: Sequence[str]) -> dict[str, str]:
     """Id -> status, of those of the points that are in a generation."""
-    if base is None or not ids:
+    if not ids:
         return {}
     codes = status_codes(base.states(), np.array(ids, STATE["id"]))
     return {
@@ -121,7 +121,7 @@ class StoreContents:
     """The contents of a store at one moment: its newest undamaged generation, the journals'
     records after it, those of them that are valid for their points, and the damage."""
 
-    generation: Generation | None
+    generation: Generation
     tail: JournalTail
     accepted: list[JournalEntry]
     damage: list[str]
@@ -135,10 +135,9 @@ def read_contents(store: Store) -> StoreContents:
     """
     while True:
         base, index_damage = newest_generation(store)
-        tail = journal_tail(store, {} if base is None else base.consumed)
-        number = 0 if base is None else base.number
+        tail = journal_tail(store, base.consumed)
         # Journals are removed two generations later: were they complete for this one?
-        if max(generation_numbers(store), default=0) <= number + 1 or index_damage:
+        if max(generation_numbers(store), default=0) <= base.number + 1 or index_damage:
             ids = [entry.point_id for entry in tail.entries]
             accepted = accepted_entries(tail.entries, indexed_statuses(base, ids))
             damage = [f"{name}: byte {offset}: {problem}" for name, offset, problem in tail.damage]
@@ -176,8 +175,7 @@ def measurement_row(scalars: Mapping[str, Any]) -> dict[str, Any]:
 
 def summary_and_states(contents: StoreContents) -> tuple[dict[str, Any], np.ndarray]:
     """The summary and the states (:data:`STATE`, sorted by id) with the journals' records."""
-    states = np.empty(0, STATE) if contents.generation is None else contents.generation.states()
-    summary = {} if contents.generation is None else contents.generation.summary
+    states, summary = contents.generation.states(), contents.generation.summary
     if contents.tail.entries:
         ids = np.array([entry.point_id for entry in contents.accepted], STATE["id"])
         fresh = status_codes(states, ids) < 0

@@ -116,11 +116,11 @@ def _unpack(packed: bytes, into: np.ndarray) -> bool:
 class ShardWriter:
     """Collects samples and writes them into whole new shards, durably."""
 
-    def __init__(self, store: Store, base: Generation | None) -> None:
+    def __init__(self, store: Store, base: Generation) -> None:
         self.store = store
-        self.end = 0 if base is None else base.samples_end
+        self.end = base.samples_end
         """Where the next shard begins, in samples."""
-        self.shards = {} if base is None else dict(base.shards)
+        self.shards = dict(base.shards)
         self.rows: dict[str, list[Any]] = {
             name: [] for name in ("point_id", *TRACE_TEXT_COLUMNS, "row_start", "row_size")
         }

@@ -31,11 +31,9 @@ def point_states(store: Store, contents: StoreContents | None = None) -> dict[st
         DamagedStoreError: every generation is damaged.
     """
     contents = contents or read_contents(store)
-    status: dict[str, str] = {}
-    if contents.generation is not None:
-        states = contents.generation.states()
-        names = np.array(STATUSES, object)[states["status"]]
-        status = dict(zip(states["id"].astype(str).tolist(), names.tolist(), strict=True))
+    states = contents.generation.states()
+    names = np.array(STATUSES, object)[states["status"]]
+    status = dict(zip(states["id"].astype(str).tolist(), names.tolist(), strict=True))
     failures = _failed_attempts(contents)
     status |= {entry.point_id: entry.scalars["status"] for entry in contents.accepted}
     return {
@@ -47,7 +45,7 @@ def point_states(store: Store, contents: StoreContents | None = None) -> dict[st
 def _failed_attempts(contents: StoreContents) -> Counter[str]:
     """Point id -> the number of its failed attempts."""
     failed: set[tuple[str, int]] = set()
-    if contents.generation is not None and contents.generation.summary.get("failures"):
+    if contents.generation.summary.get("failures"):
         from campaign.store.table_files import written_tables  # noqa: PLC0415
 
         tables = written_tables(contents.generation)

@@ -55,7 +55,7 @@ def read_traces(store: Store) -> Columns:
     contents = read_contents(store)
     traces = trace_columns(contents)
     arrays: dict[str, Any] = {TRACE_NAMES.get(name, name): a for name, a in traces.items()}
-    if contents.generation is not None and contents.generation.samples_end:
+    if contents.generation.samples_end:
         spans = traces["row_start"], traces["row_size"]
         arrays |= stored_samples(store, contents.generation, *spans)
     measured: Mapping[str, Any] = measurement_columns(contents)
@@ -78,7 +78,7 @@ def trace_columns(contents: StoreContents) -> dict[str, np.ndarray]:
     traces of measurements that are still in a journal."""
     stored = _stored(contents, "traces")
     valid = stored["row_size"] > 0
-    if contents.generation is not None and contents.accepted:
+    if contents.accepted:
         states = contents.generation.states()
         ids = np.array([entry.point_id for entry in contents.accepted], STATE["id"])
         replaced = states["row"][np.isin(states["id"], ids)]
@@ -122,18 +122,15 @@ class _LazyColumns(Mapping[str, np.ndarray]):
 
 def _stored(contents: StoreContents, table: str) -> _LazyColumns:
     """A generation's table. A column that an earlier version did not write has missing values."""
-    always = TABLES[table][1]
-    if contents.generation is None:
-        return _LazyColumns(always, lambda name: missing_column(name, 0))
     tables = written_tables(contents.generation)
     written = {*tables.columns(table)}
 
     def read(name: str) -> np.ndarray:
         if name in written:
             return tables.read(f"{table}/{name}")
-        return missing_column(name, tables.rows(table))
+        return missing_column(name, tables.rows(table) if written else 0)
 
-    return _LazyColumns((*always, *written), read)
+    return _LazyColumns((*TABLES[table][1], *written), read)
 
 
 def _with_rows(

@@ -212,9 +212,9 @@ def give_up_records(store: Store) -> list[str]:
 def damaged_traces(store: Store) -> list[str]:
     """The damage of the samples, a sentence for each point. Nothing is written."""
     base = read_contents(store).generation
-    if base is None:
+    if not base.shards:
         return []
-    wrong = wrong_descriptions(store, base.samples_end) if base.samples_end else []
+    wrong = wrong_descriptions(store, base.samples_end)
     lost = lost_traces(base, bad_shards(store, base))
     return [f"traces.zarr/{name} does not describe the samples" for name in wrong] + [
         f"{trace.damage}: {trace.point_id} ({trace.label})" for trace in lost
@@ -232,7 +232,7 @@ def repair_samples(store: Store) -> list[str]:
         DamagedStoreError: every generation is damaged.
     """
     base = read_contents(store).generation
-    if base is None or not base.shards:
+    if not base.shards:
         return []
     messages = repair_descriptions(store, base.samples_end)
     shards = bad_shards(store, base)

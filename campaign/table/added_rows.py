@@ -13,7 +13,7 @@ import numpy as np
 from campaign.plan.point import ID_CHARS
 from campaign.store.columns import FAILURE_COLUMNS, column
 from campaign.store.compaction import compact
-from campaign.store.generation import STATE, places_of
+from campaign.store.generation import places_of
 from campaign.store.layout import DamagedStoreError, Store, writing
 from campaign.store.records import StoreContents, read_contents
 from campaign.store.setups import has_earlier, write_earlier, write_setups
@@ -74,8 +74,7 @@ class Held:
     def of(cls, contents: StoreContents) -> Self:
         """The points of a store without journals, from the states of all measurements: ids as texts
         would take several times the memory."""
-        base = contents.generation
-        states = np.empty(0, STATE) if base is None else base.states()
+        states = contents.generation.states()
         worth = np.zeros(len(states), np.int64)
         worth[states["row"]] = worth_of(Texts(states["status"], [*STATUSES]))
         ids, rows = (np.ascontiguousarray(states[name]) for name in ("id", "row"))

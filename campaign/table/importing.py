@@ -181,23 +181,22 @@ def import_rows(
 
 def _add(
     store: Store,
-    base: Generation | None,
+    base: Generation,
     rows: Rows,
     new_points: Mapping[str, int],
     failures: Rows,
     traces: Mapping[str, Sequence[Trace]],
 ) -> None:
     """Commit rows whose points the store does not hold, or holds as failed."""
-    now = base or Generation(store.index)
     writer = ShardWriter(store, base)
     if traces:
-        repair_descriptions(store, now.samples_end)
+        repair_descriptions(store, base.samples_end)
         point_ids = {*np.asarray(rows[POINT_ID]).tolist()}
         for point_id in filter(point_ids.__contains__, traces):
             writer.add(point_id, traces[point_id])
         writer.flush()
-    summary = with_sites(with_failures(with_measurements(now.summary, rows), failures), new_points)
-    manifest = replace(now, samples_end=writer.end, shards=writer.shards, summary=summary)
+    summary = with_sites(with_failures(with_measurements(base.summary, rows), failures), new_points)
+    manifest = replace(base, samples_end=writer.end, shards=writer.shards, summary=summary)
     with next_generation(store, base) as new:
         if len(rows[POINT_ID]):
             new.add(rows, writer.rows)

@@ -11,7 +11,6 @@ import numpy as np
 
 from campaign.store.columns import FAILURE_COLUMNS
 from campaign.store.compaction import equalize_generations, next_generation
-from campaign.store.generation import Generation
 from campaign.store.layout import Store, driver_lock, writing
 from campaign.store.summary import with_sites
 from campaign.store.tables import failure_columns
@@ -111,7 +110,7 @@ def import_long_table(table: LongTable, store: Store, mapping: TableMap) -> Impo
         contents, damage = compacted(store)
         base = contents.generation
         added = _Added(table, mapping, Held.of(contents))
-        added.summary = {} if base is None else base.summary
+        added.summary = base.summary
 
         with writing(store):
             with next_generation(store, base) as new:
@@ -122,7 +121,7 @@ def import_long_table(table: LongTable, store: Store, mapping: TableMap) -> Impo
                 failures = new_failures(_joined(added.failures), failure_columns(contents))
                 if added.new or len(failures[POINT_ID]):
                     summary = with_sites(with_failures(added.summary, failures), added.points)
-                    manifest = replace(base or Generation(store.index), summary=summary)
+                    manifest = replace(base, summary=summary)
                     new.commit(manifest, failures)
             equalize_generations(store)
     notes = table.notes

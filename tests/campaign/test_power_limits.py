@@ -163,7 +163,7 @@ def test_every_text_of_a_measurement_has_its_limit(
     assert main(["show", str(measured), point]) == 0
     assert "12 W" in capsys.readouterr().out
     generation, _ = newest_generation(open_store(measured))
-    assert generation is not None
+    assert generation.number
     every = BadShard("value/c/0", "damaged", MISSING, [(0, 10**9)])
     lost = {one.point_id: one for one in lost_traces(generation, [every])}
     assert "power limit 12 W" in lost[point].label
