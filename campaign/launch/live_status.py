@@ -250,7 +250,7 @@ def _grid(settings: tuple[SettingCounts, ...]) -> str:
         f'<tr><th scope="row">core {_mhz(core_mhz)}</th>'
         + "".join(_cell(cells.get((core_mhz, column))) for column in columns)
         + "</tr>"
-        for core_mhz in _distinct(core_mhz for core_mhz, _ in cells)
+        for core_mhz in sorted({core_mhz for core_mhz, _ in cells}, key=lambda mhz: mhz or 0.0)
     )
     return f"""\
 <p class="soft">Points done of those planned, by core and memory clock in MHz:</p>
@@ -258,10 +258,6 @@ def _grid(settings: tuple[SettingCounts, ...]) -> str:
 <tr><td></td>{head}</tr>
 {rows}
 </table></div>"""
-
-
-def _distinct(clocks: Iterable[float | None]) -> list[float | None]:
-    return sorted(set(clocks), key=lambda mhz: mhz or 0.0)
 
 
 def _mhz(mhz: float | None) -> str:

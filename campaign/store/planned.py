@@ -10,14 +10,13 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import google_crc32c
 import numpy as np
 
 from campaign.plan.point import ID_CHARS
-from campaign.store.layout import DamagedStoreError, Store, replace_file
+from campaign.store.layout import REMEDIES, DamagedStoreError, Store, replace_file
 from dvfs.files import read_regular
 
 if TYPE_CHECKING:
@@ -97,33 +96,29 @@ def planned_ids(store: Store) -> dict[str, np.ndarray]:
     Raises:
         DamagedStoreError: the files do not match each other, or cannot be read.
     """
-    remedy = "run the campaign again to rewrite it"
     try:
-        try:
-            plan, file, data = _read(store)
-        except FileNotFoundError:  # a driver has written a new plan meanwhile
-            plan, file, data = _read(store)
-        if plan is None:
-            return {}
-        names = [str(name) for name in plan["planned"]["partitions"]]
-        if file.name != _name_of(data):
-            raise DamagedStoreError(f"{file}: its checksum does not match; {remedy}")
-        records = np.frombuffer(data, RECORD)
+        with contextlib.suppress(FileNotFoundError):  # a driver has written a new plan meanwhile
+            return _read(store)
+        return _read(store)
     except (OSError, ValueError, LookupError, TypeError) as error:
         description = f"{type(error).__name__}: {error}"
         raise DamagedStoreError(
-            f"{store.root}: the plan cannot be read ({description}); {remedy}"
+            f"{store.root}: the plan cannot be read ({description}); {REMEDIES['campaign.json']}"
         ) from None
-    return {name: records["id"][records["partition"] == i] for i, name in enumerate(names)}
 
 
-def _read(store: Store) -> tuple[dict[str, Any] | None, Path, bytes]:
-    """The plan, the path of the file with its points, and that file's bytes; (None, ...) without a
-    plan."""
+def _read(store: Store) -> dict[str, np.ndarray]:
     plan = store.read_json("campaign.json")
     if plan is None:
-        return None, store.root, b""
+        return {}
     name = str(plan["planned"]["file"])
     if not NAME.fullmatch(name):
         raise ValueError("campaign.json does not name a file of points")
-    return plan, store.root / name, read_regular(store.root / name)
+    data = read_regular(store.root / name)
+    if name != _name_of(data):
+        raise DamagedStoreError(
+            f"{store.root / name}: its checksum does not match; {REMEDIES['campaign.json']}"
+        )
+    records = np.frombuffer(data, RECORD)
+    partitions = map(str, plan["planned"]["partitions"])
+    return {label: records["id"][records["partition"] == i] for i, label in enumerate(partitions)}

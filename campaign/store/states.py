@@ -16,7 +16,7 @@ from campaign.store.mixtures import Mixture, mixtures
 from campaign.store.planned import planned_ids
 from campaign.store.records import StoreContents, read_contents, status_codes, summary_and_states
 from campaign.store.setups import setup_uses
-from dvfs.dataset import CLOCK_UNPROVEN, COMPLETE, FAILURES, STATUSES
+from dvfs.dataset import CLOCK_UNPROVEN, COMPLETE, STATUSES
 
 State = tuple[str | None, int]
 """A point's status (None: never measured) and the number of its failed attempts."""
@@ -44,16 +44,10 @@ def point_states(store: Store, contents: StoreContents | None = None) -> dict[st
 
 def _failed_attempts(contents: StoreContents) -> Counter[str]:
     """Point id -> the number of its failed attempts."""
-    failed: set[tuple[str, int]] = set()
-    if contents.generation.summary.get("failures"):
-        from campaign.store.table_files import written_tables  # noqa: PLC0415
+    from campaign.store.tables import failure_columns  # noqa: PLC0415
 
-        tables = written_tables(contents.generation)
-        ids = tables.read("failures/point_id")
-        failed.update(zip(ids, tables.read("failures/attempt").tolist(), strict=True))
-    for entry in contents.tail.entries:
-        if entry.scalars["status"] in FAILURES:
-            failed.add((entry.point_id, entry.scalars["attempt"]))
+    columns = failure_columns(contents)
+    failed = {*zip(columns["point_id"].tolist(), columns["attempt"].tolist(), strict=True)}
     # One attempt may fail twice, because Dask repeats the task of a lost worker.
     return Counter(point_id for point_id, _ in failed)
 
