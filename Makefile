@@ -11,10 +11,12 @@ export PYTHONDONTWRITEBYTECODE :=
 
 setup: $(STAMP)
 
+# checkout.pth: benchmarks also run as `python benchmarks/NAME.py`.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.12 setup")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	$(BIN)/python -c 'import pathlib, sysconfig; pathlib.Path(sysconfig.get_path("purelib"), "checkout.pth").write_text("$(CURDIR)")'
 	touch $(STAMP)
 
 demo: setup

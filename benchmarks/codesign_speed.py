@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.shared import ROOT
+from benchmarks.shared import ROOT, argument_parser
 from campaign.codesign.designs import Codesign, run_study
 
 STUDY = ROOT / "examples" / "codesign-maxwell.toml"
@@ -68,6 +68,7 @@ def gain_pct(result: Codesign, dimensions: str, chip: str, area_mm2: float) -> f
 
 def main() -> None:
     """Measure, print, and exit with the verdict."""
+    argument_parser(__doc__).parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         studied(folder, "printed", 425, 450)  # compiles

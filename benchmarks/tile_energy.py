@@ -29,7 +29,7 @@ import numpy as np
 
 from analysis.choice.variant_crossval import VariantCrossValidation
 from analysis.measurements.variants import CLOCKS
-from benchmarks.shared import ROOT
+from benchmarks.shared import ROOT, argument_parser
 from campaign.results import Results, open_store
 from dvfs.setting import distinct_settings
 
@@ -73,6 +73,7 @@ def losses_pct(crossval: VariantCrossValidation, true_j: np.ndarray) -> dict[str
 
 def main() -> int:
     """Run, fit and predict; print the tables."""
+    argument_parser(__doc__).parse_args()
     passed = True
     with tempfile.TemporaryDirectory() as folder:
         stores = {noise: measured(Path(folder, noise), noise) for noise in ("default", "off")}

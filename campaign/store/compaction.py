@@ -115,7 +115,7 @@ class NextGeneration:
                 self._void_traces(rows[held])
                 added = {name: values[new] for name, values in measurements.items()}
             self._tables.append("measurements", added, len(new))
-            if traces:
+            if traces and traces["point_id"]:
                 texts = np.asarray(measurements["point_id"]).tolist()
                 row_of_point = dict(zip(texts, rows.tolist(), strict=True))
                 traces = {**traces, "measurement": [row_of_point[p] for p in traces["point_id"]]}
