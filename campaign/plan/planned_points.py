@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from binascii import hexlify
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,8 +16,8 @@ from typing import Any, overload
 
 import numpy as np
 
-from campaign.plan.point import ID_CHARS, Point, canonical_json, make_point
-from dvfs.setting import Setting
+from campaign.plan.point import ID_CHARS, Point, content_value, make_point, point_ids
+from dvfs.setting import AXES, Setting
 
 BATCH = 16
 """The most points of a setting that follow each other."""
@@ -183,24 +182,19 @@ def partition_points(
     order = np.empty(sum(sizes), np.uint32)
     ids = np.empty(sum(sizes), ID)
     ends = list(itertools.accumulate(sizes))
-    fronts, repeated = None, np.zeros(0, np.int64)
     for repeat, (count, end) in enumerate(zip(sizes, ends, strict=True)):
-        if fronts is None or count < len(repeated) * len(settings):
-            repeated = np.flatnonzero(input_repeats > repeat)
-            fronts = _Fronts(partition, [inputs[i] for i in repeated.tolist()], settings)
-        back = f'"repeat":{repeat},"site":{canonical_json(site)}'.encode()
-        backs = [back + end for end in fronts.ends]
+        repeated = np.flatnonzero(input_repeats > repeat)
         unordered = np.empty(count, ID)
         keys = np.empty((count, DIGEST_BYTES), np.uint8)
+        # The order of a hash of seed, repeat and id is random, with any version of a library.
+        front = f"{seed}:{repeat}:".encode()
         for start in range(0, count, CHUNK):
             stop = min(start + CHUNK, count)
-            numbered = enumerate(fronts.chunk(start, stop), start)
-            digests = _digests(front + backs[i % len(backs)] for i, front in numbered)
-            unordered[start:stop] = np.frombuffer(
-                hexlify(digests[:, : ID_CHARS // 2].tobytes()), ID
-            )
-            # The order of a hash of seed, repeat and id is random, with any version of a library.
-            front = f"{seed}:{repeat}:".encode()
+            of_input, of_setting = np.divmod(np.arange(start, stop), len(settings))
+            chunk = [inputs[i] for i in repeated[of_input[0] : of_input[-1] + 1].tolist()]
+            of_input -= of_input[0]
+            constant = {"site": site, "partition": partition, "repeat": repeat}
+            unordered[start:stop] = _ids(constant, chunk, of_input, settings, of_setting)
             keys[start:stop] = _digests(front + name for name in unordered[start:stop].tolist())
             show(end - count + stop)
         # Big-endian words compare as the digests do; lexsort's last key is the first word.
@@ -229,62 +223,22 @@ def _digests(texts: Iterable[bytes]) -> np.ndarray:
     return np.frombuffer(joined, np.uint8).reshape(-1, DIGEST_BYTES)
 
 
-class _Fronts:
-    """The content of points as canonical JSON, up to their repeat: see
-    :func:`campaign.plan.point.point_id`. The keys come in the order of their names."""
-
-    def __init__(
-        self, partition: str, inputs: Sequence[Input], settings: Sequence[Setting]
-    ) -> None:
-        def text(value: float | str | None) -> str:
-            return canonical_json(value)
-
-        parts = [
-            make_point(
-                site="", partition="", kernel="", label="", params="", ranks=1, setting=s, repeat=0
-            ).as_dict()
-            for s in settings
-        ]
-        self._settings = [
-            (
-                f'{{"core_mhz":{text(content["core_mhz"])}'.encode(),
-                text(content["mem_mhz"]).encode(),
-                "".join(
-                    f'"{name}":{text(content[name])},'
-                    for name in ("power_limit_w", "profile")
-                    if name in content
-                ).encode(),
-            )
-            for content in parts
-        ]
-        self.ends = [
-            f',"uncore_mhz":{text(content["uncore_mhz"])}}}'.encode()
-            if "uncore_mhz" in content
-            else b"}"
-            for content in parts
-        ]
-        """The end of the content of the points at each setting."""
-        self._inputs = [
-            (
-                f',"kernel":{text(entry.kernel)},"label":{text(entry.label)},"mem_mhz":'.encode(),
-                f',"params":{text(entry.params)},"partition":{text(partition)},'.encode(),
-                f'"ranks":{entry.ranks},'.encode(),
-            )
-            for entry in inputs
-        ]
-        self._cached: list[bytes] | None = None
-
-    def chunk(self, start: int, stop: int) -> list[bytes]:
-        """The fronts of the points ``start`` to ``stop`` of a repeat, in the order of the files."""
-        if self._cached is not None:
-            return self._cached
-        n_settings = len(self._settings)
-        fronts = []
-        for i in range(start // n_settings, -(-stop // n_settings)):
-            name, params, ranks = self._inputs[i]
-            first = i * n_settings
-            chunk = self._settings[max(start - first, 0) : stop - first]
-            fronts += [core + name + mem + params + more + ranks for core, mem, more in chunk]
-        if len(self._inputs) * n_settings <= CHUNK:
-            self._cached = fronts
-        return fronts
+def _ids(
+    constant: Mapping[str, Any],
+    inputs: Sequence[Input],
+    of_input: np.ndarray,
+    settings: Sequence[Setting],
+    of_setting: np.ndarray,
+) -> np.ndarray:
+    """The ids of points, S24 (points,). ``constant``: the content that all of them share;
+    ``of_input``, ``of_setting``: the index of each point's input and setting, int (points,)."""
+    values = {name: ([value], np.zeros_like(of_input)) for name, value in constant.items()}
+    for name in ("kernel", "label", "params", "ranks"):
+        values[name] = [getattr(entry, name) for entry in inputs], of_input
+    for name in AXES:
+        values[name] = [content_value(getattr(setting, name)) for setting in settings], of_setting
+    columns = {}
+    for name, (listed, codes) in values.items():
+        number = {value: i for i, value in enumerate(dict.fromkeys(listed))}
+        columns[name] = np.array([number[value] for value in listed])[codes], list(number)
+    return point_ids(columns)

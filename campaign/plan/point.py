@@ -41,10 +41,7 @@ class Point:
             "label": self.label,
             "params": self.params,
             "ranks": self.ranks,
-            **{
-                name: value if isinstance(value, str | None) else float(value)
-                for name, value in self.setting.as_dict().items()
-            },  # 852 and 852.0 give the same text
+            **{name: content_value(value) for name, value in self.setting.as_dict().items()},
             "repeat": self.repeat,
             "id": self.id,
         }
@@ -63,6 +60,11 @@ class Point:
             repeat=fields["repeat"],
             id=fields["id"],
         )
+
+
+def content_value(value: float | str | None) -> float | str | None:
+    """A value of a setting in a point's content: 852 and 852.0 give the same text."""
+    return value if isinstance(value, str | None) else float(value)
 
 
 def make_point(
@@ -111,6 +113,8 @@ def point_ids(content: Mapping[str, tuple[np.ndarray, Sequence[Any]]]) -> np.nda
     import numpy as np  # noqa: PLC0415
 
     parts: list[tuple[np.ndarray, list[bytes]]] = []
+    # A pair is encoded once: that pays where many rows have it.
+    most_pairs = min(MOST_PAIRS, len(next(iter(content.values()))[0]) // 8)
     for name in sorted(content):
         codes, values = content[name]
         texts = [
@@ -119,7 +123,7 @@ def point_ids(content: Mapping[str, tuple[np.ndarray, Sequence[Any]]]) -> np.nda
             else f"{',' if parts else '{'}{canonical_json(name)}:{canonical_json(value)}".encode()
             for value in values
         ]
-        if parts and len(parts[-1][1]) * len(texts) <= MOST_PAIRS:
+        if parts and len(parts[-1][1]) * len(texts) <= most_pairs:
             before, start = parts.pop()
             codes = before.astype(np.int32) * len(texts) + codes
             texts = [first + second for first in start for second in texts]
