@@ -100,7 +100,7 @@ def check_cluster(policy: Policy, source: Source, cluster: Cluster) -> None:
             "check it there, or correct the name",
         )
     for entry in policy.entries if cluster.partitions else ():
-        pattern = entry.match.partition if entry.match is not None else None
+        pattern = entry.patterns.get("partition")
         if pattern and not any(fnmatchcase(name, pattern) for name in cluster.partitions):
             raise source.error(
                 (*_key(policy, entry), "match", "partition"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import json
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,10 +32,6 @@ class Form:
     match_keys: Collection[str]
     files: Callable[[Policy, datetime.date], dict[str, str]]
     empty: bool = False
-
-
-def _active_entries(policy: Policy, today: datetime.date) -> list[Entry]:
-    return list(policy.in_order(today))
 
 
 def _last(policy: Policy, entry: Entry) -> datetime.date:
@@ -72,10 +68,9 @@ def slurm_cli_filter(policy: Policy, today: datetime.date) -> dict[str, str]:
         f"  opt_out_variable = {_lua(policy.opt_out.variable)},",
         "  entries = {",
     ]
-    for entry in _active_entries(policy, today):
+    for entry in policy.in_order(today):
         option, value = _flag(policy, entry)
-        match = {} if entry.match is None else entry.match.given
-        pairs = ", ".join(f"{key} = {_lua(pattern)}" for key, pattern in match.items())
+        pairs = ", ".join(f"{key} = {_lua(pattern)}" for key, pattern in entry.patterns.items())
         lines += [
             f"    {{ mark = {_lua(entry.mark)}, option = {_lua(option)}, words = {_lua(value)},",
             f'      ["until"] = {_end_of(_last(policy, entry))}, match = {{ {pairs} }} }},',
@@ -170,16 +165,15 @@ JOB_VARIABLES = {
 def environment(policy: Policy, today: datetime.date) -> dict[str, str]:
     """A file of POSIX shell that a job script reads, for sites without the filter."""
     choices = ""
-    for entry in _active_entries(policy, today):
+    for entry in policy.in_order(today):
         option, value = _flag(policy, entry)
         apply = f"dvfs_apply {shlex.quote(entry.mark)} {VARIABLES[option]} {shlex.quote(value)}"
         last = _last(policy, entry)
         if last < policy.until:
             apply = f'if [ "$dvfs_today" -le {last:%Y%m%d} ]; then {apply}; fi'
-        match = {} if entry.match is None else entry.match.given
         tests = [
             f'case "${{{JOB_VARIABLES[key]}:-}}" in {_shell_pattern(pattern)}) ;; *) false ;; esac'
-            for key, pattern in match.items()
+            for key, pattern in entry.patterns.items()
         ]
         condition = " && ".join(tests) or "true"
         choices += f"    if {condition}; then\n        {apply}\n        return 0\n    fi\n"
@@ -260,7 +254,7 @@ def geopm(policy: Policy, today: datetime.date) -> dict[str, str]:
         ArgumentError: the clocks are a GPU's, which the agent sets beside a CPU clock alone.
     """
     files = {}
-    for entry in _active_entries(policy, today):
+    for entry in policy.in_order(today):
         core_mhz, mem_mhz = entry.clocks.clocks
         if policy.device != "cpu" or core_mhz is None:
             raise ArgumentError(
@@ -282,7 +276,7 @@ def ear(policy: Policy, today: datetime.date) -> dict[str, str]:
         ArgumentError: the clocks are not a CPU's core clock alone.
     """
     lines = ["# Jobs -> options of srun and sbatch, for users whom ear.conf authorises", ""]
-    for entry in _active_entries(policy, today):
+    for entry in policy.in_order(today):
         core_mhz, mem_mhz = entry.clocks.clocks
         if policy.device != "cpu" or core_mhz is None or mem_mhz is not None:
             raise ArgumentError(
@@ -295,9 +289,7 @@ def ear(policy: Policy, today: datetime.date) -> dict[str, str]:
 
 def _jobs(entry: Entry) -> str:
     """Which jobs an entry is for, for people."""
-    if entry.match is None:
-        return "all other jobs"
-    return ", ".join(f"{key} {pattern}" for key, pattern in entry.match.given.items())
+    return ", ".join(f"{key} {glob}" for key, glob in entry.patterns.items()) or "all other jobs"
 
 
 FORMS: Mapping[str, Form] = {
@@ -329,13 +321,16 @@ def install(policy: Policy, form: str, folder: Path, today: datetime.date) -> li
             folder cannot be written.
     """
     chosen = FORMS[form]
-    if not _active_entries(policy, today) and not chosen.empty:
+    entries = list(policy.in_order(today))
+    if not entries and not chosen.empty:
         raise ArgumentError(f"no entry holds on {today}; write a new policy, or correct `until`")
-    for entry, key in _unknown(policy, chosen.match_keys, today):
-        raise ArgumentError(
-            f"entry {entry.name!r}: matches by {key}, which {form} does not know; it knows "
-            f"{', '.join(chosen.match_keys)}: edit the match"
-        )
+    for entry in entries:
+        for key in entry.patterns:
+            if key not in chosen.match_keys:
+                raise ArgumentError(
+                    f"entry {entry.name!r}: matches by {key}, which {form} does not know; it knows "
+                    f"{', '.join(chosen.match_keys)}: edit the match"
+                )
     files = chosen.files(policy, today)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -346,12 +341,3 @@ def install(policy: Policy, form: str, folder: Path, today: datetime.date) -> li
             f"{folder}: cannot be written ({error.strerror}); name another folder"
         ) from None
     return [folder / name for name in files]
-
-
-def _unknown(
-    policy: Policy, match_keys: Collection[str], today: datetime.date
-) -> Iterator[tuple[Entry, str]]:
-    for entry in _active_entries(policy, today):
-        for key in entry.match.given if entry.match is not None else ():
-            if key not in match_keys:
-                yield entry, key

@@ -63,8 +63,13 @@ class Orders:
         return self.comment in comment.split() or self.variable in environment
 
     def arm(self, job_id: str) -> str:
-        """See :func:`arm_of`."""
-        return arm_of(self.seed, self.control_threshold, job_id)
+        """The arm of a job whose id is known: policy or control.
+
+        The first 8 hexadecimal digits of SHA-256 of ``SEED:JOB_ID`` are compared with the share of
+        control jobs, of 2^32. A shell can compute the same.
+        """
+        digest = hashlib.sha256(f"{self.seed}:{job_id}".encode()).hexdigest()
+        return CONTROL if int(digest[:8], 16) < self.control_threshold else POLICY
 
 
 def fits(match: Mapping[str, str], job: Mapping[str, str]) -> bool:
@@ -72,13 +77,3 @@ def fits(match: Mapping[str, str], job: Mapping[str, str]) -> bool:
     return all(
         name in job and fnmatch.fnmatchcase(job[name], pattern) for name, pattern in match.items()
     )
-
-
-def arm_of(seed: int, control_threshold: int, job_id: str) -> str:
-    """The arm of a job whose id is known: policy or control.
-
-    The first 8 hexadecimal digits of SHA-256 of ``SEED:JOB_ID`` are compared with the share of
-    control jobs, of 2^32. A shell can compute the same.
-    """
-    digest = hashlib.sha256(f"{seed}:{job_id}".encode()).hexdigest()
-    return CONTROL if int(digest[:8], 16) < control_threshold else POLICY

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from campaign.policy.orders import Order, Orders, arm_of, fits
+from campaign.policy.orders import Order, Orders
 from dvfs.errors import ArgumentError, known_names
 from dvfs.files import write_output
 from dvfs.input_files import (
@@ -85,10 +85,6 @@ class Match(FileModel):
         """The number of keys, and of the characters in their patterns that are no wildcard."""
         return len(self.given), sum(len(re.sub("[*?]", "", p)) for p in self.given.values())
 
-    def fits(self, job: Mapping[str, str]) -> bool:
-        """See :func:`~campaign.policy.orders.fits`."""
-        return fits(self.given, job)
-
 
 class PolicySetting(FileModel):
     """The clocks of an entry, in MHz; a clock that is left out stays as it is."""
@@ -154,6 +150,11 @@ class Entry(FileModel):
     """The last day on which the entry holds (default: the policy's)."""
     withdrawn: datetime.date | None = None
     """The day on which it was withdrawn."""
+
+    @property
+    def patterns(self) -> dict[str, str]:
+        """Key of the match -> pattern; empty for the default entry, which every job matches."""
+        return {} if self.match is None else self.match.given
 
     @property
     def clocks(self) -> Setting:
@@ -258,17 +259,6 @@ class Policy(FileModel):
         if self.default is not None and self.holds(self.default, today):
             yield self.default
 
-    def entry_for(self, job: Mapping[str, str], today: datetime.date) -> Entry | None:
-        """The entry that a job gets, by its values for :data:`MATCH_KEYS`."""
-        for entry in self.in_order(today):
-            if entry.match is None or entry.match.fits(job):
-                return entry
-        return None
-
-    def arm(self, job_id: str) -> str:
-        """See :func:`~campaign.policy.orders.arm_of`."""
-        return arm_of(self.seed, self.control_threshold, job_id)
-
     def orders(self, today: datetime.date) -> Orders:
         """The orders of a day; entries that are not applied come last."""
         held = list(self.in_order(today))
@@ -277,7 +267,7 @@ class Policy(FileModel):
                 Order(
                     name=entry.name,
                     kernel=entry.kernel,
-                    match={} if entry.match is None else entry.match.given,
+                    match=entry.patterns,
                     setting=entry.clocks,
                     mark=entry.mark,
                     holds=entry in held,

@@ -264,16 +264,16 @@ def _check(arguments: Namespace) -> int:
 
 
 def _explain(arguments: Namespace) -> int:
+    from campaign.policy.orders import fits  # noqa: PLC0415
+
     policy, _ = _read(arguments)
     job = _job(arguments.job)
     today = datetime.date.today()
-    chosen = policy.entry_for(job, today)
     opted_out = policy.opt_out.comment in job.get("comment", "").split()
-    matching = [
-        entry
-        for entry in policy.in_order(today)
-        if entry.match is not None and entry.match.fits(job)
-    ]
+    entries = list(policy.in_order(today))
+    matching = [entry for entry in entries if entry.match is not None and fits(entry.patterns, job)]
+    default = [entry for entry in entries if entry.match is None]
+    chosen = next(iter([*matching, *default]), None)
     setting = AS_FOUND if chosen is None or opted_out else chosen.clocks
     if arguments.json:
         print_json(
@@ -293,7 +293,6 @@ def _explain(arguments: Namespace) -> int:
         say(f"no change: the comment has the word {policy.opt_out.comment!r}, an opt-out")
     elif chosen is None:
         say("no change: no entry matches, and there is no default entry")
-        entries = list(policy.in_order(today))
         for entry in entries[:MOST_LISTED]:
             explain(f"{entry.name!r}: {_why_not(entry, job)}")
         if len(entries) > MOST_LISTED:
@@ -329,12 +328,12 @@ def _limits_text(policy: Policy) -> str:
 
 
 def _why_not(entry: Entry, job: dict[str, str]) -> str:
-    match = entry.match.given if entry.match is not None else {}
+    from campaign.policy.orders import fits  # noqa: PLC0415
+
     return ", ".join(
         f"{key} {job[key]!r} is not {pattern!r}" if key in job else f"{key} is not known"
-        for key, pattern in match.items()
-        if entry.match is not None
-        and not entry.match.model_copy(update=dict.fromkeys(set(match) - {key})).fits(job)
+        for key, pattern in entry.patterns.items()
+        if not fits({key: pattern}, job)
     )
 
 

@@ -23,7 +23,7 @@ from analysis.choice.candidates import SettingCandidates
 from analysis.choice.pick import promised_change
 from campaign.policy.checks import Cluster, check_policy, obstacles
 from campaign.policy.forms import FORMS, install
-from campaign.policy.orders import CONTROL, POLICY
+from campaign.policy.orders import CONTROL, POLICY, Order, fits
 from campaign.policy.policy_file import (
     Match,
     Origin,
@@ -50,6 +50,11 @@ A_SITE = Site.model_validate(
     }
 )
 NOWHERE = Cluster({}, ())
+
+
+def applied(policy: Policy, job: dict[str, str], today: datetime.date = TODAY) -> Order | None:
+    """The entry that a job gets on a day."""
+    return policy.orders(today).order(None, job)
 
 
 def written(folder: Path, policy: Policy) -> Path:
@@ -121,8 +126,8 @@ def test_withdrawing_keeps_all_else_as_it_is_written(tmp_path):
     after = path.read_text().splitlines()
     assert [line for line in after if line not in before.splitlines()] == ["withdrawn = 2026-11-28"]
     policy = read_policy(path)[0]
-    assert policy.entry_for({"job_name": "b"}, TODAY) is None
-    assert policy.entry_for({"job_name": "a"}, TODAY) == policy.entries[0]
+    assert applied(policy, {"job_name": "b"}) is None
+    assert applied(policy, {"job_name": "a"}).name == "a"
     with pytest.raises(ArgumentError, match="withdrawn"):
         withdraw(path, "b", TODAY)
     with pytest.raises(ArgumentError, match="'a'"):
@@ -143,7 +148,7 @@ def test_withdrawing_the_last_entry(tmp_path, change):
     path.write_bytes(change(path.read_text()).encode())
     withdraw(path, "default", TODAY)
     policy = read_policy(path)[0]
-    assert policy.entry_for({"job_name": "b"}, TODAY) is None
+    assert applied(policy, {"job_name": "b"}) is None
     # It is installed again: the filter and the file for scripts then do nothing.
     for form in ("slurm-cli-filter", "env"):
         install(policy, form, tmp_path, TODAY)
@@ -176,7 +181,7 @@ def test_the_most_specific_entry_is_applied():
     )
     policy = a_policy(short, few, first, second, many, default=entry("default"))
     chosen = {
-        (name, partition): policy.entry_for({"job_name": name} | partition_of(partition), TODAY)
+        (name, partition): applied(policy, {"job_name": name} | partition_of(partition))
         for name in ("dgemm-big", "dgem", "other")
         for partition in ("", "p1", "q")
     }
@@ -199,16 +204,17 @@ def partition_of(name: str) -> dict[str, str]:
 
 def test_entries_end_on_their_day():
     policy = a_policy(entry("a", job_name="*").model_copy(update={"until": TODAY}), until=LATER)
-    assert policy.entry_for({"job_name": "x"}, TODAY) is not None
-    assert policy.entry_for({"job_name": "x"}, TODAY + datetime.timedelta(1)) is None
+    assert applied(policy, {"job_name": "x"}) is not None
+    assert applied(policy, {"job_name": "x"}, TODAY + datetime.timedelta(1)) is None
 
 
 def test_the_control_share_is_binomial():
     policy = a_policy(entry("a", job_name="*"), control_pct=10.0)
-    arms = [policy.arm(str(job)) for job in range(20_000)]
+    orders = policy.orders(TODAY)
+    arms = [orders.arm(str(job)) for job in range(20_000)]
     low, high = stats.binom.interval(0.99, len(arms), 0.1)
     assert low <= arms.count(CONTROL) <= high
-    other = a_policy(entry("a", job_name="*"), control_pct=10.0, seed=2)
+    other = a_policy(entry("a", job_name="*"), control_pct=10.0, seed=2).orders(TODAY)
     both = sum(other.arm(str(job)) == CONTROL == arms[job] for job in range(20_000))
     assert both < 300, "another seed draws other jobs: 200 are expected in both"
 
@@ -321,12 +327,11 @@ def test_the_default_entry_is_not_for_kernels_that_are_left_as_they_are(measured
     of both kernels together."""
     draft = open_store(measured).policy("box", {"objective": "edp"}, with_default=True)
     found = {
-        name: draft.policy.entry_for({"job_name": name}, TODAY)
-        for name in ("compute", "memory", "other")
+        name: applied(draft.policy, {"job_name": name}) for name in ("compute", "memory", "other")
     }
-    mhz = {name: entry.clocks.core_mhz for name, entry in found.items()}
+    mhz = {name: order.setting.core_mhz for name, order in found.items()}
     assert mhz == {"compute": 1000.0, "memory": 600.0, "other": 600.0}
-    assert found["compute"].promise is None
+    assert draft.policy.entry("compute").promise is None
     assert [line.partition(":")[0] for line in draft.left_out] == ["compute"]
     without = open_store(measured).policy("box", {"objective": "edp"}).policy
     assert [entry.name for entry in without.all_entries] == ["memory"]
@@ -406,6 +411,7 @@ def test_the_filter_chooses_as_the_policy_does(filtered):
         for i in range(40)
     ]
     policy = a_policy(*entries, default=entry("default", 999.0))
+    orders = policy.orders(TODAY)
     jobs = [
         {key: text("abé", 6) for key in keys if rng.random() < 0.8} | {"job_name": text("abé", 6)}
         for _ in range(1200)
@@ -416,7 +422,7 @@ def test_the_filter_chooses_as_the_policy_does(filtered):
     chosen = {1000.0 + i: one for i, one in enumerate(entries)}
     seen = set()
     for job, (code, khz, gpu, comment) in zip(jobs, done, strict=True):
-        expected = policy.entry_for(job, TODAY)
+        expected = orders.order(None, job)
         assert (code, gpu) == ("0", "")
         assert float(khz) / 1000.0 == expected.setting.core_mhz
         assert comment == f"dvfs={expected.mark}:policy"
@@ -569,6 +575,7 @@ def test_the_file_for_job_scripts_applies_the_same_arms(tmp_path):
         cluster="here",
     )
     install(policy, "env", tmp_path, TODAY)
+    orders = policy.orders(TODAY)
     for number in range(60):
         job = {
             "SLURM_JOB_ID": str(number),
@@ -576,10 +583,10 @@ def test_the_file_for_job_scripts_applies_the_same_arms(tmp_path):
             "SLURM_CLUSTER_NAME": "here",
         }
         found = in_job(tmp_path, job, "mine")
-        arm = policy.arm(str(number))
+        arm = orders.arm(str(number))
         assert found.get("SLURM_CPU_FREQ_REQ") == ("2000000" if arm == POLICY else None)
         assert found["updates"] == f"update JobId={number} Comment=mine dvfs=app:2000/-:{arm}"
-    job["SLURM_JOB_ID"] = next(str(n) for n in range(99) if policy.arm(str(n)) == POLICY)
+    job["SLURM_JOB_ID"] = next(str(n) for n in range(99) if orders.arm(str(n)) == POLICY)
     assert in_job(tmp_path, job)["SLURM_CPU_FREQ_REQ"] == "2000000"
     for other in (
         {"SLURM_CLUSTER_NAME": "there"},
@@ -636,6 +643,6 @@ def test_no_form_sets_a_clock_that_it_cannot(tmp_path):
 
 def test_a_match_needs_what_is_known():
     match = Match(job_name="*", account="a")
-    assert not match.fits({"job_name": "x"})
-    assert match.fits({"job_name": "x", "account": "a"})
+    assert not fits(match.given, {"job_name": "x"})
+    assert fits(match.given, {"job_name": "x", "account": "a"})
     assert policy_text(a_policy(entry("a", job_name="x")))

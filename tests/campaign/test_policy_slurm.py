@@ -259,7 +259,7 @@ def test_the_file_for_job_scripts_on_a_real_slurm(
     ids = [cluster.submit(script, *words) for _ in range(10)]
     wait_for_all(cluster)
     for job in ids:
-        arm = policy.arm(job)
+        arm = policy.orders(TODAY).arm(job)
         assert (tmp_path / f"{job}.out").read_text() == f"{KHZ if arm == POLICY else 'none'}\n"
         comment = cluster.account(job, "Comment")[""]["Comment"]
         assert comment == f"mine dvfs=app:1800/-:{arm}"
