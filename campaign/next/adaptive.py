@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from analysis.choice.next_measurements import next_measurements
 from analysis.choice.objectives import Objective
 from campaign.launch.drive import plan_record, planned_points
-from campaign.next.offered import choose_next, offered, site_data
+from campaign.next.offered import failed_for_good, offered, posterior_of, site_data
 from campaign.plan.plan import Plan
 from campaign.plan.planned_points import PartitionPoints, PlannedPoints
 from campaign.plan.point import Point
 from campaign.results import Results
 from campaign.store.layout import Store, writing
-from campaign.store.measurement import will_be_tried_again
 from campaign.store.planned import write_planned
 from campaign.store.states import NEVER, State, point_states
 from campaign.variants.problems import ids_by_code
@@ -100,11 +100,7 @@ class Adaptive:
         return sum(self._has_ended(states.get(point_id.decode(), NEVER)) for point_id in ids)
 
     def _has_ended(self, state: State) -> bool:
-        status, attempts = state
-        retries = self.plan.campaign.retries.max
-        return status is not None and (
-            status in COMPLETE or not will_be_tried_again(status, attempts, retries)
-        )
+        return state[0] in COMPLETE or failed_for_good(state, self.plan.campaign.retries.max)
 
     def _choose(self, names: Names) -> bool:
         """Choose and store the next cells of a partition, unless some are waiting. Return whether
@@ -119,16 +115,15 @@ class Adaptive:
             for point_id in self._chosen_part(names).ids.tolist()
         ):
             return False
-        results = Results(self.store)
         part, chosen = self._parts[names], self._chosen[names]
+        results = Results(self.store)
         data = site_data(results, names[0]) if ended else None
         offer = offered(self.plan, part, states, data, again=True)
         workers = self.plan.sites[names[0]].workers(names[1])
         batch = max(LEAST_BATCH, workers, len(part.inputs) // KERNELS_A_BATCH)
-        picked = choose_next(
-            results,
+        picked = next_measurements(
             data,
-            names[0],
+            posterior_of(results, names[0], data),
             offer.cells,
             self.objective,
             budget_h=np.inf,

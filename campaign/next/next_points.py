@@ -10,9 +10,9 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from analysis.choice.next_measurements import measurements_like
+from analysis.choice.next_measurements import measurements_like, next_measurements
 from analysis.choice.objectives import objective as objective_of
-from campaign.next.offered import all_legal, choose_next, of_kernels, offered, site_data
+from campaign.next.offered import all_legal, of_kernels, offered, posterior_of, site_data
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.plan import Plan, make_plan
 from campaign.plan.planned_points import Input, PartitionPoints
@@ -267,10 +267,9 @@ def next_points(
     else:
         data = site_data(results, site)
         offer = offered(plan, part, states, data, again=True)
-        chosen = choose_next(
-            results,
+        chosen = next_measurements(
             data,
-            site,
+            posterior_of(results, site, data),
             offer.cells,
             goal,
             budget_h=budget_h,

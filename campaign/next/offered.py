@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from analysis.choice.next_measurements import MeasuredCells, NextMeasurements, next_measurements
-from analysis.choice.objectives import Objective
+from analysis.choice.next_measurements import MeasuredCells
 from analysis.measurements.observations import FitError, Observations, kernel_names, measured_volts
-from analysis.predict.site import site_posterior
+from analysis.predict.site import SitePosterior, site_posterior
 from campaign.plan.estimate import launching_s, measuring_s
 from campaign.plan.plan import Plan
 from campaign.plan.planned_points import Input, PartitionPoints, partition_points
@@ -88,19 +88,11 @@ def offered(
     site, and a cell with rows there is measured.
     """
     site = plan.sites[part.site]
-    retries = plan.campaign.retries.max
+    is_failed = partial(failed_for_good, most_retries=plan.campaign.retries.max)
     shape = (len(part.inputs), len(part.settings))
     free, measured, is_new = (np.zeros(shape, bool) for _ in range(3))
     repeats, missing = np.zeros(shape, np.int64), np.ones(shape, np.int64)
     ids = ids_by_code(part)
-
-    def failed(state: State) -> bool:
-        status, attempts = state
-        return (
-            status is not None
-            and status not in COMPLETE
-            and not will_be_tried_again(status, attempts, retries)
-        )
 
     for code, point_ids in enumerate(ids.tolist()):
         if not point_ids[0]:
@@ -113,10 +105,10 @@ def offered(
         is_new[place] = n_missing == len(repeat_states)
         if n_missing:
             missing[place] = n_missing
-            free[place] = not any(map(failed, repeat_states))
+            free[place] = not any(map(is_failed, repeat_states))
         elif again:
             repeats[place], state = _one_more(part, code, len(repeat_states), states)
-            free[place] = not failed(state)
+            free[place] = not is_failed(state)
     labels = _labels(part.inputs, data)
     if again and data is not None:
         measured |= is_new & _has_rows(data, labels, part.settings)
@@ -142,6 +134,13 @@ def offered(
         planned=int((ids[:, 0] != b"").sum()),
         repeats=repeats,
     )
+
+
+def failed_for_good(state: State, most_retries: int) -> bool:
+    """Whether a point has failed, and will not be tried again."""
+    status, attempts = state
+    is_open = status is None or status in COMPLETE
+    return not (is_open or will_be_tried_again(status, attempts, most_retries))
 
 
 def _one_more(
@@ -198,32 +197,8 @@ def site_data(results: Results, site: str) -> Observations | None:
     return data
 
 
-def choose_next(
-    results: Results,
-    data: Observations | None,
-    site: str,
-    cells: MeasuredCells,
-    objective: Objective,
-    *,
-    budget_h: float,
-    most: int | None,
-    enough: float,
-    more_h: float = 0.0,
-    anchors: int = 0,
-) -> NextMeasurements:
-    """The next measurements (:func:`analysis.choice.next_measurements.next_measurements`), chosen
-    by the posterior of the site's measurements."""
-    posterior = None
-    if data is not None:
-        posterior = site_posterior(data, {**results.setting_volts(site), **measured_volts(data)})
-    return next_measurements(
-        data,
-        posterior,
-        cells,
-        objective,
-        budget_h=budget_h,
-        most=most,
-        enough=enough,
-        more_h=more_h,
-        anchors=anchors,
-    )
+def posterior_of(results: Results, site: str, data: Observations | None) -> SitePosterior | None:
+    """The posterior given a site's measurements ``data``; None without any."""
+    if data is None:
+        return None
+    return site_posterior(data, {**results.setting_volts(site), **measured_volts(data)})
