@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from campaign.measure.clock_proof import (
     ClockProof,
@@ -98,26 +99,16 @@ class PartitionSetup:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
-        return {
-            "site": self.site.model_dump(mode="json"),
-            "protocol": self.protocol.model_dump(mode="json"),
-            "kernels": list(self.kernels),
-            "campaign": self.campaign,
-            "partition": self.partition,
-            "id": self.id,
-        }
+        fields: dict[str, Any] = _SETUP.dump_python(self, mode="json")
+        return fields
 
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> PartitionSetup:
+    @staticmethod
+    def from_dict(fields: Mapping[str, Any]) -> PartitionSetup:
         """The set-up of :meth:`as_dict`."""
-        return cls(
-            Site.model_validate(fields["site"]),
-            Protocol.model_validate(fields["protocol"]),
-            tuple(fields["kernels"]),
-            fields["campaign"],
-            fields["partition"],
-            fields["id"],
-        )
+        return _SETUP.validate_python(fields)
+
+
+_SETUP = TypeAdapter(PartitionSetup)
 
 
 def measure(
