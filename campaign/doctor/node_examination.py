@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from campaign.doctor.gpu_examination import GpuExamination, examine_gpus
-from campaign.measure.energy import MeterChannel, counted_channels
+from campaign.measure.energy import counted_channels
 from campaign.measure.point_life import PartitionSetup
+from campaign.measure.sampler import MeterChannel
 from campaign.measure.subprocesses import SubprocessRunner
 from campaign.plan.campaign_file import Protocol
 from campaign.plan.point import canonical_json, make_point

@@ -5,41 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from campaign.measure.sampler import MeterTrace
+from campaign.measure.sampler import MeterChannel, MeterTrace
 from campaign.store.channel_energy import NONE, Energy, channel_energy
-from sites.meters import Channel
 from sites.meters.shared.meter import contains
 
 DISAGREEMENT = 3.0
 """Meters of one domain disagree if they differ by more than this multiple of the uncertainty."""
 
 
-class HasChannel(Protocol):
-    """A channel of a meter on a node, with or without its trace."""
-
-    @property
-    def meter(self) -> str: ...
-    @property
-    def channel(self) -> Channel: ...
-    @property
-    def use(self) -> str: ...
-    @property
-    def node(self) -> str: ...
-
-
-AChannel = TypeVar("AChannel", bound=HasChannel)
-
-
-@dataclass(frozen=True)
-class MeterChannel:
-    """A channel of a meter without readings over a window. ``node``: see :class:`MeterTrace`."""
-
-    meter: str
-    channel: Channel
-    use: str = "energy"
-    node: str = ""
+AChannel = TypeVar("AChannel", bound=MeterChannel)
 
 
 @dataclass(frozen=True)

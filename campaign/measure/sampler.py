@@ -33,17 +33,20 @@ class OpenMeter:
 
 
 @dataclass(frozen=True)
-class MeterTrace:
-    """The readings of a channel, with the channel's properties.
-
-    ``node`` is empty if a single node measures.
-    """
+class MeterChannel:
+    """A channel of a meter. ``node`` is empty if a single node measures."""
 
     meter: str
     channel: Channel
-    trace: Trace
     use: str = "energy"
     node: str = ""
+
+
+@dataclass(frozen=True)
+class MeterTrace(MeterChannel):
+    """A channel with its readings."""
+
+    trace: Trace = field(kw_only=True)
 
     @property
     def name(self) -> str:
@@ -207,7 +210,7 @@ class Sampler(threading.Thread):
                     value = value - value[0]
                 unit = "J" if channel.kind == "energy" else "W"
                 trace = Trace(channel.name, channel.domain, unit, time_ns, value)
-                traces.append(MeterTrace(opened.meter.name, channel, trace, opened.use))
+                traces.append(MeterTrace(opened.meter.name, channel, opened.use, trace=trace))
         return traces
 
     def costs(self) -> dict[str, dict[str, float]]:

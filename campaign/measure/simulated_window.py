@@ -55,7 +55,7 @@ def simulate_window(
     return Window(
         end_ns=round(run.duration_s * 1e9),
         iterations=iterations,
-        traces=[MeterTrace("simulated", channel, trace)],
+        traces=[MeterTrace("simulated", channel, trace=trace)],
         achieved=run.achieved,
         marks=phase_traces(marks, 0),
     )

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from campaign.measure.energy import MeterChannel, counted_channels
-from campaign.measure.sampler import MeterTrace, OpenMeter, Sampler, needed_lead_s
+from campaign.measure.energy import counted_channels
+from campaign.measure.sampler import MeterChannel, MeterTrace, OpenMeter, Sampler, needed_lead_s
 from campaign.store.measurement import Trace
 from dvfs.dataset import PHASE_PREFIX
 from dvfs.setting import Setting

@@ -84,8 +84,8 @@ def channel(meter, name, domain, joules, use="energy", **more) -> MeterTrace:
     return MeterTrace(
         meter,
         Channel(name=name, domain=domain, kind="energy", resolution=0.0, period_s=0.001, **more),
-        trace,
         use,
+        trace=trace,
     )
 
 

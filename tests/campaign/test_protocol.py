@@ -183,7 +183,7 @@ def test_trimmed_edges_do_not_count():
     channel = Channel(
         name="c", domain="node", kind="power", resolution=0.0, period_s=1e-3, stamped=True
     )
-    trace = MeterTrace("m", channel, Trace("c", "node", "W", time_ns, power_w))
+    trace = MeterTrace("m", channel, trace=Trace("c", "node", "W", time_ns, power_w))
     window = Window(end_ns=2 * 10**9, iterations=10, traces=[trace], achieved=AS_FOUND)
     assert energy_of([window], 0.0)[0].energy_j == pytest.approx(18.4, rel=1e-3)
     assert energy_of([window], 0.2)[0].energy_j == pytest.approx(20.0, rel=1e-9)

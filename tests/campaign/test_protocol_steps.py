@@ -266,7 +266,7 @@ def test_a_meter_that_falls_silent_before_the_end_is_refused(period_s, silent_s,
     own = Channel(
         name="node", domain="node", kind="energy", resolution=0.0, period_s=period_s, stamped=True
     )
-    read = MeterTrace("m", own, Trace("node", "node", "J", time_ns, time_ns * 4e-8))
+    read = MeterTrace("m", own, trace=Trace("node", "node", "J", time_ns, time_ns * 4e-8))
     window = Window(
         end_ns=round(window_s * 1e9), iterations=1, traces=[read], achieved=AS_FOUND
     )  # fmt: skip

@@ -295,7 +295,7 @@ def test_meters_disagree_beyond_three_of_their_uncertainties(apart_j, named):
 
     def read(meter: str, joules: float, gain_pct: float, **more) -> MeterTrace:
         channel = gauge(gain_pct=100 * gain_pct / joules, name=meter, **more)
-        return MeterTrace(meter, channel, trace(times_s, np.full(times_s.size, joules)))
+        return MeterTrace(meter, channel, trace=trace(times_s, np.full(times_s.size, joules)))
 
     first, other = read("a", 100.0, 0.6), read("b", 100.0 + apart_j, 0.8)
     said = node_energy([first, other], 0, 10**9).disagreements
@@ -304,7 +304,7 @@ def test_meters_disagree_beyond_three_of_their_uncertainties(apart_j, named):
         joules = f"{100 + apart_j:.6g}"
         assert said == (f"b (node) measured {joules} J (0.8) and a (node) 100 J (0.6)",)
     double = read("a", 100.0 + apart_j, 0.8, same_as="a")
-    again = node_energy([first, MeterTrace("a", double.channel, double.trace)], 0, 10**9)
+    again = node_energy([first, MeterTrace("a", double.channel, trace=double.trace)], 0, 10**9)
     assert len(again.disagreements) <= 1
 
 
@@ -312,7 +312,7 @@ def test_meters_disagree_beyond_three_of_their_uncertainties(apart_j, named):
 def test_an_iteration_has_its_share_of_the_window(trim_s):
     """100 W over two seconds of eight iterations: 25 J each, with 0.3 s cut at both ends or not."""
     times_s = np.arange(-0.5, 2.501, 0.01)
-    read = MeterTrace("m", gauge(gain_pct=1.0), trace(times_s, np.full(times_s.size, 100.0)))
+    read = MeterTrace("m", gauge(gain_pct=1.0), trace=trace(times_s, np.full(times_s.size, 100.0)))
     window = Window(end_ns=2 * 10**9, iterations=8, traces=[read], achieved=AS_FOUND)
     energy, by_window = energy_of([window, window], trim_s)
     assert energy.energy_j == pytest.approx(25.0)
@@ -329,7 +329,7 @@ def test_windows_of_different_numbers_of_iterations_count_by_their_iterations():
         Window(
             end_ns=seconds * 10**9,
             iterations=iterations,
-            traces=[MeterTrace("m", gauge(), trace([-1.0, 5.0], [watts, watts]))],
+            traces=[MeterTrace("m", gauge(), trace=trace([-1.0, 5.0], [watts, watts]))],
             achieved=AS_FOUND,
         )
         for seconds, iterations, watts in ((1, 10, 100.0), (4, 20, 300.0))
