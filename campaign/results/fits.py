@@ -410,17 +410,3 @@ def check_like(site: str, request: Request) -> None:
             f"--like: the model and the voltages come from the fit of {request.like}; leave "
             f"--model, --voltage and --robust out"
         )
-
-
-def fitted(data: Observations, request: Request, like_site: KnownSite | None) -> Fit:
-    """Fit the measurements as requested. ``like_site``: the site to start from, None for none.
-
-    Raises:
-        FitError: there are too few measurements, or the names are unknown.
-    """
-    from analysis.energy.fit import fit  # noqa: PLC0415
-    from analysis.energy.known_site import fit_like  # noqa: PLC0415
-
-    if like_site is not None:
-        return fit_like(data, like_site.fit, like_site.data, like_site.volts)
-    return fit(data, request.model, request.voltage, robust=request.robust)

@@ -46,26 +46,17 @@ def asked_candidates(
     kernel: str | None,
     profile: str | Path | None,
     volts: Volts | None,
-    like_site: tuple[Observations, Volts] | None = None,
+    like_site: tuple[Observations, Volts] | None,
 ) -> tuple[list[SettingCandidates], list[str]]:
-    """The candidates of a profile's application, or without a profile those of the kernels named
-    ``kernel``; and what is doubtful about the profile, a line each. ``like_site``: the measurements
-    and voltages of the site that the fit started from."""
+    """The candidates of a profile's application, or without a profile those of the kernels of the
+    name, label or short name ``kernel`` (default: all); and what is doubtful about the profile, a
+    line each. ``like_site``: the measurements and voltages of the site that the fit started from.
+    """
     if profile is None:
-        return kernel_candidates(data, kernel, volts, like_site), []
+        labels = kernel_names(data) if kernel is None else _labels_of(kernel, data)
+        return list(all_candidates(data, labels, volts, like_site).values()), []
     application, warnings = application_candidates(Path(profile), data, volts)
     return [application], warnings
-
-
-def kernel_candidates(
-    data: Observations,
-    kernel: str | None,
-    volts: Volts | None,
-    like_site: tuple[Observations, Volts] | None = None,
-) -> list[SettingCandidates]:
-    """The candidates of the kernels of this name, label or short name; by default of all."""
-    labels = kernel_names(data) if kernel is None else _labels_of(kernel, data)
-    return list(all_candidates(data, labels, volts, like_site).values())
 
 
 def _labels_of(kernel: str, data: Observations) -> list[str]:
@@ -169,9 +160,9 @@ def faster_than_measured(profile: Profile, data: Observations, setting: Setting)
     """A line for each class whose rate in a profile exceeds the highest rate measured at the
     setting, the roof of a roofline in time (Choi & Vuduc 2012, eq. 3), by more than
     :data:`ROOF_MARGIN`."""
-    rows = data.setting == data.settings.index(setting) if setting in data.settings else None
-    if rows is None:
+    if setting not in data.settings:
         return []
+    rows = data.setting == data.settings.index(setting)
     lines = []
     for name, count in profile.counts.items():
         rates = data.counts[name][rows] / data.time_s[rows]

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import ValidationError
@@ -17,7 +17,7 @@ from analysis.choice.candidates import known_volts
 from analysis.measurements.campaign_energy import EnergyFactor, campaign_energy
 from analysis.measurements.measurement_levels import levels, metered
 from analysis.measurements.observations import FitError, Observations, observations, site_names
-from analysis.report.content import ListedOrder, ReportContent, SiteReport, StoredFit
+from analysis.report.content import ListedOrder, ReportContent, StoredFit
 from analysis.report.site_report import site_report, with_traces
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.plan import listed_inputs
@@ -39,12 +39,16 @@ from campaign.store.tables import read_columns, read_traces
 from campaign.variants.models import Energies, predicted_costs
 from campaign.variants.study import tuned_parameters
 from dvfs.dataset import Columns
-from dvfs.errors import ArgumentError, reason, unknown_name
+from dvfs.errors import ArgumentError, unknown_name
 from dvfs.extras import explain_missing
 from dvfs.files import write_output
 from dvfs.kernel_instance import dataset_kernels
 from dvfs.setting import Setting
 from sites.clocks.slurm import slurm_cannot_set, slurm_flags
+
+if TYPE_CHECKING:
+    from analysis.figures.figure import Figure
+    from analysis.report.tables import Sheet
 
 FORMATS = ("svg", "pdf", "png")
 LEFT_OUT = ""
@@ -260,56 +264,6 @@ def _stored_fit(store: Store, site: str, name: str, columns: Columns) -> StoredF
     )
 
 
-def write_report(
-    store: Store,
-    path: Path,
-    fit_name: str = DEFAULT,
-    train: Sequence[Setting] | None = None,
-) -> Path:
-    """Write the report, one HTML file, and return its path. ``fit_name``: the kept fits to show;
-    ``train``: the settings that the holdout fits on.
-
-    Raises:
-        ArgumentError: the file cannot be written.
-        FitError: a site was not measured at a setting of ``train``.
-    """
-    from analysis.report.page import render  # noqa: PLC0415
-
-    page = render(report_content(store, fit_name=fit_name, train=train))
-    try:
-        write_output(path, page)
-    except OSError as error:
-        raise ArgumentError(
-            f"{path}: the report cannot be written ({reason(error, path)}); name another file"
-        ) from None
-    return path
-
-
-def report_tables(store: Store, fit_name: str = DEFAULT) -> list[dict[str, Any]]:
-    """The tables of the report as plain JSON types, one dictionary for each site: its name, whether
-    its numbers are simulated, what a kWh costs and emits there, and name -> caption and rows of
-    each table. NaN stands for a missing value.
-
-    Raises:
-        NoKeptFitError: no site has a fit of this name.
-    """
-    from analysis.report.site_figures import site_sheets  # noqa: PLC0415
-    from analysis.report.tables import as_records  # noqa: PLC0415
-
-    return [
-        {
-            "site": site.site,
-            "simulated": site.simulated,
-            "energy_factors": [asdict(factor) for factor in site.factors],
-            "tables": {
-                sheet.name: {"caption": sheet.caption, "rows": as_records(sheet)}
-                for sheet in site_sheets(site)
-            },
-        }
-        for site in report_content(store, fit_name=fit_name).sites
-    ]
-
-
 @dataclass(frozen=True)
 class WrittenFile:
     """A written figure or table, and whether its numbers are simulated."""
@@ -331,32 +285,43 @@ def write_figures(
 
     Raises:
         FitError: a cap at or below the constant power.
+        MissingExtraError, OSError: see :func:`write_drawn`.
+    """
+    from analysis.report.site_figures import site_figures, site_sheets  # noqa: PLC0415
+
+    for site in content.sites:
+        own = folder / Path(site_file_name(site.site)).stem if len(content.sites) > 1 else folder
+        figures = [(figure, site.simulated) for figure in site_figures(site, cap_w).all]
+        sheets = [(sheet, site.simulated) for sheet in site_sheets(site)]
+        yield from write_drawn(own, figures, sheets, formats)
+
+
+def write_drawn(
+    folder: Path,
+    figures: Iterable[tuple[Figure, bool]],
+    sheets: Iterable[tuple[Sheet, bool]],
+    formats: Sequence[str],
+) -> Iterator[WrittenFile]:
+    """Write figures in ``formats`` and tables as CSV and LaTeX; yields each file as it is written.
+    ``figures``, ``sheets``: each with whether its numbers are simulated.
+
+    Raises:
         MissingExtraError: matplotlib, which draws the files, is not installed.
         OSError: a file cannot be written.
     """
-    for site in content.sites:
-        site_folder = folder
-        if len(content.sites) > 1:
-            site_folder = folder / Path(site_file_name(site.site)).stem
-        site_folder.mkdir(parents=True, exist_ok=True)
-        for name, text in _files(site, cap_w, formats):
-            write_output(site_folder / name, text)
-            yield WrittenFile(site_folder / name, site.simulated)
-
-
-def _files(
-    site: SiteReport, cap_w: float | None, formats: Sequence[str]
-) -> Iterator[tuple[str, bytes]]:
-    """(name, content) of every file of a site, figures first."""
     from analysis.figures.paper import figure_files  # noqa: PLC0415
-    from analysis.report.site_figures import site_figures, site_sheets  # noqa: PLC0415
     from analysis.report.tables import as_csv, as_tex  # noqa: PLC0415
 
-    for figure in site_figures(site, cap_w).all:
+    folder.mkdir(parents=True, exist_ok=True)
+    for figure, simulated in figures:
         with explain_missing():
-            drawn = figure_files(figure, site.simulated, formats)
-        for kind, text in drawn.items():
-            yield f"{figure.name}.{kind}", text
-    for sheet in site_sheets(site):
-        yield f"{sheet.name}.csv", as_csv(sheet).encode()
-        yield f"{sheet.name}.tex", as_tex(sheet).encode()
+            drawn = figure_files(figure, simulated, formats)
+        for kind, image in drawn.items():
+            path = folder / f"{figure.name}.{kind}"
+            write_output(path, image)
+            yield WrittenFile(path, simulated)
+    for sheet, simulated in sheets:
+        for kind, text in (("csv", as_csv(sheet)), ("tex", as_tex(sheet))):
+            path = folder / f"{sheet.name}.{kind}"
+            write_output(path, text)
+            yield WrittenFile(path, simulated)

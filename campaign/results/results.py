@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -30,7 +30,8 @@ from campaign.results.tables import (
 from campaign.store import layout
 from campaign.store.layout import Store
 from campaign.store.site_record import SiteRecord, read_site_record
-from dvfs.errors import ArgumentError
+from dvfs.errors import ArgumentError, reason
+from dvfs.files import write_output
 from dvfs.setting import Setting
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from campaign.results.comparison import Comparison
     from campaign.results.crossval import CrossvalResult, FewCrossvalResult
     from campaign.results.failures import Failures
-    from campaign.results.fits import KnownSite
     from campaign.results.measurement import ShownMeasurement
     from campaign.results.policies import PolicyDraft
     from campaign.variants.models import Energies, VariantCrossvalResult
@@ -249,33 +249,37 @@ class Results:
             NoKeptFitError: the store has no fit of the site ``like``.
             FitError: there are too few measurements, or the names are unknown.
         """
+        from analysis.energy.fit import fit as fit_model  # noqa: PLC0415
+        from analysis.energy.known_site import fit_like  # noqa: PLC0415
         from analysis.measurements.observations import measured_volts  # noqa: PLC0415
         from analysis.predict.site import site_posterior  # noqa: PLC0415
-        from campaign.results.fits import check_like, fitted  # noqa: PLC0415
         from campaign.variants.models import variant_prices  # noqa: PLC0415
 
         request = fits.Request(model, voltage, robust, like or "")
-        check_like(site, request)
+        fits.check_like(site, request)
         like_site = self.known_site(like) if like else None
         if not replace:
             fits.check_replaceable(self.store, site, name, request)
         data, findings = self.usable_data(site, accept_unproven)
-        new_fit = fitted(data, request, like_site)
-        check = site_posterior(data, measured_volts(data)).check() if like_site is None else None
+        check = None
+        if like_site is None:
+            new_fit = fit_model(data, model, voltage, robust=robust)
+            check = site_posterior(data, measured_volts(data)).check()
+        else:
+            new_fit = fit_like(data, like_site.fit, like_site.data, like_site.volts)
         prices = variant_prices(self.store, self.columns, site)
         fits.keep_fit(self.store, new_fit, name, request, fits.data_id(self.columns, site), prices)
         return FitResult(new_fit, findings, self.fit_source(site, name), tuple(prices), check)
 
-    def known_site(self, site: str) -> KnownSite:
+    def known_site(self, site: str) -> fits.KnownSite:
         """A site from which the fit of another site can start.
 
         Raises:
             NoKeptFitError: the store has no default fit of this site.
         """
-        from campaign.results.fits import KnownSite  # noqa: PLC0415
-
-        stored_fit = self.kept_fit(site)
-        return KnownSite(stored_fit, self.observations(site), self.setting_volts(site))
+        return fits.KnownSite(
+            self.kept_fit(site), self.observations(site), self.setting_volts(site)
+        )
 
     def usable_data(
         self, site: str, accept_unproven: bool
@@ -705,16 +709,43 @@ class Results:
             ArgumentError: the file cannot be written.
             FitError: a site was not measured at a setting of ``train``.
         """
-        from campaign.results.report import write_report  # noqa: PLC0415
+        from analysis.report.page import render  # noqa: PLC0415
+        from campaign.results.report import report_content  # noqa: PLC0415
 
-        return write_report(self.store, Path(path), fit, train)
+        path = Path(path)
+        page = render(report_content(self.store, fit_name=fit, train=train))
+        try:
+            write_output(path, page)
+        except OSError as error:
+            raise ArgumentError(
+                f"{path}: the report cannot be written ({reason(error, path)}); name another file"
+            ) from None
+        return path
 
     def report_tables(self, fit: str = fits.DEFAULT) -> list[dict[str, Any]]:
-        """The tables of the report as plain JSON types, one dictionary for each site
-        (:func:`campaign.results.report.report_tables`). ``fit``: as for :meth:`report`."""
-        from campaign.results.report import report_tables  # noqa: PLC0415
+        """The tables of the report as plain JSON types, one dictionary for each site: its name,
+        whether its numbers are simulated, what a kWh costs and emits there, and name -> caption and
+        rows of each table. NaN stands for a missing value. ``fit``: as for :meth:`report`.
 
-        return report_tables(self.store, fit)
+        Raises:
+            NoKeptFitError: no site has a fit of this name.
+        """
+        from analysis.report.site_figures import site_sheets  # noqa: PLC0415
+        from analysis.report.tables import as_records  # noqa: PLC0415
+        from campaign.results.report import report_content  # noqa: PLC0415
+
+        return [
+            {
+                "site": site.site,
+                "simulated": site.simulated,
+                "energy_factors": [asdict(factor) for factor in site.factors],
+                "tables": {
+                    sheet.name: {"caption": sheet.caption, "rows": as_records(sheet)}
+                    for sheet in site_sheets(site)
+                },
+            }
+            for site in report_content(self.store, fit_name=fit).sites
+        ]
 
     def figures(
         self,

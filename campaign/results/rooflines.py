@@ -22,11 +22,9 @@ from analysis.rooflines.platforms import (
     platform_rooflines,
 )
 from analysis.rooflines.roofline import fastest_setting
-from campaign.results.report import FORMATS, WrittenFile
+from campaign.results.report import FORMATS, WrittenFile, write_drawn
 from campaign.results.tables import RooflineResult
 from dvfs.errors import ArgumentError
-from dvfs.extras import explain_missing
-from dvfs.files import write_output
 from dvfs.input_files import FileModel, read_file
 from dvfs.setting import Setting
 from sites.site_file import Name, NotNegative, OneLine, Positive
@@ -198,7 +196,7 @@ def refined_peaks(kernel: str, platform: str | None = None) -> list[dict[str, An
         adds_and_muls = mix["add"] + mix["mul"]
         refined_rate = issue.peak_flop_s(mix["fma"], adds_and_muls, mix["estimate"])
         fma_rate = issue.peak_flop_s(1, 0, 0)
-        return [_refined("single", "estimate", "one", flops(mix), fma_rate, refined_rate, math.nan)]
+        return [_refined("estimate", "one", flops(mix), fma_rate, refined_rate, math.nan)]
     try:
         from kernels.fmm_u.peak import PeakMeter  # noqa: PLC0415
         from kernels.host.vectors import HOST  # noqa: PLC0415
@@ -216,12 +214,11 @@ def refined_peaks(kernel: str, platform: str | None = None) -> list[dict[str, An
         pair_flops = mix_flops / (1 if ways == "one" else 2)  # flops of an interaction
         fma_rate = 2.0 * peak.rates_per_s["fma"] * peak.interactions / (1 if ways == "one" else 2)
         bound_rate, loop_rate = pair_flops * peak.bound_per_s, pair_flops * peak.mix_per_s
-        rows.append(_refined("single", root, ways, mix_flops, fma_rate, bound_rate, loop_rate))
+        rows.append(_refined(root, ways, mix_flops, fma_rate, bound_rate, loop_rate))
     return rows
 
 
 def _refined(
-    precision: str,
     root: str,
     ways: str,
     mix_flops: int,
@@ -230,7 +227,7 @@ def _refined(
     loop_rate: float,
 ) -> dict[str, Any]:
     return {
-        "precision": precision,
+        "precision": "single",
         "root": root,
         "ways": ways,
         "flops": mix_flops,
@@ -255,14 +252,11 @@ def write_platform_figures(
     Raises:
         ArgumentError: two platforms of one name, a platform without energies, or a cap at or below
             a platform's constant power.
-        MissingExtraError: matplotlib, which draws the files, is not installed.
-        OSError: a file cannot be written.
+        MissingExtraError, OSError: see :func:`campaign.results.report.write_drawn`.
     """
-    from analysis.figures.paper import figure_files  # noqa: PLC0415
     from analysis.figures.rooflines import comparison_figures, platform_figures  # noqa: PLC0415
     from analysis.report.platform_sheets import platform_sheets  # noqa: PLC0415
     from analysis.report.site_figures import site_lines  # noqa: PLC0415
-    from analysis.report.tables import as_csv, as_tex  # noqa: PLC0415
 
     names = [platform.name for platform in platforms]
     for name in names:
@@ -278,7 +272,6 @@ def write_platform_figures(
                     f"--platform: {platform.name} has no energy of {name}, which the figures draw: "
                     f"found 0 for eps_pj, eps_mem_pj and constant_w; give one of them"
                 )
-    folder.mkdir(parents=True, exist_ok=True)
     try:
         figures = [(f, False) for platform in platforms for f in platform_figures(platform, cap_w)]
     except ValueError as error:
@@ -288,15 +281,5 @@ def write_platform_figures(
     lines += [(site.site, line) for site in sites for line in site_lines(site)]
     simulated = any(site.simulated for site in sites)
     figures += [(figure, simulated) for figure in comparison_figures(lines, simulated)]
-    for figure, marked in figures:
-        with explain_missing():
-            drawn = figure_files(figure, marked, formats)
-        for kind, text in drawn.items():
-            path = folder / f"{figure.name}.{kind}"
-            write_output(path, text)
-            yield WrittenFile(path, marked)
-    for sheet in platform_sheets(platforms):
-        for kind, table in (("csv", as_csv(sheet)), ("tex", as_tex(sheet))):
-            path = folder / f"{sheet.name}.{kind}"
-            write_output(path, table)
-            yield WrittenFile(path, False)
+    sheets = [(sheet, False) for sheet in platform_sheets(platforms)]
+    yield from write_drawn(folder, figures, sheets, formats)
