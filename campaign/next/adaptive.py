@@ -10,7 +10,7 @@ import numpy as np
 from analysis.choice.next_measurements import next_measurements
 from analysis.choice.objectives import Objective
 from campaign.launch.drive import plan_record, planned_points
-from campaign.next.offered import failed_for_good, offered, posterior_of, site_data
+from campaign.next.offered import failed_for_good, first_repeat, offered, posterior_of, site_data
 from campaign.plan.plan import Plan
 from campaign.plan.planned_points import PartitionPoints, PlannedPoints
 from campaign.plan.point import Point
@@ -65,7 +65,7 @@ class Adaptive:
             is_known = np.isin(ids[:, 0], np.array(sorted(stored), dtype="S")) & (ids[:, 0] != b"")
             repeats = (ids != b"").sum(axis=1)
             chosen[names] = {
-                code: _known_repeats(part, code, int(repeats[code]), stored)
+                code: first_repeat(part, code, int(repeats[code]), stored.__contains__)
                 for code in np.flatnonzero(is_known).tolist()
             }
         return chosen
@@ -156,14 +156,6 @@ class Adaptive:
         chosen = self._chosen[names]
         part = self._parts[names].only(np.array(sorted(chosen), np.int64))
         return part.with_repeats(chosen)
-
-
-def _known_repeats(part: PartitionPoints, code: int, planned: int, chosen_ids: set[str]) -> int:
-    """The number of a candidate's repeats: the planned ones, and further ones in ``chosen_ids``."""
-    repeats = planned
-    while part.point_id(code, repeats) in chosen_ids:
-        repeats += 1
-    return repeats
 
 
 @dataclass(frozen=True, kw_only=True)

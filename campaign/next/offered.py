@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -107,8 +108,11 @@ def offered(
             missing[place] = n_missing
             free[place] = not any(map(is_failed, repeat_states))
         elif again:
-            repeats[place], state = _one_more(part, code, len(repeat_states), states)
-            free[place] = not is_failed(state)
+            repeat = first_repeat(
+                part, code, len(repeat_states), lambda name: states.get(name, NEVER)[0] in COMPLETE
+            )
+            repeats[place] = repeat + 1
+            free[place] = not is_failed(states.get(part.point_id(code, repeat), NEVER))
     labels = _labels(part.inputs, data)
     if again and data is not None:
         measured |= is_new & _has_rows(data, labels, part.settings)
@@ -143,16 +147,11 @@ def failed_for_good(state: State, most_retries: int) -> bool:
     return not (is_open or will_be_tried_again(status, attempts, most_retries))
 
 
-def _one_more(
-    part: PartitionPoints, code: int, repeats: int, states: dict[str, State]
-) -> tuple[int, State]:
-    """The number of measurements of a cell with its next repeat, and that repeat's state.
-    ``repeats``: the number that is known to be measured."""
-    while True:
-        state = states.get(part.point_id(code, repeats), NEVER)
-        repeats += 1
-        if state[0] not in COMPLETE:
-            return repeats, state
+def first_repeat(
+    part: PartitionPoints, code: int, start: int, is_done: Callable[[str], bool]
+) -> int:
+    """The first repeat of a cell, from ``start`` on, whose point's id is not done."""
+    return next(n for n in itertools.count(start) if not is_done(part.point_id(code, n)))
 
 
 def _labels(inputs: Sequence[Input], data: Observations | None) -> list[str | None]:
