@@ -90,6 +90,8 @@ def problems(plan: Plan, site: str, partition: str) -> list[Problem]:
         codes = codes[planned]
         settings = [part.settings[code % len(part.settings)] for code in codes.tolist()]
         variant_params = [input_variants[index] for index in indices]
+        kernel = part.inputs[indices[0]].kernel
+        terms = stated_terms(kernel, [part.inputs[index].params for index in indices])
         variant_index = np.repeat(np.arange(len(indices)), len(part.settings))[planned]
         partition_problems.append(
             Problem(
@@ -97,33 +99,13 @@ def problems(plan: Plan, site: str, partition: str) -> list[Problem]:
                 params=json.loads(params),
                 codes=codes,
                 ids=ids[codes],
-                candidates=Candidates(
-                    candidate_columns(variant_params, variant_index, settings),
-                    candidate_terms(
-                        stated_terms(
-                            part.inputs[indices[0]].kernel,
-                            [part.inputs[index].params for index in indices],
-                        ),
-                        variant_index,
-                        settings,
-                    ),
-                ),
+                candidates=candidates_of(variant_params, terms, variant_index, settings),
                 variants=variant_index,
                 variant_params=variant_params,
                 settings=settings,
             )
         )
     return partition_problems
-
-
-def candidate_terms(
-    terms: Mapping[str, np.ndarray], index: np.ndarray, settings: Sequence[Setting]
-) -> dict[str, np.ndarray]:
-    """The terms of candidates (:class:`analysis.search.candidates.Candidates`): the ``terms`` of
-    variants (:func:`~campaign.variants.stated_terms.stated_terms`), at the clocks of ``settings``.
-    ``index``: (N,), each candidate's variant."""
-    columns = {name: column[index] for name, column in terms.items()}
-    return at_clocks(columns, clock_columns(settings), POWERS)
 
 
 def ids_by_code(part: PartitionPoints) -> np.ndarray:
@@ -135,19 +117,23 @@ def ids_by_code(part: PartitionPoints) -> np.ndarray:
     return ids
 
 
-def candidate_columns(
-    variants: Sequence[Mapping[str, Any]], index: np.ndarray, settings: Sequence[Setting]
-) -> dict[str, np.ndarray]:
-    """The columns of candidates: the parameters of ``variants[index[i]]``, and the clocks of
-    ``settings[i]``. Lists become texts."""
+def candidates_of(
+    variants: Sequence[Mapping[str, Any]],
+    terms: Mapping[str, np.ndarray],
+    index: np.ndarray,
+    settings: Sequence[Setting],
+) -> Candidates:
+    """The candidates ``variants[index[i]]`` at ``settings[i]``. ``terms``: of the variants
+    (:func:`~campaign.variants.stated_terms.stated_terms`). Parameters that are lists become texts.
+    """
     names = sorted({name for variant in variants for name in variant})
-    columns = {
-        name: as_column([variant.get(name) for variant in variants])[index] for name in names
-    }
-    return columns | clock_columns(settings)
+    columns = {name: _column([variant.get(name) for variant in variants])[index] for name in names}
+    axes = _axis_columns(settings)
+    by_candidate = {name: column[index] for name, column in terms.items()}
+    return Candidates(columns | axes, at_clocks(by_candidate, axes, POWERS))
 
 
-def clock_columns(settings: Sequence[Setting]) -> dict[str, np.ndarray]:
+def _axis_columns(settings: Sequence[Setting]) -> dict[str, np.ndarray]:
     """Axis -> values of the settings: clocks, MHz, and power limits, W, NaN for none, and profiles;
     optional axes only where some setting has them."""
     columns = dict(zip(NUMBERS, number_columns(settings).T, strict=True))
@@ -155,11 +141,11 @@ def clock_columns(settings: Sequence[Setting]) -> dict[str, np.ndarray]:
         if all(getattr(setting, name) is None for setting in settings):
             columns.pop(name, None)
         elif name not in NUMBERS:
-            columns[name] = as_column([getattr(setting, name) or "" for setting in settings])
+            columns[name] = _column([getattr(setting, name) or "" for setting in settings])
     return columns
 
 
-def as_column(values: Sequence[Any]) -> np.ndarray:
+def _column(values: Sequence[Any]) -> np.ndarray:
     """The values as an array: all numbers, or else all texts."""
     if all(isinstance(value, int | float) for value in values):
         return np.array(values)

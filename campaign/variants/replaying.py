@@ -21,7 +21,7 @@ from analysis.search.candidates import Candidates
 from analysis.search.play import play, score
 from analysis.search.strategies import STRATEGIES
 from campaign.variants.choosing import BATCH
-from campaign.variants.problems import candidate_columns, candidate_terms
+from campaign.variants.problems import candidates_of
 from campaign.variants.stated_terms import stated_terms
 from dvfs.dataset import is_complete
 from dvfs.errors import ArgumentError, unknown_name
@@ -209,8 +209,4 @@ def measured_candidates(
     stated = stated_terms(
         np.asarray(scalars["kernel"])[rows[0]], [text for text, _ in distinct_keys]
     )
-    candidates = Candidates(
-        candidate_columns(variants, indices, settings),
-        candidate_terms(stated, indices, settings),
-    )
-    return candidates, costs
+    return candidates_of(variants, stated, indices, settings), costs
