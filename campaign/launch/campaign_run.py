@@ -21,7 +21,7 @@ from campaign.launch.job_queue import QueueWatch
 from campaign.launch.live_status import LiveStatus
 from campaign.launch.node_hours import NodeHours
 from campaign.launch.partition_run import PartitionRun, Task, partition_setup
-from campaign.launch.progress import ShowsProgress
+from campaign.launch.progress import PlainProgress
 from campaign.launch.scheduler import Phase, QueuedJob, Scheduler, job_name, scheduler_of
 from campaign.launch.slurm_placement import PlacementError
 from campaign.launch.snapshot import ENDING
@@ -91,7 +91,7 @@ class CampaignRun:
         self,
         plan: Plan,
         store: Store,
-        progress: ShowsProgress,
+        progress: PlainProgress,
         live: LiveStatus,
         hours: NodeHours,
         todo: list[tuple[Point, int]],
@@ -375,7 +375,7 @@ def _partition_runs(
     return partitions
 
 
-def compact_store(store: Store, progress: ShowsProgress, workers_gone: bool = False) -> None:
+def compact_store(store: Store, progress: PlainProgress, workers_gone: bool = False) -> None:
     """Compact the store, and report damage."""
     for text in compact(store).messages(workers_gone):
         progress.note(text)

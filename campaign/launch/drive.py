@@ -20,7 +20,7 @@ from campaign.launch.live_status import LiveStatus
 from campaign.launch.node_hours import NodeHours
 from campaign.launch.outcome import Outcome, missing_points, outcome
 from campaign.launch.partition_run import partition_setup
-from campaign.launch.progress import ShowsProgress
+from campaign.launch.progress import PlainProgress
 from campaign.launch.scheduler import scheduler_of
 from campaign.launch.setup_record import planned_record
 from campaign.launch.snapshot import STARTING, SUBMITTED, read_snapshot
@@ -81,7 +81,7 @@ def site_record(site: Site) -> SiteRecord:
 def run(
     plan: Plan,
     store: Store,
-    progress: ShowsProgress,
+    progress: PlainProgress,
     retry_failed: bool = False,
     dashboard: str = LOOPBACK_DASHBOARD,
     accept_changes: bool = False,
@@ -151,7 +151,7 @@ def _run_locked(
     *,
     plan: Plan,
     store: Store,
-    progress: ShowsProgress,
+    progress: PlainProgress,
     live: LiveStatus,
     retry_failed: bool,
     interrupted: threading.Event,

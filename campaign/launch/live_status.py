@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from campaign.launch.outcome import limit_option
-from campaign.launch.progress import ShowsProgress
+from campaign.launch.progress import PlainProgress
 from campaign.launch.snapshot import (
     ENDED,
     MEASURING,
@@ -292,7 +292,7 @@ class LiveStatus:
         self,
         plan: Plan,
         store: Store,
-        progress: ShowsProgress,
+        progress: PlainProgress,
         campaign_file: Path | None,
         max_node_hours: float | None = None,
         verb: str = "run",

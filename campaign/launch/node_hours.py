@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Mapping
 
 from campaign.launch.outcome import limit_option, limit_text
-from campaign.launch.progress import ShowsProgress
+from campaign.launch.progress import PlainProgress
 from campaign.plan.estimate import estimates
 from campaign.plan.plan import Plan
 from campaign.store.hours import (
@@ -37,7 +37,7 @@ class NodeHours:
     If the file cannot be written, the run prints one message and continues.
     """
 
-    def __init__(self, store: Store, progress: ShowsProgress, most: float | None) -> None:
+    def __init__(self, store: Store, progress: PlainProgress, most: float | None) -> None:
         """``most``: the node-hours that all runs together may spend; None for no limit."""
         self.most = most
         self._progress = progress

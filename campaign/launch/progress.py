@@ -21,15 +21,15 @@ UNCHANGED_EVERY_S = 600.0
 MAX_NOTES = 20
 
 
-def progress_for(quiet: bool = False) -> ShowsProgress:
+def progress_for(quiet: bool = False) -> PlainProgress:
     """Bars if standard error is a terminal, otherwise lines."""
     if sys.stderr.isatty() and not quiet:
         return BarProgress()
-    return ShowsProgress(quiet)
+    return PlainProgress(quiet)
 
 
-class ShowsProgress:
-    """Shows progress: a line for each partition ("site/partition") on standard error, at its end,
+class PlainProgress:
+    """A line for each partition ("site/partition") on standard error, at its end,
     and every ten seconds if it has changed, else every ten minutes."""
 
     def __init__(self, quiet: bool = False) -> None:
@@ -122,7 +122,7 @@ class ShowsProgress:
         """End the display."""
 
 
-class BarProgress(ShowsProgress):
+class BarProgress(PlainProgress):
     """A bar for each partition."""
 
     def __init__(self) -> None:

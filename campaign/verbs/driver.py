@@ -208,7 +208,7 @@ def _submit(arguments: Namespace, plan: Plan, store: Store) -> int:
         submit_driver,
     )
     from campaign.launch.live_status import LiveStatus  # noqa: PLC0415
-    from campaign.launch.progress import ShowsProgress  # noqa: PLC0415
+    from campaign.launch.progress import PlainProgress  # noqa: PLC0415
     from campaign.store.layout import writing  # noqa: PLC0415
 
     words = submission_options(arguments.submit_options or "")
@@ -222,7 +222,7 @@ def _submit(arguments: Namespace, plan: Plan, store: Store) -> int:
         live=LiveStatus(
             plan,
             store,
-            ShowsProgress(),
+            PlainProgress(),
             Path(arguments.campaign),
             arguments.max_node_hours,
             arguments.verb,

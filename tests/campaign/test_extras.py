@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from campaign.launch.progress import ShowsProgress
+from campaign.launch.progress import PlainProgress
 from dvfs.extras import EXTRAS, MissingExtraError, explain_missing, missing_extra
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +58,7 @@ def test_a_table_in_csv_needs_no_pyarrow(tmp_path):
 
 
 def test_a_run_without_the_dashboard(capsys, monkeypatch):
-    progress = ShowsProgress()
+    progress = PlainProgress()
     progress.start({"a/p": 3}, {"a/p": "http://127.0.0.1:1/status"})
     assert "3 points to measure; dashboard http://127.0.0.1:1/status" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "bokeh", None)

@@ -15,7 +15,7 @@ from campaign.launch.campaign_run import CampaignRun
 from campaign.launch.live_status import LiveStatus
 from campaign.launch.node_hours import NodeHours
 from campaign.launch.outcome import missing_points
-from campaign.launch.progress import ShowsProgress
+from campaign.launch.progress import PlainProgress
 from campaign.launch.slurm import jobs_listed
 from campaign.plan.plan import make_plan
 from campaign.results import open_store
@@ -97,7 +97,7 @@ def test_updates_of_killed_runs_in_any_order_give_the_largest_of_each_job(
 
 
 def test_hours_of_versions_that_counted_none_are_missing(tmp_path: Path) -> None:
-    store, shows = create_store(tmp_path / "S", "old"), ShowsProgress(quiet=True)
+    store, shows = create_store(tmp_path / "S", "old"), PlainProgress(quiet=True)
     for before, complete in ((True, False), (False, False)):  # the first run's file says it for all
         hours = NodeHours(store, shows, None)
         hours.begin("s/p", measured_before=before)
@@ -157,7 +157,7 @@ def test_times_as_squeue_prints_them(
     assert job.time == expected
 
 
-class LimitAtFirst(ShowsProgress):
+class LimitAtFirst(PlainProgress):
     """Sets a limit that is spent already as soon as the first point begins."""
 
     def __init__(self, log: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from campaign.launch import setup_record
 from campaign.launch.drive import run as drive
-from campaign.launch.progress import ShowsProgress
+from campaign.launch.progress import PlainProgress
 from campaign.launch.setup_record import node_record, planned_record
 from campaign.measure.point_life import PartitionSetup
 from campaign.plan.campaign_file import Protocol
@@ -433,5 +433,5 @@ def test_nothing_is_asked_while_no_point_is_complete(tmp_path):
     record = node_record(setup)
     with JournalWriter(store.journals) as journal:
         journal.append(encode_setup(record), encode(replace(failed, setup=setup_id(record))))
-    outcome = drive(plan, store, ShowsProgress(quiet=True))
+    outcome = drive(plan, store, PlainProgress(quiet=True))
     assert (outcome.failed, outcome.ok) == (1, 0)

@@ -19,7 +19,7 @@ import pytest
 
 from campaign.launch.job_queue import Look, QueueWatch
 from campaign.launch.job_workers import BACKOFF_S, MAX_BACKOFF_S, JobWorkers, Starts, last_lines
-from campaign.launch.progress import PLAIN_EVERY_S, UNCHANGED_EVERY_S, ShowsProgress
+from campaign.launch.progress import PLAIN_EVERY_S, UNCHANGED_EVERY_S, PlainProgress
 from campaign.launch.scheduler import Phase, QueuedJob, job_name
 from campaign.launch.slurm import SlurmScheduler
 from campaign.launch.snapshot import PartitionNow
@@ -305,7 +305,7 @@ def test_reasons_that_never_pass(reason: str, never: bool) -> None:
 
 
 def test_lines_come_when_something_has_changed(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = ShowsProgress()
+    progress = PlainProgress()
     progress.start({"s/p": 4}, {"s/p": "http://127.0.0.1:1/status"})
     waits = PartitionNow(pending=2, pending_s=3725.0, reason="Priority\x1b[2J")
 
