@@ -113,6 +113,7 @@ def make_observations(
         voltage="unit" if core_v is None else "measured",
         setting=setting,
         settings=settings,
+        mem_volts_known=False,
     )
 
 
