@@ -97,13 +97,15 @@ def _date(text: str) -> str:
 
 class Kept(Part):
     """What a store adds to a fit: its date (ISO 8601), the program's version, the request, a hash
-    of its measurements, and the sizes of the files from which they were read."""
+    of its measurements, the sizes of the files from which they were read, and the domains of the
+    site's classes (None in fits of earlier versions)."""
 
     created: Annotated[str, AfterValidator(_date)]
     version: str
     request: dict[str, str | bool]
     data_id: str
     files: dict[str, int]
+    classes: dict[str, str] | None = None
 
 
 class VariantPrices(Part):

@@ -14,7 +14,12 @@ from urllib.parse import quote, unquote
 
 from analysis.energy.models import KNOWN, NOT_KNOWN, FormRequest, without_surface
 from campaign.store.layout import DamagedStoreError, Store, writing
-from campaign.store.site_record import has_site_record, recorded_sites, site_file_name
+from campaign.store.site_record import (
+    has_site_record,
+    read_site_record,
+    recorded_sites,
+    site_file_name,
+)
 from dvfs.errors import ArgumentError, UserError, did_you_mean, known_names
 from dvfs.setting import Volts
 
@@ -79,8 +84,9 @@ class FitSource:
 
     ``created``: date and time as ISO 8601; ``version``: of this package; ``data_id``: the
     :func:`data_id` of its measurements. They are None for fits that an earlier version kept.
-    ``stale``: whether the store's measurements of the site have changed since, None where that is
-    unknown. ``unproven_clocks``, ``stated_clocks``, ``estimated_energies``: as in the fit.
+    ``stale``: whether the store's measurements of the site, or the domains of its classes, have
+    changed since, None where that is unknown. ``unproven_clocks``, ``stated_clocks``,
+    ``estimated_energies``: as in the fit.
     """
 
     site: str
@@ -133,8 +139,8 @@ class FitSource:
         """Why the fit is stale, and the command that makes it again."""
         named = "" if self.name == DEFAULT else f" --name {self.name}"
         return (
-            f"the store has other measurements now, make it anew: campaign fit {self.store} "
-            f"--site {self.site}{named}"
+            f"the store has other measurements or domains now, make it anew: campaign fit "
+            f"{self.store} --site {self.site}{named}"
         )
 
 
@@ -173,6 +179,7 @@ def keep_fit(
         "request": asdict(request),
         "data_id": data,
         "files": _data_files(store),
+        "classes": _classes(store, fit.site),
     }
     fit_json = as_kept(fit) | ({"variant_prices": list(variant_prices)} if variant_prices else {})
     with writing(store):
@@ -313,8 +320,10 @@ def fit_source(
     origin = summary.kept
     stale = None
     if origin is not None:
-        changed = origin.files != _data_files(store)
-        stale = changed and origin.data_id != data_id(columns(), summary.site)
+        classes = _classes(store, summary.site)
+        stale = None not in (origin.classes, classes) and origin.classes != classes
+        if not stale and origin.files != _data_files(store):
+            stale = origin.data_id != data_id(columns(), summary.site)
     return FitSource(
         site=summary.site,
         name=name,
@@ -356,6 +365,13 @@ def data_id(columns: xr.Dataset | Columns, site: str) -> str:
     for name in HASHED_COLUMNS:
         hasher.update(np.asarray(columns[name])[rows].astype("<f8").tobytes())
     return hasher.hexdigest()[:12]
+
+
+def _classes(store: Store, site: str) -> dict[str, str] | None:
+    """The domains of a site's classes, by its record; None where that is damaged."""
+    with suppress(DamagedStoreError):
+        return read_site_record(store, site).classes
+    return None
 
 
 def _data_files(store: Store) -> dict[str, int]:

@@ -322,7 +322,7 @@ class Results:
         return fits.fit_source(self.store, summary, name, lambda: self.columns)
 
     def coefficients(self, site: str, name: str = fits.DEFAULT) -> Coefficients:
-        """The coefficients of a fit that the store keeps. Reads one JSON file.
+        """The coefficients of a fit that the store keeps. Reads two JSON files.
 
         Raises:
             NoKeptFitError: there is none.

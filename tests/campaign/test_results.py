@@ -24,6 +24,7 @@ from campaign.results.tables import SiteFinding
 from campaign.store.compaction import compact
 from campaign.store.layout import NotAStoreError
 from campaign.store.layout import open_store as open_layout
+from campaign.store.site_record import write_site_record
 from campaign.verbs.command_line import main
 from dvfs.errors import ArgumentError
 from dvfs.printable import rounded
@@ -298,6 +299,18 @@ def test_a_fit_of_other_measurements_is_stale(own_store, tmp_path):
     again.report(tmp_path / "report.html")
     assert "made for this report" in (tmp_path / "report.html").read_text()
     assert again.fit(SITE).source.stale is False
+
+
+def test_a_fit_by_other_domains_is_stale(own_store):
+    layout = open_layout(own_store.path)
+    record = own_store.site_record(SITE)
+    own_store.fit(SITE, name="now")
+    assert own_store.fit_source(SITE, "now").stale is False
+    write_site_record(layout, SITE, dataclasses.replace(record, device="gpu"))
+    assert own_store.fit_source(SITE, "now").stale is False
+    classes = record.classes | {"l2": "mem"}
+    write_site_record(layout, SITE, dataclasses.replace(record, classes=classes))
+    assert own_store.fit_source(SITE, "now").stale is True
 
 
 def test_the_hash_of_the_measurements_depends_on_no_order(store):
