@@ -66,6 +66,7 @@ def test_ruff(words):
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.timeout(900)  # without its cache, beside other tests
 def test_mypy():
     done = subprocess.run(
         [sys.executable, "-m", "mypy"], cwd=ROOT, capture_output=True, text=True, check=False
