@@ -139,8 +139,8 @@ class FitSource:
         """Why the fit is stale, and the command that makes it again."""
         named = "" if self.name == DEFAULT else f" --name {self.name}"
         return (
-            f"the store has other measurements or domains now, make it anew: campaign fit "
-            f"{self.store} --site {self.site}{named}"
+            f"the store's measurements, or the domains of its classes, have changed since; fit "
+            f"again: campaign fit {self.store} --site {self.site}{named}"
         )
 
 

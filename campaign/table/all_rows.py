@@ -4,7 +4,7 @@ part only what the result for all parts needs."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -43,10 +43,11 @@ TIMES = np.dtype(
 
 
 class OfAllRows:
-    """The checks that need all rows of a table, which is in memory.
+    """The checks that need all rows of a table in memory, which is one part; of one that is read in
+    parts, see :class:`OfLongTable`.
 
-    Of each part, which is here the whole table, :func:`campaign.table.checking.frame_of` calls the
-    checks, and :meth:`end_part` ends it; :meth:`messages` has the errors of all parts.
+    :func:`campaign.table.checking.frame_of` calls the checks with each part, and :meth:`end_part`
+    ends the part; :meth:`messages` has the errors of all parts.
     """
 
     def __init__(self, mapping: TableMap) -> None:
@@ -55,6 +56,7 @@ class OfAllRows:
         self.counted: set[str] = set()
         """The columns of counts that are not empty."""
         self._sites: dict[str, None] = {}
+        self._notes: dict[ClocksOf, str] = {}
         self._times = np.empty(0, TIMES)
         self._extents: dict[str, Extent] = {}
         self._draws: dict[float, tuple[int, list[np.ndarray]]] = {}
@@ -99,21 +101,26 @@ class OfAllRows:
         get their measured one as such. Changed arrays are replaced. ``keys``: the other columns of
         a row.
         """
-        self._begin(cells, of_store, site)
-        if self.mapping.clocks != "grouped" or self.any_of_store or self._is_wrong_early:
-            return
-        for (name, site_name), rows, other_columns in _requested(site, keys, clocks):
-            mhz, others = clocks[name][rows], [column[rows] for column in other_columns]
-            grouped = grouped_clocks(mhz, others, name, self.mapping.numbers_repeats)
-            if grouped.note:
-                _set_clocks(clocks, name, rows, grouped.mhz)
-                cells.table.notes.append(f"{site_name}: {grouped.note}")
-
-    def _begin(self, cells: TableCells, of_store: np.ndarray, site: Texts) -> None:
-        """Record what prevents grouping, and the sites of a part."""
         self.any_of_store |= bool(of_store.any())
         self._is_wrong_early |= bool(cells.wrong) or self._of_device
         self._sites.update(dict.fromkeys(site.present()))
+        if self.mapping.clocks != "grouped" or self.any_of_store or self._is_wrong_early:
+            return
+        for key, rows, other_columns in _requested(site, keys, clocks):
+            others = (column[rows] for column in other_columns)
+            grouped = self._group(key, clocks[key[0]][rows], others)
+            if grouped.note:
+                _set_clocks(clocks, key[0], rows, grouped.mhz)
+                self._notes[key] = grouped.note
+
+    def _group(self, key: ClocksOf, mhz: np.ndarray, others: Iterable[Column]) -> Grouped:
+        """The settings that clocks of rows mean. ``others``: the rows' other columns."""
+        return grouped_clocks(mhz, others, key[0], self.mapping.numbers_repeats)
+
+    def notes(self) -> list[str]:
+        """Notes on the grouped clocks."""
+        keys = [(name, site) for name in ("mem_mhz", "core_mhz") for site in self._sites]
+        return [f"{key[1]}: {self._notes[key]}" for key in keys if key in self._notes]
 
     def note_impossible(
         self,
@@ -306,38 +313,15 @@ class OfLongTable(OfAllRows):
             self._candidates.pop(("core_mhz", site), None)
         return has_groups or bool(self._candidates)
 
-    def notes(self) -> list[str]:
-        """Notes on the grouped clocks."""
-        keys = [(name, site) for name in ("mem_mhz", "core_mhz") for site in self._sites]
-        grouped = [
-            (site, self._grouped[name, site][1])
-            for name, site in keys
-            if (name, site) in self._grouped
-        ]
-        return [f"{site}: {clocks.note}" for site, clocks in grouped if clocks.note]
-
-    def group_settings(
-        self,
-        cells: TableCells,
-        of_store: np.ndarray,
-        site: Texts,
-        keys: Mapping[str, Column],
-        clocks: dict[str, np.ndarray],
-    ) -> None:
-        """See :meth:`OfAllRows.group_settings`."""
-        self._begin(cells, of_store, site)
-        if self.mapping.clocks != "grouped":
-            return
-        for key, rows, other_columns in _requested(site, keys, clocks):
-            mhz = clocks[key[0]][rows]
-            if key in self._candidates:
-                columns = [column[rows] for column in other_columns]
-                self._candidates[key].add_keys(mhz, row_hashes(columns))
-            elif key not in self._grouped:
-                self._clocks.setdefault(key, Clocks()).add(mhz)
-            elif self._grouped[key][1].note:
-                measured, grouped = self._grouped[key]
-                _set_clocks(clocks, key[0], rows, grouped.mhz[np.searchsorted(measured, mhz)])
+    def _group(self, key: ClocksOf, mhz: np.ndarray, others: Iterable[Column]) -> Grouped:
+        if key in self._candidates:
+            self._candidates[key].add_keys(mhz, row_hashes(others))
+        elif key not in self._grouped:
+            self._clocks.setdefault(key, Clocks()).add(mhz)
+        elif self._grouped[key][1].note:
+            measured, grouped = self._grouped[key]
+            return Grouped(grouped.mhz[np.searchsorted(measured, mhz)], grouped.note)
+        return Grouped(mhz)
 
 
 def _requested(

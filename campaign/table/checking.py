@@ -110,7 +110,11 @@ def checked_rows(table: RawTable, mapping: TableMap) -> Checked:
     if wrong := of_all.messages(table.path):
         raise FileError("\n".join(wrong))
     checked = stored_rows(table, frame, ids, kinds, of_all, kept)
-    return replace(checked, disagreements=disagreements(table, frame, power_w), notes=table.notes)
+    return replace(
+        checked,
+        disagreements=disagreements(table, frame, power_w),
+        notes=[*table.notes, *of_all.notes()],
+    )
 
 
 def stored_rows(

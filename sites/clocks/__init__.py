@@ -5,8 +5,8 @@ Each module has ``ABOUT``, a :class:`ControlDescription`,
 ``open_control(site, root: Path) -> ClockControl`` and ``rights(root: Path) -> Right``. A module
 that writes to the hardware also has ``put_back(root, entries)``, which replays a journal.
 ``parse_options(options)``, if the module has it, raises ValueError for options with a wrong value,
-without access to the hardware. Options that ``ABOUT`` does not list are refused before either gets
-them. A module with ``ABOUT.axis`` sets this axis instead of clocks:
+without access to the hardware. Options that ``ABOUT`` does not list are refused before the module
+gets them. A module with ``ABOUT.axis`` sets this axis instead of clocks:
 ``open_control(site.power_limit, root) -> LimitControl``, or
 ``open_control(site.profiles, root) -> ClockControl``.
 """

@@ -7,7 +7,7 @@ with recorded files in a test; programs are then looked for in its usr/bin and u
 MeterError where the meter, or a device or file that an option names, is missing or cannot be read,
 and ValueError for an option with a wrong value. ``parse_options(options)``, if the module has it,
 raises the same ValueError without opening the meter. Options that ``ABOUT`` does not list are
-refused before either gets them.
+refused before the module gets them.
 """
 
 from __future__ import annotations
