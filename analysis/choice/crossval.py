@@ -250,7 +250,8 @@ class _FoldResults:
         posterior: SitePosterior | None = None,
     ) -> None:
         """``posterior``: of all rows; its hyperparameters stay fixed. None: each fold fits one."""
-        self.data, self.objective, self.form = data, objective, form
+        # Without the nodes, which these fits do not use, a fold's rows are sooner taken.
+        self.data, self.objective, self.form = replace(data, node=None), objective, form
         self.held = None if posterior is None else (posterior, posterior.cells(data))
         self.prepared = PreparedRows(data)
         self.physics_j, self.picks_j, self.given_s = np.full((3, len(data)), np.nan)
@@ -272,8 +273,9 @@ class _FoldResults:
         else:
             posterior, cells = self.held
         self.rough_time = posterior.rough_time
-        training_cells = cells.take(~test)
-        timed_cells = cells.take(test) if time == "measured" else None
+        held_out_cells = posterior.cells(held_out)
+        training_cells = cells - held_out_cells
+        timed_cells = held_out_cells if time == "measured" else None
         predicted = posterior.from_cells(training_cells, timed_cells).of_rows(held_out)
         measured = np.isin(held_out.kernel, training.kernel)
         if time == "measured":

@@ -57,6 +57,31 @@ def block_sums(rows, root, block, n):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
+def row_products(rows, block, value):  # type: ignore[no-untyped-def]
+    """Return each row times the coefficients of its block, float64 (R,); 0 where the block is -1.
+    ``rows`` float64 (R, p), ``block`` int64 (R,), ``value`` (n, p)."""
+    products = np.zeros(len(rows))
+    for r in range(len(rows)):
+        if block[r] >= 0:
+            for i in range(rows.shape[1]):
+                products[r] += rows[r, i] * value[block[r], i]
+    return products
+
+
+@numba.njit(cache=True)
+def mean_errors(predicted, measured, block, n):  # type: ignore[no-untyped-def]
+    """Return the mean of |predicted / measured - 1| over the rows of each block, float64 (n,).
+    ``predicted``, ``measured`` float64 (R,); ``block`` int64 (R,), -1 for a row that is left
+    out."""
+    total, rows = np.zeros(n), np.zeros(n)
+    for r in range(len(block)):
+        if block[r] >= 0:
+            total[block[r]] += abs(predicted[r] / measured[r] - 1.0)
+            rows[block[r]] += 1.0
+    return total / rows
+
+
+@numba.njit(cache=True)
 def solve_blocks(  # type: ignore[no-untyped-def]
     gram,
     moment,

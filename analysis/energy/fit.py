@@ -18,6 +18,7 @@ import numpy as np
 from scipy import special
 
 from analysis.costs.linear_cost import grouped
+from analysis.energy.arrow_solver import mean_errors, row_products
 from analysis.energy.curves import NO_CURVES, Curves, at_voltage
 from analysis.energy.fitted import CONFIDENCE, Fit, Form, TriedForm, forms
 from analysis.energy.models import AUTO, ESTIMATED
@@ -38,6 +39,7 @@ from analysis.measurements.observations import (
     kernel_numbers,
     setting_text,
 )
+from dvfs.groups import Groups
 from dvfs.setting import Setting
 
 GROUPS = 8
@@ -181,7 +183,10 @@ def fit(
 def _columns(training: Training, solution: FormSolution) -> tuple[ArrowColumns, np.ndarray]:
     """Return the columns of the fit, each row divided by its energy, and the indices of their terms
     in the equations. Shared columns of zeros are left out."""
-    equations, rows = training.equations, training.rows
+    equations = training.equations
+    rows: np.ndarray | slice = slice(None)  # copies nothing
+    if (training.block < 0).any():
+        rows = training.rows
     data, columns = training.data.take(rows), training.columns[rows]
     if training.estimated:
         data = at_voltage(data, training.form.voltage, solution.curves)
@@ -278,12 +283,6 @@ class Training:
         """The rows that are not left out, int64."""
         return np.flatnonzero(self.block >= 0)
 
-    def by_setting(self, values: np.ndarray) -> np.ndarray:
-        """Return the mean of ``values``, float64 (rows,), over the rows of each setting: (S,)."""
-        block = self.block + 1
-        n = np.bincount(block)[1:]
-        return np.asarray(np.bincount(block, values)[1:] / n)
-
 
 @dataclass(frozen=True)
 class FormSolution:
@@ -317,6 +316,7 @@ class PreparedRows:
 
     def __init__(self, data: Observations) -> None:
         self._data = data
+        self._conditions = _distinct_conditions(data)
         self._of_form: dict[Form, Training] = {}
 
     def part(self, data: Observations, form: Form) -> Training | None:
@@ -331,10 +331,12 @@ class PreparedRows:
         if form not in self._of_form:
             self._of_form[form] = prepare(self._data, form)
         whole = self._of_form[form]
-        included = np.isin(whole.equations.settings, np.flatnonzero(np.bincount(data.setting)))
+        is_present = np.bincount(data.setting, minlength=len(data.settings)) > 0
+        included = is_present[whole.equations.settings]
         block = np.where(included, np.cumsum(included) - 1, -1)[whole.block]
-        data = at_voltage(data, form.voltage)
-        terms, dropped = model_terms(data, form.model, form.voltage in ESTIMATED)
+        conditions = self._conditions.take(is_present[self._conditions.setting])
+        conditions = at_voltage(conditions, form.voltage)
+        terms, dropped = model_terms(conditions, form.model, form.voltage in ESTIMATED)
         if np.count_nonzero(block >= 0) != len(data) or terms != whole.terms:
             return None
         return replace(
@@ -344,6 +346,16 @@ class PreparedRows:
             block=block,
             mhz=whole.mhz[included],
         )
+
+
+def _distinct_conditions(data: Observations) -> Observations:
+    """Return a row of each kernel at each setting, where all rows of such a cell have the same
+    clocks, voltages and counts; else all rows."""
+    groups = Groups(data.kernel * len(data.settings) + data.setting)
+    first = groups.by_row(groups.firsts)
+    columns = (data.core_mhz, data.mem_mhz, data.core_v, data.mem_v, *data.counts.values())
+    is_same = all(np.array_equal(values, values[first], equal_nan=True) for values in columns)
+    return data.take(groups.firsts) if is_same else data
 
 
 def solve_form(
@@ -388,7 +400,7 @@ def predict(
     )
     factor = core_v[:, None] ** equations.core_power * mem_v[:, None] ** equations.mem_power
     coefficients = factor * value[chosen, :size]
-    energy_j: np.ndarray = np.einsum("ij,ij->i", training.columns, coefficients[training.block])
+    energy_j: np.ndarray = row_products(training.columns, training.block, coefficients)
     lumped = np.flatnonzero(training.number >= 0)
     if len(lumped):
         block = training.block[lumped]
@@ -528,7 +540,10 @@ def _out_of_fold(training: Training, whole: FormSolution, groups: np.ndarray) ->
 
 def _errors(training: Training, predicted_j: np.ndarray) -> np.ndarray:
     """Return the mean relative error in % by setting, out of fold: float64 (S,)."""
-    return training.by_setting(np.abs(predicted_j / training.data.energy_j - 1.0)) * 100.0
+    errors: np.ndarray = mean_errors(
+        predicted_j, training.data.energy_j, training.block, len(training.mhz)
+    )
+    return errors * 100.0
 
 
 def jackknife_deviations(left_out: np.ndarray) -> np.ndarray:

@@ -305,7 +305,7 @@ def predicted_panel(title: str, axis: str, points: Points, description: str) -> 
     shown = np.flatnonzero(points.y > 0)
     x, y = points.x[shown], points.y[shown]
     texts = [points.texts[i] for i in shown.tolist()] if points.texts else []
-    scale = log_scale([*points.x, *y], 0.04)
+    scale = log_scale(np.concatenate([points.x, y]), 0.04)
     ends = np.array([scale.low, scale.high])
     return Panel(
         title,

@@ -15,6 +15,8 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from analysis.figures.figure import Band, Bars, Figure, Line, Panel, Points, Rule, Scale, Series
+from dvfs.groups import Groups
+from dvfs.texts import group_codes
 
 CHARACTER, SMALL_CHARACTER = 6.6, 5.6
 """The approximate width of a character in each text size, slightly more than in most fonts."""
@@ -197,7 +199,8 @@ def _points(points: Points, frame: Frame) -> Iterator[str]:
             )
     else:  # very many: strokes without length and with round ends, in one path
         if len(places) > MANY:
-            places = np.unique(np.round(places / CLOUD_STEP), axis=0) * CLOUD_STEP
+            steps = np.round(places / CLOUD_STEP).astype(np.int64)
+            places = steps[Groups(group_codes(steps.T)).firsts] * CLOUD_STEP
         path = "".join(f"M{px(x)} {px(y)}h0" for x, y in places.tolist())
         yield f'<path class="cloud {points.style}" d="{path}"/>'
 

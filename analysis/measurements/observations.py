@@ -97,6 +97,8 @@ class Observations:
 
     def take(self, rows: np.ndarray) -> Observations:
         """A subset of the rows, by mask or index; the indices of kernels and settings stay."""
+        if rows.dtype == bool:
+            rows = np.flatnonzero(rows)
         names = (
             "kernel",
             "core_mhz",

@@ -243,11 +243,11 @@ class SitePosterior:
 
     def cells(self, data: Observations) -> SiteCells:
         """Return measurements of the same kernels and settings, for :meth:`from_cells`."""
-        at_settings = CellLogs.from_rows(data, self.labels, self.settings)
+        at_settings = CellLogs.from_rows(data, self.labels, self.settings).sums
         if self.limits is None:
             return SiteCells(at_settings, at_settings)
         run_at = CellLogs.from_rows(self.limits.rows(data), self.labels, self.limits.clocks)
-        return SiteCells(run_at, at_settings)
+        return SiteCells(run_at.sums, at_settings)
 
     def from_cells(self, cells: SiteCells, timed: SiteCells | None = None) -> SitePosterior:
         """Return the posterior from other ``cells`` of the same kernels and settings, and from the
@@ -428,15 +428,15 @@ def site_posterior(
             raise FitError(f"--like: {data.site} has power limits at several clocks; leave it out")
         return _under_limits(data, volts, labels, limits)
     cells = CellLogs.from_rows(data, labels, settings)
-    (log_s, log_w), repeats, noise = cells.means(), cells.repeats, cells.noise()
+    (log_s, log_w), repeats, noise = cells.sums.means(), cells.sums.repeats, cells.noise()
     mhz, volts_known = coordinates(settings, data), data.voltage in KNOWN
     all_volts = [volts[setting] for setting in settings]
     means = repeats
     if like is not None:
         like_settings = sorted(like[1])
         like_cells = CellLogs.from_rows(like[0], labels, like_settings)
-        log_s, log_w = map(np.hstack, zip((log_s, log_w), like_cells.means(), strict=True))
-        means, like_noise = np.hstack([repeats, like_cells.repeats]), like_cells.noise()
+        log_s, log_w = map(np.hstack, zip((log_s, log_w), like_cells.sums.means(), strict=True))
+        means, like_noise = np.hstack([repeats, like_cells.sums.repeats]), like_cells.noise()
         mhz = np.vstack([mhz, coordinates(like_settings, like[0])])
         if not volts_known and set(settings) <= set(like_settings):
             all_volts = [like[1][setting] for setting in settings]
@@ -475,7 +475,7 @@ def _under_limits(
 ) -> SitePosterior:
     """Return the posterior of a site with power limits at several clocks, by the clocks run at."""
     site = site_posterior(limits.rows(data), limits.volts(volts), kernels=labels)
-    cells = CellLogs.from_rows(data, labels, limits.settings)
+    cells = CellLogs.from_rows(data, labels, limits.settings).sums
     return replace(
         site,
         settings=list(limits.settings),
@@ -485,7 +485,7 @@ def _under_limits(
     )
 
 
-def _under_limit(cells: CellLogs, settings: Sequence[Setting]) -> np.ndarray:
+def _under_limit(cells: CellSums, settings: Sequence[Setting]) -> np.ndarray:
     """Return measured log times and log powers under a power limit, (2, K, S), NaN elsewhere."""
     limited = [setting.power_limit_w is not None for setting in settings]
     return np.where(limited, np.array(cells.means()), np.nan)
@@ -528,34 +528,47 @@ class CellLogs:
         log_w = np.log(data.energy_j / data.time_s)
         return cls(kernel * len(settings) + setting, (len(labels), len(settings)), log_s, log_w)
 
-    def take(self, rows: np.ndarray) -> CellLogs:
-        """Some of the rows, by mask or index."""
-        return CellLogs(self.cell[rows], self.shape, self.log_s[rows], self.log_w[rows])
-
     @cached_property
-    def repeats(self) -> np.ndarray:
-        """The number of measurements of each cell, (K, S)."""
-        return np.bincount(self.cell, minlength=math.prod(self.shape)).reshape(self.shape)
-
-    def means(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean log times and log powers, (K, S), NaN where a cell was not measured."""
-        return self._mean(self.log_s), self._mean(self.log_w)
+    def sums(self) -> CellSums:
+        """The sums over the rows of each cell."""
+        size = math.prod(self.shape)
+        weights = (None, self.log_s, self.log_w)
+        sums = (np.bincount(self.cell, weight, size).reshape(self.shape) for weight in weights)
+        return CellSums(*sums)
 
     def noise(self) -> tuple[float, float, float]:
         """Return variances of one log time, log power and log energy, 0 without repeats."""
-        freedom = int((self.repeats - 1)[self.repeats > 1].sum())
+        repeats, (mean_s, mean_w) = self.sums.repeats, self.sums.means()
+        freedom = int((repeats - 1)[repeats > 1].sum())
         if not freedom:
             return 0.0, 0.0, 0.0
+        time = self.log_s - mean_s.ravel()[self.cell]
+        power = self.log_w - mean_w.ravel()[self.cell]
         time_variance, power_variance, energy_variance = (
-            float(((log - self._mean(log).ravel()[self.cell]) ** 2).sum()) / freedom
-            for log in (self.log_s, self.log_w, self.log_s + self.log_w)
+            float((deviation**2).sum()) / freedom for deviation in (time, power, time + power)
         )
         return time_variance, power_variance, energy_variance
 
-    def _mean(self, log: np.ndarray) -> np.ndarray:
-        total = np.bincount(self.cell, log, math.prod(self.shape)).reshape(self.shape)
-        with np.errstate(invalid="ignore"):
-            return np.asarray(total / self.repeats)
+
+@dataclass(frozen=True)
+class CellSums:
+    """Sums over the rows of each cell, (K, S): ``repeats``, int64, their number; ``log_s``,
+    ``log_w``: their log times and log powers."""
+
+    repeats: np.ndarray
+    log_s: np.ndarray
+    log_w: np.ndarray
+
+    def means(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean log times and log powers, (K, S), NaN where a cell was not measured."""
+        n = np.where(self.repeats > 0, self.repeats, np.nan)
+        return self.log_s / n, self.log_w / n
+
+    def __sub__(self, part: CellSums) -> CellSums:
+        """Return the sums without some of the rows."""
+        return CellSums(
+            self.repeats - part.repeats, self.log_s - part.log_s, self.log_w - part.log_w
+        )
 
 
 @dataclass(frozen=True)
@@ -563,15 +576,12 @@ class SiteCells:
     """Rows by kernel and setting: ``run_at``, by the clocks run at where these follow from a power
     limit; ``at_settings``, by the requested settings."""
 
-    run_at: CellLogs
-    at_settings: CellLogs
+    run_at: CellSums
+    at_settings: CellSums
 
-    def take(self, rows: np.ndarray) -> SiteCells:
-        """Some of the rows, by mask or index."""
-        at_settings = self.at_settings.take(rows)
-        if self.run_at is self.at_settings:
-            return SiteCells(at_settings, at_settings)
-        return SiteCells(self.run_at.take(rows), at_settings)
+    def __sub__(self, part: SiteCells) -> SiteCells:
+        """Return the cells without some of the rows."""
+        return SiteCells(self.run_at - part.run_at, self.at_settings - part.at_settings)
 
 
 def _noise_of_means(noise: tuple[float, float, float], repeats: np.ndarray) -> np.ndarray | None:

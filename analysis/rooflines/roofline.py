@@ -18,6 +18,7 @@ import numpy as np
 from analysis.energy.fitted import Fit, costs_run_at
 from analysis.measurements.observations import FitError, Observations, rows_by_kernel
 from dvfs.dataset import CLASS_UNITS, moves_data
+from dvfs.groups import Groups
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting
 
@@ -349,13 +350,9 @@ def roof_fractions(data: Observations) -> list[RoofFraction]:
         return []
     rates = np.column_stack([data.counts[name] / data.time_s for name in names])
     rates = np.where(np.isfinite(rates), rates, 0.0)
-    shares = np.full(rates.shape, 0.0)
-    for setting in np.unique(data.setting):
-        at_setting = data.setting == setting
-        roofs = rates[at_setting].max(axis=0)
-        shares[at_setting] = np.divide(
-            rates[at_setting], roofs, where=roofs > 0, out=np.zeros_like(rates[at_setting])
-        )
+    groups = Groups(data.setting)
+    roofs = np.array([rates[rows].max(axis=0) for rows in groups.rows()])[groups.numbers()]
+    shares = np.divide(rates, roofs, where=roofs > 0, out=np.zeros_like(rates))
     fractions = []
     has_share = shares.max(axis=1) > 0
     for label, rows in rows_by_kernel(data):

@@ -301,7 +301,7 @@ def test_repeats_are_means_and_their_variance() -> None:
     kernel, setting = np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 0, 0])
     log_s, log_w = np.array([1.0, 1.2, 3.0, 0.5, 0.5]), np.array([2.0, 2.0, 2.0, 1.0, 1.4])
     cells = CellLogs(2 * kernel + setting, (2, 2), log_s, log_w)
-    (mean_s, mean_w), n = cells.means(), cells.repeats
+    (mean_s, mean_w), n = cells.sums.means(), cells.sums.repeats
     assert mean_s[0, 0] == pytest.approx(1.1)
     assert mean_w[1, 0] == pytest.approx(1.2)
     assert n.tolist() == [[2, 1], [2, 0]]
