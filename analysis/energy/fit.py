@@ -184,9 +184,8 @@ def _columns(training: Training, solution: FormSolution) -> tuple[ArrowColumns, 
     """Return the columns of the fit, each row divided by its energy, and the indices of their terms
     in the equations. Shared columns of zeros are left out."""
     equations = training.equations
-    rows: np.ndarray | slice = slice(None)  # copies nothing
-    if (training.block < 0).any():
-        rows = training.rows
+    # A slice copies nothing.
+    rows = training.rows if (training.block < 0).any() else slice(None)
     data, columns = training.data.take(rows), training.columns[rows]
     if training.estimated:
         data = at_voltage(data, training.form.voltage, solution.curves)

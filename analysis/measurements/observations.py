@@ -95,9 +95,10 @@ class Observations:
     def __len__(self) -> int:
         return len(self.kernel)
 
-    def take(self, rows: np.ndarray) -> Observations:
-        """A subset of the rows, by mask or index; the indices of kernels and settings stay."""
-        if rows.dtype == bool:
+    def take(self, rows: np.ndarray | slice) -> Observations:
+        """A subset of the rows, by mask, index or slice; the indices of kernels and settings
+        stay."""
+        if isinstance(rows, np.ndarray) and rows.dtype == bool:
             rows = np.flatnonzero(rows)
         names = (
             "kernel",
@@ -202,12 +203,11 @@ def observations(
     is_tabulated = origins.array(bool, [name != "measured" for name in origins.values])
     core_v = _volts_at(core_mhz, requested[0], core_v, is_tabulated, legal or {})
     voltage = "+".join(sorted(set(origins.present()) - {""})) or "unit"
-    if not np.isfinite(core_v).all():
+    known_core_v = None if voltage == "unit" else _filled_volts(core_mhz, core_v)
+    if known_core_v is None:
         voltage = "unit"
-    if voltage == "unit":
-        core_v = np.ones(len(rows))
-    known_mem_v = None if voltage == "unit" else _mem_volts(mem_mhz, mem_v)
-    mem_v = np.ones(len(rows)) if known_mem_v is None else known_mem_v
+    known_mem_v = None if voltage == "unit" else _filled_volts(mem_mhz, mem_v)
+    unit_v = np.ones(len(rows))
     proofs = clock_proofs(dataset, rows)
     default_domains = {name: "mem" if name in MEMORY_CLASSES else "core" for name in counts}
     return Observations(
@@ -217,8 +217,8 @@ def observations(
         kernels=kernels,
         core_mhz=core_mhz,
         mem_mhz=mem_mhz,
-        core_v=core_v,
-        mem_v=mem_v,
+        core_v=unit_v if known_core_v is None else known_core_v,
+        mem_v=unit_v if known_mem_v is None else known_mem_v,
         time_s=time_s[rows].astype(float),
         energy_j=energy_j[rows].astype(float),
         counts=counts,
@@ -297,11 +297,14 @@ def _volts_at(
     return np.where(moved, np.interp(mhz, table_mhz, table_v), volts)
 
 
-def _mem_volts(mem_mhz: np.ndarray, volts: np.ndarray) -> np.ndarray | None:
-    """Memory voltages of the rows, V, float64 (rows,): an unknown one is the mean of the others at
-    its clock. None if there are no others for a row."""
-    clocks, index = np.unique(mem_mhz, return_inverse=True)
+def _filled_volts(mhz: np.ndarray, volts: np.ndarray) -> np.ndarray | None:
+    """The voltages of a domain, V, float64 (rows,): an unknown one is the mean of the others at its
+    clock. None if a clock has no others, which a check reports
+    (:func:`analysis.quality.possible_values.voltages_missing`)."""
     known = np.isfinite(volts)
+    if known.all():
+        return volts
+    clocks, index = np.unique(mhz, return_inverse=True)
     n = np.bincount(index[known], minlength=len(clocks))
     if not n.all():
         return None

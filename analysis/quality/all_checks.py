@@ -28,6 +28,7 @@ from analysis.quality.levels import power_levels, run_lengths, time_levels
 from analysis.quality.noise import median_grid, repeat_noise
 from analysis.quality.origins import estimated, mixed_setups, recorded_energies, unproven_clocks
 from analysis.quality.possible_values import (
+    clocks_missing,
     counts_by_setting,
     counts_missing,
     energy_against_power,
@@ -35,6 +36,7 @@ from analysis.quality.possible_values import (
     possible_clocks_and_volts,
     possible_operations,
     possible_power,
+    voltages_missing,
 )
 from analysis.quality.power_caps import limits_not_kept, power_caps
 from analysis.quality.repeats import (
@@ -70,6 +72,8 @@ def check(dataset: xr.Dataset | Columns, site: str) -> list[Finding]:
     findings += mixed_setups(dataset, site)
     findings += possible_clocks_and_volts(rows)
     findings += falling_voltages(rows)
+    findings += voltages_missing(rows)
+    findings += clocks_missing(rows)
     findings += counts_by_setting(rows)
     findings += counts_missing(rows)
     findings += power_caps(rows, labels)

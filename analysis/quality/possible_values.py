@@ -205,6 +205,50 @@ def energy_against_power(rows: Rows, power_w: np.ndarray) -> Iterator[Finding]:
     )
 
 
+def clocks_missing(rows: Rows) -> Iterator[Finding]:
+    """Findings of rows without a clock of a domain, where others have one: they count as settings
+    without such a clock, in which a fit has no power of its clock tree. Under a power limit or a
+    profile a row may have none."""
+    is_free = np.array([(s.power_limit_w, s.profile) == (None, None) for s in rows.settings])
+    for domain, name in ((0, "core_mhz"), (1, "mem_mhz")):
+        has_clock = np.isfinite(rows.mhz[:, domain])
+        lacking = np.flatnonzero((is_free & ~has_clock)[rows.setting])
+        if has_clock.any() and len(lacking):
+            examples = [rows.setting_text(s) for s in np.unique(rows.setting[lacking]).tolist()]
+            yield Finding(
+                "clocks",
+                "warning",
+                rows.index[lacking],
+                f"{len(lacking)} of {len(rows.index)} rows have no {name}, and others have one: "
+                f"they count as settings without this clock ({first_named(examples)}); give the "
+                f"clock at which they ran",
+            )
+
+
+def voltages_missing(rows: Rows) -> Iterator[Finding]:
+    """Findings of clocks at which no row has a voltage of a domain, where others have: a fit then
+    uses no memory voltage, or none at all."""
+    for domain, name, unused in (
+        (0, "core", "all voltages are"),
+        (1, "mem", "the memory voltages are"),
+    ):
+        clocks, clock_of_setting = np.unique(rows.mhz[:, domain], return_inverse=True)
+        clock, known = clock_of_setting[rows.setting], np.isfinite(rows.volts[:, domain])
+        has_volts = np.bincount(clock[known], minlength=len(clocks)) > 0
+        lacking = np.flatnonzero(~has_volts[clock])
+        if not known.any() or not len(lacking):
+            continue
+        texts = ["as found" if np.isnan(mhz) else f"{mhz:g} MHz" for mhz in clocks[~has_volts]]
+        yield Finding(
+            "voltages",
+            "warning",
+            rows.index[lacking],
+            f"{len(lacking)} of {len(rows.index)} rows have no {name}_v, and no row at the same "
+            f"{name}_mhz has one ({first_named(texts)}): {unused} taken as unknown; give those of "
+            f"these clocks",
+        )
+
+
 def counts_by_setting(rows: Rows) -> Iterator[Finding]:
     """A finding of kernels whose operation counts vary with the setting.
 

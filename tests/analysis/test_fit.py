@@ -82,6 +82,19 @@ def test_a_memory_voltage_that_some_rows_lack_is_that_of_the_others_at_their_clo
     assert (observations(at_one_clock, "tk1").mem_v == 1.0).all()
 
 
+def test_a_core_voltage_that_one_row_lacks_is_that_of_the_others_at_its_clock():
+    dataset = simulated_dataset("off")
+    core_v = dataset["core_v"].copy()
+    core_v[0] = np.nan
+    data = observations(dataset.assign(core_v=core_v), "tk1")
+    assert data.core_v[0] == pytest.approx(float(dataset["core_v"][0]), rel=1e-12)
+    fitted = fit(data)
+    values = {term.name: v for term, v in zip(fitted.terms, fitted.value, strict=True)}
+    assert values["c0_dp"] == pytest.approx(CONSTANTS["dp"], rel=0.005)
+    at_one_clock = dataset.assign(core_v=dataset["core_v"].where(dataset["core_mhz"] == 852.0))
+    assert observations(at_one_clock, "tk1").voltage == "unit"
+
+
 def test_with_noise_they_lie_in_the_intervals(noisy):
     fitted = fit(noisy)
     assert fitted.simulated

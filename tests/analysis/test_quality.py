@@ -281,6 +281,31 @@ def capped(seed: int) -> pd.DataFrame:
     return frame.assign(core_mhz=1200.0, repeat=caps)
 
 
+@pytest.mark.parametrize("domain", ["core", "mem"])
+def test_a_clock_without_voltages_among_others_with_them_is_named(domain):
+    frame = sweep(1)
+    mhz = frame[f"{domain}_mhz"]
+    frame[f"{domain}_v"] = np.where(mhz == 800, np.nan, 0.7 + mhz / 4000)
+    finding = only(frame, "voltages")
+    assert finding.severity == "warning"
+    assert finding.rows.tolist() == np.flatnonzero(mhz == 800).tolist()
+    # The others at the clock have one: nothing is unknown.
+    frame.loc[frame["kernel"] == "k0", f"{domain}_v"] = 0.7 + mhz / 4000
+    assert findings(frame) == []
+
+
+@pytest.mark.parametrize("column", ["core_mhz", "mem_mhz"])
+def test_rows_without_a_clock_that_others_have_are_named(column):
+    frame = sweep(1)
+    lacking = [row_of(frame, 2, 4, 1, repeat) for repeat in range(N_REPEATS)]
+    frame.loc[lacking, column] = np.nan
+    [finding] = findings(frame, "clocks")
+    assert sorted(finding.rows.tolist()) == lacking
+    # Under a power limit a row may have no clock.
+    frame["power_limit_w"] = np.where(frame[column].isna(), 150.0, np.nan)
+    assert findings(frame, "clocks") == []
+
+
 def test_a_sweep_over_unnamed_power_caps_is_refused():
     for frame in (capped(7), capped(7).assign(core_mhz=np.nan, mem_mhz=np.nan)):
         finding = only(frame, "power caps")
