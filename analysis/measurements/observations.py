@@ -49,7 +49,9 @@ class Observations:
     which the row ran (:func:`clocks_run_at`), NaN if the site has no such domain. ``core_v``,
     ``mem_v``: float64, V, at these clocks; 1 if unknown (see ``voltage``). ``time_s``,
     ``energy_j``: float64, of one iteration. ``counts``: class -> float64, operations of one
-    iteration, NaN if unknown. ``setting``: int64, index into ``settings``, the requested ones.
+    iteration; an unknown number is the mean of the other rows of its kernel, at its setting if
+    there are any; NaN if no row of the kernel has the class. ``setting``: int64, index into
+    ``settings``, the requested ones.
     """
 
     site: str
@@ -196,6 +198,10 @@ def observations(
 
     requested = axis_values(dataset, rows)
     settings, setting = distinct_settings(*requested)
+    for name, values in counts.items():
+        if not np.isfinite(values).all():
+            of_cell = _filled(values, kernel * len(settings) + setting)
+            counts[name] = _filled(of_cell, kernel)
     core_v, mem_v = numbers("core_v"), numbers("mem_v")
     core_mhz = clocks_run_at(requested[0], numbers("core_mhz_achieved"), requested[3])
     mem_mhz = second_clock(site, requested[1], requested[2])
@@ -301,15 +307,19 @@ def _filled_volts(mhz: np.ndarray, volts: np.ndarray) -> np.ndarray | None:
     """The voltages of a domain, V, float64 (rows,): an unknown one is the mean of the others at its
     clock. None if a clock has no others, which a check reports
     (:func:`analysis.quality.possible_values.voltages_missing`)."""
-    known = np.isfinite(volts)
-    if known.all():
-        return volts
-    clocks, index = np.unique(mhz, return_inverse=True)
-    n = np.bincount(index[known], minlength=len(clocks))
-    if not n.all():
-        return None
-    mean_v = np.bincount(index[known], volts[known], len(clocks)) / n
-    return np.where(known, volts, mean_v[index])
+    if not np.isfinite(volts).all():
+        volts = _filled(volts, np.unique(mhz, return_inverse=True)[1])
+    return volts if np.isfinite(volts).all() else None
+
+
+def _filled(values: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """``values``, float64 (rows,), with the mean of the others of its group for each NaN; NaN if
+    there are no others. ``group``: int64 (rows,), from 0."""
+    known = np.isfinite(values)
+    n = np.bincount(group[known], minlength=int(group.max()) + 1)
+    with np.errstate(invalid="ignore"):
+        mean = np.bincount(group[known], values[known], len(n)) / n
+    return np.where(known, values, mean[group])
 
 
 def measured_volts(data: Observations) -> dict[Setting, tuple[float, float]]:

@@ -290,7 +290,7 @@ def counts_by_setting(rows: Rows) -> Iterator[Finding]:
 
 
 def counts_missing(rows: Rows) -> Iterator[Finding]:
-    """A finding of kernels without a class's count in some of their rows: a fit takes it for 0."""
+    """A finding of kernels without a class's count in some of their rows."""
     lacks = np.zeros(len(rows.index), bool)
     named: dict[int, str] = {}
     for name, n in rows.counts.items():
@@ -308,8 +308,8 @@ def counts_missing(rows: Rows) -> Iterator[Finding]:
         rows.index[lacks],
         f"in {np.count_nonzero(lacks)} rows of {len(named)} of {len(rows.kernels)} kernels a "
         f"class has no count, and in others of the same kernel it has "
-        f"({first_named(list(named.values()))}): a fit takes what is missing for 0; give each "
-        f"row its count",
+        f"({first_named(list(named.values()))}): a fit takes the mean of these; give each row "
+        f"its count",
     )
 
 

@@ -82,6 +82,17 @@ def test_a_memory_voltage_that_some_rows_lack_is_that_of_the_others_at_their_clo
     assert (observations(at_one_clock, "tk1").mem_v == 1.0).all()
 
 
+def test_a_count_that_some_rows_lack_is_that_of_the_kernels_others():
+    dataset = simulated_dataset("off", per_family=2)
+    counts = observations(dataset, "tk1").counts["dp"]
+    row = int(np.flatnonzero(np.isfinite(counts))[0])
+    n_dp = dataset["n_dp"].copy()
+    n_dp[row] = np.nan
+    lacking = observations(dataset.assign(n_dp=n_dp), "tk1").counts["dp"]
+    np.testing.assert_allclose(lacking, counts, rtol=1e-12)
+    assert np.isnan(lacking).any()  # a class that a kernel never counts stays unknown
+
+
 def test_a_core_voltage_that_one_row_lacks_is_that_of_the_others_at_its_clock():
     dataset = simulated_dataset("off")
     core_v = dataset["core_v"].copy()
