@@ -72,8 +72,8 @@ def _fitted(variants: MeasuredVariants, rows: np.ndarray, intervals: bool) -> Li
 
 def fit_energies(variants: MeasuredVariants) -> EnergyPrices | None:
     """Return the prices of energy at the setting with the most variants, of several the one with
-    the highest clocks; None where too few variants have an energy."""
-    has_energy = np.isfinite(variants.energy_j)
+    the highest clocks; None where too few variants have an energy and counts."""
+    has_energy = np.isfinite([variants.energy_j, *variants.counts.values()]).all(axis=0)
     choices, setting_index = distinct_settings(
         *(variants.clocks[name][has_energy] for name in CLOCKS)
     )
@@ -82,9 +82,7 @@ def fit_energies(variants: MeasuredVariants) -> EnergyPrices | None:
     numbers = np.bincount(setting_index)
     best = int(np.flatnonzero(numbers == numbers.max())[-1])
     rows = np.flatnonzero(has_energy)[setting_index == best]
-    columns = {TIME_TERM: variants.time_s} | {
-        name: variants.columns[name] for name in variants.counted
-    }
+    columns = {TIME_TERM: variants.time_s, **variants.counts}
     needed = FEWEST * len(columns)
     rows = np.random.default_rng(SEED).permutation(rows)
     trained = rows[: max(len(rows) // TRAINED, needed)]

@@ -156,7 +156,7 @@ def kernel_variants(
     }
     flops = _total(counts, "flop")
     if not tuned and not problem:
-        _check_same_work(instances, _total(counts, "op") if flops is None else flops)
+        _check_same_work(instances, counts)
     work = flops[np.isfinite(flops)] if flops is not None else np.ones(1)
     provenance = np.asarray(dataset["provenance"])[rows].tolist()
     time_s = mean("time_s")
@@ -248,26 +248,66 @@ def _total(counts: Mapping[str, np.ndarray], unit: str) -> np.ndarray | None:
     return np.where(total > 0, total, np.nan) if (total > 0).any() else None
 
 
-def _check_same_work(instances: Sequence[KernelInstance], work: np.ndarray | None) -> None:
+def refuse_other_work(dataset: xr.Dataset | Columns, rows: np.ndarray) -> None:
+    """Raise FitError if the parameter sets of a kernel's rows, int64, count different work: they
+    are of several problems."""
+    row_instances = _instances(dataset, rows)
+    instances = {instance.label: instance for instance in row_instances}
+    index = {label: i for i, label in enumerate(instances)}
+    variant = np.array([index[instance.label] for instance in row_instances], np.int64)
+    counts = {
+        str(name).removeprefix(COUNT_PREFIX): _means(np.asarray(dataset[name])[rows], variant)
+        for name in dataset
+        if str(name).startswith(COUNT_PREFIX)
+    }
+    _check_same_work(list(instances.values()), counts)
+
+
+def _check_same_work(instances: Sequence[KernelInstance], counts: Mapping[str, np.ndarray]) -> None:
     """Raise FitError if parameter sets count different work; the message suggests a ``--problem``
-    that selects one amount."""
+    that selects one amount. ``counts``: class -> operations of each, float64."""
+    flops = _total(counts, "flop")
+    work = _total(counts, "op") if flops is None else flops
     if work is None or np.nanmax(work) <= SAME_WORK * np.nanmin(work):
         return
-    by_name: dict[str, dict[str, list[float]]] = {}
-    for instance, count in zip(instances, work.tolist(), strict=True):
-        for name, value in instance.params.items():
-            by_name.setdefault(name, {}).setdefault(value_text(value), []).append(count)
-    deciding = [
-        (len(by_value), name, next(iter(by_value)))
-        for name, by_value in by_name.items()
-        if all(max(counts) <= SAME_WORK * min(counts) for counts in by_value.values())
-    ]
-    example = ", such as --problem {1}={2}".format(*min(deciding)) if deciding else ""
+    deciding = _deciding(instances, work)
+    fixed = ",".join(f"{name}={value_text(instances[0].params[name])}" for name in deciding)
+    example = f", such as --problem {fixed}" if deciding else " by --problem NAME=VALUE,..."
     raise FitError(
         f"the parameter sets of {instances[0].name} count {np.nanmin(work):.4g} to "
         f"{np.nanmax(work):.4g} operations: they are of several problems; name the parameters of "
         f"one{example}"
     )
+
+
+def _deciding(instances: Sequence[KernelInstance], work: np.ndarray) -> list[str]:
+    """The parameters whose values decide the work, none of which can be left out; those with few
+    values where there is a choice. Empty if all together do not decide it, or the values of the
+    first parameter set are those of no other, as where each tile size counts other work."""
+    known = np.isfinite(work)
+    amounts = work[known].tolist()
+    params = [instances[i].params for i in np.flatnonzero(known).tolist()]
+    texts = {
+        name: [value_text(values[name]) if name in values else None for values in params]
+        for name in dict.fromkeys(name for values in params for name in values)
+    }
+
+    def decide(names: Sequence[str]) -> bool:
+        by_values: dict[tuple[str | None, ...], list[float]] = {}
+        for i, amount in enumerate(amounts):
+            by_values.setdefault(tuple(texts[name][i] for name in names), []).append(amount)
+        return all(max(counts) <= SAME_WORK * min(counts) for counts in by_values.values())
+
+    names = sorted(texts, key=lambda name: -len(set(texts[name])))
+    if not decide(names):
+        return []
+    for name in tuple(names):
+        fewer = [other for other in names if other != name]
+        if decide(fewer):
+            names = fewer
+    values = [tuple(texts[name][i] for name in names) for i in range(len(params))]
+    known_in_first = all(name in instances[0].params for name in names)
+    return names if known_in_first and values.count(values[0]) > 1 else []
 
 
 def _common(instances: Sequence[KernelInstance]) -> dict[str, Any]:
@@ -432,9 +472,10 @@ class MeasuredVariants:
     ``variant``: int64 (rows,), index into ``instances``; ``problem``: index into ``problems``, the
     parameters that define the computation; ``family``: index into ``families``, the texts among
     these, such as a stencil's name: variants of a family differ in sizes and tiles only.
-    ``clocks``: name -> MHz (rows,), NaN for no clock. ``counted``: the terms that are counts of
-    operations or bytes. ``columns``: the terms of the time at these clocks
-    (:func:`analysis.costs.linear_cost.at_clocks`). ``time_s``, ``energy_j``: float64 (rows,), of
+    ``clocks``: name -> MHz (rows,), NaN for no clock. ``counts``: the site's classes -> operations
+    or bytes (rows,), float64, of one iteration; NaN in rows without counts. ``columns``: the terms
+    of the time at these clocks (:func:`analysis.costs.linear_cost.at_clocks`), in which counts have
+    the kernel's names of classes. ``time_s``, ``energy_j``: float64 (rows,), of
     one iteration; an energy may be NaN.
     """
 
@@ -448,7 +489,7 @@ class MeasuredVariants:
     family: np.ndarray
     families: Sequence[Mapping[str, object]]
     clocks: Mapping[str, np.ndarray]
-    counted: tuple[str, ...]
+    counts: Mapping[str, np.ndarray]
     columns: Mapping[str, np.ndarray]
     time_s: np.ndarray
     energy_j: np.ndarray
@@ -535,11 +576,27 @@ def measured_variants(
         family=family_of[variant],
         families=families,
         clocks=clocks,
-        counted=tuple(name for name in stated if COUNT_PREFIX + name in dataset),
+        counts=_site_counts(dataset, rows[first]),
         columns=at_clocks({name: column[variant] for name, column in stated.items()}, clocks),
         time_s=_means(np.asarray(dataset["time_s"])[rows], cell),
         energy_j=_means(np.asarray(dataset["energy_j"])[rows], cell),
     )
+
+
+def _site_counts(dataset: xr.Dataset | Columns, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Class -> counts of the rows, for the classes that some row counts. A class that a row with
+    counts lacks is 0 there."""
+    columns = {
+        str(name).removeprefix(COUNT_PREFIX): np.asarray(dataset[name])[rows].astype(float)
+        for name in dataset
+        if str(name).startswith(COUNT_PREFIX)
+    }
+    columns = {name: column for name, column in columns.items() if np.isfinite(column).any()}
+    has_counts = np.any([np.isfinite(column) for column in columns.values()], axis=0)
+    return {
+        name: np.where(has_counts, np.nan_to_num(column), np.nan)
+        for name, column in columns.items()
+    }
 
 
 def _means(values: np.ndarray, cell: np.ndarray) -> np.ndarray:

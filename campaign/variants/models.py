@@ -30,11 +30,16 @@ from analysis.choice.variant_prices import (
 )
 from analysis.measurements.observations import FitError, setting_text
 from analysis.measurements.problems import value_text
-from analysis.measurements.variants import KernelVariants, MeasuredVariants, measured_variants
+from analysis.measurements.variants import (
+    KernelVariants,
+    MeasuredVariants,
+    measured_variants,
+    refuse_other_work,
+)
 from campaign.store.planned import planned_kernels
 from campaign.variants.stated_terms import stated_metrics, stated_terms
 from campaign.variants.study import tuned_parameters
-from dvfs.dataset import COUNT_PREFIX
+from dvfs.dataset import COUNT_PREFIX, is_complete
 from dvfs.errors import ArgumentError
 from dvfs.kernel_instance import KernelInstance
 from dvfs.setting import Setting, Volts
@@ -182,6 +187,11 @@ def crossvalidate_variants(
     if time not in ("measured", "predicted"):
         raise ArgumentError("--time: must be measured or predicted with a scheme over variants")
     variants = variants_of(store, scalars, site, kernel, problem)
+    if not problem and variants.kernel not in tuned_parameters(store):
+        at_site = np.asarray(scalars["site"]) == site
+        complete = at_site & is_complete(np.asarray(scalars["status"]))
+        is_kernel = np.asarray(scalars["kernel"]) == variants.kernel
+        refuse_other_work(scalars, np.flatnonzero(complete & is_kernel))
     data: Observations | None = None
     if objective_of(objective) != TIME or np.isfinite(variants.energy_j).any():
         data = usable_data()
@@ -218,7 +228,7 @@ def predicted_costs(
     energy_j = np.full(len(measured), np.nan)
     inputs = energies()
     if inputs is not None and np.isfinite(time_s[at_setting]).all():
-        counts = {name: measured.columns[name][at_setting] for name in measured.counted}
+        counts = {name: column[at_setting] for name, column in measured.counts.items()}
         with suppress(FitError):  # the fit is of other kernels
             energy_j[at_setting] = inputs.at_setting_j(counts, time_s[at_setting], variants.setting)
     return {

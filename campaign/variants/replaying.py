@@ -17,6 +17,7 @@ import psutil
 from analysis.choice.objectives import objective as objective_of
 from analysis.measurements.observations import distinct_kernels, refuse_other_ranks
 from analysis.measurements.problems import check_one_problem, of_problem
+from analysis.measurements.variants import refuse_other_work
 from analysis.search.candidates import Candidates
 from analysis.search.play import play, score
 from analysis.search.strategies import STRATEGIES
@@ -101,6 +102,8 @@ def replay(
     complete = np.flatnonzero(is_complete(np.asarray(scalars["status"])[rows]))
     labels = [instances[i].label for i in complete]
     refuse_other_ranks(scalars, rows[complete], *distinct_kernels(labels))
+    if not problem and kernel not in (tuned or {}):
+        refuse_other_work(scalars, rows[complete])
     candidates, costs = measured_candidates(scalars, rows)
     scores = score(goal, costs)
     if not np.isfinite(scores).any():

@@ -225,13 +225,18 @@ def _left_out(shown: VariantStudy) -> str:
 
 
 def _work(shown: VariantStudy) -> str:
+    from analysis.measurements.variants import SAME_WORK  # noqa: PLC0415
+
     basis = shown.of
     if basis.work_unit != "flop":
         return "work: 1 run, as no flops are counted"
     least = f"work: {basis.work:.5g} flop a run"
     if basis.most_work == basis.work:
         return least
-    return f"{least}, the fewest that a variant counts (the most: {basis.most_work:.5g})"
+    counted = f"{least}, the fewest that a variant counts (the most: {basis.most_work:.5g})"
+    if basis.most_work <= SAME_WORK * basis.work:
+        return counted
+    return f"{counted}; where they do not compute the same, fix more parameters by --problem"
 
 
 class _Names:

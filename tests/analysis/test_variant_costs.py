@@ -70,7 +70,8 @@ def test_a_row_is_a_variant_at_a_setting_with_the_mean_of_its_repeats():
         for s, n in dict.fromkeys((i.params["stencil"], i.params["n"]) for i in of.instances)
     ]
     assert [family["stencil"] for family in of.families] == ["a", "b"]
-    assert (of.counted, of.highest, of.simulated) == (("dp", "dram"), {"core_mhz": 1000.0}, False)
+    assert (of.highest, of.simulated) == ({"core_mhz": 1000.0}, False)
+    assert {*of.counts} == {"dp", "dram"}
     assert of.settings == [Setting(500.0, 500.0), Setting(1000.0, 500.0)] * 40
     for row in range(len(of)):
         instance, mhz = of.instances[of.variant[row]], of.clocks["core_mhz"][row]

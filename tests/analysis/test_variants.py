@@ -341,6 +341,21 @@ def test_different_work_names_the_parameter_that_decides_it():
     assert len(kernel_variants(dataset(rows), "s", "dgemm", problem={"n": "9"})) == 2
 
 
+def test_different_work_names_the_parameters_that_decide_it_together():
+    """Of n, m and two tiles, n times m decides the work; a replay says so as well."""
+    rows = [
+        ({"mr": mr, "n": n, "nr": nr, "m": m}, 1.0, 1.0, {"n_dp": 2.0 * n * m})
+        for mr, nr in itertools.product((1, 2), (1, 2, 4))
+        for n, m in itertools.product((8, 16), (32, 64, 256))
+    ]
+    for look_at in (kernel_variants, lambda *of: replay(of[0], "s", kernel=of[2])):
+        with pytest.raises(FitError, match=r"such as --problem m=\d+,n=\d+$"):
+            look_at(dataset(rows), "s", "dgemm")
+    assert len(kernel_variants(dataset(rows), "s", "dgemm", problem={"n": "8", "m": "32"})) == 6
+    one = {"kernel": "dgemm", "objective": "time", "strategies": ["random"], "trials": 1}
+    assert replay(dataset(rows), "s", problem={"n": "8", "m": "32"}, **one).candidates == 6
+
+
 def test_a_report_studies_spaces_and_imported_tables():
     """Each problem of a space; imported parameter sets that count the same; nothing else."""
     sizes = (960, 1920)

@@ -165,6 +165,37 @@ def test_a_variant_that_was_not_measured_is_predicted_at_every_setting(folder, c
         assert energy_j <= 1.01 * min(others)
 
 
+def test_a_class_that_the_site_renames_is_in_predicted_energies(tmp_path, capsys):
+    """The site counts the kernel's l1 and dram as one class, whose energy is 550 pJ/V^2."""
+    one = 'words = { domain = "mem", counted_as = ["l1", "dram"] }'
+    site = SITE.replace('dram = { domain = "mem" }', one).replace('l1 = { domain = "core" }\n', "")
+    site = site.replace("l1 = 55.0, dram = 550.0", "words = 550.0")
+    site = site.replace("l1 = 1600, dram = 70", "words = 70")
+    (tmp_path / "board.toml").write_text(site)
+    (tmp_path / "c.toml").write_text(CAMPAIGN)
+    store = str(tmp_path / "s")
+    assert main(["run", str(tmp_path / "c.toml"), "--store", store, "--quiet"]) == 0
+    fitted = answer(capsys, "fit", store)
+    prices = [entry for entry in fitted["variant_prices"] if entry["of"] == "energy"]
+    assert prices and all("words" in {price["name"] for price in own["prices"]} for own in prices)
+    shown = answer(capsys, "variants", store, "--problem", "stencil=j2d", "--setting", "400,2000")
+    for own in (shown["fastest"], shown["least_energy"], *(corner for corner in shown["hull"])):
+        assert own["predicted_j"] == pytest.approx(own["energy_j"], rel=0.01)
+
+
+def test_the_exported_table_of_several_problems_is_not_judged_as_one(folder, tmp_path, capsys):
+    """An imported table has no space: its two stencils count different work."""
+    table, store = str(tmp_path / "t.csv"), str(tmp_path / "again")
+    assert main(["export", str(folder / "s"), "--csv", table]) == 0
+    assert main(["import", table, "--store", store]) == 0
+    words = ("crossval", store, "--scheme", "variants-kfold:4", "--objective", "time")
+    said = refusal(capsys, *words)
+    assert "they are of several problems" in said
+    assert "name the parameters of one by --problem NAME=VALUE,..." in said
+    one = answer(capsys, *words, "--problem", "stencil=j2d")
+    assert [own["variants"] for own in one["problems"]] == [18]
+
+
 def test_without_a_fit_the_objective_time_needs_none(folder, capsys):
     words = ("predict", str(folder / "s"), "--space", str(folder / "more.toml"))
     shown = answer(capsys, *words, "--objective", "time", "--kernel", "stencil")
