@@ -15,7 +15,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from campaign.store.layout import open_store
 from campaign.table.checking import checked_rows
+from campaign.table.exporting import export_table
 from campaign.table.formats import FORMATS, HEAD_BYTES, recognised
 from campaign.table.formats.kernel_tuner import kernel_tuner_results
 from campaign.table.importing import import_table
@@ -809,6 +811,21 @@ def test_numbers_of_ranks_are_exported_as_what_tells_runs_apart(tmp_path) -> Non
     ]
     results = json.loads((tmp_path / "--kernel-tuner").read_text())["results"]
     assert [one["configuration"]["ranks"] for one in results] == [1, 4]
+
+
+def test_a_first_repeat_without_energy_does_not_lose_the_others(tmp_path) -> None:
+    """As of a node without a meter: the energy is the mean of those that were measured."""
+    (tmp_path / "t.csv").write_text(
+        "site,kernel,core_mhz,repeat,time_s,energy_j\n"
+        "x,k,1000,0,2,80\nx,k,1000,1,4,90\nx,k,1000,2,6,110\n"
+    )
+    assert main(["import", str(tmp_path / "t.csv"), "--store", str(tmp_path / "s")]) == 0
+    table = export_table(open_store(tmp_path / "s"))
+    table.loc[table["repeat"] == 0, "energy_j"] = math.nan
+    (result,) = json.loads(kernel_tuner_results(table.sort_values("repeat")))["results"]
+    measured = {one["name"]: one["value"] for one in result["measurements"]}
+    assert (measured["time"], measured["nvml_energy"]) == (4000.0, 100.0)
+    assert result["times"]["runtimes"] == [2000.0, 4000.0, 6000.0]
 
 
 # -- tables that mean something else -------------------------------------------------------------

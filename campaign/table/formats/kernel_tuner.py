@@ -514,11 +514,13 @@ def _mean_result(repeats: Sequence[dict[str, Any]]) -> dict[str, Any]:
         numbers = [row[name] for row in values if type(row.get(name)) in (int, float)]
         return statistics.fmean(numbers) if type(value) in (int, float) else value
 
+    # A repeat may lack what others have, as its energy.
+    entries = {m["name"]: m for result in reversed(good) for m in result["measurements"]}
+    names = dict.fromkeys(m["name"] for result in good for m in result["measurements"])
     return good[0] | {
         "times": good[0]["times"] | {"runtimes": runtimes},
         "measurements": [
-            entry | {"value": mean(entry["name"], entry["value"])}
-            for entry in good[0]["measurements"]
+            entries[name] | {"value": mean(name, entries[name]["value"])} for name in names
         ],
     }
 
