@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from analysis.figures.figure import (
     spans,
 )
 from analysis.figures.labels import file_stem, marked, setting_label, shortened
+from dvfs.setting import Setting
 
 SHOWN = 6
 """The most variants of a figure, one for each colour of lines."""
@@ -43,11 +45,13 @@ ROOM = 0.04
 @dataclass(frozen=True)
 class Scaling:
     """The variants of ``kernel`` that were measured at all ``sizes``, in rising order, of the
-    parameter ``size``. ``variants``: name -> its costs at each size; first those that are the
-    fastest or the most efficient at the largest size, then those at the next, and so on."""
+    parameter ``size``, at one ``setting``. ``variants``: name -> its costs at each size; first
+    those that are the fastest or the most efficient at the largest size, then those at the next,
+    and so on."""
 
     kernel: str
     size: str
+    setting: Setting
     simulated: bool
     work_unit: str
     sizes: Sequence[float]
@@ -56,10 +60,14 @@ class Scaling:
 
 def scalings(studies: Sequence[VariantStudy]) -> list[Scaling]:
     """The scaling of each kernel whose problems differ in one number alone, with at least
-    :data:`FEWEST_SIZES` values. ``studies``: of one site."""
+    :data:`FEWEST_SIZES` values. ``studies``: of one site; each is at the setting with most variants
+    of its problem. Those at the setting of most problems count, of several at the last in order."""
     result = []
     for kernel in dict.fromkeys(study.of.kernel for study in studies):
         kernel_studies = [study for study in studies if study.of.kernel == kernel]
+        problems_at = Counter(study.of.setting for study in kernel_studies)
+        setting = max(problems_at, key=lambda setting: (problems_at[setting], setting))
+        kernel_studies = [study for study in kernel_studies if study.of.setting == setting]
         problems = [study.of.problem for study in kernel_studies]
         names = dict.fromkeys(name for problem in problems for name in problem)
         differing = [name for name in names if len({str(p.get(name)) for p in problems}) > 1]
@@ -80,6 +88,7 @@ def scalings(studies: Sequence[VariantStudy]) -> list[Scaling]:
                 Scaling(
                     kernel,
                     size,
+                    setting,
                     kernel_studies[0].of.simulated,
                     kernel_studies[0].of.work_unit,
                     [float(study.of.problem[size]) for study in ordered],
@@ -118,8 +127,9 @@ def scaling_figure(scaling: Scaling) -> Figure:
     n_shown = min(len(scaling.variants), SHOWN)
     return Figure(
         f"scaling_{file_stem(scaling.kernel)}",
-        f"Rate and efficiency of {scaling.kernel} over {scaling.size}: {n_shown} of "
-        f"{len(scaling.variants)} variants, the best at the largest {scaling.size} first.",
+        f"Rate and efficiency of {scaling.kernel} over {scaling.size} at "
+        f"{setting_label(scaling.setting)}: {n_shown} of {len(scaling.variants)} variants, the "
+        f"best at the largest {scaling.size} first.",
         panels,
     )
 

@@ -39,7 +39,8 @@ def scaling_sheet(scaling: Scaling) -> Sheet:
         for name, costs in scaling.variants.items()
         for value, cost in zip(scaling.sizes, costs, strict=True)
     ]
-    caption = f"Variants of {scaling.kernel} over {scaling.size}"
+    at = setting_label(scaling.setting)
+    caption = f"Variants of {scaling.kernel} over {scaling.size} at {at}"
     return Sheet.of(f"scaling_{file_stem(scaling.kernel)}", caption, scaling.simulated, rows)
 
 

@@ -19,6 +19,8 @@ from analysis.figures.variants import (
     two_parameters,
 )
 from analysis.measurements.variants import kernel_variants, studied_variants
+from analysis.report.variant_sheets import scaling_sheet
+from dvfs.setting import Setting
 from tests.analysis.variant_data import dataset
 
 HEIGHTS, WIDTHS, UNROLL = (2, 4, 8), (16, 32, 64, 128, 256, 512, 1024), (1, 2)
@@ -147,3 +149,22 @@ def test_a_size_of_0_is_drawn_too(sizes):
     assert scaling.sizes == list(sizes)
     for panel in scaling_figure(scaling).panels:
         assert svg(panel).count("<circle") == 3 * len(sizes)
+
+
+def test_sizes_are_compared_at_one_setting():
+    """The largest size has most variants at another clock, where it takes twice the time."""
+    rows = [
+        ({"tile": i, "n": n}, 1.0 * n * i * (2.0 if mhz < 1000.0 else 1.0), 1.0, {"core_mhz": mhz})
+        for n in (1, 2, 3, 4)
+        for i in (1, 2, 3, 4)
+        for mhz in (500.0, 1000.0)
+        if (n, i, mhz) != (4, 4, 1000.0)
+    ]
+    studies = [study(one) for one in studied_variants(dataset(rows), "s", {"dgemm": ["tile"]})]
+    assert [one.of.setting.core_mhz for one in studies] == [1000.0] * 3 + [500.0]
+    (scaling,) = scalings(studies)
+    assert (scaling.setting, scaling.sizes) == (Setting(1000.0, 500.0), [1, 2, 3])
+    for i in (1, 2, 3, 4):
+        assert [cost.time_s for cost in scaling.variants[f"tile={i}"]] == [i, 2 * i, 3 * i]
+    assert "at 1000/500 MHz" in scaling_figure(scaling).caption
+    assert scaling_sheet(scaling).caption == "Variants of dgemm over n at 1000/500 MHz"
