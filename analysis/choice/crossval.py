@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -152,6 +152,8 @@ class CrossValidation:
     ``time_error_pct``: the error of the times that the model used, 0 where it used measured ones;
     ``picks_error_pct``: the error of the posterior's energies. ``fold_error_pct``: float64
     (folds,), the mean of ``error_pct`` in each fold that predicted a row.
+    ``not_fitted``: class -> rows that count it and were predicted by fits without a kernel that
+    does, as if its operations took no energy.
     ``form``: the options of each fold's fit. ``chosen``: the forms that the folds chose, and in how
     many folds; ``model`` and ``voltage`` name the most frequent one. ``train``, ``test``: the
     settings that a holdout fitted and predicted; empty for other schemes. ``objective``: what the
@@ -177,6 +179,7 @@ class CrossValidation:
     cases: list[CaseLoss]
     picks_error_pct: np.ndarray
     with_predicted_times: Chooser | None = None
+    not_fitted: Mapping[str, int] = field(default_factory=dict)
     train: Sequence[Setting] = ()
     test: Sequence[Setting] = ()
 
@@ -200,6 +203,7 @@ class CrossValidation:
             "form": vars(self.form) | {"chosen_in_each_fold": self.form.is_chosen},
             "chosen": self.chosen,
             **({"train": _clocks(self.train), "test": _clocks(self.test)} if self.train else {}),
+            **({"not_fitted": dict(self.not_fitted)} if self.not_fitted else {}),
             "n": self.n,
             "n_folds": self.n_folds,
             "mape_pct": float(error.mean()),
@@ -260,6 +264,7 @@ class _FoldResults:
         self.rankings: list[np.ndarray] = []
         self.rough_time = 0.0
         self.forms: Counter[tuple[str, str]] = Counter()
+        self.not_fitted: Counter[str] = Counter()
 
     def add(self, test: np.ndarray, time: str) -> None:
         """Fit without the rows ``test`` (bool), and predict them by the fit and the posterior."""
@@ -290,6 +295,9 @@ class _FoldResults:
         rows = np.flatnonzero(test)
         predictable = np.isfinite(predicted.time_s) & _predictable(training, held_out)
         timed = replace(held_out, time_s=predicted.time_s).take(predictable)
+        for name, counts in timed.counts.items():
+            if (counts > 0).any() and not (training.counts[name] > 0).any():
+                self.not_fitted[name] += int((counts > 0).sum())
         self.given_s[rows] = predicted.time_s
         self.physics_j[rows[predictable]] = fitted.energy_j(timed)
         # A kernel that was not measured has only its counts.
@@ -311,7 +319,10 @@ class _FoldResults:
         predicted = np.flatnonzero(np.isfinite(self.physics_j))
         if not len(predicted):
             raise FitError(
-                "no fold could be predicted; measure more settings, or kernels with counts"
+                "a kernel that was not measured has no predicted time; use --time measured, or "
+                "--time profile"
+                if time == "predicted" and scheme == "leave-one-kernel-out"
+                else "no fold could be predicted; measure more settings, or kernels with counts"
             )
         (model, voltage), _ = self.forms.most_common(1)[0]
         error_pct, picks_error_pct = (
@@ -355,6 +366,7 @@ class _FoldResults:
                 noise=noise,
             ),
             with_predicted_times=untimed,
+            not_fitted=dict(sorted(self.not_fitted.items())),
             picks_error_pct=picks_error_pct,
         )
 

@@ -276,6 +276,11 @@ def print_crossval(result: CrossvalResult) -> None:
         f"(std {shown['std_pct']:.2f}, {shown['min_pct']:.2f} to {shown['max_pct']:.2f})"
     )
     explain(f"error of the energies that picks are by: {shown['picks_mape_pct']:.2f} %")
+    for name, count in shown.get("not_fitted", {}).items():
+        explain(
+            f"warning: {count} of these energies are of kernels that count {name}, and no kernel "
+            f"that was fitted does: they are predicted as if it took no energy"
+        )
     if shown["n_folds"] > 1:
         by_fold = shown["folds"]
         explain(

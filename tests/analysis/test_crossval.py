@@ -84,6 +84,27 @@ def test_a_fit_of_other_kernels_predicts_these(data):
     )
 
 
+def test_a_new_kernels_time_cannot_be_predicted(data):
+    with pytest.raises(FitError, match="use --time measured, or --time profile"):
+        cross_validate(data, "leave-one-kernel-out", "choi", time="predicted")
+
+
+def test_a_class_that_was_not_fitted_is_said(data):
+    """Its energy is predicted as 0; a class that both count is not named."""
+    own = np.isin(data.labels, sorted(set(data.labels))[::3])
+    training, application = data.take(~own), data.take(own)
+    (one, *_) = application.counts
+    more = application.counts | {"tc_half": np.where(application.counts[one] > 0, 1e9, 0.0)}
+    none = training.counts | {"tc_half": np.zeros(len(training))}
+    domains = data.domains | {"tc_half": "core"}
+    application = replace(application, counts=more, domains=domains)
+    training = replace(training, counts=none, domains=domains)
+    judged = fitted_elsewhere(training, application, "choi").as_dict()
+    assert judged["not_fitted"] == {"tc_half": int((more["tc_half"] > 0).sum())}
+    assert judged["not_fitted"]["tc_half"] > 0
+    assert "not_fitted" not in fitted_elsewhere(training, data.take(own), "choi").as_dict()
+
+
 def test_measurements_of_another_store_are_no_repeats_of_these(data):
     """All repeats are equal here, so that the fastest settings alone are equally fast."""
     twice = data.take(np.tile(np.arange(len(data)), 2))
