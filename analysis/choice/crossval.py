@@ -322,6 +322,9 @@ class _FoldResults:
                 "a kernel that was not measured has no predicted time; use --time measured, or "
                 "--time profile"
                 if time == "predicted" and scheme == "leave-one-kernel-out"
+                else "no energy could be predicted: a kernel needs counts in both stores, or "
+                "measurements without counts in both"
+                if scheme == "fitted-on"
                 else "no fold could be predicted; measure more settings, or kernels with counts"
             )
         (model, voltage), _ = self.forms.most_common(1)[0]
@@ -541,5 +544,14 @@ def _profile_times(
 
 
 def _predictable(training: Observations, held_out: Observations) -> np.ndarray:
-    """Return bool (rows,): whether the kernel has counts, or the training rows have the kernel."""
-    return np.asarray(held_out.has_counts | np.isin(held_out.kernel, training.kernel))
+    """Return bool (rows,): whether a fit of the training rows has what the row's energy takes.
+
+    A row without counts takes its kernel's lumped coefficients, which come from training rows
+    without counts. A row with counts takes the classes' coefficients; its kernel has lumped ones as
+    well if training rows lack counts, which fits only if other training rows have them.
+    """
+    with_counts, without = (
+        np.isin(held_out.kernel, training.take(rows).kernel)
+        for rows in (training.has_counts, ~training.has_counts)
+    )
+    return np.asarray(np.where(held_out.has_counts, with_counts | ~without, without))

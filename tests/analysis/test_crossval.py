@@ -84,6 +84,22 @@ def test_a_fit_of_other_kernels_predicts_these(data):
     )
 
 
+@pytest.mark.parametrize("counted", ["in the other store", "in this store"])
+def test_kernels_with_counts_in_one_store_alone_are_not_predicted(data, counted):
+    """The fit has no energy of their operations, or has it twice: only the others are predicted."""
+    some = np.isin(data.labels, sorted(set(data.labels))[::3])
+    names = {name: np.where(some, np.nan, values) for name, values in data.counts.items()}
+    without = replace(data, counts=names)
+    stores = (data, without) if counted == "in the other store" else (without, data)
+    judged = fitted_elsewhere(*stores, "choi")
+    np.testing.assert_array_equal(np.isfinite(judged.predicted_j), ~some)
+    assert judged.n == (~some).sum()
+    none = replace(data, counts={name: np.full(len(data), np.nan) for name in data.counts})
+    with pytest.raises(FitError, match="a kernel needs counts in both stores"):
+        fitted_elsewhere(data, none, "choi")
+    assert fitted_elsewhere(none, none.take(some), "choi").n == some.sum()
+
+
 def test_a_new_kernels_time_cannot_be_predicted(data):
     with pytest.raises(FitError, match="use --time measured, or --time profile"):
         cross_validate(data, "leave-one-kernel-out", "choi", time="predicted")
