@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -111,8 +111,13 @@ def variants_of(
     site: str,
     kernel: str | None = None,
     problem: Mapping[str, str] | None = None,
+    *,
+    space: Collection[str] | None = None,
 ) -> MeasuredVariants:
     """The measured variants of a kernel; where none is named, of the only kernel with variants.
+
+    ``space``: the parameters that make a kernel's variants (default: those of the space that the
+    store's campaign declares).
 
     Raises:
         ArgumentError: no kernel is named, and there is not exactly one with variants.
@@ -136,9 +141,8 @@ def variants_of(
             stated = {}
         return stated or _counts(scalars, site, kernel, instances)
 
-    return measured_variants(
-        scalars, site, kernel, terms, tuned=tuned.get(kernel, ()), problem=problem
-    )
+    names = tuned.get(kernel, ()) if space is None else space
+    return measured_variants(scalars, site, kernel, terms, tuned=names, problem=problem)
 
 
 def registered_name(store: Store, kernel: str) -> str:

@@ -140,7 +140,9 @@ def predict_space(
         label = sweep.entry.label or sweep.entry.kernel
         try:
             if label not in measured:
-                measured[label] = variants_of(store, scalars, site, label)
+                # An imported store has no space; the file's own says what its problems are.
+                space = campaign.tuned[label]
+                measured[label] = variants_of(store, scalars, site, label, space=space)
         except FitError as error:
             raise FitError(
                 f"{error}; measure some of its variants first: campaign tune {path} --store "

@@ -192,6 +192,16 @@ def test_the_exported_table_of_several_problems_is_not_judged_as_one(folder, tmp
     said = refusal(capsys, *words)
     assert "they are of several problems" in said
     assert "name the parameters of one by --problem NAME=VALUE,..." in said
+    assert main(["fit", store]) == 0
+    best, again = (
+        answer(capsys, "predict", path, "--space", str(folder / "more.toml"))["picks"]
+        for path in (str(folder / "s"), store)
+    )
+    assert [(pick["problem"], pick["params"]) for pick in again] == [
+        (pick["problem"], pick["params"]) for pick in best
+    ]
+    for pick, own in zip(again, best, strict=True):
+        assert pick["energy_j"] == pytest.approx(own["energy_j"], rel=1e-6)
     one = answer(capsys, *words, "--problem", "stencil=j2d")
     assert [own["variants"] for own in one["problems"]] == [18]
 
