@@ -130,7 +130,8 @@ def candidates_of(
     columns = {name: _column([variant.get(name) for variant in variants])[index] for name in names}
     axes = _axis_columns(settings)
     by_candidate = {name: column[index] for name, column in terms.items()}
-    return Candidates(columns | axes, at_clocks(by_candidate, axes, POWERS))
+    numbers = {name: column for name, column in axes.items() if name in NUMBERS}
+    return Candidates(columns | axes, at_clocks(by_candidate, numbers, POWERS))
 
 
 def _axis_columns(settings: Sequence[Setting]) -> dict[str, np.ndarray]:

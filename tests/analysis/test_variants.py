@@ -334,6 +334,23 @@ def test_runs_with_other_ranks_are_no_repeats():
     assert len(kernel_variants(dataset(rows[::2]), "s", "dgemm")) == 2
 
 
+@pytest.mark.parametrize("strategy", ["neighbours", "model", "all"])
+def test_variants_under_profiles_are_searched(strategy):
+    """The least energy is that of the second profile, which a search of all candidates finds."""
+    rows = [
+        ({"tile": i}, 1.0, 10.0 + i - 5.0 * (profile == "saver"), {"profile": profile})
+        for i in range(8)
+        for profile in ("turbo", "saver", "")
+    ]
+    made = dataset(rows)
+    options = {"kernel": "dgemm", "strategies": [strategy], "trials": 1}
+    played = replay(made, "s", budget=24, **options)
+    assert (played.candidates, played.failed) == (24, 0)
+    assert played.mean_lost_pct[strategy][-1] == 0.0
+    if strategy == "all":  # the first in order, of tile 0, has profile "": 10 J
+        assert replay(made, "s", budget=1, **options).mean_lost_pct["all"] == (100.0,)
+
+
 def test_different_work_names_the_parameter_that_decides_it():
     rows = [({"mr": mr, "n": n}, 1.0, 1.0, {"n_dp": 2.0 * n**3}) for mr in (1, 2) for n in (8, 9)]
     with pytest.raises(FitError, match=r"such as --problem n=8$"):
