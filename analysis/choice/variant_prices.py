@@ -74,14 +74,13 @@ def fit_energies(variants: MeasuredVariants) -> EnergyPrices | None:
     """Return the prices of energy at the setting with the most variants, of several the one with
     the highest clocks; None where too few variants have an energy and counts."""
     has_energy = np.isfinite([variants.energy_j, *variants.counts.values()]).all(axis=0)
-    choices, setting_index = distinct_settings(
-        *(variants.clocks[name][has_energy] for name in CLOCKS)
-    )
-    if not choices:
+    if not has_energy.any():
         return None
+    _, setting_index = distinct_settings(*(variants.clocks[name][has_energy] for name in CLOCKS))
     numbers = np.bincount(setting_index)
     best = int(np.flatnonzero(numbers == numbers.max())[-1])
     rows = np.flatnonzero(has_energy)[setting_index == best]
+    setting = variants.settings[rows[0]]
     columns = {TIME_TERM: variants.time_s, **variants.counts}
     needed = FEWEST * len(columns)
     rows = np.random.default_rng(SEED).permutation(rows)
@@ -94,7 +93,7 @@ def fit_energies(variants: MeasuredVariants) -> EnergyPrices | None:
     predicted = cost.of({name: column[tested] for name, column in columns.items()})
     error = np.sqrt(np.mean((predicted / variants.energy_j[tested] - 1.0) ** 2))
     return EnergyPrices(
-        setting=choices[best], cost=cost, tested=len(tested), test_error_pct=error * 100.0
+        setting=setting, cost=cost, tested=len(tested), test_error_pct=error * 100.0
     )
 
 

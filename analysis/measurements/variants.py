@@ -472,10 +472,12 @@ class MeasuredVariants:
     ``variant``: int64 (rows,), index into ``instances``; ``problem``: index into ``problems``, the
     parameters that define the computation; ``family``: index into ``families``, the texts among
     these, such as a stencil's name: variants of a family differ in sizes and tiles only.
-    ``clocks``: name -> MHz (rows,), NaN for no clock. ``counts``: the site's classes -> operations
-    or bytes (rows,), float64, of one iteration; NaN in rows without counts. ``columns``: the terms
-    of the time at these clocks (:func:`analysis.costs.linear_cost.at_clocks`), in which counts have
-    the kernel's names of classes. ``time_s``, ``energy_j``: float64 (rows,), of
+    ``settings``: of each row. ``clocks``: name -> MHz (rows,), NaN for no clock; the uncore clock
+    of a CPU is its ``mem_mhz``, as in the energy model. ``counts``: the site's classes ->
+    operations or bytes (rows,), float64, of one iteration; NaN in rows without counts.
+    ``columns``: the terms of the time at these clocks
+    (:func:`analysis.costs.linear_cost.at_clocks`), in which counts have the kernel's names of
+    classes. ``time_s``, ``energy_j``: float64 (rows,), of
     one iteration; an energy may be NaN.
     """
 
@@ -488,6 +490,7 @@ class MeasuredVariants:
     problems: Sequence[Mapping[str, object]]
     family: np.ndarray
     families: Sequence[Mapping[str, object]]
+    settings: Sequence[Setting]
     clocks: Mapping[str, np.ndarray]
     counts: Mapping[str, np.ndarray]
     columns: Mapping[str, np.ndarray]
@@ -505,11 +508,6 @@ class MeasuredVariants:
             for name, mhz in self.clocks.items()
             if len(np.unique(mhz[np.isfinite(mhz)])) > 1
         }
-
-    @property
-    def settings(self) -> list[Setting]:
-        """The setting of each row."""
-        return list(map(Setting.of, *(self.clocks[name].tolist() for name in CLOCKS)))
 
 
 def measured_variants(
@@ -548,7 +546,7 @@ def measured_variants(
     refuse_other_ranks(dataset, rows, *distinct_kernels(labels))
     mhz = dict(zip(CLOCKS, (core_mhz, second_clock(site, mem_mhz, uncore_mhz)), strict=True))
     mhz = {name: values[matches] for name, values in mhz.items()}
-    _, setting = distinct_settings(*(mhz[name] for name in CLOCKS))
+    settings, setting = distinct_settings(*axis_values(dataset, rows))
     keys = list(zip(labels, setting.tolist(), strict=True))
     cell_of_key = {key: cell for cell, key in enumerate(dict.fromkeys(sorted(keys)))}
     cell = np.array([cell_of_key[key] for key in keys])
@@ -575,6 +573,7 @@ def measured_variants(
         problems=problems,
         family=family_of[variant],
         families=families,
+        settings=[settings[s] for s in setting[first].tolist()],
         clocks=clocks,
         counts=_site_counts(dataset, rows[first]),
         columns=at_clocks({name: column[variant] for name, column in stated.items()}, clocks),

@@ -10,6 +10,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from campaign.results import open_store
@@ -181,6 +182,30 @@ def test_a_class_that_the_site_renames_is_in_predicted_energies(tmp_path, capsys
     shown = answer(capsys, "variants", store, "--problem", "stencil=j2d", "--setting", "400,2000")
     for own in (shown["fastest"], shown["least_energy"], *(corner for corner in shown["hull"])):
         assert own["predicted_j"] == pytest.approx(own["energy_j"], rel=0.01)
+
+
+def test_an_uncore_clock_predicts_as_a_memory_clock(folder, tmp_path, capsys):
+    """The same table with the second clock under either name."""
+    assert main(["export", str(folder / "s"), "--csv", str(tmp_path / "t.csv")]) == 0
+    table = pd.read_csv(tmp_path / "t.csv")
+    counts = [name for name in table if name.startswith("n_")]
+    measured = ["kernel", "params", "repeat", "time_s", "energy_j", "core_v", "mem_v"]
+    table = table[["site", *measured, "core_mhz", "mem_mhz", *counts]]
+    shown = {}
+    for name in ("mem_mhz", "uncore_mhz"):
+        file, store = str(tmp_path / f"{name}.csv"), str(tmp_path / name)
+        table.rename(columns={"mem_mhz": name}).to_csv(file, index=False)
+        assert main(["import", file, "--store", store]) == 0
+        assert main(["fit", store]) == 0
+        one = ("--problem", "stencil=j2d")
+        judged = answer(capsys, "crossval", store, "--scheme", "variants-kfold:4", *one)
+        (first, *_) = answer(capsys, "predict", store, "--space", str(folder / "c.toml"))["picks"]
+        studied = answer(capsys, "variants", store, *one)["fastest"]
+        assert (first[name], studied[name]) == (1000.0, 2000.0)
+        assert studied["predicted_j"] == pytest.approx(studied["energy_j"], rel=0.01)
+        shown[name] = [*judged["problems"][0].values(), first["energy_j"], studied["predicted_j"]]
+    numbers = [[v for v in values if isinstance(v, float)] for values in shown.values()]
+    assert numbers[0] == pytest.approx(numbers[1], rel=1e-6)
 
 
 def test_the_exported_table_of_several_problems_is_not_judged_as_one(folder, tmp_path, capsys):
