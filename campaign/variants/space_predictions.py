@@ -22,6 +22,7 @@ from campaign.plan.campaign_file import Campaign, read_campaign
 from campaign.plan.sweep import Sweep, swept
 from campaign.variants.models import Energies, variants_of
 from campaign.variants.stated_terms import stated_terms
+from dvfs.dataset import is_complete
 from dvfs.errors import ArgumentError, known_names
 from dvfs.input_files import Source
 from dvfs.setting import Setting, clock_columns
@@ -143,6 +144,7 @@ def predict_space(
                 # An imported store has no space; the file's own says what its problems are.
                 space = campaign.tuned[label]
                 measured[label] = variants_of(store, scalars, site, label, space=space)
+            _check_ranks(scalars, site, label, sweep.entry.ranks)
         except FitError as error:
             raise FitError(
                 f"{error}; measure some of its variants first: campaign tune {path} --store "
@@ -158,6 +160,17 @@ def predict_space(
         fit=None if energy_inputs is None else energy_inputs.name,
         picks=tuple(picks),
     )
+
+
+def _check_ranks(scalars: xr.Dataset | Columns, site: str, label: str, ranks: int) -> None:
+    """Raise FitError if the kernel was measured with other ranks than a campaign file gives it."""
+    rows = (np.asarray(scalars["site"]) == site) & (np.asarray(scalars["kernel"]) == label)
+    measured = np.asarray(scalars["ranks"])[rows & is_complete(np.asarray(scalars["status"]))]
+    for other in measured[measured != ranks][:1].tolist():
+        raise FitError(
+            f"{label} was measured at {site} with {other} ranks on each node, and the campaign "
+            f"file has ranks = {ranks}, which is another kernel"
+        )
 
 
 def _spaces(path: Path, site: str, kernel: str | None) -> tuple[Campaign, Site, list[Sweep]]:
@@ -222,10 +235,11 @@ def _picks(
         price = _price(prices, measured, problem, sweep)
         rows = np.array(members)
         columns = {name: column[rows] for name, column in terms.items()}
-        counts: dict[str, np.ndarray] = {}
+        n_ranks = sweep.entry.ranks * site.nodes_per_point
+        counts: dict[str, np.ndarray] = {}  # of all ranks, as the store has them
         for name in set(columns) & set(kernel.classes):
             site_class = site.class_of(name)
-            counts[site_class] = counts.get(site_class, 0.0) + columns[name]
+            counts[site_class] = counts.get(site_class, 0.0) + n_ranks * columns[name]
         time_s = np.stack([price.of(_terms_at(columns, measured, setting)) for setting in settings])
         energy_j = np.full(time_s.shape, np.nan)
         if energies is not None:

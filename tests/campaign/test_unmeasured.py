@@ -208,6 +208,35 @@ def test_an_uncore_clock_predicts_as_a_memory_clock(folder, tmp_path, capsys):
     assert numbers[0] == pytest.approx(numbers[1], rel=1e-6)
 
 
+def test_predictions_over_a_space_are_of_all_ranks(folder, tmp_path, capsys):
+    """As if two ranks had each run the kernel in the same time: twice the energy of operations."""
+    assert main(["export", str(folder / "s"), "--csv", str(tmp_path / "t.csv")]) == 0
+    table = pd.read_csv(tmp_path / "t.csv")
+    counts = [name for name in table if name.startswith("n_")]
+    constant_j = (20.0 * table.core_v + 8.0 * table.mem_v + 10.0) * table.time_s
+    both = table.assign(**{name: 2.0 * table[name] for name in counts}, size=2)
+    both["energy_j"] = 2.0 * table.energy_j - constant_j
+    measured = ["kernel", "params", "repeat", "time_s", "energy_j", "core_v", "mem_v", "size"]
+    both[["site", *measured, "core_mhz", "mem_mhz", *counts]].to_csv(
+        tmp_path / "b.csv", index=False
+    )
+    (tmp_path / "m.toml").write_text('[columns]\nranks = "size"\n')
+    store, words = str(tmp_path / "two"), ("--map", str(tmp_path / "m.toml"))
+    assert main(["import", str(tmp_path / "b.csv"), *words, "--store", store]) == 0
+    assert main(["fit", store]) == 0
+    space = ("predict", store, "--space")
+    refused = refusal(capsys, *space, folder / "c.toml")
+    assert "with 2 ranks on each node, and the campaign file has ranks = 1" in refused
+    file = folder / "two.toml"
+    file.write_text(CAMPAIGN.replace('kernel = "stencil"', 'kernel = "stencil"\nranks = 2'))
+    for pick in answer(capsys, *space, str(file))["picks"]:
+        at = (both.core_mhz == pick["core_mhz"]) & (both.mem_mhz == pick["mem_mhz"])
+        params = both.params.map(json.loads).map(lambda own: own.items())
+        same = params.map((pick["problem"] | pick["params"]).items().__le__)
+        (measured_j,) = both.energy_j[at & same].tolist()
+        assert pick["energy_j"] == pytest.approx(measured_j, rel=0.01)
+
+
 def test_the_exported_table_of_several_problems_is_not_judged_as_one(folder, tmp_path, capsys):
     """An imported table has no space: its two stencils count different work."""
     table, store = str(tmp_path / "t.csv"), str(tmp_path / "again")
