@@ -551,7 +551,7 @@ def _predictable(training: Observations, held_out: Observations) -> np.ndarray:
     well if training rows lack counts, which fits only if other training rows have them.
     """
     with_counts, without = (
-        np.isin(held_out.kernel, training.take(rows).kernel)
+        np.isin(held_out.kernel, training.kernel[rows])
         for rows in (training.has_counts, ~training.has_counts)
     )
     return np.asarray(np.where(held_out.has_counts, with_counts | ~without, without))

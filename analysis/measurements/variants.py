@@ -256,7 +256,7 @@ def refuse_other_work(dataset: xr.Dataset | Columns, rows: np.ndarray) -> None:
     index = {label: i for i, label in enumerate(instances)}
     variant = np.array([index[instance.label] for instance in row_instances], np.int64)
     counts = {
-        str(name).removeprefix(COUNT_PREFIX): _means(np.asarray(dataset[name])[rows], variant)
+        str(name).removeprefix(COUNT_PREFIX): _means(np.asarray(dataset[str(name)])[rows], variant)
         for name in dataset
         if str(name).startswith(COUNT_PREFIX)
     }
@@ -586,7 +586,7 @@ def _site_counts(dataset: xr.Dataset | Columns, rows: np.ndarray) -> dict[str, n
     """Class -> counts of the rows, for the classes that some row counts. A class that a row with
     counts lacks is 0 there."""
     columns = {
-        str(name).removeprefix(COUNT_PREFIX): np.asarray(dataset[name])[rows].astype(float)
+        str(name).removeprefix(COUNT_PREFIX): np.asarray(dataset[str(name)])[rows].astype(float)
         for name in dataset
         if str(name).startswith(COUNT_PREFIX)
     }
