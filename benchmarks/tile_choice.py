@@ -42,7 +42,7 @@ from analysis.choice.objectives import objective
 from analysis.costs.linear_cost import fit_linear_cost
 from analysis.costs.stencil_time import Machine, near_least, stencil_time
 from analysis.search.candidates import Candidates
-from analysis.search.model import NEAR, START
+from analysis.search.model import START
 from analysis.search.play import play
 from benchmarks.shared import argument_parser
 from campaign.variants.stated_terms import stated_terms
@@ -149,7 +149,7 @@ def judged(terms: Mapping[str, np.ndarray], time_s: np.ndarray, draws: int) -> n
         rows = generator.choice(len(time_s), START, replace=False)
         columns = {name: column[rows] for name, column in terms.items()}
         predicted = fit_linear_cost(columns, time_s[rows], intervals=False).of(terms)
-        candidates = near_least(predicted, NEAR)[:MOST_NEAR]
+        candidates = near_least(predicted)[:MOST_NEAR]
         at_random = generator.choice(len(time_s), len(candidates), replace=False)
         error = np.sqrt(np.mean((predicted[close] / time_s[close] - 1.0) ** 2))
         rows_by_draw.append(

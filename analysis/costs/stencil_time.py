@@ -23,6 +23,8 @@ from numpy.typing import ArrayLike
 
 WORD_BYTES = 4
 FORMS = ("corrected", "printed")
+NEAR = 0.10
+"""The fraction above the least cost within which a variant counts as near it."""
 
 
 class PredictionError(ValueError):
@@ -188,11 +190,11 @@ def overhead_s(
     return np.asarray(printed * size[..., 1] / (tile[..., 1] * machine.processors))
 
 
-def near_least(predicted: ArrayLike, within: float = 0.10) -> np.ndarray:
-    """The indices of finite values of ``predicted`` (n,) at most a fraction ``within`` above the
+def near_least(predicted: ArrayLike) -> np.ndarray:
+    """The indices of finite values of ``predicted`` (n,) at most a fraction :data:`NEAR` above the
     least, the least first: the variants that section A.5 measures."""
     costs = np.asarray(predicted, float)
     if not np.isfinite(costs).any():
         return np.empty(0, np.int64)
-    rows = np.flatnonzero(costs <= np.nanmin(costs) * (1 + within))
+    rows = np.flatnonzero(costs <= np.nanmin(costs) * (1 + NEAR))
     return rows[np.argsort(costs[rows], kind="stable")]

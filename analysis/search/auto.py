@@ -30,7 +30,7 @@ def choose(
     if candidates.terms:
         expected = model.choose(candidates, measured, count, generator)
         return expected if len(expected) else single_steps(candidates, measured, count, generator)
-    if len(measured.rows) < forest.START or not len(measured.best_first):
+    if measured.too_few(forest.START):
         return forest.choose(candidates, measured, count, generator)
     free = measured.free(len(candidates))
     near = near_best(candidates, measured, free, count // NEAR_EVERY, generator)

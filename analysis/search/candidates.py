@@ -67,6 +67,10 @@ class Measured:
         succeeded = np.flatnonzero(np.isfinite(self.costs))
         return self.rows[succeeded[np.argsort(self.costs[succeeded], kind="stable")]]
 
+    def too_few(self, start: int) -> bool:
+        """Whether fewer than ``start`` candidates have been measured, or all of them failed."""
+        return len(self.rows) < start or not len(self.best_first)
+
     def free(self, count: int) -> np.ndarray:
         """Return (count,), bool: whether each of ``count`` candidates has not been measured."""
         free = np.ones(count, bool)

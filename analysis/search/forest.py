@@ -14,6 +14,7 @@ from itertools import combinations
 
 import numpy as np
 
+from analysis.search import random_order
 from analysis.search.candidates import Candidates, Measured
 
 START = 10
@@ -39,6 +40,8 @@ def choose(
     Raises:
         ModuleNotFoundError: scikit-learn is not installed.
     """
+    if measured.too_few(START):
+        return random_order.choose(candidates, measured, count, generator)
     free = measured.free(len(candidates))
     return choose_among(candidates, measured, free, count, generator)
 
@@ -50,9 +53,7 @@ def choose_among(
     count: int,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """:func:`choose` among the ``free`` candidates: (N,), bool."""
-    if len(measured.rows) < START or not len(measured.best_first):
-        return generator.choice(np.flatnonzero(free), min(count, int(free.sum())), replace=False)
+    """:func:`choose` among the ``free`` candidates: (N,), bool; after the random start."""
     rows = looked_at(candidates, measured, free, generator)
     mean, deviation = expected(candidates, measured, rows, generator)
     chosen = np.zeros(len(rows), bool)

@@ -11,13 +11,11 @@ import numpy as np
 
 from analysis.costs.linear_cost import fit_linear_cost
 from analysis.costs.stencil_time import near_least
-from analysis.search import forest
+from analysis.search import forest, random_order
 from analysis.search.candidates import Candidates, Measured
 
 START = 12
 """So many candidates are drawn at random first."""
-NEAR = 0.10
-"""Candidates whose expected cost is at most this fraction above the least are measured."""
 
 
 def choose(
@@ -28,15 +26,13 @@ def choose(
     Raises:
         ModuleNotFoundError: the kernel states no sum, and scikit-learn is not installed.
     """
-    free = measured.free(len(candidates))
     if not candidates.terms:
-        return forest.choose_among(candidates, measured, free, count, generator)
-    if len(measured.rows) < START or not len(measured.best_first):
+        return forest.choose(candidates, measured, count, generator)
+    if measured.too_few(START):
         missing = max(START - len(measured.rows), 1)
-        return generator.choice(
-            np.flatnonzero(free), min(count, missing, int(free.sum())), replace=False
-        )
-    cheapest = near_least(expected(candidates, measured), NEAR)
+        return random_order.choose(candidates, measured, min(count, missing), generator)
+    free = measured.free(len(candidates))
+    cheapest = near_least(expected(candidates, measured))
     return np.asarray(cheapest[free[cheapest]][:count])
 
 

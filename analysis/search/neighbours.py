@@ -22,12 +22,12 @@ def choose(
     candidates: Candidates, measured: Measured, count: int, generator: np.random.Generator
 ) -> np.ndarray:
     """Choose neighbours of the best candidates that have not been measured."""
-    best = measured.best_first
-    if len(measured.rows) < START or not len(best):
+    if measured.too_few(START):
         return random_order.choose(candidates, measured, count, generator)
     free = measured.free(len(candidates))
     drawn = np.empty(0, np.int64)
-    if not len(neighbours_of(candidates, int(best[0]), free, generator)):  # a local minimum
+    best = int(measured.best_first[0])
+    if not len(neighbours_of(candidates, best, free, generator)):  # a local minimum
         drawn = generator.choice(np.flatnonzero(free), -(-count // 2), replace=False)
         free[drawn] = False
     neighbours = near_best(candidates, measured, free, count - len(drawn), generator)

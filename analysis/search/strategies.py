@@ -23,12 +23,6 @@ STRATEGIES = {
 """Name -> module. The module's docstring begins with what the strategy does."""
 
 
-def find_strategy(name: str) -> Strategy:
-    """Return the strategy registered as ``name``; KeyError if there is none."""
-    strategy: Strategy = import_module(STRATEGIES[name]).choose
-    return strategy
-
-
 def next_batch(
     strategy: str,
     candidates: Candidates,
@@ -42,6 +36,7 @@ def next_batch(
     A pure function of its arguments, so that an interrupted search continues in the same way.
 
     Raises:
+        KeyError: there is no such strategy.
         ModuleNotFoundError: the strategy needs a package that is not installed.
     """
     free = np.flatnonzero(measured.free(len(candidates)))
@@ -49,4 +44,5 @@ def next_batch(
         return free
     seeds = [seed] if isinstance(seed, int) else seed
     generator = np.random.default_rng([*seeds, len(measured.rows)])
-    return find_strategy(strategy)(candidates, measured, count, generator)
+    choose: Strategy = import_module(STRATEGIES[strategy]).choose
+    return choose(candidates, measured, count, generator)

@@ -19,7 +19,7 @@ from analysis.costs.stencil_time import Machine, PredictionError, fits, near_lea
 from analysis.costs.tile_energy import NEEDED, stencil_energy_j
 from campaign.plan.campaign_file import KernelEntry, read_campaign
 from campaign.plan.sweep import place_of, space_variants
-from campaign.variants.space_predictions import MOST_NEAR, NEAR, SpacePick, SpacePredictions
+from campaign.variants.space_predictions import MOST_NEAR, SpacePick, SpacePredictions
 from dvfs.errors import ArgumentError, known_names
 from dvfs.input_files import FileError
 from dvfs.setting import AS_FOUND
@@ -162,7 +162,7 @@ def _pick(
     if energy:
         energy_j = _energies(tiles, name, site, time_s)
     costs = energy_j if energy else time_s
-    near_rows = near_least(costs, NEAR)
+    near_rows = near_least(costs)
 
     def variant(row: int) -> dict[str, Any]:
         params = {key: values[row].item() for key, values in columns.items()}

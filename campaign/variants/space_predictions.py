@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from dvfs.dataset import Columns
 
 
-NEAR = 0.10
 MOST_NEAR = 200
 """The most variants near the best that a result lists."""
 
@@ -247,7 +246,7 @@ def _picks(
                 energy_j[s] = energies.at_setting_j(counts, time_s[s], setting)
         scores = goal.score(energy_j, time_s)
         s, best = divmod(int(np.nanargmin(scores)), len(members))
-        near_rows = rows[near_least(scores[s], NEAR)].tolist()
+        near_rows = rows[near_least(scores[s])].tolist()
         picks.append(
             SpacePick(
                 kernel=measured.kernel,
