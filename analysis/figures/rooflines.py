@@ -82,7 +82,7 @@ def platform_figures(platform: Platform, cap_w: float | None = None) -> list[Fig
     """For each class of operations: normalised lines and power, and speedup against greenup.
 
     Raises:
-        ValueError: a cap at or below the constant power.
+        CapError: a cap at or below the constant power.
     """
     figures = []
     for operation in platform.operations:
@@ -131,7 +131,7 @@ def power_panel(platform: Platform, line: Roofline, cap_w: float | None = None) 
     """Power over the power of operations alone (figure 2b), with and without constant power.
 
     Raises:
-        ValueError: a cap at or below the constant power.
+        CapError: a cap at or below the constant power.
     """
     xs, unit_w = _intensities([line]), line.op_power_w
     series: list[Series] = list(_balances(line))
@@ -238,7 +238,7 @@ def roofline_figure(
     ``cap_w``: also the lines under a cap on power.
 
     Raises:
-        ValueError: a cap at or below the constant power.
+        CapError: a cap at or below the constant power.
     """
     op = unit_name(points.operation)
     with_energy = bool(np.isfinite(line.eps_op_j)) and line.op_energy_j > 0

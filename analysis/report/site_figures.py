@@ -54,6 +54,7 @@ from analysis.report.sheets import (
 )
 from analysis.report.tables import Sheet
 from analysis.report.variant_sheets import variant_sheets
+from analysis.rooflines.power_cap import CapError
 from analysis.rooflines.roofline import (
     PairPoints,
     Roofline,
@@ -145,7 +146,7 @@ def site_figures(site: SiteReport, cap_w: float | None = None) -> SiteFigures:
     setting, lines = roofline_lines(site.observed, site.fit, site.setting)
     try:
         rooflines = [roofline_figure(pp, line, site.simulated, cap_w) for pp, line in lines]
-    except ValueError as error:
+    except CapError as error:
         raise FitError(str(error)) from None
     shown, named = _cases(site, families), (site.site, site.simulated)
     roofs = roof_fractions(site.observed) if site.observed is not None else []

@@ -29,10 +29,6 @@ class NoPairsError(Exception):
     """No pair of classes was measured at several intensities; the message has the remedy."""
 
 
-class CapError(ValueError):
-    """A cap on power that is not above the constant power; the message states that power."""
-
-
 def rooflines_at(
     data: Observations,
     setting: int,
@@ -152,10 +148,7 @@ def line_as_dict(
 
 def _capped(line: Roofline, cap_w: float) -> dict[str, Any]:
     """The effect of a cap: its range of intensities, and rows at :data:`CAPPED_AT`."""
-    try:
-        capped = CappedRoofline(line, cap_w)
-    except ValueError as error:
-        raise CapError(str(error)) from None
+    capped = CappedRoofline(line, cap_w)
     intensity = line.time_balance * np.array(CAPPED_AT)
     columns = {
         "intensity": intensity,

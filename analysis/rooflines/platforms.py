@@ -16,13 +16,8 @@ from typing import Any
 from analysis.rooflines.at_setting import line_as_dict
 from analysis.rooflines.greenup import Trade
 from analysis.rooflines.roofline import Roofline
-from dvfs.errors import unknown_name
 
 MEMORY = "dram"
-
-
-class PlatformError(ValueError):
-    """An unknown name of a platform; the message lists the names."""
 
 
 @dataclass(frozen=True)
@@ -105,17 +100,6 @@ _TABLE = (files("analysis.rooflines") / "platforms.toml").read_text(encoding="ut
 PLATFORMS = {name: _read(name, row) for name, row in tomllib.loads(_TABLE).items()}
 
 
-def find_platform(name: str) -> Platform:
-    """The platform of a name, in upper or lower case.
-
-    Raises:
-        PlatformError: no platform has the name.
-    """
-    if name.lower() not in PLATFORMS:
-        raise PlatformError(unknown_name("platform", name, PLATFORMS))
-    return PLATFORMS[name.lower()]
-
-
 def platform_rooflines(
     platform: Platform, cap_w: float | None = None, trades: Sequence[Trade] = ()
 ) -> dict[str, Any]:
@@ -146,8 +130,8 @@ def platform_rooflines(
     }
 
 
-def platform_summaries(platforms: Sequence[Platform]) -> list[dict[str, Any]]:
-    """One row a platform: ``campaign roofline --platform --json``."""
+def platform_summaries() -> list[dict[str, Any]]:
+    """One row a built-in platform: ``campaign roofline --platform --json``."""
     return [
         {
             "platform": platform.name,
@@ -155,5 +139,5 @@ def platform_summaries(platforms: Sequence[Platform]) -> list[dict[str, Any]]:
             "operations": list(platform.operations),
             "source": platform.source,
         }
-        for platform in platforms
+        for platform in PLATFORMS.values()
     ]

@@ -18,6 +18,10 @@ import numpy as np
 from analysis.rooflines.roofline import Roofline
 
 
+class CapError(ValueError):
+    """A cap on power that cannot be applied; the message has the reason."""
+
+
 @dataclass(frozen=True)
 class CappedRoofline:
     """A roofline under a cap, with the same functions of intensity as :class:`Roofline`.
@@ -26,7 +30,7 @@ class CappedRoofline:
     array of any shape; results are float64 of that shape.
 
     Raises:
-        ValueError: the cap is at or below pi_0, where no work can be done, or the line's energies
+        CapError: the cap is at or below pi_0, where no work can be done, or the line's energies
             are unknown.
     """
 
@@ -34,12 +38,12 @@ class CappedRoofline:
     cap_w: float
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a cap that leaves no power for operations and bytes."""
+        """Raise CapError for a cap that leaves no power for operations and bytes."""
         line = self.line
         if np.isnan([line.eps_op_j, line.eps_mem_j, line.constant_w]).any():
-            raise ValueError("a cap needs the energies of operations and bytes; none are known")
+            raise CapError("a cap needs the energies of operations and bytes; none are known")
         if not self.cap_w > line.constant_w:
-            raise ValueError(
+            raise CapError(
                 f"a cap of {self.cap_w:g} W leaves nothing for operations and bytes: constant "
                 f"power alone is {line.constant_w:.4g} W; give more than that"
             )

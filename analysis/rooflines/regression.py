@@ -15,7 +15,6 @@ import numpy as np
 from analysis.energy.fitted import CONFIDENCE
 from analysis.measurements.observations import FitError, Observations, setting_text
 from analysis.rooflines.roofline import Roofline
-from dvfs.setting import Setting
 
 MOST_CONDITION = 1e6
 """The condition number of unit-length columns above which coefficients cannot be separated."""
@@ -47,9 +46,6 @@ class Regression:
     ``condition_number``: of the regressors, each scaled to length 1.
     """
 
-    site: str
-    simulated: bool
-    setting: Setting
     memory: str
     eps_sp_j: Estimate | None
     eps_dp_j: Estimate | None
@@ -96,15 +92,14 @@ class Regression:
 
 @dataclass(frozen=True)
 class CacheEnergy:
-    """The energy of a byte of one cache level: ``eps_j``, J per byte, from ``n`` rows.
+    """The energy of a byte of one cache level: ``eps_j``, J per byte.
 
-    ``median_residual``: the median over these rows of |modelled / measured energy - 1|, as in
+    ``median_residual``: the median over the fitted rows of |modelled / measured energy - 1|, as in
     section 4.3. The interval ignores the uncertainty of the regression's coefficients.
     """
 
     level: str
     eps_j: Estimate
-    n: int
     median_residual: float
 
 
@@ -171,9 +166,6 @@ def regress(data: Observations, setting: int, memory: str = "dram") -> Regressio
     }
     only_double = bool(is_double.all())
     return Regression(
-        site=data.site,
-        simulated=data.simulated,
-        setting=data.settings[setting],
         memory=memory,
         eps_sp_j=None if only_double else estimates["eps"],
         eps_dp_j=estimates["eps"] if only_double else estimates.get("dp"),
@@ -186,22 +178,19 @@ def regress(data: Observations, setting: int, memory: str = "dram") -> Regressio
     )
 
 
-def cache_energies(
-    data: Observations, setting: int, regression: Regression, levels: Sequence[str] = CACHE_LEVELS
-) -> list[CacheEnergy]:
+def cache_energies(data: Observations, setting: int, regression: Regression) -> list[CacheEnergy]:
     """The energy of a byte of each cache level, from the regression's residual (eqs. 11, 12).
 
-    ``levels``: from the outermost to the innermost. The rows of a level are those at ``setting`` of
-    kernels that have bytes of it and otherwise only counts whose energy is known: operations, bytes
-    of ``regression.memory`` and of outer levels. The ratio of eqs. 11 and 12 is fitted by least
-    squares on the relative error; for one row this is the equation. A level without rows is
-    omitted.
+    The rows of a level are those at ``setting`` of kernels that have bytes of it and otherwise only
+    counts whose energy is known: operations, bytes of ``regression.memory`` and of outer levels.
+    The ratio of eqs. 11 and 12 is fitted by least squares on the relative error; for one row this
+    is the equation. A level without rows is omitted.
     """
     from statsmodels.regression.linear_model import OLS  # noqa: PLC0415
 
     counts = _counts(data)
     caches: list[CacheEnergy] = []
-    for level in levels:
+    for level in CACHE_LEVELS:
         terms = {*regression.eps_op_j, regression.memory, level, *(cache.level for cache in caches)}
         other_counts = np.asarray(sum(n for name, n in counts.items() if name not in terms))
         bytes_moved = counts.get(level, np.zeros(len(data)))
@@ -213,7 +202,7 @@ def cache_energies(
         result = OLS(residual_j / measured.energy_j, bytes_moved[rows] / measured.energy_j).fit()
         eps_j = _estimate(result, np.ones(1), 1.0)
         relative = np.abs(residual_j - eps_j.value * bytes_moved[rows]) / measured.energy_j
-        caches.append(CacheEnergy(level, eps_j, len(rows), float(np.median(relative))))
+        caches.append(CacheEnergy(level, eps_j, float(np.median(relative))))
     return caches
 
 

@@ -225,22 +225,16 @@ def fastest_setting(data: Observations) -> int:
     log_ratio = np.empty(len(data))
     for _, rows in rows_by_kernel(data):
         log_ratio[rows] = np.log(data.time_s[rows] / data.time_s[rows].min())
-    best: tuple[int, float, int] | None = None
-    for s in np.unique(data.setting):
+    ranks = []
+    for s in np.unique(data.setting).tolist():
         at_s = data.setting == s
-        rank = (-len(np.unique(data.kernel[at_s])), float(log_ratio[at_s].mean()), int(s))
-        best = rank if best is None or rank < best else best
-    if best is None:
-        raise FitError("there are no measurements, so there is no fastest setting")
-    return best[2]
+        ranks.append((-len(np.unique(data.kernel[at_s])), float(log_ratio[at_s].mean()), int(s)))
+    return min(ranks)[2]
 
 
-def pair_points(data: Observations, setting: int, min_intensities: int = 2) -> list[PairPoints]:
-    """The points of each pair of classes that kernels of different intensities have alone.
-
-    ``setting``: index into ``data.settings``. A pair with fewer than ``min_intensities`` distinct
-    intensities is omitted.
-    """
+def pair_points(data: Observations, setting: int) -> list[PairPoints]:
+    """The points of each pair of classes that kernels of two or more intensities have alone;
+    ``setting``: index into ``data.settings``."""
     measured = data.take(data.setting == setting)
     by_pair: dict[tuple[str, str], list[tuple[float, str, float, float, float]]] = {}
     for kernel, repeats in rows_by_kernel(measured):
@@ -268,7 +262,7 @@ def pair_points(data: Observations, setting: int, min_intensities: int = 2) -> l
         by_pair.items(), key=lambda item: (order.get(item[0][0], len(order)), item[0][1])
     ):
         rows.sort()
-        if len({f"{row[0]:.6g}" for row in rows}) < min_intensities:
+        if len({f"{row[0]:.6g}" for row in rows}) < 2:
             continue
         numbers = np.array([(row[0], *row[2:]) for row in rows])
         pairs.append(

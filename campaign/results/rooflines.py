@@ -13,18 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from analysis.rooflines.at_setting import CapError, NoPairsError, rooflines_at
-from analysis.rooflines.platforms import (
-    Operation,
-    Platform,
-    PlatformError,
-    find_platform,
-    platform_rooflines,
-)
+from analysis.rooflines.at_setting import NoPairsError, rooflines_at
+from analysis.rooflines.platforms import PLATFORMS, Operation, Platform, platform_rooflines
+from analysis.rooflines.power_cap import CapError
 from analysis.rooflines.roofline import fastest_setting
 from campaign.results.report import FORMATS, WrittenFile, write_drawn
 from campaign.results.tables import RooflineResult
-from dvfs.errors import ArgumentError
+from dvfs.errors import ArgumentError, unknown_name
 from dvfs.input_files import FileModel, read_file
 from dvfs.setting import Setting
 from sites.site_file import Name, NotNegative, OneLine, Positive
@@ -138,8 +133,8 @@ def _setting_index(data: Observations, setting: Setting | str) -> int:
 
 
 def platform_named(name: str) -> Platform:
-    """The built-in platform of this name, such as ``gtx-580``, or the platform of a file whose path
-    ends in ``.toml``.
+    """The built-in platform of this name, such as ``gtx-580`` (in upper or lower case), or the
+    platform of a file whose path ends in ``.toml``.
 
     Raises:
         ArgumentError: there is no such platform.
@@ -147,10 +142,9 @@ def platform_named(name: str) -> Platform:
     """
     if name.endswith(".toml"):
         return read_platform(Path(name))
-    try:
-        return find_platform(name)
-    except PlatformError as error:
-        raise ArgumentError(f"--platform: {error}") from None
+    if name.lower() not in PLATFORMS:
+        raise ArgumentError(f"--platform: {unknown_name('platform', name, PLATFORMS)}")
+    return PLATFORMS[name.lower()]
 
 
 def platform_roofline(
@@ -274,7 +268,7 @@ def write_platform_figures(
                 )
     try:
         figures = [(f, False) for platform in platforms for f in platform_figures(platform, cap_w)]
-    except ValueError as error:
+    except CapError as error:
         raise ArgumentError(f"--cap-w: {error}") from None
     lines = [(p.name, p.line(operation)) for p in platforms for operation in p.operations]
     sites = content.sites if content else []

@@ -156,9 +156,9 @@ def _trades(arguments: Namespace) -> list[Trade]:
 
 
 def _list_platforms(as_json: bool) -> int:
-    from analysis.rooflines.platforms import PLATFORMS, platform_summaries  # noqa: PLC0415
+    from analysis.rooflines.platforms import platform_summaries  # noqa: PLC0415
 
-    rows = platform_summaries(list(PLATFORMS.values()))
+    rows = platform_summaries()
     table = [
         [row["platform"], row["model"], ", ".join(row["operations"]), row["source"]] for row in rows
     ]

@@ -14,7 +14,8 @@ from analysis.figures.rooflines import comparison_figures, platform_figures
 from analysis.report.platform_sheets import platform_sheets
 from analysis.report.tables import as_tex
 from analysis.rooflines.greenup import work_advice, work_limits
-from analysis.rooflines.platforms import PLATFORMS, find_platform
+from analysis.rooflines.platforms import PLATFORMS
+from campaign.results.rooflines import platform_named
 from campaign.verbs.command_line import main
 from tests.analysis import platforms as printed
 from tests.analysis.platforms import from_peaks
@@ -197,7 +198,7 @@ def test_the_normalised_lines_and_the_power_are_those_of_w_and_q(platform, op, l
 
 
 def test_machines_on_one_plot():
-    two = [find_platform("GTX-580"), PLATFORMS["fermi-keckler"]]
+    two = [platform_named("GTX-580"), PLATFORMS["fermi-keckler"]]
     lines = [(p.name, p.line(op)) for p in two for op in p.operations]
     (figure,) = comparison_figures(lines, False)  # a single machine has sp: no figure of it
     assert figure.name == "machines_dp_dram"
