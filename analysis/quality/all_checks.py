@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from analysis.quality.clocks import (
     swapped_clocks,
     too_many_cycles,
 )
-from analysis.quality.finding import Finding, Severity
+from analysis.quality.finding import SEVERITIES, Finding
 from analysis.quality.levels import power_levels, run_lengths, time_levels
 from analysis.quality.noise import median_grid, repeat_noise
 from analysis.quality.origins import estimated, mixed_setups, recorded_energies, unproven_clocks
@@ -47,17 +46,13 @@ from analysis.quality.repeats import (
     session_offsets,
 )
 from analysis.quality.rows import Rows, provenance, rows_of
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from dvfs.dataset import Columns
+from dvfs.dataset import Columns
 
 
-def check(dataset: xr.Dataset | Columns, site: str) -> list[Finding]:
+def check(dataset: Columns, site: str) -> list[Finding]:
     """The problems of a site's measurements that would distort a fit, worst first.
 
-    ``dataset``: of a store (dimension ``measurement``). The checks read the complete rows of
+    ``dataset``: the measurements of a store. The checks read the complete rows of
     ``site`` with a positive time (s) and energy (J); without such rows there are no findings.
     """
     rows = rows_of(dataset, site)
@@ -91,10 +86,9 @@ def check(dataset: xr.Dataset | Columns, site: str) -> list[Finding]:
         if limited:
             _, sigma, df = repeat_noise(free)
         findings += _clock_checks(free, sigma, df)
-    worst_first: tuple[Severity, ...] = ("refused", "warning", "note")
     return sorted(
         (replace(finding, kernels=rows.kernels_at(finding.rows)) for finding in findings),
-        key=lambda finding: worst_first.index(finding.severity),
+        key=lambda finding: SEVERITIES.index(finding.severity),
     )
 
 

@@ -350,7 +350,7 @@ def apparent_clocks(
     """
     y, x = grids["time"].y, log_mhz(rows)[:, 0]
     explained = set(rows.setting[np.isin(rows.index, named_already)].tolist())
-    named, members, n_kernels = [], [], 0
+    named, settings, n_kernels = [], [], 0
     for domain, line in clock_lines(rows):
         if domain or len(line) < MIN_CLOCKS:
             continue
@@ -374,11 +374,11 @@ def apparent_clocks(
                 f"{rows.where(int(np.flatnonzero(computing)[0]), line[i])} runs as at "
                 f"{nominal * np.exp(-median[i]):.0f} MHz core"
             )
-            members.append(np.flatnonzero(rows.setting == line[i]))
+            settings.append(int(line[i]))
             n_kernels = max(n_kernels, int(computing.sum()))
     return _contradicted(
         rows,
-        members,
+        settings,
         f"the nominal core clock is not the one that the time of the {n_kernels} kernels that only "
         f"compute shows ({first_named(named)})",
     )
@@ -394,7 +394,7 @@ def too_many_cycles(
     """
     y, mhz = grids["time"].y, rows.mhz[:, 0]
     explained = set(rows.setting[np.isin(rows.index, named_already)].tolist())
-    named, members = [], []
+    named, settings = [], []
     for domain, line in clock_lines(rows):
         if domain or explained.intersection(line.tolist()):
             continue
@@ -408,27 +408,26 @@ def too_many_cycles(
             median = float(np.median(excesses)) if len(excesses) >= MIN_KERNELS else 0.0
             if median > CONTRADICTS and (excesses > SAME_CYCLES).mean() >= AGREE:
                 named.append(f"{rows.setting_text(setting)}: {100.0 * np.expm1(median):.0f} %")
-                members.append(np.flatnonzero(rows.setting == setting))
+                settings.append(int(setting))
     return _contradicted(
         rows,
-        members,
+        settings,
         f"kernels take more core cycles than their times at the clocks beside allow "
         f"({first_named(named)}): the nominal core clock is too high there, or one beside it too "
         f"low",
     )
 
 
-def _contradicted(rows: Rows, members: list[np.ndarray], reason: str) -> Iterator[Finding]:
-    """The finding of nominal clocks that ``reason`` contradicts; ``members``: the rows of each
-    setting."""
-    if not members:
+def _contradicted(rows: Rows, settings: list[int], reason: str) -> Iterator[Finding]:
+    """The finding of the settings whose nominal clocks ``reason`` contradicts."""
+    if not settings:
         return
-    bad = np.unique(np.concatenate(members))
+    bad = np.flatnonzero(np.isin(rows.setting, settings))
     yield Finding(
         "clocks",
         "warning",
         rows.index[bad],
-        f"in {len(bad)} rows at {len(members)} setting{'s' * (len(members) > 1)} {reason}; "
+        f"in {len(bad)} rows at {len(settings)} setting{'s' * (len(settings) > 1)} {reason}; "
         f"import the achieved clocks as core_mhz, or leave these settings out",
     )
 
@@ -499,15 +498,16 @@ def fixed_duration(rows: Rows, grids: dict[str, MedianGrid]) -> Iterator[Finding
     """
     y = grids["time"].y
     valid = np.isfinite(y)
-    spans = np.array([_clock_span(rows.mhz[settings]) for settings in valid])  # (kernels, 2)
+    clocks = np.where(valid[:, :, None], log_mhz(rows), np.nan)
+    spans = np.fmax.reduce(clocks, axis=1) - np.fmin.reduce(clocks, axis=1)  # (kernels, 2)
     swept = (valid.sum(1) >= MIN_SETTINGS_OF_LOOP) & (spans > SPAN).any(1)
-    spread = np.nanmax(np.where(valid, y, -np.inf), 1) - np.nanmin(np.where(valid, y, np.inf), 1)
+    spread = np.fmax.reduce(y, axis=1) - np.fmin.reduce(y, axis=1)
     flat = swept & (spread < FLAT)
     if not flat.any():
         return
     kernels = np.flatnonzero(flat)
     members = np.flatnonzero(np.isin(rows.kernel, kernels))
-    level = np.array([float(np.nanmedian(y[k])) for k in kernels])
+    level = np.nanmedian(y[kernels], axis=1)
     all_flat = bool(flat[swept].all())
     same_time = len(kernels) >= MIN_SETTINGS_OF_LOOP and float(np.ptp(level)) < FLAT
     named = first_named(
@@ -543,9 +543,3 @@ def fixed_duration(rows: Rows, grids: dict[str, MedianGrid]) -> Iterator[Finding
         f"{where} the time depends on no clock; if these loops ran for a fixed time, {remedy}; "
         f"if the clocks were not set, no fit can use them",
     )
-
-
-def _clock_span(mhz: np.ndarray) -> tuple[float, float]:
-    """The logarithm of the largest clock ratio, of core and memory; 0 without clocks."""
-    core, mem = (column[np.isfinite(column)] for column in mhz.T)
-    return tuple(float(np.ptp(np.log(c))) if len(c) else 0.0 for c in (core, mem))  # type: ignore[return-value]

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from analysis.measurements.observations import setting_text
+from dvfs.dataset import Columns
 from dvfs.kernel_instance import KernelInstance, dataset_kernels
 from dvfs.setting import AXES, Setting
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from dvfs.dataset import Columns
 
 MAX_NAMED = 3
 SEPARATE = 3
@@ -22,6 +18,8 @@ SEPARATE = 3
 number."""
 
 Severity = Literal["refused", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = ("refused", "warning", "note")
+"""The worst first."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +27,9 @@ class Finding:
     """A problem of a site's measurements.
 
     ``check``: the check's short name. ``severity``: ``refused`` (a fit cannot use the rows),
-    ``warning`` or ``note``. ``rows``: int64, sorted indices into the Dataset's measurement
-    dimension. ``text``: the problem, its place and its remedy. ``kernels``: those of the rows, by
-    label.
+    ``warning`` or ``note``. ``rows``: int64, sorted indices into the store's
+    measurements. ``text``: the problem, its place and its remedy. ``kernels``: those of the rows,
+    by label.
     """
 
     check: str
@@ -50,7 +48,7 @@ class Finding:
         }
 
 
-def describe(rows: np.ndarray, dataset: xr.Dataset | Columns, limit: int = 5) -> list[str]:
+def describe(rows: np.ndarray, dataset: Columns, limit: int) -> list[str]:
     """The first ``limit`` of ``rows`` (:attr:`Finding.rows`), a line each: kernel, setting, repeat,
     node, point id."""
     lines = []

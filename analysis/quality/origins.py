@@ -6,19 +6,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from analysis.measurements.provenance import UNPROVEN, estimated_energies
 from analysis.quality.finding import Finding, first_named
 from analysis.quality.rows import Rows
-from dvfs.dataset import RECORDED_PREFIX, texts_of
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from dvfs.dataset import Columns
+from dvfs.dataset import RECORDED_PREFIX, Columns, texts_of
 
 CLOCK_PROOF = "clock proof"
 ENERGY_ORIGIN = "energy origin"
@@ -45,7 +39,7 @@ def unproven_clocks(rows: Rows) -> Iterator[Finding]:
     )
 
 
-def estimated(dataset: xr.Dataset | Columns, rows: Rows) -> Iterator[Finding]:
+def estimated(dataset: Columns, rows: Rows) -> Iterator[Finding]:
     """A finding of the rows with estimated energies: a fit of them would model the estimate."""
     origins = estimated_energies(dataset, rows.index)
     bad = np.flatnonzero(origins != "")
@@ -62,7 +56,7 @@ def estimated(dataset: xr.Dataset | Columns, rows: Rows) -> Iterator[Finding]:
     )
 
 
-def recorded_energies(dataset: xr.Dataset | Columns, rows: Rows) -> Iterator[Finding]:
+def recorded_energies(dataset: Columns, rows: Rows) -> Iterator[Finding]:
     """A finding of the rows whose energy comes from a channel of the meter ``recorded``."""
     if "meters" not in dataset:
         return
@@ -89,7 +83,7 @@ def _is_replayed(meters: str) -> bool:
     )
 
 
-def mixed_setups(dataset: xr.Dataset | Columns, site: str) -> list[Finding]:
+def mixed_setups(dataset: Columns, site: str) -> list[Finding]:
     """A warning that names the differences between the set-ups of a site's rows.
 
     The Dataset's attribute ``mixtures`` is the JSON of a list of ``{"site", "setups", "text",

@@ -54,10 +54,8 @@ def possible_clocks_and_volts(rows: Rows) -> Iterator[Finding]:
         bad = np.flatnonzero((values < low) | (values > high))
         if not len(bad):
             continue
-        named = [
-            f"{name} {values[i]:g} of {rows.kernels[rows.kernel[i]]}"
-            for i in _first_of_each(values[bad], bad)
-        ]
+        firsts = np.sort(np.unique(values[bad], return_index=True)[1])
+        named = [f"{name} {values[i]:g} of {rows.kernels[rows.kernel[i]]}" for i in bad[firsts]]
         yield Finding(
             "units",
             "refused",
@@ -66,11 +64,6 @@ def possible_clocks_and_volts(rows: Rows) -> Iterator[Finding]:
             f"{quantity} of devices are ({first_named(named)}); "
             f"{_factor_advice(values[bad], low, high, unit)}",
         )
-
-
-def _first_of_each(values: np.ndarray, rows: np.ndarray) -> list[int]:
-    """The first row of each distinct value."""
-    return [int(i) for i in rows[np.sort(np.unique(values, return_index=True)[1])]]
 
 
 def _factor_advice(values: np.ndarray, low: float, high: float, unit: str) -> str:

@@ -28,11 +28,8 @@ def power_caps(rows: Rows, labels: dict[str, list[str]]) -> Iterator[Finding]:
             )
             caps[name] = of_kernel[rows.kernel]
     caps |= {name: np.array(values, object) for name, values in labels.items() if _is_cap(name)}
-    swept = {
-        name: sorted(set(values.tolist()) - {""})
-        for name, values in caps.items()
-        if len(set(values.tolist()) - {""}) > 1
-    }
+    distinct = {name: sorted(set(values.tolist()) - {""}) for name, values in caps.items()}
+    swept = {name: values for name, values in distinct.items() if len(values) > 1}
     off = off_nominal(rows)
     fixed = len(rows.settings) == 1
     remedy = "import it as power_limit_w, and the clocks that were read as core_mhz_achieved"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from analysis.measurements.observations import setting_text
 from analysis.measurements.provenance import clock_proofs, every_row, mention
-from dvfs.dataset import COUNT_PREFIX, MEMORY_CLASSES, complete_rows, texts_of
+from dvfs.dataset import COUNT_PREFIX, MEMORY_CLASSES, Columns, complete_rows, texts_of
 from dvfs.groups import Groups
 from dvfs.kernel_instance import KernelInstance, kernels_of_rows
 from dvfs.setting import (
@@ -23,11 +23,6 @@ from dvfs.setting import (
     number_columns,
 )
 from dvfs.texts import Texts
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from dvfs.dataset import Columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +108,7 @@ class Rows:
         return setting_text(self.settings[setting])
 
 
-def rows_of(dataset: xr.Dataset | Columns, site: str, limited: bool = True) -> Rows:
+def rows_of(dataset: Columns, site: str, limited: bool = True) -> Rows:
     """The complete rows of ``site`` with a positive time (s) and energy (J). ``limited``: include
     those under a power limit or a profile, whose clocks follow the load."""
     time_s, energy_j = np.asarray(dataset["time_s"]), np.asarray(dataset["energy_j"])
@@ -147,9 +142,9 @@ def rows_of(dataset: xr.Dataset | Columns, site: str, limited: bool = True) -> R
     node_texts = texts("node")
     node, node_codes = _numbered(node_texts.codes)
     counts = {
-        str(name).removeprefix(COUNT_PREFIX): column(str(name), np.nan).astype(float)
+        name.removeprefix(COUNT_PREFIX): column(name, np.nan).astype(float)
         for name in dataset
-        if str(name).startswith(COUNT_PREFIX)
+        if name.startswith(COUNT_PREFIX)
     }
     log_time, log_energy = np.log(time_s[rows]), np.log(energy_j[rows])
     return Rows(
@@ -174,9 +169,7 @@ def rows_of(dataset: xr.Dataset | Columns, site: str, limited: bool = True) -> R
     )
 
 
-def provenance(
-    dataset: xr.Dataset | Columns, rows: Rows
-) -> tuple[np.ndarray, dict[str, list[str]]]:
+def provenance(dataset: Columns, rows: Rows) -> tuple[np.ndarray, dict[str, list[str]]]:
     """The mean power (W) in each row's provenance, NaN without; and labels by name, "" without."""
     power_w = np.full(len(rows.index), np.nan)
     labels: dict[str, list[str]] = {}

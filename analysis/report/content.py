@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -32,7 +31,7 @@ class MeasurementCounts:
     class of failure -> points; ``left``: planned points that are not measured yet;
     ``without_energy``: complete points without an energy from a meter. ``node_hours``: the text of
     the node-hours spent; empty if no run has measured. ``energy_j``: of all iterations in the
-    windows of complete points, NaN if nothing was measured.
+    windows of complete points.
     """
 
     ok: int
@@ -46,7 +45,7 @@ class MeasurementCounts:
     meters: list[str]
     """The text of each channel, with its domain and period, and its nodes if there are several."""
     node_hours: str = ""
-    energy_j: float = math.nan
+    energy_j: float = 0.0
 
 
 @dataclass(frozen=True)

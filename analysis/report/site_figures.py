@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.energy.fitted import Fit
 from analysis.figures.energy_shares import (
     case_shares,
     class_figure,
@@ -64,7 +63,6 @@ from analysis.rooflines.roofline import (
     roofline,
 )
 from dvfs.kernel_instance import KernelInstance
-from dvfs.setting import Setting
 
 PHASE = "phase"
 """The parameter with which a kernel names its phase of an application."""
@@ -143,7 +141,7 @@ def site_figures(site: SiteReport, cap_w: float | None = None) -> SiteFigures:
         FitError: a cap at or below the constant power.
     """
     families = site_families(site)
-    setting, lines = roofline_lines(site.observed, site.fit, site.setting)
+    setting, lines = roofline_lines(site)
     try:
         rooflines = [roofline_figure(pp, line, site.simulated, cap_w) for pp, line in lines]
     except CapError as error:
@@ -195,18 +193,17 @@ def site_sheets(site: SiteReport) -> list[Sheet]:
     return sheets + measured
 
 
-def roofline_lines(
-    data: Observations | None, model: Fit | None, requested: Setting | None = None
-) -> tuple[str, list[tuple[PairPoints, Roofline]]]:
-    """The text of the ``requested`` setting, by default the fastest, and each pair of classes at it
-    with its roofline."""
+def roofline_lines(site: SiteReport) -> tuple[str, list[tuple[PairPoints, Roofline]]]:
+    """The text of the setting of the roofline figures, and each pair of classes at it with its
+    roofline."""
+    data = site.observed
     if data is None or not data.counts:
         return "", []
-    setting = fastest_setting(data) if requested is None else data.settings.index(requested)
+    setting = _setting(site, data)
     lines = []
     for points in pair_points(data, setting):
         try:
-            line = roofline(data, points.operation, points.memory, setting, model)
+            line = roofline(data, points.operation, points.memory, setting, site.fit)
         except FitError:  # the fit has dropped the class: only time can be shown
             line = roofline(data, points.operation, points.memory, setting)
         lines.append((points, line))
@@ -215,7 +212,7 @@ def roofline_lines(
 
 def site_lines(site: SiteReport) -> list[Roofline]:
     """The rooflines of a site that have energies, at the setting of its roofline figures."""
-    _, lines = roofline_lines(site.observed, site.fit, site.setting)
+    _, lines = roofline_lines(site)
     return [line for _, line in _with_energies(lines)]
 
 

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -40,9 +40,6 @@ from dvfs.dataset import CLOCK_UNPROVEN, Columns, is_complete
 from dvfs.kernel_instance import kernels_of_rows
 from dvfs.setting import LegalVolts, Setting, axis_values, distinct_settings
 
-if TYPE_CHECKING:
-    import xarray as xr
-
 NODES_NAMED = 4
 """The most nodes of a meter that are named; more are counted."""
 HOLDOUT_SETTINGS = 4
@@ -50,21 +47,21 @@ HOLDOUT_SETTINGS = 4
 
 
 def site_report(
-    dataset: xr.Dataset | Columns,
+    dataset: Columns,
     site: str,
     *,
-    simulated: bool = False,
-    planned: Collection[str] = (),
-    classes: dict[str, str] | None = None,
-    stored: StoredFit | None = None,
-    legal: LegalVolts | None = None,
-    slurm_flags: Callable[[Setting], str] | None = None,
-    listed: ListedOrder | None = None,
-    train: Sequence[Setting] | None = None,
-    setting: Setting | None = None,
-    elsewhere: Observations | None = None,
-    tuned: Mapping[str, Collection[str]] | None = None,
-    predicted: Predicted | None = None,
+    simulated: bool,
+    planned: Collection[str],
+    classes: dict[str, str],
+    stored: StoredFit | None,
+    legal: LegalVolts,
+    slurm_flags: Callable[[Setting], str],
+    listed: ListedOrder,
+    train: Sequence[Setting] | None,
+    setting: Setting | None,
+    elsewhere: Observations | None,
+    tuned: Mapping[str, Collection[str]],
+    predicted: Predicted,
 ) -> SiteReport:
     """The content of a report on one site, except the results of its traces.
 
@@ -75,22 +72,22 @@ def site_report(
         planned: the ids of the planned points.
         classes: class of operations -> ``core`` or ``mem``, where the site differs from the
             default.
-        stored: the fit to show; it is repeated if it is of other measurements.
+        stored: the fit to show, if any; it is repeated if it is of other measurements.
         legal: the voltages of the site's legal settings.
         slurm_flags: from a setting to the srun options that request it.
         listed: the order of kernels and settings in figures.
         train: the settings that the holdout fits on; by default a random half.
         setting: of the figures at one setting; by default the fastest.
-        elsewhere: the measurements to fit, instead of this site's.
+        elsewhere: measurements to fit instead of this site's.
         tuned: kernel -> the parameters that its space declares.
         predicted: from the variants of a problem to label -> predicted time and energy.
 
     Raises:
         FitError: ``train`` or ``setting`` has a setting that was not measured.
     """
-    rows = np.asarray(dataset["site"]) == site if "site" in dataset else np.zeros(0, bool)
+    rows = np.asarray(dataset["site"]) == site
     simulated = bool(np.asarray(dataset["simulated"])[rows].any()) if rows.any() else simulated
-    findings = check(dataset, site) if rows.any() else []
+    findings = check(dataset, site)
     accepted = stored is not None and stored.fit.unproven_clocks
     remarks = of_measurements(dataset, rows, findings, accepted)
     report = SiteReport(
@@ -98,15 +95,13 @@ def site_report(
         simulated=simulated,
         measured=measurement_counts(dataset, rows, planned),
         remarks=worst_first(remarks),
-        listed=listed or ListedOrder(),
+        listed=listed,
         setting=setting,
-        counters=kernel_counters(dataset, site) if rows.any() else [],
+        counters=kernel_counters(dataset, site),
         variants=[
-            study(variants, predicted(variants) if predicted else None)
-            for variants in studied_variants(dataset, site, tuned or {})
-        ]
-        if rows.any()
-        else [],
+            study(variants, predicted(variants))
+            for variants in studied_variants(dataset, site, tuned)
+        ],
     )
     try:
         data = observations(dataset, site, classes, legal)
@@ -149,8 +144,7 @@ def site_report(
         notes.append("No picks: this site was measured at one setting, so there is no choice.")
     candidates = of_posterior(posterior, data, kernel_names(data))
     chosen = picks(data, among=candidates) if n_settings > 1 else []
-    volts = known_volts(data, legal or {})
-    flags = {p.label: slurm_flags(p.setting) for p in chosen} if slurm_flags else {}
+    volts = known_volts(data, legal)
     return replace(
         report,
         data=data,
@@ -160,7 +154,7 @@ def site_report(
         crossvals=crossvals,
         picks=chosen,
         candidates=candidates if volts == measured else all_candidates(data, volts=volts),
-        slurm=flags,
+        slurm={p.label: slurm_flags(p.setting) for p in chosen},
         notes=notes,
         applications=applications,
     )
@@ -206,21 +200,17 @@ def _fit_to_show(
     )
 
 
-def with_traces(report: SiteReport, dataset: xr.Dataset | Columns) -> SiteReport:
+def with_traces(report: SiteReport, dataset: Columns) -> SiteReport:
     """The report with the results of the site's traces: energy by phase, and one trace of power."""
     splits, notes = phase_splits(dataset, report.site)
     trace = power_trace(dataset, report.site)
     return replace(report, phases=splits, trace=trace, notes=report.notes + notes)
 
 
-def _timing(
-    dataset: xr.Dataset | Columns, site: str, classes: dict[str, str] | None
-) -> Observations | None:
+def _timing(dataset: Columns, site: str, classes: dict[str, str]) -> Observations | None:
     """The rows of a site with times and no energies; None without times."""
     # observations() needs rows with an energy: these get any number, which is removed below.
-    placeholder = {"energy_j": np.ones(len(dataset["status"]))}
-    arrays = {str(name): np.asarray(dataset[str(name)]) for name in dataset}
-    filled = Columns(arrays | placeholder, dataset.attrs)
+    filled = dataset.replaced("energy_j", np.ones(len(dataset["energy_j"])))
     try:
         data = observations(filled, site, classes)
     except FitError:
@@ -229,32 +219,28 @@ def _timing(
 
 
 def measurement_counts(
-    dataset: xr.Dataset | Columns, rows: np.ndarray, planned: Collection[str] = ()
+    dataset: Columns, rows: np.ndarray, planned: Collection[str]
 ) -> MeasurementCounts:
     """The numbers of measurements; ``rows``: bool (measurement,), those of the site."""
 
-    def column(name: str, mask: np.ndarray) -> list[Any]:
-        return np.asarray(dataset[name])[mask].tolist() if mask.any() else []
+    def texts(name: str, mask: np.ndarray) -> list[str]:
+        return list(np.asarray(dataset[name])[mask])
 
-    complete = rows & is_complete(np.asarray(dataset["status"])) if len(rows) else rows
-    failures = sorted(map(str, column("status", rows & ~complete)))
-    stored = set(column("point_id", rows)) if planned else set()
-    energy_j = np.asarray(dataset["energy_j"])[complete] if complete.any() else np.zeros(0)
+    complete = rows & is_complete(np.asarray(dataset["status"]))
+    failures = sorted(map(str, texts("status", rows & ~complete)))
+    stored = set(texts("point_id", rows)) if planned else set()
+    energy_j = np.asarray(dataset["energy_j"])[complete]
     return MeasurementCounts(
         ok=int(complete.sum()),
         failed={name: failures.count(name) for name in dict.fromkeys(failures)},
         left=sum(point not in stored for point in planned),
-        clock_unproven=column("status", complete).count(CLOCK_UNPROVEN),
+        clock_unproven=texts("status", complete).count(CLOCK_UNPROVEN),
         without_energy=int((~(energy_j > 0)).sum()),
-        kernels=len(np.unique(kernels_of_rows(dataset)[1][complete])) if complete.any() else 0,
+        kernels=len(np.unique(kernels_of_rows(dataset)[1][complete])),
         settings=len(distinct_settings(*axis_values(dataset, np.flatnonzero(complete)))[0]),
-        nodes=sorted(set(column("node", complete)) - {""}),
-        meters=_meters(set(zip(column("node", complete), column("meters", complete), strict=True)))
-        if "meters" in dataset
-        else [],
-        energy_j=float(np.nansum(energy_j * np.asarray(dataset["iterations"])[complete]))
-        if complete.any() and "iterations" in dataset
-        else math.nan,
+        nodes=sorted(set(texts("node", complete)) - {""}),
+        meters=_meters(set(zip(texts("node", complete), texts("meters", complete), strict=True))),
+        energy_j=float(np.nansum(energy_j * np.asarray(dataset["iterations"])[complete])),
     )
 
 

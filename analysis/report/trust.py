@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -20,21 +19,15 @@ from analysis.energy.fitted import Fit
 from analysis.energy.models import ESTIMATED
 from analysis.figures.labels import natural, setting_label
 from analysis.measurements.provenance import UNPROVEN, clock_proofs, mention
-from analysis.quality.finding import SEPARATE, Finding, describe
+from analysis.quality.finding import SEPARATE, SEVERITIES, Finding, Severity, describe
 from analysis.quality.origins import CLOCK_PROOF
 from analysis.report.tables import Table, TableColumn, TextColumn, decimals
 from dvfs.dataset import FAILURES, STATED, Columns, is_complete, texts_of
 from dvfs.kernel_instance import kernels_of_rows
 
-if TYPE_CHECKING:
-    import xarray as xr
-
 LISTED = 500
 """The most rows that a remark names; further ones are counted."""
 NUMBERS = re.compile(r"[-+.\d]+(e[-+]?\d+)?")
-
-Severity = Literal["refused", "warning", "note"]
-SEVERITIES: tuple[Severity, ...] = ("refused", "warning", "note")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +47,7 @@ class Remark:
 
 
 def of_measurements(
-    dataset: xr.Dataset | Columns, rows: np.ndarray, findings: Sequence[Finding], accepted: bool
+    dataset: Columns, rows: np.ndarray, findings: Sequence[Finding], accepted: bool
 ) -> list[Remark]:
     """The remarks on a site's measurements; ``rows``: bool (measurement,), those of the site.
     ``accepted``: whether the fit has accepted unproven clocks."""
@@ -69,7 +62,7 @@ def of_measurements(
     ]
 
 
-def _failures(dataset: xr.Dataset | Columns, rows: np.ndarray) -> list[Remark]:
+def _failures(dataset: Columns, rows: np.ndarray) -> list[Remark]:
     status = texts_of(dataset, "status")
     failed = rows[status.array(bool, [name in FAILURES for name in status.values])[rows]].tolist()
     if not failed:
@@ -98,7 +91,7 @@ def _failures(dataset: xr.Dataset | Columns, rows: np.ndarray) -> list[Remark]:
 
 
 def _clocks(
-    dataset: xr.Dataset | Columns, indices: np.ndarray, findings: Sequence[Finding], accepted: bool
+    dataset: Columns, indices: np.ndarray, findings: Sequence[Finding], accepted: bool
 ) -> list[Remark]:
     complete = indices[is_complete(np.asarray(dataset["status"])[indices])]
     proof = clock_proofs(dataset, complete)
@@ -130,7 +123,7 @@ def _clocks(
     return remarks
 
 
-def _findings(dataset: xr.Dataset | Columns, findings: Sequence[Finding]) -> list[Remark]:
+def _findings(dataset: Columns, findings: Sequence[Finding]) -> list[Remark]:
     """A remark for each finding; one remark for more than :data:`SEPARATE` findings of a check."""
     remarks = []
     for check, group in groupby(sorted(findings, key=lambda f: f.check), key=lambda f: f.check):
@@ -154,7 +147,7 @@ def _findings(dataset: xr.Dataset | Columns, findings: Sequence[Finding]) -> lis
     return remarks
 
 
-def _flags(dataset: xr.Dataset | Columns, indices: np.ndarray) -> list[Remark]:
+def _flags(dataset: Columns, indices: np.ndarray) -> list[Remark]:
     if "provenance" not in dataset:
         return []
     texts = np.asarray(dataset["provenance"])[indices]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,19 +12,15 @@ from analysis.quality import check, describe
 from analysis.quality.finding import SEPARATE
 from analysis.quality.origins import CLOCK_PROOF, ENERGY_ORIGIN
 from campaign.results.tables import SiteFinding
+from dvfs.dataset import Columns
 from dvfs.errors import ArgumentError
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from dvfs.dataset import Columns
 
 EXAMPLES = 3
 """The number of rows that are named as examples of a finding."""
 NAMED_KERNELS = 5
 
 
-def site_findings(dataset: xr.Dataset | Columns, site: str) -> tuple[SiteFinding, ...]:
+def site_findings(dataset: Columns, site: str) -> tuple[SiteFinding, ...]:
     """The findings of the checks of a site's measurements in a store's Dataset."""
     return tuple(
         SiteFinding(

@@ -292,18 +292,17 @@ def write_figures(
     for site in content.sites:
         own = folder / Path(site_file_name(site.site)).stem if len(content.sites) > 1 else folder
         figures = [(figure, site.simulated) for figure in site_figures(site, cap_w).all]
-        sheets = [(sheet, site.simulated) for sheet in site_sheets(site)]
-        yield from write_drawn(own, figures, sheets, formats)
+        yield from write_drawn(own, figures, site_sheets(site), formats)
 
 
 def write_drawn(
     folder: Path,
     figures: Iterable[tuple[Figure, bool]],
-    sheets: Iterable[tuple[Sheet, bool]],
+    sheets: Iterable[Sheet],
     formats: Sequence[str],
 ) -> Iterator[WrittenFile]:
     """Write figures in ``formats`` and tables as CSV and LaTeX; yields each file as it is written.
-    ``figures``, ``sheets``: each with whether its numbers are simulated.
+    ``figures``: each with whether its numbers are simulated.
 
     Raises:
         MissingExtraError: matplotlib, which draws the files, is not installed.
@@ -320,8 +319,8 @@ def write_drawn(
             path = folder / f"{figure.name}.{kind}"
             write_output(path, image)
             yield WrittenFile(path, simulated)
-    for sheet, simulated in sheets:
+    for sheet in sheets:
         for kind, text in (("csv", as_csv(sheet)), ("tex", as_tex(sheet))):
             path = folder / f"{sheet.name}.{kind}"
             write_output(path, text)
-            yield WrittenFile(path, simulated)
+            yield WrittenFile(path, sheet.simulated)

@@ -275,5 +275,4 @@ def write_platform_figures(
     lines += [(site.site, line) for site in sites for line in site_lines(site)]
     simulated = any(site.simulated for site in sites)
     figures += [(figure, simulated) for figure in comparison_figures(lines, simulated)]
-    sheets = [(sheet, False) for sheet in platform_sheets(platforms)]
-    yield from write_drawn(folder, figures, sheets, formats)
+    yield from write_drawn(folder, figures, platform_sheets(platforms), formats)

@@ -318,7 +318,7 @@ def described() -> list[str]:
     return [
         line
         for table, rows in ((frame, np.arange(3, 9)), (few, np.array([2])))
-        for line in describe(rows, as_dataset(table))
+        for line in describe(rows, as_dataset(table), 5)
     ]
 
 

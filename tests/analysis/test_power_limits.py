@@ -241,7 +241,9 @@ def test_limits_at_several_clocks_need_the_clocks_that_were_read() -> None:
 def test_a_report_counts_settings_with_their_limits() -> None:
     dataset = simulated_dataset("off", limits_w=(8.0, 25.0))
     every = np.ones(dataset.sizes["measurement"], bool)
-    assert measurement_counts(dataset, every).settings == 2 * len(TABLE_I)
+    dataset["meters"] = xr.full_like(dataset["node"], "")
+    dataset["iterations"] = xr.full_like(dataset["repeat"], 1)
+    assert measurement_counts(dataset, every, ()).settings == 2 * len(TABLE_I)
 
 
 def test_the_highest_clocks_have_no_limit_or_the_highest() -> None:

@@ -452,9 +452,12 @@ def test_equal_meters_of_several_nodes_are_one():
                     "meters": [json.dumps(meters) for _, meters in some],
                 }.items()
             }
-            | {name: ("measurement", np.ones(n)) for name in ("core_mhz", "mem_mhz", "energy_j")}
+            | {
+                name: ("measurement", np.ones(n))
+                for name in ("core_mhz", "mem_mhz", "energy_j", "iterations")
+            }
         )
-        return measurement_counts(dataset, np.ones(n, bool)).meters
+        return measurement_counts(dataset, np.ones(n, bool), ()).meters
 
     assert shown(rows[:1]) == ["ipmi:board (node, power, every 100 ms)"]
     assert [text.partition(") on ")[0::2] for text in shown(rows)] == [

@@ -156,7 +156,7 @@ def test_every_text_of_a_measurement_has_its_limit(
     for row in rows.tolist():
         trace = row_trace(data, row)
         assert trace is not None and trace.setting.power_limit_w == 12.0
-    told = describe(rows, data)
+    told = describe(rows, data, 3)
     assert [", 12 W, repeat 0" in line for line in told] == [True] * 3
     point = str(data["point_id"].values[rows[0]])
     capsys.readouterr()
