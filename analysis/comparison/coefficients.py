@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from analysis.comparison.changes import ALPHA, benjamini_hochberg
+from analysis.comparison.changes import ALPHA, COVERAGE, benjamini_hochberg
 from analysis.energy.fit_summary import Coefficient, FitSummary
 
-LEVEL = 0.95
+UPPER = (1.0 + COVERAGE) / 2.0
+"""The quantile at the upper end of an interval."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,7 @@ def _ratio(first: Coefficient, second: Coefficient, df_a: float, df_b: float) ->
     if first.high is not None and second.high is not None:
         # The lower limit of an interval may be cut at 0, the upper one never is.
         var_a, var_b = (
-            (half_width / special.stdtrit(df, (1.0 + LEVEL) / 2.0)) ** 2
+            (half_width / special.stdtrit(df, UPPER)) ** 2
             for half_width, df in ((first.high - a, df_a), (second.high - b, df_b))
         )
         spread = var_a**2 / df_a + var_b**2 / df_b
@@ -86,7 +87,7 @@ def _ratio(first: Coefficient, second: Coefficient, df_a: float, df_b: float) ->
         else:
             p = float(a == b)
         if a > 0:
-            low, high = _fieller(a, b, var_a, var_b, float(special.stdtrit(df, 0.975)))
+            low, high = _fieller(a, b, var_a, var_b, float(special.stdtrit(df, UPPER)))
     return CoefficientRatio(
         name=first.name,
         unit=first.unit,

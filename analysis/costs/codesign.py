@@ -11,6 +11,8 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 
@@ -233,10 +235,7 @@ def by_weight(costs: np.ndarray, weights: Sequence[float], steps: int = 100) -> 
             shares = shares[-1:]
         pair = np.stack([costs[:, stencil], rest_cost], axis=1)
         best = [int(np.argmin(weighted(pair, [share, 1.0 - share]))) for share in shares]
-        start = 0
-        for end in range(1, len(best) + 1):
-            if end == len(best) or best[end] != best[start]:
-                low, high = float(shares[start]), float(shares[end - 1])
-                rows.append(BestAtShare(stencil, best[start], low, high))
-                start = end
+        for design, run in groupby(zip(best, shares.tolist(), strict=True), key=itemgetter(0)):
+            at = [share for _, share in run]
+            rows.append(BestAtShare(stencil, design, low=at[0], high=at[-1]))
     return rows

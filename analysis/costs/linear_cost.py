@@ -76,7 +76,6 @@ def fit_linear_cost(
     costs: np.ndarray,
     way: str = LEAST_SQUARES,
     *,
-    seed: int = 0,
     intervals: bool = True,
 ) -> LinearCost:
     """Fit prices, with intervals and the terms that cannot be separated.
@@ -97,7 +96,7 @@ def fit_linear_cost(
     groups = _dependent(relative)
     low = high = np.full(len(terms), np.nan)
     if intervals and len(costs) > 1:
-        low, high = _interval(relative, costs, value, way, seed)
+        low, high = _interval(relative, costs, value, way)
     error = float(np.sqrt(np.mean((relative @ value - 1.0) ** 2)))
     return LinearCost(
         terms=terms,
@@ -212,7 +211,6 @@ def _interval(
     costs: np.ndarray,
     value: np.ndarray,
     way: str,
-    seed: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """95 % intervals from refits without each part of the rows (jackknife), widened to every price
     that explains the rows equally well."""
@@ -220,7 +218,7 @@ def _interval(
 
     n = len(relative)
     parts = min(n, PARTS)
-    part = np.random.default_rng(seed).permutation(n) % parts
+    part = np.random.default_rng(0).permutation(n) % parts
     refits = np.empty((parts, len(value)))
     for left_out in range(parts):
         rows = part != left_out

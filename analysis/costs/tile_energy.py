@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike
 
 from analysis.costs.stencil_time import PredictionError
 
-STENCILS = ("sw", "j1d", "j2d")
 NEEDED = {
     "sw": ("dram", "shared", "int_add", "int_max"),
     "j1d": ("dram", "shared", "sp_add", "sp_mul"),
@@ -36,7 +35,7 @@ def tile_energy_j(
     """The dynamic energy of one tile in joules (B.2, B.6, and those of section B.6.2).
 
     Args:
-        stencil: one of :data:`STENCILS`.
+        stencil: one of :data:`NEEDED`.
         energies: joules of a word or an operation, by class, as :data:`NEEDED` names them.
         tiles: points of a tile along each axis, the axes last: (..., 1), of ``j2d`` (..., 2).
         tile_t: steps of a tile.
@@ -45,9 +44,9 @@ def tile_energy_j(
     Raises:
         PredictionError: an unknown stencil, or an energy is missing.
     """
-    if stencil not in STENCILS:
+    if stencil not in NEEDED:
         raise PredictionError(
-            f"no energy model for stencil {stencil!r}: there is one for {', '.join(STENCILS)}"
+            f"no energy model for stencil {stencil!r}: there is one for {', '.join(NEEDED)}"
         )
     if missing := [name for name in NEEDED[stencil] if name not in energies]:
         raise PredictionError(f"energies: {missing[0]} is missing; {stencil} needs it")

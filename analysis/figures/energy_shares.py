@@ -14,10 +14,7 @@ from analysis.energy.breakdown import by_phase, class_parts, kind_parts
 from analysis.energy.fitted import Fit
 from analysis.figures.figure import Axis, Bars, Figure, Panel, row_axis
 from analysis.figures.labels import file_stem, marked, natural, setting_label, some_of
-from analysis.figures.predictions import (
-    Cases,
-    foremost,
-)
+from analysis.figures.predictions import Cases, foremost
 from analysis.measurements.observations import Observations, cell_means, first_rows
 from analysis.measurements.phase_energy import FASTEST, LEAST, PhaseSplit
 from dvfs.dataset import moves_data

@@ -111,7 +111,7 @@ def normalised_panel(platform: Platform, line: Roofline) -> Panel:
     peak = platform.operations[line.operation]
     xs = _intensities([line])
     series: list[Series] = [
-        *_balances(line),
+        *_all_balances(line),
         Line(xs, line.speed_ops_s(xs) * line.tau_op_s, "power", "roofline in time"),
         Line(xs, line.efficiency_ops_j(xs) * line.op_energy_j, "model", "arch line"),
     ]
@@ -134,7 +134,7 @@ def power_panel(platform: Platform, line: Roofline, cap_w: float | None = None) 
         CapError: a cap at or below the constant power.
     """
     xs, unit_w = _intensities([line]), line.op_power_w
-    series: list[Series] = list(_balances(line))
+    series: list[Series] = list(_all_balances(line))
     series.append(Line(xs, line.power_w(xs) / unit_w, "model", "power"))
     if line.constant_w > 0:
         dynamic = (line.power_w(xs) - line.constant_w) / unit_w
@@ -218,12 +218,19 @@ def _intensity_axis(line: Roofline, xs: np.ndarray) -> Axis:
 
 
 def _balances(line: Roofline) -> list[Rule]:
-    """B_tau and B^_eps with their values, and B_eps, the balance without constant power."""
+    """B_tau and, if it is known, B^_eps. Their texts stand on their outer sides, so that they do
+    not overlap."""
     half, b_tau = line.half_efficiency_intensity, line.time_balance
     rules = [
         Rule(b_tau, "tau", text=f"Bτ {b_tau:.3g}", text_left=b_tau <= half),
         Rule(half, "eps", text=f"B\u0302ε {half:.3g}", text_left=half < b_tau),
     ]
+    return [rule for rule in rules if math.isfinite(rule.at)]
+
+
+def _all_balances(line: Roofline) -> list[Rule]:
+    """Also B_eps, the balance without constant power, if there is such power."""
+    rules = _balances(line)
     if line.constant_w > 0 and math.isfinite(line.energy_balance):
         label = f"Bε {line.energy_balance:.3g} without constant power"
         rules.append(Rule(line.energy_balance, "eps_free", label))
@@ -243,16 +250,8 @@ def roofline_figure(
     op = unit_name(points.operation)
     with_energy = bool(np.isfinite(line.eps_op_j)) and line.op_energy_j > 0
     capped = CappedRoofline(line, cap_w) if cap_w is not None and with_energy else None
-    balances = [
-        (value, style, name)
-        for value, style, name in (
-            (line.time_balance, "tau", "Bτ"),
-            (line.half_efficiency_intensity, "eps", "B\u0302ε"),
-        )
-        if math.isfinite(value)
-    ]
-    lowest = min(value for value, _, _ in balances)
-    x = log_scale([*points.intensity, *(value for value, _, _ in balances)], 0.08)
+    rules = _balances(line)
+    x = log_scale([*points.intensity, *(rule.at for rule in rules)], 0.08)
     xs = np.sort(np.append(np.geomspace(x.low, x.high, CURVE_POINTS), line.time_balance))
     xs = xs[(xs >= x.low) & (xs <= x.high)]
     at = setting_label(points.setting)
@@ -267,16 +266,6 @@ def roofline_figure(
         texts = [
             f"{kernel.label}: {v:.4g} {unit} at intensity {i:.4g}"
             for kernel, v, i in zip(points.kernels, measured, points.intensity, strict=True)
-        ]
-        # The texts of two rules stand on their outer sides, so that they do not overlap.
-        rules = [
-            Rule(
-                value,
-                style,
-                text=f"{name} {value:.3g}",
-                text_left=len(balances) > 1 and value == lowest,
-            )
-            for value, style, name in balances
         ]
         lines = [Line(xs, model(line), "model", "model")]
         if capped is not None:

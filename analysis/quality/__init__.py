@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from analysis.quality.all_checks import check
-from analysis.quality.finding import Finding, Severity, describe
+from analysis.quality.finding import Finding, describe
 
-__all__ = ["Finding", "Severity", "check", "describe"]
+__all__ = ["Finding", "check", "describe"]

@@ -199,7 +199,7 @@ def as_tex(sheet: Sheet) -> str:
     """The sheet as a LaTeX tabular with booktabs' rules, for a table with a caption."""
     columns = "".join("l" if f.places is None else "r" for f in sheet.fields)
     heading = " & ".join(
-        _tex(f.heading) + (f" ({_tex(f.unit)})" if f.unit else "") for f in sheet.fields
+        (f"{f.heading} ({f.unit})" if f.unit else f.heading).translate(TEX) for f in sheet.fields
     )
     simulated = " (simulated)" if sheet.simulated else ""
     lines = [
@@ -209,7 +209,8 @@ def as_tex(sheet: Sheet) -> str:
         f"{heading} \\\\",
         "\\midrule",
         *(
-            " & ".join(_tex(_shown(v, f)) for v, f in zip(row, sheet.fields, strict=True)) + " \\\\"
+            " & ".join(_shown(v, f).translate(TEX) for v, f in zip(row, sheet.fields, strict=True))
+            + " \\\\"
             for row in sheet.rows
         ),
         "\\bottomrule",
@@ -221,28 +222,26 @@ def as_tex(sheet: Sheet) -> str:
     return "\n".join([*lines, "\\end{tabular}", ""])
 
 
-TEX = {
-    "\\": "\\textbackslash{}",
-    "&": "\\&",
-    "%": "\\%",
-    "$": "\\$",
-    "#": "\\#",
-    "_": "\\_",
-    "{": "\\{",
-    "}": "\\}",
-    "~": "\\textasciitilde{}",
-    "^": "\\textasciicircum{}",
-    "−": "$-$",
-    MISSING: "--",
-    "²": "$^2$",
-    "µ": "\\textmu{}",
-    "<": "$<$",
-    ">": "$>$",
-}
-
-
-def _tex(text: str) -> str:
-    return "".join(TEX.get(letter, letter) for letter in text)
+TEX = str.maketrans(
+    {
+        "\\": "\\textbackslash{}",
+        "&": "\\&",
+        "%": "\\%",
+        "$": "\\$",
+        "#": "\\#",
+        "_": "\\_",
+        "{": "\\{",
+        "}": "\\}",
+        "~": "\\textasciitilde{}",
+        "^": "\\textasciicircum{}",
+        "−": "$-$",
+        MISSING: "--",
+        "²": "$^2$",
+        "µ": "\\textmu{}",
+        "<": "$<$",
+        ">": "$>$",
+    }
+)
 
 
 def _shown(value: str | float, field: Field) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from analysis.choice.pick import SURE, Pick, not_surely_better
 from analysis.energy.fitted import Fit
 from analysis.energy.models import ESTIMATED
-from analysis.figures.labels import natural, setting_label
+from analysis.figures.labels import natural, setting_label, shortened
 from analysis.measurements.provenance import UNPROVEN, clock_proofs, mention
 from analysis.quality.finding import SEPARATE, SEVERITIES, Finding, Severity, describe
 from analysis.quality.origins import CLOCK_PROOF
@@ -284,6 +284,6 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
 
 
-def _short(text: str, width: int = 120) -> str:
-    first = text.split("\n", 1)[0]
-    return first if len(first) <= width else f"{first[: width - 1]}…"
+def _short(text: str) -> str:
+    """The first line of a text, cut to 120 characters."""
+    return shortened(text.split("\n", 1)[0], 120)

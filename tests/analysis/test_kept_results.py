@@ -37,7 +37,7 @@ from analysis.costs.codesign import (
 )
 from analysis.costs.linear_cost import WAYS, at_clocks, fit_linear_cost
 from analysis.costs.stencil_time import FORMS, overhead_s, stencil_time, tile_bytes
-from analysis.costs.tile_energy import NEEDED, STENCILS, stencil_energy_j
+from analysis.costs.tile_energy import NEEDED, stencil_energy_j
 from analysis.energy.applications import application_energies
 from analysis.energy.breakdown import by_class, by_domain, by_kind
 from analysis.energy.fit import fit
@@ -264,7 +264,7 @@ def stencils() -> dict[str, object]:
     }  # fmt: skip
     of_energy = {
         name: stencil_energy_j(name, joules, 30.0, 0.5, sizes[:2], 100, tiles[:, :2], [8, 12], 4)
-        for name in STENCILS
+        for name in NEEDED
     }
     return {"time": of_time, "energy": of_energy}
 
