@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
@@ -35,10 +36,9 @@ def kernel_families(kernels: Sequence[KernelInstance]) -> dict[str, str]:
             if len(set(longer.values())) > MOST_FAMILIES or longer == families:
                 break
             families = longer
-    sizes = {name: list(families.values()).count(name) for name in set(families.values())}
-    single = [name for name, size in sizes.items() if size == 1]
-    if len(single) > 3 and len(sizes) > MOST_FAMILIES:
-        return {k: OTHERS if name in single else name for k, name in families.items()}
+    sizes = Counter(families.values())
+    if [*sizes.values()].count(1) > 3 and len(sizes) > MOST_FAMILIES:
+        return {k: OTHERS if sizes[name] == 1 else name for k, name in families.items()}
     return families
 
 

@@ -147,20 +147,16 @@ def _draw(axes: Axes, panel: Panel, keys: dict[tuple[str, str], Artist]) -> None
     has_rule_text = any(isinstance(series, Rule) and series.text for series in panel.series)
     axes.set_title(_plain(panel.title), pad=14 if has_rule_text else None)
     axes.set_xlabel(_plain(panel.x.label))
-    for axis, scale, name, limits in (
-        (panel.x, x, "x", axes.set_xlim),
-        (panel.y, y, "y", axes.set_ylim),
-    ):
+    for axis, scale, name, drawn in ((panel.x, x, "x", axes.xaxis), (panel.y, y, "y", axes.yaxis)):
         if scale.log:
-            (axes.set_xscale if name == "x" else axes.set_yscale)("log")
-        limits(scale.low, scale.high)
+            axes.set(**{f"{name}scale": "log"})
+        axes.set(**{f"{name}lim": (scale.low, scale.high)})
         ticks = list(axis.names) or scale.ticks()
-        texts = [_plain(text) for _, text in ticks]
-        (axes.set_xticks if name == "x" else axes.set_yticks)([v for v, _ in ticks], texts)
-        axes.minorticks_off()
+        drawn.set_ticks([value for value, _ in ticks], [_plain(text) for _, text in ticks])
         if axis.names:
-            axes.grid(visible=False, axis=name)  # type: ignore[arg-type]
-            axes.tick_params(axis=name, length=0)  # type: ignore[arg-type]
+            drawn.grid(visible=False)
+            drawn.set_tick_params(length=0)
+    axes.minorticks_off()
     for value, text in panel.x.groups:
         axes.annotate(
             _plain(text),

@@ -221,8 +221,9 @@ def parameters_panel(
     )
 
 
-def time_figure(study: VariantStudy, title: str, stem: str, subject: str) -> Figure | None:
+def time_figure(study: VariantStudy, title: str) -> Figure | None:
     """The predicted and the parameter panels as a figure; None for variants without predictions."""
+    subject = _subject(study, title)
     panels = predicted_panels(study, title, subject)
     if not panels:
         return None
@@ -232,7 +233,7 @@ def time_figure(study: VariantStudy, title: str, stem: str, subject: str) -> Fig
         panels.append(parameters_panel(study, names, title, subject))
         contents += f", and the least time over {names[0]} for values of {names[1]}"
     return Figure(
-        f"{stem}_predicted",
+        f"{study_stem(title)}_predicted",
         f"{subject}: {contents} (Prajapati 2019, figures A.4 and A.5, are of the same kind).",
         panels,
     )
@@ -267,7 +268,7 @@ def variant_figures(studies: Sequence[VariantStudy]) -> list[Figure]:
     figures = []
     for study, title in zip(studies, study_titles(studies), strict=True):
         figures.append(_hull_figure(study, title))
-        predicted = time_figure(study, title, study_stem(title), _subject(study, title))
+        predicted = time_figure(study, title)
         if predicted is not None:
             figures.append(predicted)
         if study.metrics:

@@ -17,7 +17,7 @@ import numpy as np
 
 from analysis.measurements.observations import setting_text
 from analysis.quality.finding import MAX_NAMED, Finding, first_named
-from analysis.quality.noise import RELEVANT, MedianGrid, clock_lines, log_mhz, student_limit
+from analysis.quality.noise import RELEVANT, MedianGrid, clock_lines, student_limit
 from analysis.quality.rows import Rows
 from dvfs.setting import Setting
 
@@ -91,7 +91,7 @@ def name_only(rows: Rows, grids: dict[str, MedianGrid]) -> Iterator[Finding]:
     kernels and both quantities, is significantly below :data:`NAME_ONLY`, and no single kernel
     changes significantly.
     """
-    x = log_mhz(rows)
+    x = rows.log_mhz
     same_clocks: dict[tuple[int, tuple[float, ...]], list[np.ndarray]] = {}
     lines = clock_lines(rows)
     for domain in (0, 1):
@@ -183,7 +183,7 @@ def _flat(grids: dict[str, MedianGrid], steps: list[tuple[np.ndarray, int]], x: 
 def _dominating(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Pairs of settings, as (lower, higher, the logarithm of the largest clock ratio): no clock of
     the higher one is lower. If there are very many pairs, the closest ones."""
-    x = log_mhz(rows)
+    x = rows.log_mhz
     unset = np.isnan(x)
     n = len(x)
     lower, higher, log_ratios = [], [], []
@@ -259,7 +259,7 @@ def _fewest(rows: Rows, y: np.ndarray, lower: np.ndarray, higher: np.ndarray) ->
 
 def _off_line(rows: Rows, y: np.ndarray, variance: np.ndarray, setting: int, limit: float) -> bool:
     """Whether a cell is far from the straight line of its two nearest neighbours, on every line."""
-    x = log_mhz(rows)
+    x = rows.log_mhz
     for domain, line in clock_lines(rows, np.isfinite(y)):
         if setting not in line or len(line) < 3:
             continue
@@ -277,7 +277,7 @@ def _off_line(rows: Rows, y: np.ndarray, variance: np.ndarray, setting: int, lim
 
 def _roughness(rows: Rows, y: np.ndarray, excluded: int) -> float:
     """The sum of the changes of slope along the lines through a setting, without that setting."""
-    x = log_mhz(rows)
+    x = rows.log_mhz
     roughness = 0.0
     for domain in (0, 1):
         mhz = rows.mhz[:, 1 - domain]
@@ -348,7 +348,7 @@ def apparent_clocks(
 
     ``named_already``: the rows of the Dataset whose clocks already have a finding.
     """
-    y, x = grids["time"].y, log_mhz(rows)[:, 0]
+    y, x = grids["time"].y, rows.log_mhz[:, 0]
     explained = set(rows.setting[np.isin(rows.index, named_already)].tolist())
     named, settings, n_kernels = [], [], 0
     for domain, line in clock_lines(rows):
@@ -438,7 +438,7 @@ def swapped_clocks(rows: Rows, grids: dict[str, MedianGrid]) -> Iterator[Finding
     Kernels are sorted by their operations per byte of memory. The times of the third with the most
     must follow the core clock, and those of the third with the fewest the memory clock.
     """
-    x = log_mhz(rows)
+    x = rows.log_mhz
     transferred, operations = rows.kernel_bytes_and_operations()
     judged = np.flatnonzero(transferred + operations > 0)
     if len(judged) < 4 or not np.isfinite(x).all():
@@ -498,7 +498,7 @@ def fixed_duration(rows: Rows, grids: dict[str, MedianGrid]) -> Iterator[Finding
     """
     y = grids["time"].y
     valid = np.isfinite(y)
-    clocks = np.where(valid[:, :, None], log_mhz(rows), np.nan)
+    clocks = np.where(valid[:, :, None], rows.log_mhz, np.nan)
     spans = np.fmax.reduce(clocks, axis=1) - np.fmin.reduce(clocks, axis=1)  # (kernels, 2)
     swept = (valid.sum(1) >= MIN_SETTINGS_OF_LOOP) & (spans > SPAN).any(1)
     spread = np.fmax.reduce(y, axis=1) - np.fmin.reduce(y, axis=1)

@@ -91,11 +91,6 @@ class MedianGrid:
     df: float
 
 
-def log_mhz(rows: Rows) -> np.ndarray:
-    """float64 (settings, 2): the logarithms of the core and the memory clock."""
-    return np.asarray(np.log(rows.mhz))
-
-
 def clock_lines(rows: Rows, measured: np.ndarray | None = None) -> list[tuple[int, np.ndarray]]:
     """(domain, settings in order of its clock) for each clock of the other domain; of all settings,
     or of the ``measured`` ones, bool (settings,)."""
@@ -115,7 +110,7 @@ def clock_lines(rows: Rows, measured: np.ndarray | None = None) -> list[tuple[in
 def _bends(rows: Rows, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distance of each cell from the straight line between its kernel's neighbouring cells, in
     units of one cell's noise, float64 (bends,); and its kernel, int64 (bends,)."""
-    x = log_mhz(rows)
+    x = rows.log_mhz
     bends, bend_kernels = [np.zeros(0)], [np.zeros(0, np.int64)]
     measured, pattern = np.unique(np.isfinite(y), axis=0, return_inverse=True)
     for i, settings in enumerate(measured):

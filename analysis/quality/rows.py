@@ -62,6 +62,11 @@ class Rows:
         return np.asarray(limits[self.setting])
 
     @cached_property
+    def log_mhz(self) -> np.ndarray:
+        """float64 (settings, 2): the logarithms of the core and the memory clock."""
+        return np.asarray(np.log(self.mhz))
+
+    @cached_property
     def cell(self) -> np.ndarray:
         """int64 (rows,): the number of each row's cell, a kernel at a setting."""
         return np.asarray(self.kernel * len(self.mhz) + self.setting)

@@ -329,7 +329,7 @@ def coefficients_sheet(model: Fit) -> Sheet:
     return Sheet.of("coefficients", "Coefficients", model.simulated, rows)
 
 
-def cases_sheet(shown: Cases, shares: Mapping[str, np.ndarray] | None = None) -> Sheet:
+def cases_sheet(shown: Cases, shares: Mapping[str, np.ndarray]) -> Sheet:
     """The numbered kernels and settings of figures 5 and 7, with both energies (Table IV) and the
     ``shares`` of the predicted energy by its use (:func:`case_shares`)."""
     rows: list[Row] = [
@@ -342,7 +342,7 @@ def cases_sheet(shown: Cases, shares: Mapping[str, np.ndarray] | None = None) ->
             PREDICTED_J: shown.predicted_j[i, j],
             ERROR_PCT: shown.error_pct[i, j],
         }
-        | {Field(f"{kind}_pct", kind, "%", 1): pct[i, j] for kind, pct in (shares or {}).items()}
+        | {Field(f"{kind}_pct", kind, "%", 1): pct[i, j] for kind, pct in shares.items()}
         for i, kernel in enumerate(shown.inputs)
         for j, setting in enumerate(setting_fields(shown.settings))
     ]

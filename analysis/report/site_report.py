@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -227,12 +228,11 @@ def measurement_counts(
         return list(np.asarray(dataset[name])[mask])
 
     complete = rows & is_complete(np.asarray(dataset["status"]))
-    failures = sorted(map(str, texts("status", rows & ~complete)))
     stored = set(texts("point_id", rows)) if planned else set()
     energy_j = np.asarray(dataset["energy_j"])[complete]
     return MeasurementCounts(
         ok=int(complete.sum()),
-        failed={name: failures.count(name) for name in dict.fromkeys(failures)},
+        failed=Counter(sorted(texts("status", rows & ~complete))),
         left=sum(point not in stored for point in planned),
         clock_unproven=texts("status", complete).count(CLOCK_UNPROVEN),
         without_energy=int((~(energy_j > 0)).sum()),

@@ -181,7 +181,7 @@ def test_of_many_settings_eight_from_the_first_to_the_last_are_cases():
     shown = cases(data, np.full(15, 20.0), FAMILIES)
     assert [setting.core_mhz for setting in shown.settings] == [100.0 * i for i in range(15, 0, -2)]
     np.testing.assert_array_equal(shown.measured_j, [np.arange(24.0, 9.0, -2.0)])
-    sheet = cases_sheet(shown)
+    sheet = cases_sheet(shown, {})
     rows = [line.split(" & ") for line in as_tex(sheet).splitlines() if line.startswith("F1")]
     assert [(row[2], row[3]) for row in rows] == [
         (f"S{j + 1}", f"{core:,.0f}")

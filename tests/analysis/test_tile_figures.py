@@ -98,12 +98,12 @@ def test_of_many_heights_six_are_drawn_from_the_least_to_the_highest():
 
 def test_predicted_costs_are_drawn_against_measured_ones():
     shown = tiles()
-    figure = time_figure(shown, "T", "stem", "W")
+    figure = time_figure(shown, "T")
     time, energy, over = figure.panels
-    assert figure.name == "stem_predicted"
+    assert figure.name == "variants_T_predicted"
     assert figure.caption.startswith(
-        "W: predicted from the other variants beside measured, and the least time over width for "
-        "values of height (Prajapati"
+        "42 variants of T at 1000/500 MHz: predicted from the other variants beside measured, and "
+        "the least time over width for values of height (Prajapati"
     )
     measured = np.array([variant.time_s for variant in shown.variants])
     np.testing.assert_allclose(time.series[1].x, measured)
@@ -128,15 +128,15 @@ def test_what_is_not_predicted_has_no_panel():
         shown, variants=[replace(v, predicted_s=math.nan, predicted_j=math.nan)
                          for v in shown.variants]
     )  # fmt: skip
-    assert time_figure(bare, "T", "stem", "W") is None
+    assert time_figure(bare, "T") is None
     only = replace(shown, variants=[replace(v, predicted_j=math.nan) for v in shown.variants])
-    assert [panel.title[:15] for panel in time_figure(only, "T", "stem", "W").panels] == [
+    assert [panel.title[:15] for panel in time_figure(only, "T").panels] == [
         "Predicted time,",
         "Least time, s: ",
     ]
     signs = [-1.0 if i % 2 else 4.0 for i in range(len(shown.variants))]
     mixed = [replace(v, predicted_j=sign) for v, sign in zip(shown.variants, signs, strict=True)]
-    figure = time_figure(replace(shown, variants=mixed), "T", "s", "W")
+    figure = time_figure(replace(shown, variants=mixed), "T")
     assert len(figure.panels[1].series[1].x) == 21
 
 
