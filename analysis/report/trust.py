@@ -51,8 +51,6 @@ def of_measurements(
 ) -> list[Remark]:
     """The remarks on a site's measurements; ``rows``: bool (measurement,), those of the site.
     ``accepted``: whether the fit has accepted unproven clocks."""
-    if not rows.any():
-        return []
     indices = np.flatnonzero(rows)
     return [
         *_failures(dataset, indices),
@@ -148,8 +146,6 @@ def _findings(dataset: Columns, findings: Sequence[Finding]) -> list[Remark]:
 
 
 def _flags(dataset: Columns, indices: np.ndarray) -> list[Remark]:
-    if "provenance" not in dataset:
-        return []
     texts = np.asarray(dataset["provenance"])[indices]
     kinds: dict[str, list[str]] = {}
     flagged = 0

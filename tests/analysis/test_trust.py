@@ -199,8 +199,8 @@ def test_of_many_findings_of_one_check_all_others_are_written_out(store):
 
 def test_no_rows_warn_of_nothing(store):
     dataset = open_dataset(store)
-    odd = [Finding("outliers", "warning", np.array([0]), "row 0 is odd")]
-    assert of_measurements(dataset, dataset["site"].values == "elsewhere", odd, True) == []
+    none, findings = dataset["site"].values == "elsewhere", check(dataset, "elsewhere")
+    assert of_measurements(dataset, none, findings, True) == []
 
 
 def test_a_pick_is_not_compared_with_itself_and_below_95_never_reads_95(site):
