@@ -95,14 +95,15 @@ def check(dataset: Columns, site: str) -> list[Finding]:
 def _clock_checks(rows: Rows, sigma: dict[str, np.ndarray], df: float) -> list[Finding]:
     """The findings about clocks and units from power and time, of rows without a power limit."""
     grids = {name: median_grid(rows, name, sigma[name], df) for name in ("time", "power")}
+    time, power = grids["time"], grids["power"]
     findings = list(name_only(rows, grids))
-    findings += apparent_clocks(rows, grids, _rows(findings))
-    findings += too_many_cycles(rows, grids, _rows(findings))
-    findings += swapped_clocks(rows, grids)
-    findings += fixed_duration(rows, grids)
-    levels = [*power_levels(rows, grids), *time_levels(rows, grids)]
+    findings += apparent_clocks(rows, time, _rows(findings))
+    findings += too_many_cycles(rows, time, _rows(findings))
+    findings += swapped_clocks(rows, time)
+    findings += fixed_duration(rows, time)
+    levels = [*power_levels(rows, power), *time_levels(rows, time)]
     implausible = list(possible_operations(rows)) or _elsewhere(possible_power(rows), levels)
-    findings += implausible + levels + _elsewhere(run_lengths(rows, grids), levels)
+    findings += implausible + levels + _elsewhere(run_lengths(rows, time), levels)
     return findings + _elsewhere(against_the_clocks(rows, grids), levels)
 
 

@@ -341,14 +341,12 @@ def _bad_cells(
     )
 
 
-def apparent_clocks(
-    rows: Rows, grids: dict[str, MedianGrid], named_already: np.ndarray
-) -> Iterator[Finding]:
+def apparent_clocks(rows: Rows, time: MedianGrid, named_already: np.ndarray) -> Iterator[Finding]:
     """A finding of the settings at which all kernels that only compute ran at another core clock.
 
     ``named_already``: the rows of the Dataset whose clocks already have a finding.
     """
-    y, x = grids["time"].y, rows.log_mhz[:, 0]
+    y, x = time.y, rows.log_mhz[:, 0]
     explained = set(rows.setting[np.isin(rows.index, named_already)].tolist())
     named, settings, n_kernels = [], [], 0
     for domain, line in clock_lines(rows):
@@ -384,15 +382,13 @@ def apparent_clocks(
     )
 
 
-def too_many_cycles(
-    rows: Rows, grids: dict[str, MedianGrid], named_already: np.ndarray
-) -> Iterator[Finding]:
+def too_many_cycles(rows: Rows, time: MedianGrid, named_already: np.ndarray) -> Iterator[Finding]:
     """A finding of the settings at which kernels take more core cycles than at the neighbouring
     clocks is consistent with.
 
     ``named_already``: as in :func:`apparent_clocks`.
     """
-    y, mhz = grids["time"].y, rows.mhz[:, 0]
+    y, mhz = time.y, rows.mhz[:, 0]
     explained = set(rows.setting[np.isin(rows.index, named_already)].tolist())
     named, settings = [], []
     for domain, line in clock_lines(rows):
@@ -432,7 +428,7 @@ def _contradicted(rows: Rows, settings: list[int], reason: str) -> Iterator[Find
     )
 
 
-def swapped_clocks(rows: Rows, grids: dict[str, MedianGrid]) -> Iterator[Finding]:
+def swapped_clocks(rows: Rows, time: MedianGrid) -> Iterator[Finding]:
     """A finding of swapped core and memory columns: kernels that compute follow the memory clock.
 
     Kernels are sorted by their operations per byte of memory. The times of the third with the most
@@ -443,7 +439,7 @@ def swapped_clocks(rows: Rows, grids: dict[str, MedianGrid]) -> Iterator[Finding
     judged = np.flatnonzero(transferred + operations > 0)
     if len(judged) < 4 or not np.isfinite(x).all():
         return
-    powers = _powers(x, grids["time"].y[judged])
+    powers = _powers(x, time.y[judged])
     determined = np.isfinite(powers).all(1)
     judged, powers = judged[determined], powers[determined]
     if len(judged) < 4:
@@ -489,14 +485,14 @@ def _powers(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return powers
 
 
-def fixed_duration(rows: Rows, grids: dict[str, MedianGrid]) -> Iterator[Finding]:
+def fixed_duration(rows: Rows, time: MedianGrid) -> Iterator[Finding]:
     """A finding of kernels whose times depend on no clock.
 
     A kernel that waits for memory may not follow the core clock, but no kernel that computes or
     moves data is independent of both clocks. If all kernels take the same time at all settings,
     each ran for a fixed time, and its energies are of different amounts of work.
     """
-    y = grids["time"].y
+    y = time.y
     valid = np.isfinite(y)
     clocks = np.where(valid[:, :, None], rows.log_mhz, np.nan)
     spans = np.fmax.reduce(clocks, axis=1) - np.fmin.reduce(clocks, axis=1)  # (kernels, 2)

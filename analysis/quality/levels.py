@@ -29,13 +29,13 @@ ADVICE = {
 }
 
 
-def power_levels(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
+def power_levels(rows: Rows, power: MedianGrid) -> list[Finding]:
     """Findings of kernels, settings and cells whose power differs by a factor of 30 or more.
 
     A kernel is compared with the median of the kernels at each setting, a setting with the median
     of the settings for each kernel, and a cell with both medians.
     """
-    y = grids["power"].y.copy()
+    y = power.y.copy()
     findings = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of rows without a value
@@ -55,7 +55,7 @@ def power_levels(rows: Rows, grids: dict[str, MedianGrid]) -> list[Finding]:
     return findings
 
 
-def time_levels(rows: Rows, grids: dict[str, MedianGrid]) -> Iterator[Finding]:
+def time_levels(rows: Rows, time: MedianGrid) -> Iterator[Finding]:
     """Findings of kernels that are a thousand times slower or faster than their operations suggest.
 
     A kernel's least time is the sum over its classes of its operations divided by the highest rate
@@ -63,7 +63,7 @@ def time_levels(rows: Rows, grids: dict[str, MedianGrid]) -> Iterator[Finding]:
     ratios of all others. It is fast if its rates, in every class that others have too, are far
     above those of all others.
     """
-    time_s = np.exp(grids["time"].y)
+    time_s = np.exp(time.y)
     counts = {name: np.nan_to_num(n)[:, None] for name, n in rows.kernel_counts.items()}
     counts = {name: n for name, n in counts.items() if np.count_nonzero(n) > MIN_COMPARED}
     if len(time_s) <= MIN_COMPARED or not counts:
@@ -96,14 +96,14 @@ def time_levels(rows: Rows, grids: dict[str, MedianGrid]) -> Iterator[Finding]:
             yield _finding(rows, "kernel", group, -log_share, "time")
 
 
-def run_lengths(rows: Rows, grids: dict[str, MedianGrid]) -> Iterator[Finding]:
+def run_lengths(rows: Rows, time: MedianGrid) -> Iterator[Finding]:
     """Findings of kernels whose time differs from all others, but agrees after a factor of 1,000.
 
     If time and energy are both in a wrong unit, power is right, and counts do not always show the
     expected time. A kernel whose counts differ by as much is excluded. The time of any other may
     still be right, so the finding is a note.
     """
-    y = grids["time"].y
+    y = time.y
     if len(y) <= MIN_COMPARED:
         return
     counts = [np.nan_to_num(n) for n in rows.kernel_counts.values()]

@@ -228,9 +228,9 @@ def test_a_kernel_that_was_measured_at_few_settings_is_compared_at_these():
     rows = rows_of(as_dataset(frame), "s")
     y = np.tile(np.log([0.1, 2.0, 40.0, 800.0]), (N_KERNELS, 1))
     y[0, 2:] = np.nan
-    assert power_levels(rows, {"power": MedianGrid(y, np.zeros(y.shape), np.inf)}) == []
+    assert power_levels(rows, MedianGrid(y, np.zeros(y.shape), np.inf)) == []
     y[0] += np.log(1000.0)
-    (finding,) = power_levels(rows, {"power": MedianGrid(y, np.zeros(y.shape), np.inf)})
+    (finding,) = power_levels(rows, MedianGrid(y, np.zeros(y.shape), np.inf))
     assert "1e+03 times as high as" in finding.text
     assert finding.rows.tolist() == [row_of(frame, 0, core, 0) for core in range(4)]
 
