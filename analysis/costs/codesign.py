@@ -17,24 +17,11 @@ from operator import itemgetter
 import numpy as np
 
 from analysis.costs.gpu_area import MAXWELL_28NM, AreaModel, gpu_area_mm2
-from analysis.costs.stencil_time import FORMS, PredictionError, tile_bytes
+from analysis.costs.stencil_time import FORMS, Constants, PredictionError, tile_bytes
 
 KB = 1024
 TIME, ENERGY, EDP = "time", "energy", "edp"
 OBJECTIVES = (TIME, ENERGY, EDP)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Constants:
-    """The constants of all designs: seconds of a word to or from memory, of a barrier and of a
-    launch (L, tau_sync, T_sync), the most bytes of a block of threads, and the most blocks on a
-    processor at a time."""
-
-    seconds_per_word: float
-    barrier_s: float
-    launch_s: float
-    block_bytes: float = 48.0 * KB
-    blocks: int = 32
 
 
 @dataclass(frozen=True, kw_only=True)

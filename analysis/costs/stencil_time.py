@@ -32,20 +32,25 @@ class PredictionError(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Machine:
-    """A device: ``processors`` with ``lanes`` vector units each, ``on_chip_bytes`` of memory a
-    processor, of which a block of threads can have ``block_bytes``, and at most ``blocks`` blocks
-    at a time; the seconds of a word to or from memory, of a barrier in a block, and of a
-    wavefront's launch (L, tau_sync and T_sync of Table A.1)."""
+class Constants:
+    """The constants of devices of every size: the seconds of a word to or from memory, of a barrier
+    in a block, and of a wavefront's launch (L, tau_sync and T_sync of Table A.1); the most bytes of
+    a block of threads, and the most blocks on a processor at a time."""
+
+    seconds_per_word: float
+    barrier_s: float
+    launch_s: float
+    block_bytes: float
+    blocks: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine(Constants):
+    """A device: ``processors`` with ``lanes`` vector units and ``on_chip_bytes`` of memory each."""
 
     processors: int
     lanes: int
     on_chip_bytes: float
-    block_bytes: float
-    blocks: int
-    seconds_per_word: float
-    barrier_s: float
-    launch_s: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -130,12 +130,10 @@ def site_report(
     schemes = ["leave-one-setting-out", *["holdout"] * (n_settings >= HOLDOUT_SETTINGS)]
     for scheme in schemes if elsewhere is None else ["fitted-on"]:
         try:
-            if elsewhere is not None:
-                crossvals.append(fitted_elsewhere(elsewhere, data, **vars(form)))
-                continue
-            training = (train or None) if scheme == "holdout" else None
             crossvals.append(
-                cross_validate(data, scheme, **vars(form), train=training, posterior=posterior)
+                cross_validate(data, scheme, **vars(form), train=train or None, posterior=posterior)
+                if elsewhere is None
+                else fitted_elsewhere(elsewhere, data, **vars(form))
             )
         except FitError as error:
             notes.append(f"No cross-validation by {scheme}: {error}.")

@@ -12,7 +12,6 @@ import numpy as np
 from analysis.choice.fronts import pareto_front
 from analysis.costs.codesign import (
     BestTiles,
-    Constants,
     Designs,
     Energies,
     StencilWork,
@@ -24,7 +23,7 @@ from analysis.costs.codesign import (
     weighted,
 )
 from analysis.costs.gpu_area import AREA_MODELS, AreaModel, area_parts_mm2, gpu_area_mm2
-from analysis.costs.stencil_time import PredictionError
+from analysis.costs.stencil_time import Constants, PredictionError
 from campaign.codesign.study_file import DESIGN, Study, Work, read_study, space_columns
 from dvfs.errors import ArgumentError, reason
 from dvfs.files import write_output

@@ -26,7 +26,6 @@ from analysis.choice.pick import pick, picks
 from analysis.choice.variants import correlation
 from analysis.comparison.changes import Change
 from analysis.costs.codesign import (
-    Constants,
     Energies,
     StencilWork,
     best_tiles,
@@ -36,7 +35,7 @@ from analysis.costs.codesign import (
     totals,
 )
 from analysis.costs.linear_cost import WAYS, at_clocks, fit_linear_cost
-from analysis.costs.stencil_time import FORMS, overhead_s, stencil_time, tile_bytes
+from analysis.costs.stencil_time import FORMS, Constants, overhead_s, stencil_time, tile_bytes
 from analysis.costs.tile_energy import NEEDED, stencil_energy_j
 from analysis.energy.applications import application_energies
 from analysis.energy.breakdown import by_class, by_domain, by_kind
@@ -273,7 +272,8 @@ def chips() -> dict[str, object]:
     """Every design with every tile, for two stencils."""
     shape = np.array([(p, v, m) for p in (8, 16, 24) for v in (64, 128) for m in (24, 48, 96)]).T
     designs = designs_of(*shape)
-    constants = Constants(seconds_per_word=2e-11, barrier_s=1e-9, launch_s=1e-6, blocks=8)
+    constants = Constants(seconds_per_word=2e-11, barrier_s=1e-9, launch_s=1e-6,
+        block_bytes=49152.0, blocks=8)  # fmt: skip
     tiles = {name: of.ravel() for name, of in zip(
         ("tile_t", "tile_1", "tile_2"),
         np.meshgrid([4, 8, 16], [2, 8, 16], [32, 64, 96]), strict=True)}  # fmt: skip

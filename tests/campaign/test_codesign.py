@@ -14,7 +14,6 @@ import pytest
 
 from analysis.choice.fronts import pareto_front
 from analysis.costs.codesign import (
-    Constants,
     Energies,
     StencilWork,
     best_tiles,
@@ -23,7 +22,13 @@ from analysis.costs.codesign import (
     weighted,
 )
 from analysis.costs.gpu_area import MAXWELL_28NM_ROUNDED, area_parts_mm2, gpu_area_mm2
-from analysis.costs.stencil_time import Machine, PredictionError, stencil_time, tile_bytes
+from analysis.costs.stencil_time import (
+    Constants,
+    Machine,
+    PredictionError,
+    stencil_time,
+    tile_bytes,
+)
 from analysis.figures.codesign import front_figure
 from analysis.figures.figure import Figure
 from campaign.codesign.designs import run_study, write_study_figures
@@ -122,11 +127,7 @@ def plain(
         processors=chip[0],
         lanes=chip[1],
         on_chip_bytes=chip[2] * 1024,
-        block_bytes=constants.block_bytes,
-        blocks=constants.blocks,
-        seconds_per_word=constants.seconds_per_word,
-        barrier_s=constants.barrier_s,
-        launch_s=constants.launch_s,
+        **vars(constants),
     )
     costs: dict[int, list[tuple[float, float]]] = {}
     for problem, (size, steps) in enumerate(zip(work.sizes, work.steps, strict=True)):
