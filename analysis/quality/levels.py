@@ -37,21 +37,19 @@ def power_levels(rows: Rows, power: MedianGrid) -> list[Finding]:
     """
     y = power.y.copy()
     findings = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of rows without a value
-        for axis, kind in ((0, "kernel"), (1, "setting")):
-            if y.shape[axis] < MIN_COMPARED:
-                continue
-            levels = np.nanmedian(y - np.nanmedian(y, axis=axis, keepdims=True), axis=1 - axis)
-            for group, factor in _apart(levels):
-                findings.append(_finding(rows, kind, group, factor))
-                np.moveaxis(y, axis, 0)[group] = np.nan
-        if min(y.shape) >= MIN_COMPARED:
-            deviation = y - np.nanmedian(y, axis=0)
-            deviation = deviation - np.nanmedian(deviation, axis=1, keepdims=True)
-            off = np.abs(deviation) > GAP
-            if off.any():
-                findings.append(_cells(rows, off, deviation))
+    for axis, kind in ((0, "kernel"), (1, "setting")):
+        if y.shape[axis] < MIN_COMPARED:
+            continue
+        levels = _medians(y - _medians(y, axis, keepdims=True), 1 - axis)
+        for group, factor in _apart(levels):
+            findings.append(_finding(rows, kind, group, factor))
+            np.moveaxis(y, axis, 0)[group] = np.nan
+    if min(y.shape) >= MIN_COMPARED:
+        deviation = y - _medians(y, 0)
+        deviation = deviation - _medians(deviation, 1, keepdims=True)
+        off = np.abs(deviation) > GAP
+        if off.any():
+            findings.append(_cells(rows, off, deviation))
     return findings
 
 
@@ -70,24 +68,20 @@ def time_levels(rows: Rows, time: MedianGrid) -> Iterator[Finding]:
         return
     least_s = np.zeros(time_s.shape)
     log_factors = []
-    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
-        warnings.simplefilter("ignore", RuntimeWarning)  # of rows without a value
+    with np.errstate(divide="ignore", invalid="ignore"):
         for n in counts.values():
             rate = np.nan_to_num(n / time_s)
             second, best = np.sort(rate, axis=0)[-2:]
             least_s += np.nan_to_num(n / best)
             best_other = np.where(rate == best, second, best)
             comparable = (rate > 0) & (best_other > 0)
-            log_factors.append(
-                np.nanmedian(np.where(comparable, np.log(rate / best_other), np.nan), 1)
-            )
+            log_factors.append(_medians(np.where(comparable, np.log(rate / best_other), np.nan), 1))
         least_s[least_s == 0] = np.nan
-        log_shares = np.nanmedian(np.log(least_s / time_s), axis=1)
-        factors = np.array(log_factors)
-        fast = (np.nanmax(factors, 0) > THOUSAND - NEAR) & (np.nanmin(factors, 0) > OF_EVERY)
+        log_shares = _medians(np.log(least_s / time_s), 1)
+    most = np.fmax.reduce(log_factors)
+    fast = (most > THOUSAND - NEAR) & (np.fmin.reduce(log_factors) > OF_EVERY)
     for k in np.flatnonzero(fast).tolist():
-        factor = -float(np.nanmax(factors[:, k]))
-        yield _finding(rows, "kernel", np.array([k]), factor, "time")
+        yield _finding(rows, "kernel", np.array([k]), -float(most[k]), "time")
     if fast.any():  # by the rates of a fast kernel all others are slow
         return
     for group, log_share in _apart(log_shares):
@@ -108,9 +102,7 @@ def run_lengths(rows: Rows, time: MedianGrid) -> Iterator[Finding]:
         return
     counts = [np.nan_to_num(n) for n in rows.kernel_counts.values()]
     operations = np.sum([np.zeros(len(y)), *counts], axis=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of rows without a value
-        level = np.nanmedian(y, axis=1)
+    level = _medians(y, 1)
     for group, factor in _apart(level):
         usual = np.delete(level, group)
         scaled = level[group] - np.sign(factor) * THOUSAND
@@ -121,6 +113,13 @@ def run_lengths(rows: Rows, time: MedianGrid) -> Iterator[Finding]:
         explained = work_ratio > np.exp(GAP) if factor > 0 else 0 < work_ratio < np.exp(-GAP)
         if fits and not explained:
             yield _finding(rows, "kernel", group, factor, "run")
+
+
+def _medians(values: np.ndarray, axis: int, keepdims: bool = False) -> np.ndarray:
+    """The medians along an axis, of numbers that are not NaN; NaN where there are none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of rows without a value
+        return np.asarray(np.nanmedian(values, axis=axis, keepdims=keepdims))
 
 
 def _apart(level: np.ndarray) -> list[tuple[np.ndarray, float]]:

@@ -120,27 +120,28 @@ Row = Mapping[Field, str | float]
 KERNEL = Field("kernel", "kernel")
 CORE_MHZ, MEM_MHZ = Field("core_mhz", "core", "MHz", 0), Field("mem_mhz", "memory", "MHz", 0)
 
-
-UNCORE_MHZ, LIMIT_W = (
-    Field("uncore_mhz", "uncore", "MHz", 0),
-    Field("power_limit_w", "power limit", "W", -1),
-)
+UNCORE_MHZ = Field("uncore_mhz", "uncore", "MHz", 0)
+LIMIT_W = Field("power_limit_w", "power limit", "W", -1)
 PROFILE = Field("profile", "profile")
 
 
 def setting_fields(settings: Sequence[Setting]) -> list[dict[Field, str | float]]:
     """The fields of each setting: the core and the memory clock, and those that any setting has;
     NaN or "" for none."""
-    fields = [CORE_MHZ, MEM_MHZ]
-    for field in (UNCORE_MHZ, LIMIT_W, PROFILE):
-        if any(getattr(setting, field.key) is not None for setting in settings):
-            fields.append(field)
-    missing = {field: "" if field is PROFILE else math.nan for field in fields}
+    further = [
+        field
+        for field in (UNCORE_MHZ, LIMIT_W, PROFILE)
+        if any(getattr(setting, field.key) is not None for setting in settings)
+    ]
+    missing = {
+        field: "" if field is PROFILE else math.nan for field in (CORE_MHZ, MEM_MHZ, *further)
+    }
     return [
-        {field: missing[field] if value is None else value for field, value in row.items()}
-        for row in (
-            {field: getattr(setting, field.key) for field in fields} for setting in settings
-        )
+        {
+            field: none if (value := getattr(setting, field.key)) is None else value
+            for field, none in missing.items()
+        }
+        for setting in settings
     ]
 
 
