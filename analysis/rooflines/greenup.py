@@ -153,8 +153,7 @@ class Bounds:
 def speedup(line: Roofline, intensity: ArrayLike, f: ArrayLike, m: ArrayLike) -> np.ndarray:
     """dT = T(W, Q) / T(fW, Q/m), float64 (eq. 15): above 1 the new kernel is faster."""
     i, f, m = _points(intensity, f, m)
-    ratio: np.ndarray = line.op_time_s(i) / (f * line.op_time_s(f * m * i))
-    return ratio
+    return np.asarray(line.op_time_s(i) / (f * line.op_time_s(f * m * i)))
 
 
 def greenup(line: Roofline, intensity: ArrayLike, f: ArrayLike, m: ArrayLike) -> np.ndarray:
@@ -164,8 +163,7 @@ def greenup(line: Roofline, intensity: ArrayLike, f: ArrayLike, m: ArrayLike) ->
     costs neither energy nor constant power.
     """
     i, f, m = _points(intensity, f, m)
-    ratio: np.ndarray = line.op_total_energy_j(i) / (f * line.op_total_energy_j(f * m * i))
-    return ratio
+    return np.asarray(line.op_total_energy_j(i) / (f * line.op_total_energy_j(f * m * i)))
 
 
 def case(line: Roofline, intensity: ArrayLike, f: ArrayLike, m: ArrayLike) -> np.ndarray:
@@ -261,8 +259,7 @@ def most_work_for_greenup(
         memory_bound = (baseline - memory_cost / m) / eta
     else:  # Operations cost no energy while bytes take longer: any saved byte is a greenup.
         memory_bound = np.where(m > 1.0, np.inf, 1.0)
-    limit: np.ndarray = np.minimum(compute_bound, memory_bound)
-    return limit
+    return np.asarray(np.minimum(compute_bound, memory_bound))
 
 
 def _points(intensity: ArrayLike, f: ArrayLike, m: ArrayLike) -> tuple[np.ndarray, ...]:

@@ -75,13 +75,11 @@ class CappedRoofline:
     def op_time_s(self, intensity: np.ndarray) -> np.ndarray:
         """T_capped / W, seconds per operation."""
         uncapped_s, active_j = self.line.op_time_s(intensity), self._active_j(intensity)
-        time_s: np.ndarray = np.maximum(uncapped_s, active_j / self.active_w)
-        return time_s
+        return np.asarray(np.maximum(uncapped_s, active_j / self.active_w))
 
     def slowdown(self, intensity: np.ndarray) -> np.ndarray:
         """T_capped / T, 1 where the cap does not bind."""
-        ratio: np.ndarray = self.op_time_s(intensity) / self.line.op_time_s(intensity)
-        return ratio
+        return np.asarray(self.op_time_s(intensity) / self.line.op_time_s(intensity))
 
     def op_total_energy_j(self, intensity: np.ndarray) -> np.ndarray:
         """E / W, joules per operation: eq. 4 with the capped time, during which pi_0 is drawn."""
@@ -97,8 +95,7 @@ class CappedRoofline:
 
     def power_w(self, intensity: np.ndarray) -> np.ndarray:
         """E / T_capped, W: eq. 7 with the cap as its ceiling."""
-        power: np.ndarray = self.op_total_energy_j(intensity) / self.op_time_s(intensity)
-        return power
+        return np.asarray(self.op_total_energy_j(intensity) / self.op_time_s(intensity))
 
     def _active_j(self, intensity: np.ndarray) -> np.ndarray:
         """The energy of operations and bytes, joules per operation, without constant power."""

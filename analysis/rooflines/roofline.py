@@ -130,8 +130,7 @@ class Roofline:
     def op_total_energy_j(self, intensity: np.ndarray) -> np.ndarray:
         """E / W, joules per operation (eq. 5)."""
         i = np.asarray(intensity, float)
-        energy_j: np.ndarray = self.op_energy_j * (1.0 + self.effective_balance(i) / i)
-        return energy_j
+        return np.asarray(self.op_energy_j * (1.0 + self.effective_balance(i) / i))
 
     def speed_ops_s(self, intensity: np.ndarray) -> np.ndarray:
         """W / T, operations per second: the roofline in time."""
@@ -145,10 +144,8 @@ class Roofline:
         """P = E / T, W: the power line (eq. 7)."""
         i = np.asarray(intensity, float)
         b_tau = self.time_balance
-        power: np.ndarray = (self.op_energy_j / self.tau_op_s) * (
-            np.minimum(i, b_tau) / b_tau + self.effective_balance(i) / np.maximum(i, b_tau)
-        )
-        return power
+        over_op = np.minimum(i, b_tau) / b_tau + self.effective_balance(i) / np.maximum(i, b_tau)
+        return np.asarray(self.op_energy_j / self.tau_op_s * over_op)
 
     @property
     def power_limits_w(self) -> tuple[float, float, float]:
