@@ -67,7 +67,7 @@ def search(designs, constant_w, tiles, problems, stencil, seconds, limits, corre
         seconds: of a word, a barrier and a launch.
         limits: bytes of a block, and blocks.
         corrected: the form of the equations.
-        objective: index into :data:`analysis.costs.codesign.OBJECTIVES`.
+        objective: 0 for time, 1 for energy, 2 for their product.
 
     Returns:
         time_s, energy_j, tile, k: (designs, problems).

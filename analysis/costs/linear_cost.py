@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from analysis.costs.stencil_time import PredictionError
 
-LEAST_SQUARES, LEAST_ABSOLUTE = "least_squares", "least_absolute"
-WAYS = (LEAST_SQUARES, LEAST_ABSOLUTE)
+Way = Literal["least_squares", "least_absolute"]
+LEAST_SQUARES: Way = "least_squares"
+LEAST_ABSOLUTE: Way = "least_absolute"
 PARTS = 40
 """The most refits for an interval, each without one part of the rows."""
 LEAST_SHARE = 1e-9
@@ -74,20 +76,18 @@ def at_clocks(
 def fit_linear_cost(
     columns: Mapping[str, np.ndarray],
     costs: np.ndarray,
-    way: str = LEAST_SQUARES,
+    way: Way = LEAST_SQUARES,
     *,
     intervals: bool = True,
 ) -> LinearCost:
     """Fit prices, with intervals and the terms that cannot be separated.
 
     ``columns``: term -> (n,), 0 or more; terms that are 0 in every row are omitted. ``costs``:
-    (n,), positive. ``way``: one of :data:`WAYS`; the second minimises the sum of absolute errors.
+    (n,), positive. ``way``: what is least, the sum of squared relative or of absolute errors.
 
     Raises:
-        PredictionError: no row, no term, or an unknown way.
+        PredictionError: no row, or no term.
     """
-    if way not in WAYS:
-        raise PredictionError(f"unknown way to fit {way!r}: use {' or '.join(WAYS)}")
     terms = tuple(name for name, column in columns.items() if np.any(column != 0))
     if not terms or not len(costs):
         raise PredictionError("no variant with counts was measured: measure some, then fit again")
@@ -113,16 +113,12 @@ def _matrix(columns: Mapping[str, np.ndarray], terms: tuple[str, ...]) -> np.nda
     return np.stack([np.asarray(columns[name], float) for name in terms], axis=1)
 
 
-def _solved(relative: np.ndarray, costs: np.ndarray, way: str) -> np.ndarray:
+def _solved(relative: np.ndarray, costs: np.ndarray, way: Way) -> np.ndarray:
     """The prices. ``relative``: the counts (rows, terms), each row divided by its cost."""
-    if way == LEAST_ABSOLUTE:
-        return _least_absolute(relative, costs)
-    return _least_squares(relative)
-
-
-def _least_squares(relative: np.ndarray) -> np.ndarray:
     from scipy.optimize import nnls  # noqa: PLC0415
 
+    if way == LEAST_ABSOLUTE:
+        return _least_absolute(relative, costs)
     scale = _scale(relative)
     value, _ = nnls(relative / scale, np.ones(len(relative)), maxiter=100 * len(scale))
     return np.asarray(value / scale)
@@ -210,7 +206,7 @@ def _interval(
     relative: np.ndarray,
     costs: np.ndarray,
     value: np.ndarray,
-    way: str,
+    way: Way,
 ) -> tuple[np.ndarray, np.ndarray]:
     """95 % intervals from refits without each part of the rows (jackknife), widened to every price
     that explains the rows equally well."""

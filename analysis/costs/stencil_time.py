@@ -17,12 +17,13 @@ Lengths are in points, times in seconds, words in numbers of 4 bytes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 WORD_BYTES = 4
-FORMS = ("corrected", "printed")
+Form = Literal["corrected", "printed"]
 NEAR = 0.10
 """The fraction above the least cost within which a variant counts as near it."""
 
@@ -77,7 +78,7 @@ def stencil_time(
     tiles: ArrayLike,
     tile_t: ArrayLike,
     k: ArrayLike = 1,
-    form: str = "corrected",
+    form: Form = "corrected",
 ) -> StencilTime:
     """The predicted time and its parts.
 
@@ -89,24 +90,15 @@ def stencil_time(
         tiles: points of a tile along each axis: (..., axes).
         tile_t: steps of a tile, even.
         k: tiles on a processor at a time (hyperthreading).
-        form: one of :data:`FORMS`.
+        form: that of the equations.
 
     All arguments but ``machine`` and ``form`` are broadcast together, without the axes.
 
     Raises:
-        PredictionError: an odd or missing ``tile_t``, a length of 0, another number of axes, or an
-            unknown form.
+        PredictionError: a length below 1, or an odd ``tile_t``.
     """
-    if form not in FORMS:
-        raise PredictionError(f"unknown form {form!r}: use {' or '.join(FORMS)}")
     size, tile = np.asarray(sizes, float), np.asarray(tiles, float)
-    if size.ndim == 0 or tile.ndim == 0 or size.shape[-1] != tile.shape[-1]:
-        raise PredictionError(
-            "sizes and tiles need as many numbers each, one an axis, in the last axis"
-        )
     axes = size.shape[-1]
-    if axes not in (1, 2, 3):
-        raise PredictionError(f"{axes} axes: a stencil has one to three")
     step, high, threads = (np.asarray(values, float) for values in (steps, tile_t, k))
     for name, values in (("sizes", size), ("steps", step), ("tiles", tile), ("tile_t", high)):
         if not (values >= 1).all():
@@ -115,8 +107,6 @@ def stencil_time(
         raise PredictionError(
             f"tile_t: found {high[high % 2 != 0][0]:g}, and hexagons need an even one"
         )
-    if not (threads >= 1).all():
-        raise PredictionError(f"k: found {threads.min():g}, and it must be at least 1")
     wide = tile[..., 0]
     inner = np.prod(tile[..., 1:], axis=-1)
     pitch = 2 * wide + high - 2
@@ -183,7 +173,7 @@ def overhead_s(
     steps: ArrayLike,
     tiles: ArrayLike,
     tile_t: ArrayLike,
-    form: str = "corrected",
+    form: Form = "corrected",
 ) -> np.ndarray:
     """The time that rounding up to whole vectors adds, in two dimensions (8.5), s. ``printed``
     lacks the factor S2 / (tS2 processors), which follows from the equations behind 8.5."""

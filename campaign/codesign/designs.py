@@ -23,7 +23,7 @@ from analysis.costs.codesign import (
     weighted,
 )
 from analysis.costs.gpu_area import AREA_MODELS, AreaModel, area_parts_mm2, gpu_area_mm2
-from analysis.costs.stencil_time import Constants, PredictionError
+from analysis.costs.stencil_time import Constants
 from campaign.codesign.study_file import DESIGN, Study, Work, read_study, space_columns
 from dvfs.errors import ArgumentError, reason
 from dvfs.files import write_output
@@ -158,12 +158,9 @@ def run_study(path: Path) -> Codesign:
     for index, (entry, work) in enumerate(zip(study.workload, works, strict=True)):
         tiles = _tiles(study, entry, source)
         tiles_by_stencil.append(tiles)
-        try:
-            searched.append(_search_tiles(study, designs, work, tiles))
-            if len(existing):
-                searched_existing.append(_search_tiles(study, existing, work, tiles))
-        except PredictionError as error:
-            raise source.error(("tiles",), str(error), "") from None
+        searched.append(_search_tiles(study, designs, work, tiles))
+        if len(existing):
+            searched_existing.append(_search_tiles(study, existing, work, tiles))
         if (searched[-1].tile < 0).all():
             raise source.error(
                 ("workload", index),

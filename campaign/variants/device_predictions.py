@@ -15,7 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from analysis.costs.stencil_time import Machine, PredictionError, fits, near_least, stencil_time
+from analysis.costs.stencil_time import (
+    Form,
+    Machine,
+    PredictionError,
+    fits,
+    near_least,
+    stencil_time,
+)
 from analysis.costs.tile_energy import NEEDED, stencil_energy_j
 from campaign.plan.campaign_file import KernelEntry, read_campaign
 from campaign.plan.sweep import place_of, space_variants
@@ -53,7 +60,7 @@ class Question:
     ``at_a_time``: tiles on a processor at a time, None for the best power of two that fits."""
 
     objective: str = "time"
-    form: str = "corrected"
+    form: Form = "corrected"
     at_a_time: int | None = None
 
 

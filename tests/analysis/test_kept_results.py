@@ -34,8 +34,8 @@ from analysis.costs.codesign import (
     scores,
     totals,
 )
-from analysis.costs.linear_cost import WAYS, at_clocks, fit_linear_cost
-from analysis.costs.stencil_time import FORMS, Constants, overhead_s, stencil_time, tile_bytes
+from analysis.costs.linear_cost import LEAST_ABSOLUTE, LEAST_SQUARES, at_clocks, fit_linear_cost
+from analysis.costs.stencil_time import Constants, overhead_s, stencil_time, tile_bytes
 from analysis.costs.tile_energy import NEEDED, stencil_energy_j
 from analysis.energy.applications import application_energies
 from analysis.energy.breakdown import by_class, by_domain, by_kind
@@ -258,7 +258,7 @@ def stencils() -> dict[str, object]:
             if axes == 2 else None,
             tile_bytes(tiles[:, :axes], [8, 12]),
         ]
-        for form in FORMS
+        for form in ("corrected", "printed")
         for axes in (1, 2, 3)
     }  # fmt: skip
     of_energy = {
@@ -310,7 +310,7 @@ def prices() -> dict[str, object]:
     costs *= np.exp(0.1 * rng.standard_t(3, 40))
     two = {name: columns[name] for name in ("flop", "byte")}
     return {
-        **{way: fit_linear_cost(columns, costs, way) for way in WAYS},
+        **{way: fit_linear_cost(columns, costs, way) for way in (LEAST_SQUARES, LEAST_ABSOLUTE)},
         "by clock": at_clocks(two, clocks, (-1, 0), {"flop": 1000.0, "byte": 900.0}),
         "correlation": [correlation(columns["byte"][:n], costs[:n]) for n in (3, 4, 10, 40)],
     }

@@ -218,10 +218,7 @@ WRONG = [
     ({"tile_t": 3}, "tile_t: found 3, and hexagons need an even one"),
     ({"sizes": [0, 64]}, "sizes: found 0, and each must be at least 1"),
     ({"steps": 0}, "steps: found 0"),
-    ({"tiles": [8]}, "as many numbers each"),
-    ({"sizes": [64] * 4, "tiles": [8] * 4}, "4 axes: a stencil has one to three"),
-    ({"form": "exact"}, "unknown form 'exact': use corrected or printed"),
-    ({"k": 0}, "k: found 0"),
+    ({"tiles": [8, 0.5]}, "tiles: found 0.5"),
 ]
 
 

@@ -25,7 +25,6 @@ from analysis.costs.gpu_area import MAXWELL_28NM_ROUNDED, area_parts_mm2, gpu_ar
 from analysis.costs.stencil_time import (
     Constants,
     Machine,
-    PredictionError,
     stencil_time,
     tile_bytes,
 )
@@ -412,20 +411,3 @@ def test_wrong_studies(
     assert message in printed.err
     assert printed.out == ""
     assert len(printed.err.splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        ({"form": "exact"}, "unknown form 'exact': use corrected or printed"),
-        ({"objective": "power"}, "unknown objective 'power': use time, energy, edp"),
-        ({"tile_t": [2, 5, 7]}, "tile_t: found 5, and hexagons need an even one"),
-    ],
-)
-def test_what_cannot_be_searched_is_named(asked: dict[str, Any], message: str) -> None:
-    given = drawn(np.random.default_rng(1), 1)
-    high = np.array(asked.pop("tile_t", [2, 4, 8]))
-    tiles = {"tile_t": high, "tile_1": np.array([8, 8, 8])}
-    one = designs_of(np.array([16]), np.array([128]), np.array([96]))
-    with pytest.raises(PredictionError, match=message):
-        best_tiles(one, given["work"], tiles, given["constants"], **asked)
