@@ -45,8 +45,12 @@ def proof_of_all(proofs: Sequence[tuple[str, ClockProof]]) -> ClockProof:
         return ClockProof(
             missing="; ".join(f"{node}: {text}" if several else text for node, text in missing)
         )
-    kinds = {proof.by for _, proof in proofs}
-    return ClockProof(TIMED if TIMED in kinds else "".join(sorted(kinds)[-1:]))
+    return ClockProof(_weakest([proof.by for _, proof in proofs]))
+
+
+def _weakest(kinds: Sequence[str]) -> str:
+    """The kind of the least certain proof; empty without any."""
+    return next((kind for kind in (TIMED, READ_BACK) if kind in kinds), "")
 
 
 def prove(site: Site, requested: Setting, windows: Sequence[Window]) -> ClockProof:
@@ -80,7 +84,7 @@ def prove(site: Site, requested: Setting, windows: Sequence[Window]) -> ClockPro
             missing.append(f"{name}: this node does not report it")
     if missing:
         return ClockProof(missing="; ".join(missing))
-    return ClockProof(by=TIMED if TIMED in kinds else "".join(kinds[:1]))
+    return ClockProof(_weakest(kinds))
 
 
 def _limit_and_profile_read_back(requested: Setting, windows: Sequence[Window]) -> dict[str, bool]:

@@ -31,6 +31,7 @@ import numpy as np
 
 from campaign.measure.__main__ import UnwrittenRecordError, end, first_out_of_memory, write_record
 from campaign.measure.point_life import VERSION, PartitionSetup
+from campaign.measure.point_server import end_with_parent
 from campaign.measure.simulated_window import simulate_window
 from campaign.plan.point import Point, make_point
 from campaign.store.journal import encode, packing
@@ -42,15 +43,13 @@ from sites.clocks import ClocksError, device_of, open_control
 from sites.clocks.shared.journal import put_back_held, restore_left_over
 
 GRACE_S = 2.0
-PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(setup_file: str) -> None:
     """Serve requests until standard input ends."""
-    libc = ctypes.CDLL(None, use_errno=True)
     # Descendants whose parent died become children of this process, so that it can end them.
-    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         text = Path(setup_file).read_text()
     except FileNotFoundError:
@@ -70,8 +69,7 @@ def main(setup_file: str) -> None:
             import_module(module)
     if setup.site.meters or "numba" in sys.modules:
         # The first function that Numba loads in a process costs half a second, whatever it is.
-        compile_loop = import_module("campaign.measure.ticker").compile_loop
-        compile_loop()
+        import_module("campaign.measure.ticker").compile_loop()
     if not setup.site.is_simulated and device_of(setup.site.clocks) == "cpu":
         compile_chain()
     _warm_up(setup)
@@ -84,7 +82,7 @@ def main(setup_file: str) -> None:
         else:
             child = os.fork()
             if child == 0:
-                _child(libc, setup, request)
+                _child(setup, request)
             status, timed_out = _watch(child, request["timeout_s"], requests)
             end_descendants()
         answer = {"exit": status, "timed_out": timed_out}
@@ -126,9 +124,7 @@ def _measure_here(setup: PartitionSetup, request: dict[str, Any]) -> tuple[int |
     signal.signal(signal.SIGALRM, _alarm)
     try:
         signal.setitimer(signal.ITIMER_REAL, request["timeout_s"])
-        write_record(
-            setup, Point.from_dict(request["point"]), request["attempt"], Path(request["result"])
-        )
+        _write_record(setup, request)
         signal.setitimer(signal.ITIMER_REAL, 0.0)
     except _OutOfTime:
         return None, True
@@ -142,12 +138,17 @@ def _measure_here(setup: PartitionSetup, request: dict[str, Any]) -> tuple[int |
     return 0, False
 
 
-def _child(libc: ctypes.CDLL, setup: PartitionSetup, request: dict[str, Any]) -> None:
+def _write_record(setup: PartitionSetup, request: dict[str, Any]) -> None:
+    point = Point.from_dict(request["point"])
+    write_record(setup, point, request["attempt"], Path(request["result"]))
+
+
+def _child(setup: PartitionSetup, request: dict[str, Any]) -> None:
     """Run the measuring subprocess; never returns."""
     code = 1
     try:
         os.setsid()
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        end_with_parent()
         signal.signal(signal.SIGTERM, end)
         first_out_of_memory()
         try:
@@ -158,9 +159,7 @@ def _child(libc: ctypes.CDLL, setup: PartitionSetup, request: dict[str, Any]) ->
         os.dup2(null, 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        write_record(
-            setup, Point.from_dict(request["point"]), request["attempt"], Path(request["result"])
-        )
+        _write_record(setup, request)
         code = 0
     except SystemExit as exit_:
         code = exit_.code if isinstance(exit_.code, int) else 1

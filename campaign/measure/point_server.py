@@ -93,7 +93,8 @@ class PointServer:
 
 
 def end_with_parent() -> None:
-    """Let a new child get SIGTERM when the worker dies. srun and mpiexec forward it."""
+    """Let this process, a new child, get SIGTERM when its parent dies. srun and mpiexec forward
+    it."""
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 

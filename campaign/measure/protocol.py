@@ -30,7 +30,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from campaign.measure.energy import NodeEnergy, added, counted_channels, mean_of, node_energy
-from campaign.measure.sampler import OpenMeter
+from campaign.measure.sampler import OpenMeter, all_channels
 from campaign.measure.window import Window, channels_of_total, idle_window, run_window
 from campaign.plan.campaign_file import Protocol
 from campaign.store.channel_energy import Energy, channel_energy
@@ -131,12 +131,16 @@ def idle_power(
     if not protocol.idle_s or not team.decide(bool(meters)):
         return {}
     window = idle_window(team, protocol.idle_s, meters, clocks, 1.0 / protocol.sampling_hz)
-    seconds = window.end_ns / 1e9
-    node_power = _scaled(node_energy(window.traces, 0, window.end_ns).total, 1.0 / seconds)
-    power = sum_over_nodes(team, meters, node_power)
+    power = _mean_power(team, meters, window)
     if math.isnan(power.energy_j):
         return {}
     return {"idle_w": power.energy_j, "idle_std_w": power.std_j}
+
+
+def _mean_power(team: Team, meters: Sequence[OpenMeter], window: Window) -> Energy:
+    """The mean power of all nodes in a window: the energy of a second, in J."""
+    total = node_energy(window.traces, 0, window.end_ns).total
+    return sum_over_nodes(team, meters, _scaled(total, 1.0 / window.length_s))
 
 
 def sum_over_nodes(team: Team, meters: Sequence[OpenMeter], energy: Energy) -> Energy:
@@ -175,7 +179,7 @@ def _warm_up(
 ) -> tuple[float, Window | None]:
     """The duration of an iteration in s, and the last metered stretch of the warm-up, if any."""
     protocol, team = setup.protocol, setup.team
-    iterations, spent_s, iteration_s = 1, 0.0, 1e-9
+    iterations, spent_s = 1, 0.0
     while True:
         begin = time.monotonic()
         setup.prepared.run(iterations)
@@ -189,22 +193,18 @@ def _warm_up(
     if not setup.metered or not protocol.steady_pct:
         return iteration_s, None
     stretch_s = float(team.decide(_stretch_s(setup)))
-    iterations = int(team.decide(max(1, math.ceil(stretch_s / iteration_s))))
     before: Energy | None = None
-    window = setup.run(iterations, total_only=True)
     while True:
-        seconds = window.end_ns / 1e9
-        spent_s += seconds
-        iteration_s = seconds / window.iterations
-        node_energy_j = node_energy(window.traces, 0, window.end_ns).total
-        power = sum_over_nodes(team, setup.meters, _scaled(node_energy_j, 1.0 / seconds))
+        iterations = int(team.decide(max(1, math.ceil(stretch_s / iteration_s))))
+        window = setup.run(iterations, total_only=True)
+        spent_s += window.length_s
+        iteration_s = window.length_s / window.iterations
+        power = _mean_power(team, setup.meters, window)
         steady = before is not None and _agree(before, power, protocol.steady_pct)
         steady, enough = team.decide((steady, spent_s >= protocol.warm_up_max_s))
         if steady or enough:
             break
         before = power
-        iterations = int(team.decide(max(1, math.ceil(stretch_s / iteration_s))))
-        window = setup.run(iterations, total_only=True)
     steps |= {"warm_up_s": spent_s, "steady": bool(steady)}
     if not steady:
         flags.append(f"power was not steady within {protocol.steady_pct:g} % after {spent_s:.0f} s")
@@ -231,10 +231,9 @@ def _window_length_s(
     protocol = setup.protocol
     needed_s = 0.0
     if last_stretch is not None and protocol.window_pct:
-        seconds = last_stretch.end_ns / 1e9
         for trace in counted_channels(last_stretch.traces):
             energy = channel_energy(trace.trace, trace.channel, 0, last_stretch.end_ns)
-            mean_w = energy.energy_j / seconds
+            mean_w = energy.energy_j / last_stretch.length_s
             if mean_w > 0:
                 needed_s = max(needed_s, meter_needs_s(trace.channel, mean_w, protocol.window_pct))
     longest_s = max(protocol.max_duration_s, protocol.min_duration_s)
@@ -263,9 +262,7 @@ def meter_needs_s(channel: Channel, mean_w: float, pct: float) -> float:
 
 def _jitter(setup: PointSetup) -> None:
     """Wait for a random time if a meter observes only part of the time."""
-    longest_s = max(
-        (c.period_s for m in setup.meters for c in m.meter.channels if c.seen < 1.0), default=0.0
-    )
+    longest_s = max((c.period_s for c in all_channels(setup.meters) if c.seen < 1.0), default=0.0)
     if longest_s:
         time.sleep(random.uniform(0.0, longest_s))  # noqa: S311
 
@@ -274,10 +271,9 @@ def _full_window(setup: PointSetup, iterations: int, length_s: float) -> tuple[W
     """A window of at least ``length_s``, and the number of its iterations."""
     for _ in range(MAX_CALIBRATIONS):
         window = setup.run(iterations)
-        seconds = window.end_ns / 1e9
-        if seconds >= length_s:
+        if window.length_s >= length_s:
             break
-        factor = length_s / max(seconds, 1e-9) * 1.1
+        factor = length_s / max(window.length_s, 1e-9) * 1.1
         needed = min(math.ceil(iterations * min(factor, 1000.0)), MOST_ITERATIONS)
         iterations = int(setup.team.decide(needed))
     return window, iterations

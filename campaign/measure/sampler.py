@@ -54,14 +54,6 @@ class MeterTrace(MeterChannel):
         return f"{self.node}/{self.meter}:{self.channel.name}".removeprefix("/")
 
 
-@dataclass
-class _Rate:
-    """The times of a meter's readings in ns, and the processor time of reading."""
-
-    times_ns: list[int] = field(default_factory=list)
-    cpu_s: float = 0.0
-
-
 class Sampler(threading.Thread):
     """Reads every meter at a rate, and in the window the achieved clocks ten times a second.
 
@@ -91,7 +83,6 @@ class Sampler(threading.Thread):
         self.error: Exception | None = None
         self._compiled = compiled
         self.lead_s = needed_lead_s(all_channels(meters)) if lead_s is None else lead_s
-        self._rates = [_Rate() for _ in meters]
         self._tickers: dict[int, Ticker] = {}
         self._ended = threading.Event()
         self._slow: list[int] = []
@@ -151,7 +142,6 @@ class Sampler(threading.Thread):
         meter = self.meters[i].meter
         assert isinstance(meter, FromFiles)  # noqa: S101
         ticks = ticker.end()
-        self._rates[i].cpu_s += ticker.cpu_s
         for (start_ns, end_ns), raw in zip(
             ticks.times_ns.tolist(), ticks.raw.tolist(), strict=True
         ):
@@ -230,7 +220,7 @@ class Sampler(threading.Thread):
                     "gap_p99_s": float(np.percentile(gaps_s, 99)),
                 }
                 if i in self._tickers:
-                    costs[opened.meter.name]["cpu_s"] = self._rates[i].cpu_s
+                    costs[opened.meter.name]["cpu_s"] = self._tickers[i].cpu_s
         costs["sampler"] = {"cpu_s": self._cpu_s}
         return costs
 

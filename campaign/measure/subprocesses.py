@@ -58,27 +58,6 @@ from kernels.host.ranks import node_name
 from sites.clocks.slurm import refusal, step_flags
 from sites.slurm_environment import step_environment
 
-NO_ANSWER = (
-    r"srun: error: .*(Unable to contact slurm controller|Socket timed out|Zero Bytes were"
-    r" transmitted|temporarily unavailable|Connection refused)"
-)
-GONE = (
-    r"srun: error: (.* has expired|.* already completing or completed|Unable to confirm allocation"
-    r"|.*[Ee]xpired or invalid job|.*Invalid job id)"
-)
-OUT_OF_MEMORY = (
-    r"(srun|slurmstepd\S*): error: .*(oom.kill event|Out Of Memory|OOM Killed|out-of-memory)"
-)
-LOST = (
-    r"(srun|slurmstepd\S*): error: .*(Node failure|NODE_FAIL|DUE TO (NODE FAILURE|PREEMPTION"
-    r"|JOB REQUEUE|TIME LIMIT)|STEPD TERMINATED|Timed out waiting for job step"
-    r"|credential|Communication connection failure|aborted before step completely launched"
-    r"|mpi/pmi2: )"
-)
-REFUSED = (
-    r"srun: error: (.*Requested node configuration is not available|Only allocated \d+ nodes"
-    r"|Unable to create step)"
-)
 LOG_CHARS = 2000
 FIRST_CHARS = 100_000
 SIGNALS_FROM_OUTSIDE = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
@@ -111,22 +90,36 @@ class StepEnd(Enum):
     """None of these: the program ended by itself."""
 
 
-STEP_END_PATTERNS = (
-    (NO_ANSWER, StepEnd.NO_ANSWER),
-    (GONE, StepEnd.GONE),
-    (OUT_OF_MEMORY, StepEnd.OUT_OF_MEMORY),
-    (LOST, StepEnd.LOST),
-    (REFUSED, StepEnd.REFUSED),
-)
-
-
+STEP_END_PATTERNS = {
+    StepEnd.NO_ANSWER: (
+        r"srun: error: .*(Unable to contact slurm controller|Socket timed out|Zero Bytes were"
+        r" transmitted|temporarily unavailable|Connection refused)"
+    ),
+    StepEnd.GONE: (
+        r"srun: error: (.* has expired|.* already completing or completed"
+        r"|Unable to confirm allocation|.*[Ee]xpired or invalid job|.*Invalid job id)"
+    ),
+    StepEnd.OUT_OF_MEMORY: (
+        r"(srun|slurmstepd\S*): error: .*(oom.kill event|Out Of Memory|OOM Killed|out-of-memory)"
+    ),
+    StepEnd.LOST: (
+        r"(srun|slurmstepd\S*): error: .*(Node failure|NODE_FAIL|DUE TO (NODE FAILURE|PREEMPTION"
+        r"|JOB REQUEUE|TIME LIMIT)|STEPD TERMINATED|Timed out waiting for job step"
+        r"|credential|Communication connection failure|aborted before step completely launched"
+        r"|mpi/pmi2: )"
+    ),
+    StepEnd.REFUSED: (
+        r"srun: error: (.*Requested node configuration is not available|Only allocated \d+ nodes"
+        r"|Unable to create step)"
+    ),
+}
 """The first pattern that matches the start of a line decides. After a node failure the job may be
 gone."""
 
 
 def step_end(output: str) -> StepEnd:
     """Return why a step left no result, from the last lines of its output."""
-    for pattern, end in STEP_END_PATTERNS:
+    for end, pattern in STEP_END_PATTERNS.items():
         if re.search(f"^{pattern}", output, re.MULTILINE):
             return end
     return StepEnd.KERNEL
@@ -137,8 +130,6 @@ STEP_STATUS = {
     StepEnd.OUT_OF_MEMORY: (KERNEL_FAILED, "out of memory in a job step"),
     StepEnd.REFUSED: (KERNEL_FAILED, "Slurm cannot start the job step"),
 }
-
-
 """The status and text of a point whose step left no result."""
 
 
@@ -178,6 +169,7 @@ class SubprocessRunner:
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         new_lock.rename(self.folder / "lock")
         remove_dead_scratch(self.folder.parent)
+        self.result, self.log = self.folder / "result", self.folder / "log"
         self.step_log = self.folder / "step.log"
         self.setup_file = self.folder / "setup.json"
         self.setup_file.write_text(json.dumps(self.setup.as_dict()))
@@ -194,26 +186,24 @@ class SubprocessRunner:
         while (record := self._measured(point, attempt)) is None:
             if time.monotonic() >= until_s:
                 raise LostAllocationError(
-                    f"Slurm does not answer: {beginning_and_end(_output(self.folder / 'log'))}"
+                    f"Slurm does not answer: {beginning_and_end(_output(self.log))}"
                 )
             time.sleep(STEP_PAUSE_S)
         return record
 
     def _measured(self, point: Point, attempt: int) -> bytes | None:
         """See :meth:`measure`; None if no step could start because Slurm does not answer."""
-        result = self.folder / "result"
-        log = self.folder / "log"
         set_by_slurm = self.setup.site.clocks.in_steps
         run_in_server = self._run_in_step if set_by_slurm else self._run_forked
         ranks = measuring_ranks(point, self.setup.site)
-        run, messages = (run_in_server, self.step_log) if ranks == 1 else (self._launch, log)
+        run, messages = (run_in_server, self.step_log) if ranks == 1 else (self._launch, self.log)
         for _ in range(2):
             started_unix_s = time.time()
             try:
-                for path in (result, log):
+                for path in (self.result, self.log):
                     with _in_scratch(path):
                         path.unlink(missing_ok=True)
-                exit_code, timed_out = run(point, attempt, result, log)
+                exit_code, timed_out = run(point, attempt)
             except UnwrittenRecordError as unwritten:
                 problem = str(unwritten)
                 continue
@@ -221,7 +211,7 @@ class SubprocessRunner:
                 return _failure(point, attempt, started_unix_s, KERNEL_FAILED, str(error))
             if exit_code != os.EX_IOERR:
                 break
-            problem = beginning_and_end(_output(log))
+            problem = beginning_and_end(_output(self.log))
         else:
             raise UnwritableScratchError(
                 f"{self.folder}: the result cannot be written ({problem}); make room in the "
@@ -231,7 +221,8 @@ class SubprocessRunner:
             text = f"Slurm does not set the clocks ({point.setting}): {refused}"
             return _failure(point, attempt, started_unix_s, CLOCK_NOT_LEGAL, text)
         ranks_started = program_ranks(point, self.setup.site) > 1
-        record, output = _record_or_output(ranks_started, log, None if timed_out else result)
+        result = None if timed_out else self.result
+        record, output = _record_or_output(ranks_started, self.log, result)
         if record is not None:
             return record
         excerpt = beginning_and_end(output)
@@ -251,18 +242,16 @@ class SubprocessRunner:
             text = f"{reason}; output: {excerpt}"
         return _failure(point, attempt, started_unix_s, status, text)
 
-    def _request(self, point: Point, attempt: int, result: Path, log: Path) -> dict[str, Any]:
+    def _request(self, point: Point, attempt: int) -> dict[str, Any]:
         return {
             "point": point.as_dict(),
             "attempt": attempt,
-            "result": str(result),
-            "log": str(log),
+            "result": str(self.result),
+            "log": str(self.log),
             "timeout_s": self.setup.protocol.timeout_s,
         }
 
-    def _run_forked(
-        self, point: Point, attempt: int, result: Path, log: Path
-    ) -> tuple[int | None, bool]:
+    def _run_forked(self, point: Point, attempt: int) -> tuple[int | None, bool]:
         code = None
         for _ in range(2):
             if self._closed:
@@ -270,14 +259,12 @@ class SubprocessRunner:
             if self._server is None:
                 self._server = PointServer([], self.setup_file)
             try:
-                return self._server.ask(self._request(point, attempt, result, log), None)
+                return self._server.ask(self._request(point, attempt), None)
             except EOFError:  # it was killed, perhaps together with its child: try again
                 code = self._end_server()
         raise OSError(f"the fork server ended with {_exit_name(code)}")
 
-    def _run_in_step(
-        self, point: Point, attempt: int, result: Path, log: Path
-    ) -> tuple[int | None, bool]:
+    def _run_in_step(self, point: Point, attempt: int) -> tuple[int | None, bool]:
         """Measure in the step of the point's setting; start it if it does not run."""
         if self._closed:
             raise LostAllocationError("this worker ends")
@@ -292,15 +279,15 @@ class SubprocessRunner:
                 self._server = PointServer(words, self.setup_file, self.step_log)
             limit_s += STEP_START_S
         try:
-            code, timed_out = self._server.ask(self._request(point, attempt, result, log), limit_s)
+            code, timed_out = self._server.ask(self._request(point, attempt), limit_s)
         except EOFError:
             code, timed_out = self._end_server(STEP_END_S), False
         except TimeoutError:
             code, timed_out = None, True
-        if not result.exists():
+        if not self.result.exists():
             # Slurm may give the reason only when the step has ended. The next point starts another.
             self._end_server()
-            with contextlib.suppress(OSError), log.open("ab") as file:
+            with contextlib.suppress(OSError), self.log.open("ab") as file:
                 file.write(self.step_log.read_bytes())
         return code, timed_out
 
@@ -308,17 +295,15 @@ class SubprocessRunner:
         server, self._server = self._server, None
         return None if server is None else server.end(wait_s)
 
-    def _launch(
-        self, point: Point, attempt: int, result: Path, log: Path
-    ) -> tuple[int | None, bool]:
+    def _launch(self, point: Point, attempt: int) -> tuple[int | None, bool]:
         if self.setup.site.clocks.in_steps:
             self._end_server()  # its step sets other clocks
         argv = [
             *launcher(point, self.setup),
-            *(sys.executable, "-m", "campaign.measure", str(result)),
+            *(sys.executable, "-m", "campaign.measure", str(self.result)),
         ]
-        with _in_scratch(log):
-            output = log.open("wb")
+        with _in_scratch(self.log):
+            output = self.log.open("wb")
         with output:
             process = subprocess.Popen(
                 argv,

@@ -45,6 +45,11 @@ class Window:
     counted: dict[str, EventCount] = field(default_factory=dict)
     """Hardware counters of this rank while the kernel ran, by event."""
 
+    @property
+    def length_s(self) -> float:
+        """The window's length in s."""
+        return self.end_ns / 1e9
+
 
 def run_window(
     prepared: Prepared,
