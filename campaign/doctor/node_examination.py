@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from campaign.doctor.gpu_examination import GpuExamination, examine_gpus
 from campaign.measure.energy import counted_channels
 from campaign.measure.point_life import PartitionSetup
@@ -242,21 +244,7 @@ class NodeExamination:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> NodeExamination:
         """The examination whose :meth:`as_dict` is ``fields``."""
-        limit, profile = (fields["clocks"].get(name) for name in ("power_limit", "profile"))
-        parts = {
-            "meters": [MeterExamination(**meter) for meter in fields["meters"]],
-            "meters_elsewhere": [ProbedMeter(**meter) for meter in fields["meters_elsewhere"]],
-            "clocks": ClockExamination(
-                **{
-                    **fields["clocks"],
-                    "trials": [ClockTrial(**trial) for trial in fields["clocks"]["trials"]],
-                    "power_limit": PowerLimitExamination(**limit) if limit else None,
-                    "profile": ProfileExamination(**profile) if profile else None,
-                }
-            ),
-            "gpu": GpuExamination(**fields["gpu"]) if fields.get("gpu") else None,
-        }
-        return cls(**{**fields, **parts})
+        return TypeAdapter(cls).validate_python(fields)
 
 
 def examine_node(site: Site, root: Path = Path("/")) -> NodeExamination:

@@ -57,18 +57,13 @@ class FoundClocks:
     why: str
 
 
-def draft_site(name: str | None = None, root: Path = Path("/")) -> str:
-    """The text of the first of :func:`draft_sites`."""
-    return draft_sites(name, root)[0].text
-
-
 def draft_sites(
-    name: str | None = None, root: Path = Path("/"), path: Path | None = None
+    name: str | None, root: Path = Path("/"), path: Path | None = None
 ) -> list[SiteDraft]:
     """Site files for this node and, where Slurm answers here, for each kind of its nodes.
 
     Args:
-        name: the site's name (default: the cluster's, or the node's).
+        name: the site's name; None for the cluster's, or the node's.
         root: the folder under which the node's files are.
         path: the first file (default: from the site's name); the others add a partition's name.
 

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from distributed import Future
@@ -20,7 +20,7 @@ from campaign.launch.dask_settings import LOOPBACK_DASHBOARD
 from campaign.launch.job_queue import QueueWatch
 from campaign.launch.live_status import LiveStatus
 from campaign.launch.node_hours import NodeHours
-from campaign.launch.partition_run import PartitionRun, Task, partition_setup
+from campaign.launch.partition_run import Attempt, PartitionRun, Task, partition_setup
 from campaign.launch.progress import PlainProgress
 from campaign.launch.scheduler import Phase, QueuedJob, Scheduler, job_name, scheduler_of
 from campaign.launch.slurm_placement import PlacementError
@@ -84,42 +84,56 @@ async def _end(future: Future[Any], timeout_s: float) -> TaskEnd | None:
     return None if error is None else TaskEnd(error=error)
 
 
+@dataclass(kw_only=True, eq=False)
 class CampaignRun:
     """One run of the driver, from its first submission to its last finished task."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        store: Store,
-        progress: PlainProgress,
-        live: LiveStatus,
-        hours: NodeHours,
-        todo: list[tuple[Point, int]],
-        retry_failed: bool,
-        interrupted: threading.Event,
-        dashboard: str,
-        chooser: Chooser | None = None,
-    ) -> None:
-        self.plan = plan
-        self.chooser = chooser
-        self.store = store
-        self.dashboard = dashboard
-        self.progress = progress
-        self.live = live
-        self.hours = hours
-        self.interrupted = interrupted
-        self.finished_tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
+    plan: Plan
+    store: Store
+    progress: PlainProgress
+    live: LiveStatus
+    hours: NodeHours
+    todo: list[Attempt]
+    retry_failed: bool
+    interrupted: threading.Event
+    dashboard: str
+    chooser: Chooser | None
+    finished_tasks: queue.SimpleQueue[Task] = field(default_factory=queue.SimpleQueue)
+    watches: list[QueueWatch] = field(default_factory=list)
+    journal: JournalWriter | None = None
+    _shown_s: float = 0.0
+    _stopping: bool = False
+    _not_ours: dict[str, frozenset[str]] = field(default_factory=dict)
+    """ "site/partition" -> the ids of jobs that are not this store's."""
+
+    def __post_init__(self) -> None:
+        """Limit the attempts, and divide the points by partition."""
+        retries = self.plan.campaign.retries.max
         # With --retry-failed the limit on attempts holds for this run, otherwise over all runs.
-        self.last_attempt = {
-            p.id: (n if retry_failed else 0) + plan.campaign.retries.max for p, n in todo
-        }
-        self.partitions = _partition_runs(plan, store, todo, self.finished_tasks)
-        self.watches: list[QueueWatch] = []
-        self.journal: JournalWriter | None = None
-        self._shown_s = 0.0
-        self._stopping = False
-        self._not_ours: dict[str, frozenset[str]] = {}
-        """ "site/partition" -> the ids of jobs that are not this store's."""
+        self.last_attempt = {p.id: n * self.retry_failed + retries for p, n in self.todo}
+        self.partitions = self._partition_runs()
+
+    def _partition_runs(self) -> list[PartitionRun]:
+        waiting: dict[tuple[str, str], deque[Attempt]] = {}
+        for point, attempt in self.todo:
+            waiting.setdefault((point.site, point.partition), deque()).append((point, attempt))
+        names = kernel_names(self.plan)
+        return [
+            PartitionRun(
+                site=self.plan.sites[site],
+                partition=partition,
+                scheduler=scheduler_of(self.plan.sites[site], partition),
+                setup=partition_setup(
+                    self.plan, self.store, site, partition, (point.kernel for point, _ in attempts)
+                ),
+                waiting=attempts,
+                finished_tasks=self.finished_tasks,
+                job_name=job_name(self.store.root, site, partition),
+                kernel_names=names,
+                starts=self.plan.campaign.retries.starts,
+            )
+            for (site, partition), attempts in waiting.items()
+        ]
 
     def run_until_done(self) -> dict[str, str]:
         """Start the partitions' clusters, run until no point is left or an interrupt comes, and
@@ -245,15 +259,11 @@ class CampaignRun:
                 partition.kept_workers = partition.wanted
             dashboard = LOOPBACK_DASHBOARD if number else self.dashboard
             partition.open(self.store, dashboard)
-        n_points = {partition.label: partition.left for partition in self.partitions}
-        if self.chooser is not None:
-            for partition in self.partitions:
-                most = self.chooser.most(partition.site.name, partition.partition)
-                n_points[partition.label] = most
-        self.progress.start(
-            n_points,
-            {partition.label: partition.dashboard() for partition in self.partitions},
-        )
+        n_points = {
+            p.label: self.chooser.most(p.site.name, p.partition) if self.chooser else p.left
+            for p in self.partitions
+        }
+        self.progress.start(n_points, {p.label: p.dashboard() for p in self.partitions})
 
     def _count_earlier_jobs(self, partition: PartitionRun, jobs: Iterable[QueuedJob]) -> None:
         """Count the jobs of a killed driver, which have just been cancelled. Jobs that had ended
@@ -343,36 +353,6 @@ class CampaignRun:
             if self.journal is None:
                 self.journal = JournalWriter(self.store.journals)
             self.journal.append(encode(measurement))
-
-
-def _partition_runs(
-    plan: Plan,
-    store: Store,
-    todo: list[tuple[Point, int]],
-    finished_tasks: queue.SimpleQueue[Task],
-) -> list[PartitionRun]:
-    by_partition: dict[tuple[str, str], deque[tuple[Point, int]]] = {}
-    for point, attempt in todo:
-        by_partition.setdefault((point.site, point.partition), deque()).append((point, attempt))
-    partitions = []
-    names = kernel_names(plan)
-    for (site, partition), waiting in by_partition.items():
-        partitions.append(
-            PartitionRun(
-                site=plan.sites[site],
-                partition=partition,
-                scheduler=scheduler_of(plan.sites[site], partition),
-                setup=partition_setup(
-                    plan, store, site, partition, (point.kernel for point, _ in waiting)
-                ),
-                waiting=waiting,
-                finished_tasks=finished_tasks,
-                job_name=job_name(store.root, site, partition),
-                kernel_names=names,
-                starts=plan.campaign.retries.starts,
-            )
-        )
-    return partitions
 
 
 def compact_store(store: Store, progress: PlainProgress, workers_gone: bool = False) -> None:

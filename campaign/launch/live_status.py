@@ -434,7 +434,7 @@ class LiveStatus:
         )
 
 
-def resume_command(campaign_file: Path | None, store: Store, verb: str = "run") -> str:
+def resume_command(campaign_file: Path | None, store: Store, verb: str) -> str:
     """The command that continues a campaign."""
     file = "CAMPAIGN.toml" if campaign_file is None else shlex.quote(str(campaign_file.resolve()))
     return f"campaign {verb} {file} --store {shlex.quote(str(store.root))}"

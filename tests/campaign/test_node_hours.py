@@ -196,12 +196,16 @@ def test_a_run_stops_in_order_at_its_limit(tmp_path: Path, capsys) -> None:
     )
     began = time.monotonic()
     given_up = CampaignRun(
-        *(plan, store, progress, live),
+        plan=plan,
+        store=store,
+        progress=progress,
+        live=live,
         hours=hours,
         todo=todo,
         retry_failed=False,
         interrupted=threading.Event(),
         dashboard="127.0.0.1:0",
+        chooser=None,
     ).run_until_done()
     took_s = time.monotonic() - began
     assert given_up == {"here/p": "--max-node-hours 1e-06 is reached"}

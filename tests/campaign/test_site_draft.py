@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from campaign.doctor.site_draft import draft_site
+from campaign.doctor.site_draft import draft_sites
 from campaign.doctor.slurm_nodes import limit_seconds
 from campaign.launch.slurm import SlurmScheduler
 from campaign.store.dataset import open_dataset
@@ -29,8 +29,12 @@ from tests.slurm_cluster import SlurmCluster
 TREES = Path(__file__).parents[1] / "trees"
 
 
+def first_draft(root: Path) -> str:
+    return draft_sites("lab", root)[0].text
+
+
 def drafted(tree: str) -> dict:
-    return tomllib.loads(draft_site("lab", TREES / tree))
+    return tomllib.loads(first_draft(TREES / tree))
 
 
 def test_the_clocks_are_those_that_the_machine_lists() -> None:
@@ -44,7 +48,7 @@ def test_the_clocks_are_those_that_the_machine_lists() -> None:
     files = TREES.glob("cpufreq-uncore-2s/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_m*_freq")
     assert len(spread) == 8
     assert [spread[0], spread[-1]] == sorted(int(file.read_text()) / 1000 for file in files)
-    assert "uncore = true" in draft_site("lab", TREES / "cpufreq-uncore-2s")
+    assert "uncore = true" in first_draft(TREES / "cpufreq-uncore-2s")
     orin = drafted("jetson-orin")
     assert orin["clocks"] == {"control": "jetson", "device": "gpu"}
     assert 3199 in orin["domains"]["mem"]["frequencies_mhz"]
@@ -55,14 +59,14 @@ def test_a_meter_that_is_a_check_counts_only_where_there_is_no_other(tmp_path: P
     """A BMC's power once a second beside RAPL's counters."""
     for tree in ("powercap-2s-intel", "ipmi-node"):
         shutil.copytree(TREES / tree, tmp_path, symlinks=True, dirs_exist_ok=True)
-    meters = tomllib.loads(draft_site("lab", tmp_path))["meters"]
+    meters = tomllib.loads(first_draft(tmp_path))["meters"]
     assert meters == [{"kind": "powercap"}, {"kind": "ipmi", "use": "check"}]
     assert drafted("ipmi-node")["meters"] == [{"kind": "ipmi"}]
 
 
 def test_meters_that_are_there_and_reasons_where_none_is() -> None:
     assert [m["kind"] for m in drafted("powercap-2s-intel")["meters"]] == ["powercap"]
-    nothing = draft_site("lab", TREES / "cpufreq-acpi")
+    nothing = first_draft(TREES / "cpufreq-acpi")
     assert "meters" not in tomllib.loads(nothing)
     (line,) = [line for line in nothing.splitlines() if "powercap" in line]
     assert line.startswith("#")
@@ -193,8 +197,8 @@ def test_slurms_control_is_drafted_only_where_it_sets_clocks(
         (open_folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{open_folder}:/usr/bin:/bin")
     monkeypatch.delenv("SLURM_CONF", raising=False)
-    draft_site("lab", root)  # imports what it needs, as root
-    text = answer_without_privileges(lambda: draft_site("lab", root))
+    first_draft(root)  # imports what it needs, as root
+    text = answer_without_privileges(lambda: first_draft(root))
     (open_folder / "lab.toml").write_text(text)
     site = read_site(open_folder / "lab.toml")
     assert site.clocks.control == control
@@ -207,7 +211,7 @@ def test_turbo_is_no_clock_of_a_draft_and_is_said(tmp_path: Path) -> None:
     shutil.copytree(TREES / "cpufreq-acpi", tmp_path, dirs_exist_ok=True)
     for file in tmp_path.glob("sys/devices/system/cpu/cpu*/cpufreq/scaling_available_freq*"):
         file.write_text(f"2601000 {file.read_text()}")
-    text = draft_site("lab", tmp_path)
+    text = first_draft(tmp_path)
     assert tomllib.loads(text)["domains"]["core"]["frequencies_mhz"] == [1200, 1800, 2200, 2600]
     assert any("2601 MHz" in line for line in text.splitlines() if line.startswith("#"))
 
