@@ -264,6 +264,13 @@ class Variants:
     def __len__(self) -> int:
         return self.size
 
+    def values(self) -> dict[str, np.ndarray]:
+        """Parameter -> its values (N,)."""
+        return {
+            name: np.array(self.listed[name])[column] if name in self.listed else column
+            for name, column in self.columns.items()
+        }
+
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Every variant: parameter -> value, with its declared type."""
         columns = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +60,6 @@ class BestDesign:
         values["energy_j"] = None if np.isnan(self.energy_j) else self.energy_j
         return values | {"tiles": [dict(tile) for tile in self.tiles]}
 
-    @property
-    def name(self) -> str:
-        """The numbers of processors, and of vector units and kB of on-chip memory of each."""
-        return f"{self.processors} x {self.lanes}, {self.on_chip_kb:g} kB"
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Codesign:
@@ -85,10 +81,6 @@ class Codesign:
     best: Mapping[str, BestDesign]
     front: np.ndarray
     existing: tuple[Mapping[str, Any], ...]
-
-    def cost_of(self, weights: Sequence[float]) -> np.ndarray:
-        """The workload's cost (designs,) with other weights, without a new search (C.17)."""
-        return weighted(self.costs, weights)
 
     def row(self, index: int) -> dict[str, Any]:
         """A design with the workload's time and cost on it."""
@@ -133,10 +125,10 @@ def run_study(path: Path) -> Codesign:
     model = _area_model(study)
     space = space_columns(study.machine.space, ("machine", "space"), DESIGN, source)
     for name in DESIGN:
-        if (np.asarray(space[name]) <= 0).any():
+        if (space[name] <= 0).any():
             raise source.error(("machine", "space", name), "a value of 0 or less", "leave it out")
     for name in DESIGN[:2]:
-        _check_whole(np.asarray(space[name]), ("machine", "space", name), source)
+        _check_whole(space[name], ("machine", "space", name), source)
     whole = designs_of(*(space[name] for name in DESIGN), caches=study.area.caches, model=model)
     low, high = study.area.range_mm2
     in_range = np.flatnonzero((whole.area_mm2 >= low) & (whole.area_mm2 <= high))
@@ -154,44 +146,36 @@ def run_study(path: Path) -> Codesign:
         caches=study.area.caches,
         model=model,
     )
-    searched, searched_existing, tiles_by_stencil = [], [], []
-    for index, (entry, work) in enumerate(zip(study.workload, works, strict=True)):
-        tiles = _tiles(study, entry, source)
-        tiles_by_stencil.append(tiles)
+    every_tile = [_tiles(study, entry, source) for entry in study.workload]
+    searched, searched_existing = [], []
+    for index, (work, tiles) in enumerate(zip(works, every_tile, strict=True)):
         searched.append(_search_tiles(study, designs, work, tiles))
         if len(existing):
             searched_existing.append(_search_tiles(study, existing, work, tiles))
         if (searched[-1].tile < 0).all():
             raise source.error(
                 ("workload", index),
-                f"no tile of {entry.stencil} fits on any design",
+                f"no tile of {work.name} fits on any design",
                 "declare smaller ones under [tiles]",
             )
-    times, energies = (
-        np.stack(columns, axis=1) for columns in zip(*map(totals, searched, works), strict=True)
-    )
-    costs = scores(times, energies, study.objective)
-    weights = np.array([work.weight for work in works])
-    best = {}
-    workload_cost = weighted(costs, weights)
-    for index, work in enumerate(works):
-        row = int(np.argmin(costs[:, index]))
-        best[work.name] = _best_design(
-            study, designs, row, {index: 1.0}, works, searched, tiles_by_stencil
-        )
-    row = int(np.argmin(workload_cost))
-    used = {index: work.weight for index, work in enumerate(works) if work.weight}
-    best[WORKLOAD] = _best_design(study, designs, row, used, works, searched, tiles_by_stencil)
+    times, costs = _times_and_costs(study, searched, works)
+    stencils = tuple(work.name for work in works)
+    weights = tuple(work.weight for work in works)
+    found = list(zip(works, searched, every_tile, strict=True))
+    weights_of = dict(zip(stencils, np.eye(len(works)).tolist(), strict=True)) | {WORKLOAD: weights}
     return Codesign(
         study=study,
         designs=designs,
-        stencils=tuple(work.name for work in works),
-        weights=tuple(weights.tolist()),
+        stencils=stencils,
+        weights=weights,
         costs=costs,
         time_s=times,
-        best=best,
-        front=pareto_front(designs.area_mm2, workload_cost),
-        existing=_existing(study, model, searched_existing, works),
+        best={
+            name: _best_design(study, designs, costs, of_stencils, found)
+            for name, of_stencils in weights_of.items()
+        },
+        front=pareto_front(designs.area_mm2, weighted(costs, weights)),
+        existing=_existing(study, existing, searched_existing, works) if len(existing) else (),
     )
 
 
@@ -265,20 +249,31 @@ def _search_tiles(
     )
 
 
+def _times_and_costs(
+    study: Study, searched: Sequence[BestTiles], works: Sequence[StencilWork]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The times, and the values of the objective, of stencils on designs: (designs, stencils)."""
+    times, energies = (
+        np.stack(columns, axis=1) for columns in zip(*map(totals, searched, works), strict=True)
+    )
+    return times, scores(times, energies, study.objective)
+
+
 def _best_design(
     study: Study,
     designs: Designs,
-    row: int,
-    weights: Mapping[int, float],
-    works: Sequence[StencilWork],
-    searched: Sequence[BestTiles],
-    tiles_by_stencil: Sequence[Mapping[str, np.ndarray]],
+    costs: np.ndarray,
+    weights: Sequence[float],
+    found: Sequence[tuple[StencilWork, BestTiles, Mapping[str, np.ndarray]]],
 ) -> BestDesign:
-    """A design with the costs of some stencils on it. ``weights``: by the stencil's index."""
+    """The best design for stencils with these weights. ``costs``: of each, (designs, stencils);
+    ``found``: each stencil with its best tiles, as indices into all its tiles."""
+    row = int(np.argmin(weighted(costs, weights)))
     time_s = energy_j = flops = 0.0
     tiles: list[dict[str, Any]] = []
-    for index, weight in weights.items():
-        work, tiled = works[index], searched[index]
+    for weight, (work, tiled, every_tile) in zip(weights, found, strict=True):
+        if not weight:
+            continue
         time_s += weight * float(tiled.time_s[row] @ work.often)
         energy_j += weight * float(tiled.energy_j[row] @ work.often)
         flops += weight * float(work.flops * work.points @ work.often)
@@ -287,7 +282,7 @@ def _best_design(
             tiles.append(
                 {"stencil": work.name}
                 | {"size": int(work.sizes[problem]), "steps": int(work.steps[problem])}
-                | {name: int(column[chosen]) for name, column in tiles_by_stencil[index].items()}
+                | {name: int(column[chosen]) for name, column in every_tile.items()}
                 | {"k": int(tiled.k[row, problem]), "time_s": float(tiled.time_s[row, problem])}
             )
     chip = {name: getattr(designs, name)[row].item() for name in DESIGN}
@@ -307,29 +302,27 @@ def _best_design(
 
 
 def _existing(
-    study: Study, model: AreaModel, searched: Sequence[BestTiles], works: Sequence[StencilWork]
+    study: Study,
+    existing: Designs,
+    searched: Sequence[BestTiles],
+    works: Sequence[StencilWork],
 ) -> tuple[dict[str, Any], ...]:
-    rows = []
-    for row, gpu in enumerate(study.existing):
-        with_caches, without = (
-            float(
-                gpu_area_mm2(gpu.processors, gpu.lanes, gpu.on_chip_kb, caches=caches, model=model)
-            )
-            for caches in (True, False)
-        )
-        times, energies = np.array(
-            [
-                [column[row] for column in totals(*pair)]
-                for pair in zip(searched, works, strict=True)
-            ]
-        ).T
-        costs = {"time_s": times, COSTS[study.objective]: scores(times, energies, study.objective)}
-        weights = [work.weight for work in works]
-        sums = {name: float(weighted(column[None], weights)[0]) for name, column in costs.items()}
-        areas = {"area_mm2": with_caches, "area_without_caches_mm2": without}
-        by_stencil = {work.name: float(time_s) for work, time_s in zip(works, times, strict=True)}
-        rows.append(gpu.model_dump() | areas | sums | {"times_s": by_stencil})
-    return tuple(rows)
+    times, costs = _times_and_costs(study, searched, works)
+    weights = [work.weight for work in works]
+    chips = existing.processors, existing.lanes, existing.on_chip_kb
+    area_mm2 = partial(gpu_area_mm2, *chips, model=_area_model(study))
+    columns = {
+        "area_mm2": area_mm2(caches=True),
+        "area_without_caches_mm2": area_mm2(caches=False),
+        "time_s": weighted(times, weights),
+        COSTS[study.objective]: weighted(costs, weights),
+    }
+    return tuple(
+        gpu.model_dump()
+        | {name: float(column[row]) for name, column in columns.items()}
+        | {"times_s": {work.name: float(times[row, i]) for i, work in enumerate(works)}}
+        for row, gpu in enumerate(study.existing)
+    )
 
 
 def write_study_figures(result: Codesign, folder: Path) -> list[Path]:

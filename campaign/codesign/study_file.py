@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 
 from dvfs.input_files import BadValueError, FileModel, Source, read_file
-from kernels.space import Space, SpaceError, read_space, variants
+from kernels.space import SpaceError, read_space, variants
 from kernels.stencils.stencils import STENCILS
 from sites.site_file import Name, NotNegative, Positive
 
@@ -195,26 +196,20 @@ def read_study(path: Path) -> tuple[Study, Source]:
 
 def space_columns(
     table: dict[str, Any], key: tuple[str, ...], needed: tuple[str, ...], source: Source
-) -> dict[str, Any]:
+) -> dict[str, np.ndarray]:
     """Parameter -> its values (n,) at the points of a space, which ``table`` declares.
 
     Raises:
         FileError: the table is not a space, lacks one of ``needed``, or its conditions refuse all.
     """
     try:
-        space: Space = read_space(table, (), ())
+        space = read_space(table, (), ())
         missing = [name for name in needed if name not in space.parameters]
         unknown = [name for name in space.parameters if name not in (*DESIGN, *TILE)]
         if missing or unknown:
             problem = f"has no {missing[0]}" if missing else f"unknown parameter {unknown[0]!r}"
             raise source.error(key, problem, f"declare {', '.join(needed)}")
-        points = variants(space, {}, {})
+        return variants(space, {}, {}).values()
     except SpaceError as error:
         position = [part for part in (error.key, error.condition) if part not in ("", None)]
         raise source.error((*key, *position), error.what, error.remedy) from None
-    import numpy as np  # noqa: PLC0415
-
-    return {
-        name: np.array(points.listed[name])[column] if name in points.listed else column
-        for name, column in points.columns.items()
-    }

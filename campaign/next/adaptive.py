@@ -51,7 +51,6 @@ class Adaptive:
     def __init__(self, plan: Plan, store: Store, objective: Objective, enough: float) -> None:
         self.plan, self.store = plan, store
         self.objective, self.enough = objective, enough
-        self._parts = {(part.site, part.partition): part for part in plan.points.parts}
         self._chosen = self._read_chosen()
         self.now: dict[Names, AdaptiveState] = {}
         """The state when the partition's cells were last chosen."""
@@ -59,7 +58,8 @@ class Adaptive:
     def _read_chosen(self) -> dict[Names, Chosen]:
         recorded = (self.store.read_json(CHOSEN) or {}).get("points", {})
         chosen = {}
-        for names, part in self._parts.items():
+        for names in self.plan.partitions:
+            part = self.plan.of_partition(*names)
             stored = set(recorded.get("/".join(names), []))
             ids = ids_by_code(part)
             is_known = np.isin(ids[:, 0], np.array(sorted(stored), dtype="S")) & (ids[:, 0] != b"")
@@ -92,11 +92,12 @@ class Adaptive:
     def most(self, site: str, partition: str) -> int:
         """See :class:`~campaign.launch.chooser.Chooser`."""
         names = site, partition
-        return len(self._parts[names]) - self._ended(names, point_states(self.store))
+        return len(self.plan.of_partition(*names)) - self._ended(names, point_states(self.store))
 
     def _ended(self, names: Names, states: dict[str, State]) -> int:
         """The number of a partition's points that were measured or will not be tried again."""
-        ids = {*self._parts[names].ids.tolist(), *self._chosen_part(names).ids.tolist()}
+        planned = self.plan.of_partition(*names)
+        ids = {*planned.ids.tolist(), *self._chosen_part(names).ids.tolist()}
         return sum(self._has_ended(states.get(point_id.decode(), NEVER)) for point_id in ids)
 
     def _has_ended(self, state: State) -> bool:
@@ -115,7 +116,7 @@ class Adaptive:
             for point_id in self._chosen_part(names).ids.tolist()
         ):
             return False
-        part, chosen = self._parts[names], self._chosen[names]
+        part, chosen = self.plan.of_partition(*names), self._chosen[names]
         results = Results(self.store)
         data = site_data(results, names[0]) if ended else None
         offer = offered(self.plan, part, states, data, again=True)
@@ -150,12 +151,13 @@ class Adaptive:
             write_planned(self.store, plan_record(plan, self.store), ids)
 
     def _chosen_plan(self) -> Plan:
-        return replace(self.plan, points=PlannedPoints([*map(self._chosen_part, self._parts)]))
+        parts = list(map(self._chosen_part, self.plan.partitions))
+        return replace(self.plan, points=PlannedPoints(parts))
 
     def _chosen_part(self, names: Names) -> PartitionPoints:
         chosen = self._chosen[names]
-        part = self._parts[names].only(np.array(sorted(chosen), np.int64))
-        return part.with_repeats(chosen)
+        part = self.plan.of_partition(*names)
+        return part.only(np.array(sorted(chosen), np.int64)).with_repeats(chosen)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,14 @@ from typing import Any
 
 from analysis.choice.next_measurements import measurements_like, next_measurements
 from analysis.choice.objectives import objective as objective_of
-from campaign.next.offered import all_legal, of_kernels, offered, posterior_of, site_data
+from campaign.next.offered import (
+    all_legal,
+    given_params,
+    of_kernels,
+    offered,
+    posterior_of,
+    site_data,
+)
 from campaign.plan.campaign_file import Campaign
 from campaign.plan.plan import Plan, make_plan
 from campaign.plan.planned_points import Input, PartitionPoints
@@ -21,7 +28,7 @@ from campaign.results.fits import Request, check_like
 from campaign.store.states import point_states
 from dvfs.errors import ArgumentError, known_names
 from dvfs.setting import AXES, NUMBERS, Setting
-from sites.site_reading import built_in_sites, find_site
+from sites.site_reading import built_in_sites, find_site, read_site
 
 MORE_H = 1.0
 """The additional node-hours whose benefit ``next`` reports."""
@@ -42,10 +49,10 @@ def next_file(
     """
     import tomlkit  # noqa: PLC0415
 
-    entry = next(e for e in campaign.sites if _is_of(e.site, file, part.site))
-    site = entry.site
-    if not _is_built_in(site):
-        site = _relative(find_site(site, file.parent), beside)
+    paths = {entry.site: find_site(entry.site, file.parent) for entry in campaign.sites}
+    site = next(name for name, path in paths.items() if read_site(path).name == part.site)
+    if site not in built_in_sites():
+        site = _relative(paths[site], beside)
     fields = campaign.model_dump(mode="json", exclude_unset=True, exclude_none=True)
     content: dict[str, Any] = {
         "name": campaign.name,
@@ -57,16 +64,6 @@ def next_file(
         "kernels": _kernels(part, cells, campaign.repeats),
     }
     return tomlkit.dumps(content)
-
-
-def _is_built_in(site: str) -> bool:
-    return site in built_in_sites()
-
-
-def _is_of(site: str, file: Path, name: str) -> bool:
-    from sites.site_reading import read_site  # noqa: PLC0415
-
-    return read_site(find_site(site, file.parent)).name == name
 
 
 def _relative(path: Path, folder: Path) -> str:
@@ -86,7 +83,7 @@ def _kernels(
     grouped = defaultdict(list)
     for kernel, repeats, together in sorted(settings):
         entry = part.inputs[kernel]
-        names = tuple(_values(entry))
+        names = tuple(given_params(entry))
         codes = tuple(sorted(settings[kernel, repeats, together]))
         grouped[entry.kernel, entry.label, entry.ranks, names, repeats, codes].append(entry)
     tables = []
@@ -98,7 +95,7 @@ def _kernels(
             table["ranks"] = ranks
         if repeats != usual:
             table["repeats"] = repeats
-        values = [_values(entry) for entry in inputs]
+        values = [given_params(entry) for entry in inputs]
         # A value that is a list becomes the only item of a list, as one value of the sweep.
         constant = {name: values[0][name] for name in names if _all_same(values, name)}
         if constant:
@@ -115,12 +112,6 @@ def _kernels(
 
 def _all_same(values: Sequence[dict[str, Any]], name: str) -> bool:
     return len({json.dumps(params[name], sort_keys=True) for params in values}) == 1
-
-
-def _values(entry: Input) -> dict[str, Any]:
-    """The parameters with a value; None means the kernel's default, which a file leaves out."""
-    values = json.loads(entry.params)
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _shared(setting: Setting) -> tuple[str, float]:
@@ -206,16 +197,16 @@ def next_points(
     site: str,
     *,
     budget_h: float,
-    most: int | None = None,
-    partition: str | None = None,
-    kernels: Sequence[str] = (),
-    objective: str = "energy",
-    enough_pct: float = 0.5,
-    only_planned: bool = False,
-    like: str | None = None,
-    anchors: int = 0,
-    campaign_file: Path | None = None,
-    beside: Path | None = None,
+    most: int | None,
+    partition: str | None,
+    kernels: Sequence[str],
+    objective: str,
+    enough_pct: float,
+    only_planned: bool,
+    like: str | None,
+    anchors: int,
+    campaign_file: Path | None,
+    beside: Path | None,
 ) -> NextPoints:
     """The points of a site to measure next.
 
@@ -224,8 +215,8 @@ def next_points(
         site: the site.
         budget_h: the most node-hours that they may take.
         most: the most points, repeats not counted.
-        partition: the partition to measure on (default: the first of the campaign).
-        kernels: only kernels of these names.
+        partition: the partition to measure on; None for the first of the campaign.
+        kernels: only kernels of these names; none for all.
         objective: the quantity that picks minimise.
         enough_pct: the expected loss at which no further points are chosen.
         only_planned: choose among the settings of the campaign file, not all legal ones.
@@ -233,8 +224,8 @@ def next_points(
             this site differs from it; ``fit`` then starts from its fit.
         anchors: the most measured points to measure again, to show a drift since then; they are at
             most a tenth of all.
-        campaign_file: the source of kernels and protocol (default: the one that was run last).
-        beside: the folder of the new campaign file (default: the current one).
+        campaign_file: the source of kernels and protocol; None for the one that was run last.
+        beside: the folder of the new campaign file; None for the current one.
 
     Raises:
         ArgumentError: no campaign file, or one without the site, the partition or the kernels.

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -162,7 +163,13 @@ def _labels(inputs: Sequence[Input], data: Observations | None) -> list[str | No
     for label in kernel_names(data):
         instance = data.instance(label)
         label_of[instance.name, canonical_json(dict(instance.params))] = label
-    return [label_of.get((entry.label, _without_none(entry.params))) for entry in inputs]
+    return [label_of.get((entry.label, canonical_json(given_params(entry)))) for entry in inputs]
+
+
+def given_params(entry: Input) -> dict[str, Any]:
+    """The parameters with a value; None means the kernel's default, which a campaign file and a
+    measurement's label omit."""
+    return {name: v for name, v in json.loads(entry.params).items() if v is not None}
 
 
 def _has_rows(
@@ -176,11 +183,6 @@ def _has_rows(
     setting_of = {setting: i for i, setting in enumerate(data.settings)}
     kernels = [kernel_of.get(label, -1) for label in labels]
     return np.asarray(has_rows[np.ix_(kernels, [setting_of.get(s, -1) for s in settings])])
-
-
-def _without_none(params: str) -> str:
-    values = json.loads(params)
-    return canonical_json({name: value for name, value in values.items() if value is not None})
 
 
 def site_data(results: Results, site: str) -> Observations | None:

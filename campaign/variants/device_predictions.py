@@ -59,16 +59,13 @@ class Question:
     """What to predict. ``objective``: minimise time or energy. ``form``: of the equations of time.
     ``at_a_time``: tiles on a processor at a time, None for the best power of two that fits."""
 
-    objective: str = "time"
-    form: Form = "corrected"
-    at_a_time: int | None = None
+    objective: str
+    form: Form
+    at_a_time: int | None
 
 
 def predict_on_device(
-    path: Path,
-    site_name: str | None = None,
-    kernel: str | None = None,
-    question: Question = Question(),
+    path: Path, site_name: str | None, kernel: str | None, question: Question
 ) -> SpacePredictions:
     """Predict the tiles of least time or energy for each stencil that a campaign file's spaces
     declare.
@@ -90,11 +87,7 @@ def predict_on_device(
             continue
         for fixed, space in space_variants(entry, index, source, site):
             try:
-                columns = {
-                    key: np.array(space.listed[key])[column] if key in space.listed else column
-                    for key, column in space.columns.items()
-                }
-                picks.append(_pick(entry, fixed, columns, len(space), site, question))
+                picks.append(_pick(entry, fixed, space.values(), len(space), site, question))
             except ParameterError as error:
                 place = place_of(error.parameter, entry, index)
                 raise source.error(place, error.what, error.remedy) from None

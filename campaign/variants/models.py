@@ -38,15 +38,14 @@ from analysis.measurements.variants import (
 )
 from campaign.store.planned import planned_kernels
 from campaign.variants.stated_terms import stated_metrics, stated_terms
-from campaign.variants.study import tuned_parameters
+from campaign.variants.study import kernels_at, tuned_parameters
 from dvfs.dataset import COUNT_PREFIX, is_complete
 from dvfs.errors import ArgumentError
-from dvfs.kernel_instance import KernelInstance
+from dvfs.kernel_instance import KernelInstance, kernels_of_rows
 from dvfs.setting import Setting, Volts
 
 if TYPE_CHECKING:
     import pandas as pd
-    import xarray as xr
 
     from analysis.energy.fitted import Fit
     from analysis.measurements.observations import Observations
@@ -107,7 +106,7 @@ class VariantCrossvalResult:
 
 def variants_of(
     store: Store,
-    scalars: xr.Dataset | Columns,
+    scalars: Columns,
     site: str,
     kernel: str | None = None,
     problem: Mapping[str, str] | None = None,
@@ -125,8 +124,7 @@ def variants_of(
     """
     tuned = tuned_parameters(store)
     if kernel is None:
-        at_site = np.asarray(scalars["site"]) == site
-        kernels = sorted(set(np.asarray(scalars["kernel"])[at_site].tolist()))
+        kernels = kernels_at(scalars, site)
         tunable = [name for name in kernels if name in tuned] or kernels
         if len(tunable) != 1:
             raise ArgumentError(f"--kernel: {site} has several; name one: {', '.join(tunable)}")
@@ -139,7 +137,7 @@ def variants_of(
             stated = stated_terms(name, texts)
         except ValidationError:  # measured by a version with other parameters, or imported
             stated = {}
-        return stated or _counts(scalars, site, kernel, instances)
+        return stated or _counts(scalars, site, instances)
 
     names = tuned.get(kernel, ()) if space is None else space
     return measured_variants(scalars, site, kernel, terms, tuned=names, problem=problem)
@@ -152,30 +150,26 @@ def registered_name(store: Store, kernel: str) -> str:
 
 
 def _counts(
-    scalars: xr.Dataset | Columns, site: str, kernel: str, instances: Sequence[KernelInstance]
+    scalars: Columns, site: str, instances: Sequence[KernelInstance]
 ) -> dict[str, np.ndarray]:
     """Class -> counts (variants,), for the classes that all variants have counts of."""
-    from dvfs.kernel_instance import dataset_kernels  # noqa: PLC0415
-
-    instances_by_key = dataset_kernels(scalars)
-    is_kernel = (np.asarray(scalars["site"]) == site) & (np.asarray(scalars["kernel"]) == kernel)
-    rows = np.flatnonzero(is_kernel)
-    first_row: dict[str, int] = {}
-    row_params = np.asarray(scalars["params"])[rows].tolist()
-    for row, params in zip(rows.tolist(), row_params, strict=True):
-        first_row.setdefault(instances_by_key[kernel, params].label, row)
+    kernels, kernel_of_row = kernels_of_rows(scalars)
+    rows = np.flatnonzero(scalars["site"] == site)
+    numbers, firsts = np.unique(kernel_of_row[rows], return_index=True)
+    labels = [kernels[number].label for number in numbers.tolist()]
+    first_row = dict(zip(labels, rows[firsts].tolist(), strict=True))
     variant_rows = [first_row[instance.label] for instance in instances]
-    names = [str(name) for name in scalars if str(name).startswith(COUNT_PREFIX)]
     columns = {
-        name.removeprefix(COUNT_PREFIX): np.asarray(scalars[name])[variant_rows].astype(float)
-        for name in sorted(names)
+        name.removeprefix(COUNT_PREFIX): scalars[name][variant_rows].astype(float)
+        for name in sorted(scalars)
+        if name.startswith(COUNT_PREFIX)
     }
     return {name: column for name, column in columns.items() if np.isfinite(column).all()}
 
 
 def crossvalidate_variants(
     store: Store,
-    scalars: xr.Dataset | Columns,
+    scalars: Columns,
     site: str,
     usable_data: Callable[[], Observations],
     scheme: str = LEAVE_ONE_OUT,
@@ -205,7 +199,7 @@ def crossvalidate_variants(
 
 def predicted_costs(
     store: Store,
-    scalars: xr.Dataset | Columns,
+    scalars: Columns,
     variants: KernelVariants,
     energies: Callable[[], Energies | None],
 ) -> dict[str, tuple[float, float]]:
@@ -241,15 +235,14 @@ def predicted_costs(
     }
 
 
-def variant_prices(store: Store, scalars: xr.Dataset | Columns, site: str) -> list[dict[str, Any]]:
+def variant_prices(store: Store, scalars: Columns, site: str) -> list[dict[str, Any]]:
     """The prices that predict variants of a site's kernels, as a fit's file keeps them: for each
     kernel that has a space and states its terms, the prices of each family's times, and those of
     energies at one setting."""
     records: list[dict[str, Any]] = []
-    at_site = np.asarray(scalars["site"]) == site
-    kernels = set(np.asarray(scalars["kernel"])[at_site].tolist())
-    for kernel in sorted(kernels & set(tuned_parameters(store))):
-        if not stated_metrics(registered_name(store, kernel)):
+    tuned = tuned_parameters(store)
+    for kernel in kernels_at(scalars, site):
+        if kernel not in tuned or not stated_metrics(registered_name(store, kernel)):
             continue
         try:
             variants = variants_of(store, scalars, site, kernel)

@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 
 from analysis.choice.objectives import objective as objective_of
-from analysis.measurements.observations import distinct_kernels, refuse_other_ranks
+from analysis.measurements.observations import distinct_kernels, refuse_other_ranks, site_names
 from analysis.measurements.problems import check_one_problem, of_problem
 from analysis.measurements.variants import refuse_other_work
 from analysis.search.candidates import Candidates
@@ -24,6 +24,7 @@ from analysis.search.strategies import STRATEGIES
 from campaign.variants.choosing import BATCH
 from campaign.variants.problems import candidates_of
 from campaign.variants.stated_terms import stated_terms
+from campaign.variants.study import kernels_at
 from dvfs.dataset import is_complete
 from dvfs.errors import ArgumentError, unknown_name
 from dvfs.extras import explain_missing
@@ -31,8 +32,6 @@ from dvfs.kernel_instance import dataset_kernels
 from dvfs.setting import axis_values, distinct_settings
 
 if TYPE_CHECKING:
-    import xarray as xr
-
     from dvfs.dataset import Columns
 
 SHOWN_AFTER = (25, 50, 100, 200, 400, 800)
@@ -60,21 +59,21 @@ class Replay:
 
 
 def replay(
-    scalars: xr.Dataset | Columns,
+    scalars: Columns,
     site: str,
     *,
-    kernel: str | None = None,
+    kernel: str | None,
     problem: Mapping[str, str] | None = None,
-    tuned: Mapping[str, Sequence[str]] | None = None,
-    objective: str = "energy",
-    budget: int = 200,
-    trials: int = 20,
+    tuned: Mapping[str, Sequence[str]],
+    objective: str,
+    budget: int,
+    trials: int,
     strategies: Sequence[str] | None = None,
     show: Callable[[int], None] = lambda count: None,
 ) -> Replay:
     """Play each strategy ``trials`` times, with different seeds, on a kernel's measurements.
 
-    ``scalars``: a store's Dataset without traces. ``problem``: parameter -> value as text, of the
+    ``scalars``: a store's measurements. ``problem``: parameter -> value as text, of the
     parameters that say what is computed; ``tuned``: kernel -> the other parameters, where known.
     ``show``: called with the number of trials played.
 
@@ -94,12 +93,12 @@ def replay(
             raise ArgumentError(f"{option}: found {value}; must be 1 or more")
     rows, kernel = _rows(scalars, site, kernel)
     by_key = dataset_kernels(scalars)
-    instances = [by_key[kernel, params] for params in np.asarray(scalars["params"])[rows].tolist()]
+    instances = [by_key[kernel, params] for params in scalars["params"][rows].tolist()]
     selected = of_problem(instances, problem or {})
     rows, instances = rows[selected], [instances[i] for i in selected]
-    if kernel in (tuned or {}):
-        check_one_problem(instances, (tuned or {})[kernel])
-    complete = np.flatnonzero(is_complete(np.asarray(scalars["status"])[rows]))
+    if kernel in tuned:
+        check_one_problem(instances, tuned[kernel])
+    complete = np.flatnonzero(is_complete(scalars["status"][rows]))
     labels = [instances[i].label for i in complete]
     refuse_other_ranks(scalars, rows[complete], *distinct_kernels(labels))
     if not problem and kernel not in (tuned or {}):
@@ -130,7 +129,7 @@ def replay(
     return Replay(
         site=site,
         kernel=kernel,
-        simulated=bool(np.asarray(scalars["simulated"])[rows].any()),
+        simulated=bool(scalars["simulated"][rows].any()),
         objective=goal.title,
         candidates=len(candidates),
         failed=int(np.isnan(scores).sum()),
@@ -168,28 +167,25 @@ def _processes() -> Iterator[Callable[..., Iterator[np.ndarray]]]:
             raise
 
 
-def _rows(scalars: xr.Dataset | Columns, site: str, kernel: str | None) -> tuple[np.ndarray, str]:
+def _rows(scalars: Columns, site: str, kernel: str | None) -> tuple[np.ndarray, str]:
     """The rows of a site's kernel and its name; without ``kernel``, of the only kernel."""
-    at_site = np.asarray(scalars["site"]) == site if "site" in scalars else np.zeros(0, bool)
-    if not at_site.any():
-        sites = sorted(set(np.asarray(scalars["site"]).tolist())) if "site" in scalars else []
+    sites = site_names(scalars)
+    if site not in sites:
         raise ArgumentError(f"--site: {unknown_name('site', site, sites)}")
-    kernels = sorted(set(np.asarray(scalars["kernel"])[at_site].tolist()))
+    kernels = kernels_at(scalars, site)
     if kernel is None:
         if len(kernels) > 1:
             raise ArgumentError(f"--kernel: {site} has several; name one: {', '.join(kernels)}")
         kernel = kernels[0]
     if kernel not in kernels:
         raise ArgumentError(f"--kernel: {unknown_name('kernel', kernel, kernels)}")
-    return np.flatnonzero(at_site & (np.asarray(scalars["kernel"]) == kernel)), kernel
+    return np.flatnonzero((scalars["site"] == site) & (scalars["kernel"] == kernel)), kernel
 
 
-def measured_candidates(
-    scalars: xr.Dataset | Columns, rows: np.ndarray
-) -> tuple[Candidates, np.ndarray]:
+def measured_candidates(scalars: Columns, rows: np.ndarray) -> tuple[Candidates, np.ndarray]:
     """The candidates of the measurements ``rows``, in a fixed order, and their energy (J) and time
     (s): (N, 2), means over repeats; NaN where all repeats failed."""
-    params = np.asarray(scalars["params"])[rows].tolist()
+    params = scalars["params"][rows].tolist()
     all_settings, setting_of_row = distinct_settings(*axis_values(scalars, rows))
     keys = [
         (text, all_settings[s]) for text, s in zip(params, setting_of_row.tolist(), strict=True)
@@ -197,10 +193,10 @@ def measured_candidates(
     distinct_keys = sorted(set(keys))
     index_of = {key: i for i, key in enumerate(distinct_keys)}
     candidate_of_row = np.array([index_of[key] for key in keys])
-    complete = is_complete(np.asarray(scalars["status"])[rows])
+    complete = is_complete(scalars["status"][rows])
     costs = np.empty((len(distinct_keys), 2))
     for column, name in enumerate(("energy_j", "time_s")):
-        values = np.asarray(scalars[name])[rows]
+        values = scalars[name][rows]
         usable = complete & np.isfinite(values)
         with np.errstate(invalid="ignore"):
             costs[:, column] = np.bincount(
@@ -209,7 +205,5 @@ def measured_candidates(
     variants = [json.loads(text) for text, _ in distinct_keys]
     settings = [setting for _, setting in distinct_keys]
     indices = np.arange(len(distinct_keys))
-    stated = stated_terms(
-        np.asarray(scalars["kernel"])[rows[0]], [text for text, _ in distinct_keys]
-    )
+    stated = stated_terms(scalars["kernel"][rows[0]], [text for text, _ in distinct_keys])
     return candidates_of(variants, stated, indices, settings), costs

@@ -34,7 +34,6 @@ from sites.site_reading import find_site, read_site
 
 if TYPE_CHECKING:
     import pandas as pd
-    import xarray as xr
 
     from campaign.store.layout import Store
     from dvfs.dataset import Columns
@@ -113,13 +112,13 @@ class SpacePredictions:
 
 def predict_space(
     store: Store,
-    scalars: xr.Dataset | Columns,
+    scalars: Columns,
     site: str,
     path: Path,
     *,
     energies: Callable[[], Energies],
-    objective: str = "energy",
-    kernel: str | None = None,
+    objective: str,
+    kernel: str | None,
 ) -> SpacePredictions:
     """Predict every variant of a campaign file's spaces at each setting with measured variants of
     the kernel, and pick the best.

@@ -57,8 +57,7 @@ def study_variants(
         FitError: see :func:`analysis.measurements.variants.kernel_variants`.
     """
     if kernel is None:
-        at_site = scalars["site"] == site
-        kernels = sorted(set(scalars["kernel"][at_site].tolist()))
+        kernels = kernels_at(scalars, site)
         if len(kernels) > 1:
             named = ", ".join(kernels[:12]) + (" ..." if len(kernels) > 12 else "")
             raise ArgumentError(f"{site} has {len(kernels)} kernels; name one by --kernel: {named}")
@@ -67,6 +66,11 @@ def study_variants(
     tuned = tuned_parameters(store).get(kernel, ())
     variants = kernel_variants(scalars, site, kernel, tuned=tuned, problem=texts, setting=setting)
     return VariantResult(study(variants, predicted(variants)))
+
+
+def kernels_at(scalars: Columns, site: str) -> list[str]:
+    """The names of the kernels with measurements of a site, sorted."""
+    return sorted(set(scalars["kernel"][scalars["site"] == site].tolist()))
 
 
 def tuned_parameters(store: Store) -> dict[str, list[str]]:

@@ -21,6 +21,7 @@ from analysis.choice.variants import Correlation, correlation, study
 from analysis.measurements.observations import FitError
 from analysis.measurements.variants import kernel_variants, measured_variants, studied_variants
 from campaign.variants.replaying import replay
+from dvfs.dataset import Columns
 from dvfs.setting import Setting
 from tests.analysis.variant_data import dataset
 
@@ -328,7 +329,13 @@ def test_what_cannot_be_studied_is_said(asked, said):
 def test_runs_with_other_ranks_are_no_repeats():
     rows = [({"tile": i}, 4.0 / ranks, 2.0, {"ranks": ranks}) for i in (1, 2) for ranks in (1, 4)]
     counted = partial(measured_variants, terms=lambda instances: {"runs": np.ones(len(instances))})
-    for look_at in (kernel_variants, counted, lambda *of: replay(of[0], "s", kernel=of[2])):
+
+    def replayed(data, site, kernel):
+        columns = Columns({name: data[name].values for name in data}, {})
+        asked = {"tuned": {}, "objective": "energy", "budget": 200, "trials": 20}
+        return replay(columns, site, kernel=kernel, **asked)
+
+    for look_at in (kernel_variants, counted, replayed):
         with pytest.raises(FitError, match="tile=1 was measured with 1 and with 4 ranks"):
             look_at(dataset(rows), "s", "dgemm")
     assert len(kernel_variants(dataset(rows[::2]), "s", "dgemm")) == 2
