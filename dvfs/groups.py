@@ -25,12 +25,6 @@ class Groups:
         """The rows of each group, int64, ascending."""
         return np.split(self._order, self._starts[1:])
 
-    def places(self) -> np.ndarray:
-        """int64 (rows,): the number of earlier rows of the same group."""
-        places = np.empty(len(self._order), np.int64)
-        places[self._order] = np.arange(len(self._order)) - np.repeat(self._starts, self.sizes)
-        return places
-
     def medians(self, values: np.ndarray) -> np.ndarray:
         """float64 (groups,): the median of each group's values. No value may be NaN."""
         medians = np.empty(len(self.codes))

@@ -472,13 +472,13 @@ def _other_than_toml(path: Path) -> str:
 KeyPath = tuple[str | int, ...]
 
 
-def value_remedy(error: ErrorDetails, model: type[BaseModel], key: KeyPath | None = None) -> str:
-    """What a value must be that pydantic rejects. ``key``: without union tags."""
+def value_remedy(error: ErrorDetails, model: type[BaseModel], key: KeyPath) -> str:
+    """What a value at ``key`` of the model, without union tags, must be that pydantic rejects."""
     match error["type"]:
         case "tuple_type" | "list_type":
             items = [
                 member
-                for kind in _kinds_at(model, error["loc"] if key is None else key)
+                for kind in _kinds_at(model, key)
                 if get_origin(kind) in (list, tuple)
                 for member in _members(get_args(kind)[0])
             ]
@@ -488,8 +488,7 @@ def value_remedy(error: ErrorDetails, model: type[BaseModel], key: KeyPath | Non
             if is_one_string:
                 return f"must be a list of words, such as {json.dumps(_words(value))}"
             if noun == " of tables" and isinstance(value, dict):
-                path = error["loc"] if key is None else key
-                name = ".".join(part for part in path if isinstance(part, str))
+                name = ".".join(part for part in key if isinstance(part, str))
                 return f"write [[{name}]] in place of [{name}]"
             return f"must be a list{noun}"
         case "too_short":

@@ -65,7 +65,7 @@ CONFIGS = ("config", "config1", "config2")
 
 
 class EventError(UserError):
-    """The machine has no event of this name."""
+    """An event cannot be counted on this machine, or by this user."""
 
     exit_code = 1
 

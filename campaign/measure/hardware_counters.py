@@ -8,7 +8,8 @@ from typing import Any
 
 from campaign.measure.window import Window
 from kernels.host.ranks import Team
-from sites.counters.counting import Counters, CountersError, EventCount, open_counters
+from sites.counters.counting import Counters, EventCount, open_counters
+from sites.perf_event import EventError
 from sites.site_file import Site
 
 
@@ -39,7 +40,7 @@ def open_site_counters(site: Site, team: Team) -> tuple[Counters | None, list[st
         ]
     try:
         return open_counters(events), []
-    except CountersError as error:
+    except EventError as error:
         return None, [f"hardware counters were not read: {error}"]
 
 
@@ -48,15 +49,15 @@ def counted(site: Site, team: Team, windows: Sequence[Window]) -> Counted:
     if not site.counter_groups:
         return Counted()
     iterations = sum(window.iterations for window in windows)
-    counts = _over_windows([window.counted for window in windows])
-    rates = {name: (count.count / iterations, count.share) for name, count in counts.items()}
-    ranks = team.gather(rates)
+    counts = _summed([window.counted for window in windows])
+    ranks = team.gather(
+        {name: EventCount(each.count / iterations, each.share) for name, each in counts.items()}
+    )
     if not ranks or not all(ranks):
         return Counted()
-    names = [name for name in ranks[0] if all(name in rank for rank in ranks)]
-    events = {name: sum(rank[name][0] for rank in ranks) for name in names}
-    shares = {name: min(rank[name][1] for rank in ranks) for name in names}
-    partly = {n: share for n, share in shares.items() if EventCount(0.0, share).multiplexed}
+    total = _summed(ranks)
+    events = {name: each.count for name, each in total.items()}
+    partly = {name: each.share for name, each in total.items() if each.multiplexed}
     derived: dict[str, float] = {}
     for group in site.counter_groups.values():
         derived |= group.derive(events)
@@ -71,13 +72,12 @@ def counted(site: Site, team: Team, windows: Sequence[Window]) -> Counted:
     return Counted(record, derived, flags)
 
 
-def _over_windows(windows: Sequence[dict[str, EventCount]]) -> dict[str, EventCount]:
-    """The sums over the windows, for the events that every window counted."""
-    names = [name for name in windows[0] if all(name in window for window in windows)]
+def _summed(parts: Sequence[dict[str, EventCount]]) -> dict[str, EventCount]:
+    """The sums over windows or ranks, for the events that each of them counted."""
     return {
         name: EventCount(
-            sum(window[name].count for window in windows),
-            min(window[name].share for window in windows),
+            sum(part[name].count for part in parts), min(part[name].share for part in parts)
         )
-        for name in names
+        for name in parts[0]
+        if all(name in part for part in parts)
     }

@@ -239,4 +239,4 @@ def _params_error(
             return source.error(key, what, remedy)
         case _:
             problem = f"found {first['input']!r}"
-            return source.error(key, problem, value_remedy(first, kernel.params))
+            return source.error(key, problem, value_remedy(first, kernel.params, first["loc"]))

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from dvfs.errors import UserError
 from sites.perf_event import EventError, EventSpec, find_event, open_event
 
 RECORDED = Path("perf/counters")
@@ -33,12 +32,6 @@ ENABLE, DISABLE = 0x2400, 0x2401
 """The requests of ioctl(2): PERF_EVENT_IOC_ENABLE and _DISABLE."""
 COUNTED_SHARE = 0.999
 """An event that was counted for less than this share of the time is multiplexed."""
-
-
-class CountersError(UserError):
-    """An event cannot be counted on this node, or by this user."""
-
-    exit_code = 1
 
 
 @dataclass(frozen=True)
@@ -79,11 +72,10 @@ class KernelEvent:
     """An event that Linux counts for this process and those that it starts from now on.
 
     Raises:
-        CountersError: the kernel refuses it.
+        EventError: the kernel refuses it.
     """
 
     def __init__(self, spec: EventSpec) -> None:
-        self.name = spec.name
         flags = DISABLED | INHERIT | EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR
         try:
             self._descriptor = open_event(spec, process=0, cpu=-1, flags=flags, read_format=TIMES)
@@ -113,7 +105,7 @@ class RecordedEvent:
     """The readings of an event in a recorded tree, one after the other.
 
     Raises:
-        CountersError: the tree has none.
+        EventError: the tree has none.
     """
 
     def __init__(self, root: Path, name: str) -> None:
@@ -122,7 +114,7 @@ class RecordedEvent:
             lines = path.read_text(encoding="ascii").splitlines()
             self._readings = iter([EventReading(*map(int, line.split())) for line in lines])
         except (OSError, ValueError, TypeError) as error:
-            raise CountersError(f"{path}: {error}", "record it again") from None
+            raise EventError(f"{path}: {error}", "record it again") from None
         self._path = path
 
     def enable(self) -> None:
@@ -135,7 +127,7 @@ class RecordedEvent:
         """The next reading."""
         reading = next(self._readings, None)
         if reading is None:
-            raise CountersError(f"{self._path}: has no further reading", "record more")
+            raise EventError(f"{self._path}: has no further reading", "record more")
         return reading
 
     def close(self) -> None:
@@ -190,7 +182,7 @@ def open_counters(events: Mapping[str, str], root: Path = Path("/")) -> Counters
     """Open events. ``events``: name -> argument of :func:`sites.perf_event.find_event`.
 
     Raises:
-        CountersError: one of them cannot be counted here.
+        EventError: one of them cannot be counted here.
     """
     is_machine = root.resolve() == Path("/")
     opened: dict[str, Event] = {}
@@ -198,24 +190,22 @@ def open_counters(events: Mapping[str, str], root: Path = Path("/")) -> Counters
         for name, event in events.items():
             spec = find_event(root, event)
             opened[name] = KernelEvent(spec) if is_machine else RecordedEvent(root, name)
-    except BaseException as error:
+    except BaseException:
         Counters(opened).close()
-        if isinstance(error, EventError):
-            raise CountersError(error.what, error.remedy) from None
         raise
     return Counters(opened)
 
 
-def _refused(name: str, error: OSError) -> CountersError:
+def _refused(name: str, error: OSError) -> EventError:
     if error.errno in (errno.EACCES, errno.EPERM):
-        return CountersError(
+        return EventError(
             f"this user may not count {name}",
             "set kernel.perf_event_paranoid to 2 or less as root (`sysctl`), or ask the site: "
             "with Slurm, some sites allow it by a job option",
         )
     if error.errno in (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV):
-        return CountersError(
+        return EventError(
             f"this processor does not count {name}",
             "virtual machines rarely have hardware counters; `perf list` shows what there is",
         )
-    return CountersError(f"{name}: {error.strerror}", "check the event's name and numbers")
+    return EventError(f"{name}: {error.strerror}", "check the event's name and numbers")

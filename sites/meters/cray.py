@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from sites.described_options import seconds_option
-from sites.meters.shared.counter import Counter
+from sites.meters.shared.counter import OPEN_AGAIN, Counter
 from sites.meters.shared.kept_file import KeptFile, Remedies, explain, read_bytes
 from sites.meters.shared.meter import (
     AbsentMeterError,
@@ -78,7 +78,6 @@ REMEDIES = Remedies(
     other="check `dmesg` for the node's controller, and discard the measurement",
 )
 ABSENT_REMEDY = "only Cray XC and EX nodes have it; on others use powercap, nvml or ipmi"
-OPEN_AGAIN = "discard the measurement and open the meter again"
 
 
 class StampClock:

@@ -121,29 +121,25 @@ def find_sensors(root: Path) -> tuple[Sensor, ...]:
         names = [folder / "name" for folder in folders if (folder / "name").exists()]
         if not names:
             continue
-        chip = read_text(names[0], REMEDIES)
+        chip, device_name = read_text(names[0], REMEDIES), device.resolve().name
         for folder in folders:
             paths = _list(folder)
-            matches = [(path, SENSOR_FILE.fullmatch(path.name)) for path in paths]
-            for path, match in matches:
-                if match is not None:
+            for path in paths:
+                if match := SENSOR_FILE.fullmatch(path.name):
                     kind, number = _kind(match[1]), int(match[2])
                     key = (chip_directory.name, kind, number)
                     if key not in sensors or match[3] == "average":
                         label = _read_label(folder / f"{kind}{number}")
-                        sensors[key] = Sensor(
-                            chip, label, number, kind, device.resolve().name, path
-                        )
+                        sensors[key] = Sensor(chip, label, number, kind, device_name, path)
             # A sensor with a label and no value is broken; opening it reports that.
             for path in paths:
-                match = LABEL_FILE.fullmatch(path.name)
-                if match is not None:
+                if match := LABEL_FILE.fullmatch(path.name):
                     kind, number = _kind(match[1]), int(match[2])
                     value = folder / f"{kind}{number}_{'average' if 'oem' in match[3] else 'input'}"
-                    sensor = Sensor(
-                        chip, read_text(path, REMEDIES), number, kind, device.resolve().name, value
+                    sensors.setdefault(
+                        (chip_directory.name, kind, number),
+                        Sensor(chip, read_text(path, REMEDIES), number, kind, device_name, value),
                     )
-                    sensors.setdefault((chip_directory.name, kind, number), sensor)
     return tuple(sorted(sensors.values(), key=lambda s: (s.chip, s.device, s.kind, s.number)))
 
 

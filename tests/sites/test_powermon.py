@@ -132,7 +132,6 @@ def test_offset_and_drift_are_found_under_random_delays(drift_ppm: float, length
         stamp_s = (at_s - offset_s) / (1 + drift_ppm * 1e-6) + 2000
         error_s = clock.monotonic_ns(stamp_s) / 1e9 - at_s - least_s
         assert abs(error_s) < 0.0005
-    assert clock.uncertainty_s < 0.0005
 
 
 def test_a_short_stream_takes_no_drift() -> None:
@@ -141,7 +140,6 @@ def test_a_short_stream_takes_no_drift() -> None:
         alignment.add(i / 10, 10**9 + i * 10**8 + (i % 7) * 10**6)
     clock = alignment.current()
     assert (clock.offset_ns, clock.drift_ppm) == (10**9, 0.0)
-    assert clock.uncertainty_s == pytest.approx(50e-6 * 4.2)  # the least of the last second
     with pytest.raises(ValueError, match="no message"):
         ClockAlignment().current()
 

@@ -28,8 +28,6 @@ KEPT = 300
 """The number of seconds of the stream that are stored."""
 DRIFT_AFTER_S = 10.0
 """The shortest stream whose tilt is used."""
-UNKNOWN_DRIFT_PPM = 50.0
-"""The rate error of an ordinary quartz, assumed while the tilt is not used."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +39,6 @@ class Alignment:
     offset_ns: int
     drift_ppm: float
     """The rate of this clock relative to the other, less 1, in parts per million."""
-    uncertainty_s: float
-    """Uncertainty of the difference of two times: the scatter of the least delays, plus the drift
-    since the start while it is unknown. Excludes a delay that all messages have."""
 
     def monotonic_ns(self, stamp_s: float) -> int:
         """CLOCK_MONOTONIC at the other clock's ``stamp_s``."""
@@ -92,21 +87,14 @@ def align(least: Sequence[tuple[float, int]]) -> Alignment:
     span_s = last_s - first_s
     lowest_ns = min(difference for _, difference in least)
     if span_s < DRIFT_AFTER_S:
-        scatter_s = _scatter_s([difference - lowest_ns for _, difference in least])
-        return Alignment(last_s, lowest_ns, 0.0, scatter_s + span_s * UNKNOWN_DRIFT_PPM * 1e-6)
+        return Alignment(last_s, lowest_ns, 0.0)
     # Small numbers, so that floats keep the nanoseconds.
     points = [(stamp - first_s, float(difference - lowest_ns)) for stamp, difference in least]
     mean_s = sum(t for t, _ in points) / len(points)
     (x0, y0), (x1, y1) = _edge_at(_lower_hull(points), mean_s)
     tilt = (y1 - y0) / (x1 - x0)
-    above = [y - (y0 + tilt * (x - x0)) for x, y in points]
     offset_ns = lowest_ns + round(y0 + tilt * (span_s - x0))
-    return Alignment(last_s, offset_ns, tilt / 1e3, _scatter_s(above))
-
-
-def _scatter_s(above_ns: Sequence[float]) -> float:
-    """The median distance of the least delays above the line."""
-    return sorted(above_ns)[len(above_ns) // 2] / NS_PER_S
+    return Alignment(last_s, offset_ns, tilt / 1e3)
 
 
 def _lower_hull(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
